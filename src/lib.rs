@@ -1,0 +1,4 @@
+//! Runs untrusted Python in a fresh, sealed Linux sandbox.
+
+#[path = "jail/program.rs"]
+pub mod program;

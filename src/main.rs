@@ -1,0 +1,3 @@
+//! The `sandfork` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The native half of a Sandfork zygote.
