@@ -2,3 +2,8 @@
 
 #[path = "jail/program.rs"]
 pub mod program;
+pub mod protocol;
+
+pub mod outcome;
+
+pub mod exit_code;
