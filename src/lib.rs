@@ -1,7 +1,9 @@
 //! Runs untrusted Python in a fresh, sealed Linux sandbox.
 
-#[path = "jail/program.rs"]
-pub mod program;
+pub mod jail;
+pub use jail::program;
+pub mod sys;
+
 pub mod protocol;
 
 pub mod outcome;
