@@ -3,11 +3,15 @@
 import gc
 import importlib
 import json
+import os
 import sys
 
 
-def main(native, setup, worker):
+def main(native, entered, worker):
+    setup = entered["setup"]
     try:
+        os.environ.clear()
+        os.environ.update(entered["env"])
         preloaded = prepare(native, setup, worker)
     except BaseException as error:
         native.unready(json.dumps({"cause": "startup", "error": describe(error)}))

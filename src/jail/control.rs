@@ -11,33 +11,15 @@ use super::program::ZygoteJail;
 /// The most bytes that one message may have.
 pub const MAX_MESSAGE: usize = 160 * 1024;
 
-/// What the interpreter says of itself before it enters the jail.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
-pub struct InterpreterFacts {
-    /// `sys.implementation.name`.
-    pub implementation: String,
-    /// `sys.version_info[:3]`.
-    pub version: (u8, u8, u8),
-    /// `sys.executable`, resolved.
-    pub executable: String,
-    /// `sys.prefix`.
-    pub prefix: String,
-    /// `sys.base_prefix`.
-    pub base_prefix: String,
-    /// Directory of the standard library.
-    pub stdlib: String,
-    /// Whether this is a free-threaded build (PEP 703).
-    pub free_threaded: bool,
-    /// The virtual environment's directory (PEP 405), if the executable lies in one.
-    pub venv: Option<String>,
-}
-
 /// Zygote to supervisor, on the control socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FromZygote {
-    /// First message: who I am.
-    Facts(InterpreterFacts),
+    /// First message: what the interpreter says of itself, as JSON.
+    Facts {
+        /// As `host::Interpreter::from_facts` reads it.
+        json: String,
+    },
     /// A step of the jail failed; the process ends.
     Failed {
         /// `Step` as a number.

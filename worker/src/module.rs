@@ -2,7 +2,7 @@
 //!
 //! | function | argument | result |
 //! |---|---|---|
-//! | `enter` | JSON of `InterpreterFacts` | in the zygote, jailed: JSON of `Prepared` |
+//! | `enter` | JSON of the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
 //! | `unready` | JSON of `Unready` | |
 //! | `threads` | | how many threads the process has |
 //! | `serve` | JSON list of the preloaded modules | in a worker, jailed: nothing. In the zygote: never |
@@ -54,9 +54,8 @@ impl TextFunction for Enter {
     const NAME: &'static CStr = c"enter";
 
     fn call(facts: &str) -> Result<String, String> {
-        let facts = serde_json::from_str(facts).map_err(|error| error.to_string())?;
         let control = take_streams().map_err(words)?;
-        tell(control.as_fd(), &FromZygote::Facts(facts), &[]).map_err(words)?;
+        tell(control.as_fd(), &FromZygote::Facts { json: facts.to_owned() }, &[]).map_err(words)?;
         let Some((ToZygote::Enter { jail, python }, fds)) =
             hear(&control, &mut Vec::new()).map_err(words)?
         else {
@@ -68,7 +67,7 @@ impl TextFunction for Enter {
         };
         match zygote::enter(&jail, lifeline) {
             Ok(zygote) => {
-                let setup = reply(&python)?;
+                let setup = reply(&jail.env, &python)?;
                 ENTERED.set(Some(Entered { control, jail: *jail, zygote }));
                 Ok(setup)
             }
@@ -169,6 +168,7 @@ fn end_with(control: &OwnedFd, failure: Failure) -> ! {
 /// What the bootstrap goes on with, in the jail.
 #[derive(Serialize)]
 struct Prepared<'a> {
+    env: &'a [(String, String)],
     setup: &'a PythonSetup,
     sources: [(&'static str, &'static str); 2],
 }
@@ -179,8 +179,8 @@ const SOURCES: [(&str, &str); 2] = [
     ("worker", include_str!("../../src/guest/worker.py")),
 ];
 
-fn reply(setup: &PythonSetup) -> Result<String, String> {
-    serde_json::to_string(&Prepared { setup, sources: SOURCES }).map_err(|error| error.to_string())
+fn reply(env: &[(String, String)], setup: &PythonSetup) -> Result<String, String> {
+    serde_json::to_string(&Prepared { env, setup, sources: SOURCES }).map_err(|error| error.to_string())
 }
 
 fn words(errno: Errno) -> String {

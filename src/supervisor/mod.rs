@@ -1,0 +1,19 @@
+//! The trusted side: starts zygotes, asks them for workers, looks at each worker from outside,
+//! feeds it, watches its limits, ends it, and says what happened.
+
+mod descriptors;
+mod drain;
+mod ending;
+mod launch;
+mod library;
+mod run;
+mod spawn;
+mod verify;
+mod zygote;
+
+pub mod cgroup;
+pub mod error;
+
+pub use error::SupervisorError;
+pub use run::{Cancel, OutputSink, Program, RunRequest};
+pub use zygote::Zygote;
