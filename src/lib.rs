@@ -1,10 +1,14 @@
 //! Runs untrusted Python in a fresh, sealed Linux sandbox.
 
+pub mod host;
+
 pub mod jail;
 pub use jail::program;
 pub mod sys;
 
 pub mod protocol;
+
+pub mod supervisor;
 
 pub mod outcome;
 

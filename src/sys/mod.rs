@@ -9,10 +9,14 @@ pub mod descriptors;
 pub mod landlock;
 pub mod mount;
 pub mod pidfd;
+#[cfg(not(feature = "inside"))]
+pub mod probe_child;
 pub mod process;
 #[cfg(feature = "inside")]
 pub mod python;
 pub mod seccomp;
+#[cfg(not(feature = "inside"))]
+pub mod support;
 
 use nix::errno::Errno;
 

@@ -1,0 +1,143 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+/// A hierarchy on paper.
+#[derive(Default)]
+struct Paper {
+    writable: Vec<&'static str>,
+    available: Vec<(&'static str, &'static [Controller])>,
+    enabled: Vec<(&'static str, &'static [Controller])>,
+    alone_in: Option<&'static str>,
+}
+
+const ALL: &[Controller] = &Controller::LIMITING;
+const NO_CPU: &[Controller] = &[Controller::Memory, Controller::Pids];
+
+fn look_up(table: &[(&'static str, &'static [Controller])], dir: &Path) -> BTreeSet<Controller> {
+    let found = table.iter().find(|(path, _)| Path::new(path) == dir);
+    found
+        .map(|(_, controllers)| controllers.iter().copied().collect())
+        .unwrap_or_default()
+}
+
+impl Tree for Paper {
+    fn may_make_cgroups_in(&self, dir: &Path) -> bool {
+        self.writable.iter().any(|path| Path::new(path) == dir)
+    }
+    fn available(&self, dir: &Path) -> BTreeSet<Controller> {
+        look_up(&self.available, dir)
+    }
+    fn enabled(&self, dir: &Path) -> BTreeSet<Controller> {
+        look_up(&self.enabled, dir)
+    }
+    fn only_this_process_in(&self, dir: &Path) -> bool {
+        self.alone_in.is_some_and(|path| Path::new(path) == dir)
+    }
+}
+
+const TOP: &str = "/sys/fs/cgroup";
+const SCOPE: &str = "/sys/fs/cgroup/user.slice/app.slice/run-1.scope";
+const SLICE: &str = "/sys/fs/cgroup/user.slice/app.slice";
+
+fn choose(own: &str, paper: &Paper) -> CgroupSupport {
+    choose_v2(Path::new(TOP), Path::new(own), paper)
+}
+
+fn v2(dir: &str, controllers: &[Controller], entry: V2Entry) -> CgroupSupport {
+    CgroupSupport::V2 {
+        dir: dir.into(),
+        controllers: controllers.iter().copied().collect(),
+        entry,
+    }
+}
+
+#[test]
+fn a_delegated_scope_of_our_own_is_entered_by_moving() {
+    let paper = Paper {
+        writable: vec![SCOPE, SLICE],
+        available: vec![(SCOPE, ALL)],
+        enabled: vec![(SLICE, ALL)],
+        alone_in: Some(SCOPE),
+    };
+    assert_eq!(choose(SCOPE, &paper), v2(SCOPE, ALL, V2Entry::MoveSelf));
+}
+
+#[test]
+fn once_moved_the_scope_above_is_ready() {
+    let leaf = "/sys/fs/cgroup/user.slice/app.slice/run-1.scope/sandfork-supervisor";
+    let paper = Paper {
+        writable: vec![leaf, SCOPE, SLICE],
+        available: vec![(leaf, ALL), (SCOPE, ALL)],
+        enabled: vec![(SCOPE, ALL), (SLICE, ALL)],
+        alone_in: Some(leaf),
+    };
+    assert_eq!(choose(leaf, &paper), v2(SCOPE, ALL, V2Entry::Ready));
+}
+
+#[test]
+fn beside_other_processes_an_ancestor_serves() {
+    let paper = Paper {
+        writable: vec![SCOPE, SLICE],
+        available: vec![(SCOPE, ALL)],
+        enabled: vec![(SLICE, ALL)],
+        alone_in: None,
+    };
+    assert_eq!(choose(SCOPE, &paper), v2(SLICE, ALL, V2Entry::Ready));
+}
+
+#[test]
+fn what_was_delegated_without_cpu_is_said_so() {
+    let paper = Paper {
+        writable: vec![SCOPE, SLICE],
+        available: vec![(SCOPE, NO_CPU)],
+        enabled: vec![(SLICE, NO_CPU)],
+        alone_in: None,
+    };
+    assert_eq!(choose(SCOPE, &paper), v2(SLICE, NO_CPU, V2Entry::Ready));
+}
+
+#[test]
+fn an_ordinary_login_has_no_place() {
+    let paper = Paper {
+        available: vec![(SCOPE, ALL)],
+        ..Paper::default()
+    };
+    let reason = CgroupAbsence::NotWritable { dir: SCOPE.into() };
+    assert_eq!(choose(SCOPE, &paper), CgroupSupport::Nowhere { reason });
+}
+
+#[test]
+fn a_hybrid_tree_without_controllers_has_no_place() {
+    let paper = Paper {
+        writable: vec![TOP],
+        alone_in: None,
+        ..Paper::default()
+    };
+    let reason = CgroupAbsence::NoControllers { dir: TOP.into() };
+    assert_eq!(choose(TOP, &paper), CgroupSupport::Nowhere { reason });
+}
+
+#[test]
+fn reads_proc_self_cgroup() {
+    let own = OwnCgroups::parse("9:name=systemd:/\n4:memory:/a/b\n2:cpu,cpuacct:/c:d\n0::/e\n");
+    assert_eq!(own.v1["memory"], Path::new("/a/b"));
+    assert_eq!(own.v1["cpuacct"], Path::new("/c:d"));
+    assert_eq!(own.v2.unwrap(), Path::new("/e"));
+}
+
+#[test]
+fn a_containers_cgroup_is_found_under_its_mount() {
+    let mounts = mountinfo::parse(
+        "33 31 0:32 /docker/1f /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n\
+         34 31 0:33 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n",
+    );
+    let own = OwnCgroups::parse("4:memory:/docker/1f\n5:pids:/x\n6:cpu:/\n");
+    let dir = |controller| v1_directory(&mounts, &own, controller);
+    assert_eq!(
+        dir(Controller::Memory),
+        Some("/sys/fs/cgroup/memory".into())
+    );
+    assert_eq!(dir(Controller::Pids), Some("/sys/fs/cgroup/pids/x".into()));
+    assert_eq!(dir(Controller::Cpu), None);
+}

@@ -1,0 +1,36 @@
+//! An error number of the kernel as a value that can be written down and compared.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// errno(3).
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// No error number: the kernel ended the process instead of answering it.
+    pub const KILLED: Self = Self(0);
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::KILLED {
+            return f.write_str("the process was killed");
+        }
+        let errno = nix::errno::Errno::from_raw(self.0);
+        write!(f, "{errno:?} ({})", errno.desc().to_lowercase())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_name_and_meaning() {
+        assert_eq!(Errno(1).to_string(), "EPERM (operation not permitted)");
+        assert_eq!(Errno::KILLED.to_string(), "the process was killed");
+    }
+}

@@ -1,0 +1,178 @@
+//! Runs an interpreter once and lets it say what it is.
+
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{CallerEnvironment, Interpreter, InterpreterError, Rejection};
+
+/// Defines `_sandfork_facts()`, which returns what [`Interpreter::from_facts`] reads. For
+/// CPython 3.9 and later, and runs on whatever calls itself Python 3.
+pub const FACTS_SCRIPT: &str = include_str!("facts.py");
+
+const PRINT_FACTS: &str = "\nimport json\nprint(json.dumps(_sandfork_facts()))\n";
+
+/// Python 2 knows neither `-I` nor half of what the script uses; this much every Python does.
+const PRINT_VERSION: &str = "import sys; print('%d.%d.%d' % tuple(sys.version_info[:3]))";
+
+/// An interpreter that has not answered by then (a cold disk, a slow shim) will not.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// More than any interpreter has to say of itself.
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// Asks the program at `path`, started with nothing of the caller's but what `environment` has.
+pub fn probe(
+    path: &Path,
+    environment: &CallerEnvironment,
+) -> Result<Interpreter, InterpreterError> {
+    let script = format!("{FACTS_SCRIPT}{PRINT_FACTS}");
+    let answer = run(path, &["-I", "-S", "-c", &script], environment)?;
+    if answer.status.success() {
+        return Interpreter::from_facts(&answer.stdout, path);
+    }
+    let old = run(path, &["-E", "-s", "-S", "-c", PRINT_VERSION], environment)?;
+    let version = old.stdout.trim();
+    if old.status.success() && version.starts_with("2.") {
+        let what = Rejection::TooOld {
+            version: version.to_owned(),
+        };
+        return Err(InterpreterError::Unsuitable {
+            path: path.to_owned(),
+            what,
+        });
+    }
+    Err(InterpreterError::Broken {
+        path: path.to_owned(),
+        how: answer.describe(),
+    })
+}
+
+struct Answer {
+    status: ExitStatus,
+    stdout: String,
+    stderr: String,
+}
+
+impl Answer {
+    fn describe(&self) -> String {
+        let end = match (self.status.signal(), self.status.code()) {
+            (Some(signal), _) => format!("killed by signal {signal}"),
+            (None, code) => format!("exit status {}", code.unwrap_or(-1)),
+        };
+        match self
+            .stderr
+            .lines()
+            .rev()
+            .find(|line| !line.trim().is_empty())
+        {
+            Some(words) => format!("{end}: {}", words.trim()),
+            None => end,
+        }
+    }
+}
+
+fn run(
+    path: &Path,
+    arguments: &[&str],
+    environment: &CallerEnvironment,
+) -> Result<Answer, InterpreterError> {
+    let broken = |how: String| InterpreterError::Broken {
+        path: path.to_owned(),
+        how,
+    };
+    let mut child = Command::new(path)
+        .args(arguments)
+        .env_clear()
+        .envs(environment.variables())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| InterpreterError::NotExecutable {
+            path: path.to_owned(),
+            cause: error.to_string(),
+        })?;
+    let heard = listen(&mut child);
+    if heard.is_err() {
+        // Only a child that is already gone cannot be killed.
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(|error| broken(error.to_string()))?;
+    let [stdout, stderr] = heard.map_err(broken)?;
+    Ok(Answer {
+        status,
+        stdout,
+        stderr,
+    })
+}
+
+/// Reads both streams to their ends, within the deadline and the size that an answer may have.
+fn listen(child: &mut Child) -> Result<[String; 2], String> {
+    let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err("its output could not be read".to_owned());
+    };
+    let end = Instant::now() + DEADLINE;
+    let mut heard = [Vec::new(), Vec::new()];
+    let mut open = [true, true];
+    while open.contains(&true) {
+        let ready = wait_readable([stdout.as_fd(), stderr.as_fd()], open, end)?;
+        let streams: [&mut dyn Read; 2] = [&mut stdout, &mut stderr];
+        for (number, stream) in streams.into_iter().enumerate().filter(|(n, _)| ready[*n]) {
+            open[number] = read_some(stream, &mut heard[number])?;
+        }
+    }
+    Ok(heard.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Whether each of the open streams has something to read, or has ended.
+fn wait_readable(
+    streams: [std::os::fd::BorrowedFd; 2],
+    open: [bool; 2],
+    end: Instant,
+) -> Result<[bool; 2], String> {
+    let wanted = |open| {
+        if open {
+            PollFlags::POLLIN
+        } else {
+            PollFlags::empty()
+        }
+    };
+    let [out, err] = streams;
+    let mut polled = [
+        PollFd::new(out, wanted(open[0])),
+        PollFd::new(err, wanted(open[1])),
+    ];
+    let left = PollTimeout::try_from(end.saturating_duration_since(Instant::now()))
+        .map_err(|error| error.to_string())?;
+    match poll(&mut polled, left) {
+        Ok(0) => Err(format!("no answer within {} seconds", DEADLINE.as_secs())),
+        Ok(_) => {
+            let ready = |number: usize| open[number] && polled[number].any() == Some(true);
+            Ok([ready(0), ready(1)])
+        }
+        Err(Errno::EINTR) => Ok([false, false]),
+        Err(errno) => Err(errno.desc().to_owned()),
+    }
+}
+
+/// Reads what is there; false at the end of the stream.
+fn read_some(stream: &mut dyn Read, into: &mut Vec<u8>) -> Result<bool, String> {
+    let mut buffer = [0; 4096];
+    match stream.read(&mut buffer) {
+        Ok(0) => Ok(false),
+        Ok(length) if into.len() + length > MAX_ANSWER => Err("it talks too much".to_owned()),
+        Ok(length) => {
+            into.extend_from_slice(&buffer[..length]);
+            Ok(true)
+        }
+        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,224 @@
+//! The Python interpreter that becomes the zygote: where it is, what it is, and what it needs.
+
+mod ask;
+mod resolve;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use ask::{FACTS_SCRIPT, probe};
+pub use resolve::{CallerEnvironment, resolve};
+
+/// A CPython that Sandfork can use.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Interpreter {
+    /// The path to execute, which becomes `sys.executable`: in a virtual environment its link.
+    pub executable: PathBuf,
+    /// The symbolic links from there to the binary, in the order in which they are followed.
+    pub links: Vec<Link>,
+    /// The binary itself.
+    pub binary: PathBuf,
+    /// `sys.implementation.name`.
+    pub implementation: String,
+    /// `sys.version_info`, its first three numbers.
+    pub version: (u8, u8, u8),
+    /// Where packages are installed: the virtual environment, or the installation.
+    pub prefix: PathBuf,
+    /// The installation.
+    pub base_prefix: PathBuf,
+    /// Directory of the standard library's Python files.
+    pub stdlib: PathBuf,
+    /// The directories of the installation with libraries in them, and with nothing to run.
+    pub libraries: Vec<PathBuf>,
+    /// Whether it was built without the global interpreter lock.
+    pub free_threaded: bool,
+    /// The virtual environment, if it is one's.
+    pub venv: Option<PathBuf>,
+    /// Who can execute it.
+    #[serde(default)]
+    pub reach: Reach,
+}
+
+/// A symbolic link.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// Where.
+    pub path: PathBuf,
+    /// What it says.
+    pub points_at: PathBuf,
+}
+
+/// Who can execute an interpreter at its own path on the host.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reach {
+    /// Any user.
+    #[default]
+    Everyone,
+    /// Not any user: a directory above it, or the file, is closed to others, as `/root` is.
+    NotEveryone,
+}
+
+/// Why an interpreter cannot be used.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum InterpreterError {
+    /// Nothing has that name.
+    #[error(
+        "there is no `{name}` on PATH ({searched}): install CPython 3.9 or later, or set \
+         `python.interpreter` to the path of one"
+    )]
+    NotOnPath {
+        /// As the policy says it.
+        name: String,
+        /// The PATH.
+        searched: String,
+    },
+    /// The path names nothing.
+    #[error(
+        "the interpreter {path} cannot be found ({cause}): set `python.interpreter` to a program, \
+         a name on PATH or a virtual environment", path = path.display()
+    )]
+    NotFound {
+        /// As the policy says it.
+        path: PathBuf,
+        /// The operating system's words.
+        cause: String,
+    },
+    /// A directory, but no virtual environment.
+    #[error(
+        "{dir} has no bin/python, so it is no virtual environment: make one with `python3 -m venv \
+         {dir}`", dir = dir.display()
+    )]
+    NotAVirtualEnvironment {
+        /// As the policy says it.
+        dir: PathBuf,
+    },
+    /// It could not be executed.
+    #[error(
+        "the interpreter {path} cannot be executed ({cause}): make it executable (`chmod +x`) or \
+         name another with `python.interpreter`", path = path.display()
+    )]
+    NotExecutable {
+        /// Which.
+        path: PathBuf,
+        /// The operating system's words.
+        cause: String,
+    },
+    /// It ended without an answer.
+    #[error(
+        "the interpreter {path} does not work ({how}): check that `{path} -I -S -c pass` succeeds, \
+         or name another with `python.interpreter`", path = path.display()
+    )]
+    Broken {
+        /// Which.
+        path: PathBuf,
+        /// How it ended, and its last words.
+        how: String,
+    },
+    /// It answered, and it will not do.
+    #[error(
+        "the interpreter {path} is {what}, and Sandfork needs CPython 3.9 or later with the global \
+         interpreter lock: name another with `python.interpreter`", path = path.display()
+    )]
+    Unsuitable {
+        /// Which.
+        path: PathBuf,
+        /// What it is instead.
+        what: Rejection,
+    },
+}
+
+/// What an unsuitable interpreter is.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Rejection {
+    /// Not CPython.
+    #[error("not CPython but {implementation}")]
+    Implementation {
+        /// `sys.implementation.name`.
+        implementation: String,
+    },
+    /// An old Python.
+    #[error("Python {version}")]
+    TooOld {
+        /// As it says itself.
+        version: String,
+    },
+    /// Built without the global interpreter lock.
+    #[error("a free-threaded build of CPython")]
+    FreeThreaded,
+}
+
+/// The oldest CPython that is supported.
+pub const OLDEST: (u8, u8) = (3, 9);
+
+impl Interpreter {
+    /// Reads what [`FACTS_SCRIPT`] printed, and refuses an interpreter that will not do.
+    ///
+    /// `asked` is the path under which it was run, for the error.
+    pub fn from_facts(json: &str, asked: &Path) -> Result<Self, InterpreterError> {
+        let broken = |how: String| InterpreterError::Broken {
+            path: asked.to_owned(),
+            how,
+        };
+        let mut found: Self = serde_json::from_str(json.trim())
+            .map_err(|error| broken(format!("its answer cannot be read: {error}")))?;
+        let paths = [
+            &found.executable,
+            &found.binary,
+            &found.prefix,
+            &found.base_prefix,
+        ];
+        if let Some(path) = paths.iter().find(|path| !path.is_absolute()) {
+            return Err(broken(format!(
+                "it names the relative path `{}`",
+                path.display()
+            )));
+        }
+        found.check(asked)?;
+        found.reach = Reach::of(&found.binary);
+        Ok(found)
+    }
+
+    fn check(&self, asked: &Path) -> Result<(), InterpreterError> {
+        let unsuitable = |what| {
+            Err(InterpreterError::Unsuitable {
+                path: asked.to_owned(),
+                what,
+            })
+        };
+        let (major, minor, patch) = self.version;
+        if self.implementation != "cpython" {
+            let implementation = self.implementation.clone();
+            return unsuitable(Rejection::Implementation { implementation });
+        }
+        if (major, minor) < OLDEST {
+            return unsuitable(Rejection::TooOld {
+                version: format!("{major}.{minor}.{patch}"),
+            });
+        }
+        if self.free_threaded {
+            return unsuitable(Rejection::FreeThreaded);
+        }
+        Ok(())
+    }
+}
+
+impl Reach {
+    fn of(binary: &Path) -> Self {
+        let open = |path: &Path, bits: u32| {
+            fs::metadata(path).is_ok_and(|found| found.permissions().mode() & bits == bits)
+        };
+        let directories_open = binary.ancestors().skip(1).all(|dir| open(dir, 0o001));
+        if directories_open && open(binary, 0o005) {
+            Self::Everyone
+        } else {
+            Self::NotEveryone
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

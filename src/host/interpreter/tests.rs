@@ -1,0 +1,197 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::ffi::OsString;
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+fn on_path(dirs: &str) -> CallerEnvironment {
+    CallerEnvironment::from_variables([(OsString::from("PATH"), OsString::from(dirs))])
+}
+
+/// An executable that is not what it seems.
+fn script(dir: &Path, name: &str, body: &str) -> PathBuf {
+    let path = dir.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn facts(changes: &[(&str, serde_json::Value)]) -> String {
+    let mut facts = serde_json::json!({
+        "executable": "/usr/bin/python3",
+        "links": [{"path": "/usr/bin/python3", "points_at": "python3.11"}],
+        "binary": "/usr/bin/python3.11",
+        "implementation": "cpython",
+        "version": [3, 11, 2],
+        "prefix": "/usr",
+        "base_prefix": "/usr",
+        "stdlib": "/usr/lib/python3.11",
+        "libraries": ["/usr/lib"],
+        "free_threaded": false,
+        "venv": null,
+    });
+    for (key, value) in changes {
+        facts[*key] = value.clone();
+    }
+    facts.to_string()
+}
+
+fn refused(json: &str) -> String {
+    Interpreter::from_facts(json, Path::new("/opt/python"))
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn asks_the_systems_python() {
+    let environment = CallerEnvironment::current();
+    let path = resolve("python3", &environment).unwrap();
+    let found = probe(&path, &environment).unwrap();
+    assert!((found.version.0, found.version.1) >= OLDEST);
+    assert!(found.stdlib.starts_with(&found.base_prefix), "{found:?}");
+    assert_eq!(
+        found.links.first().map_or(&found.binary, |link| &link.path),
+        &found.executable
+    );
+    assert!(!fs::symlink_metadata(&found.binary).unwrap().is_symlink());
+}
+
+#[test]
+fn a_virtual_environment_is_known_by_its_directory() {
+    let environment = CallerEnvironment::current();
+    let base = probe(&resolve("python3", &environment).unwrap(), &environment).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let venv = dir.path().join("env");
+    fs::create_dir_all(venv.join("bin")).unwrap();
+    let home = base.executable.parent().unwrap();
+    fs::write(
+        venv.join("pyvenv.cfg"),
+        format!("home = {}\n", home.display()),
+    )
+    .unwrap();
+    symlink(&base.executable, venv.join("bin/python")).unwrap();
+
+    let path = resolve(venv.to_str().unwrap(), &environment).unwrap();
+    let found = probe(&path, &environment).unwrap();
+    assert_eq!(found.executable, venv.join("bin/python"));
+    assert_eq!(found.venv.as_deref(), Some(venv.as_path()));
+    assert_eq!(found.prefix, venv);
+    assert_eq!(found.base_prefix, base.base_prefix);
+    assert_eq!(found.binary, base.binary);
+    assert_eq!(found.links[0].points_at, base.executable);
+    // tempfile makes its directories for their owner alone, yet the binary itself is elsewhere.
+    assert_eq!(found.reach, base.reach);
+}
+
+#[test]
+fn what_cannot_be_found_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().to_str().unwrap();
+    assert_eq!(
+        resolve("python9", &on_path("/bin:/usr/bin"))
+            .unwrap_err()
+            .to_string(),
+        "there is no `python9` on PATH (/bin:/usr/bin): install CPython 3.9 or later, or set \
+         `python.interpreter` to the path of one"
+    );
+    assert_eq!(
+        resolve("/nowhere/python", &on_path(""))
+            .unwrap_err()
+            .to_string(),
+        "the interpreter /nowhere/python cannot be found (No such file or directory (os error 2)): \
+         set `python.interpreter` to a program, a name on PATH or a virtual environment"
+    );
+    assert_eq!(
+        resolve(empty, &on_path("")).unwrap_err(),
+        InterpreterError::NotAVirtualEnvironment {
+            dir: dir.path().to_owned()
+        }
+    );
+}
+
+#[test]
+fn what_does_not_work_is_said_with_its_last_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let environment = on_path("/usr/bin:/bin");
+    let ask = |path: &Path| probe(path, &environment).unwrap_err().to_string();
+
+    let plain = dir.path().join("plain");
+    fs::write(&plain, "x").unwrap();
+    assert!(ask(&plain).contains("cannot be executed (Permission denied"));
+
+    let crashing = script(
+        dir.path(),
+        "crashing",
+        "echo 'libpython3.so: missing' >&2; exit 127",
+    );
+    assert!(ask(&crashing).contains("does not work (exit status 127: libpython3.so: missing)"));
+
+    let killed = script(dir.path(), "killed", "kill -SEGV $$");
+    assert!(ask(&killed).contains("does not work (killed by signal 11)"));
+
+    let silent = script(dir.path(), "silent", "exit 0");
+    assert!(ask(&silent).contains("its answer cannot be read"));
+
+    let flood = script(dir.path(), "flood", "exec cat /dev/zero");
+    assert!(ask(&flood).contains("it talks too much"));
+}
+
+#[test]
+fn what_will_not_do_is_said() {
+    let old = script(
+        Path::new(tempfile::tempdir().unwrap().keep().as_path()),
+        "python2",
+        "[ \"$1\" = -I ] && exit 2; echo 2.7.18",
+    );
+    let error = probe(&old, &on_path("/usr/bin:/bin"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("is Python 2.7.18, and Sandfork needs CPython 3.9 or later"),
+        "{error}"
+    );
+    fs::remove_dir_all(old.parent().unwrap()).unwrap();
+
+    for (key, value, what) in [
+        (
+            "version",
+            serde_json::json!([3, 8, 18]),
+            "/opt/python is Python 3.8.18,",
+        ),
+        (
+            "implementation",
+            "pypy".into(),
+            "/opt/python is not CPython but pypy,",
+        ),
+        (
+            "free_threaded",
+            true.into(),
+            "/opt/python is a free-threaded build of CPython,",
+        ),
+        ("executable", "".into(), "it names the relative path ``"),
+    ] {
+        let error = refused(&facts(&[(key, value)]));
+        assert!(error.contains(what), "{error}");
+    }
+}
+
+#[test]
+fn only_what_chooses_the_interpreter_is_taken_from_the_caller() {
+    let taken = CallerEnvironment::from_variables(
+        [
+            "PATH",
+            "HOME",
+            "PYENV_VERSION",
+            "PYTHONPATH",
+            "LD_PRELOAD",
+            "AWS_SECRET_ACCESS_KEY",
+        ]
+        .map(|name| (OsString::from(name), OsString::from("x"))),
+    );
+    let names: Vec<_> = taken
+        .variables()
+        .map(|(name, _)| name.to_str().unwrap())
+        .collect();
+    assert_eq!(names, ["PATH", "HOME", "PYENV_VERSION"]);
+}

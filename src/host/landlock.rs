@@ -1,0 +1,39 @@
+//! Whether the kernel has Landlock (Documentation/userspace-api/landlock.rst).
+
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::sys;
+
+/// What the kernel says of Landlock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum LandlockSupport {
+    /// There, with this ABI.
+    Abi {
+        /// 1 and up.
+        abi: u32,
+    },
+    /// Built in, but not among the security modules chosen at boot (`EOPNOTSUPP`).
+    NotEnabled,
+    /// Not in this kernel, or hidden by a seccomp filter around this process (`ENOSYS`, `EPERM`).
+    NotBuilt,
+}
+
+impl LandlockSupport {
+    /// The ABI, where Landlock can be used.
+    pub fn abi(self) -> Option<u32> {
+        match self {
+            Self::Abi { abi } => Some(abi),
+            Self::NotEnabled | Self::NotBuilt => None,
+        }
+    }
+
+    pub(super) fn probe() -> Self {
+        match sys::support::landlock_abi() {
+            Ok(abi @ 1..) => Self::Abi { abi },
+            Err(Errno::EOPNOTSUPP) => Self::NotEnabled,
+            Ok(0) | Err(_) => Self::NotBuilt,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What the machine has to give, so that a policy cannot promise more.
+
+use std::fs;
+
+use nix::sys::resource::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
+
+/// The ceilings of this machine and of this process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct HostLimits {
+    /// Physical memory, bytes (`MemTotal` of proc_meminfo(5)).
+    pub memory: u64,
+    /// Processes that this user may have (`RLIMIT_NPROC`, `/proc/sys/kernel/pid_max`).
+    pub pids: u64,
+    /// Descriptors that one process may have (hard `RLIMIT_NOFILE`).
+    pub open_files: u64,
+    /// Processors that this process may run on.
+    pub cpus: u32,
+}
+
+impl HostLimits {
+    pub(super) fn probe() -> Self {
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let pid_max = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
+        Self {
+            memory: total_memory(&meminfo).unwrap_or(u64::MAX),
+            pids: hard(Resource::RLIMIT_NPROC).min(pid_max.trim().parse().unwrap_or(u64::MAX)),
+            open_files: hard(Resource::RLIMIT_NOFILE),
+            cpus: std::thread::available_parallelism()
+                .map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
+        }
+    }
+}
+
+fn hard(resource: Resource) -> u64 {
+    getrlimit(resource).map_or(u64::MAX, |(_, hard)| hard)
+}
+
+fn total_memory(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_meminfo() {
+        assert_eq!(
+            total_memory("MemTotal:       24684084 kB\nMemFree: 1 kB\n"),
+            Some(25_276_502_016)
+        );
+        assert_eq!(total_memory(""), None);
+    }
+
+    #[test]
+    fn this_machine_has_something_to_give() {
+        let limits = HostLimits::probe();
+        assert!(
+            limits.memory > 1 << 20 && limits.memory < u64::MAX,
+            "{limits:?}"
+        );
+        assert!(
+            limits.pids > 0 && limits.open_files > 0 && limits.cpus > 0,
+            "{limits:?}"
+        );
+    }
+}

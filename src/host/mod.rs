@@ -1,0 +1,94 @@
+//! What this kernel, this process and this interpreter can do, as a plain value.
+//!
+//! [`probe`] asks the kernel; a test writes a [`Host`] by hand. Nothing in here decides: that is
+//! what `plan` does with a policy and a host.
+
+mod cgroup;
+mod errno;
+mod interpreter;
+mod kernel;
+mod landlock;
+mod limits;
+mod mountinfo;
+mod namespaces;
+mod paths;
+mod probe;
+mod seccomp;
+mod system_paths;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use cgroup::{CgroupAbsence, CgroupSupport, Controller, SUPERVISOR_LEAF, V2Entry};
+pub use errno::Errno;
+pub use interpreter::{
+    CallerEnvironment, FACTS_SCRIPT, Interpreter, InterpreterError, Link, Reach, Rejection,
+    probe as probe_interpreter, resolve as resolve_interpreter,
+};
+pub use kernel::{Arch, KernelVersion};
+pub use landlock::LandlockSupport;
+pub use limits::HostLimits;
+pub use namespaces::{NamespaceSupport, Refusal, RefusalCause};
+pub use paths::{PathFact, PathKind};
+pub use probe::{HostError, Needs, probe};
+pub use seccomp::SeccompSupport;
+pub use system_paths::{SystemPath, SystemPathKind};
+
+pub use crate::sys::probe_child::ChainStep;
+
+/// The host uid and gid that the guest has when the launching user is root.
+///
+/// Far above what useradd(8), systemd's `DynamicUser=` (61184 to 65519) and the usual subordinate
+/// ranges (100000 and up, in blocks of 65536) hand out, below 2^31 for programs that think a uid
+/// is signed.
+pub const UNPRIVILEGED_ID: u32 = 2_147_000_000;
+
+/// The uid and gid that the guest sees for itself.
+pub const GUEST_ID: u32 = 1000;
+
+/// Everything that a plan needs to know of the machine.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// The kernel's version.
+    pub kernel: KernelVersion,
+    /// The processor architecture; `None` where Sandfork has no system call table for it.
+    pub arch: Option<Arch>,
+    /// Who runs the supervisor.
+    pub user: HostUser,
+    /// Whether the jail's namespaces and mounts can be made.
+    pub namespaces: NamespaceSupport,
+    /// Landlock, and its ABI.
+    pub landlock: LandlockSupport,
+    /// seccomp filters.
+    pub seccomp: SeccompSupport,
+    /// Where cgroups can be made.
+    pub cgroup: CgroupSupport,
+    /// The interpreter that the zygote will be.
+    pub interpreter: Interpreter,
+    /// The system's own directories that exist here, in the order of their names.
+    pub system: Vec<SystemPath>,
+    /// What was found at each path that the policy names.
+    pub paths: BTreeMap<PathBuf, PathFact>,
+    /// What the machine has to give.
+    pub limits: HostLimits,
+    /// Values of the variables that the policy takes from the caller.
+    pub caller_env: BTreeMap<String, String>,
+}
+
+/// The effective user of the supervisor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct HostUser {
+    /// Effective uid.
+    pub uid: u32,
+    /// Effective gid.
+    pub gid: u32,
+}
+
+impl HostUser {
+    /// Whether this is root, whose privileges the guest must never have.
+    pub fn is_root(self) -> bool {
+        self.uid == 0
+    }
+}

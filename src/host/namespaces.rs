@@ -1,0 +1,239 @@
+//! Whether the jail's namespaces and mounts can really be made.
+//!
+//! On several distributions unshare(2) succeeds and a later call fails, so the whole chain is
+//! tried, in a child process, as the user that the jail will be.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Errno, GUEST_ID, HostUser, UNPRIVILEGED_ID};
+use crate::sys::probe_child::{ChainIdentity, ChainReport, ChainStep, try_chain};
+
+/// What came of trying.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum NamespaceSupport {
+    /// Every step holds.
+    Available,
+    /// Every step but mounting `/proc`, as in containers that mask parts of theirs.
+    WithoutProc {
+        /// What mount(2) answered.
+        errno: Errno,
+    },
+    /// A step was refused.
+    Refused(Refusal),
+}
+
+/// The step that the kernel refused.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Which.
+    pub step: ChainStep,
+    /// What it answered.
+    pub errno: Errno,
+    /// What stands behind it, as far as the system shows.
+    pub cause: RefusalCause,
+}
+
+/// What forbids user namespaces.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusalCause {
+    /// `user.max_user_namespaces` is 0.
+    NoUserNamespacesLeft,
+    /// Debian's `kernel.unprivileged_userns_clone` is 0.
+    UnprivilegedCloneOff,
+    /// Ubuntu's `kernel.apparmor_restrict_unprivileged_userns` is 1.
+    AppArmor,
+    /// This process runs in a container, whose seccomp profile or capabilities forbid it.
+    Container,
+    /// The root file system is the initramfs, which pivot_root(2) cannot leave.
+    Initramfs,
+    /// Nothing known.
+    Unknown,
+}
+
+/// What the system shows of its restrictions.
+struct Settings {
+    max_user_namespaces: Option<u64>,
+    unprivileged_userns_clone: Option<u64>,
+    apparmor_restrict: Option<u64>,
+    in_container: InContainer,
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum InContainer {
+    Yes,
+    No,
+}
+
+impl NamespaceSupport {
+    pub(super) fn probe(user: HostUser) -> Self {
+        let unprivileged = (UNPRIVILEGED_ID, UNPRIVILEGED_ID);
+        let drop_to = user.is_root().then_some(unprivileged);
+        let identity = ChainIdentity {
+            drop_to,
+            outside: drop_to.unwrap_or((user.uid, user.gid)),
+            inside: (GUEST_ID, GUEST_ID),
+        };
+        let report = try_chain(identity).unwrap_or_else(|errno| ChainReport {
+            refused: vec![(ChainStep::Clone, errno as i32)],
+        });
+        Self::judge(&report, &Settings::read())
+    }
+
+    fn judge(report: &ChainReport, settings: &Settings) -> Self {
+        match report.refused.as_slice() {
+            [] => Self::Available,
+            [(ChainStep::MountProc, errno)] if *errno != 0 => Self::WithoutProc {
+                errno: Errno(*errno),
+            },
+            [.., (step, errno)] => Self::Refused(Refusal {
+                step: *step,
+                errno: Errno(*errno),
+                cause: settings.cause_of(*step, *errno),
+            }),
+        }
+    }
+}
+
+impl Settings {
+    fn read() -> Self {
+        let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse().ok();
+        let marks = [
+            "/.dockerenv",
+            "/run/.containerenv",
+            "/run/systemd/container",
+        ];
+        let in_container = if marks.iter().any(|mark| Path::new(mark).exists()) {
+            InContainer::Yes
+        } else {
+            InContainer::No
+        };
+        Self {
+            max_user_namespaces: number("/proc/sys/user/max_user_namespaces"),
+            unprivileged_userns_clone: number("/proc/sys/kernel/unprivileged_userns_clone"),
+            apparmor_restrict: number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
+            in_container,
+        }
+    }
+
+    fn cause_of(&self, step: ChainStep, errno: i32) -> RefusalCause {
+        match step {
+            ChainStep::Unshare if errno == libc::ENOSPC || self.max_user_namespaces == Some(0) => {
+                RefusalCause::NoUserNamespacesLeft
+            }
+            ChainStep::Unshare if self.unprivileged_userns_clone == Some(0) => {
+                RefusalCause::UnprivilegedCloneOff
+            }
+            ChainStep::PivotRoot if errno == libc::EINVAL => RefusalCause::Initramfs,
+            _ if self.apparmor_restrict == Some(1) => RefusalCause::AppArmor,
+            _ if self.in_container == InContainer::Yes => RefusalCause::Container,
+            _ => RefusalCause::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREE: Settings = Settings {
+        max_user_namespaces: Some(96_365),
+        unprivileged_userns_clone: None,
+        apparmor_restrict: None,
+        in_container: InContainer::No,
+    };
+
+    fn refused(step: ChainStep, errno: i32, settings: &Settings) -> Option<RefusalCause> {
+        match NamespaceSupport::judge(
+            &ChainReport {
+                refused: vec![(step, errno)],
+            },
+            settings,
+        ) {
+            NamespaceSupport::Refused(refusal) => Some(refusal.cause),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn names_what_stands_behind_a_refusal() {
+        let off = Settings {
+            unprivileged_userns_clone: Some(0),
+            ..FREE
+        };
+        let none = Settings {
+            max_user_namespaces: Some(0),
+            ..FREE
+        };
+        let ubuntu = Settings {
+            apparmor_restrict: Some(1),
+            ..FREE
+        };
+        let docker = Settings {
+            in_container: InContainer::Yes,
+            ..FREE
+        };
+        let eperm = libc::EPERM;
+        for (step, errno, settings, cause) in [
+            (
+                ChainStep::Unshare,
+                libc::ENOSPC,
+                &FREE,
+                RefusalCause::NoUserNamespacesLeft,
+            ),
+            (
+                ChainStep::Unshare,
+                libc::ENOSPC,
+                &none,
+                RefusalCause::NoUserNamespacesLeft,
+            ),
+            (
+                ChainStep::Unshare,
+                eperm,
+                &off,
+                RefusalCause::UnprivilegedCloneOff,
+            ),
+            (ChainStep::UidMap, eperm, &ubuntu, RefusalCause::AppArmor),
+            (
+                ChainStep::MountTmpfs,
+                libc::EACCES,
+                &ubuntu,
+                RefusalCause::AppArmor,
+            ),
+            (ChainStep::Unshare, eperm, &docker, RefusalCause::Container),
+            (
+                ChainStep::PivotRoot,
+                libc::EINVAL,
+                &FREE,
+                RefusalCause::Initramfs,
+            ),
+            (ChainStep::Unshare, eperm, &FREE, RefusalCause::Unknown),
+        ] {
+            assert_eq!(refused(step, errno, settings), Some(cause), "{step:?}");
+        }
+    }
+
+    #[test]
+    fn a_refused_proc_alone_is_not_the_end() {
+        let report = ChainReport {
+            refused: vec![(ChainStep::MountProc, libc::EPERM)],
+        };
+        assert_eq!(
+            NamespaceSupport::judge(&report, &FREE),
+            NamespaceSupport::WithoutProc {
+                errno: Errno(libc::EPERM)
+            }
+        );
+        let killed = ChainReport {
+            refused: vec![(ChainStep::MountProc, 0)],
+        };
+        assert!(matches!(
+            NamespaceSupport::judge(&killed, &FREE),
+            NamespaceSupport::Refused(_)
+        ));
+    }
+}

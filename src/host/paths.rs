@@ -1,0 +1,63 @@
+//! What stands at a path that a policy names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Errno;
+
+/// One path of the host.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum PathFact {
+    /// It exists.
+    Found {
+        /// Behind any symbolic links.
+        kind: PathKind,
+        /// The path without symbolic links.
+        resolved: PathBuf,
+    },
+    /// Nothing is there, or this user cannot see it.
+    Unreachable {
+        /// Why.
+        errno: Errno,
+    },
+}
+
+/// What kind of file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathKind {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File,
+    /// A device, socket or fifo.
+    Special,
+}
+
+impl PathFact {
+    /// Looks at a path.
+    pub fn probe(path: &Path) -> Self {
+        let found = fs::canonicalize(path)
+            .and_then(|resolved| Ok((fs::metadata(&resolved)?.file_type(), resolved)));
+        match found {
+            Ok((kind, resolved)) if kind.is_dir() => Self::Found {
+                kind: PathKind::Directory,
+                resolved,
+            },
+            Ok((kind, resolved)) if kind.is_file() => Self::Found {
+                kind: PathKind::File,
+                resolved,
+            },
+            Ok((_, resolved)) => Self::Found {
+                kind: PathKind::Special,
+                resolved,
+            },
+            Err(error) => Self::Unreachable {
+                errno: Errno(error.raw_os_error().unwrap_or(libc::EIO)),
+            },
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The probe on the machine that runs the tests.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn me() -> HostUser {
+    HostUser {
+        uid: geteuid().as_raw(),
+        gid: getegid().as_raw(),
+    }
+}
+
+/// Runs another test of this binary as an ordinary user.
+fn as_ordinary_user(test: &str) {
+    if !me().is_root() {
+        return;
+    }
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .output()
+        .expect("setpriv of util-linux");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_chain_answers_and_leaves_nothing_behind() {
+    let fds = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    NamespaceSupport::probe(me());
+    let before = fds();
+    let first = NamespaceSupport::probe(me());
+    let second = NamespaceSupport::probe(me());
+    assert_eq!(first, second);
+    assert!(fds() <= before + 2, "descriptors were left open");
+}
+
+#[test]
+fn the_chain_answers_the_same_to_an_ordinary_user() {
+    as_ordinary_user("host::probe::tests::the_chain_answers_and_leaves_nothing_behind");
+}
+
+#[test]
+fn the_chain_is_sound_while_other_threads_allocate() {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let _ = std::hint::black_box(vec![0_u8; 4096]);
+                }
+            });
+        }
+        let alone = NamespaceSupport::probe(me());
+        for _ in 0..20 {
+            assert_eq!(NamespaceSupport::probe(me()), alone);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn the_chain_is_quick() {
+    let quickest = (0..20)
+        .map(|_| {
+            let start = Instant::now();
+            NamespaceSupport::probe(me());
+            start.elapsed()
+        })
+        .min();
+    // The best of many: the test machine may be busy, the chain itself is what is measured.
+    assert!(quickest < Some(Duration::from_millis(10)), "{quickest:?}");
+}
+
+#[test]
+fn a_host_is_a_value_that_can_be_written_down_and_read_back() {
+    let needs = Needs {
+        paths: ["/usr", "/nowhere"].iter().map(PathBuf::from).collect(),
+        variables: BTreeSet::from(["PATH".to_owned(), "SANDFORK_NOT_SET".to_owned()]),
+    };
+    let host = probe("python3", &needs).unwrap();
+    assert!(matches!(
+        host.paths[&PathBuf::from("/usr")],
+        PathFact::Found { .. }
+    ));
+    assert!(matches!(
+        host.paths[&PathBuf::from("/nowhere")],
+        PathFact::Unreachable { .. }
+    ));
+    assert_eq!(host.caller_env.keys().collect::<Vec<_>>(), ["PATH"]);
+    let json = serde_json::to_string(&host).unwrap();
+    assert_eq!(serde_json::from_str::<Host>(&json).unwrap(), host);
+}

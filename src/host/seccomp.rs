@@ -1,0 +1,24 @@
+//! Whether the kernel has seccomp filters (seccomp(2)).
+
+use serde::{Deserialize, Serialize};
+
+use crate::sys;
+
+/// What the kernel says of seccomp.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SeccompSupport {
+    /// Filters can be loaded, and may kill a process.
+    Available,
+    /// Not in this kernel.
+    Missing,
+}
+
+impl SeccompSupport {
+    pub(super) fn probe() -> Self {
+        match sys::support::seccomp_filters() {
+            Ok(()) => Self::Available,
+            Err(_) => Self::Missing,
+        }
+    }
+}

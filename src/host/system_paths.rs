@@ -1,0 +1,106 @@
+//! The directories in which a Linux system keeps its programs and libraries.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Programs and libraries (hier(7)), and the stores of NixOS and Guix, into which their
+/// interpreters and libraries point.
+const CANDIDATES: [&str; 20] = [
+    "/bin",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/gnu/store",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/sbin",
+    "/usr",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/libx32",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/usr/share/locale",
+    "/usr/share/tcltk",
+    "/usr/share/zoneinfo",
+];
+
+/// One of them, where it exists.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct SystemPath {
+    /// Where.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: SystemPathKind,
+}
+
+/// What a system path is.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum SystemPathKind {
+    /// A directory.
+    Directory,
+    /// A symbolic link, as `/bin` is where `/usr` was merged.
+    Symlink {
+        /// What the link says.
+        points_at: PathBuf,
+    },
+    /// A regular file.
+    File,
+}
+
+impl SystemPath {
+    pub(super) fn probe_all() -> Vec<Self> {
+        CANDIDATES
+            .iter()
+            .filter_map(|path| Self::probe(Path::new(path)))
+            .collect()
+    }
+
+    fn probe(path: &Path) -> Option<Self> {
+        let found = fs::symlink_metadata(path).ok()?.file_type();
+        let kind = if found.is_symlink() {
+            SystemPathKind::Symlink {
+                points_at: fs::read_link(path).ok()?,
+            }
+        } else if found.is_dir() {
+            SystemPathKind::Directory
+        } else if found.is_file() {
+            SystemPathKind::File
+        } else {
+            return None;
+        };
+        Some(Self {
+            path: path.to_owned(),
+            kind,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_are_in_the_order_of_their_names() {
+        assert!(CANDIDATES.is_sorted());
+    }
+
+    #[test]
+    fn this_system_has_libraries() {
+        let found = SystemPath::probe_all();
+        assert!(
+            found.iter().any(|s| s.path == Path::new("/usr")),
+            "{found:?}"
+        );
+        assert!(
+            found.iter().any(|s| s.path == Path::new("/lib")),
+            "{found:?}"
+        );
+    }
+}
