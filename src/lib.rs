@@ -2,3 +2,6 @@
 
 #[path = "jail/program.rs"]
 pub mod program;
+
+pub mod policy;
+pub mod policy_source;
