@@ -1,5 +1,8 @@
 //! Runs untrusted Python in a fresh, sealed Linux sandbox.
 
+pub mod policy;
+pub mod policy_source;
+
 pub mod host;
 
 pub mod jail;

@@ -1,7 +1,6 @@
 //! Starting an interpreter and learning who it is, before any jail: its own facts decide the plan.
 
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;

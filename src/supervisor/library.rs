@@ -13,6 +13,9 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 /// The library's bytes.
 static LIBRARY: &[u8] = include_bytes!(env!("SANDFORK_WORKER"));
 
+/// `MFD_EXEC` of `linux/memfd.h`, which nix does not name yet.
+const MFD_EXEC: MFdFlags = MFdFlags::from_bits_retain(0x10);
+
 /// A descriptor of the sealed library, made once and shared by every zygote of the process.
 pub fn sealed() -> std::io::Result<OwnedFd> {
     static SEALED: OnceLock<OwnedFd> = OnceLock::new();
@@ -27,7 +30,7 @@ fn create() -> std::io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     // `MFD_EXEC` (Linux 6.3) says that it is meant to be executable; older kernels refuse the
     // flag, and make every memfd so.
-    let memfd = match memfd_create(c"sandfork-worker", flags | MFdFlags::MFD_EXEC) {
+    let memfd = match memfd_create(c"sandfork-worker", flags | MFD_EXEC) {
         Err(Errno::EINVAL) => memfd_create(c"sandfork-worker", flags),
         other => other,
     }?;

@@ -15,5 +15,6 @@ pub mod cgroup;
 pub mod error;
 
 pub use error::SupervisorError;
-pub use run::{Cancel, OutputSink, Program, RunRequest};
+pub use launch::Launched;
+pub use run::{Cancel, OutputSink, Place, Program, RunLimits, RunRequest, run};
 pub use zygote::Zygote;
