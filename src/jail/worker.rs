@@ -101,13 +101,17 @@ fn close_in(jail: &ZygoteJail, tools: Tools, birth: Birth) -> Result<(), Failure
     // Away from the zygote's session and its terminal, if it had one.
     setsid().in_step(Step::Session)?;
     chdir(&plan.cwd).in_step(Step::WorkDirectory)?;
+    let outside = identity::current();
     if jail.namespaces.is_some() {
         // After the mounts. A user namespace of its own gives the worker its own kernel counts,
         // so that RLIMIT_NPROC, keys and the like are not shared between tenants.
-        let outside = identity::current();
         namespaces::unshare_user().in_step(Step::UserNamespace)?;
-        identity::map(tools.proc.as_fd(), outside, jail.identity.inside)
-            .in_step(Step::UserNamespace)?;
+    }
+    // Inherited from the zygote, and set again by the new namespace: while it holds, the files of
+    // /proc/self are root's, and neither the id maps could be written nor the worker be checked.
+    sys::process::set_dumpable(Dumpable::Yes).in_step(Step::Dumpable)?;
+    if jail.namespaces.is_some() {
+        identity::map(tools.proc.as_fd(), outside, jail.identity.inside).in_step(Step::MapIds)?;
     }
     // After the user namespace, or the zygote's processes would count too.
     limits::set_processes(&plan.rlimits).in_step(Step::ProcessLimit)?;
@@ -120,8 +124,6 @@ fn close_in(jail: &ZygoteJail, tools: Tools, birth: Birth) -> Result<(), Failure
     capabilities::drop_all().in_step(Step::Capabilities)?;
     // After the last change of credentials, each of which clears it.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::DeathSignal)?;
-    // Credentials changed, so /proc/self became root's; the supervisor must read it, the guest may.
-    sys::process::set_dumpable(Dumpable::Yes).in_step(Step::Dumpable)?;
     drop(tools);
     // Last: it takes away what the lines above needed.
     for filter in &plan.filters {

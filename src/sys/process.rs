@@ -158,7 +158,7 @@ extern "C" fn wait_forever(_: *mut libc::c_void) -> libc::c_int {
     }
 }
 
-/// Starts the init of a new pid namespace.
+/// Starts the init of the pid namespace that this thread's next child will be in, and the first in.
 pub fn spawn_namespace_init(stacks: &mut InitStacks) -> Result<NamespaceInit, Errno> {
     let stack = stacks.take()?;
     let mut pidfd: RawFd = -1;
@@ -173,7 +173,7 @@ pub fn spawn_namespace_init(stacks: &mut InitStacks) -> Result<NamespaceInit, Er
         libc::clone(
             wait_forever,
             stacks.top(stack),
-            libc::CLONE_VM | libc::CLONE_NEWPID | libc::CLONE_PIDFD | libc::SIGCHLD,
+            libc::CLONE_VM | libc::CLONE_PIDFD | libc::SIGCHLD,
             std::ptr::null_mut(),
             &raw mut pidfd,
         )

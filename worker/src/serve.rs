@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::sched::CloneFlags;
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -181,52 +181,36 @@ impl Server {
     }
 
     fn fork_worker(&mut self, hooks: &dyn ForkHooks) -> Result<Forked, Failure> {
-        let init = match self.jail.namespaces {
-            Some(_) => Some(
-                sys::process::spawn_namespace_init(&mut self.stacks).in_step(Step::SpawnInit)?,
-            ),
-            None => None,
-        };
-        let forked = self.fork_beside(init.as_ref(), hooks);
-        match forked {
-            Ok(Fork::Child(child)) => {
-                std::mem::forget(init);
-                Ok(Forked::Worker(child))
-            }
-            Ok(Fork::Parent(pid)) => {
-                let pidfd = sys::pidfd::open(pid).in_step(Step::Fork)?;
-                Ok(Forked::Parent { pid, pidfd, init })
-            }
+        if self.jail.namespaces.is_none() {
+            return Forked::beside(None, self.fork(hooks)?);
+        }
+        // Children only: the zygote itself stays where it is, and comes back for the next one.
+        unshare(CloneFlags::CLONE_NEWPID).in_step(Step::PidNamespace)?;
+        let init = sys::process::spawn_namespace_init(&mut self.stacks).in_step(Step::SpawnInit);
+        let forked = init.and_then(|init| match self.fork(hooks) {
+            Ok(forked) => Ok((init, forked)),
             Err(failure) => {
-                if let Some(init) = init {
-                    _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL);
-                    _ = nix::sys::wait::waitpid(init.pid, None);
-                    self.stacks.release(&init);
-                }
+                _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL);
+                _ = nix::sys::wait::waitpid(init.pid, None);
+                self.stacks.release(&init);
                 Err(failure)
             }
+        });
+        if let Ok((init, Fork::Child(child))) = forked {
+            std::mem::forget(init);
+            return Ok(Forked::Worker(child));
         }
+        sys::process::enter_namespaces(self.home.as_fd(), CloneFlags::CLONE_NEWPID.bits())
+            .in_step(Step::PidNamespace)?;
+        let (init, forked) = forked?;
+        Forked::beside(Some(init), forked)
     }
 
-    /// Forks into the pid namespace of `init`, and comes home.
-    fn fork_beside(
-        &self,
-        init: Option<&NamespaceInit>,
-        hooks: &dyn ForkHooks,
-    ) -> Result<Fork, Failure> {
-        let pid_namespace = CloneFlags::CLONE_NEWPID.bits();
-        if let Some(init) = init {
-            sys::process::enter_namespaces(init.pidfd.as_fd(), pid_namespace)
-                .in_step(Step::EnterPidNamespace)?;
-        }
+    fn fork(&self, hooks: &dyn ForkHooks) -> Result<Fork, Failure> {
         hooks.before();
         let forked = sys::process::fork(&self.single).in_step(Step::Fork);
         if !matches!(forked, Ok(Fork::Child(_))) {
             hooks.after_in_parent();
-            if init.is_some() {
-                sys::process::enter_namespaces(self.home.as_fd(), pid_namespace)
-                    .in_step(Step::EnterPidNamespace)?;
-            }
         }
         forked
     }
@@ -291,6 +275,18 @@ fn exit(reaped: Reaped) -> Exit {
 enum Forked {
     Parent { pid: Pid, pidfd: OwnedFd, init: Option<NamespaceInit> },
     Worker(ForkedChild),
+}
+
+impl Forked {
+    fn beside(init: Option<NamespaceInit>, forked: Fork) -> Result<Self, Failure> {
+        match forked {
+            Fork::Child(child) => Ok(Self::Worker(child)),
+            Fork::Parent(pid) => {
+                let pidfd = sys::pidfd::open(pid).in_step(Step::Fork)?;
+                Ok(Self::Parent { pid, pidfd, init })
+            }
+        }
+    }
 }
 
 /// This process's private writable memory, bytes: field 6 of `/proc/self/statm` (proc(5)).
