@@ -92,6 +92,7 @@ def read_exactly(count):
 
 
 def run_cell(request, source):
+    worker = os.getpid()
     filename = request["filename"]
     sys.argv = [filename, *request["argv"]]
     main_module = type(sys)("__main__")
@@ -108,6 +109,9 @@ def run_cell(request, source):
     except BaseException as error:
         code = 1
         result.update(status="exception", error=describe_error(error))
+    if os.getpid() != worker:
+        # A child that the guest forked and that came to the end of the cell on its own.
+        end_as_child(result, code)
     # As the interpreter does on its way out; a thread or a handler that overstays is the
     # supervisor's to end, like anything else.
     for last_act in (threading._shutdown, atexit._run_exitfuncs, flush):
@@ -124,6 +128,16 @@ def run_cell(request, source):
         # The guest closed or broke the socket: its exit status still says how it ended.
         pass
     return code
+
+
+def end_as_child(result, code):
+    if "error" in result:
+        sys.stderr.write(result["error"]["traceback"])
+    try:
+        atexit._run_exitfuncs()
+        flush()
+    finally:
+        os._exit(code)
 
 
 def execute(source, filename, namespace):

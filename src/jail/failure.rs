@@ -22,7 +22,6 @@ pub enum Step {
     PivotRoot,
     MountProc,
     Hostname,
-    BuildLandlock,
     NoNewPrivs,
     ZygoteFilter,
     ForkZygote,
@@ -50,7 +49,7 @@ pub enum Step {
     WorkerFilter,
 }
 
-const STEPS: [Step; 38] = {
+const STEPS: [Step; 37] = {
     use Step::*;
     [
         Prepare,
@@ -65,8 +64,7 @@ const STEPS: [Step; 38] = {
         PivotRoot,
         MountProc,
         Hostname,
-        BuildLandlock,
-        NoNewPrivs,
+            NoNewPrivs,
         ZygoteFilter,
         ForkZygote,
         PidNamespace,
@@ -115,7 +113,6 @@ impl Step {
             Self::PivotRoot => "change to the sandbox's root (pivot_root)",
             Self::MountProc => "mount /proc",
             Self::Hostname => "set the host name",
-            Self::BuildLandlock => "build the Landlock rules (landlock_add_rule)",
             Self::NoNewPrivs => "set no_new_privs",
             Self::ZygoteFilter => "load the broad seccomp filter",
             Self::ForkZygote => "fork the zygote",
@@ -135,7 +132,7 @@ impl Step {
             Self::ProcessLimit => "limit the number of processes (RLIMIT_NPROC)",
             Self::PinProcessors => "pin the worker to its processors (sched_setaffinity)",
             Self::CloseDescriptors => "close inherited descriptors (close_range)",
-            Self::Landlock => "enforce the Landlock rules (landlock_restrict_self)",
+            Self::Landlock => "build and enforce the Landlock rules (landlock_add_rule, landlock_restrict_self)",
             Self::LandlockWitness => "see Landlock refuse a directory that it must refuse",
             Self::Capabilities => "empty the capability sets",
             Self::DeathSignal => "set the parent-death signal",

@@ -1,7 +1,11 @@
-//! Landlock (Documentation/userspace-api/landlock.rst): rules built once by the zygote, enforced
-//! by each worker.
+//! Landlock (Documentation/userspace-api/landlock.rst): rules on what each worker sees.
+//!
+//! They cannot be built once by the zygote: a rule holds for an inode and what is beneath it, and
+//! the kernel, on its way up from a worker's own tmpfs or `/proc`, goes from the root of that mount
+//! to the parent of its mount point. The mount point's own directory, where the zygote could have
+//! put a rule, is never looked at ("hidden mount points" in security/landlock/fs.c).
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
@@ -18,7 +22,7 @@ use crate::sys;
 ///
 /// Everything that the ABI knows is handled, and each rule must hold as it is: a right that the
 /// kernel does not know after all is an error (`HardRequirement`), never a smaller ruleset.
-pub fn build(rules: &LandlockRules) -> Result<OwnedFd, Errno> {
+fn build(rules: &LandlockRules) -> Result<OwnedFd, Errno> {
     let abi = ABI::from(i32::try_from(rules.abi).map_err(|_| Errno::EINVAL)?);
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -72,9 +76,9 @@ fn refused<E>(_: E) -> Errno {
     }
 }
 
-/// Enforces the ruleset on the caller.
-pub fn enforce(ruleset: BorrowedFd) -> Result<(), Errno> {
-    sys::landlock::restrict_self(ruleset)
+/// Enforces the rules on the caller.
+pub fn enforce(rules: &LandlockRules) -> Result<(), Errno> {
+    sys::landlock::restrict_self(build(rules)?.as_fd())
 }
 
 /// Sees that Landlock really refuses: `/` may be listed by its permissions, and no rule grants it.

@@ -51,7 +51,6 @@ pub fn enter(
     let [stdin, stdout, stderr] = &belongings.stdio;
     let mut kept = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd(), belongings.data.as_fd()];
     kept.push(zygote.proc.as_fd());
-    kept.extend(zygote.landlock.as_ref().map(AsFd::as_fd));
     kept.extend(belongings.cgroup.iter().map(AsFd::as_fd));
     // First of all: the control socket and the other workers' descriptors are gone from here on.
     let result = child.keep_only(&kept).in_step(Step::CloseDescriptors).and_then(|placed| {
@@ -60,7 +59,6 @@ pub fn enter(
         placed.by_ref().take(4).for_each(|fd| _ = fd.into_raw_fd());
         let tools = Tools {
             proc: placed.next().ok_or(Errno::EBADF).in_step(Step::CloseDescriptors)?,
-            landlock: if zygote.landlock.is_some() { placed.next() } else { None },
             cgroup: placed.collect(),
         };
         close_in(jail, tools, birth)
@@ -74,7 +72,6 @@ pub fn enter(
 /// What the jail's steps need; gone before guest code runs.
 struct Tools {
     proc: OwnedFd,
-    landlock: Option<OwnedFd>,
     cgroup: Vec<OwnedFd>,
 }
 
@@ -115,9 +112,9 @@ fn close_in(jail: &ZygoteJail, tools: Tools, birth: Birth) -> Result<(), Failure
     }
     // After the user namespace, or the zygote's processes would count too.
     limits::set_processes(&plan.rlimits).in_step(Step::ProcessLimit)?;
-    if let Some(ruleset) = &tools.landlock {
-        // After the last mount and the last open by path.
-        landlock::enforce(ruleset.as_fd()).in_step(Step::Landlock)?;
+    if let Some(rules) = &jail.landlock {
+        // After the last mount, which it would refuse, and the last open by path.
+        landlock::enforce(rules).in_step(Step::Landlock)?;
         landlock::witness().in_step(Step::LandlockWitness)?;
     }
     // After the id maps and the mounts, which needed them.

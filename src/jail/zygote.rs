@@ -10,8 +10,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, sethostname};
 
 use super::failure::{Failure, InStep, Step};
-use super::program::{LandlockRules, ZygoteJail};
-use super::{identity, landlock, namespaces, root};
+use super::program::ZygoteJail;
+use super::{identity, namespaces, root};
 use crate::sys;
 use crate::sys::process::{Dumpable, Fork, SingleThreaded};
 
@@ -19,8 +19,6 @@ use crate::sys::process::{Dumpable, Fork, SingleThreaded};
 pub struct Zygote {
     /// A procfs that shows the zygote and its workers, mounted nowhere: for id maps and sizes.
     pub proc: OwnedFd,
-    /// The ruleset that each worker enforces.
-    pub landlock: Option<OwnedFd>,
 }
 
 /// Puts the calling process into the zygote's jail. Returns in the zygote only: the calling
@@ -80,8 +78,6 @@ fn enter_without_namespaces(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygo
 }
 
 fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure> {
-    // The rules name paths of the new root, so they come after it.
-    let landlock = jail.landlock.as_ref().map(build_landlock).transpose()?;
     // Before the filter, which could not be loaded without it at level `landlock`.
     nix::sys::prctl::set_no_new_privs().in_step(Step::NoNewPrivs)?;
     // Workers are other processes of the same host user: nothing may reach into the zygote.
@@ -89,11 +85,7 @@ fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure> {
     for filter in &jail.filters {
         sys::seccomp::load(filter).in_step(Step::ZygoteFilter)?;
     }
-    Ok(Zygote { proc, landlock })
-}
-
-fn build_landlock(rules: &LandlockRules) -> Result<OwnedFd, Failure> {
-    landlock::build(rules).in_step(Step::BuildLandlock)
+    Ok(Zygote { proc })
 }
 
 fn open_proc() -> Result<OwnedFd, Errno> {

@@ -1,7 +1,7 @@
 //! Enforcing a Landlock ruleset that was built earlier (landlock_restrict_self(2)).
 //!
-//! The `landlock` crate builds rulesets; it enforces one only in the process that built it, while
-//! ours is built once by the zygote and enforced by each worker.
+//! The `landlock` crate builds rulesets; its own way of enforcing one also sets `no_new_privs` and
+//! reports degrees of success, where the jail has one step for each and only two answers.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 

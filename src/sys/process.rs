@@ -151,8 +151,11 @@ pub struct NamespaceInit {
 }
 
 extern "C" fn wait_forever(_: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: integers only. The descriptor table is this process's own copy, in which the other
+    // workers' sockets would otherwise stay open after the zygote closed them.
+    unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
     loop {
-        // SAFETY: pause(2) takes nothing. With every signal blocked it never returns, so that the
+        // SAFETY: null pointers only. With every signal blocked it never returns, so that the
         // errno which this process shares with the zygote's thread is never written.
         unsafe { libc::syscall(libc::SYS_ppoll, 0usize, 0usize, 0usize, 0usize, 0usize) };
     }
