@@ -1,0 +1,3 @@
+//! The jail.
+
+pub mod program;
