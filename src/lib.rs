@@ -1,6 +1,11 @@
 //! Runs untrusted Python in a fresh, sealed Linux sandbox.
 
+pub mod policy;
+pub mod policy_source;
+
 pub mod host;
-#[path = "jail/program.rs"]
-pub mod program;
+
+pub mod plan;
+
+pub mod jail;
 pub mod sys;

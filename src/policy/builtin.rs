@@ -1,0 +1,37 @@
+//! The policies that come with Sandfork.
+
+/// A policy that comes with Sandfork.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct BuiltIn {
+    pub(super) name: &'static str,
+    pub(super) text: &'static str,
+}
+
+/// The policy that is used when none is named, and that every chain of `extends` ends in.
+pub(super) static STANDARD: BuiltIn = BuiltIn {
+    name: "standard",
+    text: include_str!("../../policies/standard.toml"),
+};
+
+static STRICT: BuiltIn = BuiltIn {
+    name: "strict",
+    text: include_str!("../../policies/strict.toml"),
+};
+
+static DATA_SCIENCE: BuiltIn = BuiltIn {
+    name: "data-science",
+    text: include_str!("../../policies/data-science.toml"),
+};
+
+/// The most used first.
+static ALL: [&BuiltIn; 3] = [&STANDARD, &STRICT, &DATA_SCIENCE];
+
+/// The built-in policy of that name.
+pub(super) fn find(name: &str) -> Option<&'static BuiltIn> {
+    ALL.into_iter().find(|builtin| builtin.name == name)
+}
+
+/// The names of the built-in policies, the most used first.
+pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|builtin| builtin.name)
+}

@@ -1,0 +1,193 @@
+//! Follows `extends` from a policy to the built-in `standard`.
+
+use std::path::{Path, PathBuf};
+
+use super::builtin::{self, BuiltIn, STANDARD};
+use super::error::{PolicyError, PolicyProblem};
+use super::layer::{Layer, Source};
+use super::origin::Origin;
+use super::paths::normalize;
+use super::source::PolicySource;
+use super::suggest::closest;
+
+/// The longest chain. A circle through symbolic links looks like an endless chain of new names.
+const LONGEST: usize = 16;
+
+/// A policy by name or by place.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Reference {
+    BuiltIn(&'static BuiltIn),
+    File(PathBuf),
+}
+
+impl Reference {
+    /// A built-in name wins over a file of the same name, which is written `./name`.
+    fn new(text: &str, beside: Option<&Path>) -> Self {
+        if let Some(builtin) = builtin::find(text) {
+            return Self::BuiltIn(builtin);
+        }
+        Self::File(match beside {
+            Some(directory) => directory.join(text),
+            None => PathBuf::from(text),
+        })
+    }
+
+    fn display(&self) -> String {
+        match self {
+            Self::BuiltIn(builtin) => builtin.name.to_owned(),
+            Self::File(path) => path.display().to_string(),
+        }
+    }
+
+    /// The same for two spellings of one path.
+    fn identity(&self, current_dir: Option<&Path>) -> Self {
+        match self {
+            Self::File(path) => Self::File(normalize(&match current_dir {
+                Some(directory) => directory.join(path),
+                None => path.clone(),
+            })),
+            Self::BuiltIn(_) => self.clone(),
+        }
+    }
+}
+
+/// Where a reference was written, for the error that it leads to.
+struct Mention {
+    text: String,
+    origin: Origin,
+    key: Option<&'static str>,
+}
+
+impl Mention {
+    fn error(&self, problem: PolicyProblem) -> PolicyError {
+        match self.key {
+            Some(key) => PolicyError::new(self.origin.clone(), key, problem),
+            None => PolicyError::of_file(self.origin.clone(), problem),
+        }
+    }
+}
+
+/// The layers of a policy, the one that everything builds on first.
+pub(super) fn layers(
+    name_or_path: &str,
+    current_dir: Option<&Path>,
+    source: &dyn PolicySource,
+) -> Result<Vec<Layer>, PolicyError> {
+    let mut reference = Reference::new(name_or_path, None);
+    let mut mention = Mention {
+        text: name_or_path.to_owned(),
+        origin: Origin::of_file("policy"),
+        key: None,
+    };
+    let mut seen: Vec<Reference> = Vec::new();
+    let mut layers = Vec::new();
+    loop {
+        check_chain(&seen, &reference, current_dir, &mention)?;
+        let layer = read(&reference, current_dir, source, &mention)?;
+        let next = next(&layer, &reference);
+        seen.push(reference);
+        layers.push(layer);
+        match next {
+            Some((found, named)) => (reference, mention) = (found, named),
+            None => break,
+        }
+    }
+    layers.reverse();
+    Ok(layers)
+}
+
+fn check_chain(
+    seen: &[Reference],
+    reference: &Reference,
+    current_dir: Option<&Path>,
+    mention: &Mention,
+) -> Result<(), PolicyError> {
+    let identity = reference.identity(current_dir);
+    let earlier = seen
+        .iter()
+        .position(|other| other.identity(current_dir) == identity);
+    if let Some(start) = earlier {
+        let circle = seen.iter().skip(start).chain([reference]);
+        let chain = circle.map(Reference::display).collect::<Vec<_>>();
+        return Err(mention.error(PolicyProblem::ExtendsCycle {
+            chain: chain.join(" -> "),
+        }));
+    }
+    if seen.len() == LONGEST {
+        return Err(mention.error(PolicyProblem::ExtendsTooDeep { limit: LONGEST }));
+    }
+    Ok(())
+}
+
+fn read(
+    reference: &Reference,
+    current_dir: Option<&Path>,
+    source: &dyn PolicySource,
+    mention: &Mention,
+) -> Result<Layer, PolicyError> {
+    match reference {
+        Reference::BuiltIn(builtin) => Layer::builtin(builtin),
+        Reference::File(path) => {
+            let text = source
+                .read(path)
+                .map_err(|cause| mention.error(unreadable(path, cause, &mention.text)))?;
+            let file = Source::file(path.display().to_string(), &text);
+            Layer::parse(file, &text, directory(path, current_dir))
+        }
+    }
+}
+
+/// The absolute directory of a policy file.
+fn directory(path: &Path, current_dir: Option<&Path>) -> Option<PathBuf> {
+    let parent = path.parent()?;
+    if parent.is_absolute() {
+        return Some(parent.to_owned());
+    }
+    current_dir.map(|directory| directory.join(parent))
+}
+
+/// A bare word that is no file was probably meant as the name of a built-in policy.
+fn unreadable(path: &Path, cause: std::io::Error, text: &str) -> PolicyProblem {
+    let is_word = !text.contains(['/', '.']);
+    if !is_word || cause.kind() != std::io::ErrorKind::NotFound {
+        let path = path.to_owned();
+        return PolicyProblem::Unreadable { path, cause };
+    }
+    let names = builtin::builtin_names().collect::<Vec<_>>().join(", ");
+    let hint = match closest(text, builtin::builtin_names()) {
+        Some(near) => format!("did you mean `{near}`? The built-in policies are {names}"),
+        None => format!("write the path of a file or one of {names}"),
+    };
+    PolicyProblem::UnknownPolicy {
+        name: text.to_owned(),
+        hint,
+    }
+}
+
+/// What a layer builds on. A file that extends nothing builds on `standard`, so that a key
+/// which nobody wrote is never "no limit".
+fn next(layer: &Layer, reference: &Reference) -> Option<(Reference, Mention)> {
+    let beside = match reference {
+        Reference::File(path) => path.parent(),
+        Reference::BuiltIn(_) => None,
+    };
+    match &layer.contents.extends {
+        Some(extends) => Some((
+            Reference::new(extends.value(), beside),
+            Mention {
+                text: extends.value().clone(),
+                origin: layer.origin(&extends.span()),
+                key: Some("extends"),
+            },
+        )),
+        None if *reference == Reference::BuiltIn(&STANDARD) => None,
+        None => Some((
+            Reference::BuiltIn(&STANDARD),
+            Mention {
+                text: STANDARD.name.to_owned(),
+                origin: layer.whole(),
+                key: None,
+            },
+        )),
+    }
+}

@@ -1,0 +1,190 @@
+//! The effective policy: everything combined and checked, nothing left to default.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::keyword::{Level, NetworkMode, Stdin, SystemFiles};
+use super::limits::{LimitName, Limits, Quota};
+use super::located_limits::LocatedLimits;
+use super::module_name::{ImportPattern, Preload};
+use super::origin::{Located, Origin};
+
+/// What a guest may do, complete and checked. Made by [`Policy::load`] and [`Policy::builtin`].
+///
+/// Two policies are equal when they say the same and say it in the same places; compare
+/// [`Policy::sha256`] to know whether they have the same effect.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Policy {
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) sha256: String,
+    pub(super) python: PythonPolicy,
+    pub(super) imports: ImportPolicy,
+    pub(super) filesystem: FilesystemPolicy,
+    pub(super) network: NetworkMode,
+    pub(super) env: EnvPolicy,
+    pub(super) stdin: Stdin,
+    pub(super) limits: Limits,
+    pub(super) located_limits: LocatedLimits,
+    pub(super) syscalls: SyscallPolicy,
+    pub(super) require: Located<Level>,
+}
+
+/// The interpreter and what it has loaded.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct PythonPolicy {
+    /// A bare name to look up in PATH, or the absolute path of an interpreter or of a virtual
+    /// environment. It is a path exactly when it contains a `/`.
+    pub interpreter: Located<String>,
+    /// Modules that the zygote imports once, in this order. No module is in it twice.
+    pub preload: Vec<Located<Preload>>,
+    /// Absolute directories added to `sys.path`, read-only, in this order.
+    pub path: Vec<Located<PathBuf>>,
+    /// Whether sessions share a zygote.
+    pub freshness: Freshness,
+}
+
+/// Where a session's interpreter comes from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Freshness {
+    /// Forked from a warm zygote: its hash seed and address layout are shared.
+    Forked,
+    /// A cold interpreter for each session.
+    Cold,
+}
+
+/// What guest code may import: an aid to good error messages, not a wall.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ImportPolicy {
+    /// The patterns, in the order of the files; `[Everything]` where no file says anything.
+    pub allow: Vec<ImportPattern>,
+}
+
+impl ImportPolicy {
+    /// Whether no import is ever refused.
+    pub fn allows_everything(&self) -> bool {
+        self.allow.contains(&ImportPattern::Everything)
+    }
+}
+
+/// What the guest sees of the host's files, and the quotas of its own.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct FilesystemPolicy {
+    /// Which of the host's system directories are shown, read-only.
+    pub system: SystemFiles,
+    /// Whether the guest has a `/proc`.
+    pub proc: ProcVisibility,
+    /// Absolute host paths shown read-only at their own place. None is beneath one of `write`.
+    pub read: Vec<Located<PathBuf>>,
+    /// Absolute host paths shown read-write at their own place.
+    pub write: Vec<Located<PathBuf>>,
+    /// The session's private `/work`.
+    pub work: Quota,
+    /// The session's private `/tmp`.
+    pub tmp: Quota,
+}
+
+/// What the guest sees of processes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ProcVisibility {
+    /// Its own processes and nothing else of `/proc`.
+    Own,
+    /// No `/proc` at all.
+    Absent,
+}
+
+/// Environment variables. No name is both set and passed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct EnvPolicy {
+    /// Variables and their values.
+    pub set: BTreeMap<String, String>,
+    /// Names taken from the caller's environment.
+    pub pass: Vec<String>,
+}
+
+/// Changes to the list of allowed system calls, by name. The plan knows which names exist.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct SyscallPolicy {
+    /// Allowed beyond the preset. None of them is in `deny`.
+    pub allow: Vec<Located<String>>,
+    /// Taken away from the preset.
+    pub deny: Vec<Located<String>>,
+}
+
+impl Policy {
+    /// What the user called it: a built-in name or a path.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is for, in a sentence.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// SHA-256 in hex of the effective policy as canonical JSON (sorted keys, no spaces), without
+    /// the name and the description: equal hashes mean equal effects, wherever the values came from.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// The interpreter and what it has loaded.
+    pub fn python(&self) -> &PythonPolicy {
+        &self.python
+    }
+
+    /// What guest code may import.
+    pub fn imports(&self) -> &ImportPolicy {
+        &self.imports
+    }
+
+    /// What the guest sees of the host's files.
+    pub fn filesystem(&self) -> &FilesystemPolicy {
+        &self.filesystem
+    }
+
+    /// What network the guest has.
+    pub fn network(&self) -> NetworkMode {
+        self.network
+    }
+
+    /// Environment variables.
+    pub fn env(&self) -> &EnvPolicy {
+        &self.env
+    }
+
+    /// What the guest reads on its standard input.
+    pub fn stdin(&self) -> Stdin {
+        self.stdin
+    }
+
+    /// Limits on time, memory and everything else that can run out.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Where a limit was written.
+    pub fn limit_origin(&self, name: LimitName) -> &Origin {
+        self.located_limits.origin(name)
+    }
+
+    /// Changes to the list of allowed system calls.
+    pub fn syscalls(&self) -> &SyscallPolicy {
+        &self.syscalls
+    }
+
+    /// The least level under which a run may start.
+    pub fn require(&self) -> Level {
+        self.require.value
+    }
+
+    /// Where [`Policy::require`] was written.
+    pub fn require_origin(&self) -> &Origin {
+        &self.require.origin
+    }
+}

@@ -1,0 +1,197 @@
+//! Why a policy cannot be used: one sentence that says where, what and how to mend it.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use super::origin::Origin;
+use super::paths::PathError;
+
+/// A policy that cannot be used. Its text is one sentence: place, key, problem, remedy.
+#[derive(Debug, Error)]
+#[error("{origin}: {}{problem}", .key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default())]
+pub struct PolicyError {
+    origin: Origin,
+    key: Option<String>,
+    // Boxed: `Result<Policy, PolicyError>` is passed through every function of the loader.
+    problem: Box<PolicyProblem>,
+}
+
+impl PolicyError {
+    pub(super) fn new(origin: Origin, key: impl Into<String>, problem: PolicyProblem) -> Self {
+        Self {
+            origin,
+            key: Some(key.into()),
+            problem: Box::new(problem),
+        }
+    }
+
+    pub(super) fn of_file(origin: Origin, problem: PolicyProblem) -> Self {
+        Self {
+            origin,
+            key: None,
+            problem: Box::new(problem),
+        }
+    }
+
+    /// The place to mend.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The dotted key, where the problem is with one key.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// What is wrong.
+    pub fn problem(&self) -> &PolicyProblem {
+        &self.problem
+    }
+}
+
+/// What is wrong with a policy.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PolicyProblem {
+    /// A name that is neither a built-in policy nor a file.
+    #[error("no built-in policy and no file is called \"{name}\": {hint}")]
+    UnknownPolicy {
+        /// The name.
+        name: String,
+        /// What to write instead.
+        hint: String,
+    },
+    /// A policy file that cannot be read.
+    #[error("{} cannot be read: {cause}; check the path and its permissions", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        cause: std::io::Error,
+    },
+    /// Text that is not TOML.
+    #[error("this is not valid TOML ({message}): mend the syntax here")]
+    Syntax {
+        /// What the parser said.
+        message: String,
+    },
+    /// A key that no policy has.
+    #[error("unknown key: {hint}")]
+    UnknownKey {
+        /// What to write instead.
+        hint: String,
+    },
+    /// A value that the key does not take.
+    #[error("{message}")]
+    WrongValue {
+        /// Why, and what to write.
+        message: String,
+    },
+    /// A path that a policy may not name.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// Policies that extend each other in a circle.
+    #[error("{chain} is a circle: remove one `extends`")]
+    ExtendsCycle {
+        /// The policies, with arrows.
+        chain: String,
+    },
+    /// A chain of `extends` without a likely end.
+    #[error("more than {limit} policies extend each other: join some of them into one file")]
+    ExtendsTooDeep {
+        /// The longest chain allowed.
+        limit: usize,
+    },
+    /// An `extends` on the command line.
+    #[error("only a policy file can extend another: choose the policy with --policy")]
+    ExtendsInOverride,
+    /// An item that a list already has.
+    #[error("\"{item}\" is already in this list at {first}: remove it here")]
+    Duplicate {
+        /// The item.
+        item: String,
+        /// Where it stands already.
+        first: Origin,
+    },
+    /// `*` beside other import patterns.
+    #[error(
+        "\"*\" allows every module and {other_origin} allows \"{other}\": lists only grow, so remove one of the two"
+    )]
+    EverythingAndMore {
+        /// Another pattern.
+        other: String,
+        /// Where it stands.
+        other_origin: Origin,
+    },
+    /// A path that is both read-only and writable.
+    #[error(
+        "\"{}\" is to be read-only, but {write_origin} makes \"{}\" writable: remove one of the two",
+        read.display(), write.display()
+    )]
+    ReadInsideWrite {
+        /// The read-only path.
+        read: PathBuf,
+        /// The writable path that holds it.
+        write: PathBuf,
+        /// Where that one stands.
+        write_origin: Origin,
+    },
+    /// A system call that is both allowed and denied.
+    #[error(
+        "\"{syscall}\" is allowed here and denied at {deny_origin}: remove one, or extend a policy that does not deny it"
+    )]
+    AllowedAndDenied {
+        /// The system call.
+        syscall: String,
+        /// Where it is denied.
+        deny_origin: Origin,
+    },
+    /// A limit that no sandbox could keep or live under.
+    #[error("{value} is out of range: write {least} to {most}")]
+    OutOfRange {
+        /// The value, in the key's unit.
+        value: String,
+        /// The least value.
+        least: String,
+        /// The greatest value.
+        most: String,
+    },
+    /// An interpreter without a name.
+    #[error(
+        "the interpreter's name is empty: write \"python3\", or the path of an interpreter or a virtual environment"
+    )]
+    EmptyInterpreter,
+    /// A name that no environment variable can have.
+    #[error(
+        "\"{name}\" is not the name of a variable: use letters, digits and `_`, and no digit first"
+    )]
+    EnvName {
+        /// The name.
+        name: String,
+    },
+    /// A value that no environment variable can have.
+    #[error("the value contains a NUL byte, which no environment can hold: remove it")]
+    EnvValue,
+    /// A variable that is set and passed.
+    #[error(
+        "\"{name}\" is taken from the caller here and set at {set_origin}: remove one of the two"
+    )]
+    EnvSetAndPassed {
+        /// The variable.
+        name: String,
+        /// Where it is set.
+        set_origin: Origin,
+    },
+    /// An override that is not `KEY=VALUE`.
+    #[error(
+        "\"{text}\" is not an override: write KEY=VALUE with a key of the policy file, such as limits.wall=2s"
+    )]
+    OverrideSyntax {
+        /// The argument.
+        text: String,
+    },
+    /// A key that no policy in the chain gives a value; the built-in `standard` has them all.
+    #[error("no policy gives this key a value: write it here")]
+    Missing,
+}

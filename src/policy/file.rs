@@ -1,0 +1,196 @@
+//! The policy file as it is written: every key optional, nothing combined or checked yet.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::field::{Field, List};
+use super::keyword::{Level, NetworkMode, Stdin, SystemFiles};
+use super::module_name::{ImportPattern, Preload};
+use super::numbers::{Cores, Count};
+use super::paths::HostPath;
+use super::units::{ByteSize, Milliseconds};
+
+/// A Sandfork policy: what untrusted Python may do. Every key is optional; what a file leaves
+/// out comes from the policy that it extends. Lists append to the extended policy's lists,
+/// other values replace its values.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Sandfork policy")]
+pub struct PolicyFile {
+    /// The policy that this file builds on: a built-in name, or a path relative to this file.
+    /// Without it, `standard`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) extends: Option<Field<String>>,
+    /// What the policy is for, in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) description: Option<Field<String>>,
+    /// The interpreter and what it has loaded.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub(super) python: PythonSection,
+    /// What guest code may import. An aid to good error messages, not a wall.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub(super) imports: ImportsSection,
+    /// What the guest sees of the host's files, and the quotas of its own.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub(super) filesystem: FilesystemSection,
+    /// The network.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub(super) network: NetworkSection,
+    /// Environment variables.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub(super) env: EnvSection,
+    /// Standard streams.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub(super) stdio: StdioSection,
+    /// Limits on time, memory and everything else that can run out.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub(super) limits: LimitsSection,
+    /// Changes to the list of allowed system calls.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub(super) syscalls: SyscallsSection,
+    /// What has to hold before anything runs.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub(super) assurance: AssuranceSection,
+}
+
+/// Declares a section: a table whose keys are all optional and no others are taken.
+macro_rules! section {
+    (
+        $(#[$meta:meta])*
+        $name:ident { $($(#[$key_meta:meta])* $key:ident: $type:ty,)+ }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+        #[serde(deny_unknown_fields)]
+        #[schemars(inline)]
+        pub(super) struct $name {
+            $(
+                $(#[$key_meta])*
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub(super) $key: Option<$type>,
+            )+
+        }
+
+        impl Section for $name {
+            fn is_empty(&self) -> bool {
+                true $(&& self.$key.is_none())+
+            }
+        }
+    };
+}
+
+/// What the sections have in common.
+trait Section {
+    /// Whether the file says nothing here.
+    fn is_empty(&self) -> bool;
+}
+
+fn is_empty(section: &impl Section) -> bool {
+    section.is_empty()
+}
+
+section! {
+    PythonSection {
+        /// A name that is looked up in PATH, or the path of an interpreter or a virtual
+        /// environment. A path may be relative to this file.
+        interpreter: Field<String>,
+        /// Modules that the zygote imports once for all sessions. `"numpy?"` is preloaded where
+        /// it is installed and passed over where not. Appends.
+        preload: List<Preload>,
+        /// Directories added to `sys.path`, read-only. May be relative to this file. Appends.
+        path: List<String>,
+        /// true: a cold interpreter for each session, with its own hash seed and address layout.
+        fresh: Field<bool>,
+    }
+}
+
+section! {
+    ImportsSection {
+        /// Modules that guest code may import: `"numpy"`, `"numpy.*"` or `"*"`. Without it, every
+        /// module. Appends.
+        allow: List<ImportPattern>,
+    }
+}
+
+section! {
+    FilesystemSection {
+        /// Which of the host's system directories the guest sees, read-only.
+        system: Field<SystemFiles>,
+        /// true: the guest has a `/proc` that shows its own processes. false: none.
+        proc: Field<bool>,
+        /// Host files and directories shown read-only at their own place. Appends.
+        read: List<HostPath>,
+        /// Host files and directories shown read-write at their own place. Appends.
+        write: List<HostPath>,
+        /// Size of the session's private `/work`.
+        work_size: Field<ByteSize>,
+        /// Files and directories in the session's private `/work`.
+        work_inodes: Field<Count>,
+        /// Size of the session's private `/tmp`.
+        tmp_size: Field<ByteSize>,
+        /// Files and directories in the session's private `/tmp`.
+        tmp_inodes: Field<Count>,
+    }
+}
+
+section! {
+    NetworkSection {
+        /// What network the guest has.
+        mode: Field<NetworkMode>,
+    }
+}
+
+section! {
+    EnvSection {
+        /// Variables and their values.
+        set: BTreeMap<String, Field<String>>,
+        /// Names of variables that are taken from the caller's environment. Appends.
+        pass: List<String>,
+    }
+}
+
+section! {
+    StdioSection {
+        /// What the guest reads on its standard input.
+        stdin: Field<Stdin>,
+    }
+}
+
+section! {
+    LimitsSection {
+        /// Time on the wall for each cell or run.
+        wall: Field<Milliseconds>,
+        /// Processor time of all threads and processes together.
+        cpu: Field<Milliseconds>,
+        /// Memory of all processes together, their files in `/work` and `/tmp` included.
+        memory: Field<ByteSize>,
+        /// Processes and threads at once.
+        pids: Field<Count>,
+        /// Open file descriptors of each process.
+        open_files: Field<Count>,
+        /// Size of any one file.
+        file_size: Field<ByteSize>,
+        /// Standard output and standard error together.
+        output: Field<ByteSize>,
+        /// Share of the processors: 0.5 is half of one, 2 is two.
+        cores: Field<Cores>,
+    }
+}
+
+section! {
+    SyscallsSection {
+        /// System calls allowed beyond the preset. Appends.
+        allow: List<String>,
+        /// System calls taken away from the preset. Appends.
+        deny: List<String>,
+    }
+}
+
+section! {
+    AssuranceSection {
+        /// The least level of protection under which a run may start.
+        require: Field<Level>,
+    }
+}

@@ -1,0 +1,112 @@
+//! One text of a policy: a built-in, a file or an override, parsed, with its place kept.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use super::builtin::BuiltIn;
+use super::diagnose::diagnose;
+use super::error::PolicyError;
+use super::file::PolicyFile;
+use super::origin::Origin;
+
+/// What `Origin::file` says of an override.
+const OVERRIDE: &str = "--set";
+
+/// One text of a policy and what it says.
+#[derive(Clone, Debug)]
+pub(super) struct Layer {
+    /// What it says.
+    pub(super) contents: PolicyFile,
+    /// The absolute directory that its relative paths start from, where there is one.
+    pub(super) directory: Option<PathBuf>,
+    source: Source,
+}
+
+/// A text and what to call it.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    name: String,
+    lines: Lines,
+}
+
+/// How a byte of the text becomes a line.
+#[derive(Clone, Debug)]
+enum Lines {
+    /// The offset at which each line starts.
+    Starts(Vec<usize>),
+    /// An argument has no lines.
+    None,
+}
+
+impl Source {
+    /// A text that has lines.
+    pub(super) fn file(name: impl Into<String>, text: &str) -> Self {
+        let newlines = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self {
+            name: name.into(),
+            lines: Lines::Starts(std::iter::once(0).chain(newlines).collect()),
+        }
+    }
+
+    /// An argument of the command line.
+    pub(super) fn argument() -> Self {
+        Self {
+            name: OVERRIDE.to_owned(),
+            lines: Lines::None,
+        }
+    }
+
+    /// The place of a byte of the text.
+    pub(super) fn origin(&self, offset: usize) -> Origin {
+        let line = match &self.lines {
+            // The first line starts at 0, so the count is at least 1.
+            Lines::Starts(starts) => {
+                u32::try_from(starts.partition_point(|start| *start <= offset)).ok()
+            }
+            Lines::None => None,
+        };
+        Origin {
+            file: self.name.clone(),
+            line,
+        }
+    }
+
+    /// The text as a whole.
+    pub(super) fn whole(&self) -> Origin {
+        Origin::of_file(self.name.clone())
+    }
+}
+
+impl Layer {
+    /// Parses a built-in policy. It has no directory: it names no relative path.
+    pub(super) fn builtin(builtin: &BuiltIn) -> Result<Self, PolicyError> {
+        let source = Source::file(format!("built-in {}", builtin.name), builtin.text);
+        Self::parse(source, builtin.text, None)
+    }
+
+    /// Parses a text.
+    pub(super) fn parse(
+        source: Source,
+        text: &str,
+        directory: Option<PathBuf>,
+    ) -> Result<Self, PolicyError> {
+        match toml::from_str(text) {
+            Ok(contents) => Ok(Self {
+                contents,
+                directory,
+                source,
+            }),
+            Err(error) => Err(diagnose(&error, text, &source)),
+        }
+    }
+
+    /// The place of a span of the text.
+    pub(super) fn origin(&self, span: &Range<usize>) -> Origin {
+        self.source.origin(span.start)
+    }
+
+    /// The text as a whole.
+    pub(super) fn whole(&self) -> Origin {
+        self.source.whole()
+    }
+}

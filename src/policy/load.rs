@@ -1,0 +1,57 @@
+//! Loads a policy: its chain of files, then the overrides, then the checks.
+
+use super::assemble::assemble;
+use super::builtin::{self, STANDARD};
+use super::chain;
+use super::effective::Policy;
+use super::error::PolicyError;
+use super::layer::Layer;
+use super::merge::Merge;
+use super::overrides::Override;
+use super::render;
+use super::source::{BuiltInsOnly, PolicySource};
+
+impl Policy {
+    /// Loads a built-in policy or a policy file, with the overrides applied in order.
+    ///
+    /// A built-in name wins over a file of the same name, which is written `./name`.
+    ///
+    /// # Errors
+    /// The first thing that is wrong in the files or the overrides, with its place and remedy.
+    /// Whether the host can keep the policy is the plan's question.
+    pub fn load(
+        name_or_path: &str,
+        overrides: &[Override],
+        source: &dyn PolicySource,
+    ) -> Result<Self, PolicyError> {
+        // Without a current directory, absolute paths still work.
+        let current_dir = source.current_dir().ok();
+        let current_dir = current_dir.as_deref();
+        let mut layers = chain::layers(name_or_path, current_dir, source)?;
+        for set in overrides {
+            layers.push(set.layer(current_dir)?);
+        }
+        assemble(name_or_path, Merge(&layers))
+    }
+
+    /// The built-in policy of that name, or `None`.
+    pub fn builtin(name: &str) -> Option<Self> {
+        let builtin = builtin::find(name)?;
+        let policy = Self::load(builtin.name, &[], &BuiltInsOnly);
+        Some(policy.expect("the built-in policies are valid, as tests check"))
+    }
+
+    /// The policy as a file with every key, without the places that the values came from.
+    pub fn to_toml(&self) -> String {
+        render::to_toml(self)
+    }
+}
+
+impl Default for Policy {
+    /// The built-in `standard`.
+    fn default() -> Self {
+        let layers =
+            Layer::builtin(&STANDARD).and_then(|layer| assemble(STANDARD.name, Merge(&[layer])));
+        layers.expect("the built-in policies are valid, as tests check")
+    }
+}

@@ -1,0 +1,97 @@
+//! Combines the layers of a policy: the last one that says a scalar wins, lists append.
+
+use std::collections::BTreeMap;
+
+use super::error::{PolicyError, PolicyProblem};
+use super::field::{Field, List};
+use super::file::PolicyFile;
+use super::layer::Layer;
+use super::origin::{Located, Origin};
+
+/// The layers of a policy, the one that everything builds on first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Merge<'a>(pub(super) &'a [Layer]);
+
+impl<'a> Merge<'a> {
+    /// The value of the last layer that has one, with that layer.
+    pub(super) fn placed_scalar<T: Clone>(
+        self,
+        key: &'static str,
+        get: impl Fn(&PolicyFile) -> Option<&Field<T>>,
+    ) -> Result<(&'a Layer, Located<T>), PolicyError> {
+        let said = self.0.iter().rev().find_map(|layer| {
+            let field = get(&layer.contents)?;
+            let origin = layer.origin(&field.span());
+            Some((layer, Located::new(field.value().clone(), origin)))
+        });
+        said.ok_or_else(|| {
+            // The topmost layer is the user's own.
+            let file = self.0.last().map(Layer::whole);
+            let origin = file.unwrap_or_else(|| Origin::of_file("policy"));
+            PolicyError::new(origin, key, PolicyProblem::Missing)
+        })
+    }
+
+    /// The value of the last layer that has one.
+    pub(super) fn scalar<T: Clone>(
+        self,
+        key: &'static str,
+        get: impl Fn(&PolicyFile) -> Option<&Field<T>>,
+    ) -> Result<Located<T>, PolicyError> {
+        self.placed_scalar(key, get).map(|(_, value)| value)
+    }
+
+    /// The items of all layers in order, each with its layer, or `None` where no layer has the
+    /// list: that is not the same as an empty list.
+    pub(super) fn items<T: Clone + 'a>(
+        self,
+        get: impl Fn(&PolicyFile) -> Option<&List<T>>,
+    ) -> Option<Vec<(&'a Layer, Located<T>)>> {
+        let mut lists = self
+            .0
+            .iter()
+            .filter_map(|layer| Some((layer, get(&layer.contents)?)))
+            .peekable();
+        lists.peek()?;
+        let placed = lists.flat_map(|(layer, list)| {
+            list.items().iter().map(move |item| {
+                let origin = layer.origin(&item.span());
+                (layer, Located::new(item.value().clone(), origin))
+            })
+        });
+        Some(placed.collect())
+    }
+
+    /// The items of all layers in order, without duplicates.
+    pub(super) fn list<T: Clone + ToString + 'a>(
+        self,
+        key: &'static str,
+        get: impl Fn(&PolicyFile) -> Option<&List<T>>,
+    ) -> Result<Vec<Located<T>>, PolicyError> {
+        let items = self.items(get).unwrap_or_default();
+        let items: Vec<_> = items.into_iter().map(|(_, item)| item).collect();
+        refuse_duplicates(key, &items, ToString::to_string)?;
+        Ok(items)
+    }
+}
+
+/// Refuses the first item that says the same as an earlier one.
+pub(super) fn refuse_duplicates<T>(
+    key: &'static str,
+    items: &[Located<T>],
+    meaning: impl Fn(&T) -> String,
+) -> Result<(), PolicyError> {
+    let mut seen: BTreeMap<String, &Origin> = BTreeMap::new();
+    for item in items {
+        let item_meaning = meaning(&item.value);
+        if let Some(first) = seen.get(&item_meaning) {
+            let problem = PolicyProblem::Duplicate {
+                item: item_meaning,
+                first: (*first).clone(),
+            };
+            return Err(PolicyError::new(item.origin.clone(), key, problem));
+        }
+        seen.insert(item_meaning, &item.origin);
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Names of Python modules as a policy writes them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::text_value::text_value;
+
+/// Why a text is not a module name or an import pattern.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub enum ModuleNameError {
+    /// Not a name that `import` takes.
+    #[error(
+        "\"{0}\" is not a module name: write it as in an import statement, such as \"numpy\" or \"numpy.linalg\""
+    )]
+    Name(String),
+    /// Not an import pattern.
+    #[error(
+        "\"{0}\" is not an import pattern: write \"numpy\" for one module, \"numpy.*\" for it and all beneath it, or \"*\" for every module"
+    )]
+    Pattern(String),
+}
+
+/// Whether each part between dots is a Python identifier. Python's own rule (XID, PEP 3131) is
+/// a little narrower for rare scripts; the interpreter has the last word when it imports.
+fn is_dotted_name(text: &str) -> bool {
+    text.split('.').all(|part| {
+        let mut chars = part.chars();
+        chars.next().is_some_and(|c| c == '_' || c.is_alphabetic())
+            && chars.all(|c| c == '_' || c.is_alphanumeric())
+    })
+}
+
+/// Whether a preloaded module has to exist.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Presence {
+    /// A module that cannot be imported is an error before anything runs.
+    Required,
+    /// Preloaded where the interpreter has it, passed over where not.
+    WhereInstalled,
+}
+
+/// A module that the zygote imports once: `"numpy"`, or `"numpy?"` where installed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Preload {
+    module: String,
+    presence: Presence,
+}
+
+impl Preload {
+    /// The module's dotted name.
+    pub fn module(&self) -> &str {
+        &self.module
+    }
+
+    /// Whether it has to exist.
+    pub fn presence(&self) -> Presence {
+        self.presence
+    }
+}
+
+impl FromStr for Preload {
+    type Err = ModuleNameError;
+
+    fn from_str(text: &str) -> Result<Self, ModuleNameError> {
+        let (module, presence) = match text.strip_suffix('?') {
+            Some(module) => (module, Presence::WhereInstalled),
+            None => (text, Presence::Required),
+        };
+        if !is_dotted_name(module) {
+            return Err(ModuleNameError::Name(text.to_owned()));
+        }
+        Ok(Self {
+            module: module.to_owned(),
+            presence,
+        })
+    }
+}
+
+impl fmt::Display for Preload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.module)?;
+        match self.presence {
+            Presence::Required => Ok(()),
+            Presence::WhereInstalled => f.write_str("?"),
+        }
+    }
+}
+
+text_value!(
+    Preload,
+    "a module name in quotes, such as \"numpy\"",
+    "pattern": r"^[^\s.?*]+(\.[^\s.?*]+)*\??$"
+);
+
+/// What the guest may import: `"math"`, `"numpy.*"` or `"*"`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ImportPattern {
+    /// `*`: every module.
+    Everything,
+    /// `numpy`: this module alone.
+    Module(String),
+    /// `numpy.*`: this module and all beneath it.
+    Package(String),
+}
+
+impl FromStr for ImportPattern {
+    type Err = ModuleNameError;
+
+    fn from_str(text: &str) -> Result<Self, ModuleNameError> {
+        let (name, pattern): (&str, fn(String) -> Self) = match text.strip_suffix(".*") {
+            _ if text == "*" => return Ok(Self::Everything),
+            Some(package) => (package, Self::Package),
+            None => (text, Self::Module),
+        };
+        if !is_dotted_name(name) {
+            return Err(ModuleNameError::Pattern(text.to_owned()));
+        }
+        Ok(pattern(name.to_owned()))
+    }
+}
+
+impl fmt::Display for ImportPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everything => f.write_str("*"),
+            Self::Module(name) => f.write_str(name),
+            Self::Package(name) => write!(f, "{name}.*"),
+        }
+    }
+}
+
+text_value!(
+    ImportPattern,
+    "an import pattern in quotes, such as \"numpy.*\"",
+    "pattern": r"^(\*|[^\s.?*]+(\.[^\s.?*]+)*(\.\*)?)$"
+);

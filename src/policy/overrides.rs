@@ -1,0 +1,122 @@
+//! `--set limits.wall=2s`: one key of a policy, changed for one run.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use serde_json::Value as Schema;
+use toml::Value;
+use toml::de::DeTable;
+
+use super::error::{PolicyError, PolicyProblem};
+use super::layer::{Layer, Source};
+use super::schema;
+
+/// One key and its value, as given on the command line.
+///
+/// A key that takes a string takes the text as it stands (`limits.wall=2s`); any other key takes
+/// TOML (`limits.cores=0.5`). A list takes one item or a TOML array, and appends.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Override {
+    path: Vec<String>,
+    text: String,
+}
+
+impl FromStr for Override {
+    type Err = PolicyError;
+
+    fn from_str(argument: &str) -> Result<Self, PolicyError> {
+        let split = argument.split_once('=');
+        let parsed = split.and_then(|(key, text)| Some((key_path(key)?, text)));
+        match parsed {
+            Some((path, text)) => Ok(Self {
+                path,
+                text: text.to_owned(),
+            }),
+            None => Err(PolicyError::of_file(
+                Source::argument().whole(),
+                PolicyProblem::OverrideSyntax {
+                    text: argument.to_owned(),
+                },
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Override {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.path.join("."), self.text)
+    }
+}
+
+/// Reads a dotted key of TOML, quoted parts included.
+fn key_path(key: &str) -> Option<Vec<String>> {
+    // A line break or a comment would let more than a key through.
+    if key.contains(['\n', '\r', '#']) {
+        return None;
+    }
+    let text = format!("{key} = 0");
+    let document = DeTable::parse(&text).ok()?;
+    let mut path = Vec::new();
+    let mut table = document.get_ref();
+    loop {
+        let (name, value) = table.iter().next()?;
+        path.push(name.get_ref().to_string());
+        match value.get_ref().as_table() {
+            Some(inner) => table = inner,
+            None => return Some(path),
+        }
+    }
+}
+
+impl Override {
+    /// The override as a policy text of one key.
+    pub(super) fn layer(&self, directory: Option<&Path>) -> Result<Layer, PolicyError> {
+        let source = Source::argument();
+        if self.path == ["extends"] {
+            return Err(PolicyError::of_file(
+                source.whole(),
+                PolicyProblem::ExtendsInOverride,
+            ));
+        }
+        let schema = schema();
+        let value = self.value(schema::value_at(&schema, &self.path));
+        let document = self.path.iter().rev().fold(value, |inner, name| {
+            Value::Table(toml::Table::from_iter([(name.clone(), inner)]))
+        });
+        Layer::parse(source, &document.to_string(), directory.map(Path::to_owned))
+    }
+
+    fn value(&self, schema: Option<&Schema>) -> Value {
+        let as_text = || Value::String(self.text.clone());
+        let parsed: Option<Value> = self.text.parse().ok();
+        match schema.map(kind) {
+            Some(Kind::Text) => match parsed {
+                Some(quoted @ Value::String(_)) => quoted,
+                _ => as_text(),
+            },
+            Some(Kind::List) => match parsed {
+                Some(list @ Value::Array(_)) => list,
+                Some(quoted @ Value::String(_)) => Value::Array(vec![quoted]),
+                // Every list of a policy holds strings.
+                _ => Value::Array(vec![as_text()]),
+            },
+            Some(Kind::Other) | None => parsed.unwrap_or_else(as_text),
+        }
+    }
+}
+
+/// What a key takes, as far as reading an argument is concerned.
+enum Kind {
+    Text,
+    List,
+    Other,
+}
+
+fn kind(schema: &Schema) -> Kind {
+    match schema.get("type").and_then(Schema::as_str) {
+        Some("string") => Kind::Text,
+        Some("array") => Kind::List,
+        _ => Kind::Other,
+    }
+}

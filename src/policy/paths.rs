@@ -1,0 +1,155 @@
+//! Paths of a policy, compared and joined as text: whether they exist is the plan's question.
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::text_value::text_value;
+
+/// Places that the sandbox fills itself: nothing of the host can stand on or beneath them.
+const SYNTHETIC_TREES: &[&str] = &["/dev", "/proc", "/sys"];
+
+/// Places where each session has a private file system of its own.
+const SESSION_DIRECTORIES: &[&str] = &["/work", "/tmp"];
+
+/// Why a text is not a path that a policy may name.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub enum PathError {
+    /// An empty string or one with a NUL byte.
+    #[error("\"{0}\" is not a path: write an absolute path, such as \"/srv/data\"")]
+    NotAPath(String),
+    /// A relative path where the place in the sandbox has to be the place on the host.
+    #[error("\"{0}\" is a relative path: write an absolute one, such as \"/srv/data\"")]
+    Relative(String),
+    /// A path that a shell would have expanded.
+    #[error("\"{0}\" starts with `~`, which is the shell's: write the home directory out")]
+    Home(String),
+    /// A path with `..` in it.
+    #[error("\"{0}\" contains `..`: write the path without it")]
+    Parent(String),
+    /// The root of the host.
+    #[error("\"/\" would hand the whole host to the guest: name the directories that it needs")]
+    Root,
+    /// A place that the sandbox makes itself.
+    #[error(
+        "\"{path}\" is in the sandbox's own {tree}, which never shows the host's: remove the path"
+    )]
+    Synthetic {
+        /// The path.
+        path: String,
+        /// The tree that is not the host's.
+        tree: &'static str,
+    },
+    /// A place where each session has its own files.
+    #[error(
+        "\"{0}\" is the session's own directory in the sandbox: name a directory beneath or beside it"
+    )]
+    Session(String),
+    /// A path that cannot be written in TOML.
+    #[error("{} is not UTF-8: rename the directory", .0.display())]
+    NotUtf8(PathBuf),
+    /// A relative path with nothing to be relative to.
+    #[error(
+        "\"{0}\" is a relative path and the current directory is unknown: write an absolute one"
+    )]
+    NoBase(String),
+}
+
+/// Refuses what is not a path at all.
+fn check_text(text: &str) -> Result<(), PathError> {
+    if text.is_empty() || text.contains('\0') {
+        return Err(PathError::NotAPath(text.to_owned()));
+    }
+    if text == "~" || text.starts_with("~/") {
+        return Err(PathError::Home(text.to_owned()));
+    }
+    Ok(())
+}
+
+/// Refuses an absolute path that the sandbox could not show at its own place.
+fn check_place(path: &Path) -> Result<(), PathError> {
+    if path == Path::new("/") {
+        return Err(PathError::Root);
+    }
+    if let Some(tree) = SYNTHETIC_TREES.iter().find(|tree| path.starts_with(tree)) {
+        return Err(PathError::Synthetic {
+            path: path.display().to_string(),
+            tree,
+        });
+    }
+    if SESSION_DIRECTORIES.iter().any(|own| path == Path::new(own)) {
+        return Err(PathError::Session(path.display().to_string()));
+    }
+    Ok(())
+}
+
+/// Removes `.`, doubled slashes and `name/..`, without asking the file system. A leading `..`
+/// of an absolute path stays at the root, as in the kernel.
+pub(super) fn normalize(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                normal.pop();
+            }
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+/// An absolute host path, normal, at a place where the sandbox can show it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct HostPath(pub(super) PathBuf);
+
+impl FromStr for HostPath {
+    type Err = PathError;
+
+    fn from_str(text: &str) -> Result<Self, PathError> {
+        check_text(text)?;
+        let path = Path::new(text);
+        if path.is_relative() {
+            return Err(PathError::Relative(text.to_owned()));
+        }
+        if path.components().any(|part| part == Component::ParentDir) {
+            return Err(PathError::Parent(text.to_owned()));
+        }
+        let path = normalize(path);
+        check_place(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl fmt::Display for HostPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
+text_value!(HostPath, "an absolute path in quotes, such as \"/srv/data\"", "pattern": "^/");
+
+/// Resolves a path that may be relative to `base`, the directory of its policy file.
+pub(super) fn resolve(text: &str, base: Option<&Path>) -> Result<PathBuf, PathError> {
+    check_text(text)?;
+    let path = Path::new(text);
+    let absolute = match base {
+        _ if path.is_absolute() => path.to_owned(),
+        Some(base) if base.is_absolute() => base.join(path),
+        _ => return Err(PathError::NoBase(text.to_owned())),
+    };
+    let normal = normalize(&absolute);
+    match normal.to_str() {
+        Some(_) => Ok(normal),
+        None => Err(PathError::NotUtf8(normal)),
+    }
+}
+
+/// As `resolve`, for a directory that the guest is to see.
+pub(super) fn resolve_visible(text: &str, base: Option<&Path>) -> Result<PathBuf, PathError> {
+    let path = resolve(text, base)?;
+    check_place(&path)?;
+    Ok(path)
+}

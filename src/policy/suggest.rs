@@ -1,0 +1,22 @@
+//! "Did you mean": the nearest of the words that would have been right.
+
+/// How alike two words must be (Jaro-Winkler, 0 to 1) before one is offered for the other.
+/// clap uses 0.7; policy words are short and share letters, so a little more is asked here.
+const ALIKE: f64 = 0.78;
+
+/// The candidate nearest to `word`, if one is near.
+pub(super) fn closest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let lower = word.to_lowercase();
+    candidates
+        .into_iter()
+        .map(|candidate| {
+            let likeness = strsim::jaro_winkler(&lower, &candidate.to_lowercase());
+            (likeness, candidate)
+        })
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, candidate)| candidate)
+}
