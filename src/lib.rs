@@ -5,6 +5,8 @@ pub mod policy_source;
 
 pub mod host;
 
+pub mod plan;
+
 pub mod jail;
 pub use jail::program;
 pub mod sys;

@@ -12,10 +12,43 @@ pub struct HostLimits {
     pub memory: u64,
     /// Processes that this user may have (`RLIMIT_NPROC`, `/proc/sys/kernel/pid_max`).
     pub pids: u64,
-    /// Descriptors that one process may have (hard `RLIMIT_NOFILE`).
-    pub open_files: u64,
     /// Processors that this process may run on.
     pub cpus: u32,
+    /// What no process may raise.
+    pub hard: HardLimits,
+}
+
+/// Hard resource limits (getrlimit(2)); `u64::MAX` where there is none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct HardLimits {
+    /// `RLIMIT_CPU`, seconds.
+    pub cpu_seconds: u64,
+    /// `RLIMIT_NOFILE`, descriptors of one process.
+    pub open_files: u64,
+    /// `RLIMIT_FSIZE`, bytes.
+    pub file_size: u64,
+    /// `RLIMIT_STACK`, bytes.
+    pub stack: u64,
+    /// `RLIMIT_MEMLOCK`, bytes.
+    pub locked_memory: u64,
+    /// `RLIMIT_MSGQUEUE`, bytes.
+    pub message_queues: u64,
+    /// `RLIMIT_SIGPENDING`, signals.
+    pub pending_signals: u64,
+}
+
+impl HardLimits {
+    fn probe() -> Self {
+        Self {
+            cpu_seconds: hard(Resource::RLIMIT_CPU),
+            open_files: hard(Resource::RLIMIT_NOFILE),
+            file_size: hard(Resource::RLIMIT_FSIZE),
+            stack: hard(Resource::RLIMIT_STACK),
+            locked_memory: hard(Resource::RLIMIT_MEMLOCK),
+            message_queues: hard(Resource::RLIMIT_MSGQUEUE),
+            pending_signals: hard(Resource::RLIMIT_SIGPENDING),
+        }
+    }
 }
 
 impl HostLimits {
@@ -25,9 +58,9 @@ impl HostLimits {
         Self {
             memory: total_memory(&meminfo).unwrap_or(u64::MAX),
             pids: hard(Resource::RLIMIT_NPROC).min(pid_max.trim().parse().unwrap_or(u64::MAX)),
-            open_files: hard(Resource::RLIMIT_NOFILE),
             cpus: std::thread::available_parallelism()
                 .map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
+            hard: HardLimits::probe(),
         }
     }
 }
@@ -65,7 +98,7 @@ mod tests {
             "{limits:?}"
         );
         assert!(
-            limits.pids > 0 && limits.open_files > 0 && limits.cpus > 0,
+            limits.pids > 0 && limits.hard.open_files > 0 && limits.cpus > 0,
             "{limits:?}"
         );
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{Errno, GUEST_ID, HostUser, UNPRIVILEGED_ID};
-use crate::sys::probe_child::{ChainIdentity, ChainReport, ChainStep, try_chain};
+use crate::sys::probe_child::{ChainFailure, ChainIdentity, ChainStep, try_chain};
 
 /// What came of trying.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
@@ -17,11 +17,6 @@ use crate::sys::probe_child::{ChainIdentity, ChainReport, ChainStep, try_chain};
 pub enum NamespaceSupport {
     /// Every step holds.
     Available,
-    /// Every step but mounting `/proc`, as in containers that mask parts of theirs.
-    WithoutProc {
-        /// What mount(2) answered.
-        errno: Errno,
-    },
     /// A step was refused.
     Refused(Refusal),
 }
@@ -78,23 +73,15 @@ impl NamespaceSupport {
             outside: drop_to.unwrap_or((user.uid, user.gid)),
             inside: (GUEST_ID, GUEST_ID),
         };
-        let report = try_chain(identity).unwrap_or_else(|errno| ChainReport {
-            refused: vec![(ChainStep::Clone, errno as i32)],
+        let tried = try_chain(identity).unwrap_or_else(|errno| {
+            Err(ChainFailure {
+                step: ChainStep::Clone,
+                errno: errno as i32,
+            })
         });
-        Self::judge(&report, &Settings::read())
-    }
-
-    fn judge(report: &ChainReport, settings: &Settings) -> Self {
-        match report.refused.as_slice() {
-            [] => Self::Available,
-            [(ChainStep::MountProc, errno)] if *errno != 0 => Self::WithoutProc {
-                errno: Errno(*errno),
-            },
-            [.., (step, errno)] => Self::Refused(Refusal {
-                step: *step,
-                errno: Errno(*errno),
-                cause: settings.cause_of(*step, *errno),
-            }),
+        match tried {
+            Ok(()) => Self::Available,
+            Err(failure) => Self::Refused(Settings::read().judge(failure)),
         }
     }
 }
@@ -117,6 +104,15 @@ impl Settings {
             unprivileged_userns_clone: number("/proc/sys/kernel/unprivileged_userns_clone"),
             apparmor_restrict: number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
             in_container,
+        }
+    }
+
+    fn judge(&self, failure: ChainFailure) -> Refusal {
+        let ChainFailure { step, errno } = failure;
+        Refusal {
+            step,
+            errno: Errno(errno),
+            cause: self.cause_of(step, errno),
         }
     }
 
@@ -146,18 +142,6 @@ mod tests {
         apparmor_restrict: None,
         in_container: InContainer::No,
     };
-
-    fn refused(step: ChainStep, errno: i32, settings: &Settings) -> Option<RefusalCause> {
-        match NamespaceSupport::judge(
-            &ChainReport {
-                refused: vec![(step, errno)],
-            },
-            settings,
-        ) {
-            NamespaceSupport::Refused(refusal) => Some(refusal.cause),
-            _ => None,
-        }
-    }
 
     #[test]
     fn names_what_stands_behind_a_refusal() {
@@ -213,27 +197,15 @@ mod tests {
             ),
             (ChainStep::Unshare, eperm, &FREE, RefusalCause::Unknown),
         ] {
-            assert_eq!(refused(step, errno, settings), Some(cause), "{step:?}");
+            let refusal = settings.judge(ChainFailure { step, errno });
+            assert_eq!(
+                refusal,
+                Refusal {
+                    step,
+                    errno: Errno(errno),
+                    cause
+                }
+            );
         }
-    }
-
-    #[test]
-    fn a_refused_proc_alone_is_not_the_end() {
-        let report = ChainReport {
-            refused: vec![(ChainStep::MountProc, libc::EPERM)],
-        };
-        assert_eq!(
-            NamespaceSupport::judge(&report, &FREE),
-            NamespaceSupport::WithoutProc {
-                errno: Errno(libc::EPERM)
-            }
-        );
-        let killed = ChainReport {
-            refused: vec![(ChainStep::MountProc, 0)],
-        };
-        assert!(matches!(
-            NamespaceSupport::judge(&killed, &FREE),
-            NamespaceSupport::Refused(_)
-        ));
     }
 }

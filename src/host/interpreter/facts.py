@@ -13,8 +13,12 @@ def _sandfork_facts():
     home = os.path.dirname(os.path.dirname(sys.executable))
     venv = home if os.path.isfile(os.path.join(home, "pyvenv.cfg")) else None
     stdlib = os.path.dirname(os.__file__)
-    bases = [sys.base_prefix, sys.base_exec_prefix]
-    wanted = [stdlib] + [os.path.join(b, d) for b in bases for d in ("lib", "lib64")]
+    bases = [b for b in (sys.base_prefix, sys.base_exec_prefix, venv) if b]
+    libraries = [stdlib] + [os.path.join(b, d) for b in bases for d in ("lib", "lib64")]
+    # A conda environment keeps data all over its prefix. Any other prefix may be shared with what
+    # is none of the guest's business, as ~/.local is.
+    conda = os.path.isdir(os.path.join(sys.base_prefix, "conda-meta"))
+    programs = [sys.base_prefix] if conda else [os.path.dirname(path)]
     return {
         "executable": sys.executable,
         "links": links,
@@ -24,7 +28,8 @@ def _sandfork_facts():
         "prefix": venv or sys.prefix,
         "base_prefix": sys.base_prefix,
         "stdlib": stdlib,
-        "libraries": sorted({d for d in wanted if os.path.isdir(d)}),
+        "programs": programs,
+        "libraries": sorted({d for d in libraries if os.path.isdir(d)}),
         "free_threaded": "t" in getattr(sys, "abiflags", ""),
         "venv": venv,
     }

@@ -31,6 +31,8 @@ pub struct Interpreter {
     pub base_prefix: PathBuf,
     /// Directory of the standard library's Python files.
     pub stdlib: PathBuf,
+    /// The directories of the installation with programs in them.
+    pub programs: Vec<PathBuf>,
     /// The directories of the installation with libraries in them, and with nothing to run.
     pub libraries: Vec<PathBuf>,
     /// Whether it was built without the global interpreter lock.

@@ -27,6 +27,7 @@ fn facts(changes: &[(&str, serde_json::Value)]) -> String {
         "prefix": "/usr",
         "base_prefix": "/usr",
         "stdlib": "/usr/lib/python3.11",
+        "programs": ["/usr/bin"],
         "libraries": ["/usr/lib"],
         "free_threaded": false,
         "venv": null,

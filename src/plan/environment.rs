@@ -1,0 +1,65 @@
+//! The environment of the interpreter, complete: nothing of the caller's is inherited.
+
+use std::collections::BTreeMap;
+
+use super::places::{TMP, WORK};
+use crate::host::Host;
+use crate::policy::{Level, Policy, SystemFiles};
+
+/// Variables that hold only while packages are preloaded, each with the value 1.
+///
+/// Libraries for linear algebra read them when they are loaded, and start threads then, which
+/// would not survive the fork. A worker gives them back the value of the plan's environment, or
+/// removes them, so that what the guest starts may use its processors.
+pub const PRELOAD_ONLY: [&str; 5] = [
+    "BLIS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+];
+
+/// Directories of programs, in the usual order.
+const PROGRAMS: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
+
+pub(super) fn variables(policy: &Policy, host: &Host, level: Level) -> Vec<(String, String)> {
+    // Without mounts there is one private directory, which also takes temporary files.
+    let temporary = if level == Level::Landlock { WORK } else { TMP };
+    let mut variables = BTreeMap::from(
+        [("HOME", WORK), ("TMPDIR", temporary), ("LANG", "C.UTF-8")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+    );
+    variables.insert("PATH".to_owned(), search_path(policy, host));
+    let env = policy.env();
+    let passed = env
+        .pass
+        .iter()
+        .filter_map(|name| host.caller_env.get_key_value(name));
+    variables.extend(passed.map(|(name, value)| (name.clone(), value.clone())));
+    variables.extend(
+        env.set
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone())),
+    );
+    variables.into_iter().collect()
+}
+
+/// The interpreter's own directory first, so that `python3` inside is the same Python.
+fn search_path(policy: &Policy, host: &Host) -> String {
+    let own = host
+        .interpreter
+        .executable
+        .parent()
+        .map(|dir| dir.display().to_string());
+    let mut dirs: Vec<String> = own.into_iter().collect();
+    if policy.filesystem().system == SystemFiles::Programs {
+        dirs.extend(
+            PROGRAMS
+                .map(str::to_owned)
+                .into_iter()
+                .filter(|dir| !dirs.contains(dir))
+                .collect::<Vec<_>>(),
+        );
+    }
+    dirs.join(":")
+}

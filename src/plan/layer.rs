@@ -1,0 +1,69 @@
+//! The walls, by name.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// One wall between the guest and the host.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layer {
+    /// User, pid, network, ipc, uts, mount and cgroup namespaces (namespaces(7)).
+    Namespaces,
+    /// A root of its own, with read-only views of the host.
+    Mounts,
+    /// Landlock rules.
+    Landlock,
+    /// seccomp filters.
+    Seccomp,
+    /// Empty capability sets (capabilities(7)).
+    Capabilities,
+    /// Resource limits (getrlimit(2)).
+    Rlimits,
+    /// A cgroup of its own (cgroups(7)).
+    Cgroup,
+}
+
+impl Layer {
+    /// Every layer, from the outermost.
+    pub const ALL: [Self; 7] = [
+        Self::Namespaces,
+        Self::Mounts,
+        Self::Landlock,
+        Self::Seccomp,
+        Self::Capabilities,
+        Self::Rlimits,
+        Self::Cgroup,
+    ];
+
+    /// The name in policies, reports and errors.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Namespaces => "namespaces",
+            Self::Mounts => "mounts",
+            Self::Landlock => "landlock",
+            Self::Seccomp => "seccomp",
+            Self::Capabilities => "capabilities",
+            Self::Rlimits => "rlimits",
+            Self::Cgroup => "cgroup",
+        }
+    }
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// How far a layer holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LayerState {
+    /// Whole.
+    Enforced,
+    /// In part; the detail says which part does not, and what holds that instead.
+    Degraded,
+    /// Not at all.
+    Absent,
+}

@@ -1,0 +1,58 @@
+//! The level that a plan reaches, and what each layer is at that level.
+
+use serde::Serialize;
+
+use super::assess::{assess, best_level, obstacles};
+use super::cgroup::CgroupPlan;
+use super::error::PlanError;
+use super::layer::{Layer, LayerState};
+use crate::host::Host;
+use crate::policy::{Level, Policy};
+
+/// A layer of a plan.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct LayerPlan {
+    /// Which.
+    pub layer: Layer,
+    /// How far it will hold.
+    pub state: LayerState,
+    /// What it is made of, or why it does not hold.
+    pub detail: String,
+}
+
+/// The best level of the host, where that is enough for the policy.
+pub(super) fn choose(policy: &Policy, host: &Host) -> Result<Level, PlanError> {
+    let required = policy.require();
+    match best_level(host).filter(|best| *best >= required) {
+        Some(best) => Ok(best),
+        None => Err(PlanError::LevelUnavailable {
+            required,
+            origin: policy.require_origin().clone(),
+            obstacles: obstacles(host, required),
+        }),
+    }
+}
+
+/// Each layer as planned.
+pub(super) fn layers(host: &Host, level: Level, cgroup: Option<&CgroupPlan>) -> Vec<LayerPlan> {
+    assess(host)
+        .into_iter()
+        .map(|assessed| match assessed.layer {
+            Layer::Namespaces | Layer::Mounts if level == Level::Landlock => LayerPlan {
+                layer: assessed.layer,
+                state: LayerState::Absent,
+                detail: assessed.why,
+            },
+            Layer::Cgroup if cgroup.is_none() => LayerPlan {
+                layer: Layer::Cgroup,
+                state: LayerState::Absent,
+                detail: assessed.why,
+            },
+            layer => LayerPlan {
+                layer,
+                state: assessed.state,
+                detail: assessed.why,
+            },
+        })
+        .collect()
+}

@@ -1,0 +1,171 @@
+//! Resource limits of a worker, and the check that the host has what the policy promises.
+
+use crate::host::Host;
+use crate::jail::program::{Rlimit, RlimitResource};
+use crate::policy::{LimitName, Limits, Policy};
+
+use super::PlanError;
+use super::words::bytes;
+
+/// Stack of a main thread: the usual default of distributions. CPython's recursion limit and
+/// numpy's LAPACK are made for it.
+const STACK_BYTES: u64 = 8 << 20;
+/// Locked memory cannot be reclaimed; a few pages for a library that keeps a key there.
+const LOCKED_BYTES: u64 = 64 << 10;
+/// POSIX message queues are kernel memory, and CPython has no module for them.
+const MESSAGE_QUEUE_BYTES: u64 = 16 << 10;
+/// Queued signals are kernel memory; timers and `sigqueue` use a handful.
+const PENDING_SIGNALS: u64 = 1024;
+
+/// `RLIMIT_CPU` ends a process without a word, so it comes after the supervisor, who counts the
+/// whole worker and says so.
+fn cpu_seconds(limits: &Limits) -> u64 {
+    let whole = limits.cpu.as_secs() + u64::from(limits.cpu.subsec_nanos() > 0);
+    whole + 1
+}
+
+/// How a number of processes is counted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum ProcessCount {
+    /// In the worker's own user namespace.
+    Own,
+    /// Over all that the user runs, so that a limit would hit whatever else runs.
+    WholeUser,
+}
+
+/// What each worker sets.
+pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<Rlimit> {
+    let hard = host.limits.hard;
+    let mut rlimits = vec![
+        (
+            RlimitResource::Cpu,
+            cpu_seconds(limits).min(hard.cpu_seconds),
+        ),
+        (RlimitResource::OpenFiles, u64::from(limits.open_files)),
+        (RlimitResource::FileSize, limits.file_size),
+        (RlimitResource::Core, 0),
+        (
+            RlimitResource::LockedMemory,
+            LOCKED_BYTES.min(hard.locked_memory),
+        ),
+        (
+            RlimitResource::MessageQueues,
+            MESSAGE_QUEUE_BYTES.min(hard.message_queues),
+        ),
+        (
+            RlimitResource::PendingSignals,
+            PENDING_SIGNALS.min(hard.pending_signals),
+        ),
+        (RlimitResource::Stack, STACK_BYTES.min(hard.stack)),
+    ];
+    if count == ProcessCount::Own {
+        rlimits.push((RlimitResource::Processes, u64::from(limits.pids)));
+    }
+    rlimits
+        .into_iter()
+        .map(|(resource, value)| Rlimit { resource, value })
+        .collect()
+}
+
+/// What `RLIMIT_DATA` adds to the zygote's size: the limit, less a reserve for what the kernel
+/// itself and the session's files take of it. Reached first, it gives the guest a `MemoryError`
+/// where the whole limit would have it killed.
+pub(super) fn data_allowance(limits: &Limits) -> u64 {
+    const LEAST_RESERVE: u64 = 8 << 20;
+    limits
+        .memory
+        .saturating_sub((limits.memory / 16).max(LEAST_RESERVE))
+}
+
+/// How many processors to pin a worker to where no cpu cgroup holds its share.
+pub(super) fn pin_to_cores(host: &Host, limits: &Limits) -> Option<u32> {
+    let cores = limits.cores.millicores().div_ceil(1000);
+    (cores < host.limits.cpus).then_some(cores)
+}
+
+/// Refuses what the host does not have.
+pub(super) fn check(policy: &Policy, host: &Host) -> Result<(), PlanError> {
+    let limits = policy.limits();
+    let (has, hard) = (&host.limits, &host.limits.hard);
+    let count = |wanted: u32| u64::from(wanted);
+    let thousandths = |cpus: u32| u64::from(cpus) * 1000;
+    let checks = [
+        Check::new(LimitName::Memory, limits.memory, has.memory, "of memory"),
+        Check::new(LimitName::Pids, count(limits.pids), has.pids, "processes"),
+        Check::new(
+            LimitName::OpenFiles,
+            count(limits.open_files),
+            hard.open_files,
+            "open files",
+        )
+        .with_remedy(" or raise the host's hard limit (`ulimit -Hn`)"),
+        Check::new(
+            LimitName::FileSize,
+            limits.file_size,
+            hard.file_size,
+            "file size",
+        )
+        .with_remedy(" or raise the host's hard limit (`ulimit -Hf`)"),
+        Check::new(
+            LimitName::Cores,
+            u64::from(limits.cores.millicores()),
+            thousandths(has.cpus),
+            "processors",
+        ),
+    ];
+    match checks
+        .into_iter()
+        .find(|check| check.wanted > check.available)
+    {
+        Some(broken) => Err(broken.into_error(policy)),
+        None => Ok(()),
+    }
+}
+
+struct Check {
+    name: LimitName,
+    wanted: u64,
+    available: u64,
+    of: &'static str,
+    remedy: &'static str,
+}
+
+impl Check {
+    fn new(name: LimitName, wanted: u64, available: u64, of: &'static str) -> Self {
+        Self {
+            name,
+            wanted,
+            available,
+            of,
+            remedy: "",
+        }
+    }
+
+    fn with_remedy(self, remedy: &'static str) -> Self {
+        Self { remedy, ..self }
+    }
+
+    fn into_error(self, policy: &Policy) -> PlanError {
+        let (show, suggestion): (fn(u64) -> String, String) = match self.name {
+            LimitName::Memory | LimitName::FileSize => {
+                (bytes, format!("{}MiB", (self.available >> 20).max(1)))
+            }
+            LimitName::Cores => (thousandths, thousandths(self.available)),
+            _ => (|n| n.to_string(), self.available.to_string()),
+        };
+        PlanError::QuotaAboveHost {
+            origin: policy.limit_origin(self.name).clone(),
+            key: self.name.key(),
+            wanted: show(self.wanted),
+            available: format!("{} {}", show(self.available), self.of),
+            suggestion,
+            remedy: self.remedy,
+        }
+    }
+}
+
+/// Thousandths of a processor as a policy writes them.
+fn thousandths(millicores: u64) -> String {
+    let text = format!("{}.{:03}", millicores / 1000, millicores % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

@@ -1,0 +1,55 @@
+//! The places of a sandbox that are its own, and the paths that a policy names.
+
+use std::path::{Path, PathBuf};
+
+use crate::policy::{Located, Policy};
+
+/// Where guest code starts, and its home.
+pub(super) const WORK: &str = "/work";
+/// Temporary files.
+pub(super) const TMP: &str = "/tmp";
+/// POSIX shared memory and semaphores.
+pub(super) const SHM: &str = "/dev/shm";
+
+/// Directories that every sandbox fills itself: nothing of the host shows beneath them.
+const OWN_TREES: [&str; 5] = ["/dev", "/proc", "/sys", TMP, WORK];
+
+/// Files of the sandbox's own `/etc`, in which a host's files may stand beside them.
+pub(super) const ETC: &str = "/etc";
+
+/// The sandbox's own place that would hide `path`, or be hidden by it.
+pub(super) fn clash(path: &Path) -> Option<&'static str> {
+    let own_tree = OWN_TREES.into_iter().find(|own| path.starts_with(own));
+    let whole = || [ETC, "/"].into_iter().find(|own| path == Path::new(own));
+    let synthetic = || {
+        super::root::ETC_FILES
+            .iter()
+            .map(|(name, _)| *name)
+            .find(|own| path == Path::new(own))
+    };
+    own_tree.or_else(whole).or_else(synthetic)
+}
+
+/// What a policy wants a path for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Use {
+    /// `python.path`
+    ImportFrom,
+    /// `filesystem.read`
+    Read,
+    /// `filesystem.write`
+    Write,
+}
+
+/// Every path that the policy names.
+pub(super) fn named_by(policy: &Policy) -> impl Iterator<Item = (Use, &Located<PathBuf>)> {
+    let files = policy.filesystem();
+    let imports = policy
+        .python()
+        .path
+        .iter()
+        .map(|path| (Use::ImportFrom, path));
+    let reads = files.read.iter().map(|path| (Use::Read, path));
+    let writes = files.write.iter().map(|path| (Use::Write, path));
+    imports.chain(reads).chain(writes)
+}

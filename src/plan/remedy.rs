@@ -1,0 +1,98 @@
+//! What mends a layer: the exact command, wherever there is one.
+
+use std::path::Path;
+
+use crate::host::{CgroupAbsence, CgroupSupport, ChainStep, HostUser, Refusal, RefusalCause};
+
+pub(super) const LANDLOCK_NOT_ENABLED: &str = "add `landlock` to the kernel's boot parameters, as \
+     `lsm=landlock,` followed by what `cat /sys/kernel/security/lsm` prints, and boot again";
+
+pub(super) const LANDLOCK_NOT_BUILT: &str =
+    "run Linux 5.13 or later built with CONFIG_SECURITY_LANDLOCK=y";
+
+pub(super) fn namespaces(user: HostUser, refusal: &Refusal) -> String {
+    match refusal.cause {
+        RefusalCause::NoUserNamespacesLeft => {
+            "allow more of them: `sudo sysctl -w user.max_user_namespaces=28633`".to_owned()
+        }
+        RefusalCause::UnprivilegedCloneOff => {
+            "allow them: `sudo sysctl -w kernel.unprivileged_userns_clone=1`".to_owned()
+        }
+        RefusalCause::AppArmor => "allow them: `sudo sysctl -w \
+             kernel.apparmor_restrict_unprivileged_userns=0`"
+            .to_owned(),
+        RefusalCause::Container => format!("start the container with `{}`", docker(refusal.step)),
+        RefusalCause::Initramfs => {
+            "leave the initramfs for a root file system (switch_root(8))".to_owned()
+        }
+        RefusalCause::Unknown => format!(
+            "allow uid {} to make user namespaces (user_namespaces(7)); `unshare --user \
+             --map-root-user --mount --pid --fork --mount-proc true` shows when it may",
+            user.uid
+        ),
+    }
+}
+
+/// What a container's runtime has to leave alone. Masked parts of `/proc` matter only to a new
+/// procfs.
+fn docker(step: ChainStep) -> &'static str {
+    match step {
+        ChainStep::MountProc => "docker run --security-opt systempaths=unconfined",
+        _ => {
+            "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
+             --security-opt systempaths=unconfined"
+        }
+    }
+}
+
+/// Why there are no cgroups, and what to do about it.
+pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String, String) {
+    match reason {
+        CgroupAbsence::NotMounted => (
+            "no cgroup file system is mounted".to_owned(),
+            "mount it: `sudo mount -t cgroup2 none /sys/fs/cgroup`".to_owned(),
+        ),
+        CgroupAbsence::NotWritable { dir } => not_writable(user, dir),
+        CgroupAbsence::NoControllers { dir } => (
+            format!(
+                "{} has no controllers for cgroups beneath it",
+                dir.display()
+            ),
+            format!(
+                "hand them down: `echo '+memory +pids +cpu' | sudo tee {}`",
+                dir.join("cgroup.subtree_control").display()
+            ),
+        ),
+    }
+}
+
+fn not_writable(user: HostUser, dir: &Path) -> (String, String) {
+    let shown = dir.display();
+    if user.is_root() {
+        return (
+            format!("{shown} is mounted read-only, as containers have it"),
+            "start the container with `docker run --privileged --cgroupns=private`, or remount it: \
+             `mount -o remount,rw /sys/fs/cgroup`"
+                .to_owned(),
+        );
+    }
+    (
+        format!("uid {} may not make cgroups in {shown}", user.uid),
+        "start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`, or as root"
+            .to_owned(),
+    )
+}
+
+/// Some controllers are missing.
+pub(super) fn controllers(cgroup: &CgroupSupport, missing: &str) -> String {
+    match cgroup {
+        CgroupSupport::V2 { .. } => format!(
+            "delegate them: put `Delegate={missing}` with the others that it has into the unit \
+             user@.service (`sudo systemctl edit user@.service`) and log in again"
+        ),
+        _ => format!(
+            "mount them: `sudo mount -t cgroup -o {} cgroup DIRECTORY`",
+            missing.replace(' ', ",")
+        ),
+    }
+}

@@ -1,0 +1,94 @@
+//! The new root, entry by entry, in the order in which it is built.
+
+use std::path::Path;
+
+use super::places::{ETC, SHM, TMP, WORK};
+use super::view::View;
+use crate::host::GUEST_ID;
+use crate::jail::program::{Access, RootEntry};
+use crate::policy::{Level, Policy, ProcVisibility};
+
+/// Name of every sandbox.
+pub(super) const HOSTNAME: &str = "sandfork";
+
+/// The sandbox's own `/etc`: what libc asks for, and nothing of the host's.
+pub(super) const ETC_FILES: [(&str, &str); 5] = [
+    ("/etc/group", "root:x:0:\nguest:x:1000:\nnogroup:x:65534:\n"),
+    ("/etc/hostname", "sandfork\n"),
+    ("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+    (
+        "/etc/nsswitch.conf",
+        "passwd: files\ngroup: files\nhosts: files\n",
+    ),
+    (
+        "/etc/passwd",
+        "root:x:0:0:root:/:/usr/sbin/nologin\n\
+         guest:x:1000:1000:guest:/work:/bin/sh\n\
+         nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+    ),
+];
+
+const _: () = assert!(GUEST_ID == 1000, "the guest's entries above name its id");
+
+/// Devices without state of their own.
+pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+
+/// `/dev` as programs know it. All of them lead through the guest's own `/proc`.
+const DEVICE_LINKS: [(&str, &str); 4] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+];
+
+/// The root of a plan at `level`; without mounts there is none.
+pub(super) fn entries(policy: &Policy, level: Level, view: &View) -> Vec<RootEntry> {
+    if level == Level::Landlock {
+        return Vec::new();
+    }
+    let own_proc = policy.filesystem().proc == ProcVisibility::Own;
+    let mut entries: Vec<RootEntry> = [ETC, "/dev"]
+        .map(|dir| RootEntry::Directory { target: dir.into() })
+        .into();
+    entries.extend(ETC_FILES.map(|(path, contents)| RootEntry::File {
+        target: path.into(),
+        contents: contents.to_owned(),
+    }));
+    entries.extend([WORK, TMP, SHM].map(mount_point));
+    // The zygote needs the directory even where no worker mounts anything on it.
+    entries.push(mount_point("/proc"));
+    if own_proc {
+        entries.extend(DEVICE_LINKS.map(|(path, to)| symlink(path, to)));
+    }
+    entries.extend(
+        view.links
+            .iter()
+            .map(|link| symlink(&link.path, &link.points_at)),
+    );
+    entries.extend(view.trees.iter().map(|tree| RootEntry::Bind {
+        source: tree.path.clone(),
+        target: tree.path.clone(),
+        access: if tree.is_writable() {
+            Access::ReadWrite
+        } else {
+            Access::ReadOnly
+        },
+    }));
+    entries.extend(DEVICES.map(|name| RootEntry::Device {
+        name: name.to_owned(),
+    }));
+    entries
+}
+
+fn mount_point(target: &str) -> RootEntry {
+    RootEntry::WorkerMountPoint {
+        target: target.into(),
+    }
+}
+
+fn symlink(target: impl AsRef<Path>, points_at: impl AsRef<Path>) -> RootEntry {
+    RootEntry::Symlink {
+        target: target.as_ref().to_owned(),
+        points_at: points_at.as_ref().to_owned(),
+    }
+}

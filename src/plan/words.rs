@@ -1,0 +1,55 @@
+//! Numbers as a person reads them.
+
+use std::time::Duration;
+
+/// Bytes in the largest unit that shows them whole, or with two digits.
+pub(super) fn bytes(count: u64) -> String {
+    const UNITS: [(&str, u64); 4] = [
+        ("TiB", 1 << 40),
+        ("GiB", 1 << 30),
+        ("MiB", 1 << 20),
+        ("KiB", 1 << 10),
+    ];
+    for (unit, size) in UNITS {
+        if count >= size && count.is_multiple_of(size) {
+            return format!("{} {unit}", count / size);
+        }
+    }
+    match UNITS.into_iter().find(|(_, size)| count >= *size) {
+        Some((unit, size)) => {
+            let hundredths = u128::from(count) * 100 / u128::from(size);
+            format!("{}.{:02} {unit}", hundredths / 100, hundredths % 100)
+        }
+        None => format!("{count} bytes"),
+    }
+}
+
+/// A duration in seconds.
+pub(super) fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_read_easily() {
+        for (count, text) in [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (64 << 20, "64 MiB"),
+            (1536 << 20, "1536 MiB"),
+            (25_276_502_016, "23.54 GiB"),
+            (u64::MAX, "16777215.99 TiB"),
+        ] {
+            assert_eq!(bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn seconds_keep_their_fraction() {
+        assert_eq!(seconds(Duration::from_millis(1500)), "1.5 s");
+        assert_eq!(seconds(Duration::from_secs(30)), "30 s");
+    }
+}

@@ -1,0 +1,216 @@
+//! Tries the jail's whole chain of namespace and mount calls in a child that is thrown away.
+//!
+//! The caller may be one thread of a large server, so the child is made by a raw clone(2) and runs
+//! nothing but raw system calls: no allocation, no lock, no libc function that keeps state, no
+//! `pthread_atfork` handler. It reports through one shared page and is waited for by its pidfd, so
+//! that neither a SIGCHLD handler nor a `waitpid(-1)` of the embedding program ever sees it.
+
+mod chain;
+mod step;
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
+
+pub use step::ChainStep;
+
+/// Whom the child becomes and how it maps itself.
+#[derive(Clone, Copy, Debug)]
+pub struct ChainIdentity {
+    /// The unprivileged uid and gid that root becomes first; `None` for an ordinary user.
+    pub drop_to: Option<(u32, u32)>,
+    /// The uid and gid on the host that the map names: `drop_to`, or the user's own.
+    pub outside: (u32, u32),
+    /// The uid and gid inside.
+    pub inside: (u32, u32),
+}
+
+/// The step that ended the chain.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ChainFailure {
+    /// Which.
+    pub step: ChainStep,
+    /// The kernel's errno, or 0 where it ended the child instead of answering.
+    pub errno: i32,
+}
+
+/// What the child and its child write and the parent reads once both are gone.
+#[repr(C)]
+struct Report {
+    /// The step being tried; `DONE` at the end.
+    step: AtomicU32,
+    /// Its errno once it has failed.
+    errno: AtomicI32,
+}
+
+const DONE: u32 = u32::MAX;
+
+impl Report {
+    fn read(&self) -> Result<(), ChainFailure> {
+        let reached = self.step.load(Ordering::Acquire);
+        if reached == DONE {
+            return Ok(());
+        }
+        let step = ChainStep::from_number(reached).unwrap_or(ChainStep::Clone);
+        Err(ChainFailure {
+            step,
+            errno: self.errno.load(Ordering::Acquire),
+        })
+    }
+}
+
+/// A page shared with the children.
+struct SharedReport {
+    page: NonNull<Report>,
+}
+
+impl SharedReport {
+    fn new() -> Result<Self, Errno> {
+        // SAFETY: a fresh anonymous mapping; no existing memory is touched.
+        let page = unsafe {
+            libc::mmap(
+                null_mut(),
+                size_of::<Report>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if page == libc::MAP_FAILED {
+            return Err(Errno::last());
+        }
+        Ok(Self {
+            page: NonNull::new(page.cast()).ok_or(Errno::ENOMEM)?,
+        })
+    }
+
+    fn get(&self) -> &Report {
+        // SAFETY: the mapping lives as long as `self`, is page-aligned and zeroed, and all-zero
+        // bytes are a valid `Report`. Other processes write it only through its atomics.
+        unsafe { self.page.as_ref() }
+    }
+}
+
+impl Drop for SharedReport {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made in `new`, to which no reference outlives `self`.
+        unsafe { libc::munmap(self.page.as_ptr().cast(), size_of::<Report>()) };
+    }
+}
+
+/// Everything that the child needs, prepared so that it has nothing to allocate.
+struct Prepared<'a> {
+    report: &'a Report,
+    drop_to: Option<(u32, u32)>,
+    uid_map: CString,
+    gid_map: CString,
+}
+
+/// A chain that takes longer than this hangs on something that would hang the jail too.
+const DEADLINE_MS: u16 = 5_000;
+
+/// Tries the chain. The outer error is that the child could not even be prepared.
+pub fn try_chain(identity: ChainIdentity) -> Result<Result<(), ChainFailure>, Errno> {
+    let shared = SharedReport::new()?;
+    let map = |inside: u32, outside: u32| {
+        CString::new(format!("{inside} {outside} 1")).map_err(|_| Errno::EINVAL)
+    };
+    let prepared = Prepared {
+        report: shared.get(),
+        drop_to: identity.drop_to,
+        uid_map: map(identity.inside.0, identity.outside.0)?,
+        gid_map: map(identity.inside.1, identity.outside.1)?,
+    };
+    // Blocked across the clone: a handler of the embedding program must not run in the child.
+    let mut before = SigSet::empty();
+    pthread_sigmask(
+        SigmaskHow::SIG_SETMASK,
+        Some(&SigSet::all()),
+        Some(&mut before),
+    )?;
+    let child = clone_child(&prepared);
+    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
+    match child {
+        Ok(pidfd) => wait_for(&pidfd)?,
+        Err(errno) => {
+            return Ok(Err(ChainFailure {
+                step: ChainStep::Clone,
+                errno: errno as i32,
+            }));
+        }
+    }
+    Ok(shared.get().read())
+}
+
+/// Clones the child, which never returns from here.
+fn clone_child(prepared: &Prepared) -> Result<OwnedFd, Errno> {
+    let mut pidfd: RawFd = -1;
+    // SAFETY: without CLONE_VM and with a null stack this is a fork: the child runs on its own copy
+    // of this stack. It has an exit signal of 0, so nobody is told when it ends. The kernel writes
+    // the pidfd, close-on-exec, into `pidfd`, which is live. In the child only `chain::run` runs,
+    // which never returns and keeps to what this module's comment promises.
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone,
+            libc::CLONE_PIDFD as libc::c_ulong,
+            0_usize,
+            &raw mut pidfd,
+            0_usize,
+            0_usize,
+        )
+    };
+    if pid == 0 {
+        chain::run(prepared);
+    }
+    Errno::result(pid)?;
+    // SAFETY: clone succeeded, so the kernel has just made this descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(pidfd) })
+}
+
+fn wait_for(pidfd: &OwnedFd) -> Result<(), Errno> {
+    let mut polled = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+    let ready = loop {
+        match poll(&mut polled, PollTimeout::from(DEADLINE_MS)) {
+            Err(Errno::EINTR) => {}
+            other => break other?,
+        }
+    };
+    if ready == 0 {
+        // SAFETY: integers and a null pointer, which stands for an ordinary kill(2).
+        unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                pidfd.as_raw_fd(),
+                libc::SIGKILL,
+                null::<libc::siginfo_t>(),
+                0,
+            );
+        }
+    }
+    loop {
+        // SAFETY: a null `infop` and `rusage` are allowed by the raw call; the rest are integers.
+        // `__WALL` because the child's exit signal is not SIGCHLD.
+        let waited = Errno::result(unsafe {
+            libc::syscall(
+                libc::SYS_waitid,
+                libc::P_PIDFD,
+                pidfd.as_raw_fd(),
+                null_mut::<libc::siginfo_t>(),
+                libc::WEXITED | libc::__WALL,
+                null_mut::<libc::rusage>(),
+            )
+        });
+        match waited {
+            Err(Errno::EINTR) => {}
+            // A program that waits for every process with `__WALL` was quicker: gone all the same.
+            Ok(_) | Err(Errno::ECHILD) => return Ok(()),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
