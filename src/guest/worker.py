@@ -26,11 +26,13 @@ for _feature in __import__("__future__").all_feature_names:
     FUTURE_FLAGS |= getattr(__import__("__future__"), _feature).compiler_flag
 
 
-def main(setup):
+def main(entered):
+    setup = entered["setup"]
     os.set_inheritable(DATA, False)
     open_streams()
-    for name in setup["unset"]:
-        os.environ.pop(name, None)
+    for name in setup["single_threaded"]:
+        del os.environ[name]
+        os.environ.update(pair for pair in entered["env"] if pair[0] == name)
     guard_imports(setup["imports"])
     # Before the work directory: code that writes a module and imports it expects it to be found.
     sys.path.insert(0, os.getcwd())

@@ -12,12 +12,13 @@ def main(native, entered, worker):
     try:
         os.environ.clear()
         os.environ.update(entered["env"])
+        os.environ.update(dict.fromkeys(setup["single_threaded"], "1"))
         preloaded = prepare(native, setup, worker)
     except BaseException as error:
         native.unready(json.dumps({"cause": "startup", "error": describe(error)}))
     native.serve(json.dumps(preloaded))
     # From here on this is a worker.
-    worker.main(setup)
+    worker.main(entered)
 
 
 def prepare(native, setup, worker):

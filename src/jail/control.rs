@@ -86,8 +86,9 @@ pub struct PythonSetup {
     pub preload: Vec<PreloadModule>,
     /// What guest code may import: `*`, `name`, `name.*`.
     pub imports: Vec<String>,
-    /// Environment variables removed in each worker, which only preloading needed.
-    pub unset: Vec<String>,
+    /// Environment variables that are 1 while modules are preloaded, so that their libraries start
+    /// no threads, and what the environment says in each worker.
+    pub single_threaded: Vec<String>,
 }
 
 /// One module of the preload list.

@@ -117,6 +117,8 @@ pub struct Supervision {
     pub pids: u32,
     /// Standard output and error together, bytes.
     pub output: u64,
+    /// Share of processors, in thousandths of one.
+    pub millicores: u32,
     /// What the guest reads on its standard input.
     pub stdin: Stdin,
     /// What holds memory and processes together.
@@ -201,6 +203,7 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
         memory: limits.memory,
         pids: limits.pids,
         output: limits.output,
+        millicores: limits.cores.millicores(),
         stdin: policy.stdin(),
         held_by: if held {
             HeldBy::Cgroup

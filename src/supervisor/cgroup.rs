@@ -10,20 +10,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::files::Version;
 use super::error::SupervisorError;
-use crate::host::{CgroupSupport, Controller, SUPERVISOR_LEAF, V2Entry};
-
-/// What a worker's cgroup limits.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct CgroupLimits {
-    /// Bytes of all processes together, tmpfs files and page tables included.
-    pub memory: u64,
-    /// Tasks.
-    pub pids: u32,
-    /// Thousandths of a processor.
-    pub millicores: u32,
-}
+use crate::host::{Controller, SUPERVISOR_LEAF, V2Entry};
+use crate::plan::{CgroupPlan, CgroupVersion, Hierarchy, Presence};
 
 /// This supervisor's directory in each hierarchy, under which its workers' cgroups are.
 ///
@@ -31,56 +20,47 @@ pub struct CgroupLimits {
 /// the next supervisor that starts.
 #[derive(Debug)]
 pub struct CgroupRoot {
-    hierarchies: Vec<Hierarchy>,
+    plan: CgroupPlan,
+    dirs: Vec<PathBuf>,
     next: AtomicU64,
 }
 
-#[derive(Clone, Debug)]
-struct Hierarchy {
-    dir: PathBuf,
-    version: Version,
-}
-
 impl CgroupRoot {
-    /// Makes this supervisor's directories where the host allows it; `None` where it does not.
-    pub fn create(support: &CgroupSupport) -> Result<Option<Self>, SupervisorError> {
-        let places = match support {
-            CgroupSupport::Nowhere { .. } => return Ok(None),
-            CgroupSupport::V1 { controllers } => controllers
-                .iter()
-                .map(|(controller, dir)| (dir.clone(), Version::One(*controller)))
-                .collect(),
-            CgroupSupport::V2 { dir, entry, .. } => {
-                enter_v2(dir, *entry)?;
-                vec![(dir.clone(), Version::Two)]
-            }
-        };
+    /// Makes this supervisor's directories.
+    pub fn create(plan: &CgroupPlan) -> Result<Self, SupervisorError> {
         let name = sweep::own_name();
-        let mut root = Self { hierarchies: Vec::new(), next: AtomicU64::new(0) };
-        for (parent, version) in places {
-            sweep::sweep(&parent);
-            let dir = parent.join(&name);
+        let mut root = Self { plan: plan.clone(), dirs: Vec::new(), next: AtomicU64::new(0) };
+        for hierarchy in &plan.hierarchies {
+            if let CgroupVersion::V2 { entry } = plan.version {
+                enter_v2(&hierarchy.parent, entry)?;
+            }
+            sweep::sweep(&hierarchy.parent);
+            let dir = hierarchy.parent.join(&name);
             make_dir(&dir)?;
-            root.hierarchies.push(Hierarchy { dir: dir.clone(), version });
-            if version == Version::Two {
-                files::enable_controllers(&dir).map_err(refused("enable the controllers of", &dir))?;
+            root.dirs.push(dir.clone());
+            if plan.version != CgroupVersion::V1 {
+                files::enable_controllers(&dir)
+                    .map_err(refused("enable the controllers of", &dir))?;
             }
         }
-        Ok(Some(root))
+        Ok(root)
     }
 
     /// Makes a cgroup for one worker.
-    pub fn worker(&self, limits: CgroupLimits) -> Result<WorkerCgroup, SupervisorError> {
+    pub fn worker(&self) -> Result<WorkerCgroup<'_>, SupervisorError> {
         let name = format!("w{}", self.next.fetch_add(1, Ordering::Relaxed));
-        let mut made = WorkerCgroup { hierarchies: Vec::with_capacity(self.hierarchies.len()) };
-        for hierarchy in &self.hierarchies {
-            let dir = hierarchy.dir.join(&name);
+        let mut made = WorkerCgroup { plan: &self.plan, dirs: Vec::with_capacity(self.dirs.len()) };
+        for (hierarchy, parent) in self.plan.hierarchies.iter().zip(&self.dirs) {
+            let dir = parent.join(&name);
             make_dir(&dir)?;
-            made.hierarchies.push(Hierarchy { dir: dir.clone(), version: hierarchy.version });
-            for (file, value) in hierarchy.version.limits(limits) {
-                match fs::write(dir.join(file.name), value) {
-                    Err(error) if file.is_optional() && error.kind() == io::ErrorKind::NotFound => {}
-                    other => other.map_err(refused("set a limit of", &dir.join(file.name)))?,
+            made.dirs.push(dir.clone());
+            for setting in &hierarchy.settings {
+                let file = dir.join(setting.file);
+                match fs::write(&file, &setting.value) {
+                    Err(error)
+                        if setting.presence == Presence::WhereThere
+                            && error.kind() == io::ErrorKind::NotFound => {}
+                    other => other.map_err(refused("set a limit of", &file))?,
                 }
             }
         }
@@ -90,9 +70,7 @@ impl CgroupRoot {
 
 impl Drop for CgroupRoot {
     fn drop(&mut self) {
-        for hierarchy in &self.hierarchies {
-            remove_tree(&hierarchy.dir);
-        }
+        self.dirs.iter().for_each(|dir| remove_tree(dir));
     }
 }
 
@@ -110,8 +88,9 @@ fn enter_v2(dir: &Path, entry: V2Entry) -> Result<(), SupervisorError> {
 
 /// The cgroup of one worker. Removed when dropped, with whatever is still in it.
 #[derive(Debug)]
-pub struct WorkerCgroup {
-    hierarchies: Vec<Hierarchy>,
+pub struct WorkerCgroup<'a> {
+    plan: &'a CgroupPlan,
+    dirs: Vec<PathBuf>,
 }
 
 /// What a cgroup counted.
@@ -129,47 +108,47 @@ pub struct Counts {
     pub refused_forks: u64,
 }
 
-impl WorkerCgroup {
+impl WorkerCgroup<'_> {
     /// Open files through which a process joins, one for each hierarchy.
-    pub fn join_files(&self) -> Vec<OwnedFd> {
-        self.hierarchies
-            .iter()
-            .filter_map(|hierarchy| {
-                let path = hierarchy.dir.join(hierarchy.version.join_file());
-                fs::OpenOptions::new().write(true).open(path).ok().map(OwnedFd::from)
-            })
-            .collect()
+    pub fn join_files(&self) -> Result<Vec<OwnedFd>, SupervisorError> {
+        let name = files::join_file(self.plan.version);
+        let open = |dir: &PathBuf| {
+            let path = dir.join(name);
+            let file = fs::OpenOptions::new().write(true).open(&path);
+            file.map(OwnedFd::from).map_err(refused("open", &path))
+        };
+        self.dirs.iter().map(open).collect()
     }
 
     /// What has been counted so far.
     pub fn counts(&self) -> Counts {
-        self.hierarchies.iter().fold(Counts::default(), |counts, hierarchy| {
-            hierarchy.version.read(&hierarchy.dir, counts)
+        self.places().fold(Counts::default(), |counts, (hierarchy, dir)| {
+            files::read_counts(self.plan.version, hierarchy, dir, counts)
         })
     }
 
     /// Processor time so far, microseconds.
     pub fn cpu_us(&self) -> Option<u64> {
-        self.hierarchies.iter().find_map(|hierarchy| hierarchy.version.cpu_us(&hierarchy.dir))
+        self.places().find_map(|(hierarchy, dir)| files::cpu_us(self.plan.version, hierarchy, dir))
     }
 
-    /// What `/proc/PID/cgroup` must say of a process that joined: controller, and path's end.
+    /// Where a process that joined must be: a controller of each hierarchy (none on version 2),
+    /// and the directory.
     pub fn membership(&self) -> impl Iterator<Item = (Option<Controller>, &Path)> {
-        self.hierarchies.iter().map(|hierarchy| {
-            let controller = match hierarchy.version {
-                Version::One(controller) => Some(controller),
-                Version::Two => None,
-            };
-            (controller, hierarchy.dir.as_path())
+        self.places().map(|(hierarchy, dir)| match self.plan.version {
+            CgroupVersion::V1 => (hierarchy.controllers.first().copied(), dir),
+            CgroupVersion::V2 { .. } => (None, dir),
         })
+    }
+
+    fn places(&self) -> impl Iterator<Item = (&Hierarchy, &Path)> {
+        self.plan.hierarchies.iter().zip(self.dirs.iter().map(PathBuf::as_path))
     }
 }
 
-impl Drop for WorkerCgroup {
+impl Drop for WorkerCgroup<'_> {
     fn drop(&mut self) {
-        for hierarchy in &self.hierarchies {
-            remove_tree(&hierarchy.dir);
-        }
+        self.dirs.iter().for_each(|dir| remove_tree(dir));
     }
 }
 

@@ -16,5 +16,5 @@ pub mod error;
 
 pub use error::SupervisorError;
 pub use launch::Launched;
-pub use run::{Cancel, OutputSink, Place, Program, RunLimits, RunRequest, run};
+pub use run::{Cancel, OutputSink, Place, Request, RunLimits, run};
 pub use zygote::Zygote;

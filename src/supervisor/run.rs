@@ -7,15 +7,16 @@ mod watch;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-pub use self::request::{Cancel, Program, RunRequest};
+pub use self::request::{Cancel, Request};
 pub use super::drain::OutputSink;
 
 use self::event_loop::{Ended, Running};
 use self::watch::Watch;
-use super::cgroup::{CgroupLimits, CgroupRoot};
+use super::cgroup::CgroupRoot;
 use super::ending::{Evidence, decide};
 use super::error::{SupervisorError, While};
 use super::spawn::Worker;
@@ -42,12 +43,6 @@ pub struct RunLimits {
     pub millicores: u32,
 }
 
-impl RunLimits {
-    fn for_cgroup(self) -> CgroupLimits {
-        CgroupLimits { memory: self.memory, pids: self.pids, millicores: self.millicores }
-    }
-}
-
 /// Where runs happen: a zygote with its jail, and the cgroups for its workers.
 #[derive(Debug)]
 pub struct Place<'a> {
@@ -68,22 +63,21 @@ pub struct Place<'a> {
 /// Runs a request in a fresh worker.
 pub fn run(
     place: &Place,
-    request: &RunRequest,
+    mut request: Request,
     sink: &mut dyn OutputSink,
-    cancel: Option<&Cancel>,
 ) -> Result<Outcome, SupervisorError> {
     let message = request.encode().map_err(too_large)?;
     let cgroup = match place.cgroups {
-        Some(root) => Some(root.worker(place.limits.for_cgroup())?),
+        Some(root) => Some(root.worker()?),
         None => None,
     };
-    let stdin = request.stdin().map_or_else(nothing_to_read, OwnedFd::try_clone).when("open stdin")?;
-    let worker = Worker::spawn(place.zygote, stdin.as_fd(), cgroup.as_ref(), place.first_core)?;
+    let stdin = request.take_stdin().map_or_else(nothing_to_read, Ok).when("open /dev/null")?;
+    let worker = Worker::spawn(place.zygote, stdin, cgroup.as_ref(), place.first_core)?;
     let guard = KillOnDrop(&worker);
     let enforced = verify(worker.process.as_fd(), place.jail, cgroup.as_ref())?;
     let watch = Watch::new(&worker, cgroup.as_ref(), place.limits)?;
     let running = Running::new(&worker, message, place.limits, request.kind(), watch)?;
-    let Ended { stop, exit, result, output, wall, watched } = running.until_end(sink, cancel)?;
+    let Ended { stop, exit, result, output, wall, watched } = running.until_end(sink, request.cancelled_by())?;
     drop(guard);
 
     let counts = cgroup.as_ref().map(|cgroup| cgroup.counts()).unwrap_or_default();
@@ -144,8 +138,8 @@ impl Drop for KillOnDrop<'_> {
     }
 }
 
-fn nothing_to_read() -> std::io::Result<OwnedFd> {
-    Ok(open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?)
+fn nothing_to_read() -> Result<OwnedFd, Errno> {
+    open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
 }
 
 fn too_large(error: MessageError) -> SupervisorError {

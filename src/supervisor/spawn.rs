@@ -43,8 +43,8 @@ impl Worker {
     /// Has the zygote fork a worker with this standard input, into this cgroup.
     pub fn spawn(
         zygote: &Zygote,
-        stdin: BorrowedFd,
-        cgroup: Option<&WorkerCgroup>,
+        stdin: OwnedFd,
+        cgroup: Option<&WorkerCgroup<'_>>,
         first_core: usize,
     ) -> Result<Self, SupervisorError> {
         let (data, their_data) = socket_pair(SockType::Stream).when("make the data socket")?;
@@ -52,17 +52,17 @@ impl Worker {
         let (stdout, their_stdout) = pipe().when("make the output pipe")?;
         let (stderr, their_stderr) = pipe().when("make the output pipe")?;
         let mut fds = vec![
-            stdin,
+            stdin.as_fd(),
             their_stdout.as_fd(),
             their_stderr.as_fd(),
             their_data.as_fd(),
             their_monitor.as_fd(),
         ];
-        let join_files = cgroup.map(WorkerCgroup::join_files).unwrap_or_default();
+        let join_files = cgroup.map(WorkerCgroup::join_files).transpose()?.unwrap_or_default();
         fds.extend(join_files.iter().map(AsFd::as_fd));
         zygote.request(first_core, &fds)?;
         // The worker's ends, so that its end shows as ours.
-        drop((their_data, their_monitor, their_stdout, their_stderr, join_files));
+        drop((stdin, their_data, their_monitor, their_stdout, their_stderr, join_files));
         let deadline = Instant::now() + BIRTH_TIMEOUT;
         let (process, init) = await_birth(zygote, &monitor, deadline)?;
         let mut worker = Self { monitor, data, stdout, stderr, process, init, directories: vec![] };

@@ -19,7 +19,7 @@ type Checked = Result<(), SupervisorError>;
 pub fn verify(
     process: BorrowedFd,
     jail: &ZygoteJail,
-    cgroup: Option<&WorkerCgroup>,
+    cgroup: Option<&WorkerCgroup<'_>>,
 ) -> Result<Enforced, SupervisorError> {
     let pid = pid_of(process)?;
     let status = ProcStatus::read(pid).when("read the worker's status")?;
@@ -194,7 +194,7 @@ fn proc_limit_name(resource: RlimitResource) -> &'static str {
     }
 }
 
-fn membership(pid: i32, cgroup: &WorkerCgroup) -> Checked {
+fn membership(pid: i32, cgroup: &WorkerCgroup<'_>) -> Checked {
     let table = fs::read_to_string(format!("/proc/{pid}/cgroup")).when("read the worker's cgroups")?;
     for (controller, dir) in cgroup.membership() {
         let wanted = controller.map_or("", crate::host::Controller::name);

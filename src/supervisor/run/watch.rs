@@ -34,7 +34,7 @@ pub struct Measured {
 /// Watches one worker.
 #[derive(Debug)]
 pub struct Watch<'a> {
-    cgroup: Option<&'a WorkerCgroup>,
+    cgroup: Option<&'a WorkerCgroup<'a>>,
     limits: RunLimits,
     roots: Vec<i32>,
     next: Instant,
@@ -45,7 +45,7 @@ impl<'a> Watch<'a> {
     /// Starts watching.
     pub fn new(
         worker: &Worker,
-        cgroup: Option<&'a WorkerCgroup>,
+        cgroup: Option<&'a WorkerCgroup<'a>>,
         limits: RunLimits,
     ) -> Result<Self, SupervisorError> {
         // Whatever a worker's processes do, they stay beneath these two: an orphan goes to the
