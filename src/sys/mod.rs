@@ -7,6 +7,7 @@
 
 pub mod descriptors;
 pub mod landlock;
+pub mod memory;
 pub mod mount;
 pub mod pidfd;
 #[cfg(not(feature = "inside"))]
