@@ -48,9 +48,9 @@ pub const UNPRIVILEGED_ID: u32 = 2_147_000_000;
 /// The uid and gid that the guest sees for itself.
 pub const GUEST_ID: u32 = 1000;
 
-/// Everything that a plan needs to know of the machine.
+/// What the kernel and this process can do, whatever is to run.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
-pub struct Host {
+pub struct Machine {
     /// The kernel's version.
     pub kernel: KernelVersion,
     /// The processor architecture; `None` where Sandfork has no system call table for it.
@@ -65,14 +65,21 @@ pub struct Host {
     pub seccomp: SeccompSupport,
     /// Where cgroups can be made.
     pub cgroup: CgroupSupport,
+    /// What the machine has to give.
+    pub limits: HostLimits,
+}
+
+/// Everything that a plan needs to know besides the policy.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// The kernel and this process.
+    pub machine: Machine,
     /// The interpreter that the zygote will be.
     pub interpreter: Interpreter,
     /// The system's own directories that exist here, in the order of their names.
     pub system: Vec<SystemPath>,
     /// What was found at each path that the policy names.
     pub paths: BTreeMap<PathBuf, PathFact>,
-    /// What the machine has to give.
-    pub limits: HostLimits,
     /// Values of the variables that the policy takes from the caller.
     pub caller_env: BTreeMap<String, String>,
 }

@@ -23,19 +23,19 @@ pub struct LayerPlan {
 /// The best level of the host, where that is enough for the policy.
 pub(super) fn choose(policy: &Policy, host: &Host) -> Result<Level, PlanError> {
     let required = policy.require();
-    match best_level(host).filter(|best| *best >= required) {
+    match best_level(&host.machine).filter(|best| *best >= required) {
         Some(best) => Ok(best),
         None => Err(PlanError::LevelUnavailable {
             required,
             origin: policy.require_origin().clone(),
-            obstacles: obstacles(host, required),
+            obstacles: obstacles(&host.machine, required),
         }),
     }
 }
 
 /// Each layer as planned.
 pub(super) fn layers(host: &Host, level: Level, cgroup: Option<&CgroupPlan>) -> Vec<LayerPlan> {
-    assess(host)
+    assess(&host.machine)
         .into_iter()
         .map(|assessed| match assessed.layer {
             Layer::Namespaces | Layer::Mounts if level == Level::Landlock => LayerPlan {

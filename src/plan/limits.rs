@@ -5,7 +5,7 @@ use crate::jail::program::{Rlimit, RlimitResource};
 use crate::policy::{LimitName, Limits, Policy};
 
 use super::PlanError;
-use super::words::bytes;
+use super::words::{bytes, processors};
 
 /// Stack of a main thread: the usual default of distributions. CPython's recursion limit and
 /// numpy's LAPACK are made for it.
@@ -35,7 +35,7 @@ pub(super) enum ProcessCount {
 
 /// What each worker sets.
 pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<Rlimit> {
-    let hard = host.limits.hard;
+    let hard = host.machine.limits.hard;
     let mut rlimits = vec![
         (
             RlimitResource::Cpu,
@@ -80,13 +80,13 @@ pub(super) fn data_allowance(limits: &Limits) -> u64 {
 /// How many processors to pin a worker to where no cpu cgroup holds its share.
 pub(super) fn pin_to_cores(host: &Host, limits: &Limits) -> Option<u32> {
     let cores = limits.cores.millicores().div_ceil(1000);
-    (cores < host.limits.cpus).then_some(cores)
+    (cores < host.machine.limits.cpus).then_some(cores)
 }
 
 /// Refuses what the host does not have.
 pub(super) fn check(policy: &Policy, host: &Host) -> Result<(), PlanError> {
     let limits = policy.limits();
-    let (has, hard) = (&host.limits, &host.limits.hard);
+    let (has, hard) = (&host.machine.limits, &host.machine.limits.hard);
     let count = |wanted: u32| u64::from(wanted);
     let thousandths = |cpus: u32| u64::from(cpus) * 1000;
     let checks = [
@@ -150,7 +150,7 @@ impl Check {
             LimitName::Memory | LimitName::FileSize => {
                 (bytes, format!("{}MiB", (self.available >> 20).max(1)))
             }
-            LimitName::Cores => (thousandths, thousandths(self.available)),
+            LimitName::Cores => (processors, processors(self.available)),
             _ => (|n| n.to_string(), self.available.to_string()),
         };
         PlanError::QuotaAboveHost {
@@ -162,10 +162,4 @@ impl Check {
             remedy: self.remedy,
         }
     }
-}
-
-/// Thousandths of a processor as a policy writes them.
-fn thousandths(millicores: u64) -> String {
-    let text = format!("{}.{:03}", millicores / 1000, millicores % 1000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -5,8 +5,10 @@
 
 mod assess;
 mod cgroup;
+mod doctor;
 mod environment;
 mod error;
+mod explain;
 mod landlock;
 mod layer;
 mod level;
@@ -24,9 +26,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use assess::{Assessment, Obstacle, assess};
-pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
+pub use cgroup::CgroupPlan;
+pub use doctor::{Diagnosis, InterpreterDiagnosis, diagnose};
 pub use environment::PRELOAD_ONLY;
 pub use error::{Place, PlanError};
+pub use explain::explain;
 pub use layer::{Layer, LayerState};
 pub use level::LayerPlan;
 pub use session_directory::SessionFiles;
@@ -115,6 +119,8 @@ pub struct Supervision {
     pub memory: u64,
     /// Processes and threads of the whole worker.
     pub pids: u32,
+    /// Share of the processors, thousandths of one.
+    pub millicores: u32,
     /// Standard output and error together, bytes.
     pub output: u64,
     /// What the guest reads on its standard input.
@@ -147,7 +153,7 @@ pub fn needs(policy: &Policy) -> Needs {
 pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
     limits::check(policy, host)?;
     let level = level::choose(policy, host)?;
-    let cgroup = CgroupPlan::new(&host.cgroup, policy.limits());
+    let cgroup = CgroupPlan::new(policy, &host.machine.cgroup);
     let layers = level::layers(host, level, cgroup.as_ref());
     Ok(Plan {
         policy: PolicyIdentity {
@@ -194,12 +200,13 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
 fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
     use crate::host::Controller::{Memory, Pids};
     let limits = policy.limits();
-    let held = cgroup.is_some_and(|plan| plan.limits_by(Memory) && plan.limits_by(Pids));
+    let held = cgroup.is_some_and(|cgroup| cgroup.limits_by(Memory) && cgroup.limits_by(Pids));
     Supervision {
         wall: limits.wall,
         cpu: limits.cpu,
         memory: limits.memory,
         pids: limits.pids,
+        millicores: limits.cores.millicores(),
         output: limits.output,
         stdin: policy.stdin(),
         held_by: if held {
@@ -221,11 +228,11 @@ fn jail(
         network: network(host),
     });
     Ok(ZygoteJail {
-        identity: identity(host.user, level),
+        identity: identity(host.machine.user, level),
         namespaces,
         root: root::entries(policy, level, &view),
         hostname: root::HOSTNAME.to_owned(),
-        landlock: host.landlock.abi().map(|abi| LandlockRules {
+        landlock: host.machine.landlock.abi().map(|abi| LandlockRules {
             abi,
             paths: landlock::rules(policy, level, &view),
         }),
@@ -238,7 +245,7 @@ fn jail(
 /// One empty network namespace serves every worker where Landlock keeps abstract unix sockets
 /// apart, which are all that two of them could meet by; making one costs more than all the rest.
 fn network(host: &Host) -> NetworkNamespace {
-    match host.landlock.abi() {
+    match host.machine.landlock.abi() {
         Some(assess::LANDLOCK_SCOPES..) => NetworkNamespace::SharedEmpty,
         _ => NetworkNamespace::PerWorker,
     }
@@ -271,7 +278,7 @@ fn worker(policy: &Policy, host: &Host, level: Level, cgroup: Option<&CgroupPlan
         inodes: quota.inodes,
     };
     let count = match level {
-        Level::Landlock if !host.user.is_root() => limits::ProcessCount::WholeUser,
+        Level::Landlock if !host.machine.user.is_root() => limits::ProcessCount::WholeUser,
         _ => limits::ProcessCount::Own,
     };
     let cpu_is_capped = cgroup.is_some_and(|plan| plan.limits_by(crate::host::Controller::Cpu));

@@ -205,7 +205,7 @@ fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
 /// Without mounts, an unprivileged guest of root's must reach the interpreter where it is.
 fn check_reach(host: &Host, level: Level) -> Result<(), PlanError> {
     let closed = host.interpreter.reach == Reach::NotEveryone;
-    if level == Level::Landlock && host.user.is_root() && closed {
+    if level == Level::Landlock && host.machine.user.is_root() && closed {
         return Err(PlanError::InterpreterOutOfReach {
             path: host.interpreter.binary.clone(),
         });

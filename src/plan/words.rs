@@ -29,6 +29,13 @@ pub(super) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
 }
 
+/// Thousandths of a processor, as a policy writes them.
+pub(super) fn processors(millicores: impl Into<u64>) -> String {
+    let millicores = millicores.into();
+    let text = format!("{}.{:03}", millicores / 1000, millicores % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +51,13 @@ mod tests {
             (u64::MAX, "16777215.99 TiB"),
         ] {
             assert_eq!(bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn processors_are_written_as_in_a_policy() {
+        for (millicores, text) in [(1000_u32, "1"), (500, "0.5"), (10, "0.01"), (20_000, "20")] {
+            assert_eq!(processors(millicores), text);
         }
     }
 
