@@ -20,10 +20,7 @@ pub enum PlanError {
         obstacles: Vec<Obstacle>,
     },
     /// A limit that is more than the host has.
-    #[error(
-        "{origin}: `{key}` is {wanted}, more than this host's {available}: lower it (`--set \
-         {key}={suggestion}`){remedy}"
-    )]
+    #[error("{origin}: `{key}` is {wanted}, more than this host's {available}: {remedy}")]
     QuotaAboveHost {
         /// Where the limit was written.
         origin: Origin,
@@ -33,10 +30,8 @@ pub enum PlanError {
         wanted: String,
         /// What the host has, and of what.
         available: String,
-        /// A value that the host can keep, as a policy writes it.
-        suggestion: String,
-        /// How to raise the host's, or nothing.
-        remedy: &'static str,
+        /// A value that the host can keep, and how to raise the host's.
+        remedy: String,
     },
     /// A path of the policy that is not there.
     #[error(

@@ -180,15 +180,18 @@ fn write_files(plan: &Plan, f: &mut String) -> fmt::Result {
 
 fn write_limits(plan: &Plan, f: &mut String) -> fmt::Result {
     let limits = &plan.supervision;
-    let held = match limits.held_by {
-        HeldBy::Cgroup => "held by the cgroup",
-        HeldBy::Watchdog => "watched by the supervisor",
+    let (memory, processes) = match limits.held_by {
+        HeldBy::Cgroup => ("held by the cgroup", "held by the cgroup"),
+        HeldBy::Watchdog if has_rlimit(&plan.jail, RlimitResource::Processes) => {
+            ("watched by the supervisor", "held by a resource limit")
+        }
+        HeldBy::Watchdog => ("watched by the supervisor", "watched by the supervisor"),
     };
     writeln!(f, "\nlimits")?;
     row(f, "wall time", &seconds(limits.wall))?;
     row(f, "processor time", &seconds(limits.cpu))?;
-    row(f, "memory", &format!("{}, {held}", bytes(limits.memory)))?;
-    row(f, "processes", &format!("{}, {held}", limits.pids))?;
+    row(f, "memory", &format!("{}, {memory}", bytes(limits.memory)))?;
+    row(f, "processes", &format!("{}, {processes}", limits.pids))?;
     row(f, "processors", &share(plan))?;
     row(
         f,
@@ -214,6 +217,13 @@ fn share(plan: &Plan) -> String {
         (false, Some(cores)) => format!("{share}, by pinning to {cores} of them"),
         (false, None) => format!("{share}, which is all of them"),
     }
+}
+
+fn has_rlimit(jail: &ZygoteJail, resource: RlimitResource) -> bool {
+    jail.worker
+        .rlimits
+        .iter()
+        .any(|limit| limit.resource == resource)
 }
 
 fn rlimit(jail: &ZygoteJail, resource: RlimitResource) -> u64 {

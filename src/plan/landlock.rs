@@ -26,7 +26,14 @@ pub(super) fn rules(policy: &Policy, level: Level, view: &View) -> Vec<PathRule>
         }
     }
     rules.extend(DEVICES.map(|name| rule(Path::new("/dev").join(name), PathAccess::ReadWriteFile)));
-    rules.extend(view.trees.iter().map(|tree| rule(&tree.path, tree.allow)));
+    let has_etc = level > Level::Landlock;
+    let covered =
+        |path: &Path, allow| has_etc && path.starts_with(ETC) && allow == PathAccess::Read;
+    let trees = view
+        .trees
+        .iter()
+        .filter(|tree| !covered(&tree.path, tree.allow));
+    rules.extend(trees.map(|tree| rule(&tree.path, tree.allow)));
     rules
 }
 

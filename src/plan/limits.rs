@@ -98,14 +98,14 @@ pub(super) fn check(policy: &Policy, host: &Host) -> Result<(), PlanError> {
             hard.open_files,
             "open files",
         )
-        .with_remedy(" or raise the host's hard limit (`ulimit -Hn`)"),
+        .with_remedy(", or raise the host's hard limit (`ulimit -Hn`)"),
         Check::new(
             LimitName::FileSize,
             limits.file_size,
             hard.file_size,
             "file size",
         )
-        .with_remedy(" or raise the host's hard limit (`ulimit -Hf`)"),
+        .with_remedy(", or raise the host's hard limit (`ulimit -Hf`)"),
         Check::new(
             LimitName::Cores,
             u64::from(limits.cores.millicores()),
@@ -153,13 +153,13 @@ impl Check {
             LimitName::Cores => (processors, processors(self.available)),
             _ => (|n| n.to_string(), self.available.to_string()),
         };
+        let key = self.name.key();
         PlanError::QuotaAboveHost {
             origin: policy.limit_origin(self.name).clone(),
-            key: self.name.key(),
+            key,
             wanted: show(self.wanted),
             available: format!("{} {}", show(self.available), self.of),
-            suggestion,
-            remedy: self.remedy,
+            remedy: format!("lower it (`--set {key}={suggestion}`){}", self.remedy),
         }
     }
 }

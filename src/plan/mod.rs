@@ -9,6 +9,7 @@ mod doctor;
 mod environment;
 mod error;
 mod explain;
+mod jail;
 mod landlock;
 mod layer;
 mod level;
@@ -18,6 +19,7 @@ mod remedy;
 mod root;
 mod session_directory;
 mod view;
+mod wanted;
 mod words;
 
 use std::path::PathBuf;
@@ -35,12 +37,9 @@ pub use layer::{Layer, LayerState};
 pub use level::LayerPlan;
 pub use session_directory::SessionFiles;
 
-use crate::host::{GUEST_ID, Host, HostUser, Needs, UNPRIVILEGED_ID};
-use crate::jail::program::{
-    HostIds, Identity, LandlockRules, NetworkNamespace, ProcMount, Tmpfs, WorkerJail, ZygoteJail,
-    ZygoteNamespaces,
-};
-use crate::policy::{Freshness, Level, Policy, Presence as PreloadPresence, ProcVisibility, Stdin};
+use crate::host::{Controller, Host, Needs};
+use crate::jail::program::ZygoteJail;
+use crate::policy::{Freshness, Level, Policy, Presence, Stdin};
 
 /// What a sandbox of one policy is on one host.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -165,7 +164,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
         interpreter: interpreter(policy, host),
         supervision: supervision(policy, cgroup.as_ref()),
         session_files: SessionFiles::at(level),
-        jail: jail(policy, host, level, cgroup.as_ref())?,
+        jail: jail::prepare(policy, host, level, cgroup.as_ref())?,
         cgroup,
     })
 }
@@ -180,7 +179,7 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
             .iter()
             .map(|preload| PreloadPlan {
                 module: preload.value.module().to_owned(),
-                required: preload.value.presence() == PreloadPresence::Required,
+                required: preload.value.presence() == Presence::Required,
             })
             .collect(),
         path: python.path.iter().map(|path| path.value.clone()).collect(),
@@ -198,9 +197,10 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
 }
 
 fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
-    use crate::host::Controller::{Memory, Pids};
     let limits = policy.limits();
-    let held = cgroup.is_some_and(|cgroup| cgroup.limits_by(Memory) && cgroup.limits_by(Pids));
+    let held = cgroup.is_some_and(|cgroup| {
+        cgroup.limits_by(Controller::Memory) && cgroup.limits_by(Controller::Pids)
+    });
     Supervision {
         wall: limits.wall,
         cpu: limits.cpu,
@@ -214,99 +214,5 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
         } else {
             HeldBy::Watchdog
         },
-    }
-}
-
-fn jail(
-    policy: &Policy,
-    host: &Host,
-    level: Level,
-    cgroup: Option<&CgroupPlan>,
-) -> Result<ZygoteJail, PlanError> {
-    let view = view::View::new(policy, host, level)?;
-    let namespaces = (level > Level::Landlock).then(|| ZygoteNamespaces {
-        network: network(host),
-    });
-    Ok(ZygoteJail {
-        identity: identity(host.machine.user, level),
-        namespaces,
-        root: root::entries(policy, level, &view),
-        hostname: root::HOSTNAME.to_owned(),
-        landlock: host.machine.landlock.abi().map(|abi| LandlockRules {
-            abi,
-            paths: landlock::rules(policy, level, &view),
-        }),
-        filters: Vec::new(),
-        env: environment::variables(policy, host, level),
-        worker: worker(policy, host, level, cgroup),
-    })
-}
-
-/// One empty network namespace serves every worker where Landlock keeps abstract unix sockets
-/// apart, which are all that two of them could meet by; making one costs more than all the rest.
-fn network(host: &Host) -> NetworkNamespace {
-    match host.machine.landlock.abi() {
-        Some(assess::LANDLOCK_SCOPES..) => NetworkNamespace::SharedEmpty,
-        _ => NetworkNamespace::PerWorker,
-    }
-}
-
-fn identity(user: HostUser, level: Level) -> Identity {
-    let unprivileged = HostIds {
-        uid: UNPRIVILEGED_ID,
-        gid: UNPRIVILEGED_ID,
-    };
-    let drop_to = user.is_root().then_some(unprivileged);
-    let inside = match level {
-        Level::Full | Level::Standard => HostIds {
-            uid: GUEST_ID,
-            gid: GUEST_ID,
-        },
-        Level::Landlock => drop_to.unwrap_or(HostIds {
-            uid: user.uid,
-            gid: user.gid,
-        }),
-    };
-    Identity { drop_to, inside }
-}
-
-fn worker(policy: &Policy, host: &Host, level: Level, cgroup: Option<&CgroupPlan>) -> WorkerJail {
-    let files = policy.filesystem();
-    let quota = |target: &str, quota: crate::policy::Quota| Tmpfs {
-        target: target.into(),
-        size: quota.size,
-        inodes: quota.inodes,
-    };
-    let count = match level {
-        Level::Landlock if !host.machine.user.is_root() => limits::ProcessCount::WholeUser,
-        _ => limits::ProcessCount::Own,
-    };
-    let cpu_is_capped = cgroup.is_some_and(|plan| plan.limits_by(crate::host::Controller::Cpu));
-    WorkerJail {
-        tmpfs: match level {
-            Level::Landlock => Vec::new(),
-            // Shared memory is what /dev/shm is for; it gets as much as /tmp.
-            _ => vec![
-                quota(places::WORK, files.work),
-                quota(places::TMP, files.tmp),
-                quota(places::SHM, files.tmp),
-            ],
-        },
-        proc: proc_mount(policy, level),
-        rlimits: limits::rlimits(host, policy.limits(), count),
-        data_allowance: limits::data_allowance(policy.limits()),
-        pin_to_cores: match cpu_is_capped {
-            true => None,
-            false => limits::pin_to_cores(host, policy.limits()),
-        },
-        filters: Vec::new(),
-        cwd: places::WORK.into(),
-    }
-}
-
-fn proc_mount(policy: &Policy, level: Level) -> ProcMount {
-    match (level, policy.filesystem().proc) {
-        (Level::Landlock, _) | (_, ProcVisibility::Absent) => ProcMount::Absent,
-        (_, ProcVisibility::Own) => ProcMount::Own,
     }
 }
