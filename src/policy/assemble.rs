@@ -9,6 +9,7 @@ use super::effective::{
 };
 use super::error::{PolicyError, PolicyProblem};
 use super::keyword::Level;
+use super::layer::Layer;
 use super::located_limits::LocatedLimits;
 use super::merge::{Merge, refuse_duplicates};
 use super::module_name::{ImportPattern, Preload};
@@ -62,9 +63,10 @@ fn python(layers: Merge) -> Result<PythonPolicy, PolicyError> {
         interpreter: interpreter(layers)?,
         preload,
         path: python_path(layers)?,
-        freshness: match fresh.value {
-            true => Freshness::Cold,
-            false => Freshness::Forked,
+        freshness: if fresh.value {
+            Freshness::Cold
+        } else {
+            Freshness::Forked
         },
     })
 }
@@ -143,9 +145,10 @@ fn filesystem(
     let proc = layers.scalar("filesystem.proc", |file| file.filesystem.proc.as_ref())?;
     Ok(FilesystemPolicy {
         system: system.value,
-        proc: match proc.value {
-            true => ProcVisibility::Own,
-            false => ProcVisibility::Absent,
+        proc: if proc.value {
+            ProcVisibility::Own
+        } else {
+            ProcVisibility::Absent
         },
         read,
         write,
@@ -177,38 +180,50 @@ fn refuse_read_inside_write(
     Ok(())
 }
 
+/// A variable is set or passed by the last layer that names it, so that a policy can pass on
+/// what its base sets; one layer that does both is refused.
 fn env(layers: Merge) -> Result<EnvPolicy, PolicyError> {
-    let mut set: BTreeMap<String, Located<String>> = BTreeMap::new();
+    const PASS: &str = "env.pass";
+    layers.list(PASS, |file| file.env.pass.as_ref())?;
+    let mut env = EnvPolicy {
+        set: BTreeMap::new(),
+        pass: Vec::new(),
+    };
     for layer in layers.0 {
-        for (name, value) in layer.contents.env.set.iter().flatten() {
-            let origin = layer.origin(&value.span());
-            let variable = Located::new(name.clone(), origin.clone());
-            check_env_name("env.set", &variable)?;
-            if value.value().contains('\0') {
-                let key = format!("env.set.{name}");
-                return Err(PolicyError::new(origin, key, PolicyProblem::EnvValue));
+        let set = env_set(layer)?;
+        let pass = Merge(std::slice::from_ref(layer)).list(PASS, |file| file.env.pass.as_ref())?;
+        for name in pass {
+            check_env_name(PASS, &name)?;
+            if let Some(value) = set.get(&name.value) {
+                let problem = PolicyProblem::EnvSetAndPassed {
+                    name: name.value,
+                    set_origin: value.origin.clone(),
+                };
+                return Err(PolicyError::new(name.origin, PASS, problem));
             }
-            set.insert(name.clone(), Located::new(value.value().clone(), origin));
+            env.set.remove(&name.value);
+            env.pass.push(name.value);
         }
+        env.pass.retain(|name| !set.contains_key(name));
+        env.set
+            .extend(set.into_iter().map(|(name, value)| (name, value.value)));
     }
-    let pass = layers.list("env.pass", |file| file.env.pass.as_ref())?;
-    for name in &pass {
-        check_env_name("env.pass", name)?;
-        if let Some(value) = set.get(&name.value) {
-            let problem = PolicyProblem::EnvSetAndPassed {
-                name: name.value.clone(),
-                set_origin: value.origin.clone(),
-            };
-            return Err(PolicyError::new(name.origin.clone(), "env.pass", problem));
+    Ok(env)
+}
+
+/// The variables that one layer sets.
+fn env_set(layer: &Layer) -> Result<BTreeMap<String, Located<String>>, PolicyError> {
+    let mut set = BTreeMap::new();
+    for (name, value) in layer.contents.env.set.iter().flatten() {
+        let origin = layer.origin(&value.span());
+        check_env_name("env.set", &Located::new(name.clone(), origin.clone()))?;
+        if value.value().contains('\0') {
+            let key = format!("env.set.{name}");
+            return Err(PolicyError::new(origin, key, PolicyProblem::EnvValue));
         }
+        set.insert(name.clone(), Located::new(value.value().clone(), origin));
     }
-    Ok(EnvPolicy {
-        set: set
-            .into_iter()
-            .map(|(name, value)| (name, value.value))
-            .collect(),
-        pass: pass.into_iter().map(|name| name.value).collect(),
-    })
+    Ok(set)
 }
 
 /// POSIX's portable names (Base Definitions, 8.1), lower case included.

@@ -37,12 +37,32 @@ pub(super) fn diagnose(error: &Error, text: &str, source: &Source) -> PolicyErro
         );
     }
     let problem = PolicyProblem::WrongValue {
-        message: error.message().to_owned(),
+        message: in_plain_words(error.message()),
     };
     match key_at(document.get_ref(), offset) {
         Some(key) => PolicyError::new(source.origin(offset), key, problem),
         None => PolicyError::of_file(source.origin(offset), problem),
     }
+}
+
+/// serde's "invalid type: X, expected Y" as an instruction, with TOML's words for its types.
+fn in_plain_words(message: &str) -> String {
+    let types = message.strip_prefix("invalid type: ");
+    let Some((found, expected)) = types.and_then(|types| types.split_once(", expected ")) else {
+        return message.to_owned();
+    };
+    let expected = match expected {
+        "a boolean" => "true or false without quotes",
+        "a string" => "a text in quotes",
+        "a map" => "a table, such as { NAME = \"value\" }",
+        other => other,
+    };
+    let found = match found {
+        "sequence" => "a list",
+        "map" => "a table",
+        other => other,
+    };
+    format!("{found} is the wrong type: write {expected}")
 }
 
 /// The unknown key that stands first in the text.

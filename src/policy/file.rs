@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::field::{Field, List};
+use super::field::{Field, List, table};
 use super::keyword::{Level, NetworkMode, Stdin, SystemFiles};
 use super::module_name::{ImportPattern, Preload};
 use super::numbers::{Cores, Count};
@@ -27,31 +27,31 @@ pub struct PolicyFile {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<Field<String>>,
     /// The interpreter and what it has loaded.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) python: PythonSection,
     /// What guest code may import. An aid to good error messages, not a wall.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) imports: ImportsSection,
     /// What the guest sees of the host's files, and the quotas of its own.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) filesystem: FilesystemSection,
     /// The network.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) network: NetworkSection,
     /// Environment variables.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) env: EnvSection,
     /// Standard streams.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) stdio: StdioSection,
     /// Limits on time, memory and everything else that can run out.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) limits: LimitsSection,
     /// Changes to the list of allowed system calls.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) syscalls: SyscallsSection,
     /// What has to hold before anything runs.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) assurance: AssuranceSection,
 }
 

@@ -70,7 +70,7 @@ macro_rules! keyword {
             }
         }
 
-        text_value!($name, "a word in quotes", "enum": $name::WORDS);
+        text_value!($name, concat!("one of", $(" \"", $word, "\""),+), "enum": $name::WORDS);
     };
 }
 

@@ -110,3 +110,30 @@ impl Layer {
         self.source.whole()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_from_one() {
+        let text = "a\nbc\r\n\nd";
+        let source = Source::file("x.toml", text);
+        let line_of = |needle: &str| {
+            let offset = text.find(needle).expect("in the text");
+            source.origin(offset).line
+        };
+        assert_eq!(line_of("a"), Some(1));
+        // A line break belongs to the line that it ends.
+        assert_eq!(line_of("\n"), Some(1));
+        assert_eq!(line_of("bc"), Some(2));
+        assert_eq!(line_of("d"), Some(4));
+        assert_eq!(source.origin(text.len()).line, Some(4));
+        assert_eq!(Source::file("x.toml", "").origin(0).line, Some(1));
+    }
+
+    #[test]
+    fn an_argument_has_no_lines() {
+        assert_eq!(Source::argument().origin(3).to_string(), "--set");
+    }
+}

@@ -91,11 +91,12 @@ impl LimitName {
         const PIB: u64 = 1 << 50;
         match self {
             Self::Wall | Self::Cpu => (1, MONTH_MS),
-            // An idle CPython with the guest's runtime takes about half of this.
+            // CPython alone takes most of this.
             Self::Memory => (16 << 20, PIB),
             // PID_MAX_LIMIT of the kernel.
             Self::Pids => (1, 1 << 22),
-            // Below, CPython cannot import; above is the kernel's default fs.nr_open.
+            // The standard streams, the worker's own descriptors and a few files; the most is the
+            // kernel's default fs.nr_open.
             Self::OpenFiles => (16, 1 << 20),
             Self::FileSize | Self::Output => (1, PIB),
             // The least cpu quota is 1 ms in a period of 100 ms; 8192 is the largest NR_CPUS.

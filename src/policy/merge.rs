@@ -95,3 +95,37 @@ pub(super) fn refuse_duplicates<T>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::layer::Source;
+
+    fn layers(texts: &[&str]) -> Vec<Layer> {
+        let parse = |text: &&str| Layer::parse(Source::file("x.toml", text), text, None);
+        let parsed: Result<Vec<_>, _> = texts.iter().map(parse).collect();
+        parsed.expect("valid policies")
+    }
+
+    #[test]
+    fn a_scalar_that_nobody_gives_is_an_error() {
+        let layers = layers(&["", "limits.cpu = '1s'"]);
+        let wall = Merge(&layers).scalar("limits.wall", |file| file.limits.wall.as_ref());
+        assert_eq!(
+            wall.expect_err("no layer has it").to_string(),
+            "x.toml: limits.wall: no policy gives this key a value: write it here"
+        );
+    }
+
+    #[test]
+    fn an_empty_list_is_not_an_absent_one() {
+        let absent = layers(&["", ""]);
+        let empty = layers(&["", "imports.allow = []"]);
+        let items = |layers: &[Layer]| {
+            let items = Merge(layers).items(|file| file.imports.allow.as_ref());
+            items.map(|items| items.len())
+        };
+        assert_eq!(items(&absent), None);
+        assert_eq!(items(&empty), Some(0));
+    }
+}

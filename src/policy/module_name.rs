@@ -136,3 +136,50 @@ text_value!(
     "an import pattern in quotes, such as \"numpy.*\"",
     "pattern": r"^(\*|[^\s.?*]+(\.[^\s.?*]+)*(\.\*)?)$"
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_mark_makes_a_preload_optional() {
+        let required: Preload = "numpy.linalg".parse().expect("a module name");
+        assert_eq!(required.module(), "numpy.linalg");
+        assert_eq!(required.presence(), Presence::Required);
+        let optional: Preload = "numpy?".parse().expect("a module name");
+        assert_eq!(optional.module(), "numpy");
+        assert_eq!(optional.presence(), Presence::WhereInstalled);
+        assert_eq!(optional.to_string(), "numpy?");
+    }
+
+    #[test]
+    fn preloads_are_names_that_import_takes() {
+        for text in [
+            "", "?", "num py", "numpy??", ".numpy", "numpy.", "a..b", "1a", "a-b", "*",
+        ] {
+            let refused = text.parse::<Preload>();
+            assert_eq!(refused, Err(ModuleNameError::Name(text.to_owned())));
+        }
+        for text in ["_private", "größe", "a.b_2.c"] {
+            assert!(text.parse::<Preload>().is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn import_patterns_have_three_forms() {
+        assert_eq!("*".parse(), Ok(ImportPattern::Everything));
+        assert_eq!("math".parse(), Ok(ImportPattern::Module("math".to_owned())));
+        let package = ImportPattern::Package("numpy.linalg".to_owned());
+        assert_eq!("numpy.linalg.*".parse(), Ok(package));
+    }
+
+    #[test]
+    fn other_patterns_are_refused() {
+        for text in [
+            "", "**", ".*", "num*", "*.math", "a.*.b", "a.**", "math?", "a b",
+        ] {
+            let refused = text.parse::<ImportPattern>();
+            assert_eq!(refused, Err(ModuleNameError::Pattern(text.to_owned())));
+        }
+    }
+}

@@ -32,8 +32,7 @@ impl<'de> Deserialize<'de> for Count {
             fn visit_i64<E: Error>(self, number: i64) -> Result<Count, E> {
                 u32::try_from(number).map(Count).map_err(|_| {
                     E::custom(format_args!(
-                        "{number} is not a count: write a whole number from 1 to {}",
-                        u32::MAX
+                        "{number} is not a count: write a whole number above 0, such as 64"
                     ))
                 })
             }

@@ -81,9 +81,14 @@ impl Override {
         }
         let schema = schema();
         let value = self.value(schema::value_at(&schema, &self.path));
-        let document = self.path.iter().rev().fold(value, |inner, name| {
-            Value::Table(toml::Table::from_iter([(name.clone(), inner)]))
-        });
+        let mut names = self.path.iter().rev();
+        let mut document = toml::Table::new();
+        if let Some(last) = names.next() {
+            document.insert(last.clone(), value);
+        }
+        for name in names {
+            document = toml::Table::from_iter([(name.clone(), Value::Table(document))]);
+        }
         Layer::parse(source, &document.to_string(), directory.map(Path::to_owned))
     }
 

@@ -153,3 +153,6 @@ pub(super) fn resolve_visible(text: &str, base: Option<&Path>) -> Result<PathBuf
     check_place(&path)?;
     Ok(path)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,10 @@
 //! Writes an effective policy back as a file, and hashes it.
 
+#![expect(
+    clippy::unnecessary_wraps,
+    reason = "every key of a policy file is optional"
+)]
+
 use sha2::{Digest, Sha256};
 
 use super::effective::{Freshness, Policy, ProcVisibility};

@@ -20,3 +20,41 @@ pub(super) fn closest<'a>(
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: [&str; 8] = [
+        "wall",
+        "cpu",
+        "memory",
+        "pids",
+        "open_files",
+        "file_size",
+        "output",
+        "cores",
+    ];
+
+    #[test]
+    fn slips_are_recognised() {
+        for (slip, meant) in [
+            ("wal", "wall"),
+            ("mem", "memory"),
+            ("Memory", "memory"),
+            ("open-files", "open_files"),
+            ("filesize", "file_size"),
+            ("core", "cores"),
+            ("ouput", "output"),
+        ] {
+            assert_eq!(closest(slip, KEYS), Some(meant), "{slip}");
+        }
+    }
+
+    #[test]
+    fn other_words_are_not_forced_onto_a_key() {
+        for word in ["timeout", "zzz", "network", ""] {
+            assert_eq!(closest(word, KEYS), None, "{word}");
+        }
+    }
+}

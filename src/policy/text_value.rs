@@ -4,7 +4,7 @@
 /// wrong TOML type says what to write, the error of a wrong text is the parser's own. The last
 /// argument is the keyword of JSON Schema that constrains the text.
 macro_rules! text_value {
-    ($type:ty, $expecting:literal, $keyword:literal: $constraint:expr) => {
+    ($type:ty, $expecting:expr, $keyword:literal: $constraint:expr) => {
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 struct Text;

@@ -150,7 +150,7 @@ impl Quantity {
             let product = parts
                 .checked_mul(u128::from(factor))
                 .ok_or_else(not_whole)?;
-            if product % divisor != 0 {
+            if !product.is_multiple_of(divisor) {
                 return Err(not_whole());
             }
             let part = u64::try_from(product / divisor).map_err(|_| too_large())?;
@@ -167,7 +167,7 @@ impl Quantity {
         let exact = self
             .units
             .iter()
-            .filter(|(_, factor)| value != 0 && value % factor == 0);
+            .filter(|(_, factor)| value != 0 && value.is_multiple_of(*factor));
         let (name, factor) = exact
             .max_by_key(|(_, factor)| *factor)
             .or(self.units.last())
@@ -237,3 +237,6 @@ impl fmt::Display for Milliseconds {
 }
 
 text_value!(Milliseconds, "a duration in quotes, such as \"500ms\" or \"2s\"", "pattern": DURATION.pattern());
+
+#[cfg(test)]
+mod tests;

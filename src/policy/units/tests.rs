@@ -1,0 +1,156 @@
+use insta::assert_snapshot;
+use proptest::prelude::*;
+
+use super::*;
+
+fn size(text: &str) -> Result<u64, UnitError> {
+    text.parse().map(|ByteSize(bytes)| bytes)
+}
+
+fn milliseconds(text: &str) -> Result<u64, UnitError> {
+    text.parse().map(|Milliseconds(ms)| ms)
+}
+
+fn error<T: fmt::Debug>(result: Result<T, UnitError>) -> String {
+    result.expect_err("refused").to_string()
+}
+
+#[test]
+fn sizes_are_powers_of_1024_or_of_1000_by_their_unit() {
+    assert_eq!(size("1B"), Ok(1));
+    assert_eq!(size("2KiB"), Ok(2048));
+    assert_eq!(size("2kB"), Ok(2000));
+    assert_eq!(size("256MiB"), Ok(268_435_456));
+    assert_eq!(size("256MB"), Ok(256_000_000));
+    assert_eq!(size("1.5 GiB"), Ok(1_610_612_736));
+    assert_eq!(size("0.5TB"), Ok(500_000_000_000));
+    assert_eq!(size("007B"), Ok(7));
+}
+
+#[test]
+fn durations_are_in_milliseconds() {
+    assert_eq!(milliseconds("500ms"), Ok(500));
+    assert_eq!(milliseconds("0.25s"), Ok(250));
+    assert_eq!(milliseconds("2s"), Ok(2000));
+    assert_eq!(milliseconds("1.5 m"), Ok(90_000));
+    assert_eq!(milliseconds("24h"), Ok(86_400_000));
+}
+
+#[test]
+fn what_is_not_a_number_and_a_unit_is_refused() {
+    for text in [
+        "", " ", "MiB", ".5MiB", "5.MiB", "1.2.3MiB", "-1MiB", "+1MiB", " 1MiB", "٣MiB",
+    ] {
+        let refused = size(text).expect_err(text);
+        assert!(
+            matches!(refused, UnitError::NotANumber { .. }),
+            "{text:?}: {refused:?}"
+        );
+    }
+    for text in [
+        "1mib", "1M", "1  MiB", "1MiB ", "1e3MiB", "1_000B", "1MiB2KiB", "1s",
+    ] {
+        let refused = size(text).expect_err(text);
+        assert!(
+            matches!(refused, UnitError::UnknownUnit { .. }),
+            "{text:?}: {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn errors_say_what_to_write() {
+    assert_snapshot!(error(size("lots")), @r#""lots" is not a size: write a whole or decimal number and a unit, such as "256MiB""#);
+    assert_snapshot!(error(size("256")), @r#""256" has no unit: write B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, such as "256MiB""#);
+    assert_snapshot!(error(size("256mib")), @r#""256mib" has an unknown unit `mib`: did you mean `MiB`? Write B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"#);
+    assert_snapshot!(error(size("256 parsecs")), @r#""256 parsecs" has an unknown unit `parsecs`: write B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"#);
+    assert_snapshot!(error(size("0.1B")), @r#""0.1B" is not a whole number of bytes: use a smaller unit or fewer decimals"#);
+    assert_snapshot!(error(size("99999999TiB")), @r#""99999999TiB" is more than the kernel can count: write a smaller size"#);
+    assert_snapshot!(error(milliseconds("soon")), @r#""soon" is not a duration: write a whole or decimal number and a unit, such as "2s""#);
+    assert_snapshot!(error(milliseconds("2")), @r#""2" has no unit: write ms, s, m or h, such as "2s""#);
+    assert_snapshot!(error(milliseconds("2sec")), @r#""2sec" has an unknown unit `sec`: did you mean `s`? Write ms, s, m or h"#);
+    assert_snapshot!(error(milliseconds("1.5ms")), @r#""1.5ms" is not a whole number of milliseconds: use a smaller unit or fewer decimals"#);
+    assert_snapshot!(error(milliseconds("99999999999999999999h")), @r#""99999999999999999999h" is more than the kernel can count: write a smaller duration"#);
+}
+
+#[test]
+fn the_largest_value_is_what_a_signed_number_holds() {
+    assert_eq!(size(&format!("{LARGEST}B")), Ok(LARGEST));
+    let above = size(&format!("{}B", LARGEST + 1));
+    assert!(
+        matches!(above, Err(UnitError::TooLarge { .. })),
+        "{above:?}"
+    );
+}
+
+#[test]
+fn values_are_written_in_the_largest_exact_unit() {
+    assert_eq!(ByteSize(0).to_string(), "0B");
+    assert_eq!(ByteSize(1023).to_string(), "1023B");
+    assert_eq!(ByteSize(1024).to_string(), "1KiB");
+    assert_eq!(ByteSize(1000).to_string(), "1kB");
+    assert_eq!(ByteSize(256 << 20).to_string(), "256MiB");
+    assert_eq!(Milliseconds(0).to_string(), "0ms");
+    assert_eq!(Milliseconds(1500).to_string(), "1500ms");
+    assert_eq!(Milliseconds(90_000).to_string(), "90s");
+    assert_eq!(Milliseconds(7_200_000).to_string(), "2h");
+}
+
+/// `whole.fraction` of `factor`, worked out in another way than the parser does: as one integer
+/// of the decimal digits, divided by the power of ten.
+fn exact(whole: u32, fraction: &str, factor: u64) -> Option<u64> {
+    let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
+    let scaled = digits * u128::from(factor);
+    let divisor = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
+    let value = u64::try_from(scaled / divisor).ok()?;
+    scaled.is_multiple_of(divisor).then_some(value)
+}
+
+proptest! {
+    #[test]
+    fn every_size_is_read_back_as_written(bytes in 0..=LARGEST) {
+        prop_assert_eq!(size(&ByteSize(bytes).to_string()), Ok(bytes));
+    }
+
+    #[test]
+    fn every_duration_is_read_back_as_written(ms in 0..=LARGEST) {
+        prop_assert_eq!(milliseconds(&Milliseconds(ms).to_string()), Ok(ms));
+    }
+
+    #[test]
+    fn a_round_size_is_written_with_a_unit(count in 1_u64..1024, unit in 0_usize..4) {
+        let (name, factor) = SIZES[unit];
+        let written = ByteSize(count * factor).to_string();
+        prop_assert_eq!(written, format!("{count}{name}"));
+    }
+
+    #[test]
+    fn decimals_are_exact_or_refused(
+        whole in 0_u32..100_000,
+        fraction in "[0-9]{1,6}",
+        unit in 0..SIZES.len(),
+    ) {
+        let (name, factor) = SIZES[unit];
+        let read = size(&format!("{whole}.{fraction}{name}"));
+        match exact(whole, &fraction, factor) {
+            Some(bytes) => prop_assert_eq!(read, Ok(bytes)),
+            None => prop_assert!(matches!(read, Err(UnitError::NotWhole { .. })), "{:?}", read),
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in any::<String>()) {
+        let _ = size(&text);
+        let _ = milliseconds(&text);
+    }
+
+    #[test]
+    fn near_misses_are_read_or_refused(text in "[0-9.]{0,60} ?[kKMGTiBmshb]{0,3}") {
+        if let Ok(bytes) = size(&text) {
+            prop_assert!(bytes <= LARGEST);
+        }
+        if let Ok(ms) = milliseconds(&text) {
+            prop_assert!(ms <= LARGEST);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Policies as their users see them: files in, an effective policy or one sentence out.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod builtins;
+mod documentation;
+mod errors;
+mod extends;
+mod file_system;
+mod merge_laws;
+mod overrides;
+mod robustness;
+mod schema;
+mod support;
+mod values;

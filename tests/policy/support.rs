@@ -1,0 +1,50 @@
+//! Policy files in memory.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sandfork::policy::{Override, Policy, PolicyError, PolicySource};
+
+/// Policy files by the path that they are read by, in the current directory `/home/user`.
+pub struct Files(BTreeMap<PathBuf, String>);
+
+impl Files {
+    pub fn new<P: Into<PathBuf>, T: Into<String>>(files: impl IntoIterator<Item = (P, T)>) -> Self {
+        let files = files.into_iter();
+        Self(
+            files
+                .map(|(path, text)| (path.into(), text.into()))
+                .collect(),
+        )
+    }
+}
+
+impl PolicySource for Files {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        let found = self.0.get(path).cloned();
+        // ENOENT, with the text that a file system gives.
+        found.ok_or_else(|| io::Error::from_raw_os_error(2))
+    }
+
+    fn current_dir(&self) -> io::Result<PathBuf> {
+        Ok(PathBuf::from("/home/user"))
+    }
+}
+
+/// The policy of one file, `tenant.toml`.
+pub fn load(text: &str) -> Result<Policy, PolicyError> {
+    Policy::load("tenant.toml", &[], &Files::new([("tenant.toml", text)]))
+}
+
+/// Why the policy of one file, `tenant.toml`, is refused.
+pub fn refusal(text: &str) -> String {
+    load(text).expect_err(text).to_string()
+}
+
+/// The built-in `standard` with overrides.
+pub fn set(overrides: &[&str]) -> Result<Policy, PolicyError> {
+    let overrides = overrides.iter().map(|text| text.parse());
+    let overrides = overrides.collect::<Result<Vec<Override>, _>>()?;
+    Policy::load("standard", &overrides, &Files(BTreeMap::new()))
+}
