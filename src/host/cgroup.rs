@@ -135,6 +135,26 @@ impl CgroupSupport {
     }
 }
 
+/// What the cgroups that this process is in leave of the machine's memory, bytes.
+pub(super) fn memory_limit() -> Option<u64> {
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    let mounts = mountinfo::parse(&read(Path::new("/proc/self/mountinfo")));
+    let own = OwnCgroups::parse(&read(Path::new("/proc/self/cgroup")));
+    if let Some(dir) = v1_directory(&mounts, &own, Controller::Memory) {
+        let stat = read(&dir.join("memory.stat"));
+        return stat
+            .lines()
+            .find_map(|line| line.strip_prefix("hierarchical_memory_limit "))?
+            .parse()
+            .ok();
+    }
+    let (top, dir) = v2::own_directory(&mounts, &own)?;
+    let limits = dir.ancestors().take_while(|dir| dir.starts_with(&top));
+    limits
+        .filter_map(|dir| read(&dir.join("memory.max")).trim().parse().ok())
+        .min()
+}
+
 /// `/proc/self/cgroup`: the path of this process in each hierarchy.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct OwnCgroups {

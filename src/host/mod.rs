@@ -15,6 +15,7 @@ mod paths;
 mod probe;
 mod seccomp;
 mod system_paths;
+mod user;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,15 +36,9 @@ pub use paths::{PathFact, PathKind};
 pub use probe::{HostError, Needs, probe};
 pub use seccomp::SeccompSupport;
 pub use system_paths::{SystemPath, SystemPathKind};
+pub use user::{HostUser, Ids, UNPRIVILEGED_ID};
 
 pub use crate::sys::probe_child::ChainStep;
-
-/// The host uid and gid that the guest has when the launching user is root.
-///
-/// Far above what useradd(8), systemd's `DynamicUser=` (61184 to 65519) and the usual subordinate
-/// ranges (100000 and up, in blocks of 65536) hand out, below 2^31 for programs that think a uid
-/// is signed.
-pub const UNPRIVILEGED_ID: u32 = 2_147_000_000;
 
 /// The uid and gid that the guest sees for itself.
 pub const GUEST_ID: u32 = 1000;
@@ -82,20 +77,4 @@ pub struct Host {
     pub paths: BTreeMap<PathBuf, PathFact>,
     /// Values of the variables that the policy takes from the caller.
     pub caller_env: BTreeMap<String, String>,
-}
-
-/// The effective user of the supervisor.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-pub struct HostUser {
-    /// Effective uid.
-    pub uid: u32,
-    /// Effective gid.
-    pub gid: u32,
-}
-
-impl HostUser {
-    /// Whether this is root, whose privileges the guest must never have.
-    pub fn is_root(self) -> bool {
-        self.uid == 0
-    }
 }

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use nix::unistd::{getegid, geteuid};
-
 use super::{
     Arch, CallerEnvironment, CgroupSupport, Host, HostLimits, HostUser, Interpreter,
     InterpreterError, KernelVersion, LandlockSupport, Machine, NamespaceSupport, PathFact,
@@ -35,10 +33,7 @@ impl Machine {
     /// Asks the kernel. Takes about a millisecond, and is the same for as long as the process runs
     /// with the same ids in the same cgroup.
     pub fn probe() -> Result<Self, HostError> {
-        let user = HostUser {
-            uid: geteuid().as_raw(),
-            gid: getegid().as_raw(),
-        };
+        let user = HostUser::probe();
         Ok(Self {
             kernel: KernelVersion::probe().ok_or(HostError::UnknownKernel)?,
             arch: Arch::current(),
@@ -69,6 +64,13 @@ impl Host {
     }
 }
 
+impl Host {
+    /// Asks the kernel, for an interpreter that is known.
+    pub fn with_interpreter(interpreter: Interpreter, needs: &Needs) -> Result<Self, HostError> {
+        Ok(Self::new(Machine::probe()?, interpreter, needs))
+    }
+}
+
 /// Variables that are not set, or are not text, are not passed.
 fn caller_env(names: &BTreeSet<String>) -> BTreeMap<String, String> {
     names
@@ -82,7 +84,7 @@ pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, HostError> {
     let environment = CallerEnvironment::current();
     let path = interpreter::resolve(interpreter, &environment)?;
     let interpreter = interpreter::probe(&path, &environment)?;
-    Ok(Host::new(Machine::probe()?, interpreter, needs))
+    Host::with_interpreter(interpreter, needs)
 }
 
 #[cfg(test)]

@@ -100,8 +100,8 @@ pub fn assess(machine: &Machine) -> Vec<Assessment> {
 
 fn assess_layer(machine: &Machine, layer: Layer) -> Assessment {
     match layer {
-        Layer::Namespaces => namespaces(machine, layer, "every step of the jail's chain succeeds"),
-        Layer::Mounts => namespaces(machine, layer, "a root of its own can be built and entered"),
+        Layer::Namespaces => namespaces(machine),
+        Layer::Mounts => mounts(machine),
         Layer::Landlock => landlock(machine),
         Layer::Seccomp => seccomp(machine),
         Layer::Capabilities => {
@@ -112,12 +112,33 @@ fn assess_layer(machine: &Machine, layer: Layer) -> Assessment {
     }
 }
 
-fn namespaces(machine: &Machine, layer: Layer, fine: &str) -> Assessment {
+/// The layers that need namespaces say so with one remedy, which stands at the namespaces.
+const AS_NAMESPACES: &str = "as for `namespaces`";
+
+fn namespaces(machine: &Machine) -> Assessment {
+    let layer = Layer::Namespaces;
     match &machine.namespaces {
-        NamespaceSupport::Available => Assessment::enforced(layer, fine),
-        NamespaceSupport::Refused(refusal) => {
+        NamespaceSupport::Refused(refusal) if !refusal.step.is_of_mounts() => {
             let why = format!("could not {}: {}", refusal.step, refusal.errno);
             Assessment::absent(layer, why, remedy::namespaces(machine.user, refusal))
+        }
+        _ => Assessment::enforced(layer, "all of them can be made and entered"),
+    }
+}
+
+fn mounts(machine: &Machine) -> Assessment {
+    let layer = Layer::Mounts;
+    match &machine.namespaces {
+        NamespaceSupport::Available => {
+            Assessment::enforced(layer, "a root of its own can be built and entered")
+        }
+        NamespaceSupport::Refused(refusal) if refusal.step.is_of_mounts() => {
+            let why = format!("could not {}: {}", refusal.step, refusal.errno);
+            Assessment::absent(layer, why, remedy::namespaces(machine.user, refusal))
+        }
+        NamespaceSupport::Refused(_) => {
+            let why = "without namespaces nothing can be mounted".to_owned();
+            Assessment::absent(layer, why, AS_NAMESPACES.to_owned())
         }
     }
 }
@@ -184,14 +205,16 @@ fn seccomp(machine: &Machine) -> Assessment {
 }
 
 fn rlimits(machine: &Machine) -> Assessment {
+    let layer = Layer::Rlimits;
     match &machine.namespaces {
         NamespaceSupport::Available => {
-            Assessment::enforced(Layer::Rlimits, "each worker has counts of its own")
+            Assessment::enforced(layer, "each worker has its own counts")
         }
-        NamespaceSupport::Refused(refusal) => Assessment::degraded(
-            Layer::Rlimits,
-            "without a user namespace the number of processes counts all of a user's".to_owned(),
-            remedy::namespaces(machine.user, refusal),
+        NamespaceSupport::Refused(_) => Assessment::degraded(
+            layer,
+            "without a user namespace a limit on processes would count all of the user's"
+                .to_owned(),
+            "as for `namespaces` and `mounts`".to_owned(),
         ),
     }
 }
@@ -263,11 +286,14 @@ pub(super) fn obstacles(machine: &Machine, level: Level) -> Vec<Obstacle> {
 fn hinders(assessed: &Assessment, level: Level) -> bool {
     match assessed.layer {
         Layer::Namespaces => level >= Level::Standard && assessed.state == LayerState::Absent,
+        Layer::Mounts => {
+            // What follows from the namespaces is said there.
+            let of_its_own = assessed.remedy.as_deref() != Some(AS_NAMESPACES);
+            level >= Level::Standard && assessed.state == LayerState::Absent && of_its_own
+        }
         Layer::Landlock | Layer::Seccomp => assessed.state == LayerState::Absent,
         Layer::Cgroup => level == Level::Full && assessed.state != LayerState::Enforced,
-        // Mounts fail for the reason that namespaces fail for, which is said once; the others
-        // never fail.
-        Layer::Mounts | Layer::Capabilities | Layer::Rlimits => false,
+        Layer::Capabilities | Layer::Rlimits => false,
     }
 }
 

@@ -1,38 +1,167 @@
-//! A worker's cgroup: where it is made and what it limits.
+//! What the supervisor writes into a worker's cgroup (Documentation/admin-guide/cgroup-v2.rst and
+//! cgroup-v1/).
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::assess::missing_controllers;
-use crate::host::{CgroupSupport, Controller};
-use crate::policy::Policy;
+use crate::host::{CgroupSupport, Controller, V2Entry};
+use crate::policy::{Limits, Policy};
 
-/// Where each worker gets a cgroup, and its limits.
+/// Where a worker's cgroups are made and what is written into them.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct CgroupPlan {
-    /// Where; never [`CgroupSupport::Nowhere`].
-    pub place: CgroupSupport,
-    /// All processes together, the session's files included, bytes. There is no swap beyond it.
-    pub memory: u64,
-    /// Processes and threads.
-    pub pids: u32,
-    /// Thousandths of a processor.
-    pub millicores: u32,
+    /// Whose interface the files have.
+    pub version: CgroupVersion,
+    /// One for each hierarchy: one on version 2.
+    pub hierarchies: Vec<Hierarchy>,
+}
+
+/// Version of the cgroup interface.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CgroupVersion {
+    /// One hierarchy for each controller.
+    V1,
+    /// One hierarchy; before the first worker, `entry` must be done.
+    V2 {
+        /// What the directory needs first.
+        entry: V2Entry,
+    },
+}
+
+/// One directory in which each worker gets a cgroup.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Hierarchy {
+    /// The directory.
+    pub parent: PathBuf,
+    /// The controllers that limit or count there.
+    pub controllers: BTreeSet<Controller>,
+    /// Written into each new cgroup, in this order, before a process enters it.
+    pub settings: Vec<Setting>,
+}
+
+/// One file and what is written into it.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Setting {
+    /// Name of the file in the cgroup's directory.
+    pub file: &'static str,
+    /// Its contents.
+    pub value: String,
+    /// Whether the kernel may be without it.
+    pub presence: Presence,
+}
+
+/// Whether a setting's file is always there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Presence {
+    /// A missing file is an error.
+    Required,
+    /// Depends on how the kernel was built or booted, such as swap accounting.
+    WhereThere,
 }
 
 impl CgroupPlan {
-    pub(super) fn new(policy: &Policy, place: &CgroupSupport) -> Option<Self> {
-        let limits = policy.limits();
-        let somewhere = !matches!(place, CgroupSupport::Nowhere { .. });
-        somewhere.then(|| Self {
-            place: place.clone(),
-            memory: limits.memory,
-            pids: limits.pids,
-            millicores: limits.cores.millicores(),
-        })
+    /// Whether this controller limits the worker.
+    pub fn limits_by(&self, controller: Controller) -> bool {
+        self.hierarchies
+            .iter()
+            .any(|hierarchy| hierarchy.controllers.contains(&controller))
     }
 
-    /// Whether the kernel holds this controller's limit.
-    pub fn limits_by(&self, controller: Controller) -> bool {
-        missing_controllers(&self.place).all(|missing| missing != controller)
+    pub(super) fn new(policy: &Policy, support: &CgroupSupport) -> Option<Self> {
+        let limits = policy.limits();
+        match support {
+            CgroupSupport::V1 { controllers } => Some(Self {
+                version: CgroupVersion::V1,
+                hierarchies: controllers
+                    .iter()
+                    .map(|(controller, parent)| Hierarchy {
+                        parent: parent.clone(),
+                        controllers: BTreeSet::from([*controller]),
+                        settings: settings_v1(*controller, limits),
+                    })
+                    .collect(),
+            }),
+            CgroupSupport::V2 {
+                dir,
+                controllers,
+                entry,
+            } => Some(Self {
+                version: CgroupVersion::V2 { entry: *entry },
+                hierarchies: vec![Hierarchy {
+                    parent: dir.clone(),
+                    controllers: controllers.clone(),
+                    settings: controllers
+                        .iter()
+                        .flat_map(|c| settings_v2(*c, limits))
+                        .collect(),
+                }],
+            }),
+            CgroupSupport::Nowhere { .. } => None,
+        }
+    }
+}
+
+fn required(file: &'static str, value: impl ToString) -> Setting {
+    Setting {
+        file,
+        value: value.to_string(),
+        presence: Presence::Required,
+    }
+}
+
+fn where_there(file: &'static str, value: impl ToString) -> Setting {
+    Setting {
+        file,
+        value: value.to_string(),
+        presence: Presence::WhereThere,
+    }
+}
+
+/// The kernel's own default; shorter ones cost more switches.
+const CPU_PERIOD_US: u64 = 100_000;
+
+/// Microseconds of processor time in each period.
+fn cpu_quota_us(limits: &Limits) -> u64 {
+    u64::from(limits.cores.millicores()) * CPU_PERIOD_US / 1000
+}
+
+fn settings_v1(controller: Controller, limits: &Limits) -> Vec<Setting> {
+    match controller {
+        Controller::Memory => vec![
+            required("memory.limit_in_bytes", limits.memory),
+            // Memory and swap together, so that there is no swap; must not be below the limit, so
+            // it comes after it.
+            where_there("memory.memsw.limit_in_bytes", limits.memory),
+            where_there("memory.swappiness", 0),
+        ],
+        Controller::Pids => vec![required("pids.max", limits.pids)],
+        Controller::Cpu => vec![
+            required("cpu.cfs_period_us", CPU_PERIOD_US),
+            required("cpu.cfs_quota_us", cpu_quota_us(limits)),
+        ],
+        Controller::Cpuacct => Vec::new(),
+    }
+}
+
+fn settings_v2(controller: Controller, limits: &Limits) -> Vec<Setting> {
+    match controller {
+        Controller::Memory => vec![
+            required("memory.max", limits.memory),
+            where_there("memory.swap.max", 0),
+            // A worker whose one process was killed for memory is no worker to go on with.
+            required("memory.oom.group", 1),
+        ],
+        Controller::Pids => vec![required("pids.max", limits.pids)],
+        Controller::Cpu => {
+            vec![required(
+                "cpu.max",
+                format!("{} {CPU_PERIOD_US}", cpu_quota_us(limits)),
+            )]
+        }
+        Controller::Cpuacct => Vec::new(),
     }
 }

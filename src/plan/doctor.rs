@@ -97,7 +97,7 @@ impl fmt::Display for Diagnosis {
                 layer.why
             )?;
             if let Some(remedy) = &layer.remedy {
-                writeln!(f, "  {:<24}to mend it: {remedy}", "")?;
+                writeln!(f, "  {:<24}remedy: {remedy}", "")?;
             }
         }
         match &self.interpreter {

@@ -138,7 +138,7 @@ fn write_files(plan: &Plan, f: &mut String) -> fmt::Result {
     row(f, "runs", &allowed(PathAccess::ReadExecute))?;
     row(f, "reads", &allowed(PathAccess::Read))?;
     row(f, "writes", &allowed(PathAccess::ReadWrite))?;
-    row(f, "devices", &allowed(PathAccess::ReadWriteFile))?;
+    row(f, "devices", &super::root::DEVICES.join(", "))?;
     match plan.session_files {
         SessionFiles::Private => {
             for tmpfs in &jail.worker.tmpfs {

@@ -7,7 +7,7 @@ use super::limits::ProcessCount;
 use super::places::{SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, landlock, limits, root};
-use crate::host::{Controller, GUEST_ID, Host, HostUser, UNPRIVILEGED_ID};
+use crate::host::{Controller, GUEST_ID, Host, HostUser};
 use crate::jail::program::{
     HostIds, Identity, LandlockRules, NetworkNamespace, ProcMount, Tmpfs, WorkerJail, ZygoteJail,
     ZygoteNamespaces,
@@ -50,11 +50,10 @@ fn network(host: &Host) -> NetworkNamespace {
 }
 
 fn identity(user: HostUser, level: Level) -> Identity {
-    let unprivileged = HostIds {
-        uid: UNPRIVILEGED_ID,
-        gid: UNPRIVILEGED_ID,
-    };
-    let drop_to = user.is_root().then_some(unprivileged);
+    let drop_to = user.drop_to.map(|ids| HostIds {
+        uid: ids.uid,
+        gid: ids.gid,
+    });
     let inside = match level {
         Level::Full | Level::Standard => HostIds {
             uid: GUEST_ID,
@@ -76,7 +75,7 @@ fn worker(policy: &Policy, host: &Host, level: Level, cgroup: Option<&CgroupPlan
         inodes: quota.inodes,
     };
     let count = match level {
-        Level::Landlock if !host.machine.user.is_root() => ProcessCount::WholeUser,
+        Level::Landlock if host.machine.user.drop_to.is_none() => ProcessCount::WholeUser,
         _ => ProcessCount::Own,
     };
     let cpu_is_capped = cgroup.is_some_and(|plan| plan.limits_by(Controller::Cpu));

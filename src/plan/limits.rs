@@ -17,11 +17,8 @@ const MESSAGE_QUEUE_BYTES: u64 = 16 << 10;
 /// Queued signals are kernel memory; timers and `sigqueue` use a handful.
 const PENDING_SIGNALS: u64 = 1024;
 
-/// `RLIMIT_CPU` ends a process without a word, so it comes after the supervisor, who counts the
-/// whole worker and says so.
-fn cpu_seconds(limits: &Limits) -> u64 {
-    let whole = limits.cpu.as_secs() + u64::from(limits.cpu.subsec_nanos() > 0);
-    whole + 1
+fn whole_seconds(limits: &Limits) -> u64 {
+    limits.cpu.as_secs() + u64::from(limits.cpu.subsec_nanos() > 0)
 }
 
 /// How a number of processes is counted.
@@ -37,9 +34,11 @@ pub(super) enum ProcessCount {
 pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<Rlimit> {
     let hard = host.machine.limits.hard;
     let mut rlimits = vec![
+        // Ends a process without a word, so it comes a second after the supervisor, who counts the
+        // whole worker and says so.
         (
             RlimitResource::Cpu,
-            cpu_seconds(limits).min(hard.cpu_seconds),
+            (whole_seconds(limits) + 1).min(hard.cpu_seconds),
         ),
         (RlimitResource::OpenFiles, u64::from(limits.open_files)),
         (RlimitResource::FileSize, limits.file_size),
@@ -91,6 +90,13 @@ pub(super) fn check(policy: &Policy, host: &Host) -> Result<(), PlanError> {
     let thousandths = |cpus: u32| u64::from(cpus) * 1000;
     let checks = [
         Check::new(LimitName::Memory, limits.memory, has.memory, "of memory"),
+        Check::new(
+            LimitName::Cpu,
+            whole_seconds(limits),
+            hard.cpu_seconds,
+            "seconds",
+        )
+        .with_remedy(", or raise the host's hard limit (`ulimit -Ht`)"),
         Check::new(LimitName::Pids, count(limits.pids), has.pids, "processes"),
         Check::new(
             LimitName::OpenFiles,
@@ -151,6 +157,7 @@ impl Check {
                 (bytes, format!("{}MiB", (self.available >> 20).max(1)))
             }
             LimitName::Cores => (processors, processors(self.available)),
+            LimitName::Cpu => (|n| n.to_string(), format!("{}s", self.available)),
             _ => (|n| n.to_string(), self.available.to_string()),
         };
         let key = self.name.key();

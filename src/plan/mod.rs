@@ -28,7 +28,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use assess::{Assessment, Obstacle, assess};
-pub use cgroup::CgroupPlan;
+pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
 pub use doctor::{Diagnosis, InterpreterDiagnosis, diagnose};
 pub use environment::PRELOAD_ONLY;
 pub use error::{Place, PlanError};
@@ -39,7 +39,7 @@ pub use session_directory::SessionFiles;
 
 use crate::host::{Controller, Host, Needs};
 use crate::jail::program::ZygoteJail;
-use crate::policy::{Freshness, Level, Policy, Presence, Stdin};
+use crate::policy::{self, Freshness, Level, Policy, Stdin};
 
 /// What a sandbox of one policy is on one host.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -179,7 +179,7 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
             .iter()
             .map(|preload| PreloadPlan {
                 module: preload.value.module().to_owned(),
-                required: preload.value.presence() == Presence::Required,
+                required: preload.value.presence() == policy::Presence::Required,
             })
             .collect(),
         path: python.path.iter().map(|path| path.value.clone()).collect(),
@@ -216,3 +216,6 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

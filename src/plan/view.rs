@@ -162,29 +162,25 @@ impl Tree {
 
 /// Without mounts nothing keeps a tree beneath a writable one from being written to.
 fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
-    let inside_writable = |tree: &&Tree| {
-        let above = trees.iter().find(|above| {
-            above.is_writable() && above.path != tree.path && tree.path.starts_with(&above.path)
-        });
-        above.is_some() && !tree.is_writable()
-    };
-    match trees
-        .iter()
-        .find(inside_writable)
-        .filter(|_| level == Level::Landlock)
-    {
-        Some(tree) => Err(PlanError::WritableCode {
-            place: tree.place.clone(),
-            path: tree.path.clone(),
-        }),
-        None => Ok(()),
+    if level > Level::Landlock {
+        return Ok(());
     }
+    for above in trees.iter().filter(|tree| tree.is_writable()) {
+        let inside = trees
+            .iter()
+            .find(|tree| !tree.is_writable() && tree.path.starts_with(&above.path));
+        if let Some(tree) = inside {
+            let (place, path) = (above.place.clone(), tree.path.clone());
+            return Err(PlanError::WritableCode { place, path });
+        }
+    }
+    Ok(())
 }
 
 /// Without mounts, an unprivileged guest of root's must reach the interpreter where it is.
 fn check_reach(host: &Host, level: Level) -> Result<(), PlanError> {
     let closed = host.interpreter.reach == Reach::NotEveryone;
-    if level == Level::Landlock && host.machine.user.is_root() && closed {
+    if level == Level::Landlock && host.machine.user.drop_to.is_some() && closed {
         return Err(PlanError::InterpreterOutOfReach {
             path: host.interpreter.binary.clone(),
         });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{
     CgroupAbsence, CgroupSupport, Controller, OwnCgroups, SUPERVISOR_LEAF, V2Entry, beneath,
@@ -11,17 +11,21 @@ use super::{
 use crate::host::mountinfo::Mount;
 
 pub(super) fn probe(mounts: &[Mount], own: &OwnCgroups) -> CgroupSupport {
-    let nowhere = |reason| CgroupSupport::Nowhere { reason };
-    let found = own.v2.as_ref().and_then(|cgroup| {
-        mounts
-            .iter()
-            .filter(|mount| mount.kind == "cgroup2")
-            .find_map(|mount| Some((mount, beneath(mount, cgroup)?)))
-    });
-    let Some((mount, dir)) = found else {
-        return nowhere(CgroupAbsence::NotMounted);
-    };
-    choose(&mount.point, &dir, &FileTree)
+    match own_directory(mounts, own) {
+        Some((top, dir)) => choose(&top, &dir, &FileTree),
+        None => CgroupSupport::Nowhere {
+            reason: CgroupAbsence::NotMounted,
+        },
+    }
+}
+
+/// The top of the hierarchy as far as it is mounted, and our own directory in it.
+pub(super) fn own_directory(mounts: &[Mount], own: &OwnCgroups) -> Option<(PathBuf, PathBuf)> {
+    let cgroup = own.v2.as_ref()?;
+    mounts
+        .iter()
+        .filter(|mount| mount.kind == "cgroup2")
+        .find_map(|mount| Some((mount.point.clone(), beneath(mount, cgroup)?)))
 }
 
 /// What is read of a version 2 hierarchy, so that the choice can be tested without one.
