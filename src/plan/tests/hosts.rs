@@ -1,6 +1,6 @@
 //! Hosts made by hand.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::host::{
@@ -82,7 +82,7 @@ pub fn cgroup_v1() -> CgroupSupport {
 pub fn cgroup_v2(controllers: &[Controller]) -> CgroupSupport {
     CgroupSupport::V2 {
         dir: "/sys/fs/cgroup/user.slice/run-1.scope".into(),
-        controllers: BTreeSet::from_iter(controllers.iter().copied()),
+        controllers: controllers.iter().copied().collect(),
         entry: V2Entry::MoveSelf,
     }
 }
