@@ -1,11 +1,25 @@
 //! Runs untrusted Python in a fresh, sealed Linux sandbox.
 
+// In reading order: what is allowed, what the host can do, what will therefore be done, ...
 pub mod policy;
 pub mod policy_source;
-
 pub mod host;
-
 pub mod plan;
-
+// ... how a process does it to itself, ...
 pub mod jail;
 pub mod sys;
+// ... how it is talked to, driven and watched, ...
+pub mod protocol;
+pub mod supervisor;
+// ... and what the caller sees of it.
+mod sandbox;
+pub mod outcome;
+pub mod error;
+pub mod exit_code;
+
+pub use error::{Error, ErrorKind};
+pub use jail::program;
+pub use outcome::Outcome;
+pub use policy::Policy;
+pub use sandbox::{Sandbox, SandboxBuilder};
+pub use supervisor::{Cancel, OutputSink, Request};

@@ -1,3 +1,29 @@
-//! The jail.
+//! The jail: [`zygote`] and [`worker`] each show their whole order on one screen, one line a step,
+//! with what breaks if a line moves; the other files hold one kernel facility each.
+//!
+//! This module is compiled twice: into the `sandfork` library, which only makes the data of
+//! [`program`] and reads [`failure`], and into the native half of the zygote, which runs it.
+//! It knows its prepared plan and `sys`, and decides nothing.
 
+pub mod control;
+pub mod failure;
 pub mod program;
+
+#[cfg(feature = "inside")]
+mod capabilities;
+#[cfg(feature = "inside")]
+mod cgroup;
+#[cfg(feature = "inside")]
+mod identity;
+#[cfg(feature = "inside")]
+mod landlock;
+#[cfg(feature = "inside")]
+mod limits;
+#[cfg(feature = "inside")]
+mod namespaces;
+#[cfg(feature = "inside")]
+mod root;
+#[cfg(feature = "inside")]
+pub mod worker;
+#[cfg(feature = "inside")]
+pub mod zygote;

@@ -1,7 +1,27 @@
 //! Every `unsafe` block and every raw system call of the project, one file per kernel facility.
 //!
-//! Nothing here decides anything, and nothing here imports from the rest of the crate.
+//! Nothing here decides anything: each function is one call, or one idiom that only makes sense
+//! whole, with its preconditions in its SAFETY comment. Nothing here imports from the rest of the
+//! crate, so that these files can be read, and reviewed, alone.
 #![allow(unsafe_code)]
 
+pub mod descriptors;
+pub mod landlock;
+pub mod memory;
+pub mod mount;
+pub mod pidfd;
+#[cfg(not(feature = "inside"))]
 pub mod probe_child;
+pub mod process;
+#[cfg(feature = "inside")]
+pub mod python;
+pub mod seccomp;
+#[cfg(not(feature = "inside"))]
 pub mod support;
+
+use nix::errno::Errno;
+
+/// Turns a raw system call's result into an errno when it failed.
+pub(crate) fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
+    Errno::result(result)
+}

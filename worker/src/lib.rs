@@ -1,1 +1,14 @@
-//! The native half of a Sandfork zygote.
+//! The native half of a Sandfork zygote: an extension module that CPython loads from a sealed
+//! memfd. It enters the jail, serves requests for workers, and returns into Python in each worker.
+//!
+//! It is linked to no libpython and uses only the stable ABI, so that one library serves every
+//! CPython from 3.9 on.
+
+#[path = "../../src/jail/mod.rs"]
+pub mod jail;
+#[path = "../../src/sys/mod.rs"]
+pub mod sys;
+
+mod control;
+mod module;
+mod serve;

@@ -1,0 +1,42 @@
+//! Builds the native half of the zygote (`worker/`, a `cdylib`), which the library embeds: one
+//! self-contained file is installed, and nothing is looked up on disk at run time.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    for input in ["worker", "src/jail", "src/sys", "src/guest", "Cargo.lock"] {
+        println!("cargo::rerun-if-changed={}", root.join(input).display());
+    }
+    let built = build_worker(&root, &out);
+    println!("cargo::rustc-env=SANDFORK_WORKER={}", built.display());
+}
+
+fn build_worker(root: &Path, out: &Path) -> PathBuf {
+    // Shared by all profiles of this checkout: clippy, tests and the release binary embed the same
+    // library. Its own directory, because the outer cargo holds the lock of the usual one.
+    let target_dir = out.ancestors().nth(4).unwrap_or(out).join("worker");
+    let triple = env::var("TARGET").expect("cargo sets it");
+    let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets it"));
+    cargo
+        .current_dir(root)
+        .args(["build", "--package", "sandfork-worker", "--release", "--target", &triple])
+        .arg("--target-dir")
+        .arg(&target_dir)
+        // The library takes CPython's symbols from whichever interpreter loads it.
+        .env("PYO3_NO_PYTHON", "1")
+        .env("PYO3_BUILD_EXTENSION_MODULE", "1");
+    // What the outer cargo sets for its own compiler (clippy's driver, coverage flags) is not meant
+    // for a library that runs inside the sandbox.
+    for name in ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"] {
+        cargo.env_remove(name);
+    }
+    let status = cargo.status().expect("cargo runs");
+    assert!(status.success(), "building the worker library failed: {status}");
+    let library = target_dir.join(triple).join("release").join("libsandfork_worker.so");
+    assert!(library.is_file(), "{} is missing after its build", library.display());
+    library
+}

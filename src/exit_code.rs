@@ -1,0 +1,136 @@
+//! The exit codes of the `sandfork` command: the one place that decides them.
+//!
+//! | code | when |
+//! |---|---|
+//! | 0 | the code ran to its end |
+//! | 1 | an uncaught exception |
+//! | 0 to 255 | the guest's own: `sys.exit(n)`, `os._exit(n)`, a program's exit status |
+//! | 2 | usage: an argument, the script or the policy is wrong; nothing ran |
+//! | 122 | protocol violation: the guest tampered with its link to the supervisor |
+//! | 123 | a limit on processes, output or files |
+//! | 124 | a limit on time, wall or cpu, as timeout(1) does |
+//! | 125 | the sandbox could not be provided; nothing of the guest ran |
+//! | 126, 127 | `exec`: the program could not be started, was not found, as a shell does |
+//! | 130 | interrupted: SIGINT |
+//! | 137 | the memory limit, as a shell shows the OOM killer's SIGKILL |
+//! | 128 + n | a signal; 159 is SIGSYS, a system call that the policy refuses by death |
+//!
+//! A guest may exit with any code, so a code alone does not prove what happened; `status` of
+//! `--json` does.
+
+use crate::outcome::{Ending, LimitName};
+
+/// The code ran to its end.
+pub const OK: u8 = 0;
+/// An uncaught exception.
+pub const EXCEPTION: u8 = 1;
+/// An argument, the script or the policy is wrong.
+pub const USAGE: u8 = 2;
+/// The guest tampered with its link to the supervisor.
+pub const PROTOCOL_VIOLATION: u8 = 122;
+/// A limit on processes, output or files.
+pub const OTHER_LIMIT: u8 = 123;
+/// A limit on time.
+pub const TIME_LIMIT: u8 = 124;
+/// The sandbox could not be provided.
+pub const SANDBOX_UNAVAILABLE: u8 = 125;
+/// The program of `exec` could not be started.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// The program of `exec` was not found.
+pub const NOT_FOUND: u8 = 127;
+/// Added to the number of the signal that ended the guest.
+pub const SIGNAL_BASE: u8 = 128;
+/// Interrupted: 128 + SIGINT.
+pub const INTERRUPTED: u8 = 130;
+/// The memory limit: 128 + SIGKILL.
+pub const MEMORY_LIMIT: u8 = 137;
+
+// The same on every architecture that Sandfork runs on; this module stays free of libc.
+const SIGSYS: u8 = 31;
+const ENOENT: i32 = 2;
+
+/// The exit code for the end of a run.
+pub fn of(ending: &Ending) -> u8 {
+    match ending {
+        Ending::Ok => OK,
+        Ending::Exception => EXCEPTION,
+        Ending::NotStarted(errno) => of_exec_errno(*errno),
+        Ending::Exit(code) => *code,
+        Ending::Limit(hit) => of_limit(hit.name),
+        Ending::Denied => SIGNAL_BASE + SIGSYS,
+        Ending::Signal(signal) => of_signal(*signal),
+        Ending::ProtocolViolation(_) => PROTOCOL_VIOLATION,
+        Ending::Interrupted => INTERRUPTED,
+    }
+}
+
+/// The exit code for a limit.
+const fn of_limit(name: LimitName) -> u8 {
+    match name {
+        LimitName::Wall | LimitName::Cpu => TIME_LIMIT,
+        LimitName::Memory => MEMORY_LIMIT,
+        LimitName::Pids
+        | LimitName::Output
+        | LimitName::FileSize
+        | LimitName::OpenFiles
+        | LimitName::WorkSize
+        | LimitName::WorkInodes
+        | LimitName::TmpSize
+        | LimitName::TmpInodes => OTHER_LIMIT,
+    }
+}
+
+/// The exit code for a program that execve(2) could not start.
+const fn of_exec_errno(errno: i32) -> u8 {
+    if errno == ENOENT {
+        NOT_FOUND
+    } else {
+        NOT_EXECUTABLE
+    }
+}
+
+/// 128 plus the signal's number, which is 1 to 64 (signal(7)).
+fn of_signal(signal: i32) -> u8 {
+    u8::try_from(signal).map_or(SIGNAL_BASE, |signal| SIGNAL_BASE.saturating_add(signal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{LimitHit, Mechanism};
+
+    #[test]
+    fn codes_are_those_of_the_table() {
+        let limit = |name| {
+            Ending::Limit(LimitHit {
+                name,
+                by: Mechanism::Supervisor,
+            })
+        };
+        let table = [
+            (Ending::Ok, 0),
+            (Ending::Exception, 1),
+            (Ending::Exit(0), 0),
+            (Ending::Exit(3), 3),
+            (Ending::Exit(255), 255),
+            (Ending::NotStarted(ENOENT), 127),
+            (Ending::NotStarted(13), 126),
+            (Ending::ProtocolViolation(String::new()), 122),
+            (limit(LimitName::Pids), 123),
+            (limit(LimitName::Output), 123),
+            (limit(LimitName::WorkInodes), 123),
+            (limit(LimitName::Wall), 124),
+            (limit(LimitName::Cpu), 124),
+            (limit(LimitName::Memory), 137),
+            (Ending::Interrupted, 130),
+            (Ending::Signal(11), 139),
+            (Ending::Signal(64), 192),
+            (Ending::Signal(-1), 128),
+            (Ending::Signal(i32::MAX), 128),
+            (Ending::Denied, 159),
+        ];
+        for (ending, code) in table {
+            assert_eq!(of(&ending), code, "{ending:?}");
+        }
+    }
+}

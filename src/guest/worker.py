@@ -1,0 +1,336 @@
+"""Runs cells in a worker. Everything here shares its process with guest code, which can change or
+forge any of it: nothing that the supervisor relies on is decided here."""
+
+import _signal
+import ast
+import atexit
+import builtins
+import errno
+import fcntl
+import gc
+import io
+import json
+import linecache
+import os
+import sys
+import threading
+import traceback
+
+DATA = 3
+VERSION = 1
+# Far below the supervisor's bounds on a header, which end the session when they are exceeded.
+MAX_TEXT = 64 * 1024
+MAX_REPR = 16 * 1024
+REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
+FUTURE_FLAGS = 0
+for _feature in __import__("__future__").all_feature_names:
+    FUTURE_FLAGS |= getattr(__import__("__future__"), _feature).compiler_flag
+
+
+def main(entered):
+    setup = entered["setup"]
+    os.set_inheritable(DATA, False)
+    open_streams()
+    for name in setup["single_threaded"]:
+        del os.environ[name]
+        os.environ.update(pair for pair in entered["env"] if pair[0] == name)
+    guard_imports(setup["imports"])
+    # Before the work directory: code that writes a module and imports it expects it to be found.
+    sys.path.insert(0, os.getcwd())
+    send({"kind": "ready", "version": VERSION})
+    while True:
+        request, payload = receive()
+        kind = request["kind"]
+        if kind == "cell":
+            code = run_cell(request, payload)
+            os._exit(code)
+        elif kind == "exec":
+            run_program(request)
+
+
+def warm_up():
+    """Runs what the first cell of a worker would otherwise import and allocate in every worker."""
+    namespace = {"__name__": "__main__", "__builtins__": builtins}
+    body, last = compile_cell(b"x = 1\nx + 1", "<warm>")
+    exec(body, namespace)
+    eval(last, namespace)
+    try:
+        exec(compile("1/0", "<warm>", "exec"), {})
+    except ZeroDivisionError as error:
+        json.dumps(describe_error(error))
+    encode_value("x")
+    linecache.clearcache()
+    io.TextIOWrapper(io.BufferedWriter(io.BytesIO()), encoding="utf-8", errors="surrogateescape")
+
+
+# Frames: `u32` header length, `u32` payload length, header (JSON), payload; little-endian.
+
+
+def send(header):
+    data = json.dumps(header, separators=(",", ":")).encode("ascii")
+    view = memoryview(len(data).to_bytes(4, "little") + b"\0\0\0\0" + data)
+    while view:
+        view = view[os.write(DATA, view) :]
+
+
+def receive():
+    prefix = read_exactly(8)
+    header = read_exactly(int.from_bytes(prefix[:4], "little"))
+    payload = read_exactly(int.from_bytes(prefix[4:], "little"))
+    return json.loads(header), payload
+
+
+def read_exactly(count):
+    parts = []
+    while count:
+        part = os.read(DATA, min(count, 1 << 20))
+        if not part:
+            os._exit(0)
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+# Cells.
+
+
+def run_cell(request, source):
+    worker = os.getpid()
+    filename = request["filename"]
+    sys.argv = [filename, *request["argv"]]
+    main_module = type(sys)("__main__")
+    main_module.__builtins__ = builtins
+    if not filename.startswith("<"):
+        main_module.__file__ = os.path.abspath(filename)
+    sys.modules["__main__"] = main_module
+    result = {"kind": "result", "id": request["id"], "status": "ok"}
+    code = 0
+    try:
+        value = execute(source, filename, main_module.__dict__)
+        result["value"] = encode_value(value)
+    except SystemExit as stop:
+        code = exit_code(stop)
+        result.update(status="exit", exit_code=code)
+    except BaseException as error:
+        code = 1
+        result.update(status="exception", error=describe_error(error), denied=denied_by(error))
+    if os.getpid() != worker:
+        # A child that the guest forked and that came to the end of the cell on its own.
+        end_as_child(result, code)
+    # As the interpreter does on its way out; a thread or a handler that overstays is the
+    # supervisor's to end, like anything else.
+    for last_act in (threading._shutdown, atexit._run_exitfuncs, flush):
+        try:
+            last_act()
+        except BaseException as error:
+            if result["status"] == "ok":
+                code = 1
+                result.pop("value", None)
+                result.update(status="exception", error=describe_error(error))
+    try:
+        send(result)
+    except OSError:
+        # The guest closed or broke the socket: its exit status still says how it ended.
+        pass
+    return code
+
+
+def end_as_child(result, code):
+    if "error" in result:
+        sys.stderr.write(result["error"]["traceback"])
+    try:
+        atexit._run_exitfuncs()
+        flush()
+    finally:
+        os._exit(code)
+
+
+def execute(source, filename, namespace):
+    body, last = compile_cell(source, filename)
+    remember_lines(source, filename)
+    exec(body, namespace)
+    return None if last is None else eval(last, namespace)
+
+
+def compile_cell(source, filename):
+    """The code of all but the last statement, and of that one when it is an expression."""
+    tree = ast.parse(source, filename)
+    if not tree.body or not isinstance(tree.body[-1], ast.Expr):
+        return compile(tree, filename, "exec", dont_inherit=True), None
+    last = ast.Expression(tree.body.pop().value)
+    body = compile(tree, filename, "exec", dont_inherit=True)
+    flags = body.co_flags & FUTURE_FLAGS
+    return body, compile(last, filename, "eval", flags, dont_inherit=True)
+
+
+def remember_lines(source, filename):
+    text = source.decode("utf-8", "replace")
+    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+
+
+def exit_code(stop):
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code & 0xFF
+    try:
+        print(stop.code, file=sys.stderr)
+    except BaseException:
+        pass
+    return 1
+
+
+def flush():
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            stream.flush()
+
+
+# Programs.
+
+
+def run_program(request):
+    argv = request["argv"]
+    # CPython ignores both; a program expects the defaults.
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
+    try:
+        os.execvpe(argv[0], argv, os.environ)
+    except OSError as error:
+        send(
+            {
+                "kind": "result",
+                "id": request["id"],
+                "status": "exception",
+                "error": describe_error(error),
+            }
+        )
+        os._exit(126 if error.errno == errno.EACCES else 127)
+
+
+# What is told of the guest.
+
+
+def describe_error(error):
+    described = {
+        "name": type(error).__name__,
+        "message": cut(safe_str(error), MAX_TEXT),
+        "traceback": cut(format_traceback(error), MAX_TEXT),
+    }
+    number = getattr(error, "errno", None)
+    if isinstance(error, OSError) and isinstance(number, int):
+        described["errno"] = number
+    return described
+
+
+def denied_by(error):
+    """The refusals behind an uncaught exception: what is seen of denied operations from here."""
+    found = []
+    while error is not None and len(found) < 16:
+        number = getattr(error, "errno", None)
+        if isinstance(error, OSError) and number in REFUSALS:
+            refusal = {"operation": "system call", "errno": number}
+            if isinstance(error.filename, (str, bytes)):
+                refusal["operation"] = "file access"
+                refusal["target"] = cut(os.fsdecode(error.filename), 4096)
+            found.append(refusal)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def format_traceback(error):
+    """As Python prints it, without the frames of this file."""
+    try:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename.startswith("<sandfork "):
+            trace = trace.tb_next
+        # With no guest frame left (a syntax error) there is nothing to show but the error itself.
+        return "".join(traceback.format_exception(type(error), error, trace))
+    except BaseException:
+        return "%s: %s\n" % (type(error).__name__, safe_str(error))
+
+
+def encode_value(value):
+    if value is None or isinstance(value, bool):
+        return value
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
+    if type(value) is float and value - value == 0:
+        return value
+    if type(value) is str and len(value) <= MAX_TEXT:
+        return clean(value)
+    return {"type": "opaque", "repr": cut(safe_repr(value), MAX_REPR)}
+
+
+def safe_str(error):
+    try:
+        return str(error)
+    except BaseException as second:
+        return "<%s while reading the message>" % type(second).__name__
+
+
+def safe_repr(value):
+    try:
+        return repr(value)
+    except BaseException as error:
+        return "<%s, whose repr raises %s>" % (type(value).__name__, type(error).__name__)
+
+
+def cut(text, limit):
+    text = clean(text)
+    return text if len(text) <= limit else text[: limit // 2] + " ... " + text[-limit // 2 :]
+
+
+def clean(text):
+    # Lone surrogates have no UTF-8.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+# The process.
+
+
+def open_streams():
+    """New stream objects: the interpreter made its own while other files stood at 0, 1 and 2."""
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(
+        io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8", "surrogateescape"
+    )
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        raw = io.FileIO(number, "w", closefd=False)
+        # Line by line, so that what was printed before a kill is not lost.
+        stream = io.TextIOWrapper(
+            io.BufferedWriter(raw),
+            "utf-8",
+            "surrogateescape" if number == 1 else "backslashreplace",
+            line_buffering=True,
+        )
+        stream.mode = "w"
+        setattr(sys, name, stream)
+        setattr(sys, "__%s__" % name, stream)
+
+
+def guard_imports(allowed):
+    """Refuses, in the guest's own statements, imports that the policy does not list.
+
+    For the message only: this is no wall, and the kernel's layers do not rely on it."""
+    if "*" in allowed:
+        return
+    original = builtins.__import__
+
+    def guarded(name, globals=None, locals=None, fromlist=(), level=0):
+        if globals is not None and globals.get("__name__") == "__main__" and level == 0:
+            if not is_allowed(name, allowed):
+                raise ImportError(
+                    "Import of %s is not allowed. Authorized imports are: %s"
+                    % (name, ", ".join(sorted(allowed))),
+                    name=name,
+                )
+        return original(name, globals, locals, fromlist, level)
+
+    builtins.__import__ = guarded
+
+
+def is_allowed(name, allowed):
+    parts = name.split(".")
+    if name in allowed:
+        return True
+    return any(".".join(parts[:i]) + ".*" in allowed for i in range(1, len(parts) + 1))

@@ -1,0 +1,233 @@
+//! What a process that is entering its jail reports when a step fails: a step and an errno, of
+//! fixed size. The words are made by the supervisor, outside.
+
+use std::fmt;
+
+use nix::errno::Errno;
+
+/// A step of the jail, in the order of the design; the number is what crosses the process border.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u16)]
+#[allow(missing_docs)] // each is its own sentence in `Step::describe`
+pub enum Step {
+    Prepare = 1,
+    CloneTrees,
+    DropHostIds,
+    UnshareZygote,
+    MapIds,
+    ForkInit,
+    WatchSupervisor,
+    PrivateMounts,
+    BuildRoot,
+    PivotRoot,
+    MountProc,
+    Hostname,
+    NoNewPrivs,
+    ZygoteFilter,
+    ForkZygote,
+    PidNamespace,
+    SpawnInit,
+    Fork,
+    JoinCgroup,
+    UnshareWorker,
+    MountTmpfs,
+    WorkerProc,
+    OpenHandles,
+    Rlimits,
+    Session,
+    Stdio,
+    WorkDirectory,
+    UserNamespace,
+    ProcessLimit,
+    PinProcessors,
+    CloseDescriptors,
+    Landlock,
+    LandlockWitness,
+    Capabilities,
+    DeathSignal,
+    Dumpable,
+    WorkerFilter,
+}
+
+const STEPS: [Step; 37] = {
+    use Step::*;
+    [
+        Prepare,
+        CloneTrees,
+        DropHostIds,
+        UnshareZygote,
+        MapIds,
+        ForkInit,
+        WatchSupervisor,
+        PrivateMounts,
+        BuildRoot,
+        PivotRoot,
+        MountProc,
+        Hostname,
+            NoNewPrivs,
+        ZygoteFilter,
+        ForkZygote,
+        PidNamespace,
+        SpawnInit,
+        Fork,
+        JoinCgroup,
+        UnshareWorker,
+        MountTmpfs,
+        WorkerProc,
+        OpenHandles,
+        Rlimits,
+        Session,
+        Stdio,
+        WorkDirectory,
+        UserNamespace,
+        ProcessLimit,
+        PinProcessors,
+        CloseDescriptors,
+        Landlock,
+        LandlockWitness,
+        Capabilities,
+        DeathSignal,
+        Dumpable,
+        WorkerFilter,
+    ]
+};
+
+impl Step {
+    /// The step with this number, if there is one.
+    pub fn from_number(number: u16) -> Option<Self> {
+        STEPS.into_iter().find(|step| *step as u16 == number)
+    }
+
+    /// What was being done, as a fragment that follows "could not".
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Prepare => "prepare the jail's data",
+            Self::CloneTrees => "open the directories that the sandbox shows (open_tree)",
+            Self::DropHostIds => "become an unprivileged user on the host (setresuid)",
+            Self::UnshareZygote => "make the user, mount, pid, net, ipc and uts namespaces (unshare)",
+            Self::MapIds => "write the user namespace's id maps (uid_map, gid_map)",
+            Self::ForkInit => "fork into the new pid namespace",
+            Self::WatchSupervisor => "tie the sandbox's life to the supervisor's",
+            Self::PrivateMounts => "make the mount namespace private (mount MS_PRIVATE)",
+            Self::BuildRoot => "build the sandbox's root (mount, move_mount)",
+            Self::PivotRoot => "change to the sandbox's root (pivot_root)",
+            Self::MountProc => "mount /proc",
+            Self::Hostname => "set the host name",
+            Self::NoNewPrivs => "set no_new_privs",
+            Self::ZygoteFilter => "load the broad seccomp filter",
+            Self::ForkZygote => "fork the zygote",
+            Self::PidNamespace => "make the worker's pid namespace (unshare, setns)",
+            Self::SpawnInit => "start the init of the worker's pid namespace (clone)",
+            Self::Fork => "fork the worker",
+            Self::JoinCgroup => "join the worker's cgroup",
+            Self::UnshareWorker => "make the worker's mount, ipc and uts namespaces (unshare)",
+            Self::MountTmpfs => "mount the worker's private tmpfs",
+            Self::WorkerProc => "mount the worker's own /proc",
+            Self::OpenHandles => "open the worker's directories for the supervisor",
+            Self::Rlimits => "set a resource limit (setrlimit)",
+            Self::Session => "start a session of its own (setsid)",
+            Self::Stdio => "put the standard streams in place (dup2)",
+            Self::WorkDirectory => "change to the work directory (chdir)",
+            Self::UserNamespace => "make the worker's user namespace",
+            Self::ProcessLimit => "limit the number of processes (RLIMIT_NPROC)",
+            Self::PinProcessors => "pin the worker to its processors (sched_setaffinity)",
+            Self::CloseDescriptors => "close inherited descriptors (close_range)",
+            Self::Landlock => "build and enforce the Landlock rules (landlock_add_rule, landlock_restrict_self)",
+            Self::LandlockWitness => "see Landlock refuse a directory that it must refuse",
+            Self::Capabilities => "empty the capability sets",
+            Self::DeathSignal => "set the parent-death signal",
+            Self::Dumpable => "set the dumpable flag",
+            Self::WorkerFilter => "load the narrow seccomp filter",
+        }
+    }
+}
+
+/// A step that failed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Failure {
+    /// Which.
+    pub step: Step,
+    /// Why.
+    pub errno: Errno,
+}
+
+/// Length of an encoded report.
+pub const REPORT_LENGTH: usize = 8;
+
+/// Encodes what a process reports once its jail stands, or failed to: `u16` magic, `u16` step (0
+/// when it stands), `i32` errno, little-endian.
+pub fn encode_report(result: Result<(), Failure>) -> [u8; REPORT_LENGTH] {
+    let (step, errno) = match result {
+        Ok(()) => (0, 0),
+        Err(failure) => (failure.step as u16, failure.errno as i32),
+    };
+    let mut report = [0; REPORT_LENGTH];
+    report[..2].copy_from_slice(&MAGIC.to_le_bytes());
+    report[2..4].copy_from_slice(&step.to_le_bytes());
+    report[4..].copy_from_slice(&errno.to_le_bytes());
+    report
+}
+
+/// Decodes a report; `None` when these bytes are not one.
+pub fn decode_report(report: &[u8]) -> Option<Result<(), Failure>> {
+    let report: &[u8; REPORT_LENGTH] = report.try_into().ok()?;
+    let [magic, step] = [0, 2].map(|at| u16::from_le_bytes([report[at], report[at + 1]]));
+    let errno = i32::from_le_bytes([report[4], report[5], report[6], report[7]]);
+    match (magic, step) {
+        (MAGIC, 0) => Some(Ok(())),
+        (MAGIC, step) => {
+            Some(Err(Failure { step: Step::from_number(step)?, errno: Errno::from_raw(errno) }))
+        }
+        _ => None,
+    }
+}
+
+const MAGIC: u16 = 0x5346;
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "could not {}: {}", self.step.describe(), self.errno.desc())
+    }
+}
+
+/// Names the step that a system call belongs to, where it failed.
+pub trait InStep<T> {
+    /// Adds the step.
+    fn in_step(self, step: Step) -> Result<T, Failure>;
+}
+
+impl<T> InStep<T> for Result<T, Errno> {
+    fn in_step(self, step: Step) -> Result<T, Failure> {
+        self.map_err(|errno| Failure { step, errno })
+    }
+}
+
+impl<T> InStep<T> for std::io::Result<T> {
+    fn in_step(self, step: Step) -> Result<T, Failure> {
+        self.map_err(|error| Failure {
+            step,
+            errno: Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_the_border() {
+        assert_eq!(decode_report(&encode_report(Ok(()))), Some(Ok(())));
+        for step in STEPS {
+            let failure = Failure { step, errno: Errno::EPERM };
+            assert_eq!(decode_report(&encode_report(Err(failure))), Some(Err(failure)));
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_report_is_refused() {
+        assert_eq!(decode_report(b""), None);
+        assert_eq!(decode_report(b"12345678"), None);
+        assert_eq!(decode_report(&[0x46, 0x53, 0xff, 0xff, 0, 0, 0, 0]), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! Landlock (Documentation/userspace-api/landlock.rst): rules on what each worker sees.
+//!
+//! They cannot be built once by the zygote: a rule holds for an inode and what is beneath it, and
+//! the kernel, on its way up from a worker's own tmpfs or `/proc`, goes from the root of that mount
+//! to the parent of its mount point. The mount point's own directory, where the zygote could have
+//! put a rule, is never looked at ("hidden mount points" in security/landlock/fs.c).
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
+};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+
+use super::program::{LandlockRules, PathAccess};
+use crate::sys;
+
+/// Builds the ruleset in this mount namespace.
+///
+/// Everything that the ABI knows is handled, and each rule must hold as it is: a right that the
+/// kernel does not know after all is an error (`HardRequirement`), never a smaller ruleset.
+fn build(rules: &LandlockRules) -> Result<OwnedFd, Errno> {
+    let abi = ABI::from(i32::try_from(rules.abi).map_err(|_| Errno::EINVAL)?);
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(abi))
+        .map_err(refused)?;
+    if !AccessNet::from_all(abi).is_empty() {
+        ruleset = ruleset.handle_access(AccessNet::from_all(abi)).map_err(refused)?;
+    }
+    if !Scope::from_all(abi).is_empty() {
+        ruleset = ruleset.scope(Scope::from_all(abi)).map_err(refused)?;
+    }
+    let mut created = ruleset.create().map_err(refused)?;
+    for rule in &rules.paths {
+        let path = PathFd::new(&rule.path).map_err(|_| Errno::last())?;
+        let rights = path_rights(&rule.path, rule.allow, abi)?;
+        created = created.add_rule(PathBeneath::new(path, rights)).map_err(refused)?;
+    }
+    Option::<OwnedFd>::from(created).ok_or(Errno::ENOSYS)
+}
+
+/// The rights of one rule. A file takes only the rights that mean something for a file; the
+/// kernel refuses a rule with the others.
+fn path_rights(
+    path: &std::path::Path,
+    allow: PathAccess,
+    abi: ABI,
+) -> Result<BitFlags<AccessFs>, Errno> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let rights = match allow {
+        PathAccess::Read => read,
+        PathAccess::ReadExecute => read | AccessFs::Execute,
+        PathAccess::ReadWriteFile => {
+            let mut rights = AccessFs::ReadFile | AccessFs::WriteFile;
+            rights |= AccessFs::from_all(abi) & (AccessFs::Truncate | AccessFs::IoctlDev);
+            rights
+        }
+        PathAccess::ReadWrite => {
+            AccessFs::from_all(abi)
+                & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock)
+        }
+    };
+    let metadata = std::fs::metadata(path)
+        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    Ok(if metadata.is_dir() { rights } else { rights & AccessFs::from_file(abi) })
+}
+
+fn refused<E>(_: E) -> Errno {
+    match Errno::last() {
+        Errno::UnknownErrno => Errno::EINVAL,
+        errno => errno,
+    }
+}
+
+/// Enforces the rules on the caller.
+pub fn enforce(rules: &LandlockRules) -> Result<(), Errno> {
+    sys::landlock::restrict_self(build(rules)?.as_fd())
+}
+
+/// Sees that Landlock really refuses: `/` may be listed by its permissions, and no rule grants it.
+///
+/// Nothing outside a process shows its Landlock domain, so this is the layer's evidence; it runs
+/// before any guest code does.
+pub fn witness() -> Result<(), Errno> {
+    match open("/", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()) {
+        Err(Errno::EACCES) => Ok(()),
+        Ok(_) => Err(Errno::ENOTRECOVERABLE),
+        Err(errno) => Err(errno),
+    }
+}

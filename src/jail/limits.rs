@@ -1,0 +1,63 @@
+//! Resource limits (getrlimit(2)), soft and hard alike: a guest cannot raise what it was given.
+
+use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::unistd::Pid;
+
+use super::program::{Rlimit, RlimitResource};
+
+/// Sets every limit but the number of processes.
+pub fn set_all(limits: &[Rlimit]) -> Result<(), Errno> {
+    limits
+        .iter()
+        .filter(|limit| limit.resource != RlimitResource::Processes)
+        .try_for_each(|limit| setrlimit(kernel_resource(limit.resource), limit.value, limit.value))
+}
+
+/// Limits the number of processes.
+///
+/// Apart from the others because it must come after the guest's user namespace: the kernel keeps,
+/// as that namespace's ceiling, the limit that its maker had, and counts the parent's processes
+/// against it.
+pub fn set_processes(limits: &[Rlimit]) -> Result<(), Errno> {
+    limits
+        .iter()
+        .filter(|limit| limit.resource == RlimitResource::Processes)
+        .try_for_each(|limit| setrlimit(Resource::RLIMIT_NPROC, limit.value, limit.value))
+}
+
+/// Limits private writable memory: what the zygote already has, and the allowance.
+///
+/// `RLIMIT_DATA` and not `RLIMIT_AS`: address space that is only reserved (numpy's and Go's
+/// arenas, thread stacks) does not count, what can be written does.
+pub fn set_data(zygote_bytes: u64, allowance: u64) -> Result<(), Errno> {
+    let bytes = zygote_bytes.saturating_add(allowance);
+    setrlimit(Resource::RLIMIT_DATA, bytes, bytes)
+}
+
+/// Pins the caller to `cores` of its processors, starting at the `first`th.
+pub fn pin(cores: u32, first: usize) -> Result<(), Errno> {
+    let allowed = sched_getaffinity(Pid::from_raw(0))?;
+    let usable: Vec<usize> =
+        (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu) == Ok(true)).collect();
+    let mut chosen = CpuSet::new();
+    for cpu in usable.iter().cycle().skip(first % usable.len().max(1)).take(cores as usize) {
+        chosen.set(*cpu)?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &chosen)
+}
+
+fn kernel_resource(resource: RlimitResource) -> Resource {
+    match resource {
+        RlimitResource::Cpu => Resource::RLIMIT_CPU,
+        RlimitResource::OpenFiles => Resource::RLIMIT_NOFILE,
+        RlimitResource::FileSize => Resource::RLIMIT_FSIZE,
+        RlimitResource::Processes => Resource::RLIMIT_NPROC,
+        RlimitResource::Core => Resource::RLIMIT_CORE,
+        RlimitResource::LockedMemory => Resource::RLIMIT_MEMLOCK,
+        RlimitResource::MessageQueues => Resource::RLIMIT_MSGQUEUE,
+        RlimitResource::PendingSignals => Resource::RLIMIT_SIGPENDING,
+        RlimitResource::Stack => Resource::RLIMIT_STACK,
+    }
+}

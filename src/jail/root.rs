@@ -1,0 +1,171 @@
+//! The sandbox's root: a tmpfs with read-only views of the host at their own paths.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::unistd::{chdir, pivot_root};
+
+use super::failure::{Failure, InStep, Step};
+use super::program::{Access, ProcMount, RootEntry, Tmpfs};
+use crate::sys::mount as mounts;
+
+/// Where the new root is built before it becomes `/`: a directory that every Linux has.
+const STAGE: &str = "/proc";
+
+/// A host tree, held by descriptor, that goes to one place of the new root.
+pub struct Tree {
+    tree: OwnedFd,
+    target: PathBuf,
+    kind: TreeKind,
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum TreeKind {
+    Directory,
+    File,
+}
+
+/// Opens every host tree that the root shows, with its attributes already set.
+///
+/// Where the launching user is root this comes before he gives up his uid, because only root may
+/// traverse, say, a home directory that holds the interpreter; for an ordinary user it comes
+/// after the user namespace, because only there may he mount.
+pub fn clone_trees(entries: &[RootEntry]) -> Result<Vec<Tree>, Errno> {
+    let mut trees = Vec::new();
+    for entry in entries {
+        let (source, target, access) = match entry {
+            RootEntry::Bind { source, target, access } => (source.clone(), target, *access),
+            RootEntry::Device { name } => {
+                let device = Path::new("/dev").join(name);
+                trees.push(clone_one(&device, &device, 0)?);
+                continue;
+            }
+            _ => continue,
+        };
+        let read_only = match access {
+            Access::ReadOnly => mounts::MOUNT_ATTR_RDONLY,
+            Access::ReadWrite => mounts::MOUNT_ATTR_NOEXEC,
+        };
+        trees.push(clone_one(&source, target, read_only | mounts::MOUNT_ATTR_NODEV)?);
+    }
+    Ok(trees)
+}
+
+fn clone_one(source: &Path, target: &Path, attributes: u64) -> Result<Tree, Errno> {
+    let tree = mounts::clone_tree(source)?;
+    mounts::set_attributes(&tree, attributes | mounts::MOUNT_ATTR_NOSUID)?;
+    let metadata = fs::metadata(source)
+        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    let kind = if metadata.is_dir() { TreeKind::Directory } else { TreeKind::File };
+    Ok(Tree { tree, target: target.to_owned(), kind })
+}
+
+/// Cuts the mount namespace off from the host's: nothing mounted here shows there, or the reverse.
+pub fn make_private() -> Result<(), Errno> {
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+}
+
+/// A procfs of this pid namespace that is mounted nowhere.
+///
+/// Made before the root is left: the kernel grants a new procfs only to a mount namespace that
+/// still shows a whole one.
+pub fn detached_proc() -> Result<OwnedFd, Errno> {
+    mounts::detached_filesystem(
+        c"proc",
+        mounts::MOUNT_ATTR_NOSUID | mounts::MOUNT_ATTR_NODEV | mounts::MOUNT_ATTR_NOEXEC,
+    )
+}
+
+/// Builds the new root on a tmpfs and makes it this process's `/`; the host's is gone after.
+pub fn build_and_enter(
+    entries: &[RootEntry],
+    trees: Vec<Tree>,
+    proc: ProcMount,
+) -> Result<(), Failure> {
+    let own_proc = match proc {
+        ProcMount::Own => Some(detached_proc().in_step(Step::MountProc)?),
+        ProcMount::Absent => None,
+    };
+    let stage = Path::new(STAGE);
+    let options = "mode=0755,size=1m,nr_inodes=2048";
+    mount(Some("sandfork"), stage, Some("tmpfs"), MsFlags::MS_NOSUID, Some(options))
+        .in_step(Step::BuildRoot)?;
+    for entry in entries {
+        make_entry(stage, entry).in_step(Step::BuildRoot)?;
+    }
+    for tree in trees {
+        let target = beneath(stage, &tree.target);
+        make_mount_point(&target, tree.kind).in_step(Step::BuildRoot)?;
+        mounts::attach(&tree.tree, &target).in_step(Step::BuildRoot)?;
+    }
+    if let Some(proc) = own_proc {
+        mounts::attach(&proc, &beneath(stage, Path::new("/proc"))).in_step(Step::MountProc)?;
+    }
+    chdir(stage).in_step(Step::PivotRoot)?;
+    // The old root ends up on top of the new one, which is where the detach finds it.
+    pivot_root(".", ".").in_step(Step::PivotRoot)?;
+    umount2(".", MntFlags::MNT_DETACH).in_step(Step::PivotRoot)?;
+    chdir("/").in_step(Step::PivotRoot)?;
+    let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID;
+    mount(None::<&str>, "/", None::<&str>, read_only | MsFlags::MS_NODEV, None::<&str>)
+        .in_step(Step::PivotRoot)
+}
+
+/// A worker's own tmpfs mounts and `/proc`, over the zygote's mount points.
+pub fn mount_private(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    for one in tmpfs {
+        let options = format!("mode=0700,size={},nr_inodes={}", one.size, one.inodes);
+        mount(Some("sandfork"), &one.target, Some("tmpfs"), flags, Some(options.as_str()))
+            .in_step(Step::MountTmpfs)?;
+    }
+    if proc == ProcMount::Own {
+        // `subset=pid` leaves out everything that is the machine's and not a process's
+        // (proc(5), Linux 5.8): kallsyms, interrupts, keys, sys.
+        let flags = flags | MsFlags::MS_RDONLY;
+        mount(Some("proc"), "/proc", Some("proc"), flags, Some("subset=pid"))
+            .in_step(Step::WorkerProc)?;
+    }
+    Ok(())
+}
+
+fn make_entry(stage: &Path, entry: &RootEntry) -> Result<(), Errno> {
+    let path = beneath(stage, &entry.target());
+    let made = match entry {
+        RootEntry::Directory { .. } | RootEntry::WorkerMountPoint { .. } => {
+            fs::create_dir_all(&path)
+        }
+        RootEntry::File { contents, .. } => parent_of(&path)
+            .and_then(|()| fs::write(&path, contents))
+            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o444))),
+        RootEntry::Symlink { points_at, .. } => {
+            parent_of(&path).and_then(|()| symlink(points_at, &path))
+        }
+        RootEntry::Bind { .. } | RootEntry::Device { .. } => Ok(()),
+    };
+    made.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+}
+
+/// A mount point for a tree. One that lies beneath an earlier, read-only tree exists there already.
+fn make_mount_point(path: &Path, kind: TreeKind) -> Result<(), Errno> {
+    if path.exists() {
+        return Ok(());
+    }
+    let made = match kind {
+        TreeKind::Directory => fs::create_dir_all(path),
+        TreeKind::File => parent_of(path).and_then(|()| fs::write(path, "")),
+    };
+    made.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+}
+
+fn parent_of(path: &Path) -> std::io::Result<()> {
+    path.parent().map_or(Ok(()), fs::create_dir_all)
+}
+
+fn beneath(stage: &Path, target: &Path) -> PathBuf {
+    stage.join(target.strip_prefix("/").unwrap_or(target))
+}

@@ -1,0 +1,147 @@
+//! The worker's jail, entered once by each, between the fork and its first cell.
+
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::{chdir, setsid};
+
+use super::failure::{Failure, InStep, Step, encode_report};
+use super::program::{ZygoteJail, ZygoteNamespaces};
+use super::zygote::Zygote;
+use super::{capabilities, cgroup, identity, landlock, limits, namespaces, root};
+use crate::sys;
+use crate::sys::process::{Dumpable, ForkedChild};
+
+/// What the supervisor sends with a request for a worker.
+pub struct Belongings {
+    /// Standard input, output and error of the guest.
+    pub stdio: [OwnedFd; 3],
+    /// The worker's end of its data socket.
+    pub data: OwnedFd,
+    /// Open files of the cgroups to join.
+    pub cgroup: Vec<OwnedFd>,
+}
+
+/// What differs from worker to worker.
+#[derive(Clone, Copy, Debug)]
+pub struct Birth {
+    /// Which processor to start at, where the plan pins.
+    pub first_core: usize,
+    /// The zygote's private writable memory, bytes.
+    pub zygote_bytes: u64,
+}
+
+/// Number of the data socket in a worker.
+pub const DATA: RawFd = 3;
+
+/// Puts a worker that was just forked into its jail and tells the supervisor how it went.
+///
+/// On success the process has descriptors 0 to 3 and nothing else, and may run guest code as soon
+/// as the supervisor, who looks at it from outside first, sends some.
+pub fn enter(
+    child: ForkedChild,
+    jail: &ZygoteJail,
+    zygote: &Zygote,
+    belongings: Belongings,
+    birth: Birth,
+) -> Result<(), Failure> {
+    let [stdin, stdout, stderr] = &belongings.stdio;
+    let mut kept = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd(), belongings.data.as_fd()];
+    kept.push(zygote.proc.as_fd());
+    kept.extend(belongings.cgroup.iter().map(AsFd::as_fd));
+    // First of all: the control socket and the other workers' descriptors are gone from here on.
+    let result = child.keep_only(&kept).in_step(Step::CloseDescriptors).and_then(|placed| {
+        let mut placed = placed.into_iter();
+        // The streams and the data socket belong to the process.
+        placed.by_ref().take(4).for_each(|fd| _ = fd.into_raw_fd());
+        let tools = Tools {
+            proc: placed.next().ok_or(Errno::EBADF).in_step(Step::CloseDescriptors)?,
+            cgroup: placed.collect(),
+        };
+        close_in(jail, tools, birth)
+    });
+    std::mem::forget(belongings);
+    // Where this fails the supervisor is gone, and so will be this process.
+    _ = report(result, &[]);
+    result
+}
+
+/// What the jail's steps need; gone before guest code runs.
+struct Tools {
+    proc: OwnedFd,
+    cgroup: Vec<OwnedFd>,
+}
+
+/// The order. Each line says why it stands where it does.
+fn close_in(jail: &ZygoteJail, tools: Tools, birth: Birth) -> Result<(), Failure> {
+    let plan = &jail.worker;
+    // First, so that every page and process from here on is charged to the worker.
+    cgroup::join(&tools.cgroup).in_step(Step::JoinCgroup)?;
+    if let Some(ZygoteNamespaces { network }) = jail.namespaces {
+        // After the cgroup was joined, which becomes the cgroup namespace's root.
+        namespaces::unshare_worker(network).in_step(Step::UnshareWorker)?;
+    }
+    // Before Landlock, under which nothing can be mounted, and before the guest's user namespace,
+    // which has no privilege over this pid namespace and could not mount its /proc.
+    root::mount_private(&plan.tmpfs, plan.proc)?;
+    // Before guest code could replace what they name.
+    send_handles(jail).in_step(Step::OpenHandles)?;
+    limits::set_all(&plan.rlimits).in_step(Step::Rlimits)?;
+    limits::set_data(birth.zygote_bytes, plan.data_allowance).in_step(Step::Rlimits)?;
+    if let Some(cores) = plan.pin_to_cores {
+        // Before the filter, which takes the call away.
+        limits::pin(cores, birth.first_core).in_step(Step::PinProcessors)?;
+    }
+    // Away from the zygote's session and its terminal, if it had one.
+    setsid().in_step(Step::Session)?;
+    chdir(&plan.cwd).in_step(Step::WorkDirectory)?;
+    let outside = identity::current();
+    if jail.namespaces.is_some() {
+        // After the mounts. A user namespace of its own gives the worker its own kernel counts,
+        // so that RLIMIT_NPROC, keys and the like are not shared between tenants.
+        namespaces::unshare_user().in_step(Step::UserNamespace)?;
+    }
+    // Inherited from the zygote, and set again by the new namespace: while it holds, the files of
+    // /proc/self are root's, and neither the id maps could be written nor the worker be checked.
+    sys::process::set_dumpable(Dumpable::Yes).in_step(Step::Dumpable)?;
+    if jail.namespaces.is_some() {
+        identity::map(tools.proc.as_fd(), outside, jail.identity.inside).in_step(Step::MapIds)?;
+    }
+    // After the user namespace, or the zygote's processes would count too.
+    limits::set_processes(&plan.rlimits).in_step(Step::ProcessLimit)?;
+    if let Some(rules) = &jail.landlock {
+        // After the last mount, which it would refuse, and the last open by path.
+        landlock::enforce(rules).in_step(Step::Landlock)?;
+        landlock::witness().in_step(Step::LandlockWitness)?;
+    }
+    // After the id maps and the mounts, which needed them.
+    capabilities::drop_all().in_step(Step::Capabilities)?;
+    // After the last change of credentials, each of which clears it.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::DeathSignal)?;
+    drop(tools);
+    // Last: it takes away what the lines above needed.
+    for filter in &plan.filters {
+        sys::seccomp::load(filter).in_step(Step::WorkerFilter)?;
+    }
+    Ok(())
+}
+
+/// Sends the supervisor a handle on each directory that the guest can write to, opened while they
+/// are certain to be the empty ones just mounted: it measures, and later reads, through these.
+fn send_handles(jail: &ZygoteJail) -> Result<(), Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mut handles = vec![open(&jail.worker.cwd, flags, Mode::empty())?];
+    for tmpfs in jail.worker.tmpfs.iter().filter(|tmpfs| tmpfs.target != jail.worker.cwd) {
+        handles.push(open(&tmpfs.target, flags, Mode::empty())?);
+    }
+    let handles: Vec<BorrowedFd> = handles.iter().map(AsFd::as_fd).collect();
+    report(Ok(()), &handles)
+}
+
+fn report(result: Result<(), Failure>, handles: &[BorrowedFd]) -> Result<(), Errno> {
+    let data = std::mem::ManuallyDrop::new(sys::descriptors::inherited(DATA));
+    sys::descriptors::send(data.as_fd(), &encode_report(result), handles)
+}

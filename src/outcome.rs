@@ -1,0 +1,217 @@
+//! The end of one cell or one run, with what it used and what held it.
+//!
+//! All that a guest can do is an [`Outcome`]; an error exists only where no sandbox could be
+//! provided. What the guest says (`value`, `error`, what it wrote) is kept apart from what the
+//! supervisor and the kernel saw (`status`, `limit`, `usage`, `enforced`): a guest that lies about
+//! the former changes nothing of the latter.
+
+use std::borrow::Cow;
+
+use serde::{Serialize, Serializer};
+
+use crate::exit_code;
+use crate::protocol::Value;
+
+mod ending;
+mod parts;
+
+pub use ending::{Ending, LimitHit, LimitName, Mechanism, Status};
+pub use parts::{Denial, Enforced, ExceptionInfo, PolicyIdentity, Reporter, Usage};
+
+/// The end of one cell or one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    ending: Ending,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    value: Option<Value>,
+    error: Option<ExceptionInfo>,
+    usage: Usage,
+    enforced: Enforced,
+    denied: Vec<Denial>,
+    policy: PolicyIdentity,
+}
+
+/// Made by a supervisor.
+impl Outcome {
+    /// An outcome with nothing but its end and its policy.
+    pub fn new(ending: Ending, policy: PolicyIdentity) -> Self {
+        let error = match &ending {
+            Ending::ProtocolViolation(how) => {
+                Some(ExceptionInfo::new("ProtocolViolation", how.as_str(), ""))
+            }
+            _ => None,
+        };
+        Self {
+            ending,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            value: None,
+            error,
+            usage: Usage::default(),
+            enforced: Enforced::default(),
+            denied: Vec::new(),
+            policy,
+        }
+    }
+
+    /// With what was written to stdout and stderr and kept.
+    #[must_use]
+    pub fn with_output(mut self, stdout: Vec<u8>, stderr: Vec<u8>) -> Self {
+        self.stdout = stdout;
+        self.stderr = stderr;
+        self
+    }
+
+    /// With the value of the last expression.
+    #[must_use]
+    pub fn with_value(mut self, value: Option<Value>) -> Self {
+        self.value = value;
+        self
+    }
+
+    /// With an exception, which a limit may have raised in the guest.
+    #[must_use]
+    pub fn with_error(mut self, error: impl Into<ExceptionInfo>) -> Self {
+        self.error = Some(error.into());
+        self
+    }
+
+    /// With what was used.
+    #[must_use]
+    pub const fn with_usage(mut self, usage: Usage) -> Self {
+        self.usage = usage;
+        self
+    }
+
+    /// With what was verified.
+    #[must_use]
+    pub fn with_enforced(mut self, enforced: Enforced) -> Self {
+        self.enforced = enforced;
+        self
+    }
+
+    /// With refused operations, after those that are there.
+    #[must_use]
+    pub fn with_denied(mut self, denied: impl IntoIterator<Item = Denial>) -> Self {
+        self.denied.extend(denied);
+        self
+    }
+}
+
+/// Read by a caller.
+impl Outcome {
+    /// Whether it ran to its end, or exited with 0.
+    pub const fn is_ok(&self) -> bool {
+        matches!(self.ending, Ending::Ok | Ending::Exit(0))
+    }
+
+    /// How it ended, in one word.
+    pub const fn status(&self) -> Status {
+        self.ending.status()
+    }
+
+    /// How it ended, with what belongs to that end.
+    pub const fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
+    /// What the `sandfork` command exits with; [`exit_code`] has the table.
+    pub fn exit_code(&self) -> u8 {
+        exit_code::of(&self.ending)
+    }
+
+    /// The limit that ended it.
+    pub const fn limit(&self) -> Option<LimitHit> {
+        match self.ending {
+            Ending::Limit(hit) => Some(hit),
+            _ => None,
+        }
+    }
+
+    /// stdout as text, with U+FFFD for what is not UTF-8.
+    pub fn stdout(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.stdout)
+    }
+
+    /// stderr as text, with U+FFFD for what is not UTF-8.
+    pub fn stderr(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.stderr)
+    }
+
+    /// stdout, as it was written.
+    pub fn stdout_bytes(&self) -> &[u8] {
+        &self.stdout
+    }
+
+    /// stderr, as it was written.
+    pub fn stderr_bytes(&self) -> &[u8] {
+        &self.stderr
+    }
+
+    /// Value of the last expression, as the guest described it.
+    pub const fn value(&self) -> Option<&Value> {
+        self.value.as_ref()
+    }
+
+    /// The uncaught exception. Also beside a limit, when the guest died of the exception that the
+    /// limit raised in it (`MemoryError`, `KeyboardInterrupt`), and beside a protocol violation,
+    /// where it says what the violation was.
+    pub const fn error(&self) -> Option<&ExceptionInfo> {
+        self.error.as_ref()
+    }
+
+    /// What it used.
+    pub const fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    /// What held it.
+    pub const fn enforced(&self) -> &Enforced {
+        &self.enforced
+    }
+
+    /// Operations that were refused, as far as they could be seen.
+    pub fn denied(&self) -> &[Denial] {
+        &self.denied
+    }
+
+    /// Under which policy it ran.
+    pub const fn policy(&self) -> &PolicyIdentity {
+        &self.policy
+    }
+}
+
+/// The object of `sandfork run --json`.
+impl Serialize for Outcome {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Json<'a> {
+            status: Status,
+            exit_code: u8,
+            limit: Option<LimitHit>,
+            stdout: Cow<'a, str>,
+            stderr: Cow<'a, str>,
+            value: Option<&'a Value>,
+            error: Option<&'a ExceptionInfo>,
+            usage: &'a Usage,
+            enforced: &'a Enforced,
+            denied: &'a [Denial],
+            policy: &'a PolicyIdentity,
+        }
+        Json {
+            status: self.status(),
+            exit_code: self.exit_code(),
+            limit: self.limit(),
+            stdout: self.stdout(),
+            stderr: self.stderr(),
+            value: self.value(),
+            error: self.error(),
+            usage: &self.usage,
+            enforced: &self.enforced,
+            denied: &self.denied,
+            policy: &self.policy,
+        }
+        .serialize(serializer)
+    }
+}

@@ -1,0 +1,136 @@
+//! Bounds on JSON, checked on the text before any tree is built from it.
+//!
+//! A parser's memory is a multiple of its input: a megabyte of `[0,0,0,...]` is sixteen as a tree,
+//! a megabyte of `[` is a recursion of a million calls, and a number of a million digits is
+//! arithmetic of arbitrary size in parsers that keep it. One pass over the bytes, with no
+//! allocation and no recursion, refuses all of these first.
+
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+/// How large a JSON text may be in each direction.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct JsonLimits {
+    /// Arrays and objects inside each other.
+    pub depth: usize,
+    /// Values of any kind, keys included.
+    pub values: usize,
+    /// Bytes of one string as it is written, escapes not resolved, quotes excluded.
+    pub string: usize,
+    /// Bytes of one number as it is written. Larger integers cross as strings.
+    pub number: usize,
+}
+
+impl JsonLimits {
+    /// What a supervisor accepts in a worker's header. Below the recursion limit of serde_json
+    /// (128), so that it is this check that speaks.
+    pub const FROM_WORKER: Self = Self {
+        depth: 96,
+        values: 1 << 16,
+        string: 256 << 10,
+        number: 64,
+    };
+
+    /// Refuses a text that is over a limit. Says nothing about whether it is valid JSON: it
+    /// recognises just enough (strings, brackets, commas, digits) for the count never to be lower
+    /// than a parser's.
+    pub fn check(&self, text: &[u8]) -> Result<(), JsonError> {
+        let (mut depth, mut values) = (0usize, 0usize);
+        let mut rest = text;
+        while let Some((&byte, tail)) = rest.split_first() {
+            let length = match byte {
+                b' ' | b'\t' | b'\n' | b'\r' | b',' | b':' => {
+                    rest = tail;
+                    continue;
+                }
+                b']' | b'}' => {
+                    depth = depth.saturating_sub(1);
+                    rest = tail;
+                    continue;
+                }
+                b'[' | b'{' => {
+                    depth += 1;
+                    within("depth", depth, self.depth)?;
+                    1
+                }
+                b'"' => {
+                    let length = string_length(tail);
+                    within("string", length, self.string)?;
+                    // The closing quote may be missing at the end of a broken text.
+                    (length + 2).min(rest.len())
+                }
+                _ => {
+                    let length = rest.iter().position(|byte| is_structure(*byte));
+                    let length = length.unwrap_or(rest.len());
+                    within("number", length, self.number)?;
+                    length
+                }
+            };
+            values += 1;
+            within("values", values, self.values)?;
+            rest = &rest[length..];
+        }
+        Ok(())
+    }
+
+    /// Checks the bounds, then deserializes.
+    ///
+    /// # Errors
+    ///
+    /// When a bound is broken, the text is not UTF-8 JSON, something follows it, or it does not
+    /// fit `T`. A member that stands twice in an object is refused where `T` knows the member and
+    /// ignored where `T` ignores it: no value is ever read from a place that another reader of
+    /// the same text would not look at.
+    pub fn from_slice<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, JsonError> {
+        self.check(text)?;
+        serde_json::from_slice(text).map_err(|error| JsonError::Invalid(error.to_string()))
+    }
+}
+
+/// Why a JSON text was refused.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum JsonError {
+    /// A bound was broken.
+    #[error("{what} {found} of a JSON header is over the limit of {limit}")]
+    OverLimit {
+        /// The field of [`JsonLimits`].
+        what: &'static str,
+        /// How much there was when the check stopped, at least.
+        found: usize,
+        /// The bound.
+        limit: usize,
+    },
+    /// Not JSON, or not JSON of the expected shape.
+    #[error("a JSON header does not parse: {0}")]
+    Invalid(String),
+}
+
+fn within(what: &'static str, found: usize, limit: usize) -> Result<(), JsonError> {
+    if found > limit {
+        Err(JsonError::OverLimit { what, found, limit })
+    } else {
+        Ok(())
+    }
+}
+
+/// Bytes before the quote that closes a string; `text` begins behind the opening one.
+fn string_length(text: &[u8]) -> usize {
+    let mut escaped = false;
+    for (index, byte) in text.iter().enumerate() {
+        match byte {
+            b'"' if !escaped => return index,
+            b'\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    text.len()
+}
+
+/// Whether a byte ends a number or a word (`true`, `false`, `null`).
+const fn is_structure(byte: u8) -> bool {
+    matches!(
+        byte,
+        b' ' | b'\t' | b'\n' | b'\r' | b',' | b':' | b'[' | b']' | b'{' | b'}' | b'"'
+    )
+}

@@ -1,0 +1,268 @@
+//! The frame codec: `u32` header length, `u32` payload length, header, payload; little-endian.
+//!
+//! [`Decoder`] is given the bytes as they arrive, in any pieces, and hands out whole frames. It
+//! holds at most one frame, copies each byte once, and never reserves more than the bytes that
+//! have come: a length that a hostile peer announces costs nothing until it is paid for.
+
+use thiserror::Error;
+
+/// Bytes before the header: the two lengths.
+pub const PREFIX: usize = 8;
+
+/// The longest parts that a frame may have, in bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FrameLimits {
+    /// Longest header.
+    pub header: usize,
+    /// Longest payload.
+    pub payload: usize,
+}
+
+impl FrameLimits {
+    /// What a supervisor accepts from a worker.
+    pub const FROM_WORKER: Self = Self {
+        header: 1 << 20,
+        payload: 16 << 20,
+    };
+
+    /// What a supervisor sends to a worker; the payload bounds the size of a guest's source.
+    pub const TO_WORKER: Self = Self {
+        header: 1 << 20,
+        payload: 16 << 20,
+    };
+
+    /// Checks the lengths of a frame, whole or announced.
+    fn check(&self, header: usize, payload: usize) -> Result<(), FrameError> {
+        if header == 0 {
+            return Err(FrameError::HeaderEmpty);
+        }
+        if header > self.header {
+            return Err(FrameError::HeaderTooLong {
+                length: header,
+                limit: self.header,
+            });
+        }
+        if payload > self.payload {
+            return Err(FrameError::PayloadTooLong {
+                length: payload,
+                limit: self.payload,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// One frame, its header not yet understood.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Frame {
+    /// JSON text in UTF-8, unchecked: see [`Reply::parse`](super::Reply::parse).
+    pub header: Vec<u8>,
+    /// Raw bytes, whatever the message says they are.
+    pub payload: Vec<u8>,
+}
+
+impl Frame {
+    /// Appends the frame's bytes to `out`; leaves `out` alone when the frame breaks `limits`.
+    pub fn encode_into(&self, limits: &FrameLimits, out: &mut Vec<u8>) -> Result<(), FrameError> {
+        encode_into(&self.header, &self.payload, limits, out)
+    }
+}
+
+/// Appends a frame made of borrowed parts to `out`; leaves `out` alone when it breaks `limits`.
+pub fn encode_into(
+    header: &[u8],
+    payload: &[u8],
+    limits: &FrameLimits,
+    out: &mut Vec<u8>,
+) -> Result<(), FrameError> {
+    limits.check(header.len(), payload.len())?;
+    let header_length = u32::try_from(header.len()).map_err(|_| FrameError::HeaderTooLong {
+        length: header.len(),
+        limit: u32::MAX as usize,
+    })?;
+    let payload_length = u32::try_from(payload.len()).map_err(|_| FrameError::PayloadTooLong {
+        length: payload.len(),
+        limit: u32::MAX as usize,
+    })?;
+    out.reserve(PREFIX + header.len() + payload.len());
+    out.extend_from_slice(&header_length.to_le_bytes());
+    out.extend_from_slice(&payload_length.to_le_bytes());
+    out.extend_from_slice(header);
+    out.extend_from_slice(payload);
+    Ok(())
+}
+
+/// Why bytes are not frames. After any of these the stream has no known boundary any more.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// A frame without a header.
+    #[error("the header of a frame is empty")]
+    HeaderEmpty,
+    /// More header than allowed.
+    #[error("a header of {length} bytes is over the limit of {limit}")]
+    HeaderTooLong {
+        /// As announced.
+        length: usize,
+        /// As configured.
+        limit: usize,
+    },
+    /// More payload than allowed.
+    #[error("a payload of {length} bytes is over the limit of {limit}")]
+    PayloadTooLong {
+        /// As announced.
+        length: usize,
+        /// As configured.
+        limit: usize,
+    },
+    /// The stream ended inside a frame.
+    #[error("the stream ended inside a frame, after {received} of its bytes")]
+    Truncated {
+        /// Bytes of the unfinished frame.
+        received: usize,
+    },
+}
+
+/// Turns bytes into frames.
+///
+/// ```
+/// use sandfork::protocol::{Decoder, Frame, FrameLimits};
+///
+/// let frame = Frame { header: b"{}".to_vec(), payload: b"raw".to_vec() };
+/// let mut bytes = Vec::new();
+/// frame.encode_into(&FrameLimits::TO_WORKER, &mut bytes)?;
+///
+/// let mut decoder = Decoder::new(FrameLimits::TO_WORKER);
+/// let (mut first, mut second) = bytes.split_at(5);
+/// assert_eq!(decoder.decode(&mut first)?, None);
+/// assert_eq!(decoder.decode(&mut second)?, Some(frame));
+/// # Ok::<(), sandfork::protocol::FrameError>(())
+/// ```
+#[derive(Debug)]
+pub struct Decoder {
+    limits: FrameLimits,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Prefix {
+        bytes: [u8; PREFIX],
+        filled: usize,
+    },
+    Body {
+        header_length: usize,
+        payload_length: usize,
+        frame: Frame,
+    },
+    Failed(FrameError),
+}
+
+impl State {
+    const START: Self = Self::Prefix {
+        bytes: [0; PREFIX],
+        filled: 0,
+    };
+}
+
+impl Decoder {
+    /// A decoder at the start of a stream.
+    pub const fn new(limits: FrameLimits) -> Self {
+        Self {
+            limits,
+            state: State::START,
+        }
+    }
+
+    /// Takes bytes off the front of `input` until a frame is whole or `input` is empty.
+    ///
+    /// `Ok(None)` means that all of `input` was taken and more is needed, so one read from the
+    /// peer is handled by `while let Some(frame) = decoder.decode(&mut input)?`. What lies behind
+    /// a frame stays in `input`: nothing is buffered ahead of the caller.
+    ///
+    /// # Errors
+    ///
+    /// When the peer broke a limit. The decoder then stays failed, since nothing tells where the
+    /// next frame would begin.
+    pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Frame>, FrameError> {
+        loop {
+            match &mut self.state {
+                State::Failed(error) => return Err(error.clone()),
+                State::Prefix { bytes, filled } => {
+                    let taken = take(input, PREFIX - *filled);
+                    bytes[*filled..*filled + taken.len()].copy_from_slice(taken);
+                    *filled += taken.len();
+                    if *filled < PREFIX {
+                        return Ok(None);
+                    }
+                    let bytes = *bytes;
+                    self.state = self.begin_body(bytes)?;
+                }
+                State::Body {
+                    header_length,
+                    payload_length,
+                    frame,
+                } => {
+                    fill(&mut frame.header, *header_length, input);
+                    if frame.header.len() == *header_length {
+                        fill(&mut frame.payload, *payload_length, input);
+                        if frame.payload.len() == *payload_length {
+                            let frame = std::mem::take(frame);
+                            self.state = State::START;
+                            return Ok(Some(frame));
+                        }
+                    }
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Whether the stream may end here.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError::Truncated`] inside a frame, or what made the decoder fail before.
+    pub fn finish(&self) -> Result<(), FrameError> {
+        match &self.state {
+            State::Prefix { filled: 0, .. } => Ok(()),
+            State::Prefix { filled, .. } => Err(FrameError::Truncated { received: *filled }),
+            State::Body { frame, .. } => Err(FrameError::Truncated {
+                received: PREFIX + frame.header.len() + frame.payload.len(),
+            }),
+            State::Failed(error) => Err(error.clone()),
+        }
+    }
+
+    fn begin_body(&mut self, prefix: [u8; PREFIX]) -> Result<State, FrameError> {
+        let [h0, h1, h2, h3, p0, p1, p2, p3] = prefix;
+        let header_length = u32::from_le_bytes([h0, h1, h2, h3]) as usize;
+        let payload_length = u32::from_le_bytes([p0, p1, p2, p3]) as usize;
+        if let Err(error) = self.limits.check(header_length, payload_length) {
+            self.state = State::Failed(error.clone());
+            return Err(error);
+        }
+        Ok(State::Body {
+            header_length,
+            payload_length,
+            frame: Frame::default(),
+        })
+    }
+}
+
+/// Takes at most `count` bytes off the front of `input`.
+fn take<'a>(input: &mut &'a [u8], count: usize) -> &'a [u8] {
+    let (taken, rest) = input.split_at(count.min(input.len()));
+    *input = rest;
+    taken
+}
+
+/// Moves bytes from `input` until `part` has `length` of them.
+fn fill(part: &mut Vec<u8>, length: usize, input: &mut &[u8]) {
+    let taken = take(input, length - part.len());
+    if taken.len() == length {
+        // The usual case, the whole part in one read, allocates exactly.
+        part.reserve_exact(length);
+    }
+    part.extend_from_slice(taken);
+}

@@ -1,0 +1,102 @@
+//! The library's face: a sandbox for one policy, in which requests are run, each in a worker of
+//! its own.
+
+mod builder;
+mod warm;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub use self::builder::SandboxBuilder;
+
+use self::warm::Warm;
+use crate::error::Error;
+use crate::outcome::{Outcome, PolicyIdentity};
+use crate::plan::{Plan, Start};
+use crate::supervisor::cgroup::CgroupRoot;
+use crate::supervisor::{OutputSink, Place, Request, RunLimits, SupervisorError, run};
+
+/// A sandbox: a plan, a warm interpreter under it, and the place for its workers' cgroups.
+///
+/// Each run gets a fresh worker: a forked interpreter in a jail of its own, which is gone, with
+/// every process and file that it made, when the run has ended. Runs may be made from any number
+/// of threads at once; the sandbox is `Send` and `Sync`, and each run holds only its own sockets.
+///
+/// Dropping it ends everything that is left of it. So does the end of the process, however that
+/// comes about.
+#[derive(Debug)]
+pub struct Sandbox {
+    plan: Plan,
+    policy: PolicyIdentity,
+    cgroups: Option<CgroupRoot>,
+    warm: Warm,
+    runs: AtomicUsize,
+}
+
+impl Sandbox {
+    /// Starts to describe a sandbox.
+    pub fn builder() -> SandboxBuilder {
+        SandboxBuilder::default()
+    }
+
+    /// Runs a request in a fresh worker and waits for its end.
+    ///
+    /// ```no_run
+    /// let sandbox = sandfork::Sandbox::builder().build()?;
+    /// let outcome = sandbox.run("print(6 * 7)")?;
+    /// assert_eq!(outcome.stdout(), "42\n");
+    /// # Ok::<(), sandfork::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Only when the sandbox could not be provided. Whatever the guest does is an [`Outcome`].
+    pub fn run(&self, request: impl Into<Request>) -> Result<Outcome, Error> {
+        self.run_streaming(request, &mut ())
+    }
+
+    /// The same, handing on the guest's output as it comes.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_streaming(
+        &self,
+        request: impl Into<Request>,
+        sink: &mut dyn OutputSink,
+    ) -> Result<Outcome, Error> {
+        let zygote = match self.plan.interpreter.start {
+            Start::Forked => self.warm.get(&self.plan)?,
+            Start::Cold => self.warm.fresh(&self.plan)?,
+        };
+        let place = Place {
+            zygote: &zygote,
+            jail: &self.plan.jail,
+            cgroups: self.cgroups.as_ref(),
+            limits: self.limits(),
+            policy: &self.policy,
+            first_core: self.runs.fetch_add(1, Ordering::Relaxed),
+        };
+        let outcome = run(&place, request.into(), sink);
+        if let Err(SupervisorError::ZygoteGone) = outcome {
+            self.warm.discard(&zygote);
+        }
+        Ok(outcome?)
+    }
+
+    /// What is done to each worker, and why, as plain data.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn limits(&self) -> RunLimits {
+        let supervision = &self.plan.supervision;
+        RunLimits {
+            wall: supervision.wall,
+            cpu: supervision.cpu,
+            memory: supervision.memory,
+            pids: supervision.pids,
+            output: supervision.output,
+            millicores: supervision.millicores,
+        }
+    }
+}

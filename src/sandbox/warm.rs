@@ -1,0 +1,85 @@
+//! The warm zygote of a sandbox, and its successors.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::jail::control::{PreloadModule, Presence, PythonSetup};
+use crate::plan::{PRELOAD_ONLY, Plan};
+use crate::supervisor::{Launched, SupervisorError, Zygote};
+
+/// Workers of one zygote share its hash seed and its address layout, so that no zygote serves for
+/// long: after this many workers, or this time, the next run starts another.
+const MAX_WORKERS: u64 = 10_000;
+/// See [`MAX_WORKERS`].
+const MAX_AGE: Duration = Duration::from_secs(3600);
+
+/// The zygote in use. One that was replaced goes on until its last run has ended.
+#[derive(Debug)]
+pub struct Warm {
+    executable: PathBuf,
+    current: Mutex<Option<Generation>>,
+}
+
+#[derive(Debug)]
+struct Generation {
+    zygote: Arc<Zygote>,
+    born: Instant,
+    workers: u64,
+}
+
+impl Warm {
+    /// Makes the first zygote of an interpreter that has started.
+    pub fn start(launched: Launched, plan: &Plan) -> Result<Self, SupervisorError> {
+        let zygote = Arc::new(Zygote::enter(launched, plan.jail.clone(), setup(plan))?);
+        let first = Generation { zygote, born: Instant::now(), workers: 0 };
+        let executable = plan.interpreter.executable.clone();
+        Ok(Self { executable, current: Mutex::new(Some(first)) })
+    }
+
+    /// A zygote to ask for one worker.
+    pub fn get(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = match current.take() {
+            Some(generation)
+                if generation.workers < MAX_WORKERS && generation.born.elapsed() < MAX_AGE =>
+            {
+                current.insert(generation)
+            }
+            _ => {
+                let zygote = self.fresh(plan)?;
+                current.insert(Generation { zygote, born: Instant::now(), workers: 0 })
+            }
+        };
+        generation.workers += 1;
+        Ok(Arc::clone(&generation.zygote))
+    }
+
+    /// A zygote that has served nobody and will serve nobody else.
+    pub fn fresh(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
+        let launched = Launched::start(&self.executable)?;
+        Ok(Arc::new(Zygote::enter(launched, plan.jail.clone(), setup(plan))?))
+    }
+
+    /// Gives up a zygote that has ended, so that the next run starts another.
+    pub fn discard(&self, ended: &Arc<Zygote>) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref().is_some_and(|generation| Arc::ptr_eq(&generation.zygote, ended)) {
+            *current = None;
+        }
+    }
+}
+
+fn setup(plan: &Plan) -> PythonSetup {
+    let interpreter = &plan.interpreter;
+    let preload = |module: &crate::plan::PreloadPlan| PreloadModule {
+        name: module.module.clone(),
+        presence: if module.required { Presence::Required } else { Presence::WhereInstalled },
+    };
+    PythonSetup {
+        path: interpreter.path.iter().map(|path| path.display().to_string()).collect(),
+        preload: interpreter.preload.iter().map(preload).collect(),
+        imports: interpreter.imports.clone(),
+        single_threaded: PRELOAD_ONLY.map(str::to_owned).to_vec(),
+    }
+}

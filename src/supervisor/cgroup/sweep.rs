@@ -1,0 +1,83 @@
+//! Removing the cgroups of supervisors that were killed before they could.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What every supervisor's directory begins with.
+const PREFIX: &str = "sandfork-";
+
+/// This supervisor's name: its pid namespace, its pid, and when that process started, so that a
+/// reused pid is told apart. Several supervisors of one process are counted apart.
+pub fn own_name() -> String {
+    static SUPERVISORS: AtomicU64 = AtomicU64::new(0);
+    let pid = std::process::id();
+    let started = start_time(pid).unwrap_or(0);
+    let number = SUPERVISORS.fetch_add(1, Ordering::Relaxed);
+    format!("{PREFIX}{}-{pid}-{started}-{number}", pid_namespace())
+}
+
+/// Removes the directories of supervisors that are gone, with what is still in them.
+///
+/// Those of other pid namespaces are left alone: their pids say nothing here.
+pub fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(owner) = name.to_str().and_then(owner) else { continue };
+        if owner.pid_namespace == pid_namespace() && start_time(owner.pid) != Some(owner.started) {
+            super::files::kill_all(&entry.path());
+            super::remove_tree(&entry.path());
+        }
+    }
+}
+
+#[derive(Debug, Eq, PartialEq)]
+struct Owner {
+    pid_namespace: u64,
+    pid: u32,
+    started: u64,
+}
+
+/// The supervisor that a directory's name tells of.
+fn owner(name: &str) -> Option<Owner> {
+    let mut parts = name.strip_prefix(PREFIX)?.split('-');
+    let owner = Owner {
+        pid_namespace: parts.next()?.parse().ok()?,
+        pid: parts.next()?.parse().ok()?,
+        started: parts.next()?.parse().ok()?,
+    };
+    parts.next()?.parse::<u64>().ok()?;
+    parts.next().is_none().then_some(owner)
+}
+
+/// The inode that stands for this process's pid namespace (namespaces(7)).
+fn pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino())
+}
+
+/// When a process started, in clock ticks after boot: field 22 of `/proc/PID/stat` (proc(5)).
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, field 2, may hold spaces and parentheses; the last one ends it.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_its_owner() {
+        let started = start_time(std::process::id()).expect("this process has a start time");
+        let own = Owner { pid_namespace: pid_namespace(), pid: std::process::id(), started };
+        assert_eq!(owner(&own_name()), Some(own));
+    }
+
+    #[test]
+    fn what_is_not_ours_is_left_alone() {
+        for name in ["sandfork-supervisor", "sandfork-1", "sandfork-1-2", "user.slice", "sandfork-1-2-3", "sandfork-1-2-3-4-5"] {
+            assert_eq!(owner(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The descriptors that tie a supervisor to its zygotes and workers.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::unistd::pipe2;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::jail::control::MAX_MESSAGE;
+use crate::sys::descriptors::{receive, send};
+
+/// A pair of connected unix sockets, close-on-exec.
+pub fn socket_pair(kind: SockType) -> Result<(OwnedFd, OwnedFd), Errno> {
+    socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)
+}
+
+/// A pipe, read end first, close-on-exec.
+pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    pipe2(OFlag::O_CLOEXEC)
+}
+
+/// Makes reads and writes return instead of wait.
+pub fn set_nonblocking(fd: impl AsFd) -> Result<(), Errno> {
+    fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map(drop)
+}
+
+/// Sends one control message.
+pub fn tell(socket: BorrowedFd, message: &impl Serialize, fds: &[BorrowedFd]) -> Result<(), Errno> {
+    let bytes = serde_json::to_vec(message).map_err(|_| Errno::EINVAL)?;
+    if bytes.len() > MAX_MESSAGE {
+        return Err(Errno::EMSGSIZE);
+    }
+    send(socket, &bytes, fds)
+}
+
+/// Receives one control message; `None` at the end.
+pub fn hear<M: DeserializeOwned>(socket: BorrowedFd) -> Result<Option<(M, Vec<OwnedFd>)>, Errno> {
+    let mut buffer = [0; 4096];
+    let (length, fds) = receive(socket, &mut buffer)?;
+    if length == 0 {
+        return Ok(None);
+    }
+    let message = serde_json::from_slice(&buffer[..length]).map_err(|_| Errno::EPROTO)?;
+    Ok(Some((message, fds)))
+}

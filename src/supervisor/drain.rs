@@ -1,0 +1,116 @@
+//! What the guest prints: read as it comes, counted, capped, handed on.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::unistd::read;
+
+/// Where a guest's output goes as it comes.
+pub trait OutputSink {
+    /// Bytes that the guest wrote to its standard output.
+    fn stdout(&mut self, bytes: &[u8]);
+    /// Bytes that the guest wrote to its standard error.
+    fn stderr(&mut self, bytes: &[u8]);
+}
+
+/// Nobody listens; the outcome has the output all the same.
+impl OutputSink for () {
+    fn stdout(&mut self, _: &[u8]) {}
+    fn stderr(&mut self, _: &[u8]) {}
+}
+
+/// Which of the two streams.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stream {
+    /// Descriptor 1.
+    Stdout,
+    /// Descriptor 2.
+    Stderr,
+}
+
+/// Output of one run.
+#[derive(Debug)]
+pub struct Output {
+    stdout: Captured,
+    stderr: Captured,
+    cap: u64,
+    total: u64,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Captured {
+    pipe: Option<OwnedFd>,
+    bytes: Vec<u8>,
+}
+
+/// How reading went.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Drained {
+    /// All that was there was read.
+    WithinCap,
+    /// The guest wrote more than it may.
+    OverCap,
+}
+
+/// As much as a pipe holds.
+const CHUNK: usize = 64 * 1024;
+
+impl Output {
+    /// Reads from these two pipes, at most `cap` bytes together.
+    pub fn new(stdout: OwnedFd, stderr: OwnedFd, cap: u64) -> Self {
+        let captured = |pipe| Captured { pipe: Some(pipe), bytes: Vec::new() };
+        let buffer = vec![0; CHUNK];
+        Self { stdout: captured(stdout), stderr: captured(stderr), cap, total: 0, buffer }
+    }
+
+    /// The pipe of a stream, while it is open.
+    pub fn pipe(&self, stream: Stream) -> Option<&OwnedFd> {
+        match stream {
+            Stream::Stdout => self.stdout.pipe.as_ref(),
+            Stream::Stderr => self.stderr.pipe.as_ref(),
+        }
+    }
+
+    /// Reads what is there now.
+    pub fn drain(&mut self, stream: Stream, sink: &mut dyn OutputSink) -> Drained {
+        let captured = match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        };
+        while let Some(pipe) = &captured.pipe {
+            match read(pipe.as_fd(), &mut self.buffer) {
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => break,
+                Ok(0) | Err(_) => captured.pipe = None,
+                Ok(length) => {
+                    let room = usize::try_from(self.cap - self.total).unwrap_or(usize::MAX);
+                    let kept = &self.buffer[..length.min(room)];
+                    captured.bytes.extend_from_slice(kept);
+                    self.total += kept.len() as u64;
+                    match stream {
+                        Stream::Stdout => sink.stdout(kept),
+                        Stream::Stderr => sink.stderr(kept),
+                    }
+                    if length > room {
+                        return Drained::OverCap;
+                    }
+                    if length < CHUNK {
+                        break;
+                    }
+                }
+            }
+        }
+        Drained::WithinCap
+    }
+
+    /// Bytes read so far, both streams.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Standard output and standard error.
+    pub fn into_bytes(self) -> (Vec<u8>, Vec<u8>) {
+        (self.stdout.bytes, self.stderr.bytes)
+    }
+}

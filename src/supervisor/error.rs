@@ -1,0 +1,133 @@
+//! What can go wrong on the trusted side. Each message names the thing and the remedy.
+
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+
+use crate::jail::failure::Failure;
+
+/// The sandbox could not be provided.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SupervisorError {
+    /// A call of the supervisor's own failed.
+    #[error("could not {what}: {}", .errno.desc())]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// Why.
+        errno: Errno,
+    },
+    /// The interpreter could not be started.
+    #[error("could not start the interpreter {path}: {cause}; name another with `python.interpreter`", path = path.display())]
+    Interpreter {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
+    /// The zygote ended before it served.
+    #[error("the interpreter ended before it was ready{}", said(.log))]
+    ZygoteEnded {
+        /// The last of what it wrote to standard error.
+        log: String,
+    },
+    /// The zygote did not become ready in time.
+    #[error("the interpreter was not ready after {seconds} s: preload less, or look at what {last} does at import")]
+    ZygoteSlow {
+        /// How long it was waited for.
+        seconds: u64,
+        /// What it was doing.
+        last: String,
+    },
+    /// A step of a jail failed.
+    #[error("{who} {failure}; run `sandfork doctor` to see what this host allows")]
+    Jail {
+        /// The zygote or a worker.
+        who: &'static str,
+        /// Which step, and why.
+        failure: Failure,
+    },
+    /// A preloaded module could not be imported.
+    #[error("could not preload `{module}` ({error}): install it in the interpreter's environment, or take it out of `python.preload`")]
+    Preload {
+        /// Which.
+        module: String,
+        /// The exception.
+        error: String,
+    },
+    /// Something started a thread before the fork.
+    #[error("importing `{module}` started a thread, and a process with threads cannot be forked safely: take it out of `python.preload`")]
+    Threads {
+        /// Which.
+        module: String,
+    },
+    /// The interpreter's own start failed inside the jail.
+    #[error("the interpreter could not be prepared in its jail: {error}")]
+    Startup {
+        /// The exception.
+        error: String,
+    },
+    /// The zygote died while it was needed.
+    #[error("the zygote ended while a worker was being made; the next run starts a new one")]
+    ZygoteGone,
+    /// A worker did not report in time.
+    #[error("a worker had not entered its jail after {seconds} s: the host is overloaded, or out of memory")]
+    WorkerSlow {
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// A worker ended before it reported.
+    #[error("a worker ended before it had entered its jail{hint}")]
+    WorkerEnded {
+        /// What may have ended it.
+        hint: &'static str,
+    },
+    /// What the kernel says of the worker is not what the plan says.
+    #[error("layer {layer} does not hold: {found}, where the plan has {wanted}; nothing was run")]
+    NotEnforced {
+        /// Which layer.
+        layer: &'static str,
+        /// What the kernel says.
+        found: String,
+        /// What it should say.
+        wanted: String,
+    },
+    /// A cgroup could not be made or used.
+    #[error("could not {what} the cgroup {path}: {cause}; set `assurance.require = \"standard\"` and check `sandfork doctor`", path = path.display())]
+    Cgroup {
+        /// What was being done.
+        what: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
+    /// The request is larger than a frame may be.
+    #[error("the source is too large: {0}")]
+    Request(String),
+}
+
+fn said(log: &str) -> String {
+    let log = log.trim();
+    if log.is_empty() { String::new() } else { format!(": {log}") }
+}
+
+/// Names what was being done.
+pub trait While<T> {
+    /// Adds it.
+    fn when(self, what: &'static str) -> Result<T, SupervisorError>;
+}
+
+impl<T> While<T> for Result<T, Errno> {
+    fn when(self, what: &'static str) -> Result<T, SupervisorError> {
+        self.map_err(|errno| SupervisorError::System { what, errno })
+    }
+}
+
+impl<T> While<T> for std::io::Result<T> {
+    fn when(self, what: &'static str) -> Result<T, SupervisorError> {
+        let from_io = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+        self.map_err(|error| SupervisorError::System { what, errno: from_io(error) })
+    }
+}

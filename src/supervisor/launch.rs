@@ -1,0 +1,119 @@
+//! Starting an interpreter and learning who it is, before any jail: its own facts decide the plan.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::SockType;
+
+use super::descriptors::{hear, pipe, socket_pair};
+use super::error::{SupervisorError, While};
+use super::library;
+use crate::jail::control::FromZygote;
+
+/// The program text of a zygote.
+const BOOTSTRAP: &str = concat!(include_str!("../host/interpreter/facts.py"), include_str!("../guest/bootstrap.py"));
+
+/// How long an interpreter may take to say who it is.
+const FACTS_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// An interpreter that has started, outside any jail, and waits to be told its plan.
+#[derive(Debug)]
+pub struct Launched {
+    pub(super) child: Child,
+    pub(super) control: OwnedFd,
+    pub(super) lifeline: OwnedFd,
+    pub(super) their_lifeline: OwnedFd,
+    pub(super) log: File,
+    facts: String,
+}
+
+impl Launched {
+    /// Starts `executable` as a zygote to be.
+    ///
+    /// It gets no environment but its locale: what the caller's holds must not be found in the
+    /// memory of a process that workers are copied from.
+    pub fn start(executable: &Path) -> Result<Self, SupervisorError> {
+        let (control, theirs) = socket_pair(SockType::SeqPacket).when("make the control socket")?;
+        let (their_lifeline, lifeline) = pipe().when("make the lifeline")?;
+        let log = File::from(memfd_create(c"sandfork-log", MFdFlags::MFD_CLOEXEC).when("make the log")?);
+        let library = library::sealed().when("make the worker library")?;
+        let stderr = log.try_clone().when("copy the log's descriptor")?;
+        let child = Command::new(executable)
+            .args(["-I", "-S", "-c", BOOTSTRAP])
+            .env_clear()
+            .env("LANG", "C.UTF-8")
+            .stdin(theirs)
+            .stdout(library)
+            .stderr(Stdio::from(stderr))
+            .spawn()
+            .map_err(|error| SupervisorError::Interpreter {
+                path: executable.to_owned(),
+                cause: error.to_string(),
+            })?;
+        let mut launched =
+            Self { child, control, lifeline, their_lifeline, log, facts: String::new() };
+        match launched.hear_within(FACTS_TIMEOUT, "the interpreter's start")? {
+            FromZygote::Facts { json } => launched.facts = json,
+            _ => return Err(launched.ended()),
+        }
+        Ok(launched)
+    }
+
+    /// What the interpreter said of itself, as JSON.
+    pub fn facts(&self) -> &str {
+        &self.facts
+    }
+
+    /// The next message, which must come within `timeout`.
+    pub(super) fn hear_within(
+        &mut self,
+        timeout: Duration,
+        what: &str,
+    ) -> Result<FromZygote, SupervisorError> {
+        let millis = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)];
+        loop {
+            match poll(&mut fds, millis) {
+                Err(nix::errno::Errno::EINTR) => {}
+                Ok(0) => {
+                    return Err(SupervisorError::ZygoteSlow {
+                        seconds: timeout.as_secs(),
+                        last: what.to_owned(),
+                    });
+                }
+                other => {
+                    other.when("wait for the zygote")?;
+                    break;
+                }
+            }
+        }
+        match hear(self.control.as_fd()) {
+            Ok(Some((message, _))) => Ok(message),
+            Ok(None) | Err(nix::errno::Errno::ECONNRESET) => Err(self.ended()),
+            Err(errno) => Err(errno).when("read from the zygote"),
+        }
+    }
+
+    /// The error of a zygote that is gone, with its last words.
+    pub(super) fn ended(&mut self) -> SupervisorError {
+        SupervisorError::ZygoteEnded { log: last_words(&self.log) }
+    }
+}
+
+/// The last line or so of what was written to a zygote's standard error.
+pub(super) fn last_words(log: &File) -> String {
+    const ENOUGH: u64 = 2000;
+    let length = log.metadata().map_or(0, |metadata| metadata.len());
+    let start = length.saturating_sub(ENOUGH);
+    let mut words = vec![0; usize::try_from(length - start).unwrap_or(0)];
+    match log.read_exact_at(&mut words, start) {
+        Ok(()) => String::from_utf8_lossy(&words).trim().to_owned(),
+        Err(_) => String::new(),
+    }
+}

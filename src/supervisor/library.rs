@@ -1,0 +1,45 @@
+//! The worker library, embedded at build time and handed to the interpreter as a sealed memfd:
+//! nothing is written to disk, and nothing can be changed between us and the loader.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+/// The library's bytes.
+static LIBRARY: &[u8] = include_bytes!(env!("SANDFORK_WORKER"));
+
+/// `MFD_EXEC` of `linux/memfd.h`, which nix does not name yet.
+const MFD_EXEC: MFdFlags = MFdFlags::from_bits_retain(0x10);
+
+/// A descriptor of the sealed library, made once and shared by every zygote of the process.
+pub fn sealed() -> std::io::Result<OwnedFd> {
+    static SEALED: OnceLock<OwnedFd> = OnceLock::new();
+    if let Some(fd) = SEALED.get() {
+        return fd.try_clone();
+    }
+    let fd = create()?;
+    SEALED.get_or_init(|| fd).try_clone()
+}
+
+fn create() -> std::io::Result<OwnedFd> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    // `MFD_EXEC` (Linux 6.3) says that it is meant to be executable; older kernels refuse the
+    // flag, and make every memfd so.
+    let memfd = match memfd_create(c"sandfork-worker", flags | MFD_EXEC) {
+        Err(Errno::EINVAL) => memfd_create(c"sandfork-worker", flags),
+        other => other,
+    }?;
+    let mut file = File::from(memfd);
+    file.write_all(LIBRARY)?;
+    let seals = SealFlag::F_SEAL_WRITE
+        | SealFlag::F_SEAL_SHRINK
+        | SealFlag::F_SEAL_GROW
+        | SealFlag::F_SEAL_SEAL;
+    fcntl(file.as_fd(), FcntlArg::F_ADD_SEALS(seals))?;
+    Ok(OwnedFd::from(file))
+}

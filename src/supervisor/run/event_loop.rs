@@ -1,0 +1,313 @@
+//! The loop of one run: waits for the worker, its output and the clock.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{read, write};
+
+use super::request::Cancel;
+use super::watch::{Measured, Watch};
+use super::{OutputSink, RunLimits};
+use crate::jail::control::{Exit, FromMonitor};
+use crate::protocol::{CellResult, Decoder, FrameLimits, Reply};
+use crate::supervisor::descriptors::{hear, set_nonblocking};
+use crate::supervisor::drain::{Drained, Output, Stream};
+use crate::supervisor::ending::{Kind, Stop};
+use crate::supervisor::error::{SupervisorError, While};
+use crate::supervisor::spawn::Worker;
+
+/// How long a worker that closed its data socket without a result has to end.
+const LAST_MOMENTS: Duration = Duration::from_millis(250);
+
+/// How long a killed worker may take to be gone before the run is reported all the same; what is
+/// left of it is the zygote's to reap.
+const REAP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A run that is going on.
+pub struct Running<'a> {
+    worker: &'a Worker,
+    limits: RunLimits,
+    kind: Kind,
+    watch: Watch<'a>,
+    output: Output,
+    outgoing: Vec<u8>,
+    sent: usize,
+    decoder: Decoder,
+    data: Link,
+    monitor: Link,
+    result: Option<CellResult>,
+    exit: Option<Exit>,
+    stop: Option<Stop>,
+    /// When to stop waiting for whatever is being waited for.
+    deadline: Instant,
+    /// Set when the worker hung up without a result: it is ending, or it broke the protocol.
+    hung_up: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Link {
+    Open,
+    Closed,
+}
+
+/// What was seen of a run.
+pub struct Ended {
+    pub stop: Option<Stop>,
+    pub exit: Option<Exit>,
+    pub result: Option<CellResult>,
+    pub output: Output,
+    pub wall: Duration,
+    pub watched: Measured,
+}
+
+impl<'a> Running<'a> {
+    /// Prepares to send `message` to a worker that stands in its jail.
+    pub fn new(
+        worker: &'a Worker,
+        message: Vec<u8>,
+        limits: RunLimits,
+        kind: Kind,
+        watch: Watch<'a>,
+    ) -> Result<Self, SupervisorError> {
+        for fd in [&worker.data, &worker.stdout, &worker.stderr] {
+            set_nonblocking(fd).when("prepare the worker's streams")?;
+        }
+        let stdout = worker.stdout.try_clone().when("copy the output's descriptor")?;
+        let stderr = worker.stderr.try_clone().when("copy the output's descriptor")?;
+        Ok(Self {
+            worker,
+            limits,
+            kind,
+            watch,
+            output: Output::new(stdout, stderr, limits.output),
+            outgoing: message,
+            sent: 0,
+            decoder: Decoder::new(FrameLimits::FROM_WORKER),
+            data: Link::Open,
+            monitor: Link::Open,
+            result: None,
+            exit: None,
+            stop: None,
+            deadline: Instant::now() + limits.wall,
+            hung_up: None,
+        })
+    }
+
+    /// Sends the message and goes on until nothing of the worker is left.
+    pub fn until_end(
+        mut self,
+        sink: &mut dyn OutputSink,
+        cancel: Option<&Cancel>,
+    ) -> Result<Ended, SupervisorError> {
+        let started = Instant::now();
+        self.deadline = started + self.limits.wall;
+        let mut ended_at = None;
+        self.send_more();
+        while self.monitor == Link::Open {
+            let ready = self.wait(cancel).when("wait for the worker")?;
+            if ready.cancel {
+                self.end(Stop::Cancelled);
+            }
+            if ready.stdout {
+                self.drain(Stream::Stdout, sink);
+            }
+            if ready.stderr {
+                self.drain(Stream::Stderr, sink);
+            }
+            if ready.data_out {
+                self.send_more();
+            }
+            if ready.data_in {
+                self.read_frames();
+            }
+            if ready.monitor {
+                self.read_monitor()?;
+            }
+            if self.exit.is_some() {
+                ended_at.get_or_insert_with(Instant::now);
+            }
+            if !self.check_clocks(Instant::now()) {
+                break;
+            }
+        }
+        // Nothing writes any more: what is in the pipes is all there will be.
+        self.drain(Stream::Stdout, sink);
+        self.drain(Stream::Stderr, sink);
+        let wall = ended_at.unwrap_or_else(Instant::now).duration_since(started);
+        let Self { stop, exit, result, output, watch, .. } = self;
+        Ok(Ended { stop, exit, result, output, wall, watched: watch.peak() })
+    }
+
+    /// Ends the worker, once, for the first reason.
+    fn end(&mut self, stop: Stop) {
+        if self.stop.is_none() && self.exit.is_none() {
+            self.stop = Some(stop);
+            self.deadline = Instant::now() + REAP_TIMEOUT;
+            self.worker.kill();
+        }
+    }
+
+    /// Whether it is worth waiting on.
+    fn check_clocks(&mut self, now: Instant) -> bool {
+        if self.stop.is_some() || self.exit.is_some() {
+            return now < self.deadline;
+        }
+        if let Some(stop) = self.watch.look(now) {
+            self.end(stop);
+        }
+        if now >= self.deadline {
+            self.end(Stop::deadline());
+        }
+        if self.hung_up.is_some_and(|since| now >= since + LAST_MOMENTS) {
+            self.end(Stop::Violation("it closed its data socket and went on".into()));
+        }
+        true
+    }
+
+    fn drain(&mut self, stream: Stream, sink: &mut dyn OutputSink) {
+        if self.output.drain(stream, sink) == Drained::OverCap {
+            self.end(Stop::output());
+        }
+    }
+
+    fn send_more(&mut self) {
+        while self.data == Link::Open && self.sent < self.outgoing.len() {
+            match write(&self.worker.data, &self.outgoing[self.sent..]) {
+                Ok(length) => self.sent += length,
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return,
+                // It hung up; reading says so.
+                Err(_) => self.sent = self.outgoing.len(),
+            }
+        }
+    }
+
+    /// Reads frames until there are no more for now.
+    fn read_frames(&mut self) {
+        let mut buffer = [0; 64 * 1024];
+        while self.data == Link::Open {
+            match read(self.worker.data.as_fd(), &mut buffer) {
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return,
+                Ok(0) | Err(_) => {
+                    self.data = Link::Closed;
+                    if self.result.is_none() && self.kind == Kind::Cell {
+                        self.hung_up = Some(Instant::now());
+                    }
+                }
+                Ok(length) => {
+                    if let Err(how) = self.take_frames(&buffer[..length]) {
+                        self.end(Stop::Violation(how));
+                        self.data = Link::Closed;
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_frames(&mut self, mut input: &[u8]) -> Result<(), String> {
+        while let Some(frame) = self.decoder.decode(&mut input).map_err(|error| error.to_string())? {
+            match Reply::parse(&frame).map_err(|error| error.to_string())? {
+                Reply::Result(_) if self.result.is_some() => {
+                    return Err("it sent a second result".into());
+                }
+                Reply::Result(result) => self.result = Some(result),
+                Reply::Ready { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn read_monitor(&mut self) -> Result<(), SupervisorError> {
+        match hear(self.worker.monitor.as_fd()) {
+            Ok(Some((FromMonitor::Exited(exit), _))) => {
+                self.exit = Some(exit);
+                if self.stop.is_none() {
+                    self.deadline = Instant::now() + REAP_TIMEOUT;
+                }
+                // What was sent before the end counts.
+                self.read_frames();
+            }
+            Ok(Some(_)) => {}
+            Ok(None) | Err(Errno::ECONNRESET) => self.monitor = Link::Closed,
+            Err(errno) => return Err(errno).when("read from the zygote"),
+        }
+        Ok(())
+    }
+
+    fn wait(&self, cancel: Option<&Cancel>) -> Result<Ready, Errno> {
+        let outgoing = if self.sent < self.outgoing.len() {
+            PollFlags::POLLIN | PollFlags::POLLOUT
+        } else {
+            PollFlags::POLLIN
+        };
+        // A run that is ending is not cancelled again: the handle stays readable.
+        let cancel = cancel.filter(|_| self.stop.is_none() && self.exit.is_none());
+        let data = (self.data == Link::Open).then_some(&self.worker.data);
+        let sources: [(Source, Option<BorrowedFd>, PollFlags); 5] = [
+            (Source::Monitor, Some(self.worker.monitor.as_fd()), PollFlags::POLLIN),
+            (Source::Data, data.map(AsFd::as_fd), outgoing),
+            (Source::Stdout, self.output.pipe(Stream::Stdout).map(AsFd::as_fd), PollFlags::POLLIN),
+            (Source::Stderr, self.output.pipe(Stream::Stderr).map(AsFd::as_fd), PollFlags::POLLIN),
+            (Source::Cancel, cancel.map(Cancel::as_fd), PollFlags::POLLIN),
+        ];
+        let (open, mut fds): (Vec<Source>, Vec<PollFd>) = sources
+            .into_iter()
+            .filter_map(|(source, fd, flags)| Some((source, PollFd::new(fd?, flags))))
+            .unzip();
+        match poll(&mut fds, self.patience()) {
+            Err(Errno::EINTR) => return Ok(Ready::default()),
+            other => other?,
+        };
+        Ok(open.into_iter().zip(&fds).fold(Ready::default(), |mut ready, (source, fd)| {
+            let events = fd.revents().unwrap_or(PollFlags::POLLERR);
+            let readable = !(events - PollFlags::POLLOUT).is_empty();
+            match source {
+                Source::Monitor => ready.monitor = readable,
+                Source::Data => {
+                    ready.data_in = readable;
+                    ready.data_out = events.contains(PollFlags::POLLOUT);
+                }
+                Source::Stdout => ready.stdout = readable,
+                Source::Stderr => ready.stderr = readable,
+                Source::Cancel => ready.cancel = readable,
+            }
+            ready
+        }))
+    }
+
+    /// How long nothing needs to be done.
+    fn patience(&self) -> PollTimeout {
+        let mut until = self.deadline;
+        if self.stop.is_none() && self.exit.is_none() {
+            until = until.min(self.watch.next());
+            until = self.hung_up.map_or(until, |since| until.min(since + LAST_MOMENTS));
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        // Rounded up, so that it is not waited for zero milliseconds again and again.
+        PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Source {
+    Monitor,
+    Data,
+    Stdout,
+    Stderr,
+    Cancel,
+}
+
+/// What poll(2) found.
+#[derive(Clone, Copy, Default)]
+#[allow(clippy::struct_excessive_bools)] // one for each event, as the kernel tells them
+struct Ready {
+    monitor: bool,
+    data_in: bool,
+    data_out: bool,
+    stdout: bool,
+    stderr: bool,
+    cancel: bool,
+}

@@ -1,0 +1,219 @@
+//! Looks at a worker from outside, before it gets any guest code: what the kernel says of the
+//! process is compared with the plan, and what agrees, and only that, is called enforced.
+
+mod proc_status;
+
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
+
+use self::proc_status::ProcStatus;
+use super::cgroup::WorkerCgroup;
+use super::error::{SupervisorError, While};
+use crate::jail::program::{ProcMount, RlimitResource, ZygoteJail};
+use crate::outcome::Enforced;
+
+type Checked = Result<(), SupervisorError>;
+
+/// Checks every layer of the plan and says which hold.
+pub fn verify(
+    process: BorrowedFd,
+    jail: &ZygoteJail,
+    cgroup: Option<&WorkerCgroup<'_>>,
+) -> Result<Enforced, SupervisorError> {
+    let pid = pid_of(process)?;
+    let status = ProcStatus::read(pid).when("read the worker's status")?;
+    let mut layers = Vec::with_capacity(7);
+    if jail.namespaces.is_some() {
+        namespaces(pid, jail)?;
+        layers.push("namespaces");
+        mounts(pid, jail)?;
+        layers.push("mounts");
+    }
+    if jail.landlock.is_some() {
+        // The kernel shows nobody a process's Landlock domain. The worker's own set-up code, no
+        // guest code having run, saw a directory refused that only Landlock refuses: without that
+        // it would not have reported that its jail stands.
+        layers.push("landlock");
+    }
+    seccomp(&status, jail)?;
+    layers.push("seccomp");
+    capabilities(&status)?;
+    identity(&status, jail)?;
+    layers.push("capabilities");
+    rlimits(pid, jail)?;
+    layers.push("rlimits");
+    if let Some(cgroup) = cgroup {
+        membership(pid, cgroup)?;
+        layers.push("cgroup");
+    }
+    let level = match (jail.namespaces, cgroup) {
+        (None, _) => "landlock",
+        (Some(_), None) => "standard",
+        (Some(_), Some(_)) => "full",
+    };
+    Ok(Enforced { level, layers })
+}
+
+/// The number, in this pid namespace, of the process behind a handle (pidfd_open(2), fdinfo).
+pub(super) fn pid_of(process: BorrowedFd) -> Result<i32, SupervisorError> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd()))
+        .when("read the worker's number")?;
+    info.lines()
+        .find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
+        .filter(|pid| *pid > 0)
+        .ok_or(SupervisorError::WorkerEnded { hint: "" })
+}
+
+fn differs(layer: &'static str, found: impl Into<String>, wanted: impl Into<String>) -> Checked {
+    Err(SupervisorError::NotEnforced { layer, found: found.into(), wanted: wanted.into() })
+}
+
+fn namespaces(pid: i32, jail: &ZygoteJail) -> Checked {
+    for kind in ["user", "mnt", "pid", "ipc", "uts", "cgroup", "net"] {
+        let link = |who: &str| fs::read_link(format!("/proc/{who}/ns/{kind}"));
+        let theirs = link(&pid.to_string()).when("read the worker's namespaces")?;
+        let ours = link("self").when("read the supervisor's namespaces")?;
+        if theirs == ours {
+            return differs("namespaces", format!("the host's {kind} namespace"), "its own");
+        }
+    }
+    let map = fs::read_to_string(format!("/proc/{pid}/uid_map")).when("read the worker's id map")?;
+    let mut fields = map.split_ascii_whitespace();
+    let inside = fields.next().and_then(|id| id.parse().ok());
+    if inside != Some(jail.identity.inside.uid) || fields.nth(1) != Some("1") || fields.next().is_some() {
+        return differs("namespaces", format!("id map `{}`", map.trim()), "one id");
+    }
+    Ok(())
+}
+
+fn mounts(pid: i32, jail: &ZygoteJail) -> Checked {
+    let table =
+        fs::read_to_string(format!("/proc/{pid}/mountinfo")).when("read the worker's mounts")?;
+    let mut points: Vec<(&Path, &str, &str)> = Vec::new();
+    for line in table.lines() {
+        let mut fields = line.split(' ').skip(4);
+        let (Some(point), Some(options)) = (fields.next(), fields.next()) else { continue };
+        let kind = fields.skip_while(|field| *field != "-").nth(1).unwrap_or("");
+        if !options.split(',').any(|option| option == "nosuid") {
+            return differs("mounts", format!("{point} with {options}"), "nosuid everywhere");
+        }
+        points.push((Path::new(point), options, kind));
+    }
+    // The last mount at a point is the one on top.
+    let top = |at: &Path| points.iter().rev().find(|(point, ..)| *point == at);
+    let has = |options: &str, all: &[&str]| {
+        all.iter().all(|wanted| options.split(',').any(|option| option == *wanted))
+    };
+    match top(Path::new("/")) {
+        Some((_, options, "tmpfs")) if has(options, &["ro", "nodev"]) => {}
+        other => return differs("mounts", format!("root {other:?}"), "a read-only tmpfs"),
+    }
+    for tmpfs in &jail.worker.tmpfs {
+        match top(&tmpfs.target) {
+            Some((_, options, "tmpfs")) if has(options, &["nodev", "noexec"]) => {}
+            other => {
+                let at = tmpfs.target.display();
+                return differs("mounts", format!("{at} as {other:?}"), "a private noexec tmpfs");
+            }
+        }
+    }
+    match (jail.worker.proc, top(Path::new("/proc"))) {
+        (ProcMount::Own, Some((_, options, "proc"))) if has(options, &["ro", "noexec"]) => Ok(()),
+        (ProcMount::Absent, None) => Ok(()),
+        (wanted, found) => differs("mounts", format!("/proc as {found:?}"), format!("{wanted:?}")),
+    }
+}
+
+fn seccomp(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
+    let wanted = jail.filters.len() + jail.worker.filters.len();
+    if status.field("Seccomp") != Some("2") {
+        return differs("seccomp", format!("mode {:?}", status.field("Seccomp")), "mode 2 (filter)");
+    }
+    // The count is told since Linux 5.9.
+    match status.number("Seccomp_filters") {
+        Some(found) if found < wanted as u64 => {
+            differs("seccomp", format!("{found} filters"), format!("{wanted}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn capabilities(status: &ProcStatus) -> Checked {
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        let found = status.field(set).and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        if found != Some(0) {
+            return differs("capabilities", format!("{set} {found:x?}"), "no capability");
+        }
+    }
+    match status.field("NoNewPrivs") {
+        Some("1") => Ok(()),
+        found => differs("capabilities", format!("NoNewPrivs {found:?}"), "1"),
+    }
+}
+
+fn identity(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
+    let Some(ids) = jail.identity.drop_to else { return Ok(()) };
+    for (key, wanted) in [("Uid", ids.uid), ("Gid", ids.gid)] {
+        let found = status.field(key).unwrap_or("");
+        let mut shown = found.split_ascii_whitespace().map(str::parse);
+        if found.is_empty() || !shown.all(|id| id == Ok(wanted)) {
+            return differs("capabilities", format!("{key} {found}"), wanted.to_string());
+        }
+    }
+    Ok(())
+}
+
+fn rlimits(pid: i32, jail: &ZygoteJail) -> Checked {
+    let table = fs::read_to_string(format!("/proc/{pid}/limits")).when("read the worker's limits")?;
+    for limit in &jail.worker.rlimits {
+        let name = proc_limit_name(limit.resource);
+        let row = table.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
+        let mut values = row.split_ascii_whitespace();
+        let (soft, hard) = (values.next(), values.next());
+        let wanted = limit.value.to_string();
+        if soft != Some(&wanted) || hard != Some(&wanted) {
+            return differs("rlimits", format!("{name} {soft:?} {hard:?}"), wanted);
+        }
+    }
+    Ok(())
+}
+
+/// The row of a resource in `/proc/PID/limits` (proc(5)).
+fn proc_limit_name(resource: RlimitResource) -> &'static str {
+    match resource {
+        RlimitResource::Cpu => "Max cpu time",
+        RlimitResource::OpenFiles => "Max open files",
+        RlimitResource::FileSize => "Max file size",
+        RlimitResource::Processes => "Max processes",
+        RlimitResource::Core => "Max core file size",
+        RlimitResource::LockedMemory => "Max locked memory",
+        RlimitResource::MessageQueues => "Max msgqueue size",
+        RlimitResource::PendingSignals => "Max pending signals",
+        RlimitResource::Stack => "Max stack size",
+    }
+}
+
+fn membership(pid: i32, cgroup: &WorkerCgroup<'_>) -> Checked {
+    let table = fs::read_to_string(format!("/proc/{pid}/cgroup")).when("read the worker's cgroups")?;
+    for (controller, dir) in cgroup.membership() {
+        let wanted = controller.map_or("", crate::host::Controller::name);
+        let path = table.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':');
+            let controllers = fields.nth(1)?;
+            controllers.split(',').any(|one| one == wanted).then(|| fields.next())?
+        });
+        if !path.is_some_and(|path| same_end(Path::new(path), dir)) {
+            let found = format!("{wanted} cgroup {path:?}");
+            return differs("cgroup", found, dir.display().to_string());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a cgroup's path within its hierarchy names this directory: the last two components are
+/// the supervisor's and the worker's, which no other has.
+fn same_end(path: &Path, dir: &Path) -> bool {
+    let mut pairs = path.iter().rev().zip(dir.iter().rev()).take(2);
+    path.iter().count() >= 2 && pairs.all(|(a, b)| a == b)
+}

@@ -1,0 +1,117 @@
+//! The mount calls of Linux 5.2 and 5.12 that nix does not wrap: mounts held by descriptor, so
+//! that no path is looked up twice (open_tree(2), move_mount(2), mount_setattr(2), fsopen(2)).
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use super::check;
+use super::descriptors::owned;
+
+const OPEN_TREE_CLONE: libc::c_uint = 1;
+const OPEN_TREE_CLOEXEC: libc::c_uint = libc::O_CLOEXEC as libc::c_uint;
+const MOVE_MOUNT_F_EMPTY_PATH: libc::c_uint = 0x4;
+const FSOPEN_CLOEXEC: libc::c_uint = 1;
+const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
+const FSMOUNT_CLOEXEC: libc::c_uint = 1;
+
+/// Mount attributes of mount_setattr(2).
+pub const MOUNT_ATTR_RDONLY: u64 = 0x1;
+/// Set-user-ID bits are not honoured.
+pub const MOUNT_ATTR_NOSUID: u64 = 0x2;
+/// Device nodes are not honoured.
+pub const MOUNT_ATTR_NODEV: u64 = 0x4;
+/// Programs do not run.
+pub const MOUNT_ATTR_NOEXEC: u64 = 0x8;
+
+/// `struct mount_attr` of `linux/mount.h`.
+#[repr(C)]
+struct MountAttr {
+    attr_set: u64,
+    attr_clr: u64,
+    propagation: u64,
+    userns_fd: u64,
+}
+
+fn c_path(path: &Path) -> Result<CString, Errno> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)
+}
+
+/// A detached copy of the mount at `path` (open_tree(2) with `OPEN_TREE_CLONE`), with the mounts
+/// beneath it, so that a host directory that is itself full of mounts looks as it does outside.
+pub fn clone_tree(path: &Path) -> Result<OwnedFd, Errno> {
+    let path = c_path(path)?;
+    // SAFETY: `path` is a NUL-terminated string that outlives the call; the kernel writes nothing.
+    let fd = check(unsafe {
+        libc::syscall(
+            libc::SYS_open_tree,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as libc::c_uint,
+        )
+    })?;
+    Ok(owned(fd))
+}
+
+/// Adds attributes to a detached tree and every mount in it.
+pub fn set_attributes(tree: impl AsFd, set: u64) -> Result<(), Errno> {
+    let attr = MountAttr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    // SAFETY: the empty path with AT_EMPTY_PATH names the descriptor, which is borrowed for the
+    // call; `attr` is a live `struct mount_attr` and its true size is passed.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            &raw const attr,
+            size_of::<MountAttr>(),
+        )
+    })?;
+    Ok(())
+}
+
+/// Attaches a detached tree at `target`.
+pub fn attach(tree: impl AsFd, target: &Path) -> Result<(), Errno> {
+    let target = c_path(target)?;
+    // SAFETY: both paths are NUL-terminated strings that outlive the call, and the descriptor is
+    // borrowed for it.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            tree.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_FDCWD,
+            target.as_ptr(),
+            MOVE_MOUNT_F_EMPTY_PATH,
+        )
+    })?;
+    Ok(())
+}
+
+/// A new file system instance that is mounted nowhere: reachable by its descriptor alone.
+pub fn detached_filesystem(kind: &CStr, attributes: u64) -> Result<OwnedFd, Errno> {
+    // SAFETY: `kind` is NUL-terminated and outlives the call.
+    let context = owned(check(unsafe {
+        libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC)
+    })?);
+    // SAFETY: FSCONFIG_CMD_CREATE takes no key, no value and no auxiliary argument.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_fsconfig,
+            context.as_raw_fd(),
+            FSCONFIG_CMD_CREATE,
+            std::ptr::null::<libc::c_char>(),
+            std::ptr::null::<libc::c_void>(),
+            0,
+        )
+    })?;
+    // SAFETY: integers only.
+    let mount = check(unsafe {
+        libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, attributes)
+    })?;
+    Ok(owned(mount))
+}

@@ -1,0 +1,127 @@
+//! The few calls of CPython's stable ABI (PEP 384) that the zygote's extension module needs.
+//!
+//! The symbols are found in the interpreter that loads the module: nothing is linked to libpython.
+
+use std::ffi::{CStr, c_int};
+use std::ptr;
+
+use pyo3_ffi::{
+    METH_O, Py_DecRef, PyBytes_AsStringAndSize, PyErr_Occurred, PyErr_SetString, PyExc_RuntimeError,
+    PyMethodDef, PyMethodDefPointer, PyModule_Create, PyModuleDef, PyModuleDef_HEAD_INIT, PyObject,
+    PyOS_AfterFork_Child, PyOS_AfterFork_Parent, PyOS_BeforeFork, PyUnicode_AsUTF8String,
+    PyUnicode_FromStringAndSize,
+};
+
+/// A function of the module: text in, text out; an error is raised as `RuntimeError`.
+pub trait TextFunction {
+    /// Its name in Python.
+    const NAME: &'static CStr;
+
+    /// Runs it, with the interpreter's lock held.
+    fn call(argument: &str) -> Result<String, String>;
+}
+
+/// A row of the module's function table.
+pub fn method<F: TextFunction>() -> PyMethodDef {
+    PyMethodDef {
+        ml_name: F::NAME.as_ptr(),
+        ml_meth: PyMethodDefPointer { PyCFunction: trampoline::<F> },
+        ml_flags: METH_O,
+        ml_doc: ptr::null(),
+    }
+}
+
+/// The end of a module's function table.
+pub fn end_of_methods() -> PyMethodDef {
+    PyMethodDef::zeroed()
+}
+
+/// Makes the module object. The table must end with [`end_of_methods`].
+///
+/// Both are leaked: an extension module's definition lives as long as the process.
+pub fn create_module(name: &'static CStr, methods: Vec<PyMethodDef>) -> *mut PyObject {
+    let definition = PyModuleDef {
+        m_base: PyModuleDef_HEAD_INIT,
+        m_name: name.as_ptr(),
+        m_doc: ptr::null(),
+        m_size: -1,
+        m_methods: methods.leak().as_mut_ptr(),
+        m_slots: ptr::null_mut(),
+        m_traverse: None,
+        m_clear: None,
+        m_free: None,
+    };
+    // SAFETY: called from the module's init function, so with the interpreter's lock held; the
+    // definition and its table are leaked and so outlive the module.
+    unsafe { PyModule_Create(Box::leak(Box::new(definition))) }
+}
+
+extern "C" fn trampoline<F: TextFunction>(
+    _module: *mut PyObject,
+    argument: *mut PyObject,
+) -> *mut PyObject {
+    let Some(argument) = text(argument) else {
+        return ptr::null_mut();
+    };
+    match F::call(&argument) {
+        Ok(reply) => {
+            let length = reply.len().try_into().unwrap_or(0);
+            // SAFETY: the interpreter called us and so holds its lock; pointer and length are of
+            // one live string, which is copied.
+            unsafe { PyUnicode_FromStringAndSize(reply.as_ptr().cast(), length) }
+        }
+        Err(message) => {
+            raise(&message);
+            ptr::null_mut()
+        }
+    }
+}
+
+/// The UTF-8 text of a `str`; `None` with an exception set when it is not one.
+fn text(object: *mut PyObject) -> Option<String> {
+    // SAFETY: the interpreter called us with a valid object and holds its lock; the new reference
+    // is released below, after its bytes were copied.
+    unsafe {
+        let bytes = PyUnicode_AsUTF8String(object);
+        if bytes.is_null() {
+            return None;
+        }
+        let (mut start, mut length) = (ptr::null_mut(), 0);
+        let status: c_int = PyBytes_AsStringAndSize(bytes, &raw mut start, &raw mut length);
+        let copied = (status == 0).then(|| {
+            let length = usize::try_from(length).unwrap_or(0);
+            String::from_utf8_lossy(std::slice::from_raw_parts(start.cast::<u8>(), length))
+                .into_owned()
+        });
+        Py_DecRef(bytes);
+        copied
+    }
+}
+
+fn raise(message: &str) {
+    let message = std::ffi::CString::new(message.replace('\0', " ")).unwrap_or_default();
+    // SAFETY: the interpreter called us and holds its lock; the message is copied.
+    unsafe {
+        if PyErr_Occurred().is_null() {
+            PyErr_SetString(PyExc_RuntimeError, message.as_ptr());
+        }
+    }
+}
+
+/// Runs the interpreter's preparations for a fork, in the parent.
+pub fn before_fork() {
+    // SAFETY: called from a function of the module, so with the interpreter's lock held.
+    unsafe { PyOS_BeforeFork() }
+}
+
+/// Undoes them in the parent.
+pub fn after_fork_in_parent() {
+    // SAFETY: as above, and after `before_fork`.
+    unsafe { PyOS_AfterFork_Parent() }
+}
+
+/// Makes the interpreter whole in the child, and runs the `os.register_at_fork` functions.
+pub fn after_fork_in_child() {
+    // SAFETY: as above, in the child of the fork that followed `before_fork`.
+    unsafe { PyOS_AfterFork_Child() }
+}

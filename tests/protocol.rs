@@ -1,0 +1,330 @@
+//! The codec and the messages under any bytes and any cut of them.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use sandfork::protocol::{
+    CellResult, Decoder, Denied, Ended, Frame, FrameError, FrameLimits, GuestError, JsonError,
+    JsonLimits, MessageError, Reply, Request, Value,
+};
+
+const SMALL: FrameLimits = FrameLimits {
+    header: 64,
+    payload: 256,
+};
+
+fn frames() -> impl Strategy<Value = Vec<Frame>> {
+    let frame = (
+        prop::collection::vec(any::<u8>(), 1..=64),
+        prop::collection::vec(any::<u8>(), 0..=256),
+    )
+        .prop_map(|(header, payload)| Frame { header, payload });
+    prop::collection::vec(frame, 0..8)
+}
+
+/// Feeds `bytes` in pieces of the given sizes, the last size over and over.
+fn decode_in_pieces(bytes: &[u8], sizes: &[usize]) -> Result<Vec<Frame>, FrameError> {
+    let mut decoder = Decoder::new(SMALL);
+    let mut frames = Vec::new();
+    let mut rest = bytes;
+    let mut sizes = sizes
+        .iter()
+        .chain(std::iter::repeat(sizes.last().unwrap_or(&1)));
+    while !rest.is_empty() {
+        let (mut piece, tail) = rest.split_at((*sizes.next().unwrap()).clamp(1, rest.len()));
+        rest = tail;
+        while let Some(frame) = decoder.decode(&mut piece)? {
+            frames.push(frame);
+        }
+        assert!(
+            piece.is_empty(),
+            "a decoder that wants more has taken everything"
+        );
+    }
+    decoder.finish()?;
+    Ok(frames)
+}
+
+fn encode(frames: &[Frame]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for frame in frames {
+        frame.encode_into(&SMALL, &mut bytes).unwrap();
+    }
+    bytes
+}
+
+fn reply(header: &str) -> Result<Reply, MessageError> {
+    Reply::parse(&Frame {
+        header: header.as_bytes().to_vec(),
+        payload: Vec::new(),
+    })
+}
+
+proptest! {
+    #[test]
+    fn frames_survive_any_cut(frames in frames(), sizes in prop::collection::vec(1usize..100, 1..40)) {
+        prop_assert_eq!(decode_in_pieces(&encode(&frames), &sizes).unwrap(), frames);
+    }
+
+    #[test]
+    fn garbage_gives_the_same_answer_however_it_is_cut(
+        bytes in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..600),
+        sizes in prop::collection::vec(1usize..100, 1..40),
+    ) {
+        let whole = decode_in_pieces(&bytes, &[bytes.len().max(1)]);
+        prop_assert_eq!(decode_in_pieces(&bytes, &sizes), whole);
+    }
+
+    #[test]
+    fn a_stream_that_ends_inside_a_frame_is_noticed(frames in frames(), cut in any::<prop::sample::Index>()) {
+        prop_assume!(!frames.is_empty());
+        let bytes = encode(&frames);
+        let cut = cut.index(bytes.len());
+        let at_boundary = (0..=frames.len()).any(|count| encode(&frames[..count]).len() == cut);
+        prop_assert_eq!(decode_in_pieces(&bytes[..cut], &[7]).is_ok(), at_boundary);
+    }
+
+    #[test]
+    fn a_broken_limit_stays_broken(header in 65u32.., payload in any::<u32>()) {
+        let mut decoder = Decoder::new(SMALL);
+        let bytes = [header.to_le_bytes(), payload.to_le_bytes()].concat();
+        let error = FrameError::HeaderTooLong { length: header as usize, limit: 64 };
+        prop_assert_eq!(decoder.decode(&mut bytes.as_slice()), Err(error.clone()));
+        prop_assert_eq!(decoder.decode(&mut encode(&[]).as_slice()), Err(error));
+    }
+
+    #[test]
+    fn no_header_makes_the_parser_panic(header in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = Reply::parse(&Frame { header, payload: Vec::new() });
+    }
+
+    #[test]
+    fn nearly_json_does_not_make_the_parser_panic(header in r#"[\[\]{}:,"\\ 0-9eE+.a-z-]{0,200}"#) {
+        let _ = reply(&header);
+    }
+
+    #[test]
+    fn the_count_is_never_below_a_parsers(json in json()) {
+        let (depth, values) = measure(&json);
+        let text = json.to_string();
+        let exact = JsonLimits { depth, values, string: text.len(), number: text.len() };
+        prop_assert_eq!(exact.check(text.as_bytes()), Ok(()));
+        let shallow = JsonLimits { depth: depth.wrapping_sub(1), ..exact };
+        prop_assert!(depth == 0 || shallow.check(text.as_bytes()).is_err());
+        let few = JsonLimits { values: values - 1, ..exact };
+        prop_assert!(few.check(text.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn results_survive_the_wire(result in results()) {
+        let mut bytes = Vec::new();
+        Reply::Result(result.clone()).encode_into(&mut bytes).unwrap();
+        let frame = Decoder::new(FrameLimits::FROM_WORKER).decode(&mut bytes.as_slice());
+        let parsed = Reply::parse(&frame.unwrap().unwrap()).unwrap();
+        prop_assert_eq!(parsed, Reply::Result(result));
+    }
+}
+
+fn json() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        any::<f64>().prop_map(Into::into),
+        any::<String>().prop_map(Into::into),
+        r#"[\\"]{0,6}"#.prop_map(Into::into),
+    ];
+    leaf.prop_recursive(6, 60, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(serde_json::Value::Array),
+            prop::collection::vec((any::<String>(), inner), 0..5)
+                .prop_map(|members| serde_json::Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+/// Depth and number of values, keys included.
+fn measure(value: &serde_json::Value) -> (usize, usize) {
+    let (inner, keys): (Vec<_>, usize) = match value {
+        serde_json::Value::Array(items) => (items.iter().map(measure).collect(), 0),
+        serde_json::Value::Object(map) => (map.values().map(measure).collect(), map.len()),
+        _ => return (0, 1),
+    };
+    let depth = inner.iter().map(|(depth, _)| depth).max().unwrap_or(&0) + 1;
+    (
+        depth,
+        1 + keys + inner.iter().map(|(_, values)| values).sum::<usize>(),
+    )
+}
+
+fn results() -> impl Strategy<Value = CellResult> {
+    let error = (
+        any::<String>(),
+        any::<String>(),
+        any::<String>(),
+        any::<Option<i32>>(),
+    )
+        .prop_map(|(name, message, traceback, errno)| GuestError {
+            name,
+            message,
+            traceback,
+            errno,
+        });
+    let value = prop_oneof![
+        any::<bool>().prop_map(Value::Bool),
+        any::<i64>().prop_map(Value::Int),
+        any::<String>().prop_map(Value::Str),
+        any::<String>().prop_map(Value::opaque),
+        Just(Value::Float(0.1)),
+    ];
+    let ended = prop_oneof![
+        prop::option::of(value).prop_map(Ended::Ok),
+        error.prop_map(Ended::Exception),
+        any::<u8>().prop_map(Ended::Exit),
+    ];
+    let denied = (
+        any::<String>(),
+        any::<Option<String>>(),
+        any::<Option<i32>>(),
+    )
+        .prop_map(|(operation, target, errno)| Denied {
+            operation,
+            target,
+            errno,
+        });
+    (any::<u64>(), ended, prop::collection::vec(denied, 0..3)).prop_map(|(id, ended, denied)| {
+        let mut result = CellResult::new(id, ended);
+        result.denied = denied;
+        result
+    })
+}
+
+#[test]
+fn announced_lengths_reserve_nothing() {
+    let mut decoder = Decoder::new(FrameLimits {
+        header: usize::MAX,
+        payload: usize::MAX,
+    });
+    // Eight gigabytes are announced; this passes on a machine that has less.
+    for _ in 0..64 {
+        assert_eq!(decoder.decode(&mut [0xff; 8].as_slice()), Ok(None));
+    }
+}
+
+#[test]
+fn lengths_at_the_limit_pass_and_one_more_does_not() {
+    let mut out = Vec::new();
+    let at = Frame {
+        header: vec![b' '; SMALL.header],
+        payload: vec![0; SMALL.payload],
+    };
+    at.encode_into(&SMALL, &mut out).unwrap();
+    let before = out.clone();
+
+    let over = Frame {
+        header: vec![b' '; SMALL.header + 1],
+        payload: Vec::new(),
+    };
+    assert!(matches!(
+        over.encode_into(&SMALL, &mut out),
+        Err(FrameError::HeaderTooLong { .. })
+    ));
+    let over = Frame {
+        header: vec![b' '],
+        payload: vec![0; SMALL.payload + 1],
+    };
+    assert!(matches!(
+        over.encode_into(&SMALL, &mut out),
+        Err(FrameError::PayloadTooLong { .. })
+    ));
+    let empty = Frame::default();
+    assert_eq!(
+        empty.encode_into(&SMALL, &mut out),
+        Err(FrameError::HeaderEmpty)
+    );
+    assert_eq!(out, before);
+}
+
+#[test]
+fn requests_are_written_as_documented() {
+    let cell = Request::Cell {
+        id: 1,
+        filename: "x.py".into(),
+        argv: vec!["a".into()],
+    };
+    let mut bytes = Vec::new();
+    cell.encode_into(b"print(1)", &mut bytes).unwrap();
+    let header = br#"{"kind":"cell","id":1,"filename":"x.py","argv":["a"]}"#;
+    let prefix = [53u32.to_le_bytes(), 8u32.to_le_bytes()].concat();
+    assert_eq!(bytes, [prefix.as_slice(), header, b"print(1)"].concat());
+}
+
+#[test]
+fn unknown_fields_are_ignored() {
+    let header = r#"{"kind":"ready","version":1,"later":{"a":[1,2]},"later":null}"#;
+    assert_eq!(reply(header), Ok(Reply::Ready { version: 1 }));
+}
+
+#[test]
+fn what_is_not_a_reply_is_refused() {
+    let refused = [
+        "",
+        "null",
+        "[]",
+        r#""ready""#,
+        "{}",
+        r#"{"kind":"hello","version":1}"#,
+        r#"{"kind":"cell","id":1,"filename":"","argv":[]}"#,
+        r#"{"kind":"usage","wall_ms":0}"#,
+        r#"{"kind":"ready"}"#,
+        r#"{"kind":"ready","version":1} {}"#,
+        r#"{"kind":"ready","kind":"ready","version":1}"#,
+        r#"{"kind":"ready","version":1,"version":2}"#,
+        r#"{"kind":"ready","version":1e999}"#,
+        r#"{"kind":"result","id":1,"status":"timeout"}"#,
+        r#"{"kind":"result","id":1,"status":"exit"}"#,
+        r#"{"kind":"result","id":1,"status":"exit","exit_code":256}"#,
+        r#"{"kind":"result","id":1,"status":"exception"}"#,
+        r#"{"kind":"result","id":-1,"status":"ok"}"#,
+        r#"{"kind":"result","id":1,"status":"ok","value":{"type":"pickle","data":""}}"#,
+        "{\"kind\":\"ready\",\"version\":1,\"a\":\"\u{1}\"}",
+    ];
+    for header in refused {
+        assert!(
+            matches!(reply(header), Err(MessageError::Header(_))),
+            "{header}"
+        );
+    }
+    let frame = Frame {
+        header: b"{\"kind\":\"ready\",\"version\":1,\"a\":\"\xff\"}".to_vec(),
+        payload: Vec::new(),
+    };
+    assert!(Reply::parse(&frame).is_err());
+}
+
+#[test]
+fn a_payload_that_no_message_has_is_refused() {
+    let frame = Frame {
+        header: br#"{"kind":"ready","version":1}"#.to_vec(),
+        payload: vec![0; 3],
+    };
+    assert_eq!(
+        Reply::parse(&frame),
+        Err(MessageError::UnexpectedPayload { length: 3 })
+    );
+}
+
+#[test]
+fn bounds_speak_before_a_tree_is_built() {
+    let over = |what, text: String| match JsonLimits::FROM_WORKER.check(text.as_bytes()) {
+        Err(JsonError::OverLimit { what: found, .. }) => assert_eq!(found, what),
+        other => panic!("{what}: {other:?}"),
+    };
+    over("depth", "[".repeat(1 << 20));
+    over("depth", "{\"a\":".repeat(1000));
+    over("values", format!("[{}0]", "0,".repeat(1 << 18)));
+    over("values", format!("[{}0]", "[],".repeat(1 << 18)));
+    over("string", format!("\"{}\"", "\\n".repeat(1 << 18)));
+    over("string", format!("\"{}", "a".repeat(1 << 20)));
+    over("number", "9".repeat(1 << 20));
+    over("number", format!("[1e{}]", "9".repeat(100)));
+}

@@ -1,0 +1,188 @@
+//! The Python module `_sandfork`: functions of text, called in this order by the bootstrap.
+//!
+//! | function | argument | result |
+//! |---|---|---|
+//! | `enter` | JSON of the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
+//! | `unready` | JSON of `Unready` | |
+//! | `threads` | | how many threads the process has |
+//! | `serve` | JSON list of the preloaded modules | in a worker, jailed: nothing. In the zygote: never |
+
+use std::cell::RefCell;
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::errno::Errno;
+use pyo3_ffi::PyObject;
+use serde::Serialize;
+
+use crate::control::{hear, tell};
+use crate::jail::control::{FromZygote, PythonSetup, ToZygote};
+use crate::jail::failure::Failure;
+use crate::jail::program::ZygoteJail;
+use crate::jail::zygote::{self, Zygote};
+use crate::serve::{ForkHooks, Served, Server};
+use crate::sys;
+use crate::sys::python::{TextFunction, create_module, end_of_methods, method};
+
+/// Descriptor 0 of the process, as the supervisor starts it, is the control socket.
+const CONTROL: i32 = 0;
+
+/// What `enter` leaves for `serve`. The zygote has one thread.
+struct Entered {
+    control: OwnedFd,
+    jail: ZygoteJail,
+    zygote: Zygote,
+}
+
+thread_local! {
+    static ENTERED: RefCell<Option<Entered>> = const { RefCell::new(None) };
+}
+
+/// CPython's entry point into the module.
+#[allow(unsafe_code)] // the name is what CPython looks for; nothing else exports it
+#[unsafe(no_mangle)]
+pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
+    create_module(
+        c"_sandfork",
+        vec![method::<Enter>(), method::<TellUnready>(), method::<Threads>(), method::<Serve>(), end_of_methods()],
+    )
+}
+
+struct Enter;
+
+impl TextFunction for Enter {
+    const NAME: &'static CStr = c"enter";
+
+    fn call(facts: &str) -> Result<String, String> {
+        let control = take_streams().map_err(words)?;
+        tell(control.as_fd(), &FromZygote::Facts { json: facts.to_owned() }, &[]).map_err(words)?;
+        let Some((ToZygote::Enter { jail, python }, fds)) =
+            hear(&control, &mut Vec::new()).map_err(words)?
+        else {
+            // The supervisor only wanted the facts, or refused them.
+            sys::process::exit_now(0);
+        };
+        let Some(lifeline) = fds.into_iter().next() else {
+            return Err("the jail came without its lifeline".into());
+        };
+        match zygote::enter(&jail, lifeline) {
+            Ok(zygote) => {
+                let setup = reply(&jail.env, &python)?;
+                ENTERED.set(Some(Entered { control, jail: *jail, zygote }));
+                Ok(setup)
+            }
+            Err(failure) => end_with(&control, failure),
+        }
+    }
+}
+
+struct TellUnready;
+
+impl TextFunction for TellUnready {
+    const NAME: &'static CStr = c"unready";
+
+    fn call(why: &str) -> Result<String, String> {
+        let why = serde_json::from_str(why).map_err(|error| error.to_string())?;
+        ENTERED.with_borrow(|entered| match entered {
+            Some(entered) => {
+                tell(entered.control.as_fd(), &FromZygote::Unready(why), &[]).map_err(words)
+            }
+            None => Err("not in the jail yet".into()),
+        })?;
+        sys::process::exit_now(1)
+    }
+}
+
+struct Threads;
+
+impl TextFunction for Threads {
+    const NAME: &'static CStr = c"threads";
+
+    fn call(_: &str) -> Result<String, String> {
+        ENTERED.with_borrow(|entered| match entered {
+            Some(entered) => {
+                let count = sys::process::count_threads(entered.zygote.proc.as_fd());
+                count.map(|count| count.to_string()).map_err(words)
+            }
+            None => Err("not in the jail yet".into()),
+        })
+    }
+}
+
+struct Serve;
+
+impl TextFunction for Serve {
+    const NAME: &'static CStr = c"serve";
+
+    fn call(preloaded: &str) -> Result<String, String> {
+        let preloaded = serde_json::from_str(preloaded).map_err(|error| error.to_string())?;
+        let Some(Entered { control, jail, zygote }) = ENTERED.take() else {
+            return Err("not in the jail yet".into());
+        };
+        let told = control.try_clone().map_err(|error| error.to_string())?;
+        let server = match Server::new(control, jail, zygote) {
+            Ok(server) => server,
+            Err(failure) => end_with(&told, failure),
+        };
+        tell(told.as_fd(), &FromZygote::Ready { preloaded }, &[]).map_err(words)?;
+        drop(told);
+        match server.serve(&Interpreter).map_err(words)? {
+            Served::Finished => sys::process::exit_now(0),
+            Served::Failed => sys::process::exit_now(1),
+            Served::Worker => {
+                // After the jail stands: a hook of a preloaded package may start a thread, and a
+                // process with threads cannot enter a user namespace.
+                sys::python::after_fork_in_child();
+                Ok(String::new())
+            }
+        }
+    }
+}
+
+struct Interpreter;
+
+impl ForkHooks for Interpreter {
+    fn before(&self) {
+        sys::python::before_fork();
+    }
+
+    fn after_in_parent(&self) {
+        sys::python::after_fork_in_parent();
+    }
+}
+
+/// Takes the control socket off descriptor 0 and gives the interpreter harmless streams: what a
+/// package prints while it is preloaded goes nowhere.
+fn take_streams() -> Result<OwnedFd, Errno> {
+    sys::descriptors::relocate_stdio(CONTROL)
+}
+
+fn end_with(control: &OwnedFd, failure: Failure) -> ! {
+    let message =
+        FromZygote::Failed { step: failure.step as u16, errno: failure.errno as i32 };
+    // Without a supervisor to hear it there is nothing left to do but end.
+    _ = tell(control.as_fd(), &message, &[]);
+    sys::process::exit_now(1)
+}
+
+/// What the bootstrap goes on with, in the jail.
+#[derive(Serialize)]
+struct Prepared<'a> {
+    env: &'a [(String, String)],
+    setup: &'a PythonSetup,
+    sources: [(&'static str, &'static str); 2],
+}
+
+/// The Python that runs inside.
+const SOURCES: [(&str, &str); 2] = [
+    ("zygote", include_str!("../../src/guest/zygote.py")),
+    ("worker", include_str!("../../src/guest/worker.py")),
+];
+
+fn reply(env: &[(String, String)], setup: &PythonSetup) -> Result<String, String> {
+    serde_json::to_string(&Prepared { env, setup, sources: SOURCES }).map_err(|error| error.to_string())
+}
+
+fn words(errno: Errno) -> String {
+    errno.to_string()
+}

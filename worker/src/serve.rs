@@ -1,0 +1,306 @@
+//! The zygote's loop: forks a worker for each request, reaps, reports.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{Pid, getpid};
+
+use crate::control::{hear, tell};
+use crate::jail::control::{Exit, ExitStatus, FromMonitor, ToZygote};
+use crate::jail::failure::{Failure, InStep, Step};
+use crate::jail::program::ZygoteJail;
+use crate::jail::worker::{Belongings, Birth};
+use crate::jail::zygote::Zygote;
+use crate::sys;
+use crate::sys::process::{
+    End, Fork, ForkedChild, InitStacks, NamespaceInit, Reaped, SingleThreaded,
+};
+
+/// The most workers that one zygote has alive at once.
+const MAX_WORKERS: usize = 4096;
+
+/// The interpreter's part in a fork.
+pub trait ForkHooks {
+    /// Before the fork, in the parent.
+    fn before(&self);
+    /// After it, in the parent.
+    fn after_in_parent(&self);
+}
+
+/// How serving ended.
+pub enum Served {
+    /// In the zygote: the supervisor closed the control socket.
+    Finished,
+    /// In a worker: it stands in its jail.
+    Worker,
+    /// In a worker: it failed to enter its jail, has said so, and must end.
+    Failed,
+}
+
+/// A zygote that serves.
+pub struct Server {
+    control: OwnedFd,
+    jail: ZygoteJail,
+    zygote: Zygote,
+    single: SingleThreaded,
+    stacks: InitStacks,
+    /// The zygote's own pid namespace, to come back to after each fork.
+    home: OwnedFd,
+    events: Epoll,
+    children: SignalFd,
+    mask_before: SigSet,
+    workers: HashMap<Pid, Worker>,
+    zygote_bytes: u64,
+}
+
+struct Worker {
+    monitor: OwnedFd,
+    init: Option<NamespaceInit>,
+    alive: bool,
+}
+
+const CONTROL: u64 = 0;
+const CHILDREN: u64 = 1;
+
+impl Server {
+    /// Prepares to serve. Fails with `EBUSY` when the process has more than one thread.
+    pub fn new(control: OwnedFd, jail: ZygoteJail, zygote: Zygote) -> Result<Self, Failure> {
+        let single = SingleThreaded::count(zygote.proc.as_fd()).in_step(Step::Fork)?;
+        sys::memory::share_page_tables(zygote.proc.as_fd()).in_step(Step::Fork)?;
+        let zygote_bytes = data_size(zygote.proc.as_fd()).in_step(Step::Fork)?;
+        Self::watching(control, jail, zygote, single, zygote_bytes).in_step(Step::Fork)
+    }
+
+    fn watching(
+        control: OwnedFd,
+        jail: ZygoteJail,
+        zygote: Zygote,
+        single: SingleThreaded,
+        zygote_bytes: u64,
+    ) -> Result<Self, Errno> {
+        let mut sigchld = SigSet::empty();
+        sigchld.add(Signal::SIGCHLD);
+        let mut mask_before = SigSet::empty();
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&sigchld), Some(&mut mask_before))?;
+        let children = SignalFd::with_flags(&sigchld, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        let events = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        events.add(&control, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
+        events.add(&children, EpollEvent::new(EpollFlags::EPOLLIN, CHILDREN))?;
+        Ok(Self {
+            control,
+            jail,
+            zygote,
+            single,
+            stacks: InitStacks::reserve(MAX_WORKERS)?,
+            home: sys::pidfd::open(getpid())?,
+            events,
+            children,
+            mask_before,
+            workers: HashMap::new(),
+            zygote_bytes,
+        })
+    }
+
+    /// Serves until the supervisor is gone, or returns in a worker.
+    pub fn serve(mut self, hooks: &dyn ForkHooks) -> Result<Served, Errno> {
+        let mut buffer = Vec::new();
+        let mut events = [EpollEvent::empty(); 32];
+        loop {
+            let ready = match self.events.wait(&mut events, EpollTimeout::NONE) {
+                Err(Errno::EINTR) => continue,
+                other => other?,
+            };
+            for event in &events[..ready] {
+                match event.data() {
+                    CONTROL => match hear(&self.control, &mut buffer)? {
+                        None => return Ok(Served::Finished),
+                        Some((ToZygote::Enter { .. }, _)) => return Err(Errno::EPROTO),
+                        Some((ToZygote::Spawn { first_core }, fds)) => {
+                            match self.answer(first_core, fds, hooks)? {
+                                None => {}
+                                Some(served) => {
+                                    // The numbers of these descriptors are the worker's now.
+                                    std::mem::forget(self);
+                                    return Ok(served);
+                                }
+                            }
+                        }
+                    },
+                    CHILDREN => self.reap()?,
+                    key => self.abandon(key),
+                }
+            }
+        }
+    }
+
+    /// Answers one request. `Some` in the worker.
+    fn answer(
+        &mut self,
+        first_core: usize,
+        fds: Vec<OwnedFd>,
+        hooks: &dyn ForkHooks,
+    ) -> Result<Option<Served>, Errno> {
+        let mut fds = fds.into_iter();
+        let (Some(stdin), Some(stdout), Some(stderr), Some(data), Some(monitor)) =
+            (fds.next(), fds.next(), fds.next(), fds.next(), fds.next())
+        else {
+            return Err(Errno::EPROTO);
+        };
+        let belongings = Belongings { stdio: [stdin, stdout, stderr], data, cgroup: fds.collect() };
+        let birth = Birth { first_core, zygote_bytes: self.zygote_bytes };
+        match self.fork_worker(hooks) {
+            Ok(Forked::Worker(child)) => {
+                let entered =
+                    crate::jail::worker::enter(child, &self.jail, &self.zygote, belongings, birth);
+                // Guest code starts with the signal mask of an ordinary process.
+                _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask_before), None);
+                std::mem::forget(monitor);
+                Ok(Some(if entered.is_ok() { Served::Worker } else { Served::Failed }))
+            }
+            Ok(Forked::Parent { pid, pidfd, init }) => {
+                let handles: Vec<BorrowedFd> = std::iter::once(pidfd.as_fd())
+                    .chain(init.as_ref().map(|init| init.pidfd.as_fd()))
+                    .collect();
+                // A supervisor that is gone shows as a hang-up of the monitor, next.
+                _ = tell(monitor.as_fd(), &FromMonitor::Born, &handles);
+                let key = u64::try_from(pid.as_raw()).unwrap_or(u64::MAX);
+                self.events.add(&monitor, EpollEvent::new(EpollFlags::EPOLLRDHUP, key))?;
+                self.workers.insert(pid, Worker { monitor, init, alive: true });
+                Ok(None)
+            }
+            Err(Failure { step, errno }) => {
+                let message = FromMonitor::NotBorn { step: step as u16, errno: errno as i32 };
+                _ = tell(monitor.as_fd(), &message, &[]);
+                Ok(None)
+            }
+        }
+    }
+
+    fn fork_worker(&mut self, hooks: &dyn ForkHooks) -> Result<Forked, Failure> {
+        if self.jail.namespaces.is_none() {
+            return Forked::beside(None, self.fork(hooks)?);
+        }
+        // Children only: the zygote itself stays where it is, and comes back for the next one.
+        unshare(CloneFlags::CLONE_NEWPID).in_step(Step::PidNamespace)?;
+        let init = sys::process::spawn_namespace_init(&mut self.stacks).in_step(Step::SpawnInit);
+        let forked = init.and_then(|init| match self.fork(hooks) {
+            Ok(forked) => Ok((init, forked)),
+            Err(failure) => {
+                _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL);
+                _ = nix::sys::wait::waitpid(init.pid, None);
+                self.stacks.release(&init);
+                Err(failure)
+            }
+        });
+        if let Ok((init, Fork::Child(child))) = forked {
+            std::mem::forget(init);
+            return Ok(Forked::Worker(child));
+        }
+        sys::process::enter_namespaces(self.home.as_fd(), CloneFlags::CLONE_NEWPID.bits())
+            .in_step(Step::PidNamespace)?;
+        let (init, forked) = forked?;
+        Forked::beside(Some(init), forked)
+    }
+
+    fn fork(&self, hooks: &dyn ForkHooks) -> Result<Fork, Failure> {
+        hooks.before();
+        let forked = sys::process::fork(&self.single).in_step(Step::Fork);
+        if !matches!(forked, Ok(Fork::Child(_))) {
+            hooks.after_in_parent();
+        }
+        forked
+    }
+
+    /// Reaps whatever ended. A worker's end ends its namespace; that end releases the monitor.
+    fn reap(&mut self) -> Result<(), Errno> {
+        while self.children.read_signal()?.is_some() {}
+        while let Some((pid, reaped)) = sys::process::reap_any()? {
+            if let Some(worker) = self.workers.get_mut(&pid) {
+                worker.alive = false;
+                _ = tell(worker.monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
+                match &worker.init {
+                    Some(init) => _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL),
+                    None => self.forget_worker(pid),
+                }
+                continue;
+            }
+            let owner = self
+                .workers
+                .iter()
+                .find(|(_, worker)| worker.init.as_ref().is_some_and(|init| init.pid == pid))
+                .map(|(owner, worker)| (*owner, worker.alive));
+            if let Some((owner, false)) = owner {
+                self.forget_worker(owner);
+            }
+        }
+        Ok(())
+    }
+
+    fn forget_worker(&mut self, pid: Pid) {
+        if let Some(worker) = self.workers.remove(&pid) {
+            _ = self.events.delete(&worker.monitor);
+            if let Some(init) = &worker.init {
+                self.stacks.release(init);
+            }
+        }
+    }
+
+    /// The supervisor gave up on a worker: its namespace ends.
+    fn abandon(&mut self, key: u64) {
+        let Some(worker) =
+            i32::try_from(key).ok().and_then(|pid| self.workers.get(&Pid::from_raw(pid)))
+        else {
+            return;
+        };
+        // Reported once: the hang-up would otherwise be reported until the worker is reaped.
+        _ = self.events.delete(&worker.monitor);
+        if let Some(init) = &worker.init {
+            _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL);
+        }
+    }
+}
+
+fn exit(reaped: Reaped) -> Exit {
+    let status = match reaped.end {
+        End::Code(code) => ExitStatus::Code(code),
+        End::Signal(signal) => ExitStatus::Signal(signal),
+    };
+    Exit { status, cpu_us: reaped.cpu_us, max_rss_kib: reaped.max_rss_kib }
+}
+
+enum Forked {
+    Parent { pid: Pid, pidfd: OwnedFd, init: Option<NamespaceInit> },
+    Worker(ForkedChild),
+}
+
+impl Forked {
+    fn beside(init: Option<NamespaceInit>, forked: Fork) -> Result<Self, Failure> {
+        match forked {
+            Fork::Child(child) => Ok(Self::Worker(child)),
+            Fork::Parent(pid) => {
+                let pidfd = sys::pidfd::open(pid).in_step(Step::Fork)?;
+                Ok(Self::Parent { pid, pidfd, init })
+            }
+        }
+    }
+}
+
+/// This process's private writable memory, bytes: field 6 of `/proc/self/statm` (proc(5)).
+fn data_size(proc: BorrowedFd) -> Result<u64, Errno> {
+    use nix::fcntl::{OFlag, openat};
+    use nix::sys::stat::Mode;
+    let statm = openat(proc, "self/statm", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let mut text = [0; 128];
+    let length = nix::unistd::read(&statm, &mut text)?;
+    let pages: u64 = std::str::from_utf8(&text[..length])
+        .ok()
+        .and_then(|text| text.split_ascii_whitespace().nth(5))
+        .and_then(|field| field.parse().ok())
+        .ok_or(Errno::EIO)?;
+    Ok(pages * sys::process::page_size())
+}
