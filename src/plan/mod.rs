@@ -122,8 +122,6 @@ pub struct Supervision {
     pub millicores: u32,
     /// Standard output and error together, bytes.
     pub output: u64,
-    /// Share of processors, in thousandths of one.
-    pub millicores: u32,
     /// What the guest reads on its standard input.
     pub stdin: Stdin,
     /// What holds memory and processes together.
@@ -210,7 +208,6 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
         pids: limits.pids,
         millicores: limits.cores.millicores(),
         output: limits.output,
-        millicores: limits.cores.millicores(),
         stdin: policy.stdin(),
         held_by: if held {
             HeldBy::Cgroup

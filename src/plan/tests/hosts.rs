@@ -215,6 +215,7 @@ pub fn host(machine: Machine) -> Host {
 
 impl Host {
     /// The same, where a path leads to another.
+    #[must_use]
     pub fn with_path(mut self, path: &str, kind: PathKind, resolved: &str) -> Self {
         let fact = PathFact::Found {
             kind,
@@ -225,6 +226,7 @@ impl Host {
     }
 
     /// The same with a directory.
+    #[must_use]
     pub fn with_directory(self, path: &str) -> Self {
         self.with_path(path, PathKind::Directory, path)
     }

@@ -7,7 +7,7 @@ use super::hosts::{
     refused, with_kernel,
 };
 use super::{plan, planned, policy, refusal};
-use crate::host::{CgroupSupport, ChainStep, Controller, LandlockSupport, Machine, RefusalCause};
+use crate::host::{ChainStep, Controller, LandlockSupport, Machine, RefusalCause};
 use crate::jail::program::RlimitResource;
 use crate::plan::{HeldBy, Layer, LayerState};
 use crate::policy::Level;
@@ -40,13 +40,14 @@ fn in_a_line(machine: Machine) -> String {
 
 #[test]
 fn every_kind_of_host() {
-    let cgroups: [(&str, fn() -> CgroupSupport); 4] = [
-        ("v1", cgroup_v1),
-        ("v2", || cgroup_v2(&Controller::LIMITING)),
-        ("v2 without cpu", || {
-            cgroup_v2(&[Controller::Memory, Controller::Pids])
-        }),
-        ("none", no_cgroup),
+    let cgroups = [
+        ("v1", cgroup_v1()),
+        ("v2", cgroup_v2(&Controller::LIMITING)),
+        (
+            "v2 without cpu",
+            cgroup_v2(&[Controller::Memory, Controller::Pids]),
+        ),
+        ("none", no_cgroup()),
     ];
     let namespaces = [
         ("namespaces", crate::host::NamespaceSupport::Available),
@@ -55,11 +56,11 @@ fn every_kind_of_host() {
     let mut table = String::new();
     for kernel in KERNELS {
         for (name, user) in [("root", ROOT), ("user", USER)] {
-            for (cgroup_name, cgroup) in cgroups {
+            for (cgroup_name, cgroup) in &cgroups {
                 for (namespaces_name, namespaces) in &namespaces {
                     let machine = Machine {
                         user,
-                        cgroup: cgroup(),
+                        cgroup: cgroup.clone(),
                         namespaces: namespaces.clone(),
                         ..with_kernel(kernel, machine())
                     };
