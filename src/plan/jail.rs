@@ -6,7 +6,7 @@ use super::cgroup::CgroupPlan;
 use super::limits::ProcessCount;
 use super::places::{SHM, TMP, WORK};
 use super::view::View;
-use super::{environment, landlock, limits, root};
+use super::{environment, filters, landlock, limits, root};
 use crate::host::{Controller, GUEST_ID, Host, HostUser};
 use crate::jail::program::{
     HostIds, Identity, LandlockRules, NetworkNamespace, ProcMount, Tmpfs, WorkerJail, ZygoteJail,
@@ -22,6 +22,7 @@ pub(super) fn prepare(
     cgroup: Option<&CgroupPlan>,
 ) -> Result<ZygoteJail, PlanError> {
     let view = View::new(policy, host, level)?;
+    let filters = filters::compile(policy, &host.machine, level)?;
     let namespaces = (level > Level::Landlock).then(|| ZygoteNamespaces {
         network: network(host),
     });
@@ -34,9 +35,12 @@ pub(super) fn prepare(
             abi,
             paths: landlock::rules(policy, level, &view),
         }),
-        filters: Vec::new(),
+        filters: filters.zygote,
         env: environment::variables(policy, host, level),
-        worker: worker(policy, host, level, cgroup),
+        worker: WorkerJail {
+            filters: filters.worker,
+            ..worker(policy, host, level, cgroup)
+        },
     })
 }
 

@@ -1,0 +1,48 @@
+//! The seccomp filters of a plan, with a policy's mistakes traced to where they were written.
+
+use super::PlanError;
+use super::seccomp::{self, Filters, SeccompError, Surroundings};
+use crate::host::{Arch, Machine};
+use crate::policy::{Level, Located, Policy};
+
+pub(super) fn compile(
+    policy: &Policy,
+    machine: &Machine,
+    level: Level,
+) -> Result<Filters, PlanError> {
+    let arch = match machine.arch {
+        Some(Arch::X86_64) => seccomp::Arch::X86_64,
+        Some(Arch::Aarch64) => seccomp::Arch::Aarch64,
+        None => return Err(PlanError::UnknownArchitecture),
+    };
+    let surroundings = match level {
+        Level::Landlock => Surroundings::SharedHost {
+            landlock_abi: machine.landlock.abi().unwrap_or(0),
+        },
+        Level::Standard | Level::Full => Surroundings::Namespaces,
+    };
+    let lists = policy.syscalls();
+    let names = |list: &[Located<String>]| -> Vec<String> {
+        list.iter().map(|name| name.value.clone()).collect()
+    };
+    seccomp::compile(
+        arch,
+        surroundings,
+        &names(&lists.allow),
+        &names(&lists.deny),
+    )
+    .map_err(|source| locate(policy, source))
+}
+
+/// Finds the line that the error is about.
+fn locate(policy: &Policy, source: SeccompError) -> PlanError {
+    let lists = policy.syscalls();
+    let mut named = lists.allow.iter().chain(&lists.deny);
+    let origin = named
+        .find(|name| name.value == source.syscall())
+        .map(|name| name.origin.clone());
+    PlanError::Syscall {
+        origin: origin.unwrap_or_else(|| policy.require_origin().clone()),
+        source,
+    }
+}
