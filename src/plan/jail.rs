@@ -80,6 +80,9 @@ fn worker(policy: &Policy, host: &Host, level: Level, cgroup: Option<&CgroupPlan
     };
     let count = match level {
         Level::Landlock if host.machine.user.drop_to.is_none() => ProcessCount::WholeUser,
+        _ if cgroup.is_some_and(|plan| plan.limits_by(Controller::Pids)) => {
+            ProcessCount::OwnBehindCgroup
+        }
         _ => ProcessCount::Own,
     };
     let cpu_is_capped = cgroup.is_some_and(|plan| plan.limits_by(Controller::Cpu));
