@@ -1,14 +1,19 @@
 //! The seccomp filters of a plan, with a policy's mistakes traced to where they were written.
 
-use super::PlanError;
+use super::{CgroupPlan, PlanError};
 use super::seccomp::{self, Filters, SeccompError, Surroundings};
-use crate::host::{Arch, Machine};
+use crate::host::{Arch, Controller, Machine};
 use crate::policy::{Level, Located, Policy};
+
+/// Calls that hold memory which no process's size shows. Where a cgroup counts memory they are as
+/// good as any other; a watchdog would be blind to them.
+const UNCOUNTED: [&str; 3] = ["memfd_create", "shmget", "msgget"];
 
 pub(super) fn compile(
     policy: &Policy,
     machine: &Machine,
     level: Level,
+    cgroup: Option<&CgroupPlan>,
 ) -> Result<Filters, PlanError> {
     let arch = match machine.arch {
         Some(Arch::X86_64) => seccomp::Arch::X86_64,
@@ -25,13 +30,11 @@ pub(super) fn compile(
     let names = |list: &[Located<String>]| -> Vec<String> {
         list.iter().map(|name| name.value.clone()).collect()
     };
-    seccomp::compile(
-        arch,
-        surroundings,
-        &names(&lists.allow),
-        &names(&lists.deny),
-    )
-    .map_err(|source| locate(policy, source))
+    let mut denied = names(&lists.deny);
+    if !cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory)) {
+        denied.extend(UNCOUNTED.map(str::to_owned));
+    }
+    seccomp::compile(arch, surroundings, &names(&lists.allow), &denied).map_err(|source| locate(policy, source))
 }
 
 /// Finds the line that the error is about.

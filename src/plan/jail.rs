@@ -22,7 +22,7 @@ pub(super) fn prepare(
     cgroup: Option<&CgroupPlan>,
 ) -> Result<ZygoteJail, PlanError> {
     let view = View::new(policy, host, level)?;
-    let filters = filters::compile(policy, &host.machine, level)?;
+    let filters = filters::compile(policy, &host.machine, level, cgroup)?;
     let namespaces = (level > Level::Landlock).then(|| ZygoteNamespaces {
         network: network(host),
     });
