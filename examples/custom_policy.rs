@@ -31,7 +31,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let sandbox = Sandbox::builder().policy(policy).build()?;
     for (name, code) in [
-        ("a mean", "import statistics\nprint(statistics.mean([1, 2, 3, 4]))"),
+        (
+            "a mean",
+            "import statistics\nprint(statistics.mean([1, 2, 3, 4]))",
+        ),
         ("an import that is not listed", "import subprocess"),
         ("an endless loop", "while True: pass"),
         ("too much memory", "x = bytearray(1 << 30)"),

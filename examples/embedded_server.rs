@@ -26,7 +26,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 fn main() -> Result<(), Failure> {
     let self_test = std::env::args().any(|argument| argument == "--self-test");
     let sandbox = Arc::new(Sandbox::builder().build()?);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_io().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_io()
+        .build()?;
     runtime.block_on(async {
         let port = if self_test { 0 } else { 8080 };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
@@ -49,9 +51,8 @@ async fn run(
     code: Bytes,
 ) -> Result<Json<Outcome>, (StatusCode, String)> {
     // A run blocks its thread, so it gets one of those that may block.
-    let outcome = tokio::task::spawn_blocking(move || {
-        sandbox.run(sandfork::Request::python(code.to_vec()))
-    });
+    let outcome =
+        tokio::task::spawn_blocking(move || sandbox.run(sandfork::Request::python(code.to_vec())));
     match outcome.await {
         Ok(Ok(outcome)) => Ok(Json(outcome)),
         Ok(Err(error)) => Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
@@ -70,7 +71,9 @@ fn clients(server: SocketAddr) -> Result<(), Failure> {
                     if answer.contains(&expected) {
                         return Ok(());
                     }
-                    Err(Failure::from(format!("snippet {number} was answered {answer}")))
+                    Err(Failure::from(format!(
+                        "snippet {number} was answered {answer}"
+                    )))
                 })
             })
         })

@@ -1,7 +1,7 @@
 //! The seccomp filters of a plan, with a policy's mistakes traced to where they were written.
 
-use super::{CgroupPlan, PlanError};
 use super::seccomp::{self, Filters, SeccompError, Surroundings};
+use super::{CgroupPlan, PlanError};
 use crate::host::{Arch, Controller, Machine};
 use crate::policy::{Level, Located, Policy};
 
@@ -34,7 +34,8 @@ pub(super) fn compile(
     if !cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory)) {
         denied.extend(UNCOUNTED.map(str::to_owned));
     }
-    seccomp::compile(arch, surroundings, &names(&lists.allow), &denied).map_err(|source| locate(policy, source))
+    seccomp::compile(arch, surroundings, &names(&lists.allow), &denied)
+        .map_err(|source| locate(policy, source))
 }
 
 /// Finds the line that the error is about.
