@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use crate::jail::failure::Failure;
+use crate::protocol::MessageError;
 
 /// The sandbox could not be provided.
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +114,7 @@ pub enum SupervisorError {
     },
     /// The request is larger than a frame may be.
     #[error("the source is too large: {0}")]
-    Request(String),
+    Request(#[from] MessageError),
 }
 
 fn said(log: &str) -> String {

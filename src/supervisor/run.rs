@@ -24,7 +24,7 @@ use super::verify::verify;
 use super::zygote::Zygote;
 use crate::jail::program::ZygoteJail;
 use crate::outcome::{Denial, Outcome, PolicyIdentity, Usage};
-use crate::protocol::{Ended as Said, MessageError};
+use crate::protocol::Ended as Said;
 
 /// What the supervisor itself watches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -66,7 +66,7 @@ pub fn run(
     mut request: Request,
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
-    let message = request.encode().map_err(too_large)?;
+    let message = request.encode()?;
     let cgroup = match place.cgroups {
         Some(root) => Some(root.worker()?),
         None => None,
@@ -92,7 +92,7 @@ pub fn run(
 
     let counts = cgroup
         .as_ref()
-        .map(|cgroup| cgroup.counts())
+        .map(super::cgroup::WorkerCgroup::counts)
         .unwrap_or_default();
     let evidence = Evidence {
         stop,
@@ -161,10 +161,6 @@ fn nothing_to_read() -> Result<OwnedFd, Errno> {
         OFlag::O_RDONLY | OFlag::O_CLOEXEC,
         Mode::empty(),
     )
-}
-
-fn too_large(error: MessageError) -> SupervisorError {
-    SupervisorError::Request(error.to_string())
 }
 
 /// Bytes that the worker's private file systems hold at the end.
