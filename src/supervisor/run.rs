@@ -7,10 +7,6 @@ mod watch;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
-
 pub use self::request::{Cancel, Request};
 pub use super::drain::OutputSink;
 
@@ -63,7 +59,7 @@ pub struct Place<'a> {
 /// Runs a request in a fresh worker.
 pub fn run(
     place: &Place,
-    mut request: Request,
+    request: &Request,
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
     let message = request.encode()?;
@@ -71,10 +67,7 @@ pub fn run(
         Some(root) => Some(root.worker()?),
         None => None,
     };
-    let stdin = request
-        .take_stdin()
-        .map_or_else(nothing_to_read, Ok)
-        .when("open /dev/null")?;
+    let stdin = request.open_stdin().when("open stdin")?;
     let worker = Worker::spawn(place.zygote, stdin, cgroup.as_ref(), place.first_core)?;
     let guard = KillOnDrop(&worker);
     let enforced = verify(worker.process.as_fd(), place.jail, cgroup.as_ref())?;
@@ -89,6 +82,9 @@ pub fn run(
         watched,
     } = running.until_end(sink, request.cancelled_by())?;
     drop(guard);
+    if exit.is_none() && stop.is_none() {
+        return Err(SupervisorError::RunLost);
+    }
 
     let counts = cgroup
         .as_ref()
@@ -153,14 +149,6 @@ impl Drop for KillOnDrop<'_> {
     fn drop(&mut self) {
         self.0.kill();
     }
-}
-
-fn nothing_to_read() -> Result<OwnedFd, Errno> {
-    open(
-        "/dev/null",
-        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )
 }
 
 /// Bytes that the worker's private file systems hold at the end.
