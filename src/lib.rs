@@ -2,3 +2,5 @@
 
 #[path = "jail/program.rs"]
 pub mod program;
+
+pub mod plan;

@@ -1,0 +1,3 @@
+//! Policy and host become a plan.
+
+pub mod seccomp;
