@@ -38,7 +38,7 @@ impl Call {
         match offset {
             0 => self.number,
             4 => self.audit_arch,
-            16.. if offset % 8 == 0 => (argument((offset - 16) / 8) & 0xffff_ffff) as u32,
+            16.. if offset.is_multiple_of(8) => (argument((offset - 16) / 8) & 0xffff_ffff) as u32,
             20.. => (argument((offset - 20) / 8) >> 32) as u32,
             _ => panic!("load of the instruction pointer"),
         }
