@@ -12,6 +12,8 @@ mod error;
 mod names;
 mod preset;
 mod rule;
+#[cfg(test)]
+mod tests;
 
 use crate::jail::program::BpfProgram;
 
