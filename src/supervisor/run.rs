@@ -130,11 +130,10 @@ pub fn run(
         None => (None, None),
     };
     let (stdout, stderr) = output.into_bytes();
-    let mut outcome = Outcome::new(ending, place.policy.clone())
+    let mut outcome = Outcome::new(ending, place.policy.clone(), enforced)
         .with_output(stdout, stderr)
         .with_value(value)
         .with_usage(usage)
-        .with_enforced(enforced)
         .with_denied(denied);
     if let Some(error) = error {
         outcome = outcome.with_error(error);
