@@ -12,8 +12,10 @@ mod error;
 mod names;
 mod preset;
 mod rule;
+#[cfg(test)]
+mod tests;
 
-use crate::jail::program::BpfProgram;
+use crate::program::BpfProgram;
 
 pub use compile::compile;
 pub use error::SeccompError;
