@@ -1,7 +1,11 @@
 //! `sandfork plan` and `sandfork doctor`: what would be done here, and what could be.
 
 use sandfork::exit_code;
-use sandfork::host::{self, CallerEnvironment, Machine, probe_interpreter, resolve_interpreter};
+use std::collections::BTreeSet;
+
+use sandfork::host::{
+    self, CallerEnvironment, Machine, Needs, probe_interpreter, resolve_interpreter,
+};
 use sandfork::plan::{self, diagnose, explain};
 use sandfork::{Error, Policy};
 
@@ -22,7 +26,12 @@ pub fn plan(arguments: &PlanArguments) -> Result<u8, Failure> {
 }
 
 fn plan_here(policy: &Policy) -> Result<plan::Plan, Error> {
-    let host = host::probe(&policy.python().interpreter.value, &plan::needs(policy))?;
+    // A plan is printed, and kept: the values of passed variables are the caller's secrets.
+    let needs = Needs {
+        variables: BTreeSet::new(),
+        ..plan::needs(policy)
+    };
+    let host = host::probe(&policy.python().interpreter.value, &needs)?;
     Ok(plan::plan(policy, &host)?)
 }
 

@@ -28,7 +28,9 @@ pub(super) fn compile(
     };
     let mut denied = names(&lists.deny);
     if !cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory)) {
-        denied.extend(UNCOUNTED.map(str::to_owned));
+        let asked_for = names(&lists.allow);
+        let uncounted = UNCOUNTED.map(str::to_owned).into_iter();
+        denied.extend(uncounted.filter(|name| !asked_for.contains(name)));
     }
     seccomp::compile(arch, surroundings, &names(&lists.allow), &denied)
         .map_err(|source| locate(policy, source))
