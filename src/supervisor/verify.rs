@@ -10,6 +10,7 @@ use std::path::Path;
 use self::proc_status::ProcStatus;
 use super::cgroup::WorkerCgroup;
 use super::error::{SupervisorError, While};
+use crate::jail::DATA;
 use crate::jail::program::{ProcMount, RlimitResource, ZygoteJail};
 use crate::outcome::Enforced;
 use crate::plan::Layer;
@@ -42,6 +43,7 @@ pub fn verify(
     layers.push(Layer::Seccomp);
     capabilities(&status)?;
     identity(&status, jail)?;
+    descriptors(pid)?;
     layers.push(Layer::Capabilities);
     rlimits(pid, jail)?;
     layers.push(Layer::Rlimits);
@@ -187,6 +189,25 @@ fn capabilities(status: &ProcStatus) -> Checked {
     match status.field("NoNewPrivs") {
         Some("1") => Ok(()),
         found => differs("capabilities", format!("NoNewPrivs {found:?}"), "1"),
+    }
+}
+
+/// A descriptor that leaked in is a right that no rule took away.
+fn descriptors(pid: i32) -> Checked {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).when("read the worker's descriptors")?;
+    let mut unknown: Vec<String> = open
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|number| !number.parse().is_ok_and(|number: i32| number <= DATA))
+        .collect();
+    unknown.sort();
+    match unknown.as_slice() {
+        [] => Ok(()),
+        _ => differs(
+            Layer::Capabilities,
+            format!("descriptors {}", unknown.join(", ")),
+            "its streams and its data socket",
+        ),
     }
 }
 
