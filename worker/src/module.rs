@@ -80,6 +80,9 @@ impl TextFunction for Enter {
         };
         match zygote::enter(&jail, lifeline) {
             Ok(zygote) => {
+                // Before anything is preloaded: of the libraries that packages bring, a worker
+                // uses too little.
+                sys::memory::share_page_tables(zygote.proc.as_fd()).map_err(words)?;
                 let setup = reply(&jail.env, &python)?;
                 ENTERED.set(Some(Entered {
                     control,
