@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::host::{
     CallerEnvironment, Host, Interpreter, InterpreterError, probe_interpreter, resolve_interpreter,
 };
+use crate::jail::control::Lifetime;
 use crate::outcome::PolicyIdentity;
 use crate::plan::{Plan, needs, plan};
 use crate::policy::Policy;
@@ -18,6 +19,7 @@ use crate::supervisor::cgroup::CgroupRoot;
 #[derive(Clone, Debug, Default)]
 pub struct SandboxBuilder {
     policy: Policy,
+    lifetime: Lifetime,
 }
 
 impl SandboxBuilder {
@@ -25,6 +27,14 @@ impl SandboxBuilder {
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// How many runs it is for; many unless this is called. A sandbox for one run starts sooner and
+    /// runs later ones, which it can, slower.
+    #[must_use]
+    pub fn lifetime(mut self, lifetime: Lifetime) -> Self {
+        self.lifetime = lifetime;
         self
     }
 
@@ -40,7 +50,7 @@ impl SandboxBuilder {
         let launched = Launched::start(&executable)?;
         let plan = plan_for(&self.policy, &launched, &executable)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
-        let warm = Warm::start(launched, &plan)?;
+        let warm = Warm::start(launched, &plan, self.lifetime)?;
         let policy = PolicyIdentity {
             name: self.policy.name().to_owned(),
             sha256: self.policy.sha256().to_owned(),
