@@ -164,7 +164,9 @@ def show_lines():
     import linecache
 
     for filename, text in SOURCES.items():
-        linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+        # Every line ends with one, as in a file that is read: carets are counted from there.
+        lines = [line + "\n" for line in text.splitlines()]
+        linecache.cache[filename] = (len(text), None, lines, filename)
 
 
 def exit_code(stop):
@@ -243,13 +245,22 @@ def format_traceback(error):
         import traceback
 
         show_lines()
-        trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code.co_filename.startswith("<sandfork "):
-            trace = trace.tb_next
-        # With no guest frame left (a syntax error) there is nothing to show but the error itself.
-        return "".join(traceback.format_exception(type(error), error, trace))
+        told = traceback.TracebackException(type(error), error, error.__traceback__)
+        keep_guest_frames(traceback, told, set())
+        return "".join(told.format())
     except BaseException:
         return "%s: %s\n" % (type(error).__name__, safe_str(error))
+
+
+def keep_guest_frames(traceback, told, seen):
+    if told is None or id(told) in seen:
+        return
+    seen.add(id(told))
+    guest = [frame for frame in told.stack if not frame.filename.startswith("<sandfork ")]
+    told.stack = traceback.StackSummary.from_list(guest)
+    # `exceptions` are those of a group (PEP 654).
+    for other in (told.__cause__, told.__context__, *(getattr(told, "exceptions", None) or ())):
+        keep_guest_frames(traceback, other, seen)
 
 
 def encode_value(value):

@@ -61,5 +61,6 @@ def require_one_thread(native, name):
 
 
 def describe(error):
-    text = "%s: %s" % (type(error).__name__, error)
+    # One line, which becomes a part of one sentence.
+    text = " ".join(("%s: %s" % (type(error).__name__, error)).split())
     return text.encode("utf-8", "backslashreplace").decode("utf-8")[:2000]

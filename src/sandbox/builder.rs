@@ -12,8 +12,8 @@ use crate::jail::control::Lifetime;
 use crate::outcome::PolicyIdentity;
 use crate::plan::{Plan, needs, plan};
 use crate::policy::Policy;
-use crate::supervisor::Launched;
 use crate::supervisor::cgroup::CgroupRoot;
+use crate::supervisor::{Launched, SupervisorError};
 
 /// Describes a [`Sandbox`].
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ impl SandboxBuilder {
     /// sentence that names the thing and the remedy.
     pub fn build(self) -> Result<Sandbox, Error> {
         let executable = executable(&self.policy)?;
-        let launched = Launched::start(&executable)?;
+        let launched = launch(&executable)?;
         let plan = plan_for(&self.policy, &launched, &executable)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         let warm = Warm::start(launched, &plan, self.lifetime)?;
@@ -63,6 +63,18 @@ impl SandboxBuilder {
             runs: AtomicUsize::new(0),
         })
     }
+}
+
+/// Starts the interpreter. One that ends without a word is asked again, by the probe, which knows
+/// what else can go by that name.
+fn launch(executable: &Path) -> Result<Launched, Error> {
+    let error = match Launched::start(executable) {
+        Err(error @ SupervisorError::ZygoteEnded { .. }) => error,
+        other => return Ok(other?),
+    };
+    let asked = probe_interpreter(executable, &CallerEnvironment::current());
+    asked.map_err(crate::host::HostError::from)?;
+    Err(error.into())
 }
 
 /// The interpreter's own facts decide the plan, so that it is started first and asked once.
