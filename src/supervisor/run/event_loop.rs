@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{read, write};
 
-use super::request::Cancel;
+use super::request::{Cancel, ONLY_REQUEST};
 use super::watch::{Measured, Watch};
 use super::{OutputSink, RunLimits};
 use crate::jail::control::{Exit, FromMonitor};
@@ -270,6 +270,12 @@ impl<'a> Running<'a> {
             match Reply::parse(&frame).map_err(|error| error.to_string())? {
                 Reply::Result(_) if self.result.is_some() => {
                     return Err("it sent a second result".into());
+                }
+                Reply::Result(_) if !self.greeted => {
+                    return Err("it sent a result before it greeted".into());
+                }
+                Reply::Result(result) if result.id != ONLY_REQUEST => {
+                    return Err(format!("it sent a result of request {}", result.id));
                 }
                 Reply::Result(result) => {
                     self.answered = Some(Instant::now());
