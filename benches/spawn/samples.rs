@@ -62,7 +62,7 @@ impl Summary {
 
     /// The middle half's width, as a share of the median: how noisy the machine was.
     pub fn spread(&self) -> f64 {
-        let middle_half = self.quantile(0.75) - self.quantile(0.25);
+        let middle_half = self.quantile(0.75).saturating_sub(self.quantile(0.25));
         middle_half.as_secs_f64() / self.median().as_secs_f64()
     }
 
