@@ -128,7 +128,11 @@ fn replay(block: &str) -> Result<(), Failed> {
         let (shown, got) = (redacted(&step.shown), redacted(printed));
         if !fits(&shown, &got) {
             let command = &step.command;
-            return Err(format!("`{command}` printed\n{printed}\nin place of\n{}", step.shown).into());
+            return Err(format!(
+                "`{command}` printed\n{printed}\nin place of\n{}",
+                step.shown
+            )
+            .into());
         }
     }
     Ok(())

@@ -161,6 +161,12 @@ pub fn needs(policy: &Policy) -> Needs {
 }
 
 /// Plans, or says why the policy cannot be kept on this host.
+///
+/// # Errors
+///
+/// When the host lacks the level that the policy requires, a limit is above what the host has, a path
+/// is missing or may not be shown, or a system call cannot be allowed or denied: with the line of the
+/// policy, the cause and the remedy.
 pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
     limits::check(policy, host)?;
     let level = level::choose(policy, host)?;
