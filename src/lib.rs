@@ -58,6 +58,7 @@ pub mod outcome;
 mod sandbox;
 
 pub use error::{Error, ErrorKind};
+pub use jail::control::Lifetime;
 pub use outcome::Outcome;
 pub use policy::Policy;
 pub use sandbox::{Sandbox, SandboxBuilder};

@@ -10,6 +10,9 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use crate::protocol::{self, MessageError, VERSION};
 use crate::supervisor::ending::Kind;
 
+/// The number of a worker's one request.
+pub(super) const ONLY_REQUEST: u64 = 1;
+
 /// One run: what to run, what it reads, and how it is called off.
 ///
 /// A string is a request too: Python source named `<string>`, with nothing to read.
@@ -123,7 +126,7 @@ impl Request {
             } => {
                 let (filename, argv) = (filename.clone(), args.clone());
                 let cell = protocol::Request::Cell {
-                    id: 1,
+                    id: ONLY_REQUEST,
                     filename,
                     argv,
                 };
@@ -131,7 +134,7 @@ impl Request {
             }
             Program::Command(argv) => {
                 let exec = protocol::Request::Exec {
-                    id: 1,
+                    id: ONLY_REQUEST,
                     argv: argv.clone(),
                 };
                 exec.encode_into(&[], &mut bytes)?;
