@@ -1,7 +1,7 @@
 //! Everything that will be done, as plain data: [`plan`] makes it of a policy and a host.
 //!
 //! Pure: no system call, no file, no clock. What the kernel will be asked to do can be printed
-//! ([`explain`]), compared and tested for machines that nobody has at hand.
+//! ([`explain()`]), compared and tested for machines that nobody has at hand.
 
 mod assess;
 mod cgroup;
