@@ -41,6 +41,10 @@ impl Sandbox {
 
     /// Runs a request in a fresh worker and waits for its end.
     ///
+    /// Blocks the calling thread until nothing of the worker is left: about as long as the guest runs,
+    /// and no longer than `limits.wall` and what ending it takes. An async caller gives it a thread that
+    /// may block; [`Request::cancel`] ends it sooner.
+    ///
     /// ```no_run
     /// let sandbox = sandfork::Sandbox::builder().build()?;
     /// let outcome = sandbox.run("print(6 * 7)")?;
@@ -50,12 +54,13 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// Only when the sandbox could not be provided. Whatever the guest does is an [`Outcome`].
+    /// Only when the sandbox could not be provided; [`Error::kind`] says which kind of thing was wrong.
+    /// Whatever the guest does is an [`Outcome`].
     pub fn run(&self, request: impl Into<Request>) -> Result<Outcome, Error> {
         self.run_streaming(request, &mut ())
     }
 
-    /// The same, handing on the guest's output as it comes.
+    /// The same, handing on the guest's output as it comes. The outcome has it all the same.
     ///
     /// # Errors
     ///
@@ -94,7 +99,7 @@ impl Sandbox {
         Ok(outcome?)
     }
 
-    /// What is done to each worker, and why, as plain data.
+    /// What is done to each worker, as plain data; [`explain`](crate::plan::explain) makes a text of it.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
