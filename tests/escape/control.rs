@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::BAIT_STDIN;
 use crate::account::User;
 use crate::capture::capture;
 use crate::one_sandbox::PREVIOUS;
 use crate::probe::{HostCheck, Judge, OpenMode, Probe, ProvenOpen, Schedule};
 use crate::verdict::escapes;
 use crate::world::{Party, RunDirectory, World, value_of};
+use crate::{BAIT_STDIN, quiet};
 
 /// A measurement may be disturbed by others on the machine.
 const MEASUREMENTS: usize = 3;
@@ -51,13 +51,12 @@ pub fn control_user(probe: &Probe, user: User) -> User {
 
 fn run(world: &World, probe: &Probe, user: User) -> Result<(), String> {
     let party = world.party(user).ok_or("its open control needs root")?;
-    let tries = if probe.header.schedule == Schedule::Alone {
-        MEASUREMENTS
-    } else {
-        1
-    };
+    let alone = probe.header.schedule == Schedule::Alone;
     let mut heard = String::new();
-    for _ in 0..tries {
+    for _ in 0..if alone { MEASUREMENTS } else { 1 } {
+        if alone {
+            quiet::wait();
+        }
         heard = output(world, probe, party)?;
         if escapes(&heard).next().is_some() {
             return Ok(());

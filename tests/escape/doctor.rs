@@ -47,7 +47,7 @@ fn layer(answer: &Value, name: &str) -> Result<(), String> {
     match layers.iter().find(|layer| layer["layer"] == name) {
         Some(layer) if layer["state"] == "no" => Err(format!(
             "doctor: {name}: {}",
-            layer["why"].as_str().unwrap_or("no")
+            layer["why"].as_str().unwrap_or("absent")
         )),
         _ => Ok(()),
     }
