@@ -203,7 +203,11 @@ fn documents() -> Vec<Text> {
     let mut documents: Vec<Text> = fs::read_dir(ROOT)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.ends_with(".md"))
+        .filter(|name| {
+            Path::new(name)
+                .extension()
+                .is_some_and(|ending| ending == "md")
+        })
         .flat_map(|name| texts(&name, &["md"]))
         .collect();
     for directory in ["docs", "policies", "tests"] {
