@@ -62,8 +62,8 @@ impl Summary {
 
     /// The middle half's width, as a share of the median: how noisy the machine was.
     pub fn spread(&self) -> f64 {
-        let seconds = |q| self.quantile(q).as_secs_f64();
-        (seconds(0.75) - seconds(0.25)) / seconds(0.5)
+        let middle_half = self.quantile(0.75).saturating_sub(self.quantile(0.25));
+        middle_half.as_secs_f64() / self.median().as_secs_f64()
     }
 
     #[allow(clippy::cast_precision_loss)] // a count of samples

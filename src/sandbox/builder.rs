@@ -43,8 +43,9 @@ impl SandboxBuilder {
     ///
     /// # Errors
     ///
-    /// When the policy cannot be kept on this host, or the interpreter cannot be used: in one
-    /// sentence that names the thing and the remedy.
+    /// When the policy cannot be kept on this host ([`ErrorKind::Host`](crate::ErrorKind::Host)), or
+    /// the interpreter cannot be used ([`ErrorKind::Interpreter`](crate::ErrorKind::Interpreter)): in
+    /// one sentence that names the thing and the remedy. Nothing is left behind.
     pub fn build(self) -> Result<Sandbox, Error> {
         let executable = executable(&self.policy)?;
         let launched = launch(&executable)?;

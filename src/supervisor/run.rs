@@ -37,7 +37,7 @@ pub struct RunLimits {
     pub pids: u32,
     /// Bytes, both streams.
     pub output: u64,
-    /// Thousandths of a processor.
+    /// Thousandths of a processor: how soon the processor time could be used up.
     pub millicores: u32,
 }
 
@@ -58,7 +58,13 @@ pub struct Place<'a> {
     pub first_core: usize,
 }
 
-/// Runs a request in a fresh worker.
+/// Runs a request in a fresh worker: has it forked, looks at it from outside, sends the code, watches
+/// the limits, and returns when nothing of the worker is left.
+///
+/// # Errors
+///
+/// When no worker could be made, a layer does not hold ([`SupervisorError::NotEnforced`], nothing was
+/// run), or the zygote was ended from outside.
 pub fn run(
     place: &Place,
     request: &Request,
