@@ -18,9 +18,11 @@ import traceback
 
 DATA = 3
 VERSION = 1
-# Far below the supervisor's bounds on a header, which end the session when they are exceeded.
-MAX_TEXT = 64 * 1024
+# Characters. Even where each takes six bytes of JSON this is below the supervisor's bounds, which
+# end the session when they are exceeded.
+MAX_TEXT = 32 * 1024
 MAX_REPR = 16 * 1024
+REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
 FUTURE_FLAGS = 0
 for _feature in __import__("__future__").all_feature_names:
     FUTURE_FLAGS |= getattr(__import__("__future__"), _feature).compiler_flag
@@ -66,7 +68,7 @@ def warm_up():
 
 
 def send(header):
-    data = json.dumps(header, separators=(",", ":")).encode("ascii")
+    data = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     view = memoryview(len(data).to_bytes(4, "little") + b"\0\0\0\0" + data)
     while view:
         view = view[os.write(DATA, view) :]
@@ -99,6 +101,8 @@ def run_cell(request, source):
     sys.argv = [filename, *request["argv"]]
     main_module = type(sys)("__main__")
     main_module.__builtins__ = builtins
+    if not filename.startswith("<"):
+        main_module.__file__ = os.path.abspath(filename)
     sys.modules["__main__"] = main_module
     result = {"kind": "result", "id": request["id"], "status": "ok"}
     code = 0
@@ -110,7 +114,7 @@ def run_cell(request, source):
         result.update(status="exit", exit_code=code)
     except BaseException as error:
         code = 1
-        result.update(status="exception", error=describe_error(error))
+        result.update(status="exception", error=describe_error(error), denied=denied_by(error))
     if os.getpid() != worker:
         # A child that the guest forked and that came to the end of the cell on its own.
         end_as_child(result, code)
@@ -218,6 +222,21 @@ def describe_error(error):
     if isinstance(error, OSError) and isinstance(number, int):
         described["errno"] = number
     return described
+
+
+def denied_by(error):
+    """The refusals behind an uncaught exception: what is seen of denied operations from here."""
+    found = []
+    while error is not None and len(found) < 16:
+        number = getattr(error, "errno", None)
+        if isinstance(error, OSError) and number in REFUSALS:
+            refusal = {"operation": "system call", "errno": number}
+            if isinstance(error.filename, (str, bytes)):
+                refusal["operation"] = "file access"
+                refusal["target"] = cut(os.fsdecode(error.filename), 4096)
+            found.append(refusal)
+        error = error.__cause__ or error.__context__
+    return found
 
 
 def format_traceback(error):

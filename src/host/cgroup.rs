@@ -1,5 +1,7 @@
 //! Where this process may make cgroups (cgroups(7)): version 1, version 2, or nowhere.
 
+mod v2;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
@@ -93,9 +95,14 @@ pub const SUPERVISOR_LEAF: &str = "sandfork-supervisor";
 pub enum CgroupAbsence {
     /// No cgroup file system is mounted.
     NotMounted,
-    /// There is one, and this user may not make cgroups in it.
+    /// There is version 2, and this user may not make cgroups in it.
     NotWritable {
         /// This process's own.
+        dir: PathBuf,
+    },
+    /// The controllers are on version 1, and this user may not make cgroups there.
+    NotWritableV1 {
+        /// This process's own, of the memory controller.
         dir: PathBuf,
     },
     /// The directory is ours, but none of the controllers was handed down to it.
@@ -117,7 +124,7 @@ impl CgroupSupport {
         {
             return Self::V1 { controllers: v1 };
         }
-        match probe_v2(&mounts, &own) {
+        match v2::probe(&mounts, &own) {
             Self::Nowhere { .. } if !v1.is_empty() => Self::V1 { controllers: v1 },
             // A hybrid: the controllers are on version 1, so that is what has to be opened.
             Self::Nowhere { .. } if own.v1.contains_key("memory") => Self::Nowhere {
@@ -126,6 +133,26 @@ impl CgroupSupport {
             v2 => v2,
         }
     }
+}
+
+/// What the cgroups that this process is in leave of the machine's memory, bytes.
+pub(super) fn memory_limit() -> Option<u64> {
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    let mounts = mountinfo::parse(&read(Path::new("/proc/self/mountinfo")));
+    let own = OwnCgroups::parse(&read(Path::new("/proc/self/cgroup")));
+    if let Some(dir) = v1_directory(&mounts, &own, Controller::Memory) {
+        let stat = read(&dir.join("memory.stat"));
+        return stat
+            .lines()
+            .find_map(|line| line.strip_prefix("hierarchical_memory_limit "))?
+            .parse()
+            .ok();
+    }
+    let (top, dir) = v2::own_directory(&mounts, &own)?;
+    let limits = dir.ancestors().take_while(|dir| dir.starts_with(&top));
+    limits
+        .filter_map(|dir| read(&dir.join("memory.max")).trim().parse().ok())
+        .min()
 }
 
 /// `/proc/self/cgroup`: the path of this process in each hierarchy.
@@ -186,129 +213,8 @@ fn probe_v1(mounts: &[Mount], own: &OwnCgroups) -> BTreeMap<Controller, PathBuf>
 
 fn unwritable_v1(mounts: &[Mount], own: &OwnCgroups) -> CgroupAbsence {
     match v1_directory(mounts, own, Controller::Memory) {
-        Some(dir) => CgroupAbsence::NotWritable { dir },
+        Some(dir) => CgroupAbsence::NotWritableV1 { dir },
         None => CgroupAbsence::NotMounted,
-    }
-}
-
-fn probe_v2(mounts: &[Mount], own: &OwnCgroups) -> CgroupSupport {
-    let nowhere = |reason| CgroupSupport::Nowhere { reason };
-    let found = own.v2.as_ref().and_then(|cgroup| {
-        mounts
-            .iter()
-            .filter(|mount| mount.kind == "cgroup2")
-            .find_map(|mount| Some((mount, beneath(mount, cgroup)?)))
-    });
-    let Some((mount, dir)) = found else {
-        return nowhere(CgroupAbsence::NotMounted);
-    };
-    choose_v2(&mount.point, &dir, &FileTree)
-}
-
-/// What is read of a version 2 hierarchy, so that the choice can be tested without one.
-trait Tree {
-    fn may_make_cgroups_in(&self, dir: &Path) -> bool;
-    fn available(&self, dir: &Path) -> BTreeSet<Controller>;
-    fn enabled(&self, dir: &Path) -> BTreeSet<Controller>;
-    fn only_this_process_in(&self, dir: &Path) -> bool;
-}
-
-/// Chooses among our own cgroup and its ancestors.
-///
-/// Our own first: what was delegated to us is ours to arrange. An ancestor serves where its
-/// children already have the controllers, so that nothing of others has to be changed.
-fn choose_v2(top: &Path, own: &Path, tree: &dyn Tree) -> CgroupSupport {
-    let ancestors: Vec<&Path> = own
-        .ancestors()
-        .take_while(|dir| dir.starts_with(top))
-        .collect();
-    let ready = |dir: &Path| CgroupSupport::V2 {
-        dir: dir.to_owned(),
-        controllers: tree.enabled(dir),
-        entry: V2Entry::Ready,
-    };
-    let complete = |controllers: &BTreeSet<Controller>| {
-        Controller::LIMITING
-            .iter()
-            .all(|controller| controllers.contains(controller))
-    };
-    let is_leaf = own.file_name().is_some_and(|name| name == SUPERVISOR_LEAF);
-    let homes = ancestors.iter().copied().skip(usize::from(is_leaf));
-    let writable: Vec<&Path> = homes.filter(|dir| tree.may_make_cgroups_in(dir)).collect();
-    let Some(nearest) = writable.first().copied() else {
-        return CgroupSupport::Nowhere {
-            reason: CgroupAbsence::NotWritable {
-                dir: own.to_owned(),
-            },
-        };
-    };
-    if complete(&tree.enabled(nearest)) {
-        return ready(nearest);
-    }
-    let movable = nearest == own && tree.only_this_process_in(own);
-    if movable && complete(&tree.available(own)) {
-        let controllers = tree.available(own);
-        return CgroupSupport::V2 {
-            dir: own.to_owned(),
-            controllers,
-            entry: V2Entry::MoveSelf,
-        };
-    }
-    if let Some(dir) = writable.iter().find(|dir| complete(&tree.enabled(dir))) {
-        return ready(dir);
-    }
-    if movable && !tree.available(own).is_empty() {
-        let controllers = tree.available(own);
-        return CgroupSupport::V2 {
-            dir: own.to_owned(),
-            controllers,
-            entry: V2Entry::MoveSelf,
-        };
-    }
-    match writable.iter().max_by_key(|dir| tree.enabled(dir).len()) {
-        Some(dir) if !tree.enabled(dir).is_empty() => ready(dir),
-        _ => CgroupSupport::Nowhere {
-            reason: CgroupAbsence::NoControllers {
-                dir: own.to_owned(),
-            },
-        },
-    }
-}
-
-/// The mounted hierarchy.
-struct FileTree;
-
-impl FileTree {
-    fn controllers(file: &Path) -> BTreeSet<Controller> {
-        let text = fs::read_to_string(file).unwrap_or_default();
-        Controller::LIMITING
-            .into_iter()
-            .filter(|controller| {
-                text.split_whitespace()
-                    .any(|name| name == controller.name())
-            })
-            .collect()
-    }
-}
-
-impl Tree for FileTree {
-    fn may_make_cgroups_in(&self, dir: &Path) -> bool {
-        // Putting a process into a child also takes write access to the common ancestor's list.
-        may_make_cgroups_in(dir) && may_write(&dir.join("cgroup.procs"))
-    }
-
-    fn available(&self, dir: &Path) -> BTreeSet<Controller> {
-        Self::controllers(&dir.join("cgroup.controllers"))
-    }
-
-    fn enabled(&self, dir: &Path) -> BTreeSet<Controller> {
-        Self::controllers(&dir.join("cgroup.subtree_control"))
-    }
-
-    fn only_this_process_in(&self, dir: &Path) -> bool {
-        let own = std::process::id().to_string();
-        fs::read_to_string(dir.join("cgroup.procs"))
-            .is_ok_and(|procs| procs.lines().all(|line| line == own))
     }
 }
 

@@ -5,10 +5,12 @@ use std::fs;
 use nix::sys::resource::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
+use super::cgroup::memory_limit;
+
 /// The ceilings of this machine and of this process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct HostLimits {
-    /// Physical memory, bytes (`MemTotal` of proc_meminfo(5)).
+    /// Physical memory (`MemTotal` of proc_meminfo(5)), or less where a cgroup leaves less, bytes.
     pub memory: u64,
     /// Processes that this user may have (`RLIMIT_NPROC`, `/proc/sys/kernel/pid_max`).
     pub pids: u64,
@@ -56,7 +58,11 @@ impl HostLimits {
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let pid_max = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
         Self {
-            memory: total_memory(&meminfo).unwrap_or(u64::MAX),
+            memory: total_memory(&meminfo)
+                .into_iter()
+                .chain(memory_limit())
+                .min()
+                .unwrap_or(u64::MAX),
             pids: hard(Resource::RLIMIT_NPROC).min(pid_max.trim().parse().unwrap_or(u64::MAX)),
             cpus: std::thread::available_parallelism()
                 .map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),

@@ -15,6 +15,7 @@ mod paths;
 mod probe;
 mod seccomp;
 mod system_paths;
+mod user;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,22 +36,16 @@ pub use paths::{PathFact, PathKind};
 pub use probe::{HostError, Needs, probe};
 pub use seccomp::SeccompSupport;
 pub use system_paths::{SystemPath, SystemPathKind};
+pub use user::{HostUser, Ids, UNPRIVILEGED_ID};
 
 pub use crate::sys::probe_child::ChainStep;
-
-/// The host uid and gid that the guest has when the launching user is root.
-///
-/// Far above what useradd(8), systemd's `DynamicUser=` (61184 to 65519) and the usual subordinate
-/// ranges (100000 and up, in blocks of 65536) hand out, below 2^31 for programs that think a uid
-/// is signed.
-pub const UNPRIVILEGED_ID: u32 = 2_147_000_000;
 
 /// The uid and gid that the guest sees for itself.
 pub const GUEST_ID: u32 = 1000;
 
-/// Everything that a plan needs to know of the machine.
+/// What the kernel and this process can do, whatever is to run.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
-pub struct Host {
+pub struct Machine {
     /// The kernel's version.
     pub kernel: KernelVersion,
     /// The processor architecture; `None` where Sandfork has no system call table for it.
@@ -65,30 +60,21 @@ pub struct Host {
     pub seccomp: SeccompSupport,
     /// Where cgroups can be made.
     pub cgroup: CgroupSupport,
+    /// What the machine has to give.
+    pub limits: HostLimits,
+}
+
+/// Everything that a plan needs to know besides the policy.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// The kernel and this process.
+    pub machine: Machine,
     /// The interpreter that the zygote will be.
     pub interpreter: Interpreter,
     /// The system's own directories that exist here, in the order of their names.
     pub system: Vec<SystemPath>,
     /// What was found at each path that the policy names.
     pub paths: BTreeMap<PathBuf, PathFact>,
-    /// What the machine has to give.
-    pub limits: HostLimits,
     /// Values of the variables that the policy takes from the caller.
     pub caller_env: BTreeMap<String, String>,
-}
-
-/// The effective user of the supervisor.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-pub struct HostUser {
-    /// Effective uid.
-    pub uid: u32,
-    /// Effective gid.
-    pub gid: u32,
-}
-
-impl HostUser {
-    /// Whether this is root, whose privileges the guest must never have.
-    pub fn is_root(self) -> bool {
-        self.uid == 0
-    }
 }

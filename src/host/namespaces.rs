@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Errno, GUEST_ID, HostUser, UNPRIVILEGED_ID};
+use super::{Errno, GUEST_ID, HostUser};
 use crate::sys::probe_child::{ChainFailure, ChainIdentity, ChainStep, try_chain};
 
 /// What came of trying.
@@ -66,8 +66,7 @@ enum InContainer {
 
 impl NamespaceSupport {
     pub(super) fn probe(user: HostUser) -> Self {
-        let unprivileged = (UNPRIVILEGED_ID, UNPRIVILEGED_ID);
-        let drop_to = user.is_root().then_some(unprivileged);
+        let drop_to = user.drop_to.map(|ids| (ids.uid, ids.gid));
         let identity = ChainIdentity {
             drop_to,
             outside: drop_to.unwrap_or((user.uid, user.gid)),

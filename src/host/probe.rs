@@ -3,12 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use nix::unistd::{getegid, geteuid};
-
 use super::{
     Arch, CallerEnvironment, CgroupSupport, Host, HostLimits, HostUser, Interpreter,
-    InterpreterError, KernelVersion, LandlockSupport, NamespaceSupport, PathFact, SeccompSupport,
-    SystemPath, interpreter,
+    InterpreterError, KernelVersion, LandlockSupport, Machine, NamespaceSupport, PathFact,
+    SeccompSupport, SystemPath, interpreter,
 };
 
 /// What a policy makes it necessary to know.
@@ -31,13 +29,11 @@ pub enum HostError {
     UnknownKernel,
 }
 
-impl Host {
-    /// Everything but the interpreter, which the caller already knows.
-    pub fn with_interpreter(interpreter: Interpreter, needs: &Needs) -> Result<Self, HostError> {
-        let user = HostUser {
-            uid: geteuid().as_raw(),
-            gid: getegid().as_raw(),
-        };
+impl Machine {
+    /// Asks the kernel. Takes about a millisecond, and is the same for as long as the process runs
+    /// with the same ids in the same cgroup.
+    pub fn probe() -> Result<Self, HostError> {
+        let user = HostUser::probe();
         Ok(Self {
             kernel: KernelVersion::probe().ok_or(HostError::UnknownKernel)?,
             arch: Arch::current(),
@@ -46,6 +42,16 @@ impl Host {
             landlock: LandlockSupport::probe(),
             seccomp: SeccompSupport::probe(),
             cgroup: CgroupSupport::probe(),
+            limits: HostLimits::probe(),
+        })
+    }
+}
+
+impl Host {
+    /// Looks at what else a plan needs, for a machine and an interpreter that are known.
+    pub fn new(machine: Machine, interpreter: Interpreter, needs: &Needs) -> Self {
+        Self {
+            machine,
             interpreter,
             system: SystemPath::probe_all(),
             paths: needs
@@ -53,9 +59,15 @@ impl Host {
                 .iter()
                 .map(|path| (path.clone(), PathFact::probe(path)))
                 .collect(),
-            limits: HostLimits::probe(),
             caller_env: caller_env(&needs.variables),
-        })
+        }
+    }
+}
+
+impl Host {
+    /// Asks the kernel, for an interpreter that is known.
+    pub fn with_interpreter(interpreter: Interpreter, needs: &Needs) -> Result<Self, HostError> {
+        Ok(Self::new(Machine::probe()?, interpreter, needs))
     }
 }
 
@@ -68,10 +80,11 @@ fn caller_env(names: &BTreeSet<String>) -> BTreeMap<String, String> {
 }
 
 /// Finds and asks the interpreter, then the kernel.
-pub fn probe(name: &str, needs: &Needs) -> Result<Host, HostError> {
+pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, HostError> {
     let environment = CallerEnvironment::current();
-    let path = interpreter::resolve(name, &environment)?;
-    Host::with_interpreter(interpreter::probe(&path, &environment)?, needs)
+    let path = interpreter::resolve(interpreter, &environment)?;
+    let interpreter = interpreter::probe(&path, &environment)?;
+    Host::with_interpreter(interpreter, needs)
 }
 
 #[cfg(test)]

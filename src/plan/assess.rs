@@ -8,16 +8,16 @@ use serde::Serialize;
 use super::layer::{Layer, LayerState};
 use super::remedy;
 use crate::host::{
-    CgroupSupport, ChainStep, Controller, Host, LandlockSupport, NamespaceSupport, Refusal,
+    CgroupSupport, ChainStep, Controller, LandlockSupport, Machine, NamespaceSupport, Refusal,
     SeccompSupport,
 };
 use crate::policy::Level;
 
-/// The ABI from which Landlock keeps signals and abstract unix sockets inside. Where there are no
-/// namespaces nothing else does, so level `landlock` needs it.
+/// The ABI from which Landlock keeps signals and abstract unix sockets inside: the last that adds
+/// a wall.
 pub(super) const LANDLOCK_SCOPES: u32 = 6;
 
-/// A layer on this host.
+/// A layer on this machine.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Assessment {
     /// Which.
@@ -91,40 +91,61 @@ impl Assessment {
 }
 
 /// Every layer, in the order of [`Layer::ALL`].
-pub fn assess(host: &Host) -> Vec<Assessment> {
+pub fn assess(machine: &Machine) -> Vec<Assessment> {
     Layer::ALL
         .into_iter()
-        .map(|layer| assess_layer(host, layer))
+        .map(|layer| assess_layer(machine, layer))
         .collect()
 }
 
-fn assess_layer(host: &Host, layer: Layer) -> Assessment {
+fn assess_layer(machine: &Machine, layer: Layer) -> Assessment {
     match layer {
-        Layer::Namespaces => namespaces(host, layer, "every step of the jail's chain succeeds"),
-        Layer::Mounts => namespaces(host, layer, "a root of its own can be built and entered"),
-        Layer::Landlock => landlock(host),
-        Layer::Seccomp => seccomp(host),
+        Layer::Namespaces => namespaces(machine),
+        Layer::Mounts => mounts(machine),
+        Layer::Landlock => landlock(machine),
+        Layer::Seccomp => seccomp(machine),
         Layer::Capabilities => {
             Assessment::enforced(layer, "every set is emptied, and the bounding set")
         }
-        Layer::Rlimits => rlimits(host),
-        Layer::Cgroup => cgroup(host),
+        Layer::Rlimits => rlimits(machine),
+        Layer::Cgroup => cgroup(machine),
     }
 }
 
-fn namespaces(host: &Host, layer: Layer, fine: &str) -> Assessment {
-    match &host.namespaces {
-        NamespaceSupport::Available => Assessment::enforced(layer, fine),
-        NamespaceSupport::Refused(refusal) => {
+/// The layers that need namespaces say so with one remedy, which stands at the namespaces.
+const AS_NAMESPACES: &str = "as for `namespaces`";
+
+fn namespaces(machine: &Machine) -> Assessment {
+    let layer = Layer::Namespaces;
+    match &machine.namespaces {
+        NamespaceSupport::Refused(refusal) if !refusal.step.is_of_mounts() => {
             let why = format!("could not {}: {}", refusal.step, refusal.errno);
-            Assessment::absent(layer, why, remedy::namespaces(host.user, refusal))
+            Assessment::absent(layer, why, remedy::namespaces(machine.user, refusal))
+        }
+        _ => Assessment::enforced(layer, "all of them can be made and entered"),
+    }
+}
+
+fn mounts(machine: &Machine) -> Assessment {
+    let layer = Layer::Mounts;
+    match &machine.namespaces {
+        NamespaceSupport::Available => {
+            Assessment::enforced(layer, "a root of its own can be built and entered")
+        }
+        NamespaceSupport::Refused(refusal) if refusal.step.is_of_mounts() => {
+            let why = format!("could not {}: {}", refusal.step, refusal.errno);
+            Assessment::absent(layer, why, remedy::namespaces(machine.user, refusal))
+        }
+        NamespaceSupport::Refused(_) => {
+            let why = "without namespaces nothing can be mounted".to_owned();
+            Assessment::absent(layer, why, AS_NAMESPACES.to_owned())
         }
     }
 }
 
-fn landlock(host: &Host) -> Assessment {
+fn landlock(machine: &Machine) -> Assessment {
     let layer = Layer::Landlock;
-    match host.landlock {
+    match machine.landlock {
         LandlockSupport::Abi { abi } if abi >= LANDLOCK_SCOPES => {
             Assessment::enforced(layer, format!("ABI {abi}"))
         }
@@ -144,7 +165,7 @@ fn landlock(host: &Host) -> Assessment {
             )
         }
         LandlockSupport::NotBuilt => {
-            let why = format!("kernel {} answers no Landlock call", host.kernel);
+            let why = format!("kernel {} answers no Landlock call", machine.kernel);
             Assessment::absent(layer, why, remedy::LANDLOCK_NOT_BUILT.to_owned())
         }
     }
@@ -154,21 +175,19 @@ fn landlock(host: &Host) -> Assessment {
 fn missing_in_landlock(abi: u32) -> &'static str {
     match abi {
         ..2 => {
-            "files do not move between directories; truncation, devices, tcp and signals are \
-                held by mounts, namespaces and seccomp alone"
+            "files cannot move between directories, and truncation, devices, tcp, signals and \
+             abstract sockets are left to the other layers"
         }
-        2 => {
-            "truncation, devices, tcp and signals are held by mounts, namespaces and seccomp alone"
-        }
-        3 => "devices, tcp and signals are held by mounts, namespaces and seccomp alone",
-        4 => "devices and signals are held by mounts, namespaces and seccomp alone",
-        _ => "signals and abstract sockets are held by namespaces alone",
+        2 => "truncation, devices, tcp, signals and abstract sockets are left to the other layers",
+        3 => "devices, tcp, signals and abstract sockets are left to the other layers",
+        4 => "devices, signals and abstract sockets are left to the other layers",
+        _ => "signals and abstract sockets are left to the other layers",
     }
 }
 
-fn seccomp(host: &Host) -> Assessment {
+fn seccomp(machine: &Machine) -> Assessment {
     let layer = Layer::Seccomp;
-    match (host.seccomp, host.arch) {
+    match (machine.seccomp, machine.arch) {
         (SeccompSupport::Available, Some(_)) => {
             Assessment::enforced(layer, "filters can be loaded and may kill")
         }
@@ -179,33 +198,35 @@ fn seccomp(host: &Host) -> Assessment {
         ),
         (SeccompSupport::Missing, _) => Assessment::absent(
             layer,
-            format!("kernel {} has no seccomp filters", host.kernel),
+            format!("kernel {} has no seccomp filters", machine.kernel),
             "run a kernel built with CONFIG_SECCOMP_FILTER=y".to_owned(),
         ),
     }
 }
 
-fn rlimits(host: &Host) -> Assessment {
-    match &host.namespaces {
+fn rlimits(machine: &Machine) -> Assessment {
+    let layer = Layer::Rlimits;
+    match &machine.namespaces {
         NamespaceSupport::Available => {
-            Assessment::enforced(Layer::Rlimits, "each worker has counts of its own")
+            Assessment::enforced(layer, "each worker has its own counts")
         }
-        NamespaceSupport::Refused(refusal) => Assessment::degraded(
-            Layer::Rlimits,
-            "without a user namespace the number of processes counts all of a user's".to_owned(),
-            remedy::namespaces(host.user, refusal),
+        NamespaceSupport::Refused(_) => Assessment::degraded(
+            layer,
+            "without a user namespace a limit on processes would count all of the user's"
+                .to_owned(),
+            "as for `namespaces` and `mounts`".to_owned(),
         ),
     }
 }
 
-fn cgroup(host: &Host) -> Assessment {
+fn cgroup(machine: &Machine) -> Assessment {
     let layer = Layer::Cgroup;
-    let missing: Vec<&str> = missing_controllers(&host.cgroup)
+    let missing: Vec<&str> = missing_controllers(&machine.cgroup)
         .map(Controller::name)
         .collect();
-    match &host.cgroup {
+    match &machine.cgroup {
         CgroupSupport::Nowhere { reason } => {
-            let (why, mend) = remedy::cgroup_absence(host.user, reason);
+            let (why, mend) = remedy::cgroup_absence(machine.user, reason);
             Assessment::absent(layer, why, mend)
         }
         support if missing.is_empty() => Assessment::enforced(layer, describe_cgroup(support)),
@@ -243,21 +264,21 @@ fn describe_cgroup(cgroup: &CgroupSupport) -> String {
 }
 
 /// The best level that the host can give.
-pub(super) fn best_level(host: &Host) -> Option<Level> {
+pub(super) fn best_level(machine: &Machine) -> Option<Level> {
     [Level::Full, Level::Standard, Level::Landlock]
         .into_iter()
-        .find(|level| obstacles(host, *level).is_empty())
+        .find(|level| obstacles(machine, *level).is_empty())
 }
 
 /// What stands between the host and a level.
-pub(super) fn obstacles(host: &Host, level: Level) -> Vec<Obstacle> {
-    let mut found: Vec<Obstacle> = assess(host)
+pub(super) fn obstacles(machine: &Machine, level: Level) -> Vec<Obstacle> {
+    let mut found: Vec<Obstacle> = assess(machine)
         .iter()
         .filter(|layer| hinders(layer, level))
         .filter_map(Assessment::obstacle)
         .collect();
     if level == Level::Landlock {
-        found.extend(without_namespaces(host));
+        found.extend(without_namespaces(machine));
     }
     found
 }
@@ -265,35 +286,31 @@ pub(super) fn obstacles(host: &Host, level: Level) -> Vec<Obstacle> {
 fn hinders(assessed: &Assessment, level: Level) -> bool {
     match assessed.layer {
         Layer::Namespaces => level >= Level::Standard && assessed.state == LayerState::Absent,
+        Layer::Mounts => {
+            // What follows from the namespaces is said there.
+            let of_its_own = assessed.remedy.as_deref() != Some(AS_NAMESPACES);
+            level >= Level::Standard && assessed.state == LayerState::Absent && of_its_own
+        }
         Layer::Landlock | Layer::Seccomp => assessed.state == LayerState::Absent,
         Layer::Cgroup => level == Level::Full && assessed.state != LayerState::Enforced,
-        // Mounts fail for the reason that namespaces fail for, which is said once; the others
-        // never fail.
-        Layer::Mounts | Layer::Capabilities | Layer::Rlimits => false,
+        Layer::Capabilities | Layer::Rlimits => false,
     }
 }
 
-/// What level `landlock` needs because nothing stands behind it.
-fn without_namespaces(host: &Host) -> Option<Obstacle> {
-    if let NamespaceSupport::Refused(Refusal { step, errno, .. }) = &host.namespaces
-        && matches!(
-            step,
-            ChainStep::DropGroups | ChainStep::DropGid | ChainStep::DropUid
-        )
-    {
-        return Some(Obstacle {
-            layer: Layer::Capabilities,
-            cause: format!("could not {step}: {errno}"),
-            remedy: "run as an ordinary user, or as root with CAP_SETUID and CAP_SETGID".to_owned(),
-        });
-    }
-    let abi = host.landlock.abi().filter(|abi| *abi < LANDLOCK_SCOPES)?;
-    Some(Obstacle {
-        layer: Layer::Landlock,
-        cause: format!(
-            "ABI {abi} does not hold signals and abstract unix sockets, which without namespaces \
-             nothing else would"
-        ),
-        remedy: "run Linux 6.12 or later, or allow user namespaces".to_owned(),
+/// What level `landlock` needs because no user namespace takes root's privileges from the guest.
+fn without_namespaces(machine: &Machine) -> Option<Obstacle> {
+    let NamespaceSupport::Refused(Refusal { step, errno, .. }) = &machine.namespaces else {
+        return None;
+    };
+    let root_stays = [
+        ChainStep::DropGroups,
+        ChainStep::DropGid,
+        ChainStep::DropUid,
+    ]
+    .contains(step);
+    root_stays.then(|| Obstacle {
+        layer: Layer::Capabilities,
+        cause: format!("could not {step}: {errno}"),
+        remedy: "run as an ordinary user, or as root with CAP_SETUID and CAP_SETGID".to_owned(),
     })
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::host::{CgroupSupport, Controller, V2Entry};
-use crate::policy::Limits;
+use crate::policy::{Limits, Policy};
 
 /// Where a worker's cgroups are made and what is written into them.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -71,7 +71,8 @@ impl CgroupPlan {
             .any(|hierarchy| hierarchy.controllers.contains(&controller))
     }
 
-    pub(super) fn new(support: &CgroupSupport, limits: &Limits) -> Option<Self> {
+    pub(super) fn new(policy: &Policy, support: &CgroupSupport) -> Option<Self> {
+        let limits = policy.limits();
         match support {
             CgroupSupport::V1 { controllers } => Some(Self {
                 version: CgroupVersion::V1,
@@ -104,18 +105,18 @@ impl CgroupPlan {
     }
 }
 
-fn required(file: &'static str, value: impl ToString) -> Setting {
+fn required(file: &'static str, value: impl Into<String>) -> Setting {
     Setting {
         file,
-        value: value.to_string(),
+        value: value.into(),
         presence: Presence::Required,
     }
 }
 
-fn where_there(file: &'static str, value: impl ToString) -> Setting {
+fn where_there(file: &'static str, value: impl Into<String>) -> Setting {
     Setting {
         file,
-        value: value.to_string(),
+        value: value.into(),
         presence: Presence::WhereThere,
     }
 }
@@ -131,16 +132,16 @@ fn cpu_quota_us(limits: &Limits) -> u64 {
 fn settings_v1(controller: Controller, limits: &Limits) -> Vec<Setting> {
     match controller {
         Controller::Memory => vec![
-            required("memory.limit_in_bytes", limits.memory),
+            required("memory.limit_in_bytes", limits.memory.to_string()),
             // Memory and swap together, so that there is no swap; must not be below the limit, so
             // it comes after it.
-            where_there("memory.memsw.limit_in_bytes", limits.memory),
-            where_there("memory.swappiness", 0),
+            where_there("memory.memsw.limit_in_bytes", limits.memory.to_string()),
+            where_there("memory.swappiness", "0"),
         ],
-        Controller::Pids => vec![required("pids.max", limits.pids)],
+        Controller::Pids => vec![required("pids.max", limits.pids.to_string())],
         Controller::Cpu => vec![
-            required("cpu.cfs_period_us", CPU_PERIOD_US),
-            required("cpu.cfs_quota_us", cpu_quota_us(limits)),
+            required("cpu.cfs_period_us", CPU_PERIOD_US.to_string()),
+            required("cpu.cfs_quota_us", cpu_quota_us(limits).to_string()),
         ],
         Controller::Cpuacct => Vec::new(),
     }
@@ -149,12 +150,12 @@ fn settings_v1(controller: Controller, limits: &Limits) -> Vec<Setting> {
 fn settings_v2(controller: Controller, limits: &Limits) -> Vec<Setting> {
     match controller {
         Controller::Memory => vec![
-            required("memory.max", limits.memory),
-            where_there("memory.swap.max", 0),
+            required("memory.max", limits.memory.to_string()),
+            where_there("memory.swap.max", "0"),
             // A worker whose one process was killed for memory is no worker to go on with.
-            required("memory.oom.group", 1),
+            required("memory.oom.group", "1"),
         ],
-        Controller::Pids => vec![required("pids.max", limits.pids)],
+        Controller::Pids => vec![required("pids.max", limits.pids.to_string())],
         Controller::Cpu => {
             vec![required(
                 "cpu.max",

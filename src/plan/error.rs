@@ -10,7 +10,7 @@ use crate::policy::{Level, Origin};
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PlanError {
     /// The level that the policy requires cannot be had here.
-    #[error("{origin} requires level `{required}`, which this host cannot give: {}", Sentences(.obstacles))]
+    #[error("{origin} requires level `{required}`, which this host cannot give: {}{}", Sentences(.obstacles), Instead(.available))]
     LevelUnavailable {
         /// What the policy requires.
         required: Level,
@@ -18,12 +18,11 @@ pub enum PlanError {
         origin: Origin,
         /// The layers that do not hold, each with its cause and its remedy.
         obstacles: Vec<Obstacle>,
+        /// The lower level that can be had, if any.
+        available: Option<Level>,
     },
     /// A limit that is more than the host has.
-    #[error(
-        "{origin}: `{key}` is {wanted}, more than this host's {available}: lower it (`--set \
-         {key}={suggestion}`){remedy}"
-    )]
+    #[error("{origin}: `{key}` is {wanted}, more than this host's {available}: {remedy}")]
     QuotaAboveHost {
         /// Where the limit was written.
         origin: Origin,
@@ -33,10 +32,8 @@ pub enum PlanError {
         wanted: String,
         /// What the host has, and of what.
         available: String,
-        /// A value that the host can keep, as a policy writes it.
-        suggestion: String,
-        /// How to raise the host's, or nothing.
-        remedy: &'static str,
+        /// A value that the host can keep, and how to raise the host's.
+        remedy: String,
     },
     /// A path of the policy that is not there.
     #[error(
@@ -63,10 +60,10 @@ pub enum PlanError {
         /// What would do.
         needed: &'static str,
     },
-    /// A path that the sandbox's own files would hide.
+    /// A path that the sandbox's own files would hide, or that would hide them.
     #[error(
-        "{place}: {path} would be hidden by the sandbox's own {own}: move it to another directory of \
-         the host", path = path.display()
+        "{place}: {path} cannot be shown, because the sandbox has its own {own}: name another path, \
+         or copy what is needed to one", path = path.display()
     )]
     Clash {
         /// Who wants the path shown.
@@ -86,14 +83,6 @@ pub enum PlanError {
         place: Place,
         /// The path.
         path: PathBuf,
-    },
-    /// A system call that does not exist.
-    #[error("{origin}: there is no system call named `{name}`: write it as syscalls(2) does")]
-    UnknownSyscall {
-        /// Where the name was written.
-        origin: Origin,
-        /// The name.
-        name: String,
     },
     /// Without mounts of its own the guest runs as an unprivileged user who must reach the
     /// interpreter where it is.
@@ -125,6 +114,20 @@ impl fmt::Display for Place {
             Self::Policy(origin) => origin.fmt(f),
             Self::Interpreter => f.write_str("the interpreter"),
             Self::System => f.write_str("the system"),
+        }
+    }
+}
+
+struct Instead<'a>(&'a Option<Level>);
+
+impl fmt::Display for Instead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(level) => write!(
+                f,
+                "; or accept the weaker level `{level}` (`--set assurance.require={level}`)"
+            ),
+            None => Ok(()),
         }
     }
 }

@@ -23,26 +23,35 @@ pub struct LayerPlan {
 /// The best level of the host, where that is enough for the policy.
 pub(super) fn choose(policy: &Policy, host: &Host) -> Result<Level, PlanError> {
     let required = policy.require();
-    match best_level(host).filter(|best| *best >= required) {
+    let available = best_level(&host.machine);
+    match available.filter(|best| *best >= required) {
         Some(best) => Ok(best),
         None => Err(PlanError::LevelUnavailable {
             required,
             origin: policy.require_origin().clone(),
-            obstacles: obstacles(host, required),
+            obstacles: obstacles(&host.machine, required),
+            available,
         }),
     }
 }
 
 /// Each layer as planned.
 pub(super) fn layers(host: &Host, level: Level, cgroup: Option<&CgroupPlan>) -> Vec<LayerPlan> {
-    assess(host)
+    assess(&host.machine)
         .into_iter()
         .map(|assessed| match assessed.layer {
-            Layer::Namespaces | Layer::Mounts if level == Level::Landlock => LayerPlan {
-                layer: assessed.layer,
-                state: LayerState::Absent,
-                detail: assessed.why,
-            },
+            layer @ (Layer::Namespaces | Layer::Mounts) if level == Level::Landlock => {
+                // Namespaces without mounts would be of no use, so they are not made.
+                let detail = match assessed.state {
+                    LayerState::Enforced => "not made, because nothing can be mounted".to_owned(),
+                    _ => assessed.why,
+                };
+                LayerPlan {
+                    layer,
+                    state: LayerState::Absent,
+                    detail,
+                }
+            }
             Layer::Cgroup if cgroup.is_none() => LayerPlan {
                 layer: Layer::Cgroup,
                 state: LayerState::Absent,

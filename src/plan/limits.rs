@@ -5,7 +5,7 @@ use crate::jail::program::{Rlimit, RlimitResource};
 use crate::policy::{LimitName, Limits, Policy};
 
 use super::PlanError;
-use super::words::bytes;
+use super::words::{bytes, processors};
 
 /// Stack of a main thread: the usual default of distributions. CPython's recursion limit and
 /// numpy's LAPACK are made for it.
@@ -17,11 +17,8 @@ const MESSAGE_QUEUE_BYTES: u64 = 16 << 10;
 /// Queued signals are kernel memory; timers and `sigqueue` use a handful.
 const PENDING_SIGNALS: u64 = 1024;
 
-/// `RLIMIT_CPU` ends a process without a word, so it comes after the supervisor, who counts the
-/// whole worker and says so.
-fn cpu_seconds(limits: &Limits) -> u64 {
-    let whole = limits.cpu.as_secs() + u64::from(limits.cpu.subsec_nanos() > 0);
-    whole + 1
+fn whole_seconds(limits: &Limits) -> u64 {
+    limits.cpu.as_secs() + u64::from(limits.cpu.subsec_nanos() > 0)
 }
 
 /// How a number of processes is counted.
@@ -35,11 +32,13 @@ pub(super) enum ProcessCount {
 
 /// What each worker sets.
 pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<Rlimit> {
-    let hard = host.limits.hard;
+    let hard = host.machine.limits.hard;
     let mut rlimits = vec![
+        // Ends a process without a word, so it comes a second after the supervisor, who counts the
+        // whole worker and says so.
         (
             RlimitResource::Cpu,
-            cpu_seconds(limits).min(hard.cpu_seconds),
+            (whole_seconds(limits) + 1).min(hard.cpu_seconds),
         ),
         (RlimitResource::OpenFiles, u64::from(limits.open_files)),
         (RlimitResource::FileSize, limits.file_size),
@@ -80,17 +79,24 @@ pub(super) fn data_allowance(limits: &Limits) -> u64 {
 /// How many processors to pin a worker to where no cpu cgroup holds its share.
 pub(super) fn pin_to_cores(host: &Host, limits: &Limits) -> Option<u32> {
     let cores = limits.cores.millicores().div_ceil(1000);
-    (cores < host.limits.cpus).then_some(cores)
+    (cores < host.machine.limits.cpus).then_some(cores)
 }
 
 /// Refuses what the host does not have.
 pub(super) fn check(policy: &Policy, host: &Host) -> Result<(), PlanError> {
     let limits = policy.limits();
-    let (has, hard) = (&host.limits, &host.limits.hard);
+    let (has, hard) = (&host.machine.limits, &host.machine.limits.hard);
     let count = |wanted: u32| u64::from(wanted);
     let thousandths = |cpus: u32| u64::from(cpus) * 1000;
     let checks = [
         Check::new(LimitName::Memory, limits.memory, has.memory, "of memory"),
+        Check::new(
+            LimitName::Cpu,
+            whole_seconds(limits),
+            hard.cpu_seconds,
+            "seconds",
+        )
+        .with_remedy(", or raise the host's hard limit (`ulimit -Ht`)"),
         Check::new(LimitName::Pids, count(limits.pids), has.pids, "processes"),
         Check::new(
             LimitName::OpenFiles,
@@ -98,14 +104,14 @@ pub(super) fn check(policy: &Policy, host: &Host) -> Result<(), PlanError> {
             hard.open_files,
             "open files",
         )
-        .with_remedy(" or raise the host's hard limit (`ulimit -Hn`)"),
+        .with_remedy(", or raise the host's hard limit (`ulimit -Hn`)"),
         Check::new(
             LimitName::FileSize,
             limits.file_size,
             hard.file_size,
             "file size",
         )
-        .with_remedy(" or raise the host's hard limit (`ulimit -Hf`)"),
+        .with_remedy(", or raise the host's hard limit (`ulimit -Hf`)"),
         Check::new(
             LimitName::Cores,
             u64::from(limits.cores.millicores()),
@@ -150,22 +156,17 @@ impl Check {
             LimitName::Memory | LimitName::FileSize => {
                 (bytes, format!("{}MiB", (self.available >> 20).max(1)))
             }
-            LimitName::Cores => (thousandths, thousandths(self.available)),
+            LimitName::Cores => (processors, processors(self.available)),
+            LimitName::Cpu => (|n| n.to_string(), format!("{}s", self.available)),
             _ => (|n| n.to_string(), self.available.to_string()),
         };
+        let key = self.name.key();
         PlanError::QuotaAboveHost {
             origin: policy.limit_origin(self.name).clone(),
-            key: self.name.key(),
+            key,
             wanted: show(self.wanted),
             available: format!("{} {}", show(self.available), self.of),
-            suggestion,
-            remedy: self.remedy,
+            remedy: format!("lower it (`--set {key}={suggestion}`){}", self.remedy),
         }
     }
-}
-
-/// Thousandths of a processor as a policy writes them.
-fn thousandths(millicores: u64) -> String {
-    let text = format!("{}.{:03}", millicores / 1000, millicores % 1000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

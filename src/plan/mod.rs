@@ -5,8 +5,11 @@
 
 mod assess;
 mod cgroup;
+mod doctor;
 mod environment;
 mod error;
+mod explain;
+mod jail;
 mod landlock;
 mod layer;
 mod level;
@@ -16,6 +19,7 @@ mod remedy;
 mod root;
 mod session_directory;
 mod view;
+mod wanted;
 mod words;
 
 use std::path::PathBuf;
@@ -25,18 +29,17 @@ use serde::Serialize;
 
 pub use assess::{Assessment, Obstacle, assess};
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
+pub use doctor::{Diagnosis, InterpreterDiagnosis, diagnose};
 pub use environment::PRELOAD_ONLY;
 pub use error::{Place, PlanError};
+pub use explain::explain;
 pub use layer::{Layer, LayerState};
 pub use level::LayerPlan;
 pub use session_directory::SessionFiles;
 
-use crate::host::{GUEST_ID, Host, HostUser, Needs, UNPRIVILEGED_ID};
-use crate::jail::program::{
-    HostIds, Identity, LandlockRules, NetworkNamespace, ProcMount, Tmpfs, WorkerJail, ZygoteJail,
-    ZygoteNamespaces,
-};
-use crate::policy::{Freshness, Level, Policy, Presence as PreloadPresence, ProcVisibility, Stdin};
+use crate::host::{Controller, Host, Needs};
+use crate::jail::program::ZygoteJail;
+use crate::policy::{self, Freshness, Level, Policy, Stdin};
 
 /// What a sandbox of one policy is on one host.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -115,10 +118,10 @@ pub struct Supervision {
     pub memory: u64,
     /// Processes and threads of the whole worker.
     pub pids: u32,
+    /// Share of the processors, thousandths of one.
+    pub millicores: u32,
     /// Standard output and error together, bytes.
     pub output: u64,
-    /// Share of processors, in thousandths of one.
-    pub millicores: u32,
     /// What the guest reads on its standard input.
     pub stdin: Stdin,
     /// What holds memory and processes together.
@@ -149,7 +152,7 @@ pub fn needs(policy: &Policy) -> Needs {
 pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
     limits::check(policy, host)?;
     let level = level::choose(policy, host)?;
-    let cgroup = CgroupPlan::new(&host.cgroup, policy.limits());
+    let cgroup = CgroupPlan::new(policy, &host.machine.cgroup);
     let layers = level::layers(host, level, cgroup.as_ref());
     Ok(Plan {
         policy: PolicyIdentity {
@@ -161,7 +164,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
         interpreter: interpreter(policy, host),
         supervision: supervision(policy, cgroup.as_ref()),
         session_files: SessionFiles::at(level),
-        jail: jail(policy, host, level, cgroup.as_ref())?,
+        jail: jail::prepare(policy, host, level, cgroup.as_ref())?,
         cgroup,
     })
 }
@@ -176,7 +179,7 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
             .iter()
             .map(|preload| PreloadPlan {
                 module: preload.value.module().to_owned(),
-                required: preload.value.presence() == PreloadPresence::Required,
+                required: preload.value.presence() == policy::Presence::Required,
             })
             .collect(),
         path: python.path.iter().map(|path| path.value.clone()).collect(),
@@ -194,16 +197,17 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
 }
 
 fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
-    use crate::host::Controller::{Memory, Pids};
     let limits = policy.limits();
-    let held = cgroup.is_some_and(|plan| plan.limits_by(Memory) && plan.limits_by(Pids));
+    let held = cgroup.is_some_and(|cgroup| {
+        cgroup.limits_by(Controller::Memory) && cgroup.limits_by(Controller::Pids)
+    });
     Supervision {
         wall: limits.wall,
         cpu: limits.cpu,
         memory: limits.memory,
         pids: limits.pids,
-        output: limits.output,
         millicores: limits.cores.millicores(),
+        output: limits.output,
         stdin: policy.stdin(),
         held_by: if held {
             HeldBy::Cgroup
@@ -213,96 +217,5 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
     }
 }
 
-fn jail(
-    policy: &Policy,
-    host: &Host,
-    level: Level,
-    cgroup: Option<&CgroupPlan>,
-) -> Result<ZygoteJail, PlanError> {
-    let view = view::View::new(policy, host, level)?;
-    let namespaces = (level > Level::Landlock).then(|| ZygoteNamespaces {
-        network: network(host),
-    });
-    Ok(ZygoteJail {
-        identity: identity(host.user, level),
-        namespaces,
-        root: root::entries(policy, level, &view),
-        hostname: root::HOSTNAME.to_owned(),
-        landlock: host.landlock.abi().map(|abi| LandlockRules {
-            abi,
-            paths: landlock::rules(policy, level, &view),
-        }),
-        filters: Vec::new(),
-        env: environment::variables(policy, host, level),
-        worker: worker(policy, host, level, cgroup),
-    })
-}
-
-/// One empty network namespace serves every worker where Landlock keeps abstract unix sockets
-/// apart, which are all that two of them could meet by; making one costs more than all the rest.
-fn network(host: &Host) -> NetworkNamespace {
-    match host.landlock.abi() {
-        Some(assess::LANDLOCK_SCOPES..) => NetworkNamespace::SharedEmpty,
-        _ => NetworkNamespace::PerWorker,
-    }
-}
-
-fn identity(user: HostUser, level: Level) -> Identity {
-    let unprivileged = HostIds {
-        uid: UNPRIVILEGED_ID,
-        gid: UNPRIVILEGED_ID,
-    };
-    let drop_to = user.is_root().then_some(unprivileged);
-    let inside = match level {
-        Level::Full | Level::Standard => HostIds {
-            uid: GUEST_ID,
-            gid: GUEST_ID,
-        },
-        Level::Landlock => drop_to.unwrap_or(HostIds {
-            uid: user.uid,
-            gid: user.gid,
-        }),
-    };
-    Identity { drop_to, inside }
-}
-
-fn worker(policy: &Policy, host: &Host, level: Level, cgroup: Option<&CgroupPlan>) -> WorkerJail {
-    let files = policy.filesystem();
-    let quota = |target: &str, quota: crate::policy::Quota| Tmpfs {
-        target: target.into(),
-        size: quota.size,
-        inodes: quota.inodes,
-    };
-    let count = match level {
-        Level::Landlock if !host.user.is_root() => limits::ProcessCount::WholeUser,
-        _ => limits::ProcessCount::Own,
-    };
-    let cpu_is_capped = cgroup.is_some_and(|plan| plan.limits_by(crate::host::Controller::Cpu));
-    WorkerJail {
-        tmpfs: match level {
-            Level::Landlock => Vec::new(),
-            // Shared memory is what /dev/shm is for; it gets as much as /tmp.
-            _ => vec![
-                quota(places::WORK, files.work),
-                quota(places::TMP, files.tmp),
-                quota(places::SHM, files.tmp),
-            ],
-        },
-        proc: proc_mount(policy, level),
-        rlimits: limits::rlimits(host, policy.limits(), count),
-        data_allowance: limits::data_allowance(policy.limits()),
-        pin_to_cores: match cpu_is_capped {
-            true => None,
-            false => limits::pin_to_cores(host, policy.limits()),
-        },
-        filters: Vec::new(),
-        cwd: places::WORK.into(),
-    }
-}
-
-fn proc_mount(policy: &Policy, level: Level) -> ProcMount {
-    match (level, policy.filesystem().proc) {
-        (Level::Landlock, _) | (_, ProcVisibility::Absent) => ProcMount::Absent,
-        (_, ProcVisibility::Own) => ProcMount::Own,
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -52,7 +52,18 @@ pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String,
             "no cgroup file system is mounted".to_owned(),
             "mount it: `sudo mount -t cgroup2 none /sys/fs/cgroup`".to_owned(),
         ),
-        CgroupAbsence::NotWritable { dir } => not_writable(user, dir),
+        CgroupAbsence::NotWritable { dir } if user.is_root() => read_only(dir),
+        CgroupAbsence::NotWritableV1 { dir } if user.is_root() => read_only(dir),
+        CgroupAbsence::NotWritable { dir } => (not_permitted(user, dir), DELEGATE.to_owned()),
+        CgroupAbsence::NotWritableV1 { dir } => (
+            format!(
+                "{}, and version 1 cannot be delegated",
+                not_permitted(user, dir)
+            ),
+            format!(
+                "run as root, or boot with `systemd.unified_cgroup_hierarchy=1` and {DELEGATE}"
+            ),
+        ),
         CgroupAbsence::NoControllers { dir } => (
             format!(
                 "{} has no controllers for cgroups beneath it",
@@ -66,19 +77,21 @@ pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String,
     }
 }
 
-fn not_writable(user: HostUser, dir: &Path) -> (String, String) {
-    let shown = dir.display();
-    if user.is_root() {
-        return (
-            format!("{shown} is mounted read-only, as containers have it"),
-            "start the container with `docker run --privileged --cgroupns=private`, or remount it: \
-             `mount -o remount,rw /sys/fs/cgroup`"
-                .to_owned(),
-        );
-    }
+const DELEGATE: &str =
+    "start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`";
+
+fn not_permitted(user: HostUser, dir: &Path) -> String {
+    format!("uid {} may not make cgroups in {}", user.uid, dir.display())
+}
+
+fn read_only(dir: &Path) -> (String, String) {
     (
-        format!("uid {} may not make cgroups in {shown}", user.uid),
-        "start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`, or as root"
+        format!(
+            "{} is read-only even for root, as containers have it",
+            dir.display()
+        ),
+        "start the container with `docker run --privileged --cgroupns=private`, or remount it: \
+         `mount -o remount,rw /sys/fs/cgroup`"
             .to_owned(),
     )
 }

@@ -55,9 +55,8 @@ pub(super) fn entries(policy: &Policy, level: Level, view: &View) -> Vec<RootEnt
         contents: contents.to_owned(),
     }));
     entries.extend([WORK, TMP, SHM].map(mount_point));
-    // The zygote needs the directory even where no worker mounts anything on it.
-    entries.push(mount_point("/proc"));
     if own_proc {
+        entries.push(mount_point("/proc"));
         entries.extend(DEVICE_LINKS.map(|(path, to)| symlink(path, to)));
     }
     entries.extend(

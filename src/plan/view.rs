@@ -4,10 +4,11 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::error::{Place, PlanError};
-use super::places::{Use, clash, named_by};
-use crate::host::{Host, PathFact, PathKind, Reach, SystemPath, SystemPathKind};
+use super::places::clash;
+use super::wanted;
+use crate::host::{Host, Reach};
 use crate::jail::program::PathAccess;
-use crate::policy::{Level, Located, Origin, Policy, SystemFiles};
+use crate::policy::{Level, Policy};
 
 /// A directory or file of the host.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -17,8 +18,9 @@ pub(super) struct Tree {
     /// What may be done there; what may be written to is mounted writable.
     pub allow: PathAccess,
     /// Where it really is, if a policy names it by a path with links in it.
-    resolved: Option<PathBuf>,
-    place: Place,
+    pub resolved: Option<PathBuf>,
+    /// Who wants it shown.
+    pub place: Place,
 }
 
 /// A symbolic link that the sandbox makes itself.
@@ -40,16 +42,11 @@ pub(super) struct View {
 impl View {
     pub(super) fn new(policy: &Policy, host: &Host, level: Level) -> Result<Self, PlanError> {
         check_reach(host, level)?;
-        let system = policy.filesystem().system;
         let mut view = Self {
             trees: Vec::new(),
-            links: system_links(host, system),
+            links: wanted::system_links(host, policy.filesystem().system),
         };
-        let mut wanted = system_trees(host, system);
-        wanted.extend(interpreter_trees(host, system));
-        for (purpose, located) in named_by(policy) {
-            wanted.push(named_tree(host, purpose, located)?);
-        }
+        let mut wanted = wanted::trees(policy, host)?;
         for tree in &mut wanted {
             tree.path = view.through_links(&tree.path);
         }
@@ -133,24 +130,6 @@ fn covering<'a>(trees: &'a [Tree], path: &Path) -> Option<&'a Tree> {
 }
 
 impl Tree {
-    fn of_system(path: &Path, allow: PathAccess) -> Self {
-        Self {
-            path: path.to_owned(),
-            allow,
-            resolved: None,
-            place: Place::System,
-        }
-    }
-
-    fn of_interpreter(path: PathBuf, allow: PathAccess) -> Self {
-        Self {
-            path,
-            allow,
-            resolved: None,
-            place: Place::Interpreter,
-        }
-    }
-
     pub(super) fn is_writable(&self) -> bool {
         self.allow == PathAccess::ReadWrite
     }
@@ -183,146 +162,30 @@ impl Tree {
 
 /// Without mounts nothing keeps a tree beneath a writable one from being written to.
 fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
-    let inside_writable = |tree: &&Tree| {
-        let above = trees.iter().find(|above| {
-            above.is_writable() && above.path != tree.path && tree.path.starts_with(&above.path)
-        });
-        above.is_some() && !tree.is_writable()
-    };
-    match trees
-        .iter()
-        .find(inside_writable)
-        .filter(|_| level == Level::Landlock)
-    {
-        Some(tree) => Err(PlanError::WritableCode {
-            place: tree.place.clone(),
-            path: tree.path.clone(),
-        }),
-        None => Ok(()),
+    if level > Level::Landlock {
+        return Ok(());
     }
+    for above in trees.iter().filter(|tree| tree.is_writable()) {
+        let inside = trees
+            .iter()
+            .find(|tree| !tree.is_writable() && tree.path.starts_with(&above.path));
+        if let Some(tree) = inside {
+            let (place, path) = (above.place.clone(), tree.path.clone());
+            return Err(PlanError::WritableCode { place, path });
+        }
+    }
+    Ok(())
 }
 
 /// Without mounts, an unprivileged guest of root's must reach the interpreter where it is.
 fn check_reach(host: &Host, level: Level) -> Result<(), PlanError> {
     let closed = host.interpreter.reach == Reach::NotEveryone;
-    if level == Level::Landlock && host.user.is_root() && closed {
+    if level == Level::Landlock && host.machine.user.drop_to.is_some() && closed {
         return Err(PlanError::InterpreterOutOfReach {
             path: host.interpreter.binary.clone(),
         });
     }
     Ok(())
-}
-
-/// Programs run from the system's and the interpreter's own directories only.
-fn run_or_read(system: SystemFiles) -> PathAccess {
-    match system {
-        SystemFiles::Programs => PathAccess::ReadExecute,
-        SystemFiles::Libraries => PathAccess::Read,
-    }
-}
-
-/// System paths that hold programs rather than libraries and data.
-const PROGRAMS: [&str; 4] = ["/usr", "/bin", "/sbin", "/etc/alternatives"];
-
-fn shown(host: &Host, system: SystemFiles) -> impl Iterator<Item = &SystemPath> {
-    host.system.iter().filter(move |found| {
-        system == SystemFiles::Programs || PROGRAMS.iter().all(|path| found.path != Path::new(path))
-    })
-}
-
-fn system_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
-    shown(host, system)
-        .filter_map(|found| match found.kind {
-            SystemPathKind::Directory => Some(Tree::of_system(&found.path, run_or_read(system))),
-            SystemPathKind::File => Some(Tree::of_system(&found.path, PathAccess::Read)),
-            SystemPathKind::Symlink { .. } => None,
-        })
-        .collect()
-}
-
-/// Links at the top, as a merged `/usr` has them, and those in `/usr` where it is not shown whole.
-fn system_links(host: &Host, system: SystemFiles) -> Vec<Link> {
-    shown(host, system)
-        .filter(|found| system == SystemFiles::Libraries || !found.path.starts_with("/usr"))
-        .filter_map(|found| match &found.kind {
-            SystemPathKind::Symlink { points_at } => Some(Link {
-                path: found.path.clone(),
-                points_at: points_at.clone(),
-            }),
-            SystemPathKind::Directory | SystemPathKind::File => None,
-        })
-        .collect()
-}
-
-fn interpreter_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
-    let interpreter = &host.interpreter;
-    let mut paths = interpreter.libraries.clone();
-    // sys.executable has to exist even where nothing may run it.
-    paths.push(interpreter.binary.clone());
-    match system {
-        SystemFiles::Programs => {
-            paths.extend_from_slice(&interpreter.programs);
-            paths.extend(interpreter.venv.clone());
-        }
-        // The interpreter knows its environment by this file.
-        SystemFiles::Libraries => {
-            paths.extend(interpreter.venv.iter().map(|venv| venv.join("pyvenv.cfg")));
-        }
-    }
-    paths
-        .into_iter()
-        .map(|path| Tree::of_interpreter(path, run_or_read(system)))
-        .collect()
-}
-
-fn named_tree(host: &Host, purpose: Use, named: &Located<PathBuf>) -> Result<Tree, PlanError> {
-    let allow = match purpose {
-        Use::ImportFrom | Use::Read => PathAccess::Read,
-        Use::Write => PathAccess::ReadWrite,
-    };
-    let resolved = Some(resolve(host, purpose, &named.value, &named.origin)?.to_owned());
-    Ok(Tree {
-        path: named.value.clone(),
-        allow,
-        resolved,
-        place: Place::Policy(named.origin.clone()),
-    })
-}
-
-/// What the host found at a policy's path: its place without links, or why it will not do.
-fn resolve<'a>(
-    host: &'a Host,
-    purpose: Use,
-    path: &Path,
-    origin: &Origin,
-) -> Result<&'a Path, PlanError> {
-    let missing = |cause: String| PlanError::PathMissing {
-        origin: origin.clone(),
-        path: path.to_owned(),
-        cause,
-    };
-    let unfit = |found, needed| PlanError::PathKind {
-        origin: origin.clone(),
-        path: path.to_owned(),
-        found,
-        needed,
-    };
-    match host.paths.get(path) {
-        None => Err(missing("the host was not asked about it".to_owned())),
-        Some(PathFact::Unreachable { errno }) => Err(missing(errno.to_string())),
-        Some(PathFact::Found {
-            kind: PathKind::Special,
-            ..
-        }) => Err(unfit(
-            "a device, a socket or a fifo",
-            "a directory or a regular file",
-        )),
-        Some(PathFact::Found {
-            kind: PathKind::File,
-            ..
-        }) if purpose == Use::ImportFrom => Err(unfit("a file", "a directory of modules")),
-        Some(PathFact::Found { resolved, .. }) => Ok(resolved),
-    }
 }
 
 /// Without `.` and `..`, as text.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Bytes in the largest unit that shows them whole, or with two digits.
+/// Bytes in the largest unit that shows them whole and short, or with two digits.
 pub(super) fn bytes(count: u64) -> String {
     const UNITS: [(&str, u64); 4] = [
         ("TiB", 1 << 40),
@@ -11,7 +11,7 @@ pub(super) fn bytes(count: u64) -> String {
         ("KiB", 1 << 10),
     ];
     for (unit, size) in UNITS {
-        if count >= size && count.is_multiple_of(size) {
+        if count.is_multiple_of(size) && (1..10_000).contains(&(count / size)) {
             return format!("{} {unit}", count / size);
         }
     }
@@ -29,6 +29,13 @@ pub(super) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
 }
 
+/// Thousandths of a processor, as a policy writes them.
+pub(super) fn processors(millicores: impl Into<u64>) -> String {
+    let millicores = millicores.into();
+    let text = format!("{}.{:03}", millicores / 1000, millicores % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,10 +47,17 @@ mod tests {
             (1023, "1023 bytes"),
             (64 << 20, "64 MiB"),
             (1536 << 20, "1536 MiB"),
-            (25_276_502_016, "23.54 GiB"),
+            (24_684_084 << 10, "23.54 GiB"),
             (u64::MAX, "16777215.99 TiB"),
         ] {
             assert_eq!(bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn processors_are_written_as_in_a_policy() {
+        for (millicores, text) in [(1000_u32, "1"), (500, "0.5"), (10, "0.01"), (20_000, "20")] {
+            assert_eq!(processors(millicores), text);
         }
     }
 

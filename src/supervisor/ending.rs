@@ -128,8 +128,10 @@ fn limit_behind(error: &GuestError, counts: &Counts) -> Option<LimitHit> {
     let errno = error.errno.map(Errno::from_raw);
     if no_thread || errno == Some(Errno::EAGAIN) {
         return match counts.peak_pids {
-            Some(_) if counts.refused_forks == 0 => None,
-            Some(_) => hit(LimitName::Pids, Mechanism::Cgroup),
+            Some(_) if counts.refused_forks > 0 => hit(LimitName::Pids, Mechanism::Cgroup),
+            // A thread that was not refused for being one too many had no room for its stack.
+            Some(_) if no_thread => hit(LimitName::Memory, Mechanism::Rlimit),
+            Some(_) => None,
             None => hit(LimitName::Pids, Mechanism::Rlimit),
         };
     }

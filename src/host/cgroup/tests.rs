@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+use super::v2::{Tree, choose as choose_v2};
 use super::*;
 
 /// A hierarchy on paper.

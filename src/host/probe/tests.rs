@@ -6,12 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::host::{ChainStep, Errno, Refusal, RefusalCause};
 
 fn me() -> HostUser {
-    HostUser {
-        uid: geteuid().as_raw(),
-        gid: getegid().as_raw(),
-    }
+    HostUser::probe()
 }
 
 /// Runs another test of this binary as an ordinary user.
@@ -46,6 +44,54 @@ fn the_chain_answers_and_leaves_nothing_behind() {
 #[test]
 fn the_chain_answers_the_same_to_an_ordinary_user() {
     as_ordinary_user("host::probe::tests::the_chain_answers_and_leaves_nothing_behind");
+}
+
+/// Set for a test that runs again in a user namespace of its own.
+const CONFINED: &str = "SANDFORK_TEST_CONFINED";
+
+/// Runs a test again in a user namespace, in which `script` prepares what it then meets.
+///
+/// The limits under `/proc/sys/user` are those of the user namespace that they are written in.
+fn confined(script: &str, test: &str) {
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "sh", "-c", script])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(CONFINED, "1")
+        .output()
+        .expect("unshare of util-linux");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_refused_step_is_named() {
+    if std::env::var_os(CONFINED).is_some() {
+        let refusal = NamespaceSupport::Refused(Refusal {
+            step: ChainStep::Unshare,
+            errno: Errno(libc::ENOSPC),
+            cause: RefusalCause::NoUserNamespacesLeft,
+        });
+        assert_eq!(NamespaceSupport::probe(me()), refusal);
+        return;
+    }
+    let one_more = "echo 1 > /proc/sys/user/max_user_namespaces && \
+                    exec unshare --user --map-user=1000 \"$0\" \"$@\"";
+    confined(one_more, "host::probe::tests::a_refused_step_is_named");
+}
+
+#[test]
+fn who_only_calls_himself_root_can_still_make_sandboxes() {
+    if std::env::var_os(CONFINED).is_some() {
+        assert_eq!(me().drop_to, None);
+        assert_eq!(NamespaceSupport::probe(me()), NamespaceSupport::Available);
+        return;
+    }
+    let test = "host::probe::tests::who_only_calls_himself_root_can_still_make_sandboxes";
+    confined("exec \"$0\" \"$@\"", test);
 }
 
 #[test]

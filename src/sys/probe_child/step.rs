@@ -67,6 +67,20 @@ impl ChainStep {
         STEPS.into_iter().find(|step| *step as u32 == number)
     }
 
+    /// Whether the step is about mounts; the others are about ids and namespaces.
+    pub fn is_of_mounts(self) -> bool {
+        matches!(
+            self,
+            Self::OpenTree
+                | Self::MountSetattr
+                | Self::PrivateMounts
+                | Self::MountProc
+                | Self::MountTmpfs
+                | Self::MoveMount
+                | Self::PivotRoot
+        )
+    }
+
     /// What the step does, as a person would say it.
     pub fn describe(self) -> &'static str {
         match self {

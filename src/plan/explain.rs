@@ -1,0 +1,245 @@
+//! A plan for a person to read (`sandfork plan`).
+
+use std::fmt::{self, Write as _};
+
+use super::layer::LayerState;
+use super::words::{bytes, processors, seconds};
+use super::{HeldBy, Plan, SessionFiles, Start};
+use crate::jail::program::{
+    NetworkNamespace, PathAccess, ProcMount, RlimitResource, RootEntry, ZygoteJail,
+};
+use crate::policy::Stdin;
+
+/// Says what the plan will do. Values of environment variables are left out: some are the caller's.
+pub fn explain(plan: &Plan) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_plan(plan, &mut text);
+    text
+}
+
+fn write_plan(plan: &Plan, f: &mut String) -> fmt::Result {
+    writeln!(f, "policy {} ({})", plan.policy.name, &plan.policy.sha256)?;
+    writeln!(f, "level {}", plan.level)?;
+    writeln!(f, "\nlayers")?;
+    for layer in &plan.layers {
+        let state = match layer.state {
+            LayerState::Enforced => "enforced",
+            LayerState::Degraded => "degraded",
+            LayerState::Absent => "absent",
+        };
+        row(
+            f,
+            layer.layer.name(),
+            &format!("{state:<10}{}", layer.detail),
+        )?;
+    }
+    write_guest(plan, f)?;
+    write_files(plan, f)?;
+    write_limits(plan, f)
+}
+
+fn row(f: &mut String, name: &str, what: &str) -> fmt::Result {
+    writeln!(f, "  {name:<16}{what}")
+}
+
+fn write_guest(plan: &Plan, f: &mut String) -> fmt::Result {
+    let jail = &plan.jail;
+    writeln!(f, "\nguest")?;
+    row(f, "runs as", &identity(jail))?;
+    let (major, minor, patch) = plan.interpreter.version;
+    let start = match plan.interpreter.start {
+        Start::Forked => "forked from a warm one for each session",
+        Start::Cold => "started for each session",
+    };
+    let executable = plan.interpreter.executable.display();
+    row(
+        f,
+        "interpreter",
+        &format!("{executable}, CPython {major}.{minor}.{patch}, {start}"),
+    )?;
+    let preload = plan.interpreter.preload.iter().map(|module| {
+        let condition = if module.required {
+            ""
+        } else {
+            " (where installed)"
+        };
+        format!("{}{condition}", module.module)
+    });
+    row(f, "preloads", &list(preload))?;
+    row(
+        f,
+        "may import",
+        &list(plan.interpreter.imports.iter().map(imported)),
+    )?;
+    let stdin = match plan.supervision.stdin {
+        Stdin::Closed => "closed",
+        Stdin::Pass => "the caller's",
+    };
+    row(f, "standard input", stdin)?;
+    row(
+        f,
+        "environment",
+        &list(jail.env.iter().map(|(name, _)| name.clone())),
+    )?;
+    row(f, "network", network(jail))?;
+    let count = |filters: &[crate::jail::program::BpfProgram]| -> usize {
+        filters.iter().map(Vec::len).sum()
+    };
+    let (zygote, worker) = (count(&jail.filters), count(&jail.worker.filters));
+    row(
+        f,
+        "system calls",
+        &format!("filtered by {} instructions", zygote + worker),
+    )
+}
+
+fn identity(jail: &ZygoteJail) -> String {
+    let inside = jail.identity.inside;
+    let mut text = format!("uid {}, gid {}", inside.uid, inside.gid);
+    if let Some(host) = jail.identity.drop_to {
+        let _ = write!(text, "; on the host uid {}, gid {}", host.uid, host.gid);
+    }
+    text
+}
+
+fn imported(pattern: &String) -> String {
+    if pattern == "*" {
+        "everything".to_owned()
+    } else {
+        pattern.clone()
+    }
+}
+
+fn network(jail: &ZygoteJail) -> &'static str {
+    match jail.namespaces.map(|namespaces| namespaces.network) {
+        Some(NetworkNamespace::SharedEmpty) => "none: an empty network namespace",
+        Some(NetworkNamespace::PerWorker) => "none: an empty network namespace for each worker",
+        None => "none: no socket can be made",
+    }
+}
+
+fn write_files(plan: &Plan, f: &mut String) -> fmt::Result {
+    let jail = &plan.jail;
+    writeln!(f, "\nfiles")?;
+    let own = |path: &str| {
+        jail.worker
+            .tmpfs
+            .iter()
+            .any(|tmpfs| tmpfs.target.as_os_str() == path)
+    };
+    let allowed = |access: PathAccess| {
+        let rules = jail.landlock.iter().flat_map(|rules| &rules.paths);
+        let paths = rules
+            .filter(move |rule| rule.allow == access)
+            .map(|rule| rule.path.display().to_string());
+        list(paths.filter(|path| !own(path) && path != super::places::WORK))
+    };
+    row(f, "runs", &allowed(PathAccess::ReadExecute))?;
+    row(f, "reads", &allowed(PathAccess::Read))?;
+    row(f, "writes", &allowed(PathAccess::ReadWrite))?;
+    row(f, "devices", &super::root::DEVICES.join(", "))?;
+    match plan.session_files {
+        SessionFiles::Private => {
+            for tmpfs in &jail.worker.tmpfs {
+                let quota = format!("{}, {} files", bytes(tmpfs.size), tmpfs.inodes);
+                row(
+                    f,
+                    &tmpfs.target.display().to_string(),
+                    &format!("private, {quota}"),
+                )?;
+            }
+        }
+        SessionFiles::HostDirectory => {
+            row(
+                f,
+                "its own",
+                "a directory of the host for each session, without a quota",
+            )?;
+        }
+    }
+    let proc = match jail.worker.proc {
+        ProcMount::Own => "its own processes only",
+        ProcMount::Absent => "none",
+    };
+    row(f, "/proc", proc)?;
+    let links = jail
+        .root
+        .iter()
+        .filter(|entry| matches!(entry, RootEntry::Symlink { .. }))
+        .count();
+    match jail.root.len() {
+        0 => row(f, "root", "the host's, closed by Landlock"),
+        entries => row(
+            f,
+            "root",
+            &format!("its own, {entries} entries, {links} of them links"),
+        ),
+    }
+}
+
+fn write_limits(plan: &Plan, f: &mut String) -> fmt::Result {
+    let limits = &plan.supervision;
+    let (memory, processes) = match limits.held_by {
+        HeldBy::Cgroup => ("held by the cgroup", "held by the cgroup"),
+        HeldBy::Watchdog if has_rlimit(&plan.jail, RlimitResource::Processes) => {
+            ("watched by the supervisor", "held by a resource limit")
+        }
+        HeldBy::Watchdog => ("watched by the supervisor", "watched by the supervisor"),
+    };
+    writeln!(f, "\nlimits")?;
+    row(f, "wall time", &seconds(limits.wall))?;
+    row(f, "processor time", &seconds(limits.cpu))?;
+    row(f, "memory", &format!("{}, {memory}", bytes(limits.memory)))?;
+    row(f, "processes", &format!("{}, {processes}", limits.pids))?;
+    row(f, "processors", &share(plan))?;
+    row(
+        f,
+        "open files",
+        &rlimit(&plan.jail, RlimitResource::OpenFiles).to_string(),
+    )?;
+    row(
+        f,
+        "largest file",
+        &bytes(rlimit(&plan.jail, RlimitResource::FileSize)),
+    )?;
+    row(f, "output", &bytes(limits.output))
+}
+
+fn share(plan: &Plan) -> String {
+    let share = processors(plan.supervision.millicores);
+    let capped = plan
+        .cgroup
+        .as_ref()
+        .is_some_and(|cgroup| cgroup.limits_by(crate::host::Controller::Cpu));
+    match (capped, plan.jail.worker.pin_to_cores) {
+        (true, _) => format!("{share}, held by the cgroup"),
+        (false, Some(cores)) => format!("{share}, by pinning to {cores} of them"),
+        (false, None) => format!("{share}, which is all of them"),
+    }
+}
+
+fn has_rlimit(jail: &ZygoteJail, resource: RlimitResource) -> bool {
+    jail.worker
+        .rlimits
+        .iter()
+        .any(|limit| limit.resource == resource)
+}
+
+fn rlimit(jail: &ZygoteJail, resource: RlimitResource) -> u64 {
+    let found = jail
+        .worker
+        .rlimits
+        .iter()
+        .find(|limit| limit.resource == resource);
+    found.map_or(u64::MAX, |limit| limit.value)
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    if items.is_empty() {
+        "nothing".to_owned()
+    } else {
+        items.join(", ")
+    }
+}

@@ -1,0 +1,143 @@
+//! Every refusal names the thing, the place and the remedy, in one sentence.
+
+use super::hosts::{
+    USER, host, machine, no_cgroup, no_user_namespaces, refused, virtual_environment,
+};
+use super::refusal;
+use crate::host::{
+    ChainStep, Errno, HardLimits, Host, HostLimits, Machine, PathFact, PathKind, RefusalCause,
+};
+
+#[test]
+fn a_level_that_the_host_cannot_give() {
+    let standard = "assurance.require = \"standard\"";
+    let user = Machine {
+        user: USER,
+        namespaces: no_user_namespaces(),
+        ..machine()
+    };
+    insta::assert_snapshot!(
+        refusal(standard, &host(user)),
+        @"/srv/tenant.toml:1 requires level `standard`, which this host cannot give: layer `namespaces` cannot be enforced: could not make namespaces (unshare): EPERM (operation not permitted); allow them: `sudo sysctl -w kernel.unprivileged_userns_clone=1`; or accept the weaker level `landlock` (`--set assurance.require=landlock`)"
+    );
+    let ubuntu = refused(ChainStep::UidMap, 1, RefusalCause::AppArmor);
+    insta::assert_snapshot!(
+        refusal(standard, &host(Machine { namespaces: ubuntu, ..machine() })),
+        @"/srv/tenant.toml:1 requires level `standard`, which this host cannot give: layer `namespaces` cannot be enforced: could not write /proc/self/uid_map: EPERM (operation not permitted); allow them: `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`; or accept the weaker level `landlock` (`--set assurance.require=landlock`)"
+    );
+    let docker = refused(ChainStep::Unshare, 1, RefusalCause::Container);
+    insta::assert_snapshot!(
+        refusal(standard, &host(Machine { namespaces: docker, ..machine() })),
+        @"/srv/tenant.toml:1 requires level `standard`, which this host cannot give: layer `namespaces` cannot be enforced: could not make namespaces (unshare): EPERM (operation not permitted); start the container with `docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined`; or accept the weaker level `landlock` (`--set assurance.require=landlock`)"
+    );
+    let masked = refused(ChainStep::MountProc, 1, RefusalCause::Container);
+    let masked = host(Machine {
+        namespaces: masked,
+        ..machine()
+    });
+    insta::assert_snapshot!(refusal(standard, &masked), @"/srv/tenant.toml:1 requires level `standard`, which this host cannot give: layer `mounts` cannot be enforced: could not make a new /proc (fsmount): EPERM (operation not permitted); start the container with `docker run --security-opt systempaths=unconfined`; or accept the weaker level `landlock` (`--set assurance.require=landlock`)");
+    let user = Machine {
+        user: USER,
+        cgroup: no_cgroup(),
+        ..machine()
+    };
+    insta::assert_snapshot!(refusal("[assurance]\nrequire = \"full\"", &host(user)), @"/srv/tenant.toml:2 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: uid 1001 may not make cgroups in /sys/fs/cgroup/user.slice/session-2.scope; start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`; or accept the weaker level `standard` (`--set assurance.require=standard`)");
+}
+
+#[test]
+fn a_limit_above_the_hosts() {
+    let host = host(machine());
+    insta::assert_snapshot!(refusal("[limits]\n\nmemory = \"1TiB\"", &host), @"/srv/tenant.toml:3: `limits.memory` is 1 TiB, more than this host's 16 GiB of memory: lower it (`--set limits.memory=16384MiB`)");
+    insta::assert_snapshot!(refusal("limits.cores = 4.5", &host), @"/srv/tenant.toml:1: `limits.cores` is 4.5, more than this host's 4 processors: lower it (`--set limits.cores=4`)");
+    insta::assert_snapshot!(refusal("limits.pids = 100000", &host), @"/srv/tenant.toml:1: `limits.pids` is 100000, more than this host's 32768 processes: lower it (`--set limits.pids=32768`)");
+    insta::assert_snapshot!(refusal("limits.open_files = 1000000", &host), @"/srv/tenant.toml:1: `limits.open_files` is 1000000, more than this host's 524288 open files: lower it (`--set limits.open_files=524288`), or raise the host's hard limit (`ulimit -Hn`)");
+}
+
+#[test]
+fn a_limit_above_a_hard_resource_limit() {
+    let hard = HardLimits {
+        cpu_seconds: 5,
+        file_size: 1 << 20,
+        ..machine().limits.hard
+    };
+    let host = host(Machine {
+        limits: HostLimits {
+            hard,
+            ..machine().limits
+        },
+        ..machine()
+    });
+    insta::assert_snapshot!(refusal("limits.cpu = \"10s\"", &host), @"/srv/tenant.toml:1: `limits.cpu` is 10, more than this host's 5 seconds: lower it (`--set limits.cpu=5s`), or raise the host's hard limit (`ulimit -Ht`)");
+    insta::assert_snapshot!(refusal("limits.cpu = \"5s\"\nlimits.file_size = \"64MiB\"", &host), @"/srv/tenant.toml:2: `limits.file_size` is 64 MiB, more than this host's 1 MiB file size: lower it (`--set limits.file_size=1MiB`), or raise the host's hard limit (`ulimit -Hf`)");
+}
+
+#[test]
+fn a_path_that_cannot_be_shown() {
+    let read =
+        |path: &str, host: Host| refusal(&format!("[filesystem]\nread = [\"{path}\"]"), &host);
+    let plain = || host(machine());
+    let mut missing = plain();
+    missing.paths.insert(
+        "/srv/data".into(),
+        PathFact::Unreachable { errno: Errno(2) },
+    );
+    insta::assert_snapshot!(read("/srv/data", missing), @"/srv/tenant.toml:2: /srv/data cannot be found (ENOENT (no such file or directory)): create it, or remove it from the policy");
+    insta::assert_snapshot!(
+        read("/run/docker.sock", plain().with_path("/run/docker.sock", PathKind::Special, "/run/docker.sock")),
+        @"/srv/tenant.toml:2: /run/docker.sock is a device, a socket or a fifo, and a directory or a regular file is needed here"
+    );
+    for own in ["/tmp/data", "/work/data", "/etc", "/etc/passwd"] {
+        let error = read(own, plain().with_directory(own)).to_string();
+        assert!(
+            error.starts_with(&format!("/srv/tenant.toml:2: {own} cannot be shown")),
+            "{error}"
+        );
+    }
+    insta::assert_snapshot!(read("/tmp/data", plain().with_directory("/tmp/data")), @"/srv/tenant.toml:2: /tmp/data cannot be shown, because the sandbox has its own /tmp: name another path, or copy what is needed to one");
+    insta::assert_snapshot!(
+        refusal("python.path = [\"lib.zip\"]", &plain().with_path("/srv/lib.zip", PathKind::File, "/srv/lib.zip")),
+        @"/srv/tenant.toml:1: /srv/lib.zip is a file, and a directory of modules is needed here"
+    );
+}
+
+#[test]
+fn a_link_into_the_sandboxs_own_place() {
+    let host = host(machine()).with_path("/usr/share/x", PathKind::Directory, "/tmp/x");
+    insta::assert_snapshot!(refusal("filesystem.read = [\"/usr/share/x\"]", &host), @"/srv/tenant.toml:1: /tmp/x cannot be shown, because the sandbox has its own /tmp: name another path, or copy what is needed to one");
+}
+
+#[test]
+fn writable_code() {
+    let host = host(machine()).with_directory("/usr");
+    insta::assert_snapshot!(refusal("filesystem.write = [\"/usr\"]", &host), @"/srv/tenant.toml:1: /usr is where code is run from, and cannot be writable: name a directory of data in `filesystem.write`");
+}
+
+#[test]
+fn without_mounts_code_beneath_a_writable_directory() {
+    let mut host = host(Machine {
+        user: USER,
+        namespaces: no_user_namespaces(),
+        ..machine()
+    })
+    .with_directory("/srv");
+    host.interpreter = virtual_environment();
+    let toml = "assurance.require = \"landlock\"\nfilesystem.write = [\"/srv\"]";
+    insta::assert_snapshot!(refusal(toml, &host), @"/srv/tenant.toml:2: /srv/venv is where code is run from, and cannot be writable: name a directory of data in `filesystem.write`");
+}
+
+#[test]
+fn an_interpreter_in_a_sandboxs_own_place() {
+    let mut host = host(machine());
+    host.interpreter.programs = vec!["/tmp/python/bin".into()];
+    insta::assert_snapshot!(refusal("", &host), @"the interpreter: /tmp/python/bin cannot be shown, because the sandbox has its own /tmp: name another path, or copy what is needed to one");
+}
+
+#[test]
+fn without_mounts_an_interpreter_that_only_root_reaches() {
+    let mut host = host(Machine {
+        namespaces: no_user_namespaces(),
+        ..machine()
+    });
+    host.interpreter = virtual_environment();
+    insta::assert_snapshot!(refusal("assurance.require = \"landlock\"", &host), @"the interpreter /root/.pyenv/versions/3.12.1/bin/python3.12 cannot be reached by the unprivileged user that the guest runs as at level `landlock`: install one where every user can run it, such as /usr/bin/python3");
+}

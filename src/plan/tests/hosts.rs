@@ -1,0 +1,233 @@
+//! Hosts made by hand.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::host::{
+    Arch, CgroupAbsence, CgroupSupport, ChainStep, Controller, Errno, HardLimits, Host, HostLimits,
+    HostUser, Ids, Interpreter, KernelVersion, LandlockSupport, Link, Machine, NamespaceSupport,
+    PathFact, PathKind, Reach, Refusal, RefusalCause, SeccompSupport, SystemPath, SystemPathKind,
+    UNPRIVILEGED_ID, V2Entry,
+};
+
+/// A kernel's release, and the Landlock ABI that it brings.
+pub const KERNELS: [(&str, u32); 4] = [
+    ("5.15.0-generic", 1),
+    ("6.1.0-cloud", 2),
+    ("6.12.0-cloud", 6),
+    ("6.18.0", 7),
+];
+
+pub const ROOT: HostUser = HostUser {
+    uid: 0,
+    gid: 0,
+    drop_to: Some(Ids {
+        uid: UNPRIVILEGED_ID,
+        gid: UNPRIVILEGED_ID,
+    }),
+};
+pub const USER: HostUser = HostUser {
+    uid: 1001,
+    gid: 1001,
+    drop_to: None,
+};
+
+/// Linux 6.18 with everything, used by root.
+pub fn machine() -> Machine {
+    Machine {
+        kernel: KernelVersion::parse("6.18.0").unwrap(),
+        arch: Some(Arch::X86_64),
+        user: ROOT,
+        namespaces: NamespaceSupport::Available,
+        landlock: LandlockSupport::Abi { abi: 7 },
+        seccomp: SeccompSupport::Available,
+        cgroup: cgroup_v1(),
+        limits: HostLimits {
+            memory: 16 << 30,
+            pids: 32_768,
+            cpus: 4,
+            hard: HardLimits {
+                cpu_seconds: u64::MAX,
+                open_files: 524_288,
+                file_size: u64::MAX,
+                stack: u64::MAX,
+                locked_memory: 8 << 20,
+                message_queues: 819_200,
+                pending_signals: 63_000,
+            },
+        },
+    }
+}
+
+pub fn with_kernel((release, abi): (&str, u32), machine: Machine) -> Machine {
+    Machine {
+        kernel: KernelVersion::parse(release).unwrap(),
+        landlock: LandlockSupport::Abi { abi },
+        ..machine
+    }
+}
+
+pub fn cgroup_v1() -> CgroupSupport {
+    let dir = |name: &str| PathBuf::from("/sys/fs/cgroup").join(name).join("service");
+    CgroupSupport::V1 {
+        controllers: BTreeMap::from([
+            (Controller::Memory, dir("memory")),
+            (Controller::Pids, dir("pids")),
+            (Controller::Cpu, dir("cpu")),
+            (Controller::Cpuacct, dir("cpuacct")),
+        ]),
+    }
+}
+
+pub fn cgroup_v2(controllers: &[Controller]) -> CgroupSupport {
+    CgroupSupport::V2 {
+        dir: "/sys/fs/cgroup/user.slice/run-1.scope".into(),
+        controllers: controllers.iter().copied().collect(),
+        entry: V2Entry::MoveSelf,
+    }
+}
+
+pub fn no_cgroup() -> CgroupSupport {
+    let dir = "/sys/fs/cgroup/user.slice/session-2.scope".into();
+    CgroupSupport::Nowhere {
+        reason: CgroupAbsence::NotWritable { dir },
+    }
+}
+
+pub fn refused(step: ChainStep, errno: i32, cause: RefusalCause) -> NamespaceSupport {
+    NamespaceSupport::Refused(Refusal {
+        step,
+        errno: Errno(errno),
+        cause,
+    })
+}
+
+pub fn no_user_namespaces() -> NamespaceSupport {
+    refused(ChainStep::Unshare, 1, RefusalCause::UnprivilegedCloneOff)
+}
+
+fn directory(path: &str) -> SystemPath {
+    SystemPath {
+        path: path.into(),
+        kind: SystemPathKind::Directory,
+    }
+}
+
+pub fn link(path: &str, points_at: &str) -> SystemPath {
+    SystemPath {
+        path: path.into(),
+        kind: SystemPathKind::Symlink {
+            points_at: points_at.into(),
+        },
+    }
+}
+
+fn system() -> Vec<SystemPath> {
+    vec![
+        link("/bin", "usr/bin"),
+        directory("/etc/alternatives"),
+        SystemPath {
+            path: "/etc/ld.so.cache".into(),
+            kind: SystemPathKind::File,
+        },
+        link("/lib", "usr/lib"),
+        link("/lib64", "usr/lib64"),
+        link("/sbin", "usr/sbin"),
+        directory("/usr"),
+        directory("/usr/lib"),
+        directory("/usr/lib64"),
+        directory("/usr/local/lib"),
+        directory("/usr/share/zoneinfo"),
+    ]
+}
+
+/// Where `/usr` was never merged.
+pub fn unmerged_system() -> Vec<SystemPath> {
+    ["/bin", "/lib", "/lib64", "/sbin", "/usr", "/usr/lib"]
+        .map(directory)
+        .into()
+}
+
+/// Debian's.
+pub fn system_python() -> Interpreter {
+    Interpreter {
+        executable: "/usr/bin/python3".into(),
+        links: vec![Link {
+            path: "/usr/bin/python3".into(),
+            points_at: "python3.11".into(),
+        }],
+        binary: "/usr/bin/python3.11".into(),
+        implementation: "cpython".into(),
+        version: (3, 11, 2),
+        prefix: "/usr".into(),
+        base_prefix: "/usr".into(),
+        stdlib: "/usr/lib/python3.11".into(),
+        programs: vec!["/usr/bin".into()],
+        libraries: ["/usr/lib", "/usr/lib/python3.11", "/usr/lib64"]
+            .map(PathBuf::from)
+            .into(),
+        free_threaded: false,
+        venv: None,
+        reach: Reach::Everyone,
+    }
+}
+
+/// Made with `python -m venv` from an interpreter in a home directory that only root may enter.
+pub fn virtual_environment() -> Interpreter {
+    let base = "/root/.pyenv/versions/3.12.1";
+    let lib = format!("{base}/lib");
+    let link = |path: &str, to: &str| Link {
+        path: path.into(),
+        points_at: to.into(),
+    };
+    Interpreter {
+        executable: "/srv/venv/bin/python".into(),
+        links: vec![
+            link("/srv/venv/bin/python", &format!("{base}/bin/python3")),
+            link(&format!("{base}/bin/python3"), "python3.12"),
+        ],
+        binary: format!("{base}/bin/python3.12").into(),
+        version: (3, 12, 1),
+        prefix: "/srv/venv".into(),
+        base_prefix: base.into(),
+        stdlib: format!("{lib}/python3.12").into(),
+        programs: vec![format!("{base}/bin").into()],
+        libraries: vec![
+            lib.clone().into(),
+            format!("{lib}/python3.12").into(),
+            "/srv/venv/lib".into(),
+        ],
+        venv: Some("/srv/venv".into()),
+        reach: Reach::NotEveryone,
+        ..system_python()
+    }
+}
+
+pub fn host(machine: Machine) -> Host {
+    Host {
+        machine,
+        interpreter: system_python(),
+        system: system(),
+        paths: BTreeMap::new(),
+        caller_env: BTreeMap::new(),
+    }
+}
+
+impl Host {
+    /// The same, where a path leads to another.
+    #[must_use]
+    pub fn with_path(mut self, path: &str, kind: PathKind, resolved: &str) -> Self {
+        let fact = PathFact::Found {
+            kind,
+            resolved: resolved.into(),
+        };
+        self.paths.insert(path.into(), fact);
+        self
+    }
+
+    /// The same with a directory.
+    #[must_use]
+    pub fn with_directory(self, path: &str) -> Self {
+        self.with_path(path, PathKind::Directory, path)
+    }
+}

@@ -1,0 +1,179 @@
+//! Which level a host gives, and what changes with it.
+
+use std::fmt::Write as _;
+
+use super::hosts::{
+    KERNELS, ROOT, USER, cgroup_v1, cgroup_v2, host, machine, no_cgroup, no_user_namespaces,
+    refused, with_kernel,
+};
+use super::{plan, planned, policy, refusal};
+use crate::host::{ChainStep, Controller, LandlockSupport, Machine, RefusalCause};
+use crate::jail::program::RlimitResource;
+use crate::plan::{HeldBy, Layer, LayerState};
+use crate::policy::Level;
+
+/// What of a plan depends on the machine alone, in one line.
+fn in_a_line(machine: Machine) -> String {
+    let host = host(machine);
+    let plan = match plan(&policy(r#"assurance.require = "landlock""#), &host) {
+        Ok(plan) => plan,
+        Err(error) => return error.to_string(),
+    };
+    let network = plan.jail.namespaces.map(|namespaces| namespaces.network);
+    format!(
+        "{:<9} network {:<19} inside {:<11} dropped {:<5} abi {} memory by {:<9} pinned {:<7} degraded {}",
+        plan.level.to_string(),
+        network.map_or("none".to_owned(), |network| format!("{network:?}")),
+        plan.jail.identity.inside.uid,
+        plan.jail.identity.drop_to.is_some(),
+        plan.jail.landlock.map_or(0, |rules| rules.abi),
+        format!("{:?}", plan.supervision.held_by),
+        format!("{:?}", plan.jail.worker.pin_to_cores),
+        plan.layers
+            .iter()
+            .filter(|layer| layer.state == LayerState::Degraded)
+            .map(|layer| layer.layer.name())
+            .collect::<Vec<_>>()
+            .join(" "),
+    )
+}
+
+#[test]
+fn every_kind_of_host() {
+    let cgroups = [
+        ("v1", cgroup_v1()),
+        ("v2", cgroup_v2(&Controller::LIMITING)),
+        (
+            "v2 without cpu",
+            cgroup_v2(&[Controller::Memory, Controller::Pids]),
+        ),
+        ("none", no_cgroup()),
+    ];
+    let namespaces = [
+        ("namespaces", crate::host::NamespaceSupport::Available),
+        ("no namespaces", no_user_namespaces()),
+    ];
+    let mut table = String::new();
+    for kernel in KERNELS {
+        for (name, user) in [("root", ROOT), ("user", USER)] {
+            for (cgroup_name, cgroup) in &cgroups {
+                for (namespaces_name, namespaces) in &namespaces {
+                    let machine = Machine {
+                        user,
+                        cgroup: cgroup.clone(),
+                        namespaces: namespaces.clone(),
+                        ..with_kernel(kernel, machine())
+                    };
+                    writeln!(
+                        table,
+                        "{:<14} {name} {cgroup_name:<14} {namespaces_name:<13} | {}",
+                        kernel.0,
+                        in_a_line(machine)
+                    )
+                    .unwrap();
+                }
+            }
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn full_takes_every_controller() {
+    let two = cgroup_v2(&[Controller::Memory, Controller::Pids]);
+    let host = host(Machine {
+        cgroup: two,
+        ..machine()
+    });
+    let plan = planned("", &host);
+    assert_eq!(plan.level, Level::Standard);
+    // What there is of it is used all the same.
+    assert_eq!(plan.supervision.held_by, HeldBy::Cgroup);
+    assert_eq!(plan.jail.worker.pin_to_cores, Some(1));
+    insta::assert_snapshot!(
+        refusal("assurance.require = \"full\"", &host),
+        @"/srv/tenant.toml:1 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: version 2, cgroups can be made in /sys/fs/cgroup/user.slice/run-1.scope, but not for cpu; delegate them: put `Delegate=cpu` with the others that it has into the unit user@.service (`sudo systemctl edit user@.service`) and log in again; or accept the weaker level `standard` (`--set assurance.require=standard`)"
+    );
+}
+
+#[test]
+fn nothing_runs_without_landlock_or_seccomp() {
+    for landlock in [LandlockSupport::NotEnabled, LandlockSupport::NotBuilt] {
+        let machine = Machine {
+            landlock,
+            ..machine()
+        };
+        assert_eq!(
+            super::super::diagnose(&machine, Err(&no_interpreter())).level,
+            None
+        );
+        let error = refusal("assurance.require = \"landlock\"", &host(machine)).to_string();
+        assert!(
+            error.contains("layer `landlock` cannot be enforced"),
+            "{error}"
+        );
+    }
+    let machine = Machine {
+        arch: None,
+        ..machine()
+    };
+    let error = refusal("assurance.require = \"landlock\"", &host(machine)).to_string();
+    assert!(
+        error.contains("no system call table for this processor; run on x86_64"),
+        "{error}"
+    );
+}
+
+fn no_interpreter() -> crate::host::InterpreterError {
+    crate::host::InterpreterError::NotOnPath {
+        name: "python3".into(),
+        searched: "/bin".into(),
+    }
+}
+
+#[test]
+fn root_without_the_right_to_drop_it_runs_nothing() {
+    let namespaces = refused(ChainStep::DropGroups, 1, RefusalCause::Container);
+    let host = host(Machine {
+        namespaces,
+        ..machine()
+    });
+    insta::assert_snapshot!(
+        refusal("assurance.require = \"landlock\"", &host),
+        @"/srv/tenant.toml:1 requires level `landlock`, which this host cannot give: layer `capabilities` cannot be enforced: could not give up root's groups (setgroups): EPERM (operation not permitted); run as an ordinary user, or as root with CAP_SETUID and CAP_SETGID"
+    );
+}
+
+#[test]
+fn an_ordinary_users_other_processes_do_not_count() {
+    let namespaces = no_user_namespaces();
+    let landlock = "assurance.require = \"landlock\"";
+    let limited = |user| {
+        let machine = Machine {
+            user,
+            namespaces: namespaces.clone(),
+            cgroup: no_cgroup(),
+            ..machine()
+        };
+        let plan = planned(landlock, &host(machine));
+        plan.jail
+            .worker
+            .rlimits
+            .iter()
+            .any(|limit| limit.resource == RlimitResource::Processes)
+    };
+    assert!(!limited(USER));
+    assert!(limited(ROOT));
+}
+
+#[test]
+fn layers_are_listed_once_and_in_order() {
+    let plan = planned("", &host(machine()));
+    let layers: Vec<Layer> = plan.layers.iter().map(|layer| layer.layer).collect();
+    assert_eq!(layers, Layer::ALL);
+    assert!(
+        plan.layers
+            .iter()
+            .all(|layer| layer.state == LayerState::Enforced)
+    );
+}

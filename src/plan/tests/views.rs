@@ -1,0 +1,256 @@
+//! Which trees of the host are shown, where, and in which order.
+
+use super::hosts::{host, link, machine, unmerged_system, virtual_environment};
+use super::{builtin, plan, planned};
+use crate::host::{Host, PathKind};
+use crate::jail::program::{Access, PathAccess, RootEntry};
+use crate::plan::Plan;
+
+/// The mounts, in order, writable ones marked.
+fn mounts(plan: &Plan) -> Vec<String> {
+    let mount = |entry: &RootEntry| match entry {
+        RootEntry::Bind {
+            source,
+            target,
+            access,
+        } => {
+            assert_eq!(source, target);
+            let mark = if *access == Access::ReadWrite {
+                " rw"
+            } else {
+                ""
+            };
+            Some(format!("{}{mark}", target.display()))
+        }
+        _ => None,
+    };
+    plan.jail.root.iter().filter_map(mount).collect()
+}
+
+fn links(plan: &Plan) -> Vec<String> {
+    let link = |entry: &RootEntry| match entry {
+        RootEntry::Symlink { target, points_at } if !target.starts_with("/dev") => {
+            Some(format!("{} -> {}", target.display(), points_at.display()))
+        }
+        _ => None,
+    };
+    plan.jail.root.iter().filter_map(link).collect()
+}
+
+fn allowed(plan: &Plan, path: &str) -> Option<PathAccess> {
+    let rules = &plan.jail.landlock.as_ref().unwrap().paths;
+    rules
+        .iter()
+        .find(|rule| rule.path.as_os_str() == path)
+        .map(|rule| rule.allow)
+}
+
+fn plain() -> Host {
+    host(machine())
+}
+
+#[test]
+fn the_system_is_shown_once() {
+    let plan = planned("", &plain());
+    assert_eq!(
+        mounts(&plan),
+        ["/etc/alternatives", "/etc/ld.so.cache", "/usr"]
+    );
+    assert_eq!(
+        links(&plan),
+        [
+            "/bin -> usr/bin",
+            "/lib -> usr/lib",
+            "/lib64 -> usr/lib64",
+            "/sbin -> usr/sbin"
+        ]
+    );
+    assert_eq!(allowed(&plan, "/usr"), Some(PathAccess::ReadExecute));
+    assert_eq!(allowed(&plan, "/"), None);
+}
+
+#[test]
+fn where_usr_was_never_merged_the_directories_are_shown() {
+    let host = Host {
+        system: unmerged_system(),
+        ..plain()
+    };
+    let plan = planned("", &host);
+    assert_eq!(mounts(&plan), ["/bin", "/lib", "/lib64", "/sbin", "/usr"]);
+    assert_eq!(links(&plan), [""; 0]);
+}
+
+#[test]
+fn strict_shows_no_programs_but_the_interpreter() {
+    let plan = plan(&builtin("strict"), &plain()).unwrap();
+    assert_eq!(
+        mounts(&plan),
+        [
+            "/etc/ld.so.cache",
+            "/usr/bin/python3.11",
+            "/usr/lib",
+            "/usr/lib64",
+            "/usr/local/lib",
+            "/usr/share/zoneinfo",
+        ]
+    );
+    assert_eq!(
+        links(&plan),
+        [
+            "/lib -> usr/lib",
+            "/lib64 -> usr/lib64",
+            "/usr/bin/python3 -> python3.11"
+        ]
+    );
+    let rules = &plan.jail.landlock.as_ref().unwrap().paths;
+    assert!(
+        rules
+            .iter()
+            .all(|rule| rule.allow != PathAccess::ReadExecute),
+        "{rules:?}"
+    );
+}
+
+#[test]
+fn a_virtual_environment_shows_its_base_and_nothing_beside_it() {
+    let mut host = plain();
+    host.interpreter = virtual_environment();
+    let base = "/root/.pyenv/versions/3.12.1";
+    let standard = planned("", &host);
+    assert_eq!(
+        mounts(&standard),
+        [
+            "/etc/alternatives".to_owned(),
+            "/etc/ld.so.cache".to_owned(),
+            format!("{base}/bin"),
+            format!("{base}/lib"),
+            "/srv/venv".to_owned(),
+            "/usr".to_owned(),
+        ]
+    );
+    let strict = plan(&builtin("strict"), &host).unwrap();
+    let shown = mounts(&strict);
+    for path in [&format!("{base}/bin/python3.12"), &format!("{base}/lib")] {
+        assert!(shown.contains(path), "{shown:?}");
+    }
+    assert!(
+        shown.contains(&"/srv/venv/lib".to_owned())
+            && shown.contains(&"/srv/venv/pyvenv.cfg".to_owned())
+    );
+    assert!(links(&strict).contains(&format!("/srv/venv/bin/python -> {base}/bin/python3")));
+    assert!(links(&strict).contains(&format!("{base}/bin/python3 -> python3.12")));
+}
+
+#[test]
+fn nested_paths_come_parents_first() {
+    let toml = r#"
+        filesystem.read = ["/srv/data/deep", "/srv/data"]
+        filesystem.write = ["/srv/data/out", "/usr/local/state"]
+        python.path = ["/srv/data/lib", "/usr/lib/mine"]
+    "#;
+    let mut host = plain();
+    for path in [
+        "/srv/data",
+        "/srv/data/deep",
+        "/srv/data/out",
+        "/srv/data/lib",
+        "/usr/local/state",
+        "/usr/lib/mine",
+    ] {
+        host = host.with_directory(path);
+    }
+    let plan = planned(toml, &host);
+    assert_eq!(
+        mounts(&plan),
+        [
+            "/etc/alternatives",
+            "/etc/ld.so.cache",
+            "/srv/data",
+            "/srv/data/out rw",
+            "/usr",
+            "/usr/local/state rw",
+        ]
+    );
+    assert_eq!(allowed(&plan, "/srv/data"), Some(PathAccess::Read));
+    assert_eq!(allowed(&plan, "/srv/data/out"), Some(PathAccess::ReadWrite));
+    assert_eq!(plan.interpreter.path.len(), 2);
+}
+
+#[test]
+fn a_path_through_a_system_link_is_found_where_it_leads() {
+    let host = plain().with_path("/lib/mine", PathKind::Directory, "/usr/lib/mine");
+    let plan = planned("filesystem.write = [\"/lib/mine\"]", &host);
+    assert_eq!(
+        mounts(&plan),
+        [
+            "/etc/alternatives",
+            "/etc/ld.so.cache",
+            "/usr",
+            "/usr/lib/mine rw"
+        ]
+    );
+}
+
+#[test]
+fn what_a_link_inside_a_shown_tree_leads_to_is_shown() {
+    let host = plain().with_path("/usr/share/corpus", PathKind::Directory, "/mnt/disk/corpus");
+    let plan = planned("filesystem.read = [\"/usr/share/corpus\"]", &host);
+    assert_eq!(
+        mounts(&plan),
+        [
+            "/etc/alternatives",
+            "/etc/ld.so.cache",
+            "/mnt/disk/corpus",
+            "/usr"
+        ]
+    );
+    assert_eq!(allowed(&plan, "/mnt/disk/corpus"), Some(PathAccess::Read));
+}
+
+#[test]
+fn a_link_outside_every_shown_tree_is_shown_where_it_is() {
+    let host = plain().with_path("/srv/current", PathKind::Directory, "/mnt/disk/v7");
+    let plan = planned("filesystem.read = [\"/srv/current\"]", &host);
+    assert!(mounts(&plan).contains(&"/srv/current".to_owned()));
+    assert!(!mounts(&plan).contains(&"/mnt/disk/v7".to_owned()));
+}
+
+#[test]
+fn an_absolute_system_link_is_followed_inside() {
+    let mut host = plain().with_path("/lib/mine", PathKind::Directory, "/usr/lib/mine");
+    host.system.retain(|path| path.path.as_os_str() != "/lib");
+    host.system.push(link("/lib", "/usr/lib"));
+    let plan = planned("filesystem.read = [\"/lib/mine\"]", &host);
+    assert_eq!(
+        mounts(&plan),
+        ["/etc/alternatives", "/etc/ld.so.cache", "/usr"]
+    );
+}
+
+#[test]
+fn without_proc_nothing_leads_there() {
+    let plan = planned("filesystem.proc = false", &plain());
+    let json = serde_json::to_string(&plan.jail).unwrap();
+    assert!(!json.contains("/proc"), "{json}");
+}
+
+#[test]
+fn the_callers_variables_are_passed_by_name_and_set_ones_win() {
+    let mut host = plain();
+    host.caller_env.insert("TOKEN".into(), "s3cret".into());
+    host.caller_env.insert("PATH".into(), "/home/me/bin".into());
+    let toml = "env.pass = [\"TOKEN\", \"UNSET\"]\nenv.set = { HOME = \"/srv\" }";
+    let plan = planned(toml, &host);
+    let value = |name: &str| {
+        plan.jail
+            .env
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, v)| v.as_str())
+    };
+    assert_eq!(value("TOKEN"), Some("s3cret"));
+    assert_eq!(value("UNSET"), None);
+    assert_eq!(value("HOME"), Some("/srv"));
+    assert_eq!(value("PATH"), Some("/usr/bin:/usr/local/bin:/bin"));
+    assert!(!super::super::explain(&plan).contains("s3cret"));
+}

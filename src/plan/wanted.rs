@@ -1,0 +1,155 @@
+//! The trees that the system, the interpreter and the policy want shown, before they are arranged.
+
+use std::path::{Path, PathBuf};
+
+use super::error::{Place, PlanError};
+use super::places::{ETC, Use, named_by};
+use super::view::{Link, Tree};
+use crate::host::{Host, PathFact, PathKind, SystemPath, SystemPathKind};
+use crate::jail::program::PathAccess;
+use crate::policy::{Located, Origin, Policy, SystemFiles};
+
+/// All of them, in no order.
+pub(super) fn trees(policy: &Policy, host: &Host) -> Result<Vec<Tree>, PlanError> {
+    let system = policy.filesystem().system;
+    let mut wanted = system_trees(host, system);
+    wanted.extend(interpreter_trees(host, system));
+    for (purpose, located) in named_by(policy) {
+        wanted.push(named_tree(host, purpose, located)?);
+    }
+    Ok(wanted)
+}
+
+fn of_system(path: &Path, allow: PathAccess) -> Tree {
+    Tree {
+        path: path.to_owned(),
+        allow,
+        resolved: None,
+        place: Place::System,
+    }
+}
+
+fn of_interpreter(path: PathBuf, allow: PathAccess) -> Tree {
+    Tree {
+        path,
+        allow,
+        resolved: None,
+        place: Place::Interpreter,
+    }
+}
+
+/// Programs run from the system's and the interpreter's own directories only.
+fn run_or_read(system: SystemFiles) -> PathAccess {
+    match system {
+        SystemFiles::Programs => PathAccess::ReadExecute,
+        SystemFiles::Libraries => PathAccess::Read,
+    }
+}
+
+/// System paths that hold programs rather than libraries and data.
+const PROGRAMS: [&str; 4] = ["/usr", "/bin", "/sbin", "/etc/alternatives"];
+
+fn shown(host: &Host, system: SystemFiles) -> impl Iterator<Item = &SystemPath> {
+    host.system.iter().filter(move |found| {
+        system == SystemFiles::Programs || PROGRAMS.iter().all(|path| found.path != Path::new(path))
+    })
+}
+
+fn system_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
+    shown(host, system)
+        .filter_map(|found| match found.kind {
+            // What is in /etc is links and data: what a link leads to is run where it is.
+            SystemPathKind::Directory if found.path.starts_with(ETC) => {
+                Some(of_system(&found.path, PathAccess::Read))
+            }
+            SystemPathKind::Directory => Some(of_system(&found.path, run_or_read(system))),
+            SystemPathKind::File => Some(of_system(&found.path, PathAccess::Read)),
+            SystemPathKind::Symlink { .. } => None,
+        })
+        .collect()
+}
+
+/// Links at the top, as a merged `/usr` has them, and those in `/usr` where it is not shown whole.
+pub(super) fn system_links(host: &Host, system: SystemFiles) -> Vec<Link> {
+    shown(host, system)
+        .filter(|found| system == SystemFiles::Libraries || !found.path.starts_with("/usr"))
+        .filter_map(|found| match &found.kind {
+            SystemPathKind::Symlink { points_at } => Some(Link {
+                path: found.path.clone(),
+                points_at: points_at.clone(),
+            }),
+            SystemPathKind::Directory | SystemPathKind::File => None,
+        })
+        .collect()
+}
+
+fn interpreter_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
+    let interpreter = &host.interpreter;
+    let mut paths = interpreter.libraries.clone();
+    // sys.executable has to exist even where nothing may run it.
+    paths.push(interpreter.binary.clone());
+    match system {
+        SystemFiles::Programs => {
+            paths.extend_from_slice(&interpreter.programs);
+            paths.extend(interpreter.venv.clone());
+        }
+        // The interpreter knows its environment by this file.
+        SystemFiles::Libraries => {
+            paths.extend(interpreter.venv.iter().map(|venv| venv.join("pyvenv.cfg")));
+        }
+    }
+    paths
+        .into_iter()
+        .map(|path| of_interpreter(path, run_or_read(system)))
+        .collect()
+}
+
+fn named_tree(host: &Host, purpose: Use, named: &Located<PathBuf>) -> Result<Tree, PlanError> {
+    let allow = match purpose {
+        Use::ImportFrom | Use::Read => PathAccess::Read,
+        Use::Write => PathAccess::ReadWrite,
+    };
+    let resolved = Some(resolve(host, purpose, &named.value, &named.origin)?.to_owned());
+    Ok(Tree {
+        path: named.value.clone(),
+        allow,
+        resolved,
+        place: Place::Policy(named.origin.clone()),
+    })
+}
+
+/// What the host found at a policy's path: its place without links, or why it will not do.
+fn resolve<'a>(
+    host: &'a Host,
+    purpose: Use,
+    path: &Path,
+    origin: &Origin,
+) -> Result<&'a Path, PlanError> {
+    let missing = |cause: String| PlanError::PathMissing {
+        origin: origin.clone(),
+        path: path.to_owned(),
+        cause,
+    };
+    let unfit = |found, needed| PlanError::PathKind {
+        origin: origin.clone(),
+        path: path.to_owned(),
+        found,
+        needed,
+    };
+    match host.paths.get(path) {
+        None => Err(missing("the host was not asked about it".to_owned())),
+        Some(PathFact::Unreachable { errno }) => Err(missing(errno.to_string())),
+        Some(PathFact::Found {
+            kind: PathKind::Special,
+            ..
+        }) => Err(unfit(
+            "a device, a socket or a fifo",
+            "a directory or a regular file",
+        )),
+        Some(PathFact::Found {
+            kind: PathKind::File,
+            ..
+        }) if purpose == Use::ImportFrom => Err(unfit("a file", "a directory of modules")),
+        Some(PathFact::Found { resolved, .. }) => Ok(resolved),
+    }
+}
