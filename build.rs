@@ -23,7 +23,14 @@ fn build_worker(root: &Path, out: &Path) -> PathBuf {
     let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets it"));
     cargo
         .current_dir(root)
-        .args(["build", "--package", "sandfork-worker", "--release", "--target", &triple])
+        .args([
+            "build",
+            "--package",
+            "sandfork-worker",
+            "--release",
+            "--target",
+            &triple,
+        ])
         .arg("--target-dir")
         .arg(&target_dir)
         // The library takes CPython's symbols from whichever interpreter loads it.
@@ -31,12 +38,27 @@ fn build_worker(root: &Path, out: &Path) -> PathBuf {
         .env("PYO3_BUILD_EXTENSION_MODULE", "1");
     // What the outer cargo sets for its own compiler (clippy's driver, coverage flags) is not meant
     // for a library that runs inside the sandbox.
-    for name in ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"] {
+    for name in [
+        "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "RUSTFLAGS",
+    ] {
         cargo.env_remove(name);
     }
     let status = cargo.status().expect("cargo runs");
-    assert!(status.success(), "building the worker library failed: {status}");
-    let library = target_dir.join(triple).join("release").join("libsandfork_worker.so");
-    assert!(library.is_file(), "{} is missing after its build", library.display());
+    assert!(
+        status.success(),
+        "building the worker library failed: {status}"
+    );
+    let library = target_dir
+        .join(triple)
+        .join("release")
+        .join("libsandfork_worker.so");
+    assert!(
+        library.is_file(),
+        "{} is missing after its build",
+        library.display()
+    );
     library
 }

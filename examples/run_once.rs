@@ -5,7 +5,9 @@
 use sandfork::Sandbox;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let code = std::env::args().nth(1).unwrap_or_else(|| "print(6 * 7)".to_owned());
+    let code = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "print(6 * 7)".to_owned());
     let sandbox = Sandbox::builder().build()?;
     let outcome = sandbox.run(code)?;
     print!("{}", outcome.stdout());

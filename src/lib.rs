@@ -1,10 +1,10 @@
 //! Runs untrusted Python in a fresh, sealed Linux sandbox.
 
 // In reading order: what is allowed, what the host can do, what will therefore be done, ...
-pub mod policy;
-pub mod policy_source;
 pub mod host;
 pub mod plan;
+pub mod policy;
+pub mod policy_source;
 // ... how a process does it to itself, ...
 pub mod jail;
 pub mod sys;
@@ -12,10 +12,10 @@ pub mod sys;
 pub mod protocol;
 pub mod supervisor;
 // ... and what the caller sees of it.
-mod sandbox;
-pub mod outcome;
 pub mod error;
 pub mod exit_code;
+pub mod outcome;
+mod sandbox;
 
 pub use error::{Error, ErrorKind};
 pub use jail::program;

@@ -9,7 +9,10 @@ use sandfork::outcome::{
 use sandfork::protocol::{Denied, Value};
 
 fn policy() -> PolicyIdentity {
-    PolicyIdentity { name: "standard".into(), sha256: "5f2b".into() }
+    PolicyIdentity {
+        name: "standard".into(),
+        sha256: "5f2b".into(),
+    }
 }
 
 #[test]
@@ -24,7 +27,10 @@ fn a_run_that_ended_well() {
             output_bytes: 7,
             ..Usage::default()
         })
-        .with_enforced(Enforced { level: "landlock", layers: vec!["landlock", "seccomp"] });
+        .with_enforced(Enforced {
+            level: "landlock",
+            layers: vec!["landlock", "seccomp"],
+        });
 
     assert!(outcome.is_ok());
     assert_eq!(outcome.stdout_bytes(), b"caf\xc3\xa9 \xff\n");
@@ -34,14 +40,25 @@ fn a_run_that_ended_well() {
 #[test]
 fn a_run_that_a_limit_ended() {
     let outcome = Outcome::new(
-        Ending::Limit(LimitHit { name: LimitName::Memory, by: Mechanism::Cgroup }),
+        Ending::Limit(LimitHit {
+            name: LimitName::Memory,
+            by: Mechanism::Cgroup,
+        }),
         policy(),
     )
-    .with_error(ExceptionInfo::new("MemoryError", "", "Traceback ...\nMemoryError\n"))
+    .with_error(ExceptionInfo::new(
+        "MemoryError",
+        "",
+        "Traceback ...\nMemoryError\n",
+    ))
     .with_denied([
         Denial::by_kernel("ptrace"),
-        Denied { operation: "open".into(), target: Some("/etc/shadow".into()), errno: Some(13) }
-            .into(),
+        Denied {
+            operation: "open".into(),
+            target: Some("/etc/shadow".into()),
+            errno: Some(13),
+        }
+        .into(),
     ]);
 
     assert!(!outcome.is_ok());
@@ -50,8 +67,14 @@ fn a_run_that_a_limit_ended() {
 
 #[test]
 fn a_protocol_violation_says_what_it_was() {
-    let outcome = Outcome::new(Ending::ProtocolViolation("a header too long".into()), policy());
-    assert_eq!(outcome.error().map(|error| error.message.as_str()), Some("a header too long"));
+    let outcome = Outcome::new(
+        Ending::ProtocolViolation("a header too long".into()),
+        policy(),
+    );
+    assert_eq!(
+        outcome.error().map(|error| error.message.as_str()),
+        Some("a header too long")
+    );
     assert_eq!(outcome.status(), Status::ProtocolViolation);
 }
 

@@ -64,7 +64,7 @@ const STEPS: [Step; 37] = {
         PivotRoot,
         MountProc,
         Hostname,
-            NoNewPrivs,
+        NoNewPrivs,
         ZygoteFilter,
         ForkZygote,
         PidNamespace,
@@ -104,7 +104,9 @@ impl Step {
             Self::Prepare => "prepare the jail's data",
             Self::CloneTrees => "open the directories that the sandbox shows (open_tree)",
             Self::DropHostIds => "become an unprivileged user on the host (setresuid)",
-            Self::UnshareZygote => "make the user, mount, pid, net, ipc and uts namespaces (unshare)",
+            Self::UnshareZygote => {
+                "make the user, mount, pid, net, ipc and uts namespaces (unshare)"
+            }
             Self::MapIds => "write the user namespace's id maps (uid_map, gid_map)",
             Self::ForkInit => "fork into the new pid namespace",
             Self::WatchSupervisor => "tie the sandbox's life to the supervisor's",
@@ -132,7 +134,9 @@ impl Step {
             Self::ProcessLimit => "limit the number of processes (RLIMIT_NPROC)",
             Self::PinProcessors => "pin the worker to its processors (sched_setaffinity)",
             Self::CloseDescriptors => "close inherited descriptors (close_range)",
-            Self::Landlock => "build and enforce the Landlock rules (landlock_add_rule, landlock_restrict_self)",
+            Self::Landlock => {
+                "build and enforce the Landlock rules (landlock_add_rule, landlock_restrict_self)"
+            }
             Self::LandlockWitness => "see Landlock refuse a directory that it must refuse",
             Self::Capabilities => "empty the capability sets",
             Self::DeathSignal => "set the parent-death signal",
@@ -175,9 +179,10 @@ pub fn decode_report(report: &[u8]) -> Option<Result<(), Failure>> {
     let errno = i32::from_le_bytes([report[4], report[5], report[6], report[7]]);
     match (magic, step) {
         (MAGIC, 0) => Some(Ok(())),
-        (MAGIC, step) => {
-            Some(Err(Failure { step: Step::from_number(step)?, errno: Errno::from_raw(errno) }))
-        }
+        (MAGIC, step) => Some(Err(Failure {
+            step: Step::from_number(step)?,
+            errno: Errno::from_raw(errno),
+        })),
         _ => None,
     }
 }
@@ -186,7 +191,12 @@ const MAGIC: u16 = 0x5346;
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "could not {}: {}", self.step.describe(), self.errno.desc())
+        write!(
+            f,
+            "could not {}: {}",
+            self.step.describe(),
+            self.errno.desc()
+        )
     }
 }
 
@@ -219,8 +229,14 @@ mod tests {
     fn a_report_survives_the_border() {
         assert_eq!(decode_report(&encode_report(Ok(()))), Some(Ok(())));
         for step in STEPS {
-            let failure = Failure { step, errno: Errno::EPERM };
-            assert_eq!(decode_report(&encode_report(Err(failure))), Some(Err(failure)));
+            let failure = Failure {
+                step,
+                errno: Errno::EPERM,
+            };
+            assert_eq!(
+                decode_report(&encode_report(Err(failure))),
+                Some(Err(failure))
+            );
         }
     }
 

@@ -20,7 +20,10 @@ pub fn drop_to(ids: HostIds) -> Result<(), Errno> {
 
 /// The ids of this process, as its own user namespace sees them.
 pub fn current() -> HostIds {
-    HostIds { uid: geteuid().as_raw(), gid: getegid().as_raw() }
+    HostIds {
+        uid: geteuid().as_raw(),
+        gid: getegid().as_raw(),
+    }
 }
 
 /// Maps one id of the parent namespace to one inside, in the user namespace just entered.
@@ -29,12 +32,25 @@ pub fn current() -> HostIds {
 /// the kernel refuses an unprivileged gid map (user_namespaces(7)).
 pub fn map(proc: BorrowedFd, outside: HostIds, inside: HostIds) -> Result<(), Errno> {
     write_file(proc, "self/setgroups", "deny")?;
-    write_file(proc, "self/uid_map", &format!("{} {} 1", inside.uid, outside.uid))?;
-    write_file(proc, "self/gid_map", &format!("{} {} 1", inside.gid, outside.gid))
+    write_file(
+        proc,
+        "self/uid_map",
+        &format!("{} {} 1", inside.uid, outside.uid),
+    )?;
+    write_file(
+        proc,
+        "self/gid_map",
+        &format!("{} {} 1", inside.gid, outside.gid),
+    )
 }
 
 fn write_file(directory: BorrowedFd, path: &str, text: &str) -> Result<(), Errno> {
-    let file = openat(directory, path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let file = openat(
+        directory,
+        path,
+        OFlag::O_WRONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
     match write(&file, text.as_bytes())? {
         n if n == text.len() => Ok(()),
         _ => Err(Errno::EIO),

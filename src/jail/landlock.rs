@@ -29,7 +29,9 @@ fn build(rules: &LandlockRules) -> Result<OwnedFd, Errno> {
         .handle_access(AccessFs::from_all(abi))
         .map_err(refused)?;
     if !AccessNet::from_all(abi).is_empty() {
-        ruleset = ruleset.handle_access(AccessNet::from_all(abi)).map_err(refused)?;
+        ruleset = ruleset
+            .handle_access(AccessNet::from_all(abi))
+            .map_err(refused)?;
     }
     if !Scope::from_all(abi).is_empty() {
         ruleset = ruleset.scope(Scope::from_all(abi)).map_err(refused)?;
@@ -38,7 +40,9 @@ fn build(rules: &LandlockRules) -> Result<OwnedFd, Errno> {
     for rule in &rules.paths {
         let path = PathFd::new(&rule.path).map_err(|_| Errno::last())?;
         let rights = path_rights(&rule.path, rule.allow, abi)?;
-        created = created.add_rule(PathBeneath::new(path, rights)).map_err(refused)?;
+        created = created
+            .add_rule(PathBeneath::new(path, rights))
+            .map_err(refused)?;
     }
     Option::<OwnedFd>::from(created).ok_or(Errno::ENOSYS)
 }
@@ -66,7 +70,11 @@ fn path_rights(
     };
     let metadata = std::fs::metadata(path)
         .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
-    Ok(if metadata.is_dir() { rights } else { rights & AccessFs::from_file(abi) })
+    Ok(if metadata.is_dir() {
+        rights
+    } else {
+        rights & AccessFs::from_file(abi)
+    })
 }
 
 fn refused<E>(_: E) -> Errno {
@@ -86,7 +94,11 @@ pub fn enforce(rules: &LandlockRules) -> Result<(), Errno> {
 /// Nothing outside a process shows its Landlock domain, so this is the layer's evidence; it runs
 /// before any guest code does.
 pub fn witness() -> Result<(), Errno> {
-    match open("/", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()) {
+    match open(
+        "/",
+        OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    ) {
         Err(Errno::EACCES) => Ok(()),
         Ok(_) => Err(Errno::ENOTRECOVERABLE),
         Err(errno) => Err(errno),

@@ -39,10 +39,16 @@ pub fn set_data(zygote_bytes: u64, allowance: u64) -> Result<(), Errno> {
 /// Pins the caller to `cores` of its processors, starting at the `first`th.
 pub fn pin(cores: u32, first: usize) -> Result<(), Errno> {
     let allowed = sched_getaffinity(Pid::from_raw(0))?;
-    let usable: Vec<usize> =
-        (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu) == Ok(true)).collect();
+    let usable: Vec<usize> = (0..CpuSet::count())
+        .filter(|cpu| allowed.is_set(*cpu) == Ok(true))
+        .collect();
     let mut chosen = CpuSet::new();
-    for cpu in usable.iter().cycle().skip(first % usable.len().max(1)).take(cores as usize) {
+    for cpu in usable
+        .iter()
+        .cycle()
+        .skip(first % usable.len().max(1))
+        .take(cores as usize)
+    {
         chosen.set(*cpu)?;
     }
     sched_setaffinity(Pid::from_raw(0), &chosen)

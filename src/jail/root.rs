@@ -38,7 +38,11 @@ pub fn clone_trees(entries: &[RootEntry]) -> Result<Vec<Tree>, Errno> {
     let mut trees = Vec::new();
     for entry in entries {
         let (source, target, access) = match entry {
-            RootEntry::Bind { source, target, access } => (source.clone(), target, *access),
+            RootEntry::Bind {
+                source,
+                target,
+                access,
+            } => (source.clone(), target, *access),
             RootEntry::Device { name } => {
                 let device = Path::new("/dev").join(name);
                 trees.push(clone_one(&device, &device, 0)?);
@@ -50,7 +54,11 @@ pub fn clone_trees(entries: &[RootEntry]) -> Result<Vec<Tree>, Errno> {
             Access::ReadOnly => mounts::MOUNT_ATTR_RDONLY,
             Access::ReadWrite => mounts::MOUNT_ATTR_NOEXEC,
         };
-        trees.push(clone_one(&source, target, read_only | mounts::MOUNT_ATTR_NODEV)?);
+        trees.push(clone_one(
+            &source,
+            target,
+            read_only | mounts::MOUNT_ATTR_NODEV,
+        )?);
     }
     Ok(trees)
 }
@@ -60,13 +68,27 @@ fn clone_one(source: &Path, target: &Path, attributes: u64) -> Result<Tree, Errn
     mounts::set_attributes(&tree, attributes | mounts::MOUNT_ATTR_NOSUID)?;
     let metadata = fs::metadata(source)
         .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
-    let kind = if metadata.is_dir() { TreeKind::Directory } else { TreeKind::File };
-    Ok(Tree { tree, target: target.to_owned(), kind })
+    let kind = if metadata.is_dir() {
+        TreeKind::Directory
+    } else {
+        TreeKind::File
+    };
+    Ok(Tree {
+        tree,
+        target: target.to_owned(),
+        kind,
+    })
 }
 
 /// Cuts the mount namespace off from the host's: nothing mounted here shows there, or the reverse.
 pub fn make_private() -> Result<(), Errno> {
-    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+    mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        None::<&str>,
+    )
 }
 
 /// A procfs of this pid namespace that is mounted nowhere.
@@ -92,8 +114,14 @@ pub fn build_and_enter(
     };
     let stage = Path::new(STAGE);
     let options = "mode=0755,size=1m,nr_inodes=2048";
-    mount(Some("sandfork"), stage, Some("tmpfs"), MsFlags::MS_NOSUID, Some(options))
-        .in_step(Step::BuildRoot)?;
+    mount(
+        Some("sandfork"),
+        stage,
+        Some("tmpfs"),
+        MsFlags::MS_NOSUID,
+        Some(options),
+    )
+    .in_step(Step::BuildRoot)?;
     for entry in entries {
         make_entry(stage, entry).in_step(Step::BuildRoot)?;
     }
@@ -110,9 +138,16 @@ pub fn build_and_enter(
     pivot_root(".", ".").in_step(Step::PivotRoot)?;
     umount2(".", MntFlags::MNT_DETACH).in_step(Step::PivotRoot)?;
     chdir("/").in_step(Step::PivotRoot)?;
-    let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID;
-    mount(None::<&str>, "/", None::<&str>, read_only | MsFlags::MS_NODEV, None::<&str>)
-        .in_step(Step::PivotRoot)
+    let read_only =
+        MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID;
+    mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        read_only | MsFlags::MS_NODEV,
+        None::<&str>,
+    )
+    .in_step(Step::PivotRoot)
 }
 
 /// A worker's own tmpfs mounts and `/proc`, over the zygote's mount points.
@@ -120,15 +155,27 @@ pub fn mount_private(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     for one in tmpfs {
         let options = format!("mode=0700,size={},nr_inodes={}", one.size, one.inodes);
-        mount(Some("sandfork"), &one.target, Some("tmpfs"), flags, Some(options.as_str()))
-            .in_step(Step::MountTmpfs)?;
+        mount(
+            Some("sandfork"),
+            &one.target,
+            Some("tmpfs"),
+            flags,
+            Some(options.as_str()),
+        )
+        .in_step(Step::MountTmpfs)?;
     }
     if proc == ProcMount::Own {
         // `subset=pid` leaves out everything that is the machine's and not a process's
         // (proc(5), Linux 5.8): kallsyms, interrupts, keys, sys.
         let flags = flags | MsFlags::MS_RDONLY;
-        mount(Some("proc"), "/proc", Some("proc"), flags, Some("subset=pid"))
-            .in_step(Step::WorkerProc)?;
+        mount(
+            Some("proc"),
+            "/proc",
+            Some("proc"),
+            flags,
+            Some("subset=pid"),
+        )
+        .in_step(Step::WorkerProc)?;
     }
     Ok(())
 }

@@ -49,20 +49,31 @@ pub fn enter(
     birth: Birth,
 ) -> Result<(), Failure> {
     let [stdin, stdout, stderr] = &belongings.stdio;
-    let mut kept = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd(), belongings.data.as_fd()];
+    let mut kept = vec![
+        stdin.as_fd(),
+        stdout.as_fd(),
+        stderr.as_fd(),
+        belongings.data.as_fd(),
+    ];
     kept.push(zygote.proc.as_fd());
     kept.extend(belongings.cgroup.iter().map(AsFd::as_fd));
     // First of all: the control socket and the other workers' descriptors are gone from here on.
-    let result = child.keep_only(&kept).in_step(Step::CloseDescriptors).and_then(|placed| {
-        let mut placed = placed.into_iter();
-        // The streams and the data socket belong to the process.
-        placed.by_ref().take(4).for_each(|fd| _ = fd.into_raw_fd());
-        let tools = Tools {
-            proc: placed.next().ok_or(Errno::EBADF).in_step(Step::CloseDescriptors)?,
-            cgroup: placed.collect(),
-        };
-        close_in(jail, tools, birth)
-    });
+    let result = child
+        .keep_only(&kept)
+        .in_step(Step::CloseDescriptors)
+        .and_then(|placed| {
+            let mut placed = placed.into_iter();
+            // The streams and the data socket belong to the process.
+            placed.by_ref().take(4).for_each(|fd| _ = fd.into_raw_fd());
+            let tools = Tools {
+                proc: placed
+                    .next()
+                    .ok_or(Errno::EBADF)
+                    .in_step(Step::CloseDescriptors)?,
+                cgroup: placed.collect(),
+            };
+            close_in(jail, tools, birth)
+        });
     std::mem::forget(belongings);
     // Where this fails the supervisor is gone, and so will be this process.
     _ = report(result, &[]);
@@ -134,7 +145,12 @@ fn close_in(jail: &ZygoteJail, tools: Tools, birth: Birth) -> Result<(), Failure
 fn send_handles(jail: &ZygoteJail) -> Result<(), Errno> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut handles = vec![open(&jail.worker.cwd, flags, Mode::empty())?];
-    for tmpfs in jail.worker.tmpfs.iter().filter(|tmpfs| tmpfs.target != jail.worker.cwd) {
+    for tmpfs in jail
+        .worker
+        .tmpfs
+        .iter()
+        .filter(|tmpfs| tmpfs.target != jail.worker.cwd)
+    {
         handles.push(open(&tmpfs.target, flags, Mode::empty())?);
     }
     let handles: Vec<BorrowedFd> = handles.iter().map(AsFd::as_fd).collect();

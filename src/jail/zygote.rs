@@ -91,7 +91,11 @@ fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure> {
 fn open_proc() -> Result<OwnedFd, Errno> {
     use nix::fcntl::{OFlag, open};
     use nix::sys::stat::Mode;
-    open("/proc", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+    open(
+        "/proc",
+        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )
 }
 
 /// Forks the zygote off the init, which stays behind to watch it and the supervisor.

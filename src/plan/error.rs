@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::assess::Obstacle;
+use super::seccomp::SeccompError;
 use crate::policy::{Level, Origin};
 
 /// Why there is no plan. Each says what is wrong, where it was written, and what to do.
@@ -84,6 +85,17 @@ pub enum PlanError {
         /// The path.
         path: PathBuf,
     },
+    /// A system call that a policy may not allow or deny.
+    #[error("{origin}: {source}")]
+    Syscall {
+        /// Where its name was written.
+        origin: Origin,
+        /// Why not.
+        source: SeccompError,
+    },
+    /// There are no filters for this processor.
+    #[error("Sandfork has no system call table for this processor: run on x86_64 or aarch64")]
+    UnknownArchitecture,
     /// Without mounts of its own the guest runs as an unprivileged user who must reach the
     /// interpreter where it is.
     #[error(

@@ -6,7 +6,7 @@ use super::cgroup::CgroupPlan;
 use super::limits::ProcessCount;
 use super::places::{SHM, TMP, WORK};
 use super::view::View;
-use super::{environment, landlock, limits, root};
+use super::{environment, filters, landlock, limits, root};
 use crate::host::{Controller, GUEST_ID, Host, HostUser};
 use crate::jail::program::{
     HostIds, Identity, LandlockRules, NetworkNamespace, ProcMount, Tmpfs, WorkerJail, ZygoteJail,
@@ -22,6 +22,7 @@ pub(super) fn prepare(
     cgroup: Option<&CgroupPlan>,
 ) -> Result<ZygoteJail, PlanError> {
     let view = View::new(policy, host, level)?;
+    let filters = filters::compile(policy, &host.machine, level, cgroup)?;
     let namespaces = (level > Level::Landlock).then(|| ZygoteNamespaces {
         network: network(host),
     });
@@ -34,9 +35,12 @@ pub(super) fn prepare(
             abi,
             paths: landlock::rules(policy, level, &view),
         }),
-        filters: Vec::new(),
+        filters: filters.zygote,
         env: environment::variables(policy, host, level),
-        worker: worker(policy, host, level, cgroup),
+        worker: WorkerJail {
+            filters: filters.worker,
+            ..worker(policy, host, level, cgroup)
+        },
     })
 }
 
@@ -76,6 +80,9 @@ fn worker(policy: &Policy, host: &Host, level: Level, cgroup: Option<&CgroupPlan
     };
     let count = match level {
         Level::Landlock if host.machine.user.drop_to.is_none() => ProcessCount::WholeUser,
+        _ if cgroup.is_some_and(|plan| plan.limits_by(Controller::Pids)) => {
+            ProcessCount::OwnBehindCgroup
+        }
         _ => ProcessCount::Own,
     };
     let cpu_is_capped = cgroup.is_some_and(|plan| plan.limits_by(Controller::Cpu));

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::assess::{assess, best_level, obstacles};
+use super::assess::{Assessment, assess, best_level, obstacles};
 use super::cgroup::CgroupPlan;
 use super::error::PlanError;
 use super::layer::{Layer, LayerState};
@@ -37,31 +37,47 @@ pub(super) fn choose(policy: &Policy, host: &Host) -> Result<Level, PlanError> {
 
 /// Each layer as planned.
 pub(super) fn layers(host: &Host, level: Level, cgroup: Option<&CgroupPlan>) -> Vec<LayerPlan> {
+    let as_assessed = |assessed: Assessment| LayerPlan {
+        layer: assessed.layer,
+        state: assessed.state,
+        detail: assessed.why,
+    };
     assess(&host.machine)
         .into_iter()
-        .map(|assessed| match assessed.layer {
-            layer @ (Layer::Namespaces | Layer::Mounts) if level == Level::Landlock => {
-                // Namespaces without mounts would be of no use, so they are not made.
-                let detail = match assessed.state {
-                    LayerState::Enforced => "not made, because nothing can be mounted".to_owned(),
-                    _ => assessed.why,
-                };
-                LayerPlan {
-                    layer,
-                    state: LayerState::Absent,
-                    detail,
-                }
+        .map(as_assessed)
+        .map(|layer| {
+            if level == Level::Landlock {
+                without_namespaces(layer)
+            } else {
+                layer
             }
+        })
+        .map(|layer| match layer.layer {
             Layer::Cgroup if cgroup.is_none() => LayerPlan {
-                layer: Layer::Cgroup,
                 state: LayerState::Absent,
-                detail: assessed.why,
+                ..layer
             },
-            layer => LayerPlan {
-                layer,
-                state: assessed.state,
-                detail: assessed.why,
-            },
+            _ => layer,
         })
         .collect()
+}
+
+/// What a layer is at level `landlock`.
+fn without_namespaces(layer: LayerPlan) -> LayerPlan {
+    match layer.layer {
+        // Namespaces without mounts would be of no use, so they are not made.
+        Layer::Namespaces | Layer::Mounts if layer.state == LayerState::Enforced => LayerPlan {
+            state: LayerState::Absent,
+            detail: "not made, because nothing can be mounted".to_owned(),
+            ..layer
+        },
+        Layer::Capabilities => LayerPlan {
+            state: LayerState::Degraded,
+            detail: "every set is emptied; the bounding set stays, because emptying it takes a \
+                     privilege, and no_new_privs keeps it from mattering"
+                .to_owned(),
+            ..layer
+        },
+        _ => layer,
+    }
 }

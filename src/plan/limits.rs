@@ -24,8 +24,11 @@ fn whole_seconds(limits: &Limits) -> u64 {
 /// How a number of processes is counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ProcessCount {
-    /// In the worker's own user namespace.
+    /// In the worker's own user namespace, where nothing else counts them.
     Own,
+    /// The same, behind a cgroup that counts them too. That one must be reached first: it keeps
+    /// count of what it refuses, which tells a limit from a guest that only says so.
+    OwnBehindCgroup,
     /// Over all that the user runs, so that a limit would hit whatever else runs.
     WholeUser,
 }
@@ -57,8 +60,11 @@ pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<
         ),
         (RlimitResource::Stack, STACK_BYTES.min(hard.stack)),
     ];
-    if count == ProcessCount::Own {
-        rlimits.push((RlimitResource::Processes, u64::from(limits.pids)));
+    let pids = u64::from(limits.pids);
+    match count {
+        ProcessCount::Own => rlimits.push((RlimitResource::Processes, pids)),
+        ProcessCount::OwnBehindCgroup => rlimits.push((RlimitResource::Processes, 2 * pids)),
+        ProcessCount::WholeUser => {}
     }
     rlimits
         .into_iter()

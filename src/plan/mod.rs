@@ -9,6 +9,7 @@ mod doctor;
 mod environment;
 mod error;
 mod explain;
+mod filters;
 mod jail;
 mod landlock;
 mod layer;
@@ -17,6 +18,7 @@ mod limits;
 mod places;
 mod remedy;
 mod root;
+pub mod seccomp;
 mod session_directory;
 mod view;
 mod wanted;
@@ -111,8 +113,10 @@ pub struct PreloadPlan {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct Supervision {
     /// Time on the wall for each cell or run.
+    #[serde(rename = "wall_ms", serialize_with = "milliseconds")]
     pub wall: Duration,
     /// Processor time of the whole worker.
+    #[serde(rename = "cpu_ms", serialize_with = "milliseconds")]
     pub cpu: Duration,
     /// Memory of the whole worker, bytes.
     pub memory: u64,
@@ -126,6 +130,12 @@ pub struct Supervision {
     pub stdin: Stdin,
     /// What holds memory and processes together.
     pub held_by: HeldBy,
+}
+
+// The signature is serde's.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn milliseconds<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// What holds a worker's memory and number of processes together.

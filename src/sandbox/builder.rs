@@ -6,8 +6,7 @@ use super::warm::Warm;
 use super::{AtomicUsize, Sandbox};
 use crate::error::Error;
 use crate::host::{
-    CallerEnvironment, Host, Interpreter, InterpreterError, probe_interpreter,
-    resolve_interpreter,
+    CallerEnvironment, Host, Interpreter, InterpreterError, probe_interpreter, resolve_interpreter,
 };
 use crate::outcome::PolicyIdentity;
 use crate::plan::{Plan, needs, plan};
@@ -46,7 +45,13 @@ impl SandboxBuilder {
             name: self.policy.name().to_owned(),
             sha256: self.policy.sha256().to_owned(),
         };
-        Ok(Sandbox { plan, policy, cgroups, warm, runs: AtomicUsize::new(0) })
+        Ok(Sandbox {
+            plan,
+            policy,
+            cgroups,
+            warm,
+            runs: AtomicUsize::new(0),
+        })
     }
 }
 
@@ -77,6 +82,8 @@ fn executable(policy: &Policy) -> Result<PathBuf, Error> {
 fn is_script(path: &Path) -> bool {
     use std::io::Read;
     let mut start = [0; 2];
-    std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
+    std::fs::File::open(path)
+        .and_then(|mut file| file.read_exact(&mut start))
+        .is_ok()
         && start == *b"#!"
 }

@@ -32,9 +32,16 @@ impl Warm {
     /// Makes the first zygote of an interpreter that has started.
     pub fn start(launched: Launched, plan: &Plan) -> Result<Self, SupervisorError> {
         let zygote = Arc::new(Zygote::enter(launched, plan.jail.clone(), setup(plan))?);
-        let first = Generation { zygote, born: Instant::now(), workers: 0 };
+        let first = Generation {
+            zygote,
+            born: Instant::now(),
+            workers: 0,
+        };
         let executable = plan.interpreter.executable.clone();
-        Ok(Self { executable, current: Mutex::new(Some(first)) })
+        Ok(Self {
+            executable,
+            current: Mutex::new(Some(first)),
+        })
     }
 
     /// A zygote to ask for one worker.
@@ -48,7 +55,11 @@ impl Warm {
             }
             _ => {
                 let zygote = self.fresh(plan)?;
-                current.insert(Generation { zygote, born: Instant::now(), workers: 0 })
+                current.insert(Generation {
+                    zygote,
+                    born: Instant::now(),
+                    workers: 0,
+                })
             }
         };
         generation.workers += 1;
@@ -58,13 +69,20 @@ impl Warm {
     /// A zygote that has served nobody and will serve nobody else.
     pub fn fresh(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
         let launched = Launched::start(&self.executable)?;
-        Ok(Arc::new(Zygote::enter(launched, plan.jail.clone(), setup(plan))?))
+        Ok(Arc::new(Zygote::enter(
+            launched,
+            plan.jail.clone(),
+            setup(plan),
+        )?))
     }
 
     /// Gives up a zygote that has ended, so that the next run starts another.
     pub fn discard(&self, ended: &Arc<Zygote>) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.as_ref().is_some_and(|generation| Arc::ptr_eq(&generation.zygote, ended)) {
+        if current
+            .as_ref()
+            .is_some_and(|generation| Arc::ptr_eq(&generation.zygote, ended))
+        {
             *current = None;
         }
     }
@@ -74,10 +92,18 @@ fn setup(plan: &Plan) -> PythonSetup {
     let interpreter = &plan.interpreter;
     let preload = |module: &crate::plan::PreloadPlan| PreloadModule {
         name: module.module.clone(),
-        presence: if module.required { Presence::Required } else { Presence::WhereInstalled },
+        presence: if module.required {
+            Presence::Required
+        } else {
+            Presence::WhereInstalled
+        },
     };
     PythonSetup {
-        path: interpreter.path.iter().map(|path| path.display().to_string()).collect(),
+        path: interpreter
+            .path
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect(),
         preload: interpreter.preload.iter().map(preload).collect(),
         imports: interpreter.imports.clone(),
         single_threaded: PRELOAD_ONLY.map(str::to_owned).to_vec(),

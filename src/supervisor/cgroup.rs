@@ -29,7 +29,11 @@ impl CgroupRoot {
     /// Makes this supervisor's directories.
     pub fn create(plan: &CgroupPlan) -> Result<Self, SupervisorError> {
         let name = sweep::own_name();
-        let mut root = Self { plan: plan.clone(), dirs: Vec::new(), next: AtomicU64::new(0) };
+        let mut root = Self {
+            plan: plan.clone(),
+            dirs: Vec::new(),
+            next: AtomicU64::new(0),
+        };
         for hierarchy in &plan.hierarchies {
             if let CgroupVersion::V2 { entry } = plan.version {
                 enter_v2(&hierarchy.parent, entry)?;
@@ -49,7 +53,10 @@ impl CgroupRoot {
     /// Makes a cgroup for one worker.
     pub fn worker(&self) -> Result<WorkerCgroup<'_>, SupervisorError> {
         let name = format!("w{}", self.next.fetch_add(1, Ordering::Relaxed));
-        let mut made = WorkerCgroup { plan: &self.plan, dirs: Vec::with_capacity(self.dirs.len()) };
+        let mut made = WorkerCgroup {
+            plan: &self.plan,
+            dirs: Vec::with_capacity(self.dirs.len()),
+        };
         for (hierarchy, parent) in self.plan.hierarchies.iter().zip(&self.dirs) {
             let dir = parent.join(&name);
             make_dir(&dir)?;
@@ -122,27 +129,33 @@ impl WorkerCgroup<'_> {
 
     /// What has been counted so far.
     pub fn counts(&self) -> Counts {
-        self.places().fold(Counts::default(), |counts, (hierarchy, dir)| {
-            files::read_counts(self.plan.version, hierarchy, dir, counts)
-        })
+        self.places()
+            .fold(Counts::default(), |counts, (hierarchy, dir)| {
+                files::read_counts(self.plan.version, hierarchy, dir, counts)
+            })
     }
 
     /// Processor time so far, microseconds.
     pub fn cpu_us(&self) -> Option<u64> {
-        self.places().find_map(|(hierarchy, dir)| files::cpu_us(self.plan.version, hierarchy, dir))
+        self.places()
+            .find_map(|(hierarchy, dir)| files::cpu_us(self.plan.version, hierarchy, dir))
     }
 
     /// Where a process that joined must be: a controller of each hierarchy (none on version 2),
     /// and the directory.
     pub fn membership(&self) -> impl Iterator<Item = (Option<Controller>, &Path)> {
-        self.places().map(|(hierarchy, dir)| match self.plan.version {
-            CgroupVersion::V1 => (hierarchy.controllers.first().copied(), dir),
-            CgroupVersion::V2 { .. } => (None, dir),
-        })
+        self.places()
+            .map(|(hierarchy, dir)| match self.plan.version {
+                CgroupVersion::V1 => (hierarchy.controllers.first().copied(), dir),
+                CgroupVersion::V2 { .. } => (None, dir),
+            })
     }
 
     fn places(&self) -> impl Iterator<Item = (&Hierarchy, &Path)> {
-        self.plan.hierarchies.iter().zip(self.dirs.iter().map(PathBuf::as_path))
+        self.plan
+            .hierarchies
+            .iter()
+            .zip(self.dirs.iter().map(PathBuf::as_path))
     }
 }
 
@@ -176,6 +189,13 @@ fn remove_tree(dir: &Path) {
     }
 }
 
-fn refused<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> SupervisorError + 'a {
-    move |error| SupervisorError::Cgroup { what, path: path.to_owned(), cause: error.to_string() }
+fn refused<'a>(
+    what: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(io::Error) -> SupervisorError + 'a {
+    move |error| SupervisorError::Cgroup {
+        what,
+        path: path.to_owned(),
+        cause: error.to_string(),
+    }
 }

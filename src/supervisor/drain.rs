@@ -59,9 +59,18 @@ const CHUNK: usize = 64 * 1024;
 impl Output {
     /// Reads from these two pipes, at most `cap` bytes together.
     pub fn new(stdout: OwnedFd, stderr: OwnedFd, cap: u64) -> Self {
-        let captured = |pipe| Captured { pipe: Some(pipe), bytes: Vec::new() };
+        let captured = |pipe| Captured {
+            pipe: Some(pipe),
+            bytes: Vec::new(),
+        };
         let buffer = vec![0; CHUNK];
-        Self { stdout: captured(stdout), stderr: captured(stderr), cap, total: 0, buffer }
+        Self {
+            stdout: captured(stdout),
+            stderr: captured(stderr),
+            cap,
+            total: 0,
+            buffer,
+        }
     }
 
     /// The pipe of a stream, while it is open.

@@ -22,22 +22,34 @@ pub enum Stop {
 impl Stop {
     /// The wall clock.
     pub fn deadline() -> Self {
-        Self::Limit(LimitHit { name: LimitName::Wall, by: Mechanism::Deadline })
+        Self::Limit(LimitHit {
+            name: LimitName::Wall,
+            by: Mechanism::Deadline,
+        })
     }
 
     /// More output than allowed.
     pub fn output() -> Self {
-        Self::Limit(LimitHit { name: LimitName::Output, by: Mechanism::Supervisor })
+        Self::Limit(LimitHit {
+            name: LimitName::Output,
+            by: Mechanism::Supervisor,
+        })
     }
 
     /// What the watchdog measured over the whole worker tree.
     pub fn watchdog(name: LimitName) -> Self {
-        Self::Limit(LimitHit { name, by: Mechanism::Watchdog })
+        Self::Limit(LimitHit {
+            name,
+            by: Mechanism::Watchdog,
+        })
     }
 
     /// Processor time, counted by the cgroup.
     pub fn cpu() -> Self {
-        Self::Limit(LimitHit { name: LimitName::Cpu, by: Mechanism::Cgroup })
+        Self::Limit(LimitHit {
+            name: LimitName::Cpu,
+            by: Mechanism::Cgroup,
+        })
     }
 }
 
@@ -151,7 +163,11 @@ mod tests {
     fn evidence<'a>() -> Evidence<'a> {
         Evidence {
             stop: None,
-            exit: Some(Exit { status: ExitStatus::Code(0), cpu_us: 0, max_rss_kib: 0 }),
+            exit: Some(Exit {
+                status: ExitStatus::Code(0),
+                cpu_us: 0,
+                max_rss_kib: 0,
+            }),
             result: None,
             counts: Counts::default(),
             cpu_limit_us: 2_000_000,
@@ -160,28 +176,57 @@ mod tests {
     }
 
     fn killed(signal: i32, cpu_us: u64) -> Option<Exit> {
-        Some(Exit { status: ExitStatus::Signal(signal), cpu_us, max_rss_kib: 0 })
+        Some(Exit {
+            status: ExitStatus::Signal(signal),
+            cpu_us,
+            max_rss_kib: 0,
+        })
     }
 
     fn raised(name: &str, errno: Option<i32>) -> CellResult {
-        let error = GuestError { name: name.into(), errno, ..GuestError::default() };
+        let error = GuestError {
+            name: name.into(),
+            errno,
+            ..GuestError::default()
+        };
         CellResult::new(1, Ended::Exception(error))
     }
 
     #[test]
     fn a_lie_does_not_outrank_the_supervisor() {
         let result = CellResult::new(1, Ended::Ok(None));
-        let seen = Evidence { stop: Some(Stop::deadline()), result: Some(&result), ..evidence() };
-        assert!(matches!(decide(&seen), Ending::Limit(LimitHit { name: LimitName::Wall, .. })));
-        let seen = Evidence { exit: killed(libc::SIGSEGV, 0), result: Some(&result), ..evidence() };
+        let seen = Evidence {
+            stop: Some(Stop::deadline()),
+            result: Some(&result),
+            ..evidence()
+        };
+        assert!(matches!(
+            decide(&seen),
+            Ending::Limit(LimitHit {
+                name: LimitName::Wall,
+                ..
+            })
+        ));
+        let seen = Evidence {
+            exit: killed(libc::SIGSEGV, 0),
+            result: Some(&result),
+            ..evidence()
+        };
         assert_eq!(decide(&seen), Ending::Signal(libc::SIGSEGV));
     }
 
     #[test]
     fn a_kill_is_told_apart_by_what_the_kernel_counted() {
         let by_kill = |cpu_us, oom_kills| {
-            let counts = Counts { oom_kills, ..Counts::default() };
-            decide(&Evidence { exit: killed(libc::SIGKILL, cpu_us), counts, ..evidence() })
+            let counts = Counts {
+                oom_kills,
+                ..Counts::default()
+            };
+            decide(&Evidence {
+                exit: killed(libc::SIGKILL, cpu_us),
+                counts,
+                ..evidence()
+            })
         };
         assert_eq!(by_kill(0, 0), Ending::Signal(libc::SIGKILL));
         assert!(matches!(by_kill(0, 1), Ending::Limit(hit) if hit.by == Mechanism::Cgroup));
@@ -191,10 +236,16 @@ mod tests {
     #[test]
     fn a_soft_memory_error_is_not_an_oom_kill() {
         let result = raised("MemoryError", None);
-        let seen = Evidence { result: Some(&result), ..evidence() };
+        let seen = Evidence {
+            result: Some(&result),
+            ..evidence()
+        };
         assert_eq!(
             decide(&seen),
-            Ending::Limit(LimitHit { name: LimitName::Memory, by: Mechanism::Rlimit })
+            Ending::Limit(LimitHit {
+                name: LimitName::Memory,
+                by: Mechanism::Rlimit
+            })
         );
     }
 
@@ -202,8 +253,16 @@ mod tests {
     fn try_again_is_a_limit_only_when_forks_were_refused() {
         let result = raised("BlockingIOError", Some(libc::EAGAIN));
         let refused = |refused_forks| {
-            let counts = Counts { peak_pids: Some(9), refused_forks, ..Counts::default() };
-            decide(&Evidence { result: Some(&result), counts, ..evidence() })
+            let counts = Counts {
+                peak_pids: Some(9),
+                refused_forks,
+                ..Counts::default()
+            };
+            decide(&Evidence {
+                result: Some(&result),
+                counts,
+                ..evidence()
+            })
         };
         assert_eq!(refused(0), Ending::Exception);
         assert!(matches!(refused(3), Ending::Limit(hit) if hit.name == LimitName::Pids));
@@ -211,7 +270,11 @@ mod tests {
 
     #[test]
     fn an_exit_without_a_word_keeps_its_code() {
-        let exit = Some(Exit { status: ExitStatus::Code(7), cpu_us: 0, max_rss_kib: 0 });
+        let exit = Some(Exit {
+            status: ExitStatus::Code(7),
+            cpu_us: 0,
+            max_rss_kib: 0,
+        });
         assert_eq!(decide(&Evidence { exit, ..evidence() }), Ending::Exit(7));
     }
 }

@@ -33,7 +33,9 @@ pub enum SupervisorError {
         log: String,
     },
     /// The zygote did not become ready in time.
-    #[error("the interpreter was not ready after {seconds} s: preload less, or look at what {last} does at import")]
+    #[error(
+        "the interpreter was not ready after {seconds} s: preload less, or look at what {last} does at import"
+    )]
     ZygoteSlow {
         /// How long it was waited for.
         seconds: u64,
@@ -49,7 +51,9 @@ pub enum SupervisorError {
         failure: Failure,
     },
     /// A preloaded module could not be imported.
-    #[error("could not preload `{module}` ({error}): install it in the interpreter's environment, or take it out of `python.preload`")]
+    #[error(
+        "could not preload `{module}` ({error}): install it in the interpreter's environment, or take it out of `python.preload`"
+    )]
     Preload {
         /// Which.
         module: String,
@@ -57,7 +61,9 @@ pub enum SupervisorError {
         error: String,
     },
     /// Something started a thread before the fork.
-    #[error("importing `{module}` started a thread, and a process with threads cannot be forked safely: take it out of `python.preload`")]
+    #[error(
+        "importing `{module}` started a thread, and a process with threads cannot be forked safely: take it out of `python.preload`"
+    )]
     Threads {
         /// Which.
         module: String,
@@ -72,7 +78,9 @@ pub enum SupervisorError {
     #[error("the zygote ended while a worker was being made; the next run starts a new one")]
     ZygoteGone,
     /// A worker did not report in time.
-    #[error("a worker had not entered its jail after {seconds} s: the host is overloaded, or out of memory")]
+    #[error(
+        "a worker had not entered its jail after {seconds} s: the host is overloaded, or out of memory"
+    )]
     WorkerSlow {
         /// How long it was waited for.
         seconds: u64,
@@ -110,7 +118,11 @@ pub enum SupervisorError {
 
 fn said(log: &str) -> String {
     let log = log.trim();
-    if log.is_empty() { String::new() } else { format!(": {log}") }
+    if log.is_empty() {
+        String::new()
+    } else {
+        format!(": {log}")
+    }
 }
 
 /// Names what was being done.
@@ -127,7 +139,11 @@ impl<T> While<T> for Result<T, Errno> {
 
 impl<T> While<T> for std::io::Result<T> {
     fn when(self, what: &'static str) -> Result<T, SupervisorError> {
-        let from_io = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        self.map_err(|error| SupervisorError::System { what, errno: from_io(error) })
+        let from_io =
+            |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+        self.map_err(|error| SupervisorError::System {
+            what,
+            errno: from_io(error),
+        })
     }
 }

@@ -17,7 +17,10 @@ use super::library;
 use crate::jail::control::FromZygote;
 
 /// The program text of a zygote.
-const BOOTSTRAP: &str = concat!(include_str!("../host/interpreter/facts.py"), include_str!("../guest/bootstrap.py"));
+const BOOTSTRAP: &str = concat!(
+    include_str!("../host/interpreter/facts.py"),
+    include_str!("../guest/bootstrap.py")
+);
 
 /// How long an interpreter may take to say who it is.
 const FACTS_TIMEOUT: Duration = Duration::from_secs(20);
@@ -41,7 +44,8 @@ impl Launched {
     pub fn start(executable: &Path) -> Result<Self, SupervisorError> {
         let (control, theirs) = socket_pair(SockType::SeqPacket).when("make the control socket")?;
         let (their_lifeline, lifeline) = pipe().when("make the lifeline")?;
-        let log = File::from(memfd_create(c"sandfork-log", MFdFlags::MFD_CLOEXEC).when("make the log")?);
+        let log =
+            File::from(memfd_create(c"sandfork-log", MFdFlags::MFD_CLOEXEC).when("make the log")?);
         let library = library::sealed().when("make the worker library")?;
         let stderr = log.try_clone().when("copy the log's descriptor")?;
         let child = Command::new(executable)
@@ -56,8 +60,14 @@ impl Launched {
                 path: executable.to_owned(),
                 cause: error.to_string(),
             })?;
-        let mut launched =
-            Self { child, control, lifeline, their_lifeline, log, facts: String::new() };
+        let mut launched = Self {
+            child,
+            control,
+            lifeline,
+            their_lifeline,
+            log,
+            facts: String::new(),
+        };
         match launched.hear_within(FACTS_TIMEOUT, "the interpreter's start")? {
             FromZygote::Facts { json } => launched.facts = json,
             _ => return Err(launched.ended()),
@@ -102,7 +112,9 @@ impl Launched {
 
     /// The error of a zygote that is gone, with its last words.
     pub(super) fn ended(&mut self) -> SupervisorError {
-        SupervisorError::ZygoteEnded { log: last_words(&self.log) }
+        SupervisorError::ZygoteEnded {
+            log: last_words(&self.log),
+        }
     }
 }
 

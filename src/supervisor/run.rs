@@ -71,16 +71,29 @@ pub fn run(
         Some(root) => Some(root.worker()?),
         None => None,
     };
-    let stdin = request.take_stdin().map_or_else(nothing_to_read, Ok).when("open /dev/null")?;
+    let stdin = request
+        .take_stdin()
+        .map_or_else(nothing_to_read, Ok)
+        .when("open /dev/null")?;
     let worker = Worker::spawn(place.zygote, stdin, cgroup.as_ref(), place.first_core)?;
     let guard = KillOnDrop(&worker);
     let enforced = verify(worker.process.as_fd(), place.jail, cgroup.as_ref())?;
     let watch = Watch::new(&worker, cgroup.as_ref(), place.limits)?;
     let running = Running::new(&worker, message, place.limits, request.kind(), watch)?;
-    let Ended { stop, exit, result, output, wall, watched } = running.until_end(sink, request.cancelled_by())?;
+    let Ended {
+        stop,
+        exit,
+        result,
+        output,
+        wall,
+        watched,
+    } = running.until_end(sink, request.cancelled_by())?;
     drop(guard);
 
-    let counts = cgroup.as_ref().map(|cgroup| cgroup.counts()).unwrap_or_default();
+    let counts = cgroup
+        .as_ref()
+        .map(|cgroup| cgroup.counts())
+        .unwrap_or_default();
     let evidence = Evidence {
         stop,
         exit,
@@ -90,7 +103,11 @@ pub fn run(
         kind: request.kind(),
     };
     let ending = decide(&evidence);
-    let cpu_us = counts.cpu_us.or(exit.map(|exit| exit.cpu_us)).unwrap_or(0).max(watched.cpu_us);
+    let cpu_us = counts
+        .cpu_us
+        .or(exit.map(|exit| exit.cpu_us))
+        .unwrap_or(0)
+        .max(watched.cpu_us);
     let usage = Usage {
         wall,
         cpu: Duration::from_micros(cpu_us),
@@ -139,7 +156,11 @@ impl Drop for KillOnDrop<'_> {
 }
 
 fn nothing_to_read() -> Result<OwnedFd, Errno> {
-    open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+    open(
+        "/dev/null",
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )
 }
 
 fn too_large(error: MessageError) -> SupervisorError {

@@ -58,14 +58,32 @@ impl Worker {
             their_data.as_fd(),
             their_monitor.as_fd(),
         ];
-        let join_files = cgroup.map(WorkerCgroup::join_files).transpose()?.unwrap_or_default();
+        let join_files = cgroup
+            .map(WorkerCgroup::join_files)
+            .transpose()?
+            .unwrap_or_default();
         fds.extend(join_files.iter().map(AsFd::as_fd));
         zygote.request(first_core, &fds)?;
         // The worker's ends, so that its end shows as ours.
-        drop((stdin, their_data, their_monitor, their_stdout, their_stderr, join_files));
+        drop((
+            stdin,
+            their_data,
+            their_monitor,
+            their_stdout,
+            their_stderr,
+            join_files,
+        ));
         let deadline = Instant::now() + BIRTH_TIMEOUT;
         let (process, init) = await_birth(zygote, &monitor, deadline)?;
-        let mut worker = Self { monitor, data, stdout, stderr, process, init, directories: vec![] };
+        let mut worker = Self {
+            monitor,
+            data,
+            stdout,
+            stderr,
+            process,
+            init,
+            directories: vec![],
+        };
         worker.directories = worker.await_jail(deadline)?;
         Ok(worker)
     }
@@ -81,7 +99,10 @@ impl Worker {
             match decode_report(&report[..length]) {
                 Some(Ok(())) => directories.extend(fds),
                 Some(Err(failure)) => {
-                    return Err(SupervisorError::Jail { who: "a worker", failure });
+                    return Err(SupervisorError::Jail {
+                        who: "a worker",
+                        failure,
+                    });
                 }
                 None => {
                     let hint = " (killed while it was set up: the memory limit may be too small)";
@@ -113,12 +134,16 @@ fn await_birth(
     match heard {
         Some((FromMonitor::Born, fds)) => {
             let mut fds = fds.into_iter();
-            let process = fds.next().ok_or(Errno::EBADF).when("take the worker's handle")?;
+            let process = fds
+                .next()
+                .ok_or(Errno::EBADF)
+                .when("take the worker's handle")?;
             Ok((process, fds.next()))
         }
-        Some((FromMonitor::NotBorn { step, errno }, _)) => {
-            Err(SupervisorError::Jail { who: "the zygote", failure: failure(step, errno) })
-        }
+        Some((FromMonitor::NotBorn { step, errno }, _)) => Err(SupervisorError::Jail {
+            who: "the zygote",
+            failure: failure(step, errno),
+        }),
         Some((FromMonitor::Exited(_), _)) | None => {
             if zygote.is_alive() {
                 Err(SupervisorError::WorkerEnded { hint: "" })
@@ -137,7 +162,9 @@ fn await_input(fd: BorrowedFd, deadline: Instant) -> Result<(), SupervisorError>
         match poll(&mut fds, millis) {
             Err(Errno::EINTR) => {}
             Ok(0) => {
-                return Err(SupervisorError::WorkerSlow { seconds: BIRTH_TIMEOUT.as_secs() });
+                return Err(SupervisorError::WorkerSlow {
+                    seconds: BIRTH_TIMEOUT.as_secs(),
+                });
             }
             other => return other.map(drop).when("wait for a worker"),
         }

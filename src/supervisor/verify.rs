@@ -66,7 +66,11 @@ pub(super) fn pid_of(process: BorrowedFd) -> Result<i32, SupervisorError> {
 }
 
 fn differs(layer: &'static str, found: impl Into<String>, wanted: impl Into<String>) -> Checked {
-    Err(SupervisorError::NotEnforced { layer, found: found.into(), wanted: wanted.into() })
+    Err(SupervisorError::NotEnforced {
+        layer,
+        found: found.into(),
+        wanted: wanted.into(),
+    })
 }
 
 fn namespaces(pid: i32, jail: &ZygoteJail) -> Checked {
@@ -75,13 +79,21 @@ fn namespaces(pid: i32, jail: &ZygoteJail) -> Checked {
         let theirs = link(&pid.to_string()).when("read the worker's namespaces")?;
         let ours = link("self").when("read the supervisor's namespaces")?;
         if theirs == ours {
-            return differs("namespaces", format!("the host's {kind} namespace"), "its own");
+            return differs(
+                "namespaces",
+                format!("the host's {kind} namespace"),
+                "its own",
+            );
         }
     }
-    let map = fs::read_to_string(format!("/proc/{pid}/uid_map")).when("read the worker's id map")?;
+    let map =
+        fs::read_to_string(format!("/proc/{pid}/uid_map")).when("read the worker's id map")?;
     let mut fields = map.split_ascii_whitespace();
     let inside = fields.next().and_then(|id| id.parse().ok());
-    if inside != Some(jail.identity.inside.uid) || fields.nth(1) != Some("1") || fields.next().is_some() {
+    if inside != Some(jail.identity.inside.uid)
+        || fields.nth(1) != Some("1")
+        || fields.next().is_some()
+    {
         return differs("namespaces", format!("id map `{}`", map.trim()), "one id");
     }
     Ok(())
@@ -93,17 +105,27 @@ fn mounts(pid: i32, jail: &ZygoteJail) -> Checked {
     let mut points: Vec<(&Path, &str, &str)> = Vec::new();
     for line in table.lines() {
         let mut fields = line.split(' ').skip(4);
-        let (Some(point), Some(options)) = (fields.next(), fields.next()) else { continue };
-        let kind = fields.skip_while(|field| *field != "-").nth(1).unwrap_or("");
+        let (Some(point), Some(options)) = (fields.next(), fields.next()) else {
+            continue;
+        };
+        let kind = fields
+            .skip_while(|field| *field != "-")
+            .nth(1)
+            .unwrap_or("");
         if !options.split(',').any(|option| option == "nosuid") {
-            return differs("mounts", format!("{point} with {options}"), "nosuid everywhere");
+            return differs(
+                "mounts",
+                format!("{point} with {options}"),
+                "nosuid everywhere",
+            );
         }
         points.push((Path::new(point), options, kind));
     }
     // The last mount at a point is the one on top.
     let top = |at: &Path| points.iter().rev().find(|(point, ..)| *point == at);
     let has = |options: &str, all: &[&str]| {
-        all.iter().all(|wanted| options.split(',').any(|option| option == *wanted))
+        all.iter()
+            .all(|wanted| options.split(',').any(|option| option == *wanted))
     };
     match top(Path::new("/")) {
         Some((_, options, "tmpfs")) if has(options, &["ro", "nodev"]) => {}
@@ -114,21 +136,33 @@ fn mounts(pid: i32, jail: &ZygoteJail) -> Checked {
             Some((_, options, "tmpfs")) if has(options, &["nodev", "noexec"]) => {}
             other => {
                 let at = tmpfs.target.display();
-                return differs("mounts", format!("{at} as {other:?}"), "a private noexec tmpfs");
+                return differs(
+                    "mounts",
+                    format!("{at} as {other:?}"),
+                    "a private noexec tmpfs",
+                );
             }
         }
     }
     match (jail.worker.proc, top(Path::new("/proc"))) {
         (ProcMount::Own, Some((_, options, "proc"))) if has(options, &["ro", "noexec"]) => Ok(()),
         (ProcMount::Absent, None) => Ok(()),
-        (wanted, found) => differs("mounts", format!("/proc as {found:?}"), format!("{wanted:?}")),
+        (wanted, found) => differs(
+            "mounts",
+            format!("/proc as {found:?}"),
+            format!("{wanted:?}"),
+        ),
     }
 }
 
 fn seccomp(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
     let wanted = jail.filters.len() + jail.worker.filters.len();
     if status.field("Seccomp") != Some("2") {
-        return differs("seccomp", format!("mode {:?}", status.field("Seccomp")), "mode 2 (filter)");
+        return differs(
+            "seccomp",
+            format!("mode {:?}", status.field("Seccomp")),
+            "mode 2 (filter)",
+        );
     }
     // The count is told since Linux 5.9.
     match status.number("Seccomp_filters") {
@@ -141,7 +175,9 @@ fn seccomp(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
 
 fn capabilities(status: &ProcStatus) -> Checked {
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
-        let found = status.field(set).and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        let found = status
+            .field(set)
+            .and_then(|mask| u64::from_str_radix(mask, 16).ok());
         if found != Some(0) {
             return differs("capabilities", format!("{set} {found:x?}"), "no capability");
         }
@@ -153,7 +189,9 @@ fn capabilities(status: &ProcStatus) -> Checked {
 }
 
 fn identity(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
-    let Some(ids) = jail.identity.drop_to else { return Ok(()) };
+    let Some(ids) = jail.identity.drop_to else {
+        return Ok(());
+    };
     for (key, wanted) in [("Uid", ids.uid), ("Gid", ids.gid)] {
         let found = status.field(key).unwrap_or("");
         let mut shown = found.split_ascii_whitespace().map(str::parse);
@@ -165,10 +203,14 @@ fn identity(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
 }
 
 fn rlimits(pid: i32, jail: &ZygoteJail) -> Checked {
-    let table = fs::read_to_string(format!("/proc/{pid}/limits")).when("read the worker's limits")?;
+    let table =
+        fs::read_to_string(format!("/proc/{pid}/limits")).when("read the worker's limits")?;
     for limit in &jail.worker.rlimits {
         let name = proc_limit_name(limit.resource);
-        let row = table.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
+        let row = table
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap_or("");
         let mut values = row.split_ascii_whitespace();
         let (soft, hard) = (values.next(), values.next());
         let wanted = limit.value.to_string();
@@ -195,13 +237,17 @@ fn proc_limit_name(resource: RlimitResource) -> &'static str {
 }
 
 fn membership(pid: i32, cgroup: &WorkerCgroup<'_>) -> Checked {
-    let table = fs::read_to_string(format!("/proc/{pid}/cgroup")).when("read the worker's cgroups")?;
+    let table =
+        fs::read_to_string(format!("/proc/{pid}/cgroup")).when("read the worker's cgroups")?;
     for (controller, dir) in cgroup.membership() {
         let wanted = controller.map_or("", crate::host::Controller::name);
         let path = table.lines().find_map(|line| {
             let mut fields = line.splitn(3, ':');
             let controllers = fields.nth(1)?;
-            controllers.split(',').any(|one| one == wanted).then(|| fields.next())?
+            controllers
+                .split(',')
+                .any(|one| one == wanted)
+                .then(|| fields.next())?
         });
         if !path.is_some_and(|path| same_end(Path::new(path), dir)) {
             let found = format!("{wanted} cgroup {path:?}");

@@ -39,8 +39,15 @@ impl Zygote {
         jail: ZygoteJail,
         python: PythonSetup,
     ) -> Result<Self, SupervisorError> {
-        let enter = ToZygote::Enter { jail: Box::new(jail), python };
-        let sent = tell(launched.control.as_fd(), &enter, &[launched.their_lifeline.as_fd()]);
+        let enter = ToZygote::Enter {
+            jail: Box::new(jail),
+            python,
+        };
+        let sent = tell(
+            launched.control.as_fd(),
+            &enter,
+            &[launched.their_lifeline.as_fd()],
+        );
         match sent {
             Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(launched.ended()),
             other => other.when("send the plan to the zygote")?,
@@ -56,8 +63,20 @@ impl Zygote {
             FromZygote::Unready(why) => return Err(unready(why)),
             FromZygote::Facts { .. } => return Err(launched.ended()),
         };
-        let Launched { child, control, lifeline, log, .. } = launched;
-        Ok(Self { control, lifeline: Some(lifeline), child: Mutex::new(child), log, preloaded })
+        let Launched {
+            child,
+            control,
+            lifeline,
+            log,
+            ..
+        } = launched;
+        Ok(Self {
+            control,
+            lifeline: Some(lifeline),
+            child: Mutex::new(child),
+            log,
+            preloaded,
+        })
     }
 
     /// The modules that were preloaded.
@@ -79,7 +98,10 @@ impl Zygote {
 
     /// Whether the process is still there.
     pub fn is_alive(&self) -> bool {
-        let mut child = self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut child = self
+            .child
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         matches!(child.try_wait(), Ok(None))
     }
 
@@ -94,7 +116,10 @@ impl Drop for Zygote {
         // The init ends at the end of file, its namespace with it, and the process that waits for
         // the init last: when that one is reaped nothing of the zygote is left.
         drop(self.lifeline.take());
-        let child = self.child.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let child = self
+            .child
+            .get_mut()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         _ = child.wait();
     }
 }

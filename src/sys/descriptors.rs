@@ -75,10 +75,17 @@ pub fn receive(socket: BorrowedFd, buffer: &mut [u8]) -> Result<(usize, Vec<Owne
         if let ControlMessageOwned::ScmRights(received) = control {
             // SAFETY: the kernel has just installed these descriptors in this process for this
             // message; nothing else knows their numbers.
-            fds.extend(received.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+            fds.extend(
+                received
+                    .into_iter()
+                    .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }),
+            );
         }
     }
-    if message.flags.intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC) {
+    if message
+        .flags
+        .intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC)
+    {
         return Err(Errno::EMSGSIZE);
     }
     Ok((message.bytes, fds))
@@ -90,7 +97,10 @@ pub fn relocate_stdio(number: RawFd) -> Result<OwnedFd, Errno> {
     use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
     use nix::sys::stat::Mode;
     let inherited = std::mem::ManuallyDrop::new(inherited(number));
-    let moved = owned(libc::c_long::from(fcntl(&*inherited, FcntlArg::F_DUPFD_CLOEXEC(3))?));
+    let moved = owned(libc::c_long::from(fcntl(
+        &*inherited,
+        FcntlArg::F_DUPFD_CLOEXEC(3),
+    )?));
     let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
     for stream in [0, 1] {
         // SAFETY: integers only. Streams 0 and 1 are owned by nobody but the process itself.

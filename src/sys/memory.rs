@@ -20,7 +20,11 @@ use super::process::page_size;
 /// hardened kernel's rule against text relocations) is left as it is: slower, not wrong.
 pub fn share_page_tables(proc: BorrowedFd) -> Result<usize, Errno> {
     let maps = read_all(proc)?;
-    Ok(maps.lines().filter_map(parse).filter(|mapping| prepare(mapping).is_ok()).count())
+    Ok(maps
+        .lines()
+        .filter_map(parse)
+        .filter(|mapping| prepare(mapping).is_ok())
+        .count())
 }
 
 struct Mapping {
@@ -42,7 +46,11 @@ fn parse(line: &str) -> Option<Mapping> {
     };
     let start = usize::from_str_radix(start, 16).ok()?;
     let end = usize::from_str_radix(end, 16).ok()?;
-    path.starts_with('/').then_some(Mapping { start, length: end - start, protection })
+    path.starts_with('/').then_some(Mapping {
+        start,
+        length: end - start,
+        protection,
+    })
 }
 
 fn prepare(mapping: &Mapping) -> Result<(), Errno> {
@@ -53,10 +61,18 @@ fn prepare(mapping: &Mapping) -> Result<(), Errno> {
     // cannot be unmapped meanwhile; execution and reading stay allowed throughout. The byte is
     // written with its own value, into a private copy of its page.
     unsafe {
-        check(libc::c_long::from(libc::mprotect(start, mapping.length, writable)))?;
+        check(libc::c_long::from(libc::mprotect(
+            start,
+            mapping.length,
+            writable,
+        )))?;
         let byte = start.cast::<u8>();
         byte.write_volatile(byte.read_volatile());
-        check(libc::c_long::from(libc::mprotect(start, mapping.length, mapping.protection)))?;
+        check(libc::c_long::from(libc::mprotect(
+            start,
+            mapping.length,
+            mapping.protection,
+        )))?;
         // Only a matter of speed, and only since Linux 5.14.
         libc::madvise(start, mapping.length, MADV_POPULATE_READ);
     }
@@ -64,7 +80,12 @@ fn prepare(mapping: &Mapping) -> Result<(), Errno> {
 }
 
 fn read_all(proc: BorrowedFd) -> Result<String, Errno> {
-    let file = openat(proc, "self/maps", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let file = openat(
+        proc,
+        "self/maps",
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
     let mut text = Vec::new();
     let mut chunk = vec![0; usize::try_from(page_size()).unwrap_or(4096)];
     loop {

@@ -58,7 +58,12 @@ pub fn clone_tree(path: &Path) -> Result<OwnedFd, Errno> {
 
 /// Adds attributes to a detached tree and every mount in it.
 pub fn set_attributes(tree: impl AsFd, set: u64) -> Result<(), Errno> {
-    let attr = MountAttr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let attr = MountAttr {
+        attr_set: set,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
     // SAFETY: the empty path with AT_EMPTY_PATH names the descriptor, which is borrowed for the
     // call; `attr` is a live `struct mount_attr` and its true size is passed.
     check(unsafe {
@@ -111,7 +116,12 @@ pub fn detached_filesystem(kind: &CStr, attributes: u64) -> Result<OwnedFd, Errn
     })?;
     // SAFETY: integers only.
     let mount = check(unsafe {
-        libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, attributes)
+        libc::syscall(
+            libc::SYS_fsmount,
+            context.as_raw_fd(),
+            FSMOUNT_CLOEXEC,
+            attributes,
+        )
     })?;
     Ok(owned(mount))
 }

@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag};
-use nix::sys::stat::Mode;
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::sys::stat::Mode;
 use nix::unistd::{ForkResult, Pid};
 
 use super::check;
@@ -20,7 +20,11 @@ pub struct SingleThreaded(());
 impl SingleThreaded {
     /// Counts the threads; `EBUSY` when there is more than one.
     pub fn count(proc: BorrowedFd) -> Result<Self, Errno> {
-        if count_threads(proc)? == 1 { Ok(Self(())) } else { Err(Errno::EBUSY) }
+        if count_threads(proc)? == 1 {
+            Ok(Self(()))
+        } else {
+            Err(Errno::EBUSY)
+        }
     }
 }
 
@@ -31,7 +35,13 @@ pub fn count_threads(proc: BorrowedFd) -> Result<usize, Errno> {
     Ok(tasks
         .iter()
         .filter_map(Result::ok)
-        .filter(|entry| entry.file_name().to_bytes().first().is_some_and(u8::is_ascii_digit))
+        .filter(|entry| {
+            entry
+                .file_name()
+                .to_bytes()
+                .first()
+                .is_some_and(u8::is_ascii_digit)
+        })
         .count())
 }
 
@@ -78,7 +88,9 @@ impl ForkedChild {
         }
         // SAFETY: integers only; as above, no owner of a higher number is used again.
         check(unsafe { libc::syscall(libc::SYS_close_range, count, libc::c_uint::MAX, 0) })?;
-        Ok((0..count).map(|number| owned(libc::c_long::from(number))).collect())
+        Ok((0..count)
+            .map(|number| owned(libc::c_long::from(number)))
+            .collect())
     }
 }
 
@@ -112,9 +124,14 @@ impl InitStacks {
             return Err(Errno::last());
         }
         // SAFETY: the mapping made above, whole.
-        check(libc::c_long::from(unsafe { libc::madvise(base, length, libc::MADV_DONTFORK) }))?;
+        check(libc::c_long::from(unsafe {
+            libc::madvise(base, length, libc::MADV_DONTFORK)
+        }))?;
         let base = NonNull::new(base).ok_or(Errno::ENOMEM)?;
-        Ok(Self { base, free: (0..count).rev().collect() })
+        Ok(Self {
+            base,
+            free: (0..count).rev().collect(),
+        })
     }
 
     /// The top of stack `slot`, where an empty stack begins.
@@ -168,7 +185,11 @@ pub fn spawn_namespace_init(stacks: &mut InitStacks) -> Result<NamespaceInit, Er
     // Blocked across the clone, so that the init is born with them blocked: a handler of the
     // zygote's would run on shared memory.
     let mut before = SigSet::empty();
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
+    sigprocmask(
+        SigmaskHow::SIG_SETMASK,
+        Some(&SigSet::all()),
+        Some(&mut before),
+    )?;
     // SAFETY: the stack is this init's alone until `release`, 16-byte aligned, and grows down
     // from its top. `wait_forever` touches no memory but that stack, so that sharing the address
     // space with the running zygote is sound. `pidfd` outlives the call.
@@ -213,7 +234,9 @@ pub fn set_dumpable(dumpable: Dumpable) -> Result<(), Errno> {
 /// Moves this thread into the namespaces of `pidfd` that `flags` name (setns(2), Linux 5.8).
 pub fn enter_namespaces(handle: BorrowedFd, flags: libc::c_int) -> Result<(), Errno> {
     // SAFETY: integers only.
-    check(libc::c_long::from(unsafe { libc::setns(handle.as_raw_fd(), flags) }))?;
+    check(libc::c_long::from(unsafe {
+        libc::setns(handle.as_raw_fd(), flags)
+    }))?;
     Ok(())
 }
 
@@ -246,7 +269,8 @@ pub fn reap_any() -> Result<Option<(Pid, Reaped)>, Errno> {
     // SAFETY: zeroed is a valid `rusage`, and the kernel filled it in.
     let usage = unsafe { usage.assume_init() };
     let micros = |time: libc::timeval| {
-        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000
+            + u64::try_from(time.tv_usec).unwrap_or(0)
     };
     let end = if libc::WIFSIGNALED(status) {
         End::Signal(libc::WTERMSIG(status))

@@ -6,10 +6,10 @@ use std::ffi::{CStr, c_int};
 use std::ptr;
 
 use pyo3_ffi::{
-    METH_O, Py_DecRef, PyBytes_AsStringAndSize, PyErr_Occurred, PyErr_SetString, PyExc_RuntimeError,
-    PyMethodDef, PyMethodDefPointer, PyModule_Create, PyModuleDef, PyModuleDef_HEAD_INIT, PyObject,
-    PyOS_AfterFork_Child, PyOS_AfterFork_Parent, PyOS_BeforeFork, PyUnicode_AsUTF8String,
-    PyUnicode_FromStringAndSize,
+    METH_O, Py_DecRef, PyBytes_AsStringAndSize, PyErr_Occurred, PyErr_SetString,
+    PyExc_RuntimeError, PyMethodDef, PyMethodDefPointer, PyModule_Create, PyModuleDef,
+    PyModuleDef_HEAD_INIT, PyOS_AfterFork_Child, PyOS_AfterFork_Parent, PyOS_BeforeFork, PyObject,
+    PyUnicode_AsUTF8String, PyUnicode_FromStringAndSize,
 };
 
 /// A function of the module: text in, text out; an error is raised as `RuntimeError`.
@@ -25,7 +25,9 @@ pub trait TextFunction {
 pub fn method<F: TextFunction>() -> PyMethodDef {
     PyMethodDef {
         ml_name: F::NAME.as_ptr(),
-        ml_meth: PyMethodDefPointer { PyCFunction: trampoline::<F> },
+        ml_meth: PyMethodDefPointer {
+            PyCFunction: trampoline::<F>,
+        },
         ml_flags: METH_O,
         ml_doc: ptr::null(),
     }

@@ -44,7 +44,13 @@ thread_local! {
 pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
     create_module(
         c"_sandfork",
-        vec![method::<Enter>(), method::<TellUnready>(), method::<Threads>(), method::<Serve>(), end_of_methods()],
+        vec![
+            method::<Enter>(),
+            method::<TellUnready>(),
+            method::<Threads>(),
+            method::<Serve>(),
+            end_of_methods(),
+        ],
     )
 }
 
@@ -55,7 +61,14 @@ impl TextFunction for Enter {
 
     fn call(facts: &str) -> Result<String, String> {
         let control = take_streams().map_err(words)?;
-        tell(control.as_fd(), &FromZygote::Facts { json: facts.to_owned() }, &[]).map_err(words)?;
+        tell(
+            control.as_fd(),
+            &FromZygote::Facts {
+                json: facts.to_owned(),
+            },
+            &[],
+        )
+        .map_err(words)?;
         let Some((ToZygote::Enter { jail, python }, fds)) =
             hear(&control, &mut Vec::new()).map_err(words)?
         else {
@@ -68,7 +81,11 @@ impl TextFunction for Enter {
         match zygote::enter(&jail, lifeline) {
             Ok(zygote) => {
                 let setup = reply(&jail.env, &python)?;
-                ENTERED.set(Some(Entered { control, jail: *jail, zygote }));
+                ENTERED.set(Some(Entered {
+                    control,
+                    jail: *jail,
+                    zygote,
+                }));
                 Ok(setup)
             }
             Err(failure) => end_with(&control, failure),
@@ -116,7 +133,12 @@ impl TextFunction for Serve {
 
     fn call(preloaded: &str) -> Result<String, String> {
         let preloaded = serde_json::from_str(preloaded).map_err(|error| error.to_string())?;
-        let Some(Entered { control, jail, zygote }) = ENTERED.take() else {
+        let Some(Entered {
+            control,
+            jail,
+            zygote,
+        }) = ENTERED.take()
+        else {
             return Err("not in the jail yet".into());
         };
         let told = control.try_clone().map_err(|error| error.to_string())?;
@@ -158,8 +180,10 @@ fn take_streams() -> Result<OwnedFd, Errno> {
 }
 
 fn end_with(control: &OwnedFd, failure: Failure) -> ! {
-    let message =
-        FromZygote::Failed { step: failure.step as u16, errno: failure.errno as i32 };
+    let message = FromZygote::Failed {
+        step: failure.step as u16,
+        errno: failure.errno as i32,
+    };
     // Without a supervisor to hear it there is nothing left to do but end.
     _ = tell(control.as_fd(), &message, &[]);
     sys::process::exit_now(1)
@@ -180,7 +204,12 @@ const SOURCES: [(&str, &str); 2] = [
 ];
 
 fn reply(env: &[(String, String)], setup: &PythonSetup) -> Result<String, String> {
-    serde_json::to_string(&Prepared { env, setup, sources: SOURCES }).map_err(|error| error.to_string())
+    serde_json::to_string(&Prepared {
+        env,
+        setup,
+        sources: SOURCES,
+    })
+    .map_err(|error| error.to_string())
 }
 
 fn words(errno: Errno) -> String {

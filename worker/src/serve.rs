@@ -86,8 +86,13 @@ impl Server {
         let mut sigchld = SigSet::empty();
         sigchld.add(Signal::SIGCHLD);
         let mut mask_before = SigSet::empty();
-        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&sigchld), Some(&mut mask_before))?;
-        let children = SignalFd::with_flags(&sigchld, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        sigprocmask(
+            SigmaskHow::SIG_BLOCK,
+            Some(&sigchld),
+            Some(&mut mask_before),
+        )?;
+        let children =
+            SignalFd::with_flags(&sigchld, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let events = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         events.add(&control, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
         events.add(&children, EpollEvent::new(EpollFlags::EPOLLIN, CHILDREN))?;
@@ -151,8 +156,15 @@ impl Server {
         else {
             return Err(Errno::EPROTO);
         };
-        let belongings = Belongings { stdio: [stdin, stdout, stderr], data, cgroup: fds.collect() };
-        let birth = Birth { first_core, zygote_bytes: self.zygote_bytes };
+        let belongings = Belongings {
+            stdio: [stdin, stdout, stderr],
+            data,
+            cgroup: fds.collect(),
+        };
+        let birth = Birth {
+            first_core,
+            zygote_bytes: self.zygote_bytes,
+        };
         match self.fork_worker(hooks) {
             Ok(Forked::Worker(child)) => {
                 let entered =
@@ -160,7 +172,11 @@ impl Server {
                 // Guest code starts with the signal mask of an ordinary process.
                 _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask_before), None);
                 std::mem::forget(monitor);
-                Ok(Some(if entered.is_ok() { Served::Worker } else { Served::Failed }))
+                Ok(Some(if entered.is_ok() {
+                    Served::Worker
+                } else {
+                    Served::Failed
+                }))
             }
             Ok(Forked::Parent { pid, pidfd, init }) => {
                 let handles: Vec<BorrowedFd> = std::iter::once(pidfd.as_fd())
@@ -169,12 +185,23 @@ impl Server {
                 // A supervisor that is gone shows as a hang-up of the monitor, next.
                 _ = tell(monitor.as_fd(), &FromMonitor::Born, &handles);
                 let key = u64::try_from(pid.as_raw()).unwrap_or(u64::MAX);
-                self.events.add(&monitor, EpollEvent::new(EpollFlags::EPOLLRDHUP, key))?;
-                self.workers.insert(pid, Worker { monitor, init, alive: true });
+                self.events
+                    .add(&monitor, EpollEvent::new(EpollFlags::EPOLLRDHUP, key))?;
+                self.workers.insert(
+                    pid,
+                    Worker {
+                        monitor,
+                        init,
+                        alive: true,
+                    },
+                );
                 Ok(None)
             }
             Err(Failure { step, errno }) => {
-                let message = FromMonitor::NotBorn { step: step as u16, errno: errno as i32 };
+                let message = FromMonitor::NotBorn {
+                    step: step as u16,
+                    errno: errno as i32,
+                };
                 _ = tell(monitor.as_fd(), &message, &[]);
                 Ok(None)
             }
@@ -222,7 +249,11 @@ impl Server {
         while let Some((pid, reaped)) = sys::process::reap_any()? {
             if let Some(worker) = self.workers.get_mut(&pid) {
                 worker.alive = false;
-                _ = tell(worker.monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
+                _ = tell(
+                    worker.monitor.as_fd(),
+                    &FromMonitor::Exited(exit(reaped)),
+                    &[],
+                );
                 match &worker.init {
                     Some(init) => _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL),
                     None => self.forget_worker(pid),
@@ -252,8 +283,9 @@ impl Server {
 
     /// The supervisor gave up on a worker: its namespace ends.
     fn abandon(&mut self, key: u64) {
-        let Some(worker) =
-            i32::try_from(key).ok().and_then(|pid| self.workers.get(&Pid::from_raw(pid)))
+        let Some(worker) = i32::try_from(key)
+            .ok()
+            .and_then(|pid| self.workers.get(&Pid::from_raw(pid)))
         else {
             return;
         };
@@ -270,11 +302,19 @@ fn exit(reaped: Reaped) -> Exit {
         End::Code(code) => ExitStatus::Code(code),
         End::Signal(signal) => ExitStatus::Signal(signal),
     };
-    Exit { status, cpu_us: reaped.cpu_us, max_rss_kib: reaped.max_rss_kib }
+    Exit {
+        status,
+        cpu_us: reaped.cpu_us,
+        max_rss_kib: reaped.max_rss_kib,
+    }
 }
 
 enum Forked {
-    Parent { pid: Pid, pidfd: OwnedFd, init: Option<NamespaceInit> },
+    Parent {
+        pid: Pid,
+        pidfd: OwnedFd,
+        init: Option<NamespaceInit>,
+    },
     Worker(ForkedChild),
 }
 
@@ -294,7 +334,12 @@ impl Forked {
 fn data_size(proc: BorrowedFd) -> Result<u64, Errno> {
     use nix::fcntl::{OFlag, openat};
     use nix::sys::stat::Mode;
-    let statm = openat(proc, "self/statm", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let statm = openat(
+        proc,
+        "self/statm",
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
     let mut text = [0; 128];
     let length = nix::unistd::read(&statm, &mut text)?;
     let pages: u64 = std::str::from_utf8(&text[..length])

@@ -141,3 +141,11 @@ fn without_mounts_an_interpreter_that_only_root_reaches() {
     host.interpreter = virtual_environment();
     insta::assert_snapshot!(refusal("assurance.require = \"landlock\"", &host), @"the interpreter /root/.pyenv/versions/3.12.1/bin/python3.12 cannot be reached by the unprivileged user that the guest runs as at level `landlock`: install one where every user can run it, such as /usr/bin/python3");
 }
+
+#[test]
+fn a_system_call_that_a_policy_may_not_change() {
+    let host = host(machine());
+    insta::assert_snapshot!(refusal("[syscalls]\nallow = [\"openat9\"]", &host), @"/srv/tenant.toml:2: `openat9` is not a system call: names are those of syscalls(2), without `sys_`");
+    insta::assert_snapshot!(refusal("[syscalls]\ndeny = [\n\"read\"]", &host), @"/srv/tenant.toml:3: `read` cannot be denied, the interpreter cannot run without it: remove it from `deny`");
+    insta::assert_snapshot!(refusal("[syscalls]\nallow = [\"mount\"]", &host), @"/srv/tenant.toml:2: `mount` cannot be allowed (changes or lists mounts, by the old interface and the new): remove it from `allow`");
+}

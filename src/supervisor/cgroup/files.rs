@@ -64,7 +64,13 @@ fn read(dir: &Path, file: &str) -> Option<String> {
 
 /// One value of a file with `key value` lines.
 fn flat_keyed(text: &str, key: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+    text.lines().find_map(|line| {
+        line.strip_prefix(key)?
+            .strip_prefix(' ')?
+            .trim()
+            .parse()
+            .ok()
+    })
 }
 
 /// Hands memory, pids and cpu down to the children of a version 2 directory.

@@ -24,7 +24,9 @@ pub fn own_name() -> String {
 pub fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some(owner) = name.to_str().and_then(owner) else { continue };
+        let Some(owner) = name.to_str().and_then(owner) else {
+            continue;
+        };
         if owner.pid_namespace == pid_namespace() && start_time(owner.pid) != Some(owner.started) {
             super::files::kill_all(&entry.path());
             super::remove_tree(&entry.path());
@@ -60,7 +62,12 @@ fn pid_namespace() -> u64 {
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, field 2, may hold spaces and parentheses; the last one ends it.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    stat.rsplit_once(')')?
+        .1
+        .split_ascii_whitespace()
+        .nth(19)?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -70,13 +77,24 @@ mod tests {
     #[test]
     fn a_name_tells_its_owner() {
         let started = start_time(std::process::id()).expect("this process has a start time");
-        let own = Owner { pid_namespace: pid_namespace(), pid: std::process::id(), started };
+        let own = Owner {
+            pid_namespace: pid_namespace(),
+            pid: std::process::id(),
+            started,
+        };
         assert_eq!(owner(&own_name()), Some(own));
     }
 
     #[test]
     fn what_is_not_ours_is_left_alone() {
-        for name in ["sandfork-supervisor", "sandfork-1", "sandfork-1-2", "user.slice", "sandfork-1-2-3", "sandfork-1-2-3-4-5"] {
+        for name in [
+            "sandfork-supervisor",
+            "sandfork-1",
+            "sandfork-1-2",
+            "user.slice",
+            "sandfork-1-2-3",
+            "sandfork-1-2-3-4-5",
+        ] {
             assert_eq!(owner(name), None, "{name}");
         }
     }

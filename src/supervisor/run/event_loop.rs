@@ -74,8 +74,14 @@ impl<'a> Running<'a> {
         for fd in [&worker.data, &worker.stdout, &worker.stderr] {
             set_nonblocking(fd).when("prepare the worker's streams")?;
         }
-        let stdout = worker.stdout.try_clone().when("copy the output's descriptor")?;
-        let stderr = worker.stderr.try_clone().when("copy the output's descriptor")?;
+        let stdout = worker
+            .stdout
+            .try_clone()
+            .when("copy the output's descriptor")?;
+        let stderr = worker
+            .stderr
+            .try_clone()
+            .when("copy the output's descriptor")?;
         Ok(Self {
             worker,
             limits,
@@ -135,9 +141,25 @@ impl<'a> Running<'a> {
         // Nothing writes any more: what is in the pipes is all there will be.
         self.drain(Stream::Stdout, sink);
         self.drain(Stream::Stderr, sink);
-        let wall = ended_at.unwrap_or_else(Instant::now).duration_since(started);
-        let Self { stop, exit, result, output, watch, .. } = self;
-        Ok(Ended { stop, exit, result, output, wall, watched: watch.peak() })
+        let wall = ended_at
+            .unwrap_or_else(Instant::now)
+            .duration_since(started);
+        let Self {
+            stop,
+            exit,
+            result,
+            output,
+            watch,
+            ..
+        } = self;
+        Ok(Ended {
+            stop,
+            exit,
+            result,
+            output,
+            wall,
+            watched: watch.peak(),
+        })
     }
 
     /// Ends the worker, once, for the first reason.
@@ -160,8 +182,13 @@ impl<'a> Running<'a> {
         if now >= self.deadline {
             self.end(Stop::deadline());
         }
-        if self.hung_up.is_some_and(|since| now >= since + LAST_MOMENTS) {
-            self.end(Stop::Violation("it closed its data socket and went on".into()));
+        if self
+            .hung_up
+            .is_some_and(|since| now >= since + LAST_MOMENTS)
+        {
+            self.end(Stop::Violation(
+                "it closed its data socket and went on".into(),
+            ));
         }
         true
     }
@@ -208,7 +235,11 @@ impl<'a> Running<'a> {
     }
 
     fn take_frames(&mut self, mut input: &[u8]) -> Result<(), String> {
-        while let Some(frame) = self.decoder.decode(&mut input).map_err(|error| error.to_string())? {
+        while let Some(frame) = self
+            .decoder
+            .decode(&mut input)
+            .map_err(|error| error.to_string())?
+        {
             match Reply::parse(&frame).map_err(|error| error.to_string())? {
                 Reply::Result(_) if self.result.is_some() => {
                     return Err("it sent a second result".into());
@@ -247,10 +278,22 @@ impl<'a> Running<'a> {
         let cancel = cancel.filter(|_| self.stop.is_none() && self.exit.is_none());
         let data = (self.data == Link::Open).then_some(&self.worker.data);
         let sources: [(Source, Option<BorrowedFd>, PollFlags); 5] = [
-            (Source::Monitor, Some(self.worker.monitor.as_fd()), PollFlags::POLLIN),
+            (
+                Source::Monitor,
+                Some(self.worker.monitor.as_fd()),
+                PollFlags::POLLIN,
+            ),
             (Source::Data, data.map(AsFd::as_fd), outgoing),
-            (Source::Stdout, self.output.pipe(Stream::Stdout).map(AsFd::as_fd), PollFlags::POLLIN),
-            (Source::Stderr, self.output.pipe(Stream::Stderr).map(AsFd::as_fd), PollFlags::POLLIN),
+            (
+                Source::Stdout,
+                self.output.pipe(Stream::Stdout).map(AsFd::as_fd),
+                PollFlags::POLLIN,
+            ),
+            (
+                Source::Stderr,
+                self.output.pipe(Stream::Stderr).map(AsFd::as_fd),
+                PollFlags::POLLIN,
+            ),
             (Source::Cancel, cancel.map(Cancel::as_fd), PollFlags::POLLIN),
         ];
         let (open, mut fds): (Vec<Source>, Vec<PollFd>) = sources
@@ -261,21 +304,24 @@ impl<'a> Running<'a> {
             Err(Errno::EINTR) => return Ok(Ready::default()),
             other => other?,
         };
-        Ok(open.into_iter().zip(&fds).fold(Ready::default(), |mut ready, (source, fd)| {
-            let events = fd.revents().unwrap_or(PollFlags::POLLERR);
-            let readable = !(events - PollFlags::POLLOUT).is_empty();
-            match source {
-                Source::Monitor => ready.monitor = readable,
-                Source::Data => {
-                    ready.data_in = readable;
-                    ready.data_out = events.contains(PollFlags::POLLOUT);
+        Ok(open
+            .into_iter()
+            .zip(&fds)
+            .fold(Ready::default(), |mut ready, (source, fd)| {
+                let events = fd.revents().unwrap_or(PollFlags::POLLERR);
+                let readable = !(events - PollFlags::POLLOUT).is_empty();
+                match source {
+                    Source::Monitor => ready.monitor = readable,
+                    Source::Data => {
+                        ready.data_in = readable;
+                        ready.data_out = events.contains(PollFlags::POLLOUT);
+                    }
+                    Source::Stdout => ready.stdout = readable,
+                    Source::Stderr => ready.stderr = readable,
+                    Source::Cancel => ready.cancel = readable,
                 }
-                Source::Stdout => ready.stdout = readable,
-                Source::Stderr => ready.stderr = readable,
-                Source::Cancel => ready.cancel = readable,
-            }
-            ready
-        }))
+                ready
+            }))
     }
 
     /// How long nothing needs to be done.
@@ -283,7 +329,9 @@ impl<'a> Running<'a> {
         let mut until = self.deadline;
         if self.stop.is_none() && self.exit.is_none() {
             until = until.min(self.watch.next());
-            until = self.hung_up.map_or(until, |since| until.min(since + LAST_MOMENTS));
+            until = self
+                .hung_up
+                .map_or(until, |since| until.min(since + LAST_MOMENTS));
         }
         let left = until.saturating_duration_since(Instant::now());
         // Rounded up, so that it is not waited for zero milliseconds again and again.

@@ -20,7 +20,11 @@ pub struct Request {
 
 #[derive(Debug)]
 enum Program {
-    Python { source: Vec<u8>, filename: String, args: Vec<String> },
+    Python {
+        source: Vec<u8>,
+        filename: String,
+        args: Vec<String>,
+    },
     Command(Vec<String>),
 }
 
@@ -28,7 +32,11 @@ impl Request {
     /// Runs Python source: UTF-8, or as its coding line says (PEP 263).
     pub fn python(source: impl Into<Vec<u8>>) -> Self {
         let filename = "<string>".to_owned();
-        Self::new(Program::Python { source: source.into(), filename, args: Vec::new() })
+        Self::new(Program::Python {
+            source: source.into(),
+            filename,
+            args: Vec::new(),
+        })
     }
 
     /// Runs a program of the sandbox: its path there or its name on the guest's `PATH`, and its
@@ -38,7 +46,11 @@ impl Request {
     }
 
     fn new(program: Program) -> Self {
-        Self { program, stdin: None, cancel: None }
+        Self {
+            program,
+            stdin: None,
+            cancel: None,
+        }
     }
 
     /// The name that tracebacks show and that `sys.argv[0]` is. It need not exist as a file.
@@ -92,13 +104,24 @@ impl Request {
         let mut bytes = Vec::new();
         protocol::Request::Hello { version: VERSION }.encode_into(&[], &mut bytes)?;
         match &self.program {
-            Program::Python { source, filename, args } => {
+            Program::Python {
+                source,
+                filename,
+                args,
+            } => {
                 let (filename, argv) = (filename.clone(), args.clone());
-                let cell = protocol::Request::Cell { id: 1, filename, argv };
+                let cell = protocol::Request::Cell {
+                    id: 1,
+                    filename,
+                    argv,
+                };
                 cell.encode_into(source, &mut bytes)?;
             }
             Program::Command(argv) => {
-                let exec = protocol::Request::Exec { id: 1, argv: argv.clone() };
+                let exec = protocol::Request::Exec {
+                    id: 1,
+                    argv: argv.clone(),
+                };
                 exec.encode_into(&[], &mut bytes)?;
             }
         }

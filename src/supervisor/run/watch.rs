@@ -55,7 +55,13 @@ impl<'a> Watch<'a> {
             roots.push(pid_of(init.as_fd())?);
         }
         let next = Instant::now();
-        let mut watch = Self { cgroup, limits, roots, next, peak: Measured::default() };
+        let mut watch = Self {
+            cgroup,
+            limits,
+            roots,
+            next,
+            peak: Measured::default(),
+        };
         watch.next += watch.interval(0);
         Ok(watch)
     }
@@ -104,16 +110,21 @@ impl<'a> Watch<'a> {
         if self.cgroup.is_none_or(|cgroup| cgroup.cpu_us().is_none()) {
             return TICK;
         }
-        let left = self.limits.cpu.saturating_sub(Duration::from_micros(used_us));
+        let left = self
+            .limits
+            .cpu
+            .saturating_sub(Duration::from_micros(used_us));
         (left * 1000 / self.limits.millicores.max(1)).max(SHORTEST)
     }
 
     fn measure(&self) -> Measured {
-        self.tree().into_iter().fold(Measured::default(), |sum, pid| Measured {
-            cpu_us: sum.cpu_us + cpu_us(pid).unwrap_or(0),
-            memory: sum.memory + resident(pid).unwrap_or(0),
-            pids: sum.pids + 1,
-        })
+        self.tree()
+            .into_iter()
+            .fold(Measured::default(), |sum, pid| Measured {
+                cpu_us: sum.cpu_us + cpu_us(pid).unwrap_or(0),
+                memory: sum.memory + resident(pid).unwrap_or(0),
+                pids: sum.pids + 1,
+            })
     }
 
     /// Every process of the worker but its init.
@@ -139,11 +150,16 @@ impl<'a> Watch<'a> {
 
 /// Children of a process, of all its threads (proc(5), `/proc/PID/task/TID/children`).
 fn children(pid: i32) -> Vec<i32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
     tasks
         .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
         .flat_map(|text| {
-            text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()
+            text.split_ascii_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<_>>()
         })
         .collect()
 }
@@ -168,7 +184,12 @@ fn cpu_us(pid: i32) -> Option<u64> {
     /// `USER_HZ`, which Linux fixes at 100 for every architecture that Sandfork knows.
     const MICROSECONDS_PER_TICK: u64 = 10_000;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11).take(4);
+    let fields = stat
+        .rsplit_once(')')?
+        .1
+        .split_ascii_whitespace()
+        .skip(11)
+        .take(4);
     let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
     Some(ticks * MICROSECONDS_PER_TICK)
 }

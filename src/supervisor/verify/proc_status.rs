@@ -15,12 +15,19 @@ impl ProcStatus {
 
     /// The value of a field.
     pub fn field(&self, name: &str) -> Option<&str> {
-        self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+        self.0
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .map(str::trim)
     }
 
     /// The value of a field that is a number.
     pub fn number(&self, name: &str) -> Option<u64> {
-        self.field(name)?.split_ascii_whitespace().next()?.parse().ok()
+        self.field(name)?
+            .split_ascii_whitespace()
+            .next()?
+            .parse()
+            .ok()
     }
 }
 

@@ -1,0 +1,261 @@
+//! From verdicts to classic BPF (Documentation/networking/filter.rst): the architecture check, a
+//! binary search over ranges of system call numbers, and argument checks at its leaves.
+//!
+//! One instruction per comparison and one return per answer. A chain of equality tests, which is
+//! what `seccompiler` emits, is seven times as long for the same rules; the kernel walks the program
+//! once per allowed number when it is loaded, and again at each call whose arguments count.
+
+use std::collections::BTreeMap;
+
+use crate::jail::program::{BpfInstruction, BpfProgram};
+
+use super::Arch;
+use super::rule::{Check, Errno, Verdict};
+
+// linux/bpf_common.h
+const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
+const JUMP: u16 = 0x05; // BPF_JMP | BPF_JA
+const JUMP_IF_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+const JUMP_IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
+const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+
+// linux/seccomp.h
+const RET_KILL_PROCESS: u32 = 0x8000_0000;
+const RET_ERRNO: u32 = 0x0005_0000;
+const RET_ALLOW: u32 = 0x7fff_0000;
+
+// Offsets into `struct seccomp_data`; both architectures are little-endian.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const ARGUMENTS: u32 = 16;
+
+/// What a program answers to a system call that it has no verdict on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Fallback {
+    /// It goes through: the program only takes away.
+    Allow,
+    /// `ENOSYS`: the program is an allow-list.
+    NoSys,
+}
+
+/// Compiles verdicts by system call number. Another architecture's calls kill the process, and so
+/// does `int 0x80` on x86_64; the numbers of x32 lie beyond every verdict and get the fallback.
+pub(super) fn assemble(
+    arch: Arch,
+    verdicts: &BTreeMap<u32, Verdict>,
+    fallback: Fallback,
+) -> BpfProgram {
+    let mut assembler = Assembler::default();
+    let fallback = match fallback {
+        Fallback::Allow => RET_ALLOW,
+        Fallback::NoSys => error(Errno::NoSys),
+    };
+    let ranges = assembler.ranges(verdicts, fallback);
+    let search = assembler.search(&ranges);
+    assembler.enter(search);
+    let number = assembler.push((LOAD_WORD, 0, 0, NUMBER));
+    let kill = assembler.push((RETURN, 0, 0, RET_KILL_PROCESS));
+    assembler.branch(JUMP_IF_EQUAL, audit_arch(arch), number, kill);
+    assembler.push((LOAD_WORD, 0, 0, ARCHITECTURE));
+    assembler.finish()
+}
+
+/// `AUDIT_ARCH_*` of linux/audit.h.
+fn audit_arch(arch: Arch) -> u32 {
+    match arch {
+        Arch::X86_64 => 0xc000_003e,
+        Arch::Aarch64 => 0xc000_00b7,
+    }
+}
+
+fn error(errno: Errno) -> u32 {
+    RET_ERRNO | errno as u32
+}
+
+/// An instruction that has been emitted: its index in the reversed program.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Label(usize);
+
+/// Emits the program backwards, because classic BPF jumps forwards only: a target always exists
+/// before the jump to it.
+#[derive(Default)]
+struct Assembler {
+    reversed: Vec<BpfInstruction>,
+    /// The copy of each return that is nearest to the start of the program.
+    returns: BTreeMap<u32, Label>,
+}
+
+impl Assembler {
+    /// Conditional jumps have 8-bit offsets. Two steps of slack: reaching one target may insert an
+    /// instruction before the other.
+    const REACH: usize = u8::MAX as usize - 2;
+
+    fn push(&mut self, instruction: BpfInstruction) -> Label {
+        self.reversed.push(instruction);
+        Label(self.reversed.len() - 1)
+    }
+
+    /// How many instructions the next one would skip to get to `target`.
+    fn distance(&self, target: Label) -> usize {
+        self.reversed.len() - target.0 - 1
+    }
+
+    fn answer(&mut self, value: u32) -> Label {
+        match self.returns.get(&value) {
+            Some(&label) => label,
+            None => self.copy_of_return(value),
+        }
+    }
+
+    fn copy_of_return(&mut self, value: u32) -> Label {
+        let label = self.push((RETURN, 0, 0, value));
+        self.returns.insert(value, label);
+        label
+    }
+
+    /// A label that does the same as `target` and that a conditional jump can reach.
+    fn reachable(&mut self, target: Label) -> Label {
+        if self.distance(target) <= Self::REACH {
+            return target;
+        }
+        match self.reversed[target.0] {
+            (RETURN, _, _, value) => {
+                let nearest = self.answer(value);
+                if self.distance(nearest) <= Self::REACH {
+                    nearest
+                } else {
+                    self.copy_of_return(value)
+                }
+            }
+            _ => self.jump(target),
+        }
+    }
+
+    fn jump(&mut self, target: Label) -> Label {
+        // The kernel refuses more than 4096 instructions, far below the 32 bits of the offset.
+        let offset = u32::try_from(self.distance(target)).unwrap_or(u32::MAX);
+        self.push((JUMP, 0, 0, offset))
+    }
+
+    fn branch(&mut self, code: u16, operand: u32, yes: Label, no: Label) -> Label {
+        let yes = self.reachable(yes);
+        let no = self.reachable(no);
+        let [yes, no] =
+            [yes, no].map(|label| u8::try_from(self.distance(label)).unwrap_or(u8::MAX));
+        self.push((code, yes, no, operand))
+    }
+
+    /// Makes `target` what the next pushed instruction falls through to.
+    fn enter(&mut self, target: Label) {
+        if self.distance(target) > 0 {
+            self.jump(target);
+        }
+    }
+
+    /// The first number of each run of numbers with the same answer, and that answer.
+    fn ranges(&mut self, verdicts: &BTreeMap<u32, Verdict>, fallback: u32) -> Vec<(u32, Label)> {
+        let otherwise = self.answer(fallback);
+        let mut ranges = vec![(0, otherwise)];
+        let mut expected = 0;
+        for (&number, verdict) in verdicts {
+            if number != expected {
+                extend(&mut ranges, expected, otherwise);
+            }
+            let label = self.verdict(verdict);
+            extend(&mut ranges, number, label);
+            expected = number + 1;
+        }
+        extend(&mut ranges, expected, otherwise);
+        ranges
+    }
+
+    fn search(&mut self, ranges: &[(u32, Label)]) -> Label {
+        if let [(_, label)] = ranges {
+            return *label;
+        }
+        let (below, from) = ranges.split_at(ranges.len() / 2);
+        let first = from[0].0;
+        let from = self.search(from);
+        let below = self.search(below);
+        self.branch(JUMP_IF_AT_LEAST, first, from, below)
+    }
+
+    fn verdict(&mut self, verdict: &Verdict) -> Label {
+        match verdict {
+            Verdict::Allow => self.answer(RET_ALLOW),
+            Verdict::Refuse { errno, .. } => self.answer(error(*errno)),
+            Verdict::AllowIf { checks, otherwise } => {
+                let refused = self.answer(error(*otherwise));
+                let allowed = self.answer(RET_ALLOW);
+                checks
+                    .iter()
+                    .rev()
+                    .fold(allowed, |passed, check| self.check(check, passed, refused))
+            }
+        }
+    }
+
+    fn check(&mut self, check: &Check, passed: Label, failed: Label) -> Label {
+        match *check {
+            Check::OneOf {
+                argument,
+                mask,
+                values,
+            } => self.compare(argument, mask, values, passed, failed),
+            Check::NoneOf {
+                argument,
+                mask,
+                values,
+            } => self.compare(argument, mask, values, failed, passed),
+            Check::Null { argument } => {
+                let low = self.branch(JUMP_IF_EQUAL, 0, passed, failed);
+                let low = self.load(low, offset(argument));
+                let high = self.branch(JUMP_IF_EQUAL, 0, low, failed);
+                self.load(high, offset(argument) + 4)
+            }
+        }
+    }
+
+    fn compare(
+        &mut self,
+        argument: u8,
+        mask: u32,
+        values: &[u32],
+        found: Label,
+        missing: Label,
+    ) -> Label {
+        let first = values.iter().rev().fold(missing, |next, &value| {
+            self.branch(JUMP_IF_EQUAL, value, found, next)
+        });
+        self.enter(first);
+        if mask != u32::MAX {
+            self.push((AND, 0, 0, mask));
+        }
+        self.push((LOAD_WORD, 0, 0, offset(argument)))
+    }
+
+    fn load(&mut self, next: Label, offset: u32) -> Label {
+        self.enter(next);
+        self.push((LOAD_WORD, 0, 0, offset))
+    }
+
+    fn finish(mut self) -> BpfProgram {
+        self.reversed.reverse();
+        self.reversed
+    }
+}
+
+/// Appends a range, unless it goes on with what the last one answers.
+fn extend(ranges: &mut Vec<(u32, Label)>, first: u32, label: Label) {
+    match ranges.last_mut() {
+        Some(last) if last.0 == first => last.1 = label,
+        Some(last) if last.1 == label => {}
+        _ => ranges.push((first, label)),
+    }
+}
+
+/// Where the low half of an argument stands.
+fn offset(argument: u8) -> u32 {
+    ARGUMENTS + 8 * u32::from(argument)
+}

@@ -1,0 +1,52 @@
+//! System call names and numbers, from `syscalls.tbl`.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use super::Arch;
+
+/// The numbers of one system call on each architecture that filters are compiled for.
+struct Numbers {
+    x86_64: Option<u32>,
+    aarch64: Option<u32>,
+}
+
+static TABLE: LazyLock<BTreeMap<&'static str, Numbers>> = LazyLock::new(|| {
+    include_str!("syscalls.tbl")
+        .lines()
+        .filter_map(row)
+        .collect()
+});
+
+fn row(line: &'static str) -> Option<(&'static str, Numbers)> {
+    let mut columns = line.split_whitespace();
+    let name = columns.next().filter(|name| !name.starts_with('#'))?;
+    let mut number = || columns.next().and_then(|column| column.parse().ok());
+    Some((
+        name,
+        Numbers {
+            x86_64: number(),
+            aarch64: number(),
+        },
+    ))
+}
+
+/// Whether any of the architectures has a system call of this name.
+pub fn known_syscall(name: &str) -> bool {
+    TABLE.contains_key(name)
+}
+
+/// The number of a system call, `None` where the architecture does not have it.
+pub fn syscall_number(arch: Arch, name: &str) -> Option<u32> {
+    TABLE.get(name).and_then(|numbers| match arch {
+        Arch::X86_64 => numbers.x86_64,
+        Arch::Aarch64 => numbers.aarch64,
+    })
+}
+
+/// Every system call that an architecture has, with its number, sorted by name.
+pub fn syscalls(arch: Arch) -> impl Iterator<Item = (&'static str, u32)> {
+    TABLE
+        .keys()
+        .filter_map(move |&name| Some((name, syscall_number(arch, name)?)))
+}

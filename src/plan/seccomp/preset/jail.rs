@@ -1,0 +1,31 @@
+//! What the zygote and a worker need while they set up the jail, after the zygote's filter is in
+//! force. The worker's filter puts the guest's verdict back for each of them.
+
+use super::super::rule::{Rule, allow};
+
+/// Needed with and without namespaces.
+pub(super) const ALWAYS: &[Rule] = &[
+    allow("load the worker's filter", "seccomp"),
+    allow(
+        "bounding set, ambient set, no_new_privs, pdeathsig, dumpable; seccomp by its old name",
+        "prctl",
+    ),
+    allow("empty the capability sets", "capset"),
+    allow("pin the worker to its processors", "sched_setaffinity"),
+];
+
+/// Needed where workers get namespaces of their own.
+pub(super) const NAMESPACES: &[Rule] = &[
+    allow(
+        "give birth to the worker's init in a pid namespace",
+        "clone",
+    ),
+    allow(
+        "the worker's namespaces, and the way back after unshare(CLONE_NEWPID)",
+        "unshare setns",
+    ),
+    allow(
+        "private tmpfs and /proc of the worker",
+        "mount mount_setattr move_mount open_tree fsopen fsconfig fsmount",
+    ),
+];

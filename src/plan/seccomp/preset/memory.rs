@@ -1,0 +1,48 @@
+//! The guest's own address space.
+
+use super::super::rule::{Check, Errno, Rule, allow, allow_if, clear, none_of};
+use super::uapi::{MADV_MERGEABLE, MAP_HUGETLB, MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_NOEXEC_SEAL};
+
+pub(super) const RULES: &[Rule] = &[
+    // Reserved huge pages are outside the memory cgroup's count and belong to the host's databases.
+    allow_if(
+        "map memory and files, but not the host's reserved huge pages",
+        "mmap",
+        &[clear(3, MAP_HUGETLB)],
+        Errno::NoMemory,
+    ),
+    allow("resize, protect and unmap", "brk munmap mremap mprotect"),
+    allow(
+        "write mapped files back, ask what is resident",
+        "msync mincore",
+    ),
+    // The time of a write to a merged page tells whether someone else on the host, a virtual machine
+    // for instance, holds a page with the same contents.
+    allow_if(
+        "advise the kernel on memory, but never merge pages with those of others",
+        "madvise",
+        &[none_of(2, &[MADV_MERGEABLE])],
+        Errno::Invalid,
+    ),
+    allow(
+        "lock memory within RLIMIT_MEMLOCK",
+        "mlock mlock2 munlock mlockall munlockall",
+    ),
+    allow(
+        "memory protection keys and seals, as JIT compilers and hardened libraries use them",
+        "pkey_alloc pkey_free pkey_mprotect mseal",
+    ),
+    allow("order memory accesses of threads", "membarrier"),
+    // vm.memfd_noexec cannot be set from within a user namespace, so the flag is demanded here: a
+    // file that no path leads to would else be the way to run a program that no rule has seen.
+    allow_if(
+        "anonymous files that can never be executed",
+        "memfd_create",
+        &[Check::OneOf {
+            argument: 1,
+            mask: !(MFD_CLOEXEC | MFD_ALLOW_SEALING),
+            values: &[MFD_NOEXEC_SEAL],
+        }],
+        Errno::Perm,
+    ),
+];

@@ -1,0 +1,95 @@
+//! The preset: what a guest may call, as data.
+//!
+//! Made from what CPython 3.9 to 3.14, glibc, numpy, pandas, threads, subprocess and multiprocessing
+//! call; the rest of the kernel stays out of reach. One file for each concept.
+
+mod files;
+mod jail;
+mod memory;
+mod processes;
+mod refused;
+mod shared_host;
+mod sockets;
+mod system;
+pub(super) mod uapi;
+
+use std::collections::BTreeMap;
+
+use super::Surroundings;
+use super::rule::Rule;
+
+/// The Landlock ABI that handles truncation (Linux 6.2).
+const ABI_TRUNCATE: u32 = 3;
+/// The Landlock ABI that scopes signals (Linux 6.12).
+const ABI_SCOPE: u32 = 6;
+
+/// The rules of one kind of surroundings, by system call.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Preset {
+    /// What guest code may call. A call that is not here gets `ENOSYS`.
+    pub guest: BTreeMap<&'static str, &'static Rule>,
+    /// What the jail's set-up may call besides, between the two loads.
+    pub jail: BTreeMap<&'static str, &'static Rule>,
+}
+
+impl Preset {
+    /// The rules for guests in these surroundings.
+    pub fn of(surroundings: Surroundings) -> Self {
+        let tables = guest_tables(surroundings);
+        Self {
+            guest: by_syscall(&tables),
+            jail: match surroundings {
+                Surroundings::Namespaces => by_syscall(&[jail::ALWAYS, jail::NAMESPACES]),
+                Surroundings::SharedHost { .. } => by_syscall(&[jail::ALWAYS]),
+            },
+        }
+    }
+}
+
+/// Later tables replace the rules of earlier ones.
+fn guest_tables(surroundings: Surroundings) -> Vec<&'static [Rule]> {
+    let mut tables = vec![
+        files::RULES,
+        memory::RULES,
+        processes::RULES,
+        system::RULES,
+        sockets::RULES,
+        refused::RULES,
+    ];
+    if let Surroundings::SharedHost { landlock_abi } = surroundings {
+        tables.push(shared_host::ALWAYS);
+        if landlock_abi < ABI_TRUNCATE {
+            tables.push(shared_host::TRUNCATION_OPEN);
+        }
+        if landlock_abi < ABI_SCOPE {
+            tables.push(shared_host::SIGNALS_OPEN);
+        }
+    }
+    tables
+}
+
+fn by_syscall(tables: &[&'static [Rule]]) -> BTreeMap<&'static str, &'static Rule> {
+    tables
+        .iter()
+        .flat_map(|table| table.iter())
+        .flat_map(|rule| rule.names().map(move |name| (name, rule)))
+        .collect()
+}
+
+/// Each table by itself, for the tests.
+#[cfg(test)]
+pub(super) fn tables() -> Vec<Vec<Rule>> {
+    let preset = guest_tables(Surroundings::Namespaces);
+    let replacing = [
+        shared_host::ALWAYS,
+        shared_host::TRUNCATION_OPEN,
+        shared_host::SIGNALS_OPEN,
+    ];
+    let jail = [jail::ALWAYS, jail::NAMESPACES].concat();
+    [
+        vec![preset.concat()],
+        replacing.map(<[Rule]>::to_vec).to_vec(),
+        vec![jail],
+    ]
+    .concat()
+}

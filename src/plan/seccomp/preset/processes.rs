@@ -1,0 +1,140 @@
+//! Processes, threads and signals, all within the worker's own pid namespace.
+
+use super::super::rule::{Check, Errno, Grant, Rule, Verdict, allow, allow_if, clear, one_of};
+use super::uapi::{
+    CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,
+    CLONE_NEWUTS, CLONE_PARENT, FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG,
+    FUTEX_REQUEUE, FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAKE, FUTEX_WAKE_BITSET, FUTEX_WAKE_OP,
+    PER_LINUX, PERSONALITY_QUERY, PR_CAPBSET_READ, PR_GET_DUMPABLE, PR_GET_NAME,
+    PR_GET_NO_NEW_PRIVS, PR_GET_PDEATHSIG, PR_GET_SECCOMP, PR_GET_THP_DISABLE, PR_GET_TID_ADDRESS,
+    PR_GET_TIMERSLACK, PR_SET_NAME, PR_SET_NO_NEW_PRIVS, PR_SET_THP_DISABLE, PR_SET_TIMERSLACK,
+    PR_SVE_GET_VL, SELF,
+};
+
+const CLONE_NAMESPACES: u32 = CLONE_NEWNS
+    | CLONE_NEWCGROUP
+    | CLONE_NEWUTS
+    | CLONE_NEWIPC
+    | CLONE_NEWUSER
+    | CLONE_NEWPID
+    | CLONE_NEWNET;
+
+pub(super) const RULES: &[Rule] = &[
+    // A user namespace gives its maker every capability over new mounts and networks, the ground of
+    // most local kernel exploits. CLONE_PARENT would make the zygote the parent of a guest's process.
+    allow_if(
+        "threads and child processes, but no namespaces and no children for the parent",
+        "clone",
+        &[clear(0, CLONE_NAMESPACES | CLONE_PARENT)],
+        Errno::Perm,
+    ),
+    Rule {
+        syscalls: "clone3",
+        verdict: Verdict::Refuse {
+            errno: Errno::NoSys,
+            grant: Grant::Never,
+        },
+        reason: "its flags are behind a pointer, where no filter sees them; glibc falls back to clone",
+    },
+    allow("child processes (os.fork, subprocess)", "fork vfork"),
+    allow("run a program that Landlock lets it run", "execve"),
+    allow("end, and wait for children", "exit exit_group wait4 waitid"),
+    // Priority inheritance has been the kernel's way to a use after free again and again
+    // (CVE-2014-3153, CVE-2021-3347). glibc takes ENOSYS as "no such mutexes here".
+    allow_if(
+        "locks of threads, without priority inheritance",
+        "futex",
+        &[Check::OneOf {
+            argument: 1,
+            mask: !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME),
+            values: &[
+                FUTEX_WAIT,
+                FUTEX_WAKE,
+                FUTEX_WAIT_BITSET,
+                FUTEX_WAKE_BITSET,
+                FUTEX_REQUEUE,
+                FUTEX_CMP_REQUEUE,
+                FUTEX_WAKE_OP,
+            ],
+        }],
+        Errno::NoSys,
+    ),
+    allow(
+        "the newer form of the same locks",
+        "futex_waitv futex_wake futex_wait",
+    ),
+    allow(
+        "what the C library sets up for each thread",
+        "set_tid_address set_robust_list get_robust_list rseq arch_prctl",
+    ),
+    allow(
+        "who am I, who are my relatives",
+        "getpid getppid gettid getpgid getpgrp getsid getuid geteuid getgid getegid getresuid \
+         getresgid getgroups capget",
+    ),
+    allow(
+        "sessions and process groups (subprocess, shells)",
+        "setpgid setsid",
+    ),
+    allow(
+        "signals among the worker's own processes",
+        "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_send_signal",
+    ),
+    allow(
+        "handle, block and await signals",
+        "rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait \
+         sigaltstack signalfd signalfd4 pause restart_syscall",
+    ),
+    allow(
+        "ask for scheduling, yield (os.sched_getaffinity, os.cpu_count)",
+        "sched_yield sched_getaffinity sched_getscheduler sched_getparam sched_getattr \
+         sched_get_priority_max sched_get_priority_min sched_rr_get_interval getcpu",
+    ),
+    allow(
+        "be nicer (os.nice)",
+        "getpriority setpriority ioprio_get ioprio_set",
+    ),
+    allow(
+        "limits and usage of itself (resource)",
+        "getrlimit setrlimit getrusage times",
+    ),
+    allow_if(
+        "limits of the caller, named as process 0: hard limits only ever go down",
+        "prlimit64",
+        &[one_of(0, &[SELF])],
+        Errno::Perm,
+    ),
+    // Not on the list, among others: PR_SET_MM, PR_SET_PTRACER, PR_SET_SECCOMP, PR_SET_DUMPABLE,
+    // PR_SET_PDEATHSIG (the worker's tie to its parent), PR_SET_MEMORY_MERGE (see madvise).
+    allow_if(
+        "name threads, ask for the state of the jail, tune timers and huge pages",
+        "prctl",
+        &[one_of(
+            0,
+            &[
+                PR_SET_NAME,
+                PR_GET_NAME,
+                PR_GET_PDEATHSIG,
+                PR_GET_DUMPABLE,
+                PR_GET_SECCOMP,
+                PR_CAPBSET_READ,
+                PR_SET_TIMERSLACK,
+                PR_GET_TIMERSLACK,
+                PR_SET_NO_NEW_PRIVS,
+                PR_GET_NO_NEW_PRIVS,
+                PR_GET_TID_ADDRESS,
+                PR_SET_THP_DISABLE,
+                PR_GET_THP_DISABLE,
+                PR_SVE_GET_VL,
+            ],
+        )],
+        Errno::Perm,
+    ),
+    // READ_IMPLIES_EXEC and ADDR_NO_RANDOMIZE undo the hardening of programs that it runs.
+    allow_if(
+        "ask for the personality, or stay with that of Linux",
+        "personality",
+        &[one_of(0, &[PERSONALITY_QUERY, PER_LINUX])],
+        Errno::Perm,
+    ),
+];

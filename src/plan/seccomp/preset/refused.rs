@@ -1,0 +1,83 @@
+//! Calls that the filters know and refuse with EPERM. What is in no table gets ENOSYS.
+
+use super::super::rule::{Rule, never, refuse};
+
+pub(super) const RULES: &[Rule] = &[
+    never(
+        "reads, writes or steers another process",
+        "ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd",
+    ),
+    never(
+        "runs programs in the kernel or measures it",
+        "bpf perf_event_open userfaultfd modify_ldt",
+    ),
+    never(
+        "does what other calls do, past every filter",
+        "io_uring_setup io_uring_enter io_uring_register",
+    ),
+    never(
+        "keyrings belong to users, not to sandboxes, and are quarried for exploits",
+        "add_key request_key keyctl",
+    ),
+    never(
+        "makes or enters namespaces and roots",
+        "unshare setns chroot pivot_root",
+    ),
+    never(
+        "changes or lists mounts, by the old interface and the new",
+        "mount umount2 mount_setattr move_mount open_tree open_tree_attr fsopen fsconfig \
+         fsmount fspick statmount listmount",
+    ),
+    never(
+        "opens files by handle, past every mount (the Shocker exploit)",
+        "open_by_handle_at",
+    ),
+    refuse("hands out the handles for it", "name_to_handle_at"),
+    never(
+        "changes what the jail has set",
+        "seccomp capset sched_setaffinity",
+    ),
+    never(
+        "administers the machine",
+        "reboot kexec_load kexec_file_load init_module finit_module delete_module swapon \
+         swapoff acct quotactl quotactl_fd sethostname setdomainname syslog vhangup iopl \
+         ioperm",
+    ),
+    never(
+        "sets the machine's clock",
+        "settimeofday clock_settime clock_adjtime adjtimex",
+    ),
+    never("watches whole file systems", "fanotify_init fanotify_mark"),
+    // Pages of the page cache in a pipe are everyone's library, writable through the next hole of
+    // this kind (CVE-2022-0847). sendfile stays: shutil needs it.
+    refuse("puts page-cache pages into pipes", "splice tee vmsplice"),
+    refuse("runs a file that no path leads to", "execveat"),
+    refuse("flushes the host's disks, for all tenants", "sync syncfs"),
+    refuse("tells what others have read lately", "cachestat"),
+    refuse("memory that no one can inspect or count", "memfd_secret"),
+    refuse(
+        "acts on the memory of other processes",
+        "process_madvise process_mrelease",
+    ),
+    refuse(
+        "places memory on nodes; libraries that ask take EPERM as a host without NUMA",
+        "mbind get_mempolicy set_mempolicy set_mempolicy_home_node migrate_pages move_pages",
+    ),
+    refuse(
+        "scheduling classes; without privileges there is nothing to gain",
+        "sched_setscheduler sched_setparam sched_setattr",
+    ),
+    refuse(
+        "the user namespace has one user",
+        "setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups",
+    ),
+    // Segments and queues that no process is attached to are in no process's size, and outlive it.
+    refuse(
+        "System V objects; multiprocessing uses files in /dev/shm, which have a quota",
+        "shmget shmat shmctl shmdt semget semop semtimedop semctl msgget msgsnd msgrcv msgctl",
+    ),
+    refuse(
+        "message queues in kernel memory",
+        "mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr",
+    ),
+];

@@ -1,0 +1,113 @@
+//! Without namespaces (level `landlock`) the host's processes, sockets and ipc objects are in sight,
+//! and so are paths for all that Landlock does not handle. These rules replace those of the preset.
+
+use super::super::rule::{Check, Errno, Rule, allow_if, never, none_of, one_of};
+use super::uapi::{
+    AF_UNIX, F_SETOWN, F_SETOWN_EX, F_SETSIG, IOPRIO_WHO_PROCESS, O_ACCMODE, O_TRUNC, PRIO_PROCESS,
+    SELF, SOCK_SEQPACKET, SOCK_STREAM, SOCK_TYPE_MASK,
+};
+
+/// On every kernel.
+pub(super) const ALWAYS: &[Rule] = &[
+    never(
+        "the sockets of the host's services are in reach by path and by abstract name",
+        "socket connect bind listen accept accept4",
+    ),
+    // A datagram socket of a pair can still send to any name; a connected stream cannot.
+    allow_if(
+        "connected pairs (asyncio, multiprocessing)",
+        "socketpair",
+        &[
+            one_of(0, &[AF_UNIX]),
+            Check::OneOf {
+                argument: 1,
+                mask: SOCK_TYPE_MASK,
+                values: &[SOCK_STREAM, SOCK_SEQPACKET],
+            },
+        ],
+        Errno::FamilyNotSupported,
+    ),
+    // Landlock handles none of these (Documentation/userspace-api/landlock.rst, "Current
+    // limitations"): a guest with the user's own id could change any file of his.
+    never(
+        "changes modes, owners and attributes of files that Landlock keeps closed",
+        "chmod fchmodat fchmodat2 chown lchown fchownat setxattr lsetxattr removexattr \
+         lremovexattr setxattrat removexattrat file_setattr utime utimes futimesat",
+    ),
+    allow_if(
+        "times of an open file, not of a path",
+        "utimensat",
+        &[Check::Null { argument: 1 }],
+        Errno::Perm,
+    ),
+    never(
+        "tells of the use of files that Landlock keeps closed",
+        "inotify_add_watch",
+    ),
+    never(
+        "objects that all processes of the user share",
+        "shmget shmat shmctl shmdt semget semop semtimedop semctl msgget msgsnd msgrcv msgctl \
+         mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr",
+    ),
+    allow_if(
+        "the caller's own priority",
+        "setpriority",
+        &[one_of(0, &[PRIO_PROCESS]), one_of(1, &[SELF])],
+        Errno::Perm,
+    ),
+    allow_if(
+        "the caller's own i/o priority",
+        "ioprio_set",
+        &[one_of(0, &[IOPRIO_WHO_PROCESS]), one_of(1, &[SELF])],
+        Errno::Perm,
+    ),
+    never(
+        "acts on any process of the user",
+        "process_madvise process_mrelease migrate_pages move_pages sched_setscheduler \
+         sched_setparam sched_setattr",
+    ),
+];
+
+/// Before ABI 3, which handles truncation.
+pub(super) const TRUNCATION_OPEN: &[Rule] = &[
+    never("truncates files that Landlock keeps closed", "truncate"),
+    // Landlock asks for no right to write when a file is truncated but not opened for writing.
+    allow_if(
+        "open files, but truncate only what is opened for writing",
+        "open",
+        &[Check::NoneOf {
+            argument: 1,
+            mask: O_TRUNC | O_ACCMODE,
+            values: TRUNCATE_UNWRITTEN,
+        }],
+        Errno::Perm,
+    ),
+    allow_if(
+        "open files, but truncate only what is opened for writing",
+        "openat",
+        &[Check::NoneOf {
+            argument: 2,
+            mask: O_TRUNC | O_ACCMODE,
+            values: TRUNCATE_UNWRITTEN,
+        }],
+        Errno::Perm,
+    ),
+    never("its flags are behind a pointer", "openat2"),
+];
+
+/// `O_TRUNC` with `O_RDONLY`, and with the access mode 3 that grants neither reading nor writing.
+const TRUNCATE_UNWRITTEN: &[u32] = &[O_TRUNC, O_TRUNC | O_ACCMODE];
+
+/// Before ABI 6, which scopes signals.
+pub(super) const SIGNALS_OPEN: &[Rule] = &[
+    never(
+        "could signal every process of the user",
+        "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
+    ),
+    allow_if(
+        "descriptor flags and locks, but no signals to others by way of a descriptor",
+        "fcntl",
+        &[none_of(1, &[F_SETOWN, F_SETSIG, F_SETOWN_EX])],
+        Errno::Perm,
+    ),
+];

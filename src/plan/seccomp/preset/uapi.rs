@@ -1,0 +1,85 @@
+//! The kernel's constants that rules compare with (include/uapi/linux). The tests hold them against
+//! `libc`, which plans do not import.
+
+// sched.h. CLONE_NEWTIME is not among them: clone(2) takes that bit as part of the exit signal.
+pub(in super::super) const CLONE_PARENT: u32 = 0x0000_8000;
+pub(in super::super) const CLONE_NEWNS: u32 = 0x0002_0000;
+pub(in super::super) const CLONE_NEWCGROUP: u32 = 0x0200_0000;
+pub(in super::super) const CLONE_NEWUTS: u32 = 0x0400_0000;
+pub(in super::super) const CLONE_NEWIPC: u32 = 0x0800_0000;
+pub(in super::super) const CLONE_NEWUSER: u32 = 0x1000_0000;
+pub(in super::super) const CLONE_NEWPID: u32 = 0x2000_0000;
+pub(in super::super) const CLONE_NEWNET: u32 = 0x4000_0000;
+
+// mman.h, memfd.h
+pub(in super::super) const MAP_HUGETLB: u32 = 0x0004_0000;
+pub(in super::super) const MADV_MERGEABLE: u32 = 12;
+pub(in super::super) const MFD_CLOEXEC: u32 = 0x1;
+pub(in super::super) const MFD_ALLOW_SEALING: u32 = 0x2;
+pub(in super::super) const MFD_NOEXEC_SEAL: u32 = 0x8;
+
+// fcntl.h
+pub(in super::super) const O_ACCMODE: u32 = 0o3;
+pub(in super::super) const O_TRUNC: u32 = 0o1000;
+pub(in super::super) const F_SETOWN: u32 = 8;
+pub(in super::super) const F_SETSIG: u32 = 10;
+pub(in super::super) const F_SETOWN_EX: u32 = 15;
+
+// ioctls.h, fs.h
+pub(in super::super) const TCGETS: u32 = 0x5401;
+pub(in super::super) const TCGETS2: u32 = 0x802c_542a;
+pub(in super::super) const TIOCGPGRP: u32 = 0x540f;
+pub(in super::super) const TIOCGWINSZ: u32 = 0x5413;
+pub(in super::super) const FIONREAD: u32 = 0x541b;
+pub(in super::super) const FIONBIO: u32 = 0x5421;
+pub(in super::super) const FIONCLEX: u32 = 0x5450;
+pub(in super::super) const FIOCLEX: u32 = 0x5451;
+pub(in super::super) const FICLONE: u32 = 0x4004_9409;
+
+// futex.h
+pub(in super::super) const FUTEX_WAIT: u32 = 0;
+pub(in super::super) const FUTEX_WAKE: u32 = 1;
+pub(in super::super) const FUTEX_REQUEUE: u32 = 3;
+pub(in super::super) const FUTEX_CMP_REQUEUE: u32 = 4;
+pub(in super::super) const FUTEX_WAKE_OP: u32 = 5;
+pub(in super::super) const FUTEX_WAIT_BITSET: u32 = 9;
+pub(in super::super) const FUTEX_WAKE_BITSET: u32 = 10;
+pub(in super::super) const FUTEX_PRIVATE_FLAG: u32 = 128;
+pub(in super::super) const FUTEX_CLOCK_REALTIME: u32 = 256;
+
+// prctl.h
+pub(in super::super) const PR_GET_PDEATHSIG: u32 = 2;
+pub(in super::super) const PR_GET_DUMPABLE: u32 = 3;
+pub(in super::super) const PR_SET_NAME: u32 = 15;
+pub(in super::super) const PR_GET_NAME: u32 = 16;
+pub(in super::super) const PR_GET_SECCOMP: u32 = 21;
+pub(in super::super) const PR_CAPBSET_READ: u32 = 23;
+pub(in super::super) const PR_SET_TIMERSLACK: u32 = 29;
+pub(in super::super) const PR_GET_TIMERSLACK: u32 = 30;
+pub(in super::super) const PR_SET_NO_NEW_PRIVS: u32 = 38;
+pub(in super::super) const PR_GET_NO_NEW_PRIVS: u32 = 39;
+pub(in super::super) const PR_GET_TID_ADDRESS: u32 = 40;
+pub(in super::super) const PR_SET_THP_DISABLE: u32 = 41;
+pub(in super::super) const PR_GET_THP_DISABLE: u32 = 42;
+pub(in super::super) const PR_SVE_GET_VL: u32 = 51;
+
+// personality.h
+pub(in super::super) const PER_LINUX: u32 = 0;
+pub(in super::super) const PERSONALITY_QUERY: u32 = 0xffff_ffff;
+
+// socket.h
+pub(in super::super) const AF_UNIX: u32 = 1;
+pub(in super::super) const SOCK_STREAM: u32 = 1;
+pub(in super::super) const SOCK_SEQPACKET: u32 = 5;
+pub(in super::super) const SOCK_TYPE_MASK: u32 = 0xf;
+pub(in super::super) const MSG_OOB: u32 = 1;
+pub(in super::super) const SO_ATTACH_FILTER: u32 = 26;
+pub(in super::super) const SO_ATTACH_BPF: u32 = 50;
+pub(in super::super) const SO_ATTACH_REUSEPORT_CBPF: u32 = 51;
+pub(in super::super) const SO_ATTACH_REUSEPORT_EBPF: u32 = 52;
+
+// resource.h, ioprio.h
+pub(in super::super) const PRIO_PROCESS: u32 = 0;
+pub(in super::super) const IOPRIO_WHO_PROCESS: u32 = 1;
+/// The caller itself, where a call takes a process id.
+pub(in super::super) const SELF: u32 = 0;

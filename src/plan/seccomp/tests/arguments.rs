@@ -1,0 +1,89 @@
+//! Arguments that probe a rule's checks from all sides, and what the checks mean in plain terms.
+
+use super::super::{Check, Verdict};
+use super::interpreter::Answer;
+
+/// The kernel takes the low half of an argument, so the upper one must never change an answer.
+const GARBAGE: u64 = 0xdead_beef_0000_0000;
+
+/// What a filter must answer, computed without BPF.
+pub(super) fn meaning(verdict: &Verdict, arguments: &[u64; 6]) -> Answer {
+    match verdict {
+        Verdict::Allow => Answer::Allow,
+        Verdict::Refuse { errno, .. } => Answer::Errno(*errno as u16),
+        Verdict::AllowIf { checks, otherwise } => {
+            if checks.iter().all(|check| holds(check, arguments)) {
+                Answer::Allow
+            } else {
+                Answer::Errno(*otherwise as u16)
+            }
+        }
+    }
+}
+
+fn holds(check: &Check, arguments: &[u64; 6]) -> bool {
+    let low = |argument: u8| arguments[usize::from(argument)] as u32;
+    match *check {
+        Check::OneOf {
+            argument,
+            mask,
+            values,
+        } => values.contains(&(low(argument) & mask)),
+        Check::NoneOf {
+            argument,
+            mask,
+            values,
+        } => !values.contains(&(low(argument) & mask)),
+        Check::Null { argument } => arguments[usize::from(argument)] == 0,
+    }
+}
+
+/// Argument vectors around every boundary of a verdict's checks.
+pub(super) fn samples(verdict: &Verdict) -> Vec<[u64; 6]> {
+    let mut samples = vec![[0; 6], [u64::MAX; 6], [GARBAGE; 6]];
+    let Verdict::AllowIf { checks, .. } = verdict else {
+        return samples;
+    };
+    for check in *checks {
+        let (argument, values) = values_around(check);
+        samples = samples
+            .iter()
+            .flat_map(|sample| {
+                values.iter().map(move |value| {
+                    let mut sample = *sample;
+                    sample[argument] = *value;
+                    sample
+                })
+            })
+            .collect();
+    }
+    samples
+}
+
+fn values_around(check: &Check) -> (usize, Vec<u64>) {
+    let (argument, mask, values) = match *check {
+        Check::OneOf {
+            argument,
+            mask,
+            values,
+        }
+        | Check::NoneOf {
+            argument,
+            mask,
+            values,
+        } => (argument, mask, values),
+        Check::Null { argument } => (argument, u32::MAX, &[0][..]),
+    };
+    let mut around = vec![0, u64::MAX, 1 << 32, u64::from(!mask)];
+    for &value in values {
+        let bits = (0..32).map(|bit| value ^ (1 << bit));
+        let near = bits.chain([
+            value,
+            value.wrapping_add(1),
+            value.wrapping_sub(1),
+            value | !mask,
+        ]);
+        around.extend(near.flat_map(|value| [u64::from(value), u64::from(value) | GARBAGE]));
+    }
+    (usize::from(argument), around)
+}

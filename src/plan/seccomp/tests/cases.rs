@@ -1,0 +1,196 @@
+//! Calls with arguments and what becomes of them, written by hand: what the rules are meant to do.
+//! The pure tests run them through an interpreter, `tests/seccomp_kernel.rs` through the kernel.
+//!
+//! Allowed calls are chosen so that the kernel answers at once and changes nothing that outlives the
+//! process.
+
+/// Where a case holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Where {
+    Anywhere,
+    Namespaces,
+    SharedHost { landlock_abi: u32 },
+}
+
+/// One call. `errno` is the filter's; without one the kernel itself answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub surroundings: Where,
+    pub syscall: &'static str,
+    pub arguments: [u64; 6],
+    pub errno: Option<i32>,
+}
+
+const fn allowed(syscall: &'static str, arguments: [u64; 6]) -> Case {
+    Case {
+        surroundings: Where::Anywhere,
+        syscall,
+        arguments,
+        errno: None,
+    }
+}
+
+const fn denied(syscall: &'static str, arguments: [u64; 6], errno: i32) -> Case {
+    Case {
+        surroundings: Where::Anywhere,
+        syscall,
+        arguments,
+        errno: Some(errno),
+    }
+}
+
+impl Case {
+    const fn at(mut self, surroundings: Where) -> Self {
+        self.surroundings = surroundings;
+        self
+    }
+
+    const fn with_namespaces(self) -> Self {
+        self.at(Where::Namespaces)
+    }
+
+    const fn on_shared_host(self, landlock_abi: u32) -> Self {
+        self.at(Where::SharedHost { landlock_abi })
+    }
+}
+
+const NO_FD: u64 = u64::MAX;
+const SIGCHLD: u64 = 17;
+
+pub const CASES: &[Case] = &[
+    // clone: a plain child, and each flag that is refused.
+    allowed("clone", [SIGCHLD, 0, 0, 0, 0, 0]),
+    denied("clone", [0x0002_0000 | SIGCHLD, 0, 0, 0, 0, 0], libc::EPERM),
+    denied("clone", [0x0200_0000 | SIGCHLD, 0, 0, 0, 0, 0], libc::EPERM),
+    denied("clone", [0x0400_0000 | SIGCHLD, 0, 0, 0, 0, 0], libc::EPERM),
+    denied("clone", [0x0800_0000 | SIGCHLD, 0, 0, 0, 0, 0], libc::EPERM),
+    denied("clone", [0x1000_0000 | SIGCHLD, 0, 0, 0, 0, 0], libc::EPERM),
+    denied("clone", [0x2000_0000 | SIGCHLD, 0, 0, 0, 0, 0], libc::EPERM),
+    denied("clone", [0x4000_0000 | SIGCHLD, 0, 0, 0, 0, 0], libc::EPERM),
+    denied("clone", [0x0000_8000 | SIGCHLD, 0, 0, 0, 0, 0], libc::EPERM),
+    denied("clone", [0xdead_0000_1000_0011, 0, 0, 0, 0, 0], libc::EPERM),
+    denied("clone3", [0, 0, 0, 0, 0, 0], libc::ENOSYS),
+    // futex: wait and wake in every spelling; priority inheritance refused.
+    allowed("futex", [0, 1, 1, 0, 0, 0]),
+    allowed("futex", [0, 1 | 128, 1, 0, 0, 0]),
+    allowed("futex", [0, 9 | 128 | 256, 0, 0, 0, 1]),
+    denied("futex", [0, 6, 0, 0, 0, 0], libc::ENOSYS),
+    denied("futex", [0, 6 | 128, 0, 0, 0, 0], libc::ENOSYS),
+    denied("futex", [0, 11 | 128, 0, 0, 0, 0], libc::ENOSYS),
+    denied("futex", [0, 12, 0, 0, 0, 0], libc::ENOSYS),
+    denied(
+        "futex",
+        [0, 0xdead_0000_0000_000c, 0, 0, 0, 0],
+        libc::ENOSYS,
+    ),
+    // ioctl: FIONREAD and FICLONE; TIOCSTI, TIOCLINUX, TIOCSCTTY, also with the upper half set.
+    allowed("ioctl", [NO_FD, 0x541b, 0, 0, 0, 0]),
+    allowed("ioctl", [NO_FD, 0x4004_9409, 0, 0, 0, 0]),
+    allowed("ioctl", [NO_FD, 0xdead_0000_0000_5401, 0, 0, 0, 0]),
+    denied("ioctl", [NO_FD, 0x5412, 0, 0, 0, 0], libc::ENOTTY),
+    denied(
+        "ioctl",
+        [NO_FD, 0xffff_ffff_0000_5412, 0, 0, 0, 0],
+        libc::ENOTTY,
+    ),
+    denied("ioctl", [NO_FD, 0x541c, 0, 0, 0, 0], libc::ENOTTY),
+    denied("ioctl", [NO_FD, 0x540e, 0, 0, 0, 0], libc::ENOTTY),
+    // prctl: PR_GET_NO_NEW_PRIVS; PR_SET_SECCOMP, PR_SET_MM, PR_SET_PTRACER, PR_SET_DUMPABLE,
+    // PR_CAP_AMBIENT, PR_SET_MEMORY_MERGE.
+    allowed("prctl", [39, 0, 0, 0, 0, 0]),
+    allowed("prctl", [21, 0, 0, 0, 0, 0]),
+    denied("prctl", [22, 2, 0, 0, 0, 0], libc::EPERM),
+    denied("prctl", [35, 0, 0, 0, 0, 0], libc::EPERM),
+    denied("prctl", [0x5961_6d61, 0, 0, 0, 0, 0], libc::EPERM),
+    denied("prctl", [4, 1, 0, 0, 0, 0], libc::EPERM),
+    denied("prctl", [47, 4, 0, 0, 0, 0], libc::EPERM),
+    denied("prctl", [67, 1, 0, 0, 0, 0], libc::EPERM),
+    // personality: query; ADDR_NO_RANDOMIZE, READ_IMPLIES_EXEC.
+    allowed("personality", [0xffff_ffff, 0, 0, 0, 0, 0]),
+    denied("personality", [0x0004_0000, 0, 0, 0, 0, 0], libc::EPERM),
+    denied("personality", [0x0040_0000, 0, 0, 0, 0, 0], libc::EPERM),
+    // prlimit64: RLIMIT_NOFILE of the caller; of init.
+    allowed("prlimit64", [0, 7, 0, 0, 0, 0]),
+    denied("prlimit64", [1, 7, 0, 0, 0, 0], libc::EPERM),
+    // memfd_create: with MFD_NOEXEC_SEAL; without, with MFD_EXEC, with MFD_HUGETLB.
+    allowed("memfd_create", [0, 0x8, 0, 0, 0, 0]),
+    allowed("memfd_create", [0, 0xb, 0, 0, 0, 0]),
+    denied("memfd_create", [0, 0x1, 0, 0, 0, 0], libc::EPERM),
+    denied("memfd_create", [0, 0x10, 0, 0, 0, 0], libc::EPERM),
+    denied("memfd_create", [0, 0x18, 0, 0, 0, 0], libc::EPERM),
+    denied("memfd_create", [0, 0xc, 0, 0, 0, 0], libc::EPERM),
+    // mmap: a private anonymous page; the same from the reserved huge pages.
+    allowed("mmap", [0, 4096, 1, 0x22, NO_FD, 0]),
+    denied("mmap", [0, 4096, 1, 0x4_0022, NO_FD, 0], libc::ENOMEM),
+    // madvise: MADV_DONTNEED; MADV_MERGEABLE.
+    allowed("madvise", [0, 0, 4, 0, 0, 0]),
+    denied("madvise", [0, 0, 12, 0, 0, 0], libc::EINVAL),
+    denied(
+        "madvise",
+        [0, 0, 0xdead_0000_0000_000c, 0, 0, 0],
+        libc::EINVAL,
+    ),
+    // socket: AF_UNIX; AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG, AF_VSOCK, AF_XDP.
+    allowed("socket", [1, 1, 0, 0, 0, 0]).with_namespaces(),
+    denied("socket", [2, 1, 0, 0, 0, 0], libc::EAFNOSUPPORT).with_namespaces(),
+    denied("socket", [10, 1, 0, 0, 0, 0], libc::EAFNOSUPPORT).with_namespaces(),
+    denied("socket", [16, 3, 0, 0, 0, 0], libc::EAFNOSUPPORT).with_namespaces(),
+    denied("socket", [17, 3, 0, 0, 0, 0], libc::EAFNOSUPPORT).with_namespaces(),
+    denied("socket", [38, 5, 0, 0, 0, 0], libc::EAFNOSUPPORT).with_namespaces(),
+    denied("socket", [40, 1, 0, 0, 0, 0], libc::EAFNOSUPPORT).with_namespaces(),
+    denied("socket", [44, 3, 0, 0, 0, 0], libc::EAFNOSUPPORT).with_namespaces(),
+    denied("socket", [1, 1, 0, 0, 0, 0], libc::EPERM).on_shared_host(6),
+    allowed("socketpair", [1, 1, 0, 0, 0, 0]),
+    allowed("socketpair", [1, 5 | 0o2_000_000, 0, 0, 0, 0]),
+    denied("socketpair", [30, 1, 0, 0, 0, 0], libc::EAFNOSUPPORT),
+    allowed("socketpair", [1, 2, 0, 0, 0, 0]).with_namespaces(),
+    denied("socketpair", [1, 2, 0, 0, 0, 0], libc::EAFNOSUPPORT).on_shared_host(6),
+    denied("socketpair", [1, 3, 0, 0, 0, 0], libc::EAFNOSUPPORT).on_shared_host(6),
+    // MSG_OOB.
+    allowed("sendto", [NO_FD, 0, 0, 0x4000, 0, 0]),
+    denied("sendto", [NO_FD, 0, 0, 1, 0, 0], libc::EOPNOTSUPP),
+    allowed("sendmsg", [NO_FD, 0, 0x4000, 0, 0, 0]),
+    denied("sendmsg", [NO_FD, 0, 0x4001, 0, 0, 0], libc::EOPNOTSUPP),
+    allowed("sendmmsg", [NO_FD, 0, 0, 0x4000, 0, 0]),
+    denied("sendmmsg", [NO_FD, 0, 0, 1, 0, 0], libc::EOPNOTSUPP),
+    // setsockopt: SO_RCVBUF; SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF.
+    allowed("setsockopt", [NO_FD, 1, 8, 0, 0, 0]),
+    denied("setsockopt", [NO_FD, 1, 26, 0, 0, 0], libc::EPERM),
+    denied("setsockopt", [NO_FD, 1, 50, 0, 0, 0], libc::EPERM),
+    denied("setsockopt", [NO_FD, 1, 51, 0, 0, 0], libc::EPERM),
+    denied("setsockopt", [NO_FD, 1, 52, 0, 0, 0], libc::EPERM),
+    // Shared host: times of an open file; of a path, also one with a zero low half.
+    allowed("utimensat", [NO_FD, 0, 0, 0, 0, 0]),
+    allowed("utimensat", [NO_FD, 8, 0, 0, 0, 0]).with_namespaces(),
+    denied("utimensat", [NO_FD, 8, 0, 0, 0, 0], libc::EPERM).on_shared_host(1),
+    denied("utimensat", [NO_FD, 8, 0, 0, 0, 0], libc::EPERM).on_shared_host(3),
+    denied("utimensat", [NO_FD, 8, 0, 0, 0, 0], libc::EPERM).on_shared_host(6),
+    denied("utimensat", [NO_FD, 1 << 32, 0, 0, 0, 0], libc::EPERM).on_shared_host(6),
+    // Shared host: the caller's own priorities.
+    allowed("setpriority", [0, 0, 19, 0, 0, 0]),
+    denied("setpriority", [0, 1, 19, 0, 0, 0], libc::EPERM).on_shared_host(1),
+    denied("setpriority", [0, 1, 19, 0, 0, 0], libc::EPERM).on_shared_host(3),
+    denied("setpriority", [2, 0, 19, 0, 0, 0], libc::EPERM).on_shared_host(6),
+    allowed("ioprio_set", [1, 0, 0, 0, 0, 0]),
+    denied("ioprio_set", [1, 1, 0, 0, 0, 0], libc::EPERM).on_shared_host(1),
+    denied("ioprio_set", [1, 1, 0, 0, 0, 0], libc::EPERM).on_shared_host(3),
+    denied("ioprio_set", [3, 0, 0, 0, 0, 0], libc::EPERM).on_shared_host(6),
+    // Shared host before truncation is handled: O_RDONLY|O_TRUNC and access mode 3.
+    allowed("open", [0, 0o1001, 0, 0, 0, 0]),
+    denied("open", [0, 0o1000, 0, 0, 0, 0], libc::EPERM).on_shared_host(1),
+    allowed("open", [0, 0o1000, 0, 0, 0, 0]).on_shared_host(3),
+    allowed("openat", [NO_FD, 0, 0o1102, 0, 0, 0]),
+    denied("openat", [NO_FD, 0, 0o1000, 0, 0, 0], libc::EPERM).on_shared_host(1),
+    denied("openat", [NO_FD, 0, 0o1003, 0, 0, 0], libc::EPERM).on_shared_host(1),
+    allowed("openat", [NO_FD, 0, 0o1000, 0, 0, 0]).on_shared_host(3),
+    denied("truncate", [0, 0, 0, 0, 0, 0], libc::EPERM).on_shared_host(1),
+    allowed("truncate", [0, 0, 0, 0, 0, 0]).on_shared_host(3),
+    // Shared host before signals are scoped.
+    denied("kill", [0, 0, 0, 0, 0, 0], libc::EPERM).on_shared_host(3),
+    allowed("kill", [0, 0, 0, 0, 0, 0]).on_shared_host(6),
+    allowed("fcntl", [NO_FD, 1, 0, 0, 0, 0]),
+    denied("fcntl", [NO_FD, 8, 1, 0, 0, 0], libc::EPERM).on_shared_host(1),
+    denied("fcntl", [NO_FD, 10, 9, 0, 0, 0], libc::EPERM).on_shared_host(3),
+    denied("fcntl", [NO_FD, 15, 0, 0, 0, 0], libc::EPERM).on_shared_host(3),
+    allowed("fcntl", [NO_FD, 8, 1, 0, 0, 0]).on_shared_host(6),
+];

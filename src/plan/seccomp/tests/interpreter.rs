@@ -1,0 +1,130 @@
+//! Classic BPF as the kernel runs it for seccomp (kernel/seccomp.c, net/core/filter.c), for the
+//! instructions that filters may consist of. Anything else is a failure.
+
+use super::super::Arch;
+use crate::program::BpfProgram;
+
+/// `struct seccomp_data`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub(super) audit_arch: u32,
+    pub(super) number: u32,
+    pub(super) arguments: [u64; 6],
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Answer {
+    Allow,
+    Errno(u16),
+    KillProcess,
+}
+
+impl Call {
+    pub(super) fn new(arch: Arch, number: u32, arguments: [u64; 6]) -> Self {
+        let audit_arch = match arch {
+            Arch::X86_64 => 0xc000_003e,
+            Arch::Aarch64 => 0xc000_00b7,
+        };
+        Self {
+            audit_arch,
+            number,
+            arguments,
+        }
+    }
+
+    fn word(&self, offset: u32) -> u32 {
+        let mut data = Vec::new();
+        data.extend(self.number.to_le_bytes());
+        data.extend(self.audit_arch.to_le_bytes());
+        data.extend(0_u64.to_le_bytes());
+        data.extend(
+            self.arguments
+                .iter()
+                .flat_map(|argument| argument.to_le_bytes()),
+        );
+        assert_eq!(data.len(), 64);
+        assert_eq!(offset % 4, 0, "unaligned load");
+        let offset = offset as usize;
+        u32::from_le_bytes(data[offset..offset + 4].try_into().unwrap())
+    }
+}
+
+/// What a process answers that has loaded `programs`, oldest first: the smallest action as a signed
+/// number wins, and of equal actions the most recent program's.
+pub(super) fn answer<'a>(
+    programs: impl IntoIterator<Item = &'a BpfProgram>,
+    call: &Call,
+) -> Answer {
+    let mut values: Vec<u32> = programs
+        .into_iter()
+        .map(|program| run(program, call))
+        .collect();
+    values.reverse();
+    let action = |value: &u32| (value & 0xffff_0000).cast_signed();
+    decode(values.into_iter().min_by_key(action).unwrap_or(0x7fff_0000))
+}
+
+fn decode(value: u32) -> Answer {
+    match value & 0xffff_0000 {
+        0x7fff_0000 => Answer::Allow,
+        0x0005_0000 => Answer::Errno((value & 0xffff) as u16),
+        0x8000_0000 => Answer::KillProcess,
+        other => panic!("unexpected action {other:#x}"),
+    }
+}
+
+/// Runs one program and returns the raw value.
+fn run(program: &BpfProgram, call: &Call) -> u32 {
+    let mut accumulator = 0;
+    let mut next = 0;
+    loop {
+        let (code, yes, no, operand) = program[next];
+        next += 1;
+        match code {
+            0x20 => accumulator = call.word(operand),
+            0x54 => accumulator &= operand,
+            0x05 => next += operand as usize,
+            0x15 => next += usize::from(if accumulator == operand { yes } else { no }),
+            0x25 => next += usize::from(if accumulator > operand { yes } else { no }),
+            0x35 => next += usize::from(if accumulator >= operand { yes } else { no }),
+            0x06 => return operand,
+            _ => panic!("instruction {code:#x} is not one of ours"),
+        }
+    }
+}
+
+/// What the kernel checks before it accepts a program: length, jumps within it, a return at the end.
+pub(super) fn assert_loadable(program: &BpfProgram) {
+    assert!((1..=4096).contains(&program.len()));
+    assert_eq!(program.last().unwrap().0, 0x06);
+    for (index, &(code, yes, no, operand)) in program.iter().enumerate() {
+        let left = program.len() - index - 1;
+        match code {
+            0x05 => assert!(
+                (operand as usize) < left,
+                "jump at {index} out of the program"
+            ),
+            0x15 | 0x35 => assert!(usize::from(yes.max(no)) < left, "branch at {index}"),
+            0x20 => assert!(operand < 64 && operand % 4 == 0, "load at {index}"),
+            0x54 | 0x06 => {}
+            _ => panic!("instruction {code:#x} at {index}"),
+        }
+    }
+}
+
+#[test]
+fn stricter_answer_wins_and_the_most_recent_of_equals() {
+    let constant = |value| vec![(0x06, 0, 0, value)];
+    let (allow, perm, nosys, kill) = (
+        constant(0x7fff_0000),
+        constant(0x0005_0001),
+        constant(0x0005_0026),
+        constant(0x8000_0000),
+    );
+    let call = Call::new(Arch::X86_64, 0, [0; 6]);
+    assert_eq!(answer([&allow, &perm], &call), Answer::Errno(1));
+    assert_eq!(answer([&perm, &allow], &call), Answer::Errno(1));
+    assert_eq!(answer([&perm, &nosys], &call), Answer::Errno(38));
+    assert_eq!(answer([&nosys, &perm], &call), Answer::Errno(1));
+    assert_eq!(answer([&kill, &perm], &call), Answer::KillProcess);
+}

@@ -1,0 +1,147 @@
+//! A policy's own lists.
+
+use super::super::{Arch, Filters, SeccompError, Surroundings, compile, syscall_number};
+use super::interpreter::{Answer, Call, answer};
+use super::{SURROUNDINGS, preset_filters};
+
+const ARCH: Arch = Arch::X86_64;
+
+fn lists(allow: &[&str], deny: &[&str]) -> Result<Filters, SeccompError> {
+    compile(ARCH, Surroundings::Namespaces, allow, deny)
+}
+
+fn guests(filters: &Filters, name: &str) -> Answer {
+    let call = Call::new(ARCH, syscall_number(ARCH, name).unwrap(), [0; 6]);
+    answer(filters.zygote.iter().chain(&filters.worker), &call)
+}
+
+#[test]
+fn allow_adds_what_is_refused_for_economy_or_unknown() {
+    let preset = preset_filters(ARCH, Surroundings::Namespaces);
+    for (name, before) in [
+        ("splice", Answer::Errno(1)),
+        ("shmget", Answer::Errno(1)),
+        ("io_setup", Answer::Errno(38)),
+        ("cachestat", Answer::Errno(1)),
+    ] {
+        assert_eq!(guests(&preset, name), before, "{name}");
+        assert_eq!(
+            guests(&lists(&[name], &[]).unwrap(), name),
+            Answer::Allow,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn allow_of_what_is_allowed_changes_nothing() {
+    assert_eq!(lists(&["read", "execve"], &[]), lists(&[], &[]));
+}
+
+#[test]
+fn allow_never_opens_a_wall() {
+    for name in [
+        "ptrace",
+        "bpf",
+        "mount",
+        "io_uring_setup",
+        "unshare",
+        "seccomp",
+        "clone3",
+    ] {
+        let error = lists(&[name], &[]).unwrap_err();
+        assert!(matches!(error, SeccompError::Never { .. }), "{error:?}");
+        assert_eq!(error.syscall(), name);
+    }
+    assert_eq!(
+        lists(&["ptrace"], &[]).unwrap_err().to_string(),
+        "`ptrace` cannot be allowed (reads, writes or steers another process): remove it from `allow`"
+    );
+}
+
+#[test]
+fn allow_does_not_widen_a_rule_on_arguments() {
+    for name in [
+        "socket",
+        "ioctl",
+        "prctl",
+        "clone",
+        "memfd_create",
+        "personality",
+        "futex",
+    ] {
+        let error = lists(&[name], &[]).unwrap_err();
+        assert!(
+            matches!(error, SeccompError::Conditional { .. }),
+            "{error:?}"
+        );
+    }
+}
+
+#[test]
+fn allow_opens_less_where_the_host_is_shared() {
+    let shared = Surroundings::SharedHost { landlock_abi: 6 };
+    for name in ["shmget", "mq_open", "chmod", "socket"] {
+        let error = compile(ARCH, shared, &[name], &[] as &[&str]).unwrap_err();
+        assert!(matches!(error, SeccompError::Never { .. }), "{error:?}");
+    }
+}
+
+#[test]
+fn deny_takes_away_in_the_worker_only() {
+    let filters = lists(&[], &["execve", "openat", "socket"]).unwrap();
+    for name in ["execve", "openat", "socket"] {
+        assert_eq!(guests(&filters, name), Answer::Errno(1), "{name}");
+    }
+    assert_eq!(
+        filters.zygote,
+        preset_filters(ARCH, Surroundings::Namespaces).zygote
+    );
+}
+
+#[test]
+fn deny_wins_over_allow() {
+    assert_eq!(
+        guests(&lists(&["splice"], &["splice"]).unwrap(), "splice"),
+        Answer::Errno(1)
+    );
+}
+
+/// `EPERM` for clone3 would keep glibc from falling back to clone.
+#[test]
+fn deny_of_what_is_refused_keeps_the_presets_answer() {
+    let filters = lists(&[], &["clone3", "io_setup", "mount"]).unwrap();
+    assert_eq!(filters, preset_filters(ARCH, Surroundings::Namespaces));
+    assert_eq!(guests(&filters, "clone3"), Answer::Errno(38));
+}
+
+#[test]
+fn the_interpreters_own_calls_cannot_be_denied() {
+    for name in ["read", "mmap", "futex", "exit_group"] {
+        let error = lists(&[], &[name]).unwrap_err();
+        assert_eq!(
+            error,
+            SeccompError::Essential {
+                name: name.to_owned()
+            }
+        );
+    }
+}
+
+#[test]
+fn unknown_names_are_errors_in_both_lists() {
+    for error in [lists(&["raed"], &[]), lists(&[], &["raed"])] {
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "`raed` is not a system call: names are those of syscalls(2), without `sys_`"
+        );
+    }
+}
+
+/// One policy serves both architectures.
+#[test]
+fn names_that_only_another_architecture_has_are_accepted() {
+    for surroundings in SURROUNDINGS {
+        assert!(compile(Arch::Aarch64, surroundings, &["time"], &["open", "vfork"]).is_ok());
+    }
+}

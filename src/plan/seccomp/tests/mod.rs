@@ -1,0 +1,28 @@
+//! The compiled programs, run through an interpreter that shares no code with the compiler.
+
+#![allow(clippy::unwrap_used)]
+
+mod arguments;
+mod cases;
+mod interpreter;
+mod lists;
+mod oracle;
+mod programs;
+mod rules;
+mod tables;
+
+use super::{Arch, Filters, Surroundings, compile};
+
+const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
+
+/// Each combination of tables that a plan can ask for.
+const SURROUNDINGS: [Surroundings; 4] = [
+    Surroundings::Namespaces,
+    Surroundings::SharedHost { landlock_abi: 1 },
+    Surroundings::SharedHost { landlock_abi: 3 },
+    Surroundings::SharedHost { landlock_abi: 6 },
+];
+
+fn preset_filters(arch: Arch, surroundings: Surroundings) -> Filters {
+    compile(arch, surroundings, &[] as &[&str], &[] as &[&str]).unwrap()
+}

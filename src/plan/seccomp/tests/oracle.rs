@@ -1,0 +1,141 @@
+//! Firecracker's `seccompiler` as a second opinion: the same rules, compiled by it, let the same calls
+//! through. It answers every refusal alike, so only the yes or no is compared.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch,
+};
+
+use super::super::{Arch, Check, Preset, Surroundings, Verdict, syscall_number, syscalls};
+use super::arguments::samples;
+use super::interpreter::{Answer, Call, answer};
+use super::{ARCHES, preset_filters};
+use crate::program::BpfProgram;
+
+/// The guest's table by seccompiler, without the rules that it cannot express.
+fn second_opinion(arch: Arch, surroundings: Surroundings) -> BpfProgram {
+    let guest = Preset::of(surroundings).guest;
+    let rules: BTreeMap<i64, Vec<SeccompRule>> = guest
+        .iter()
+        .filter_map(|(name, rule)| {
+            let number = i64::from(syscall_number(arch, name)?);
+            match rule.verdict {
+                Verdict::Allow => Some((number, vec![])),
+                Verdict::AllowIf { checks, .. } => Some((number, alternatives(checks))),
+                Verdict::Refuse { .. } => None,
+            }
+        })
+        .collect();
+    let target = match arch {
+        Arch::X86_64 => TargetArch::x86_64,
+        Arch::Aarch64 => TargetArch::aarch64,
+    };
+    let filter =
+        SeccompFilter::new(rules, SeccompAction::Errno(1), SeccompAction::Allow, target).unwrap();
+    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
+    program.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect()
+}
+
+/// Disjunctive normal form: a rule's conditions are "and", a call's rules are "or".
+fn alternatives(checks: &[Check]) -> Vec<SeccompRule> {
+    checks
+        .iter()
+        .fold(vec![vec![]], |alternatives, check| {
+            let choices = conditions(check);
+            alternatives
+                .iter()
+                .flat_map(|so_far: &Vec<SeccompCondition>| {
+                    choices
+                        .iter()
+                        .map(|choice| [so_far.clone(), choice.clone()].concat())
+                })
+                .collect()
+        })
+        .into_iter()
+        .map(|conditions| SeccompRule::new(conditions).unwrap())
+        .collect()
+}
+
+fn conditions(check: &Check) -> Vec<Vec<SeccompCondition>> {
+    use SeccompCmpArgLen::{Dword, Qword};
+    let condition = |argument, length, operator, value| {
+        SeccompCondition::new(argument, length, operator, value).unwrap()
+    };
+    match *check {
+        Check::OneOf {
+            argument,
+            mask,
+            values,
+        } => values
+            .iter()
+            .map(|&value| {
+                let operator = SeccompCmpOp::MaskedEq(u64::from(mask));
+                vec![condition(argument, Dword, operator, u64::from(value))]
+            })
+            .collect(),
+        Check::NoneOf {
+            argument,
+            mask,
+            values,
+        } => {
+            assert_eq!(mask, u32::MAX, "seccompiler has no masked inequality");
+            let differs =
+                |&value: &u32| condition(argument, Dword, SeccompCmpOp::Ne, u64::from(value));
+            vec![values.iter().map(differs).collect()]
+        }
+        Check::Null { argument } => vec![vec![condition(argument, Qword, SeccompCmpOp::Eq, 0)]],
+    }
+}
+
+#[test]
+fn seccompiler_lets_the_same_calls_through() {
+    for arch in ARCHES {
+        for surroundings in [
+            Surroundings::Namespaces,
+            Surroundings::SharedHost { landlock_abi: 6 },
+        ] {
+            let theirs = second_opinion(arch, surroundings);
+            let ours = preset_filters(arch, surroundings);
+            let guest = Preset::of(surroundings).guest;
+            for (name, number) in syscalls(arch) {
+                let verdict = guest.get(name).map_or(Verdict::Allow, |rule| rule.verdict);
+                for arguments in samples(&verdict) {
+                    let call = Call::new(arch, number, arguments);
+                    let loaded = ours.zygote.iter().chain(&ours.worker);
+                    assert_eq!(
+                        answer(loaded, &call) == Answer::Allow,
+                        answer([&theirs], &call) == Answer::Allow,
+                        "{name} {arguments:x?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The reason why the programs are not seccompiler's own.
+#[test]
+fn ours_is_a_fraction_of_its_length() {
+    for arch in ARCHES {
+        let theirs = second_opinion(arch, Surroundings::Namespaces).len();
+        let ours = preset_filters(arch, Surroundings::Namespaces).zygote_instructions();
+        assert!(5 * ours < theirs, "{ours} and {theirs}");
+    }
+}
+
+#[test] fn zz_dump() { let p=second_opinion(Arch::X86_64, Surroundings::Namespaces); println!("LEN {}", p.len());
+ std::fs::write("/tmp/m/theirs.txt", p.iter().map(|i| format!("{} {} {} {}\n", i.0,i.1,i.2,i.3)).collect::<String>()).unwrap();
+ let f=preset_filters(Arch::X86_64, Surroundings::Namespaces);
+ for (n,p) in [("z",&f.zygote[0]),("w",&f.worker[0])] { std::fs::write(format!("/tmp/m/{n}.txt"), p.iter().map(|i| format!("{} {} {} {}\n", i.0,i.1,i.2,i.3)).collect::<String>()).unwrap(); }
+ // worker by seccompiler
+ let jail=Preset::of(Surroundings::Namespaces).jail; let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+ for name in jail.keys() { let nr=i64::from(syscall_number(Arch::X86_64,name).unwrap());
+  let r = match *name { "prctl" => { let Verdict::AllowIf{checks,..}=Preset::of(Surroundings::Namespaces).guest["prctl"].verdict else {panic!()}; let Check::OneOf{values,..}=checks[0] else {panic!()};
+     vec![SeccompRule::new(values.iter().map(|v| SeccompCondition::new(0,SeccompCmpArgLen::Dword,SeccompCmpOp::Ne,u64::from(*v)).unwrap()).collect()).unwrap()] }
+   "clone" => [0x8000u64,0x20000,0x2000000,0x4000000,0x8000000,0x10000000,0x20000000,0x40000000].iter().map(|b| SeccompRule::new(vec![SeccompCondition::new(0,SeccompCmpArgLen::Dword,SeccompCmpOp::MaskedEq(*b),*b).unwrap()]).unwrap()).collect(),
+   _ => vec![] }; rules.insert(nr,r); }
+ let f=SeccompFilter::new(rules,SeccompAction::Allow,SeccompAction::Errno(1),TargetArch::x86_64).unwrap(); let p: seccompiler::BpfProgram=f.try_into().unwrap(); println!("WLEN {}",p.len());
+ std::fs::write("/tmp/m/theirw.txt", p.iter().map(|i| format!("{} {} {} {}\n", i.code,i.jt,i.jf,i.k)).collect::<String>()).unwrap();
+}

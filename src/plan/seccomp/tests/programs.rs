@@ -1,0 +1,139 @@
+//! The programs' form: what the kernel accepts, and how long they are.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::btree_map;
+use proptest::prelude::*;
+
+use super::super::assemble::{Fallback, assemble};
+use super::super::{Arch, Check, Errno, Grant, Verdict, compile};
+use super::arguments::{meaning, samples};
+use super::interpreter::{Answer, Call, answer, assert_loadable};
+use super::{ARCHES, SURROUNDINGS, preset_filters};
+
+#[test]
+fn the_kernel_would_accept_every_program() {
+    for arch in ARCHES {
+        for surroundings in SURROUNDINGS {
+            let filters = preset_filters(arch, surroundings);
+            filters
+                .zygote
+                .iter()
+                .chain(&filters.worker)
+                .for_each(assert_loadable);
+        }
+    }
+}
+
+/// Its load is part of every start: some 0.3 microseconds for each instruction.
+#[test]
+fn the_workers_filter_is_short() {
+    for arch in ARCHES {
+        for surroundings in SURROUNDINGS {
+            let preset = preset_filters(arch, surroundings);
+            assert!(
+                preset.worker_instructions() <= 60,
+                "{}",
+                preset.worker_instructions()
+            );
+            let no_exec = compile(arch, surroundings, &[] as &[&str], &["execve", "execveat"]);
+            assert!(no_exec.unwrap().worker_instructions() <= 64);
+        }
+    }
+}
+
+#[test]
+fn the_zygotes_filter_is_not_long() {
+    for arch in ARCHES {
+        for surroundings in SURROUNDINGS {
+            let instructions = preset_filters(arch, surroundings).zygote_instructions();
+            assert!(instructions <= 300, "{instructions}");
+        }
+    }
+}
+
+const ERRNOS: [Errno; 4] = [Errno::Perm, Errno::NoSys, Errno::NotTty, Errno::Invalid];
+
+/// Long enough that jumps over a few of them leave the reach of a conditional jump.
+static MANY: [u32; 120] = {
+    let mut values = [0; 120];
+    let mut index = 0;
+    while index < values.len() {
+        values[index] = index as u32 * 7;
+        index += 1;
+    }
+    values
+};
+
+fn check() -> impl Strategy<Value = Check> {
+    let mask = prop_oneof![Just(u32::MAX), any::<u32>()];
+    (0..3_u8, 0..6_u8, mask, 1..MANY.len()).prop_map(|(kind, argument, mask, length)| {
+        let values = &MANY[..length];
+        match kind {
+            0 => Check::OneOf {
+                argument,
+                mask,
+                values,
+            },
+            1 => Check::NoneOf {
+                argument,
+                mask,
+                values,
+            },
+            _ => Check::Null { argument },
+        }
+    })
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    let errno = || prop::sample::select(&ERRNOS[..]);
+    prop_oneof![
+        4 => Just(Verdict::Allow),
+        2 => errno().prop_map(|errno| Verdict::Refuse { errno, grant: Grant::Never }),
+        1 => (check(), errno()).prop_map(|(check, otherwise)| {
+            // Rules are constants; a test's few may live as long.
+            Verdict::AllowIf { checks: Vec::leak(vec![check]), otherwise }
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_table_compiles_to_what_it_means(verdicts in btree_map(0..500_u32, verdict(), 0..150)) {
+        for (fallback, otherwise) in
+            [(Fallback::Allow, Answer::Allow), (Fallback::NoSys, Answer::Errno(38))]
+        {
+            let program = assemble(Arch::X86_64, &verdicts, fallback);
+            assert_loadable(&program);
+            assert_means(&program, &verdicts, otherwise);
+        }
+    }
+}
+
+fn assert_means(
+    program: &crate::program::BpfProgram,
+    verdicts: &BTreeMap<u32, Verdict>,
+    otherwise: Answer,
+) {
+    for number in (0..520).chain([0x4000_0000, u32::MAX]) {
+        let Some(verdict) = verdicts.get(&number) else {
+            let call = Call::new(Arch::X86_64, number, [0; 6]);
+            assert_eq!(answer([program], &call), otherwise, "{number}");
+            continue;
+        };
+        for arguments in samples(verdict)
+            .into_iter()
+            .step_by(97)
+            .chain([[0; 6], [7; 6]])
+        {
+            let call = Call::new(Arch::X86_64, number, arguments);
+            assert_eq!(
+                answer([program], &call),
+                meaning(verdict, &arguments),
+                "{number}"
+            );
+        }
+    }
+}

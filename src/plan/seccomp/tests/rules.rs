@@ -1,0 +1,187 @@
+//! Every rule, allowed and denied.
+
+use std::collections::BTreeMap;
+
+use super::super::{Arch, Errno, Preset, Surroundings, Verdict, syscall_number, syscalls};
+use super::arguments::{meaning, samples};
+use super::cases::{CASES, Case, Where};
+use super::interpreter::{Answer, Call, answer};
+use super::{ARCHES, SURROUNDINGS, preset_filters};
+
+/// No call of either architecture has a number as high as this.
+const BEYOND: u32 = 600;
+
+fn everywhere(mut test: impl FnMut(Arch, Surroundings)) {
+    for arch in ARCHES {
+        for surroundings in SURROUNDINGS {
+            test(arch, surroundings);
+        }
+    }
+}
+
+#[test]
+fn both_filters_together_answer_as_the_guests_table_says() {
+    everywhere(|arch, surroundings| {
+        let filters = preset_filters(arch, surroundings);
+        let loaded: Vec<_> = filters.zygote.iter().chain(&filters.worker).collect();
+        let guest = Preset::of(surroundings).guest;
+        for (name, number) in syscalls(arch) {
+            let unknown = Verdict::Refuse {
+                errno: Errno::NoSys,
+                grant: super::super::Grant::Never,
+            };
+            let verdict = guest.get(name).map_or(unknown, |rule| rule.verdict);
+            for arguments in samples(&verdict) {
+                assert_eq!(
+                    answer(loaded.iter().copied(), &Call::new(arch, number, arguments)),
+                    meaning(&verdict, &arguments),
+                    "{name} {arguments:x?} on {arch:?} in {surroundings:?}"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn the_zygotes_filter_lets_the_jail_be_set_up() {
+    everywhere(|arch, surroundings| {
+        let filters = preset_filters(arch, surroundings);
+        for (name, rule) in Preset::of(surroundings).jail {
+            let Some(number) = syscall_number(arch, name) else {
+                continue;
+            };
+            for arguments in samples(&rule.verdict) {
+                let call = Call::new(arch, number, arguments);
+                assert_eq!(
+                    answer(&filters.zygote, &call),
+                    meaning(&rule.verdict, &arguments)
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn the_worker_takes_away_each_right_that_only_the_jail_had() {
+    everywhere(|arch, surroundings| {
+        let filters = preset_filters(arch, surroundings);
+        for (name, rule) in Preset::of(surroundings).jail {
+            let Some(number) = syscall_number(arch, name) else {
+                continue;
+            };
+            let arguments = [u64::MAX; 6];
+            let call = Call::new(arch, number, arguments);
+            assert_eq!(meaning(&rule.verdict, &arguments), Answer::Allow, "{name}");
+            assert_eq!(answer(&filters.worker, &call), Answer::Errno(1), "{name}");
+        }
+    });
+}
+
+#[test]
+fn numbers_that_no_call_has_are_unknown() {
+    everywhere(|arch, surroundings| {
+        let filters = preset_filters(arch, surroundings);
+        let known: Vec<u32> = syscalls(arch).map(|(_, number)| number).collect();
+        let beyond = [0x3fff_ffff, 0x7fff_ffff, 0x8000_0000, u32::MAX];
+        for number in (0..BEYOND)
+            .filter(|number| !known.contains(number))
+            .chain(beyond)
+        {
+            let call = Call::new(arch, number, [0; 6]);
+            let loaded = filters.zygote.iter().chain(&filters.worker);
+            assert_eq!(answer(loaded, &call), Answer::Errno(38), "number {number}");
+        }
+    });
+}
+
+#[test]
+fn x32_numbers_are_unknown() {
+    let filters = preset_filters(Arch::X86_64, Surroundings::Namespaces);
+    for number in 0..BEYOND {
+        let call = Call::new(Arch::X86_64, number | 0x4000_0000, [0; 6]);
+        assert_eq!(
+            answer(&filters.zygote, &call),
+            Answer::Errno(38),
+            "number {number}"
+        );
+    }
+}
+
+#[test]
+fn another_architecture_is_killed_by_each_program() {
+    const I386: u32 = 0x4000_0003;
+    const ARM: u32 = 0x4000_0028;
+    everywhere(|arch, surroundings| {
+        let filters = preset_filters(arch, surroundings);
+        let other = ARCHES.into_iter().find(|other| *other != arch).unwrap();
+        let foreign = [I386, ARM, Call::new(other, 0, [0; 6]).audit_arch];
+        for program in filters.zygote.iter().chain(&filters.worker) {
+            for audit_arch in foreign {
+                for number in 0..BEYOND {
+                    let call = Call {
+                        audit_arch,
+                        number,
+                        arguments: [0; 6],
+                    };
+                    assert_eq!(answer([program], &call), Answer::KillProcess);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn cases_written_by_hand_hold() {
+    for arch in ARCHES {
+        for case in CASES {
+            let Some(number) = syscall_number(arch, case.syscall) else {
+                continue;
+            };
+            for surroundings in surroundings_of(case) {
+                let filters = preset_filters(arch, surroundings);
+                let loaded = filters.zygote.iter().chain(&filters.worker);
+                let expected = case.errno.map_or(Answer::Allow, |errno| {
+                    Answer::Errno(u16::try_from(errno).unwrap())
+                });
+                let call = Call::new(arch, number, case.arguments);
+                assert_eq!(
+                    answer(loaded, &call),
+                    expected,
+                    "{case:?} in {surroundings:?}"
+                );
+            }
+        }
+    }
+}
+
+fn surroundings_of(case: &Case) -> Vec<Surroundings> {
+    match case.surroundings {
+        Where::Anywhere => SURROUNDINGS.to_vec(),
+        Where::Namespaces => vec![Surroundings::Namespaces],
+        Where::SharedHost { landlock_abi } => vec![Surroundings::SharedHost { landlock_abi }],
+    }
+}
+
+#[test]
+fn each_rule_on_arguments_has_cases_of_both_kinds() {
+    for surroundings in SURROUNDINGS {
+        let mut cases: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
+        for case in CASES
+            .iter()
+            .filter(|case| surroundings_of(case).contains(&surroundings))
+        {
+            let (allowed, denied) = cases.entry(case.syscall).or_default();
+            *allowed |= case.errno.is_none();
+            *denied |= case.errno.is_some();
+        }
+        for (name, rule) in Preset::of(surroundings).guest {
+            if let Verdict::AllowIf { .. } = rule.verdict {
+                assert_eq!(
+                    cases.get(name),
+                    Some(&(true, true)),
+                    "{name} in {surroundings:?}"
+                );
+            }
+        }
+    }
+}
