@@ -155,7 +155,8 @@ def execute(source, filename, namespace):
 
 def compile_cell(source, filename):
     """The code of all but the last statement, and of that one when it is an expression."""
-    tree = ast.parse(source, filename)
+    # Not `ast.parse`: its frame would stand in the traceback of a syntax error.
+    tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     if not tree.body or not isinstance(tree.body[-1], ast.Expr):
         return compile(tree, filename, "exec", dont_inherit=True), None
     last = ast.Expression(tree.body.pop().value)

@@ -18,7 +18,7 @@ const STAGE: &str = "/proc";
 
 /// A host tree, held by descriptor, that goes to one place of the new root.
 pub struct Tree {
-    tree: OwnedFd,
+    mount: OwnedFd,
     target: PathBuf,
     kind: TreeKind,
 }
@@ -74,7 +74,7 @@ fn clone_one(source: &Path, target: &Path, attributes: u64) -> Result<Tree, Errn
         TreeKind::File
     };
     Ok(Tree {
-        tree,
+        mount: tree,
         target: target.to_owned(),
         kind,
     })
@@ -128,7 +128,7 @@ pub fn build_and_enter(
     for tree in trees {
         let target = beneath(stage, &tree.target);
         make_mount_point(&target, tree.kind).in_step(Step::BuildRoot)?;
-        mounts::attach(&tree.tree, &target).in_step(Step::BuildRoot)?;
+        mounts::attach(&tree.mount, &target).in_step(Step::BuildRoot)?;
     }
     if let Some(proc) = own_proc {
         mounts::attach(&proc, &beneath(stage, Path::new("/proc"))).in_step(Step::MountProc)?;

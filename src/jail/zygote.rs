@@ -138,9 +138,11 @@ fn watch(zygote: Pid, lifeline: &OwnedFd) -> Result<i32, Errno> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
     let signals = SignalFd::new(&only_children)?;
     loop {
-        while let Some(code) = reap(zygote)? {
-            if let Some(code) = code {
-                return Ok(code);
+        loop {
+            match reap(zygote)? {
+                Reaped::Zygote(code) => return Ok(code),
+                Reaped::Orphan => {}
+                Reaped::Nobody => break,
             }
         }
         let mut fds = [
@@ -161,15 +163,24 @@ fn watch(zygote: Pid, lifeline: &OwnedFd) -> Result<i32, Errno> {
     }
 }
 
-/// Reaps one child: `None` when there is none to reap, `Some(Some(code))` when it was the zygote.
-fn reap(zygote: Pid) -> Result<Option<Option<i32>>, Errno> {
+/// What the init found to reap.
+enum Reaped {
+    /// The zygote, and the exit status to pass on.
+    Zygote(i32),
+    /// A process whose parent had gone before it.
+    Orphan,
+    /// Nothing, for now.
+    Nobody,
+}
+
+fn reap(zygote: Pid) -> Result<Reaped, Errno> {
     match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-        Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => Ok(None),
-        Ok(WaitStatus::Exited(pid, code)) => Ok(Some((pid == zygote).then_some(code))),
-        Ok(WaitStatus::Signaled(pid, signal, _)) => {
-            Ok(Some((pid == zygote).then_some(128 + signal as i32)))
+        Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => Ok(Reaped::Nobody),
+        Ok(WaitStatus::Exited(pid, code)) if pid == zygote => Ok(Reaped::Zygote(code)),
+        Ok(WaitStatus::Signaled(pid, signal, _)) if pid == zygote => {
+            Ok(Reaped::Zygote(128 + signal as i32))
         }
-        Ok(_) => Ok(Some(None)),
+        Ok(_) => Ok(Reaped::Orphan),
         Err(errno) => Err(errno),
     }
 }

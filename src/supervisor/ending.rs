@@ -175,12 +175,12 @@ mod tests {
         }
     }
 
-    fn killed(signal: i32, cpu_us: u64) -> Option<Exit> {
-        Some(Exit {
+    fn killed(signal: i32, cpu_us: u64) -> Exit {
+        Exit {
             status: ExitStatus::Signal(signal),
             cpu_us,
             max_rss_kib: 0,
-        })
+        }
     }
 
     fn raised(name: &str, errno: Option<i32>) -> CellResult {
@@ -208,7 +208,7 @@ mod tests {
             })
         ));
         let seen = Evidence {
-            exit: killed(libc::SIGSEGV, 0),
+            exit: Some(killed(libc::SIGSEGV, 0)),
             result: Some(&result),
             ..evidence()
         };
@@ -223,7 +223,7 @@ mod tests {
                 ..Counts::default()
             };
             decide(&Evidence {
-                exit: killed(libc::SIGKILL, cpu_us),
+                exit: Some(killed(libc::SIGKILL, cpu_us)),
                 counts,
                 ..evidence()
             })

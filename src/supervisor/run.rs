@@ -7,10 +7,6 @@ mod watch;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
-
 pub use self::request::{Cancel, Request};
 pub use super::drain::OutputSink;
 
@@ -24,7 +20,7 @@ use super::verify::verify;
 use super::zygote::Zygote;
 use crate::jail::program::ZygoteJail;
 use crate::outcome::{Denial, Outcome, PolicyIdentity, Usage};
-use crate::protocol::{Ended as Said, MessageError};
+use crate::protocol::Ended as Said;
 
 /// What the supervisor itself watches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -63,18 +59,15 @@ pub struct Place<'a> {
 /// Runs a request in a fresh worker.
 pub fn run(
     place: &Place,
-    mut request: Request,
+    request: &Request,
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
-    let message = request.encode().map_err(too_large)?;
+    let message = request.encode()?;
     let cgroup = match place.cgroups {
         Some(root) => Some(root.worker()?),
         None => None,
     };
-    let stdin = request
-        .take_stdin()
-        .map_or_else(nothing_to_read, Ok)
-        .when("open /dev/null")?;
+    let stdin = request.open_stdin().when("open stdin")?;
     let worker = Worker::spawn(place.zygote, stdin, cgroup.as_ref(), place.first_core)?;
     let guard = KillOnDrop(&worker);
     let enforced = verify(worker.process.as_fd(), place.jail, cgroup.as_ref())?;
@@ -89,10 +82,13 @@ pub fn run(
         watched,
     } = running.until_end(sink, request.cancelled_by())?;
     drop(guard);
+    if exit.is_none() && stop.is_none() {
+        return Err(SupervisorError::RunLost);
+    }
 
     let counts = cgroup
         .as_ref()
-        .map(|cgroup| cgroup.counts())
+        .map(super::cgroup::WorkerCgroup::counts)
         .unwrap_or_default();
     let evidence = Evidence {
         stop,
@@ -134,11 +130,10 @@ pub fn run(
         None => (None, None),
     };
     let (stdout, stderr) = output.into_bytes();
-    let mut outcome = Outcome::new(ending, place.policy.clone())
+    let mut outcome = Outcome::new(ending, place.policy.clone(), enforced)
         .with_output(stdout, stderr)
         .with_value(value)
         .with_usage(usage)
-        .with_enforced(enforced)
         .with_denied(denied);
     if let Some(error) = error {
         outcome = outcome.with_error(error);
@@ -153,18 +148,6 @@ impl Drop for KillOnDrop<'_> {
     fn drop(&mut self) {
         self.0.kill();
     }
-}
-
-fn nothing_to_read() -> Result<OwnedFd, Errno> {
-    open(
-        "/dev/null",
-        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )
-}
-
-fn too_large(error: MessageError) -> SupervisorError {
-    SupervisorError::Request(error.to_string())
 }
 
 /// Bytes that the worker's private file systems hold at the end.

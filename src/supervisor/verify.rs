@@ -12,6 +12,8 @@ use super::cgroup::WorkerCgroup;
 use super::error::{SupervisorError, While};
 use crate::jail::program::{ProcMount, RlimitResource, ZygoteJail};
 use crate::outcome::Enforced;
+use crate::plan::Layer;
+use crate::policy::Level;
 
 type Checked = Result<(), SupervisorError>;
 
@@ -26,31 +28,31 @@ pub fn verify(
     let mut layers = Vec::with_capacity(7);
     if jail.namespaces.is_some() {
         namespaces(pid, jail)?;
-        layers.push("namespaces");
+        layers.push(Layer::Namespaces);
         mounts(pid, jail)?;
-        layers.push("mounts");
+        layers.push(Layer::Mounts);
     }
     if jail.landlock.is_some() {
         // The kernel shows nobody a process's Landlock domain. The worker's own set-up code, no
         // guest code having run, saw a directory refused that only Landlock refuses: without that
         // it would not have reported that its jail stands.
-        layers.push("landlock");
+        layers.push(Layer::Landlock);
     }
     seccomp(&status, jail)?;
-    layers.push("seccomp");
+    layers.push(Layer::Seccomp);
     capabilities(&status)?;
     identity(&status, jail)?;
-    layers.push("capabilities");
+    layers.push(Layer::Capabilities);
     rlimits(pid, jail)?;
-    layers.push("rlimits");
+    layers.push(Layer::Rlimits);
     if let Some(cgroup) = cgroup {
         membership(pid, cgroup)?;
-        layers.push("cgroup");
+        layers.push(Layer::Cgroup);
     }
     let level = match (jail.namespaces, cgroup) {
-        (None, _) => "landlock",
-        (Some(_), None) => "standard",
-        (Some(_), Some(_)) => "full",
+        (None, _) => Level::Landlock,
+        (Some(_), None) => Level::Standard,
+        (Some(_), Some(_)) => Level::Full,
     };
     Ok(Enforced { level, layers })
 }

@@ -213,7 +213,7 @@ impl<'a> Running<'a> {
 
     /// Reads frames until there are no more for now.
     fn read_frames(&mut self) {
-        let mut buffer = [0; 64 * 1024];
+        let mut buffer = vec![0; 64 * 1024];
         while self.data == Link::Open {
             match read(self.worker.data.as_fd(), &mut buffer) {
                 Err(Errno::EINTR) => {}
