@@ -25,7 +25,8 @@ pub fn limited(outcome: &Outcome, name: LimitName, by: Mechanism) {
         "{}",
         shown(outcome)
     );
-    assert_eq!(outcome.status(), name.status(), "{}", shown(outcome));
+    let status = Status::of_limit(name);
+    assert_eq!(outcome.status(), status, "{}", shown(outcome));
 }
 
 /// What holds where there is a cgroup, or else what holds where there is none.

@@ -12,6 +12,7 @@
 
 mod apart;
 mod check;
+mod compat;
 mod need;
 mod outcomes;
 mod recipe;
@@ -37,7 +38,10 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let tests = outcomes::tests();
+    // A line for each failure, where it is; what failed stands again in the summary.
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
+    let mut tests = outcomes::tests();
+    tests.extend(compat::tests(&world));
     let trials = tests
         .into_iter()
         .map(|test| test.into_trial(&world))

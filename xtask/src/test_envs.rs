@@ -1,5 +1,6 @@
 //! The virtual environments in which the tests find numpy, pandas and HumanEval.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -35,9 +36,11 @@ pub struct TestEnvs {
     pub too_old: Vec<Interpreter>,
 }
 
-/// Makes what is missing under `target/test-envs`, and the manifest.
+/// Makes what is missing, and the manifest `target/test-envs/manifest.json`.
 pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
-    let root = workspace.join("target/test-envs");
+    let manifest = workspace.join("target/test-envs");
+    let root = place(&manifest)?;
+    fs::create_dir_all(&manifest)?;
     fs::create_dir_all(&root)?;
     let Found { supported, too_old } = interpreters::find();
     if supported.is_empty() {
@@ -56,8 +59,20 @@ pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
         envs.push(env);
     }
     let made = TestEnvs { envs, too_old };
-    made.write_manifest(&root)?;
+    made.write_manifest(&manifest)?;
     Ok(made)
+}
+
+/// Where the environments are: beside the manifest, unless the checkout lies where a sandbox has a
+/// directory of its own, which would hide them.
+fn place(beside_the_manifest: &Path) -> Result<PathBuf, Error> {
+    let hidden = ["/work", "/tmp", "/dev"].iter().any(|own| beside_the_manifest.starts_with(own));
+    if !hidden {
+        return Ok(beside_the_manifest.to_owned());
+    }
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(env::home_dir()?.join(".cache")));
+    Ok(cache.ok_or("HOME is not set")?.join("sandfork/test-envs"))
 }
 
 impl TestEnvs {

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use sandfork::outcome::Status;
+use sandfork::plan::Layer;
 use sandfork::policy::Level;
 use sandfork::{Cancel, Request};
 use serde_json::json;
@@ -60,22 +61,13 @@ fn all_layers_are_verified(world: &World) {
         let sandbox = world.build(recipe);
         let outcome = run(&sandbox, "pass");
         fine(&outcome);
-        let mut layers = vec![
-            "namespaces",
-            "mounts",
-            "landlock",
-            "seccomp",
-            "capabilities",
-            "rlimits",
-        ];
-        let level = if Need::Cgroup.missing_on(world).is_none() {
-            layers.push("cgroup");
-            Level::Full
+        let (level, layers) = if Need::Cgroup.missing_on(world).is_none() {
+            (Level::Full, &Layer::ALL[..])
         } else {
-            Level::Standard
+            (Level::Standard, &Layer::ALL[..6])
         };
         assert_eq!(sandbox.plan().level, level);
-        assert_eq!(outcome.enforced().level, level.to_string());
+        assert_eq!(outcome.enforced().level, level);
         assert_eq!(outcome.enforced().layers, layers);
     }
 }

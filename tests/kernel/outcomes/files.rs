@@ -56,12 +56,7 @@ fn hits(world: &World, code: &str, name: LimitName, by: Mechanism) {
 }
 
 fn full_work(world: &World) {
-    hits(
-        world,
-        &fill("/work"),
-        LimitName::WorkSize,
-        Mechanism::Tmpfs,
-    );
+    hits(world, &fill("/work"), LimitName::WorkSize, Mechanism::Tmpfs);
 }
 
 fn full_tmp(world: &World) {

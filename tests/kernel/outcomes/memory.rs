@@ -72,11 +72,12 @@ fn a_memory_error_can_be_caught(world: &World) {
 fn processes_together(world: &World) {
     let sandbox = world.build(small());
     let code = "import os, time\n\
-                mine = bytearray(b'x') * (90 << 20)\n\
                 for _ in range(5):\n    \
                     if os.fork() == 0:\n        \
-                        theirs = bytearray(b'x') * (30 << 20)\n        \
+                        theirs = bytearray(b'x') * (20 << 20)\n        \
                         time.sleep(60)\n\
+                time.sleep(1)\n\
+                mine = bytearray(b'x') * (120 << 20)\n\
                 time.sleep(60)\n";
     let outcome = run(&sandbox, code);
     limited(

@@ -36,7 +36,7 @@ fn a_gibibyte_on_both_streams(world: &World) {
 }
 
 fn exactly_as_much_as_allowed(world: &World) {
-    let sandbox = world.build(standard().set("limits.output=1000"));
+    let sandbox = world.build(standard().set("limits.output=1000B"));
     let outcome = run(&sandbox, "print('x' * 999)");
     fine(&outcome);
     assert_eq!(outcome.usage().output_bytes, 1000);
