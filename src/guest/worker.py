@@ -18,6 +18,8 @@ import traceback
 
 DATA = 3
 VERSION = 1
+# What the interpreter calls a program that is no file.
+ARGV0 = {"<string>": "-c", "<stdin>": "-"}
 # Characters. Even where each takes six bytes of JSON this is below the supervisor's bounds, which
 # end the session when they are exceeded.
 MAX_TEXT = 32 * 1024
@@ -98,7 +100,7 @@ def read_exactly(count):
 def run_cell(request, source):
     worker = os.getpid()
     filename = request["filename"]
-    sys.argv = [filename, *request["argv"]]
+    sys.argv = [ARGV0.get(filename, filename), *request["argv"]]
     main_module = type(sys)("__main__")
     main_module.__builtins__ = builtins
     if not filename.startswith("<"):

@@ -1,26 +1,28 @@
 //! One run from its request to its outcome: feeds the worker, drains it, watches it, ends it.
 
 mod event_loop;
+mod files;
+mod report;
 mod request;
 mod watch;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 pub use self::request::{Cancel, Request};
 pub use super::drain::OutputSink;
 
 use self::event_loop::{Ended, Running};
+use self::files::Files;
+use self::report::{Seen, report};
 use self::watch::Watch;
-use super::cgroup::CgroupRoot;
-use super::ending::{Evidence, decide};
+use super::cgroup::{CgroupRoot, WorkerCgroup};
 use super::error::{SupervisorError, While};
 use super::spawn::Worker;
 use super::verify::verify;
 use super::zygote::Zygote;
 use crate::jail::program::ZygoteJail;
-use crate::outcome::{Denial, Outcome, PolicyIdentity, Usage};
-use crate::protocol::Ended as Said;
+use crate::outcome::{Outcome, PolicyIdentity};
 
 /// What the supervisor itself watches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -86,59 +88,17 @@ pub fn run(
         return Err(SupervisorError::RunLost);
     }
 
-    let counts = cgroup
-        .as_ref()
-        .map(super::cgroup::WorkerCgroup::counts)
-        .unwrap_or_default();
-    let evidence = Evidence {
+    let counts = cgroup.as_ref().map(WorkerCgroup::counts);
+    let seen = Seen {
         stop,
         exit,
-        result: result.as_ref(),
-        counts,
-        cpu_limit_us: u64::try_from(place.limits.cpu.as_micros()).unwrap_or(u64::MAX),
-        kind: request.kind(),
-    };
-    let ending = decide(&evidence);
-    let cpu_us = counts
-        .cpu_us
-        .or(exit.map(|exit| exit.cpu_us))
-        .unwrap_or(0)
-        .max(watched.cpu_us);
-    let usage = Usage {
+        result,
+        counts: counts.unwrap_or_default(),
+        watched,
+        files: Files::measure(&worker.directories),
         wall,
-        cpu: Duration::from_micros(cpu_us),
-        peak_memory_bytes: counts
-            .peak_memory
-            .or_else(|| exit.map(|exit| (exit.max_rss_kib * 1024).max(watched.memory))),
-        peak_pids: counts.peak_pids.or(Some(watched.pids)),
-        written_bytes: written(&worker.directories),
-        output_bytes: output.total(),
     };
-    let mut denied: Vec<Denial> = Vec::new();
-    if counts.refused_forks > 0 {
-        denied.push(Denial::by_kernel("fork"));
-    }
-    let (value, error) = match result {
-        Some(result) => {
-            denied.extend(result.denied.into_iter().map(Denial::from));
-            match result.ended {
-                Said::Ok(value) => (value, None),
-                Said::Exception(error) => (None, Some(error)),
-                Said::Exit(_) => (None, None),
-            }
-        }
-        None => (None, None),
-    };
-    let (stdout, stderr) = output.into_bytes();
-    let mut outcome = Outcome::new(ending, place.policy.clone(), enforced)
-        .with_output(stdout, stderr)
-        .with_value(value)
-        .with_usage(usage)
-        .with_denied(denied);
-    if let Some(error) = error {
-        outcome = outcome.with_error(error);
-    }
-    Ok(outcome)
+    Ok(report(place, request.kind(), seen, output, enforced))
 }
 
 /// Ends the worker on every way out, an error's too: nothing is left behind.
@@ -148,12 +108,4 @@ impl Drop for KillOnDrop<'_> {
     fn drop(&mut self) {
         self.0.kill();
     }
-}
-
-/// Bytes that the worker's private file systems hold at the end.
-fn written(directories: &[OwnedFd]) -> Option<u64> {
-    directories.iter().try_fold(0, |sum, directory| {
-        let stat = nix::sys::statvfs::fstatvfs(directory).ok()?;
-        Some(sum + (stat.blocks() - stat.blocks_free()) * stat.fragment_size())
-    })
 }
