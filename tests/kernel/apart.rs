@@ -3,21 +3,21 @@
 use std::env;
 use std::process::{Command, ExitCode, Stdio};
 
+use crate::leftovers;
+
 const VARIABLE: &str = "SANDFORK_KERNEL_TEST_PART";
 
-/// A part by its name.
-type Part = (&'static str, fn());
-
-const PARTS: [Part; 0] = [];
+/// A part by its name. It fails by panicking, as a test does.
+pub type Part = (&'static str, fn());
 
 /// The part that this process was started for.
 pub fn requested() -> Option<String> {
     env::var(VARIABLE).ok()
 }
 
-/// Plays it. Like a test, it fails by panicking.
+/// Plays it.
 pub fn play(name: &str) -> ExitCode {
-    match PARTS.iter().find(|part| part.0 == name) {
+    match leftovers::PARTS.iter().find(|part| part.0 == name) {
         Some((_, part)) => {
             part();
             ExitCode::SUCCESS
@@ -34,4 +34,20 @@ pub fn command(name: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("a program knows its path"));
     command.env(VARIABLE, name).stdin(Stdio::null());
     command
+}
+
+/// Has a part played to its end.
+#[track_caller]
+pub fn finishes(name: &str) {
+    let played = command(name)
+        .output()
+        .expect("this program can be started again");
+    let said = [&played.stdout, &played.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(
+        played.status.success(),
+        "{}\n{}{}",
+        played.status,
+        said[0],
+        said[1]
+    );
 }

@@ -13,6 +13,9 @@
 mod apart;
 mod check;
 mod compat;
+mod concurrency;
+mod humaneval;
+mod leftovers;
 mod need;
 mod outcomes;
 mod recipe;
@@ -27,6 +30,8 @@ use libtest_mimic::Arguments;
 use world::World;
 
 fn main() -> ExitCode {
+    // A line for each failure, where it is; what failed stands again in the summary.
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     if let Some(part) = apart::requested() {
         return apart::play(&part);
     }
@@ -38,10 +43,11 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // A line for each failure, where it is; what failed stands again in the summary.
-    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let mut tests = outcomes::tests();
     tests.extend(compat::tests(&world));
+    tests.extend(concurrency::tests());
+    tests.extend(humaneval::tests());
+    tests.extend(leftovers::tests());
     let trials = tests
         .into_iter()
         .map(|test| test.into_trial(&world))
