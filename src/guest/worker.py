@@ -37,6 +37,7 @@ def main(entered):
     for name in setup["single_threaded"]:
         del os.environ[name]
         os.environ.update(pair for pair in entered["env"] if pair[0] == name)
+    reseed()
     guard_imports(setup["imports"])
     # Before the work directory: code that writes a module and imports it expects it to be found.
     sys.path.insert(0, os.getcwd())
@@ -310,6 +311,16 @@ def open_streams():
         stream.mode = "w"
         setattr(sys, name, stream)
         setattr(sys, "__%s__" % name, stream)
+
+
+def reseed():
+    """Gives this worker random numbers of its own.
+
+    `random` sees to itself after a fork, OpenSSL and `tempfile` by the process number, which is
+    never the zygote's; what asks the kernel needs nothing. numpy's global generator is left."""
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
 
 
 def guard_imports(allowed):

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use crate::jail::failure::Failure;
+use crate::plan::Layer;
 use crate::protocol::MessageError;
 
 /// The sandbox could not be provided.
@@ -102,7 +103,7 @@ pub enum SupervisorError {
     #[error("layer {layer} does not hold: {found}, where the plan has {wanted}; nothing was run")]
     NotEnforced {
         /// Which layer.
-        layer: &'static str,
+        layer: Layer,
         /// What the kernel says.
         found: String,
         /// What it should say.

@@ -10,6 +10,7 @@ use std::path::Path;
 use self::proc_status::ProcStatus;
 use super::cgroup::WorkerCgroup;
 use super::error::{SupervisorError, While};
+use crate::jail::DATA;
 use crate::jail::program::{ProcMount, RlimitResource, ZygoteJail};
 use crate::outcome::Enforced;
 use crate::plan::Layer;
@@ -42,6 +43,7 @@ pub fn verify(
     layers.push(Layer::Seccomp);
     capabilities(&status)?;
     identity(&status, jail)?;
+    descriptors(pid)?;
     layers.push(Layer::Capabilities);
     rlimits(pid, jail)?;
     layers.push(Layer::Rlimits);
@@ -67,7 +69,7 @@ pub(super) fn pid_of(process: BorrowedFd) -> Result<i32, SupervisorError> {
         .ok_or(SupervisorError::WorkerEnded { hint: "" })
 }
 
-fn differs(layer: &'static str, found: impl Into<String>, wanted: impl Into<String>) -> Checked {
+fn differs(layer: Layer, found: impl Into<String>, wanted: impl Into<String>) -> Checked {
     Err(SupervisorError::NotEnforced {
         layer,
         found: found.into(),
@@ -82,7 +84,7 @@ fn namespaces(pid: i32, jail: &ZygoteJail) -> Checked {
         let ours = link("self").when("read the supervisor's namespaces")?;
         if theirs == ours {
             return differs(
-                "namespaces",
+                Layer::Namespaces,
                 format!("the host's {kind} namespace"),
                 "its own",
             );
@@ -96,7 +98,11 @@ fn namespaces(pid: i32, jail: &ZygoteJail) -> Checked {
         || fields.nth(1) != Some("1")
         || fields.next().is_some()
     {
-        return differs("namespaces", format!("id map `{}`", map.trim()), "one id");
+        return differs(
+            Layer::Namespaces,
+            format!("id map `{}`", map.trim()),
+            "one id",
+        );
     }
     Ok(())
 }
@@ -116,7 +122,7 @@ fn mounts(pid: i32, jail: &ZygoteJail) -> Checked {
             .unwrap_or("");
         if !options.split(',').any(|option| option == "nosuid") {
             return differs(
-                "mounts",
+                Layer::Mounts,
                 format!("{point} with {options}"),
                 "nosuid everywhere",
             );
@@ -131,7 +137,13 @@ fn mounts(pid: i32, jail: &ZygoteJail) -> Checked {
     };
     match top(Path::new("/")) {
         Some((_, options, "tmpfs")) if has(options, &["ro", "nodev"]) => {}
-        other => return differs("mounts", format!("root {other:?}"), "a read-only tmpfs"),
+        other => {
+            return differs(
+                Layer::Mounts,
+                format!("root {other:?}"),
+                "a read-only tmpfs",
+            );
+        }
     }
     for tmpfs in &jail.worker.tmpfs {
         match top(&tmpfs.target) {
@@ -139,7 +151,7 @@ fn mounts(pid: i32, jail: &ZygoteJail) -> Checked {
             other => {
                 let at = tmpfs.target.display();
                 return differs(
-                    "mounts",
+                    Layer::Mounts,
                     format!("{at} as {other:?}"),
                     "a private noexec tmpfs",
                 );
@@ -150,7 +162,7 @@ fn mounts(pid: i32, jail: &ZygoteJail) -> Checked {
         (ProcMount::Own, Some((_, options, "proc"))) if has(options, &["ro", "noexec"]) => Ok(()),
         (ProcMount::Absent, None) => Ok(()),
         (wanted, found) => differs(
-            "mounts",
+            Layer::Mounts,
             format!("/proc as {found:?}"),
             format!("{wanted:?}"),
         ),
@@ -161,16 +173,18 @@ fn seccomp(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
     let wanted = jail.filters.len() + jail.worker.filters.len();
     if status.field("Seccomp") != Some("2") {
         return differs(
-            "seccomp",
+            Layer::Seccomp,
             format!("mode {:?}", status.field("Seccomp")),
             "mode 2 (filter)",
         );
     }
     // The count is told since Linux 5.9.
     match status.number("Seccomp_filters") {
-        Some(found) if found < wanted as u64 => {
-            differs("seccomp", format!("{found} filters"), format!("{wanted}"))
-        }
+        Some(found) if found < wanted as u64 => differs(
+            Layer::Seccomp,
+            format!("{found} filters"),
+            format!("{wanted}"),
+        ),
         _ => Ok(()),
     }
 }
@@ -181,12 +195,35 @@ fn capabilities(status: &ProcStatus) -> Checked {
             .field(set)
             .and_then(|mask| u64::from_str_radix(mask, 16).ok());
         if found != Some(0) {
-            return differs("capabilities", format!("{set} {found:x?}"), "no capability");
+            return differs(
+                Layer::Capabilities,
+                format!("{set} {found:x?}"),
+                "no capability",
+            );
         }
     }
     match status.field("NoNewPrivs") {
         Some("1") => Ok(()),
-        found => differs("capabilities", format!("NoNewPrivs {found:?}"), "1"),
+        found => differs(Layer::Capabilities, format!("NoNewPrivs {found:?}"), "1"),
+    }
+}
+
+/// A descriptor that leaked in is a right that no rule took away.
+fn descriptors(pid: i32) -> Checked {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).when("read the worker's descriptors")?;
+    let mut unknown: Vec<String> = open
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|number| !number.parse().is_ok_and(|number: i32| number <= DATA))
+        .collect();
+    unknown.sort();
+    match unknown.as_slice() {
+        [] => Ok(()),
+        _ => differs(
+            Layer::Capabilities,
+            format!("descriptors {}", unknown.join(", ")),
+            "its streams and its data socket",
+        ),
     }
 }
 
@@ -198,7 +235,11 @@ fn identity(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
         let found = status.field(key).unwrap_or("");
         let mut shown = found.split_ascii_whitespace().map(str::parse);
         if found.is_empty() || !shown.all(|id| id == Ok(wanted)) {
-            return differs("capabilities", format!("{key} {found}"), wanted.to_string());
+            return differs(
+                Layer::Capabilities,
+                format!("{key} {found}"),
+                wanted.to_string(),
+            );
         }
     }
     Ok(())
@@ -217,7 +258,7 @@ fn rlimits(pid: i32, jail: &ZygoteJail) -> Checked {
         let (soft, hard) = (values.next(), values.next());
         let wanted = limit.value.to_string();
         if soft != Some(&wanted) || hard != Some(&wanted) {
-            return differs("rlimits", format!("{name} {soft:?} {hard:?}"), wanted);
+            return differs(Layer::Rlimits, format!("{name} {soft:?} {hard:?}"), wanted);
         }
     }
     Ok(())
@@ -253,7 +294,7 @@ fn membership(pid: i32, cgroup: &WorkerCgroup<'_>) -> Checked {
         });
         if !path.is_some_and(|path| same_end(Path::new(path), dir)) {
             let found = format!("{wanted} cgroup {path:?}");
-            return differs("cgroup", found, dir.display().to_string());
+            return differs(Layer::Cgroup, found, dir.display().to_string());
         }
     }
     Ok(())
