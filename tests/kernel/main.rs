@@ -11,6 +11,7 @@
 )]
 
 mod apart;
+mod bad_input;
 mod check;
 mod compat;
 mod concurrency;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         }
     };
     let mut tests = outcomes::tests();
+    tests.extend(bad_input::tests(&world));
     tests.extend(compat::tests(&world));
     tests.extend(concurrency::tests());
     tests.extend(humaneval::tests());

@@ -19,8 +19,6 @@ pub enum Need {
     Python(u8),
     /// A Python that Sandfork must refuse, of this version.
     OldPython(u8, u8),
-    /// To be root.
-    Root,
     /// The machine language that the test speaks.
     X86_64,
 }
@@ -58,7 +56,6 @@ impl Need {
                     &format!("no Python {major}.{minor} that this user can execute"),
                 )
             }
-            Self::Root => forced(world.host.machine.user.is_root(), "not root"),
             Self::X86_64 => forced(cfg!(target_arch = "x86_64"), "not an x86-64 machine"),
         }
     }
