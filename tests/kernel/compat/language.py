@@ -38,7 +38,7 @@ assert typing.get_type_hints(Point)["x"] is int
 assert json.loads(json.dumps(dataclasses.asdict(Point(1)))) == {"x": 1, "y": 0}
 assert copy.deepcopy({"a": [Point(1)]}) == {"a": [Point(1)]}
 assert __doc__ == "What code does that looks at itself."
-assert sys.argv == ["<string>"]
+assert len(sys.argv) == 1
 
 point = Point(1)
 gone = []
