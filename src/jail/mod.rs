@@ -1,4 +1,4 @@
-//! The jail: [`zygote`] and [`worker`] each show their whole order on one screen, one line a step,
+//! The jail: `zygote` and `worker` each show their whole order on one screen, one line a step,
 //! with what breaks if a line moves; the other files hold one kernel facility each.
 //!
 //! This module is compiled twice: into the `sandfork` library, which only makes the data of

@@ -7,12 +7,12 @@ mod request;
 mod watch;
 
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use self::request::{Cancel, Request};
 pub use super::drain::OutputSink;
 
-use self::event_loop::{Ended, Running};
+use self::event_loop::{Ended, Running, Times};
 use self::files::Files;
 use self::report::{Seen, report};
 use self::watch::Watch;
@@ -22,7 +22,7 @@ use super::spawn::Worker;
 use super::verify::verify;
 use super::zygote::Zygote;
 use crate::jail::program::ZygoteJail;
-use crate::outcome::{Outcome, PolicyIdentity};
+use crate::outcome::{Outcome, Phases, PolicyIdentity};
 
 /// What the supervisor itself watches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,7 +37,7 @@ pub struct RunLimits {
     pub pids: u32,
     /// Bytes, both streams.
     pub output: u64,
-    /// Thousandths of a processor.
+    /// Thousandths of a processor: how soon the processor time could be used up.
     pub millicores: u32,
 }
 
@@ -58,12 +58,19 @@ pub struct Place<'a> {
     pub first_core: usize,
 }
 
-/// Runs a request in a fresh worker.
+/// Runs a request in a fresh worker: has it forked, looks at it from outside, sends the code, watches
+/// the limits, and returns when nothing of the worker is left.
+///
+/// # Errors
+///
+/// When no worker could be made, a layer does not hold ([`SupervisorError::NotEnforced`], nothing was
+/// run), or the zygote was ended from outside.
 pub fn run(
     place: &Place,
     request: &Request,
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
+    let called = Instant::now();
     let message = request.encode()?;
     let cgroup = match place.cgroups {
         Some(root) => Some(root.worker()?),
@@ -72,6 +79,7 @@ pub fn run(
     let stdin = request.open_stdin().when("open stdin")?;
     let worker = Worker::spawn(place.zygote, stdin, cgroup.as_ref(), place.first_core)?;
     let guard = KillOnDrop(&worker);
+    let jailed = Instant::now();
     let enforced = verify(worker.process.as_fd(), place.jail, cgroup.as_ref())?;
     let watch = Watch::new(&worker, cgroup.as_ref(), place.limits)?;
     let running = Running::new(&worker, message, place.limits, request.kind(), watch)?;
@@ -80,7 +88,7 @@ pub fn run(
         exit,
         result,
         output,
-        wall,
+        times,
         watched,
     } = running.until_end(sink, request.cancelled_by())?;
     drop(guard);
@@ -96,9 +104,22 @@ pub fn run(
         counts: counts.unwrap_or_default(),
         watched,
         files: Files::measure(&worker.directories),
-        wall,
+        wall: times.exited - times.started,
+        phases: phases(called, &worker, jailed, times),
     };
     Ok(report(place, request.kind(), seen, output, enforced))
+}
+
+fn phases(called: Instant, worker: &Worker, jailed: Instant, times: Times) -> Phases {
+    Phases {
+        place: worker.asked - called,
+        fork: worker.born - worker.asked,
+        jail: jailed - worker.born,
+        verify: times.started - jailed,
+        code: times.answered - times.started,
+        exit: times.exited - times.answered,
+        reap: times.gone - times.exited,
+    }
 }
 
 /// Ends the worker on every way out, an error's too: nothing is left behind.

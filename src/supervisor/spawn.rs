@@ -37,6 +37,10 @@ pub struct Worker {
     pub init: Option<OwnedFd>,
     /// The directories that the guest can write to, work directory first.
     pub directories: Vec<OwnedFd>,
+    /// When it was asked for.
+    pub asked: Instant,
+    /// When it had been forked.
+    pub born: Instant,
 }
 
 impl Worker {
@@ -73,7 +77,8 @@ impl Worker {
             their_stderr,
             join_files,
         ));
-        let deadline = Instant::now() + BIRTH_TIMEOUT;
+        let asked = Instant::now();
+        let deadline = asked + BIRTH_TIMEOUT;
         let (process, init) = await_birth(zygote, &monitor, deadline)?;
         let mut worker = Self {
             monitor,
@@ -83,6 +88,8 @@ impl Worker {
             process,
             init,
             directories: vec![],
+            asked,
+            born: Instant::now(),
         };
         worker.directories = worker.await_jail(deadline)?;
         Ok(worker)

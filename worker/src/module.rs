@@ -5,6 +5,7 @@
 //! | `enter` | JSON of the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
 //! | `unready` | JSON of `Unready` | |
 //! | `threads` | | how many threads the process has |
+//! | `settle` | | makes forks of what is loaded cheaper; for how many bytes |
 //! | `serve` | JSON list of the preloaded modules | in a worker, jailed: nothing. In the zygote: never |
 
 use std::cell::RefCell;
@@ -16,7 +17,7 @@ use pyo3_ffi::PyObject;
 use serde::Serialize;
 
 use crate::control::{hear, tell};
-use crate::jail::control::{FromZygote, PythonSetup, ToZygote};
+use crate::jail::control::{FromZygote, Lifetime, PythonSetup, ToZygote};
 use crate::jail::failure::Failure;
 use crate::jail::program::ZygoteJail;
 use crate::jail::zygote::{self, Zygote};
@@ -48,6 +49,7 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
             method::<Enter>(),
             method::<TellUnready>(),
             method::<Threads>(),
+            method::<Settle>(),
             method::<Serve>(),
             end_of_methods(),
         ],
@@ -80,6 +82,11 @@ impl TextFunction for Enter {
         };
         match zygote::enter(&jail, lifeline) {
             Ok(zygote) => {
+                if python.lifetime == Lifetime::ManyRuns {
+                    // Before anything is preloaded: of the libraries that packages bring, a
+                    // worker uses too little.
+                    sys::memory::share_page_tables(zygote.proc.as_fd()).map_err(words)?;
+                }
                 let setup = reply(&jail.env, &python)?;
                 ENTERED.set(Some(Entered {
                     control,
@@ -120,6 +127,22 @@ impl TextFunction for Threads {
             Some(entered) => {
                 let count = sys::process::count_threads(entered.zygote.proc.as_fd());
                 count.map(|count| count.to_string()).map_err(words)
+            }
+            None => Err("not in the jail yet".into()),
+        })
+    }
+}
+
+struct Settle;
+
+impl TextFunction for Settle {
+    const NAME: &'static CStr = c"settle";
+
+    fn call(_: &str) -> Result<String, String> {
+        ENTERED.with_borrow(|entered| match entered {
+            Some(entered) => {
+                let bytes = sys::memory::collapse(entered.zygote.proc.as_fd());
+                bytes.map(|bytes| bytes.to_string()).map_err(words)
             }
             None => Err("not in the jail yet".into()),
         })

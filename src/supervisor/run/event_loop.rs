@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{read, write};
 
-use super::request::Cancel;
+use super::request::{Cancel, ONLY_REQUEST};
 use super::watch::{Measured, Watch};
 use super::{OutputSink, RunLimits};
 use crate::jail::control::{Exit, FromMonitor};
@@ -42,7 +42,9 @@ pub struct Running<'a> {
     monitor: Link,
     greeted: bool,
     result: Option<CellResult>,
+    answered: Option<Instant>,
     exit: Option<Exit>,
+    exited: Option<Instant>,
     stop: Option<Stop>,
     /// When to stop waiting for whatever is being waited for.
     deadline: Instant,
@@ -69,8 +71,17 @@ pub struct Ended {
     pub exit: Option<Exit>,
     pub result: Option<CellResult>,
     pub output: Output,
-    pub wall: Duration,
+    pub times: Times,
     pub watched: Measured,
+}
+
+/// When things were seen. What never came is taken to have come with the next thing that did.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    pub started: Instant,
+    pub answered: Instant,
+    pub exited: Instant,
+    pub gone: Instant,
 }
 
 impl<'a> Running<'a> {
@@ -106,7 +117,9 @@ impl<'a> Running<'a> {
             monitor: Link::Open,
             greeted: false,
             result: None,
+            answered: None,
             exit: None,
+            exited: None,
             stop: None,
             deadline: Instant::now() + limits.wall,
             hung_up: None,
@@ -121,7 +134,6 @@ impl<'a> Running<'a> {
     ) -> Result<Ended, SupervisorError> {
         let started = Instant::now();
         self.deadline = started + self.limits.wall;
-        let mut ended_at = None;
         self.send_more();
         while self.monitor == Link::Open {
             let ready = self.wait(cancel).when("wait for the worker")?;
@@ -143,9 +155,6 @@ impl<'a> Running<'a> {
             if ready.monitor {
                 self.read_monitor()?;
             }
-            if self.exit.is_some() {
-                ended_at.get_or_insert_with(Instant::now);
-            }
             if !self.check_clocks(Instant::now()) {
                 break;
             }
@@ -153,9 +162,14 @@ impl<'a> Running<'a> {
         // Nothing writes any more: what is in the pipes is all there will be.
         self.drain(Stream::Stdout, sink);
         self.drain(Stream::Stderr, sink);
-        let wall = ended_at
-            .unwrap_or_else(Instant::now)
-            .duration_since(started);
+        let gone = Instant::now();
+        let exited = self.exited.unwrap_or(gone);
+        let times = Times {
+            started,
+            answered: self.answered.unwrap_or(exited),
+            exited,
+            gone,
+        };
         let Self {
             stop,
             exit,
@@ -169,7 +183,7 @@ impl<'a> Running<'a> {
             exit,
             result,
             output,
-            wall,
+            times,
             watched: watch.peak(),
         })
     }
@@ -257,7 +271,16 @@ impl<'a> Running<'a> {
                 Reply::Result(_) if self.result.is_some() => {
                     return Err("it sent a second result".into());
                 }
-                Reply::Result(result) => self.result = Some(result),
+                Reply::Result(_) if !self.greeted => {
+                    return Err("it sent a result before it greeted".into());
+                }
+                Reply::Result(result) if result.id != ONLY_REQUEST => {
+                    return Err(format!("it sent a result of request {}", result.id));
+                }
+                Reply::Result(result) => {
+                    self.answered = Some(Instant::now());
+                    self.result = Some(result);
+                }
                 Reply::Ready { .. } if self.greeted || self.result.is_some() => {
                     return Err("it greeted a second time".into());
                 }
@@ -274,6 +297,7 @@ impl<'a> Running<'a> {
         match hear(self.worker.monitor.as_fd()) {
             Ok(Some((FromMonitor::Exited(exit), _))) => {
                 self.exit = Some(exit);
+                self.exited = Some(Instant::now());
                 if self.stop.is_none() {
                     self.deadline = Instant::now() + REAP_TIMEOUT;
                 }
