@@ -13,8 +13,10 @@ use sandfork::policy::Level;
 
 use common::{examples, trial};
 
+type Test = fn() -> Result<(), Failed>;
+
 fn main() -> ExitCode {
-    let tests: [(&str, fn() -> Result<(), Failed>); 5] = [
+    let tests: [(&str, Test); 5] = [
         ("hello", hello),
         ("run_once", run_once),
         ("run_once_with_an_exception", run_once_with_an_exception),
