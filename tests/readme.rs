@@ -74,7 +74,7 @@ fn steps(block: &str) -> Vec<Step> {
                 let shown = String::new();
                 steps.push(Step { command, shown });
             }
-            (None, Some(step)) => step.shown += &format!("{line}\n"),
+            (None, Some(step)) => step.shown.extend([line, "\n"]),
             (None, None) => panic!("a block begins with a command, not with {line:?}"),
         }
     }
@@ -107,10 +107,8 @@ fn replay(block: &str) -> Result<(), Failed> {
     let steps = steps(block);
     let mut script = SHELL.to_owned();
     for step in &steps {
-        script += &format!(
-            "{}\nstatus=$?; printf '{MARK}'; (exit $status)\n",
-            step.command
-        );
+        let end = format!("\nstatus=$?; printf '{MARK}'; (exit $status)\n");
+        script.extend([step.command.as_str(), &end]);
     }
     let output = Command::new("sh")
         .args(["-c", &script])
