@@ -60,7 +60,7 @@ impl Error {
                 | S::Threads { .. }
                 | S::Startup { .. } => ErrorKind::Interpreter,
                 S::NotEnforced { .. } => ErrorKind::NotEnforced,
-                S::Request(_) => ErrorKind::Request,
+                S::Request(_) | S::StdinRefused => ErrorKind::Request,
                 S::Jail { .. } | S::Cgroup { .. } => ErrorKind::Host,
                 S::System { .. }
                 | S::ZygoteGone

@@ -12,6 +12,7 @@ use self::warm::Warm;
 use crate::error::{Cause, Error};
 use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Plan, Start};
+use crate::policy::Stdin;
 use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::{OutputSink, Place, Request, RunLimits, SupervisorError, run};
 
@@ -71,6 +72,9 @@ impl Sandbox {
         sink: &mut dyn OutputSink,
     ) -> Result<Outcome, Error> {
         let request = request.into();
+        if request.has_stdin() && self.plan.supervision.stdin == Stdin::Closed {
+            return Err(SupervisorError::StdinRefused.into());
+        }
         match self.attempt(&request, sink) {
             // Nothing has run yet: a zygote that was ended from outside costs time, not the run.
             Err(Error(Cause::Supervisor(SupervisorError::ZygoteGone))) => {}

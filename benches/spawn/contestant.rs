@@ -133,7 +133,6 @@ impl BareForks {
     pub fn new(python: &Path, preload: Preload) -> Result<Self, Error> {
         let mut child = Command::new(python)
             .args(["-I", "-c", include_str!("fork_probe.py")])
-            .arg(include_str!("../../src/guest/worker.py"))
             .args(preload.modules())
             // As for a zygote: an interpreter with threads is another thing to fork.
             .envs(PRELOAD_ONLY.map(|name| (name, "1")))

@@ -40,26 +40,37 @@ class ScannerOptions:
 dumps, loads = make_codec()
 
 
-def send(header):
+def encode(header):
     data = dumps(header).encode("utf-8")
-    view = memoryview(len(data).to_bytes(4, "little") + b"\0\0\0\0" + data)
-    while view:
-        view = view[os.write(DATA, view) :]
+    return len(data).to_bytes(4, "little") + b"\0\0\0\0" + data
+
+
+def send(header):
+    write(encode(header))
+
+
+def write(frame):
+    while frame:
+        frame = frame[os.write(DATA, frame) :]
+
+
+received = bytearray()
 
 
 def receive():
-    prefix = read_exactly(8)
-    header = read_exactly(int.from_bytes(prefix[:4], "little"))
-    payload = read_exactly(int.from_bytes(prefix[4:], "little"))
+    prefix = take(8)
+    header = take(int.from_bytes(prefix[:4], "little"))
+    payload = take(int.from_bytes(prefix[4:], "little"))
     return loads(header.decode("utf-8")), payload
 
 
-def read_exactly(count):
-    parts = []
-    while count:
-        part = os.read(DATA, min(count, 1 << 20))
+def take(count):
+    while len(received) < count:
+        # More than asked for, so that frames that were sent together are read together.
+        part = os.read(DATA, max(count - len(received), 4096))
         if not part:
             os._exit(0)
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
+        received.extend(part)
+    taken = bytes(received[:count])
+    del received[:count]
+    return taken

@@ -24,21 +24,20 @@ MAX_TEXT = 32 * 1024
 MAX_REPR = 16 * 1024
 # Text of what was run, by the name that tracebacks have for it.
 SOURCES = {}
+READY = wire.encode({"kind": "ready", "version": VERSION})
 REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
 
 
 def main(entered):
     setup = entered["setup"]
     os.set_inheritable(wire.DATA, False)
-    open_streams()
-    for name in setup["single_threaded"]:
-        del os.environ[name]
-        os.environ.update(pair for pair in entered["env"] if pair[0] == name)
+    if os.fstat(0).st_rdev != nothing_to_read:
+        open_stdin()
     reseed()
     guard_imports(setup["imports"])
     # Before the work directory: code that writes a module and imports it expects it to be found.
     sys.path.insert(0, os.getcwd())
-    wire.send({"kind": "ready", "version": VERSION})
+    wire.write(READY)
     while True:
         request, payload = wire.receive()
         kind = request["kind"]
@@ -64,7 +63,6 @@ def warm_up():
     encode_value("x")
     SOURCES.clear()
     linecache.clearcache()
-    io.TextIOWrapper(io.BufferedWriter(io.BytesIO()), encoding="utf-8", errors="surrogateescape")
 
 
 # Cells.
@@ -302,23 +300,47 @@ def clean(text):
 # The process.
 
 
+# Device number of the null device, which stands at descriptor 0 where the policy gives no input.
+nothing_to_read = None
+
+
 def open_streams():
-    """New stream objects: the interpreter made its own while other files stood at 0, 1 and 2."""
+    """New stream objects, made once for all workers: the interpreter made its own while other files
+    stood at 0, 1 and 2."""
+    global nothing_to_read
+    nothing_to_read = os.fstat(0).st_rdev
+    open_stdin()
+    # Pipes, as in a worker: a stream remembers whether it can seek.
+    kept = [os.dup(number) for number in (1, 2)]
+    pipe = os.pipe()
+    for number in (1, 2):
+        os.dup2(pipe[1], number)
+        open_output(number)
+    for number, copy in zip((1, 2), kept):
+        os.dup2(copy, number)
+    for number in (*kept, *pipe):
+        os.close(number)
+
+
+def open_stdin():
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(
         io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8", "surrogateescape"
     )
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        raw = io.FileIO(number, "w", closefd=False)
-        # Line by line, so that what was printed before a kill is not lost.
-        stream = io.TextIOWrapper(
-            io.BufferedWriter(raw),
-            "utf-8",
-            "surrogateescape" if number == 1 else "backslashreplace",
-            line_buffering=True,
-        )
-        stream.mode = "w"
-        setattr(sys, name, stream)
-        setattr(sys, "__%s__" % name, stream)
+
+
+def open_output(number):
+    # Line by line, so that what was printed before a kill is not lost.
+    stream = io.TextIOWrapper(
+        io.BufferedWriter(io.FileIO(number, "w", closefd=False)),
+        "utf-8",
+        "surrogateescape" if number == 1 else "backslashreplace",
+        line_buffering=True,
+    )
+    stream.mode = "w"
+    if number == 1:
+        sys.stdout = sys.__stdout__ = stream
+    else:
+        sys.stderr = sys.__stderr__ = stream
 
 
 def reseed():

@@ -11,7 +11,14 @@ def main(native, entered, worker):
         os.environ.clear()
         os.environ.update(entered["env"])
         os.environ.update(dict.fromkeys(setup["single_threaded"], "1"))
+        worker.open_streams()
         preloaded = prepare(native, setup, worker)
+        # The libraries have read theirs; guests see their own.
+        for name in setup["single_threaded"]:
+            del os.environ[name]
+            os.environ.update(pair for pair in entered["env"] if pair[0] == name)
+        # What a package wrote while it was imported is not the workers' to write again.
+        worker.flush()
     except BaseException as error:
         native.unready(wire.dumps({"cause": "startup", "error": describe(error)}))
     native.serve(wire.dumps(preloaded))

@@ -39,42 +39,30 @@ fn build(rules: &LandlockRules) -> Result<OwnedFd, Errno> {
     let mut created = ruleset.create().map_err(refused)?;
     for rule in &rules.paths {
         let path = PathFd::new(&rule.path).map_err(|_| Errno::last())?;
-        let rights = path_rights(&rule.path, rule.allow, abi)?;
-        created = created
-            .add_rule(PathBeneath::new(path, rights))
-            .map_err(refused)?;
+        // A rule on a file takes only the rights that mean something for a file; the kernel refuses
+        // it with the others, and the crate leaves them out. That takes rights away and gives none.
+        let beneath = PathBeneath::new(path, path_rights(rule.allow, abi))
+            .set_compatibility(CompatLevel::BestEffort);
+        created = created.add_rule(beneath).map_err(refused)?;
     }
     Option::<OwnedFd>::from(created).ok_or(Errno::ENOSYS)
 }
 
-/// The rights of one rule. A file takes only the rights that mean something for a file; the
-/// kernel refuses a rule with the others.
-fn path_rights(
-    path: &std::path::Path,
-    allow: PathAccess,
-    abi: ABI,
-) -> Result<BitFlags<AccessFs>, Errno> {
+/// The rights of one rule.
+fn path_rights(allow: PathAccess, abi: ABI) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    let rights = match allow {
+    let all = AccessFs::from_all(abi);
+    match allow {
         PathAccess::Read => read,
         PathAccess::ReadExecute => read | AccessFs::Execute,
         PathAccess::ReadWriteFile => {
-            let mut rights = AccessFs::ReadFile | AccessFs::WriteFile;
-            rights |= AccessFs::from_all(abi) & (AccessFs::Truncate | AccessFs::IoctlDev);
-            rights
+            let changes = AccessFs::Truncate | AccessFs::IoctlDev;
+            AccessFs::ReadFile | AccessFs::WriteFile | (all & changes)
         }
         PathAccess::ReadWrite => {
-            AccessFs::from_all(abi)
-                & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock)
+            all & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock)
         }
-    };
-    let metadata = std::fs::metadata(path)
-        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
-    Ok(if metadata.is_dir() {
-        rights
-    } else {
-        rights & AccessFs::from_file(abi)
-    })
+    }
 }
 
 fn refused<E>(_: E) -> Errno {

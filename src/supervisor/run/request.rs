@@ -80,8 +80,8 @@ impl Request {
     /// Lets the guest read from this descriptor; without it there is nothing to read.
     ///
     /// The guest gets the open file itself, whose offset and flags it then shares: give it a pipe or a
-    /// file opened for this, never a terminal or a socket that others use. The policy's `stdio.stdin`
-    /// is not asked: that is the caller's part.
+    /// file opened for this, never a terminal or a socket that others use. A policy whose `stdio.stdin`
+    /// is `"closed"` refuses the request.
     #[must_use]
     pub fn stdin(mut self, stdin: OwnedFd) -> Self {
         self.stdin = Some(stdin);
@@ -93,6 +93,11 @@ impl Request {
     pub fn cancel(mut self, cancel: &Cancel) -> Self {
         self.cancel = Some(cancel.clone());
         self
+    }
+
+    /// Whether there is something for the guest to read.
+    pub(crate) fn has_stdin(&self) -> bool {
+        self.stdin.is_some()
     }
 
     /// What the guest reads: this, or nothing.
