@@ -5,7 +5,7 @@
 //! | `enter` | JSON of the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
 //! | `unready` | JSON of `Unready` | |
 //! | `threads` | | how many threads the process has |
-//! | `settle` | | makes forks cheaper; how many mappings were collapsed |
+//! | `settle` | | makes forks of what is loaded cheaper; for how many bytes |
 //! | `serve` | JSON list of the preloaded modules | in a worker, jailed: what it can read, `nothing` or `input`. In the zygote: never |
 
 use std::cell::RefCell;
@@ -141,8 +141,8 @@ impl TextFunction for Settle {
     fn call(_: &str) -> Result<String, String> {
         ENTERED.with_borrow(|entered| match entered {
             Some(entered) => {
-                let count = sys::memory::collapse(entered.zygote.proc.as_fd());
-                count.map(|count| count.to_string()).map_err(words)
+                let bytes = sys::memory::collapse(entered.zygote.proc.as_fd());
+                bytes.map(|bytes| bytes.to_string()).map_err(words)
             }
             None => Err("not in the jail yet".into()),
         })
