@@ -83,16 +83,15 @@ impl ForkedChild {
             .map(|fd| nix::fcntl::fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(count)))
             .collect::<Result<_, _>>()?;
         for (number, copy) in (0..count).zip(copies) {
-            // SAFETY: integers only. The numbers below `count` have no owner but the process's
-            // standard streams and what the caller promised to leak.
             let flags = if number <= libc::STDERR_FILENO {
                 0
             } else {
                 libc::O_CLOEXEC
             };
-            check(libc::c_long::from(unsafe {
-                libc::dup3(copy, number, flags)
-            }))?;
+            // SAFETY: integers only. The numbers below `count` have no owner but the process's
+            // standard streams and what the caller promised to leak.
+            let placed = unsafe { libc::dup3(copy, number, flags) };
+            check(libc::c_long::from(placed))?;
         }
         // SAFETY: integers only; as above, no owner of a higher number is used again.
         check(unsafe { libc::syscall(libc::SYS_close_range, count, libc::c_uint::MAX, 0) })?;
