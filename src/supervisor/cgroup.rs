@@ -63,7 +63,7 @@ impl CgroupRoot {
             made.dirs.push(dir.clone());
             for setting in &hierarchy.settings {
                 let file = dir.join(setting.file);
-                match fs::write(&file, &setting.value) {
+                match files::write(&file, &setting.value) {
                     Err(error)
                         if setting.presence == Presence::WhereThere
                             && error.kind() == io::ErrorKind::NotFound => {}
@@ -136,6 +136,12 @@ impl WorkerCgroup<'_> {
             })
     }
 
+    /// Whether it counts processor time.
+    pub fn counts_cpu(&self) -> bool {
+        let counts = |hierarchy: &Hierarchy| files::counts_cpu(self.plan.version, hierarchy);
+        self.plan.hierarchies.iter().any(counts)
+    }
+
     /// Processor time so far, microseconds.
     pub fn cpu_us(&self) -> Option<u64> {
         self.places()
@@ -176,6 +182,11 @@ fn make_dir(dir: &Path) -> Result<(), SupervisorError> {
 /// Removes a cgroup and those below it. The kernel refuses while a process is in it, which the
 /// last moments of a dying one are: a few short waits are enough.
 fn remove_tree(dir: &Path) {
+    // What a worker leaves is empty, and has none below it.
+    match fs::remove_dir(dir) {
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+        _ => return,
+    }
     for child in fs::read_dir(dir).into_iter().flatten().flatten() {
         if child.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove_tree(&child.path());

@@ -14,6 +14,7 @@ use nix::sys::socket::SockType;
 use super::descriptors::{hear, pipe, socket_pair};
 use super::error::{SupervisorError, While};
 use super::library;
+use super::verify::HostNamespaces;
 use crate::jail::control::FromZygote;
 
 /// The program text of a zygote.
@@ -34,6 +35,7 @@ pub struct Launched {
     pub(super) lifeline: OwnedFd,
     pub(super) their_lifeline: OwnedFd,
     pub(super) log: File,
+    pub(super) born_in: HostNamespaces,
     facts: String,
 }
 
@@ -67,6 +69,7 @@ impl Launched {
             lifeline,
             their_lifeline,
             log,
+            born_in: HostNamespaces::current()?,
             facts: String::new(),
         };
         match launched.hear_within(FACTS_TIMEOUT, "the interpreter's start")? {

@@ -6,6 +6,7 @@ mod drain;
 mod ending;
 mod launch;
 mod library;
+mod proc_dir;
 mod run;
 mod spawn;
 mod verify;

@@ -6,7 +6,6 @@ mod report;
 mod request;
 mod watch;
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 pub use self::request::{Cancel, Request};
@@ -80,8 +79,13 @@ pub fn run(
     let worker = Worker::spawn(place.zygote, stdin, cgroup.as_ref(), place.first_core)?;
     let guard = KillOnDrop(&worker);
     let jailed = Instant::now();
-    let enforced = verify(worker.process.as_fd(), place.jail, cgroup.as_ref())?;
-    let watch = Watch::new(&worker, cgroup.as_ref(), place.limits)?;
+    let enforced = verify(
+        &worker.proc,
+        place.jail,
+        place.zygote.born_in(),
+        cgroup.as_ref(),
+    )?;
+    let watch = Watch::new(&worker, cgroup.as_ref(), place.limits);
     let running = Running::new(&worker, message, place.limits, request.kind(), watch)?;
     let Ended {
         stop,

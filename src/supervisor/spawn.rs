@@ -11,6 +11,7 @@ use nix::sys::socket::SockType;
 use super::cgroup::WorkerCgroup;
 use super::descriptors::{hear, pipe, socket_pair};
 use super::error::{SupervisorError, While};
+use super::proc_dir::ProcDir;
 use super::zygote::{Zygote, failure};
 use crate::jail::control::FromMonitor;
 use crate::jail::failure::{REPORT_LENGTH, decode_report};
@@ -33,6 +34,8 @@ pub struct Worker {
     pub stderr: OwnedFd,
     /// The guest's main process.
     pub process: OwnedFd,
+    /// What the kernel tells of it.
+    pub proc: ProcDir,
     /// Process 1 of its pid namespace, whose end is everything's end. None at level `landlock`.
     pub init: Option<OwnedFd>,
     /// The directories that the guest can write to, work directory first.
@@ -85,6 +88,8 @@ impl Worker {
             data,
             stdout,
             stderr,
+            proc: ProcDir::of(process.as_fd())
+                .map_err(|_| SupervisorError::WorkerEnded { hint: "" })?,
             process,
             init,
             directories: vec![],

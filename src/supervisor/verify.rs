@@ -3,13 +3,14 @@
 
 mod proc_status;
 
-use std::fs;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 
 use self::proc_status::ProcStatus;
 use super::cgroup::WorkerCgroup;
 use super::error::{SupervisorError, While};
+use super::proc_dir::ProcDir;
 use crate::jail::DATA;
 use crate::jail::program::{ProcMount, RlimitResource, ZygoteJail};
 use crate::outcome::Enforced;
@@ -18,19 +19,44 @@ use crate::policy::Level;
 
 type Checked = Result<(), SupervisorError>;
 
+/// The namespaces that a zygote was started in, none of which its workers may be in.
+#[derive(Debug)]
+pub struct HostNamespaces(Vec<OsString>);
+
+/// Names beneath `/proc/PID/ns` (namespaces(7)).
+const NAMESPACES: [&str; 7] = [
+    "ns/user",
+    "ns/mnt",
+    "ns/pid",
+    "ns/ipc",
+    "ns/uts",
+    "ns/cgroup",
+    "ns/net",
+];
+
+impl HostNamespaces {
+    /// Those of the calling thread.
+    pub fn current() -> Result<Self, SupervisorError> {
+        let link = |name| std::fs::read_link(Path::new("/proc/thread-self").join(name));
+        let links = NAMESPACES.iter().map(|name| link(name).map(OsString::from));
+        let links: io::Result<_> = links.collect();
+        Ok(Self(links.when("read the supervisor's namespaces")?))
+    }
+}
+
 /// Checks every layer of the plan and says which hold.
 pub fn verify(
-    process: BorrowedFd,
+    process: &ProcDir,
     jail: &ZygoteJail,
+    host: &HostNamespaces,
     cgroup: Option<&WorkerCgroup<'_>>,
 ) -> Result<Enforced, SupervisorError> {
-    let pid = pid_of(process)?;
-    let status = ProcStatus::read(pid).when("read the worker's status")?;
+    let status = ProcStatus::read(process).when("read the worker's status")?;
     let mut layers = Vec::with_capacity(7);
     if jail.namespaces.is_some() {
-        namespaces(pid, jail)?;
+        namespaces(process, jail, host)?;
         layers.push(Layer::Namespaces);
-        mounts(pid, jail)?;
+        mounts(process, jail)?;
         layers.push(Layer::Mounts);
     }
     if jail.landlock.is_some() {
@@ -43,12 +69,12 @@ pub fn verify(
     layers.push(Layer::Seccomp);
     capabilities(&status)?;
     identity(&status, jail)?;
-    descriptors(pid)?;
+    descriptors(process)?;
     layers.push(Layer::Capabilities);
-    rlimits(pid, jail)?;
+    rlimits(process, jail)?;
     layers.push(Layer::Rlimits);
     if let Some(cgroup) = cgroup {
-        membership(pid, cgroup)?;
+        membership(process, cgroup)?;
         layers.push(Layer::Cgroup);
     }
     let level = match (jail.namespaces, cgroup) {
@@ -59,16 +85,6 @@ pub fn verify(
     Ok(Enforced { level, layers })
 }
 
-/// The number, in this pid namespace, of the process behind a handle (pidfd_open(2), fdinfo).
-pub(super) fn pid_of(process: BorrowedFd) -> Result<i32, SupervisorError> {
-    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd()))
-        .when("read the worker's number")?;
-    info.lines()
-        .find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
-        .filter(|pid| *pid > 0)
-        .ok_or(SupervisorError::WorkerEnded { hint: "" })
-}
-
 fn differs(layer: Layer, found: impl Into<String>, wanted: impl Into<String>) -> Checked {
     Err(SupervisorError::NotEnforced {
         layer,
@@ -77,12 +93,11 @@ fn differs(layer: Layer, found: impl Into<String>, wanted: impl Into<String>) ->
     })
 }
 
-fn namespaces(pid: i32, jail: &ZygoteJail) -> Checked {
-    for kind in ["user", "mnt", "pid", "ipc", "uts", "cgroup", "net"] {
-        let link = |who: &str| fs::read_link(format!("/proc/{who}/ns/{kind}"));
-        let theirs = link(&pid.to_string()).when("read the worker's namespaces")?;
-        let ours = link("self").when("read the supervisor's namespaces")?;
-        if theirs == ours {
+fn namespaces(process: &ProcDir, jail: &ZygoteJail, host: &HostNamespaces) -> Checked {
+    for (name, ours) in NAMESPACES.iter().zip(&host.0) {
+        let theirs = process.link(name).when("read the worker's namespaces")?;
+        if theirs == *ours {
+            let kind = name.trim_start_matches("ns/");
             return differs(
                 Layer::Namespaces,
                 format!("the host's {kind} namespace"),
@@ -90,8 +105,7 @@ fn namespaces(pid: i32, jail: &ZygoteJail) -> Checked {
             );
         }
     }
-    let map =
-        fs::read_to_string(format!("/proc/{pid}/uid_map")).when("read the worker's id map")?;
+    let map = process.read("uid_map").when("read the worker's id map")?;
     let mut fields = map.split_ascii_whitespace();
     let inside = fields.next().and_then(|id| id.parse().ok());
     if inside != Some(jail.identity.inside.uid)
@@ -107,9 +121,8 @@ fn namespaces(pid: i32, jail: &ZygoteJail) -> Checked {
     Ok(())
 }
 
-fn mounts(pid: i32, jail: &ZygoteJail) -> Checked {
-    let table =
-        fs::read_to_string(format!("/proc/{pid}/mountinfo")).when("read the worker's mounts")?;
+fn mounts(process: &ProcDir, jail: &ZygoteJail) -> Checked {
+    let table = process.read("mountinfo").when("read the worker's mounts")?;
     let mut points: Vec<(&Path, &str, &str)> = Vec::new();
     for line in table.lines() {
         let mut fields = line.split(' ').skip(4);
@@ -209,14 +222,13 @@ fn capabilities(status: &ProcStatus) -> Checked {
 }
 
 /// A descriptor that leaked in is a right that no rule took away.
-fn descriptors(pid: i32) -> Checked {
-    let open = fs::read_dir(format!("/proc/{pid}/fd")).when("read the worker's descriptors")?;
-    let mut unknown: Vec<String> = open
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|number| !number.parse().is_ok_and(|number: i32| number <= DATA))
-        .collect();
-    unknown.sort();
+fn descriptors(process: &ProcDir) -> Checked {
+    let open = process
+        .descriptors()
+        .when("read the worker's descriptors")?;
+    let mut unknown: Vec<i32> = open.into_iter().filter(|number| *number > DATA).collect();
+    unknown.sort_unstable();
+    let unknown: Vec<String> = unknown.iter().map(i32::to_string).collect();
     match unknown.as_slice() {
         [] => Ok(()),
         _ => differs(
@@ -245,9 +257,8 @@ fn identity(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
     Ok(())
 }
 
-fn rlimits(pid: i32, jail: &ZygoteJail) -> Checked {
-    let table =
-        fs::read_to_string(format!("/proc/{pid}/limits")).when("read the worker's limits")?;
+fn rlimits(process: &ProcDir, jail: &ZygoteJail) -> Checked {
+    let table = process.read("limits").when("read the worker's limits")?;
     for limit in &jail.worker.rlimits {
         let name = proc_limit_name(limit.resource);
         let row = table
@@ -279,9 +290,8 @@ fn proc_limit_name(resource: RlimitResource) -> &'static str {
     }
 }
 
-fn membership(pid: i32, cgroup: &WorkerCgroup<'_>) -> Checked {
-    let table =
-        fs::read_to_string(format!("/proc/{pid}/cgroup")).when("read the worker's cgroups")?;
+fn membership(process: &ProcDir, cgroup: &WorkerCgroup<'_>) -> Checked {
+    let table = process.read("cgroup").when("read the worker's cgroups")?;
     for (controller, dir) in cgroup.membership() {
         let wanted = controller.map_or("", crate::host::Controller::name);
         let path = table.lines().find_map(|line| {

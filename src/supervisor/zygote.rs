@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use super::descriptors::tell;
 use super::error::{SupervisorError, While};
 use super::launch::{Launched, last_words};
+use super::verify::HostNamespaces;
 use crate::jail::control::{FromZygote, PythonSetup, ToZygote, Unready};
 use crate::jail::failure::{Failure, Step};
 use crate::jail::program::ZygoteJail;
@@ -29,6 +30,7 @@ pub struct Zygote {
     lifeline: Option<OwnedFd>,
     child: Mutex<Child>,
     log: File,
+    born_in: HostNamespaces,
     preloaded: Vec<String>,
 }
 
@@ -68,6 +70,7 @@ impl Zygote {
             control,
             lifeline,
             log,
+            born_in,
             ..
         } = launched;
         Ok(Self {
@@ -75,8 +78,14 @@ impl Zygote {
             lifeline: Some(lifeline),
             child: Mutex::new(child),
             log,
+            born_in,
             preloaded,
         })
+    }
+
+    /// The namespaces of the process that started it.
+    pub(super) fn born_in(&self) -> &HostNamespaces {
+        &self.born_in
     }
 
     /// The modules that were preloaded.

@@ -18,12 +18,22 @@ pub fn open(pid: Pid) -> Result<OwnedFd, Errno> {
 
 /// Sends a signal to the process behind a handle.
 pub fn signal(pidfd: BorrowedFd, signal: Signal) -> Result<(), Errno> {
+    send(pidfd, signal as libc::c_int)
+}
+
+/// `ESRCH` when the process behind a handle has ended and was reaped.
+pub fn is_there(pidfd: BorrowedFd) -> Result<(), Errno> {
+    // The null signal, which only asks.
+    send(pidfd, 0)
+}
+
+fn send(pidfd: BorrowedFd, signal: libc::c_int) -> Result<(), Errno> {
     // SAFETY: integers and a null pointer, which stands for an ordinary kill(2).
     check(unsafe {
         libc::syscall(
             libc::SYS_pidfd_send_signal,
             pidfd.as_raw_fd(),
-            signal as libc::c_int,
+            signal,
             std::ptr::null::<libc::siginfo_t>(),
             0,
         )

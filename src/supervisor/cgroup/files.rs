@@ -1,7 +1,7 @@
 //! The files of a cgroup, in both versions (Documentation/admin-guide/cgroup-v1 and cgroup-v2).
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use nix::sys::signal::{Signal, kill};
@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use super::Counts;
 use crate::host::Controller;
 use crate::plan::{CgroupVersion, Hierarchy};
+use crate::supervisor::proc_dir;
 
 /// The file through which a process joins by writing "0".
 ///
@@ -48,18 +49,33 @@ pub fn read_counts(
 
 /// Processor time, where this directory counts it, microseconds.
 pub fn cpu_us(version: CgroupVersion, hierarchy: &Hierarchy, dir: &Path) -> Option<u64> {
+    if !counts_cpu(version, hierarchy) {
+        return None;
+    }
     match version {
-        CgroupVersion::V1 if hierarchy.controllers.contains(&Controller::Cpuacct) => {
+        CgroupVersion::V1 => {
             let nanoseconds: u64 = read(dir, "cpuacct.usage")?.trim().parse().ok()?;
             Some(nanoseconds / 1000)
         }
-        CgroupVersion::V1 => None,
         CgroupVersion::V2 { .. } => flat_keyed(&read(dir, "cpu.stat")?, "usage_usec"),
     }
 }
 
+/// Whether the directories of a hierarchy count processor time: all do on version 2.
+pub fn counts_cpu(version: CgroupVersion, hierarchy: &Hierarchy) -> bool {
+    version != CgroupVersion::V1 || hierarchy.controllers.contains(&Controller::Cpuacct)
+}
+
 fn read(dir: &Path, file: &str) -> Option<String> {
-    fs::read_to_string(dir.join(file)).ok()
+    proc_dir::read(&dir.join(file)).ok()
+}
+
+/// Writes a setting to a file, which is never created here.
+pub fn write(file: &Path, value: &str) -> io::Result<()> {
+    fs::OpenOptions::new()
+        .write(true)
+        .open(file)?
+        .write_all(value.as_bytes())
 }
 
 /// One value of a file with `key value` lines.

@@ -9,9 +9,8 @@ use super::RunLimits;
 use crate::outcome::LimitName;
 use crate::supervisor::cgroup::WorkerCgroup;
 use crate::supervisor::ending::Stop;
-use crate::supervisor::error::SupervisorError;
+use crate::supervisor::proc_dir;
 use crate::supervisor::spawn::Worker;
-use crate::supervisor::verify::pid_of;
 use crate::sys::process::page_size;
 
 /// How often the tree of a worker without a cgroup is measured.
@@ -36,7 +35,7 @@ pub struct Measured {
 pub struct Watch<'a> {
     cgroup: Option<&'a WorkerCgroup<'a>>,
     limits: RunLimits,
-    roots: Vec<i32>,
+    worker: &'a Worker,
     next: Instant,
     peak: Measured,
 }
@@ -44,26 +43,20 @@ pub struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Starts watching.
     pub fn new(
-        worker: &Worker,
+        worker: &'a Worker,
         cgroup: Option<&'a WorkerCgroup<'a>>,
         limits: RunLimits,
-    ) -> Result<Self, SupervisorError> {
-        // Whatever a worker's processes do, they stay beneath these two: an orphan goes to the
-        // init of its pid namespace.
-        let mut roots = vec![pid_of(worker.process.as_fd())?];
-        if let Some(init) = &worker.init {
-            roots.push(pid_of(init.as_fd())?);
-        }
-        let next = Instant::now();
+    ) -> Self {
         let mut watch = Self {
             cgroup,
             limits,
-            roots,
-            next,
+            worker,
+            next: Instant::now(),
             peak: Measured::default(),
         };
-        watch.next += watch.interval(0);
-        Ok(watch)
+        let counted = cgroup.is_some_and(WorkerCgroup::counts_cpu);
+        watch.next += if counted { watch.interval(0) } else { TICK };
+        watch
     }
 
     /// When to look next.
@@ -107,9 +100,6 @@ impl<'a> Watch<'a> {
 
     /// The earliest that the limit could be reached, with every processor at work.
     fn interval(&self, used_us: u64) -> Duration {
-        if self.cgroup.is_none_or(|cgroup| cgroup.cpu_us().is_none()) {
-            return TICK;
-        }
         let left = self
             .limits
             .cpu
@@ -129,8 +119,13 @@ impl<'a> Watch<'a> {
 
     /// Every process of the worker but its init.
     fn tree(&self) -> Vec<i32> {
-        let mut found = vec![self.roots[0]];
-        let mut unseen = self.roots.clone();
+        let main = self.worker.proc.pid();
+        // Whatever a worker's processes do, they stay beneath these two: an orphan goes to the
+        // init of its pid namespace.
+        let init = self.worker.init.as_ref();
+        let init = init.and_then(|init| proc_dir::number(init.as_fd()).ok());
+        let mut found = vec![main];
+        let mut unseen: Vec<i32> = std::iter::once(main).chain(init).collect();
         while let Some(parent) = unseen.pop() {
             for child in children(parent) {
                 if !found.contains(&child) {

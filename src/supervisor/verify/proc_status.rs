@@ -1,7 +1,8 @@
 //! `/proc/PID/status` (proc(5)).
 
-use std::fs;
 use std::io;
+
+use crate::supervisor::proc_dir::ProcDir;
 
 /// The file's text.
 #[derive(Debug)]
@@ -9,8 +10,8 @@ pub struct ProcStatus(String);
 
 impl ProcStatus {
     /// Reads that of a process.
-    pub fn read(pid: i32) -> io::Result<Self> {
-        fs::read_to_string(format!("/proc/{pid}/status")).map(Self)
+    pub fn read(process: &ProcDir) -> io::Result<Self> {
+        process.read("status").map(Self)
     }
 
     /// The value of a field.

@@ -1,0 +1,130 @@
+//! The small text files in which the kernel tells of a process (proc(5)) and of a cgroup.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat, readlinkat};
+use nix::sys::stat::Mode;
+
+use crate::sys;
+
+/// Room for any of them: most have less than a page.
+const ENOUGH: usize = 8 * 1024;
+
+/// More than any of them has.
+const MOST: u64 = 4 * 1024 * 1024;
+
+/// Reads a file whole.
+pub fn read(path: &Path) -> io::Result<String> {
+    read_whole(File::open(path)?)
+}
+
+/// With room prepared: `fs::read_to_string` asks for the size first, which these files do not have,
+/// and then begins with 32 bytes, which makes three times as many system calls.
+fn read_whole(file: File) -> io::Result<String> {
+    let mut text = String::with_capacity(ENOUGH);
+    file.take(MOST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// A process's directory in `/proc`, held open: it is that of this process for good, also when its
+/// number belongs to another.
+#[derive(Debug)]
+pub struct ProcDir {
+    pid: i32,
+    dir: OwnedFd,
+}
+
+impl ProcDir {
+    /// That of the process behind a handle (pidfd_open(2)); `ESRCH` when it has been reaped.
+    pub fn of(process: BorrowedFd) -> io::Result<Self> {
+        let pid = number(process)?;
+        let dir = open(
+            format!("/proc/{pid}").as_str(),
+            OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )?;
+        // Still there, so that the number was not another's when the directory was opened.
+        sys::pidfd::is_there(process)?;
+        Ok(Self { pid, dir })
+    }
+
+    /// The process's number in this pid namespace.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Reads one of its files whole.
+    pub fn read(&self, file: &str) -> io::Result<String> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let file = openat(self.dir.as_fd(), file, flags, Mode::empty())?;
+        read_whole(File::from(file))
+    }
+
+    /// Where one of its links points.
+    pub fn link(&self, link: &str) -> io::Result<OsString> {
+        Ok(readlinkat(self.dir.as_fd(), link)?)
+    }
+
+    /// The numbers of its open descriptors.
+    pub fn descriptors(&self) -> io::Result<Vec<i32>> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut dir = Dir::openat(self.dir.as_fd(), "fd", flags, Mode::empty())?;
+        let mut found = Vec::new();
+        for entry in dir.iter() {
+            let entry = entry?;
+            if let Some(number) = entry
+                .file_name()
+                .to_str()
+                .ok()
+                .and_then(|it| it.parse().ok())
+            {
+                found.push(number);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The number, in this pid namespace, of the process behind a handle: `Pid:` of its fdinfo.
+pub fn number(process: BorrowedFd) -> io::Result<i32> {
+    let info = read(format!("/proc/self/fdinfo/{}", process.as_raw_fd()).as_ref())?;
+    info.lines()
+        .find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
+        .filter(|pid| *pid > 0)
+        .ok_or_else(|| Errno::ESRCH.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn it_is_the_process_s_own() {
+        let handle = sys::pidfd::open(nix::unistd::getpid()).expect("this process has a handle");
+        let own = ProcDir::of(handle.as_fd()).expect("this process is there");
+        assert_eq!(own.pid().cast_unsigned(), std::process::id());
+        assert_eq!(
+            own.read("comm").expect("it has a name"),
+            fs::read_to_string("/proc/self/comm").expect("it has a name")
+        );
+        let link = own.link("ns/pid").expect("it has namespaces");
+        assert!(link.to_string_lossy().starts_with("pid:["), "{link:?}");
+        assert!(own.descriptors().expect("they are listed").contains(&0));
+    }
+
+    #[test]
+    fn a_file_longer_than_the_room_is_read_whole() {
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let text = "line\n".repeat(5 * ENOUGH);
+        io::Write::write_all(&mut file, text.as_bytes()).expect("it can be written to");
+        assert_eq!(read(file.path()).expect("it can be read"), text);
+    }
+}
