@@ -1,20 +1,14 @@
 //! Capabilities (capabilities(7)): the worker ends with none, in any set, for good.
 
-use caps::CapSet;
 use nix::errno::Errno;
 
-/// Empties the bounding and ambient sets, then the inheritable, permitted and effective ones.
+use crate::sys;
+
+/// Empties the bounding and ambient sets, then the effective, permitted and inheritable ones.
 ///
 /// The bounding set first: dropping from it needs `CAP_SETPCAP`, which the last line takes away.
 pub fn drop_all() -> Result<(), Errno> {
-    for set in [
-        CapSet::Bounding,
-        CapSet::Ambient,
-        CapSet::Inheritable,
-        CapSet::Effective,
-        CapSet::Permitted,
-    ] {
-        caps::clear(None, set).map_err(|_| Errno::last())?;
-    }
-    Ok(())
+    sys::capabilities::clear_bounding()?;
+    sys::capabilities::clear_ambient()?;
+    sys::capabilities::clear_thread()
 }
