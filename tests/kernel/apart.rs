@@ -18,16 +18,12 @@ pub fn requested() -> Option<String> {
 /// Plays it.
 pub fn play(name: &str) -> ExitCode {
     let mut parts = bad_input::PARTS.iter().chain(&leftovers::PARTS);
-    match parts.find(|part| part.0 == name) {
-        Some((_, part)) => {
-            part();
-            ExitCode::SUCCESS
-        }
-        None => {
-            eprintln!("no part named {name}");
-            ExitCode::FAILURE
-        }
-    }
+    let Some((_, part)) = parts.find(|part| part.0 == name) else {
+        eprintln!("no part named {name}");
+        return ExitCode::FAILURE;
+    };
+    part();
+    ExitCode::SUCCESS
 }
 
 /// This program, to be started for a part.

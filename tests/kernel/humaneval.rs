@@ -27,7 +27,7 @@ struct Problem {
 pub fn tests() -> Vec<Test> {
     let number = |number| {
         Test::new(format!("humaneval::{number}"), move |world: &World| {
-            problem(world, number)
+            problem(world, number);
         })
         .needs(Need::Packages)
     };

@@ -66,7 +66,9 @@ pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
 /// Where the environments are: beside the manifest, unless the checkout lies where a sandbox has a
 /// directory of its own, which would hide them.
 fn place(beside_the_manifest: &Path) -> Result<PathBuf, Error> {
-    let hidden = ["/work", "/tmp", "/dev"].iter().any(|own| beside_the_manifest.starts_with(own));
+    let hidden = ["/work", "/tmp", "/dev"]
+        .iter()
+        .any(|own| beside_the_manifest.starts_with(own));
     if !hidden {
         return Ok(beside_the_manifest.to_owned());
     }
