@@ -107,8 +107,8 @@ fn replay(block: &str) -> Result<(), Failed> {
     let steps = steps(block);
     let mut script = SHELL.to_owned();
     for step in &steps {
-        let marked = format!("\nstatus=$?; printf '{MARK}'; (exit $status)\n");
-        script.extend([step.command.as_str(), &marked]);
+        let end = format!("\nstatus=$?; printf '{MARK}'; (exit $status)\n");
+        script.extend([step.command.as_str(), &end]);
     }
     let output = Command::new("sh")
         .args(["-c", &script])

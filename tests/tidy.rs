@@ -202,13 +202,9 @@ fn functions(text: &Text) -> Vec<(&str, usize)> {
 fn documents() -> Vec<Text> {
     let mut documents: Vec<Text> = fs::read_dir(ROOT)
         .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| {
-            Path::new(name)
-                .extension()
-                .is_some_and(|ending| ending == "md")
-        })
-        .flat_map(|name| texts(&name, &["md"]))
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().is_file())
+        .flat_map(|file| texts(&file.file_name().to_string_lossy(), &["md"]))
         .collect();
     for directory in ["docs", "policies", "tests"] {
         documents.extend(texts(directory, &["md"]));

@@ -1,4 +1,4 @@
-//! From a request to a worker that stands in its jail and was looked at from outside.
+//! From a request to a worker that stands in its jail, ready to be looked at from outside.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};

@@ -18,12 +18,13 @@ pub fn requested() -> Option<String> {
 /// Plays it.
 pub fn play(name: &str) -> ExitCode {
     let mut parts = bad_input::PARTS.iter().chain(&leftovers::PARTS);
-    let Some((_, part)) = parts.find(|part| part.0 == name) else {
+    if let Some((_, part)) = parts.find(|part| part.0 == name) {
+        part();
+        ExitCode::SUCCESS
+    } else {
         eprintln!("no part named {name}");
-        return ExitCode::FAILURE;
-    };
-    part();
-    ExitCode::SUCCESS
+        ExitCode::FAILURE
+    }
 }
 
 /// This program, to be started for a part.
