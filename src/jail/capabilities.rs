@@ -3,18 +3,32 @@
 use caps::CapSet;
 use nix::errno::Errno;
 
-/// Empties the bounding and ambient sets, then the inheritable, permitted and effective ones.
+/// Empties every set.
 ///
 /// The bounding set first: dropping from it needs `CAP_SETPCAP`, which the last line takes away.
 pub fn drop_all() -> Result<(), Errno> {
-    for set in [
-        CapSet::Bounding,
+    drop_bounding()?;
+    drop_own()
+}
+
+/// Empties the bounding set, while this process may.
+pub fn drop_bounding() -> Result<(), Errno> {
+    clear(CapSet::Bounding)
+}
+
+/// Empties every set that a process has for itself.
+///
+/// The bounding set only limits what execve(2) grants, which `no_new_privs` forbids as well.
+pub fn drop_own() -> Result<(), Errno> {
+    let own = [
         CapSet::Ambient,
         CapSet::Inheritable,
         CapSet::Effective,
         CapSet::Permitted,
-    ] {
-        caps::clear(None, set).map_err(|_| Errno::last())?;
-    }
-    Ok(())
+    ];
+    own.into_iter().try_for_each(clear)
+}
+
+fn clear(set: CapSet) -> Result<(), Errno> {
+    caps::clear(None, set).map_err(|_| Errno::last())
 }

@@ -126,7 +126,11 @@ fn close_in(jail: &ZygoteJail, tools: Tools, birth: Birth) -> Result<(), Failure
         landlock::witness().in_step(Step::LandlockWitness)?;
     }
     // After the id maps and the mounts, which needed them.
-    capabilities::drop_all().in_step(Step::Capabilities)?;
+    match jail.namespaces {
+        Some(_) => capabilities::drop_all().in_step(Step::Capabilities)?,
+        // Root's zygote emptied the bounding set; nobody else may, without a user namespace.
+        None => capabilities::drop_own().in_step(Step::Capabilities)?,
+    }
     // After the last change of credentials, each of which clears it.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::DeathSignal)?;
     drop(tools);

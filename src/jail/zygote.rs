@@ -11,7 +11,7 @@ use nix::unistd::{Pid, sethostname};
 
 use super::failure::{Failure, InStep, Step};
 use super::program::ZygoteJail;
-use super::{identity, namespaces, root};
+use super::{capabilities, identity, namespaces, root};
 use crate::sys;
 use crate::sys::process::{Dumpable, Fork, SingleThreaded};
 
@@ -68,6 +68,8 @@ pub fn enter(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
 fn enter_without_namespaces(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
     let proc = open_proc().in_step(Step::Prepare)?;
     if let Some(ids) = jail.identity.drop_to {
+        // Before root is given up, which takes the right to do it away.
+        capabilities::drop_bounding().in_step(Step::Capabilities)?;
         identity::drop_to(ids).in_step(Step::DropHostIds)?;
     }
     let single = SingleThreaded::count(proc.as_fd()).in_step(Step::Prepare)?;
