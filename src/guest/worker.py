@@ -28,10 +28,8 @@ READY = wire.encode({"kind": "ready", "version": VERSION})
 REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
 
 
-def main(entered):
-    setup = entered["setup"]
-    os.set_inheritable(wire.DATA, False)
-    if os.fstat(0).st_rdev != nothing_to_read:
+def main(setup, stdin):
+    if stdin == "input":
         open_stdin()
     reseed()
     guard_imports(setup["imports"])
@@ -49,10 +47,12 @@ def main(entered):
 
 
 def warm_up():
-    """Runs what the first cell of a worker would otherwise import and allocate in every worker."""
+    """Runs what the first cell of a worker would otherwise import and allocate in every worker.
+
+    Not `threading`, which most guests never use: its hook after a fork would run in each worker, and
+    costs more than a small cell."""
     import json  # noqa: F401, most guests do
     import linecache
-    import threading  # noqa: F401
 
     namespace = {"__name__": "__main__", "__builtins__": builtins}
     execute(b"x = 1\nx + 1", "<warm>", namespace)
@@ -300,15 +300,9 @@ def clean(text):
 # The process.
 
 
-# Device number of the null device, which stands at descriptor 0 where the policy gives no input.
-nothing_to_read = None
-
-
 def open_streams():
     """New stream objects, made once for all workers: the interpreter made its own while other files
     stood at 0, 1 and 2."""
-    global nothing_to_read
-    nothing_to_read = os.fstat(0).st_rdev
     open_stdin()
     # Pipes, as in a worker: a stream remembers whether it can seek.
     kept = [os.dup(number) for number in (1, 2)]

@@ -21,9 +21,9 @@ def main(native, entered, worker):
         worker.flush()
     except BaseException as error:
         native.unready(wire.dumps({"cause": "startup", "error": describe(error)}))
-    native.serve(wire.dumps(preloaded))
+    stdin = native.serve(wire.dumps(preloaded))
     # From here on this is a worker.
-    worker.main(entered)
+    worker.main(setup, stdin)
 
 
 def prepare(native, setup, worker):

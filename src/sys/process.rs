@@ -70,7 +70,8 @@ pub fn fork(_proof: &SingleThreaded) -> Result<Fork, Errno> {
 }
 
 impl ForkedChild {
-    /// Puts copies of `kept` at the numbers 0, 1, 2, ... and closes every other descriptor.
+    /// Puts copies of `kept` at the numbers 0, 1, 2, ... and closes every other descriptor. All
+    /// but the standard streams are close-on-exec.
     ///
     /// Owners of descriptors that the parent left behind must be leaked, not dropped: their
     /// numbers belong to others now.
@@ -84,7 +85,14 @@ impl ForkedChild {
         for (number, copy) in (0..count).zip(copies) {
             // SAFETY: integers only. The numbers below `count` have no owner but the process's
             // standard streams and what the caller promised to leak.
-            check(libc::c_long::from(unsafe { libc::dup2(copy, number) }))?;
+            let flags = if number <= libc::STDERR_FILENO {
+                0
+            } else {
+                libc::O_CLOEXEC
+            };
+            check(libc::c_long::from(unsafe {
+                libc::dup3(copy, number, flags)
+            }))?;
         }
         // SAFETY: integers only; as above, no owner of a higher number is used again.
         check(unsafe { libc::syscall(libc::SYS_close_range, count, libc::c_uint::MAX, 0) })?;

@@ -6,7 +6,7 @@
 //! | `unready` | JSON of `Unready` | |
 //! | `threads` | | how many threads the process has |
 //! | `settle` | | makes forks of what is loaded cheaper; for how many bytes |
-//! | `serve` | JSON list of the preloaded modules | in a worker, jailed: nothing. In the zygote: never |
+//! | `serve` | JSON list of the preloaded modules | in a worker, jailed: what it can read, `nothing` or `input`. In the zygote: never |
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -178,10 +178,22 @@ impl TextFunction for Serve {
                 // After the jail stands: a hook of a preloaded package may start a thread, and a
                 // process with threads cannot enter a user namespace.
                 sys::python::after_fork_in_child();
-                Ok(String::new())
+                let input = standard_input().map_err(words)?;
+                Ok(input.to_owned())
             }
         }
     }
+}
+
+/// Whether the null device stands at standard input (null(4): major number 1, minor number 3).
+fn standard_input() -> Result<&'static str, Errno> {
+    let stdin = nix::sys::stat::fstat(std::io::stdin())?;
+    let null = nix::sys::stat::makedev(1, 3);
+    Ok(if stdin.st_rdev == null {
+        "nothing"
+    } else {
+        "input"
+    })
 }
 
 struct Interpreter;
