@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long others on the machine are waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(10);
 const SAMPLE: Duration = Duration::from_millis(200);
 
 /// Returns once hardly anything on the machine waits for a processor, or patience ends.
