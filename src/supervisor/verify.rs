@@ -221,7 +221,11 @@ fn descriptors(pid: i32) -> Checked {
     let mut unknown: Vec<String> = open
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|number| !number.parse().is_ok_and(|number: i32| number <= DATA))
+        .filter(|number| {
+            !number
+                .parse()
+                .is_ok_and(|number: i32| number <= 2 || number == DATA)
+        })
         .collect();
     unknown.sort();
     match unknown.as_slice() {
