@@ -70,7 +70,7 @@ fn hello() -> Result<(), Failed> {
             ("Hello from CPython 3.", " in a sandbox."),
             ("I am uid 1000, process 2, in /work.", ""),
             ("Your files are out of reach: [Errno 2]", "'/home'"),
-            ("So is the network: [Errno 97]", ""),
+            ("So is the network: [Errno 1]", ""),
             ("6 * 7 = 42", ""),
         ],
     )

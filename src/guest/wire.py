@@ -5,7 +5,7 @@ would be a third of the start of an interpreter that runs a single cell."""
 
 import os
 
-DATA = 3
+DATA = 1023
 
 
 def make_codec():

@@ -13,7 +13,7 @@ use landlock::{
 };
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, fstat};
 
 use super::program::{LandlockRules, PathAccess};
 use crate::sys;
@@ -39,10 +39,12 @@ fn build(rules: &LandlockRules) -> Result<OwnedFd, Errno> {
     let mut created = ruleset.create().map_err(refused)?;
     for rule in &rules.paths {
         let path = PathFd::new(&rule.path).map_err(|_| Errno::last())?;
-        // A rule on a file takes only the rights that mean something for a file; the kernel refuses
-        // it with the others, and the crate leaves them out. That takes rights away and gives none.
-        let beneath = PathBeneath::new(path, path_rights(rule.allow, abi))
-            .set_compatibility(CompatLevel::BestEffort);
+        // The kernel refuses a rule on a file with rights that mean something for directories only.
+        let rights = match fstat(path.as_fd())?.st_mode & libc::S_IFMT {
+            libc::S_IFDIR => path_rights(rule.allow, abi),
+            _ => path_rights(rule.allow, abi) & AccessFs::from_file(abi),
+        };
+        let beneath = PathBeneath::new(path, rights);
         created = created.add_rule(beneath).map_err(refused)?;
     }
     Option::<OwnedFd>::from(created).ok_or(Errno::ENOSYS)

@@ -2,10 +2,16 @@
 
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 
 use super::program::{Rlimit, RlimitResource};
+
+/// Raises the soft limit of open files to the hard one.
+pub fn raise_open_files() -> Result<(), Errno> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+}
 
 /// Sets every limit but the number of processes.
 pub fn set_all(limits: &[Rlimit]) -> Result<(), Errno> {

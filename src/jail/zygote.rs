@@ -11,7 +11,7 @@ use nix::unistd::{Pid, sethostname};
 
 use super::failure::{Failure, InStep, Step};
 use super::program::ZygoteJail;
-use super::{identity, namespaces, root};
+use super::{capabilities, identity, limits, namespaces, root};
 use crate::sys;
 use crate::sys::process::{Dumpable, Fork, SingleThreaded};
 
@@ -68,6 +68,8 @@ pub fn enter(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
 fn enter_without_namespaces(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
     let proc = open_proc().in_step(Step::Prepare)?;
     if let Some(ids) = jail.identity.drop_to {
+        // Before root is given up, which takes the right to do it away.
+        capabilities::drop_bounding().in_step(Step::Capabilities)?;
         identity::drop_to(ids).in_step(Step::DropHostIds)?;
     }
     let single = SingleThreaded::count(proc.as_fd()).in_step(Step::Prepare)?;
@@ -78,6 +80,9 @@ fn enter_without_namespaces(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygo
 }
 
 fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure> {
+    // Each worker costs the zygote two descriptors while it lives, and the number of a worker's
+    // data socket is above some shells' soft limit.
+    limits::raise_open_files().in_step(Step::Rlimits)?;
     // Before the filter, which could not be loaded without it at level `landlock`.
     nix::sys::prctl::set_no_new_privs().in_step(Step::NoNewPrivs)?;
     // Workers are other processes of the same host user: nothing may reach into the zygote.

@@ -18,8 +18,9 @@ use crate::jail::failure::{REPORT_LENGTH, decode_report};
 use crate::sys;
 use crate::sys::descriptors::receive;
 
-/// How long a worker may take to enter its jail.
-const BIRTH_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a worker may take to enter its jail: a millisecond, but on a host with hundreds of busy
+/// processes a turn of the processor alone takes seconds.
+const BIRTH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A worker that stands in its jail and has not run guest code yet.
 #[derive(Debug)]

@@ -34,12 +34,15 @@ pub fn command(name: &str) -> Command {
     command
 }
 
-/// Has a part played to its end.
+/// Has a part played to its end, with a temporary directory of its own.
 #[track_caller]
 pub fn finishes(name: &str) {
-    let played = command(name)
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let mut part = command(name);
+    let played = part
+        .env("TMPDIR", directory.path())
         .output()
-        .expect("this program can be started again");
+        .expect("it can be started again");
     let said = [&played.stdout, &played.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(
         played.status.success(),

@@ -19,7 +19,7 @@ pub fn code(kind: usize) -> String {
         4 => "import ctypes; ctypes.string_at(0)".into(),
         5 => "import os; os.kill(0, 9)".into(),
         6 => "import os; os.closerange(0, 200)".into(),
-        7 => "import os; os.write(3, b'\\xff' * 99); input()".into(),
+        7 => "import os; os.write(1023, b'\\xff' * 99); input()".into(),
         8 => "while True: pass".into(),
         9 => "import os\nwhile True: os.fork()".into(),
         10 => "kept = []\nwhile True: kept.append(bytearray(1 << 20))".into(),

@@ -116,20 +116,17 @@ fn descriptors() -> BTreeSet<String> {
     open.collect()
 }
 
-/// In the places where a library puts them. Other programs make some there too, but none that are
-/// ours or the guest's.
+/// What is in this process's own temporary directory, and what a guest made in those of the host.
 fn temporary_files() -> BTreeSet<PathBuf> {
-    let places = ["/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run"];
-    let places = places
+    let shared = ["/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run"].map(PathBuf::from);
+    let is_a_guests = |path: &PathBuf| path.to_string_lossy().contains(super::guests::MARK);
+    let own = entries(std::env::temp_dir());
+    shared
         .into_iter()
-        .map(PathBuf::from)
-        .chain([std::env::temp_dir()]);
-    let is_ours = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.contains("sandfork") && !name.starts_with("sandfork-test-")
-            || name.contains(super::guests::MARK)
-    };
-    places.flat_map(entries).filter(is_ours).collect()
+        .flat_map(entries)
+        .filter(is_a_guests)
+        .chain(own)
+        .collect()
 }
 
 /// SysV objects, by their keys: shared memory, semaphores, message queues.

@@ -28,7 +28,7 @@ const FORGE: &str = "\
 import json, os, struct, sys, time
 def send(header, payload=b''):
     data = header if isinstance(header, bytes) else json.dumps(header).encode()
-    os.write(3, struct.pack('<II', len(data), len(payload)) + data + payload)
+    os.write(1023, struct.pack('<II', len(data), len(payload)) + data + payload)
 def result(**fields):
     send({'kind': 'result', 'id': 1, 'status': 'ok', **fields})
 ";
@@ -68,9 +68,9 @@ fn a_forged_limit_is_not_a_limit(world: &World) {
 fn violations(world: &World) {
     for code in [
         "result()\nresult()",
-        "os.write(3, b'\\xff' * 64)",
-        "os.write(3, struct.pack('<II', 0xffffffff, 0))",
-        "os.write(3, struct.pack('<II', 2, 0xffffffff) + b'{}')",
+        "os.write(1023, b'\\xff' * 64)",
+        "os.write(1023, struct.pack('<II', 0xffffffff, 0))",
+        "os.write(1023, struct.pack('<II', 2, 0xffffffff) + b'{}')",
         "send(b'{')",
         "send(b'\\xff\\xfe\\xfd')",
         "send({'kind': 'no-such-kind'})",
@@ -101,7 +101,7 @@ fn a_flood_of_valid_frames(world: &World) {
     let code = format!(
         "{FORGE}data = json.dumps({{'kind': 'ready', 'version': 1}}).encode()\n\
          block = (struct.pack('<II', len(data), 0) + data) * 1000\n\
-         while True: os.write(3, block)\n"
+         while True: os.write(1023, block)\n"
     );
     let outcome = world.run(standard().set("limits.wall=1s"), &code);
     assert!(
@@ -121,21 +121,21 @@ fn a_flood_of_valid_frames(world: &World) {
 
 fn a_flood_that_is_one_endless_frame(world: &World) {
     let code = format!(
-        "{FORGE}os.write(3, struct.pack('<II', 60000, 0))\n\
-         while True: os.write(3, b' ' * 50000)\n"
+        "{FORGE}os.write(1023, struct.pack('<II', 60000, 0))\n\
+         while True: os.write(1023, b' ' * 50000)\n"
     );
     let outcome = world.run(standard().set("limits.wall=1s"), &code);
     ended(&outcome, Status::ProtocolViolation);
 }
 
 fn a_closed_link_that_ends(world: &World) {
-    let outcome = forge(world, "print('out')\nos.closerange(3, 100)");
+    let outcome = forge(world, "print('out')\nos.closerange(3, 1024)");
     ended(&outcome, Status::Exit);
     assert_eq!((outcome.exit_code(), &*outcome.stdout()), (0, "out\n"));
 }
 
 fn a_closed_link_that_goes_on(world: &World) {
-    let outcome = forge(world, "os.closerange(3, 100)\ntime.sleep(20)");
+    let outcome = forge(world, "os.closerange(3, 1024)\ntime.sleep(20)");
     ended(&outcome, Status::ProtocolViolation);
     assert!(
         outcome.usage().wall < Duration::from_secs(10),
