@@ -1,8 +1,7 @@
 //! Capabilities (capabilities(7)): the worker ends with none, in any set, for good.
 
+use caps::CapSet;
 use nix::errno::Errno;
-
-use crate::sys;
 
 /// Empties every set.
 ///
@@ -14,13 +13,19 @@ pub fn drop_all() -> Result<(), Errno> {
 
 /// Empties the bounding set, while this process may.
 pub fn drop_bounding() -> Result<(), Errno> {
-    sys::capabilities::clear_bounding()
+    clear(CapSet::Bounding)
 }
 
 /// Empties every set that a process has for itself.
 ///
 /// The bounding set only limits what execve(2) grants, which `no_new_privs` forbids as well.
 pub fn drop_own() -> Result<(), Errno> {
-    sys::capabilities::clear_ambient()?;
-    sys::capabilities::clear_thread()
+    clear(CapSet::Ambient)?;
+    clear(CapSet::Inheritable)?;
+    clear(CapSet::Effective)?;
+    clear(CapSet::Permitted)
+}
+
+fn clear(set: CapSet) -> Result<(), Errno> {
+    caps::clear(None, set).map_err(|_| Errno::last())
 }

@@ -5,7 +5,6 @@
 //! crate, so that these files can be read, and reviewed, alone.
 #![allow(unsafe_code)]
 
-pub mod capabilities;
 pub mod descriptors;
 pub mod landlock;
 pub mod memory;
