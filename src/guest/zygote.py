@@ -16,8 +16,10 @@ def main(native, entered, worker):
         preloaded = prepare(native, setup, worker)
     except BaseException as error:
         native.unready(json.dumps({"cause": "startup", "error": describe(error)}))
-    native.serve(json.dumps(preloaded))
+    changed = native.serve(json.dumps(preloaded))
     # From here on this is a worker.
+    if changed:
+        os.environ.update(json.loads(changed))
     worker.main(entered)
 
 

@@ -89,6 +89,21 @@ pub fn enforce(rules: &LandlockRules) -> Result<(), Errno> {
     sys::landlock::restrict_self(build(rules)?.as_fd())
 }
 
+/// The ABI from which signals can be scoped.
+pub const ABI_SCOPE: u32 = 6;
+
+/// Keeps the signals of the caller, and of all that it forks from now on, from every other process.
+/// Needs [`ABI_SCOPE`] and `no_new_privs`.
+pub fn scope_signals() -> Result<(), Errno> {
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::Signal)
+        .map_err(refused)?;
+    let created = ruleset.create().map_err(refused)?;
+    let scope = Option::<OwnedFd>::from(created).ok_or(Errno::ENOSYS)?;
+    sys::landlock::restrict_self(scope.as_fd())
+}
+
 /// Sees that Landlock really refuses: `/` may be listed by its permissions, and no rule grants it.
 ///
 /// Nothing outside a process shows its Landlock domain, so this is the layer's evidence; it runs

@@ -8,6 +8,7 @@
 pub mod control;
 pub mod failure;
 pub mod program;
+pub mod tree;
 
 #[cfg(feature = "inside")]
 mod capabilities;
@@ -22,7 +23,11 @@ mod limits;
 #[cfg(feature = "inside")]
 mod namespaces;
 #[cfg(feature = "inside")]
+pub mod reaper;
+#[cfg(feature = "inside")]
 mod root;
+#[cfg(feature = "inside")]
+mod shared_host;
 #[cfg(feature = "inside")]
 pub mod worker;
 #[cfg(feature = "inside")]

@@ -5,7 +5,7 @@
 //! | `enter` | JSON of the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
 //! | `unready` | JSON of `Unready` | |
 //! | `threads` | | how many threads the process has |
-//! | `serve` | JSON list of the preloaded modules | in a worker, jailed: nothing. In the zygote: never |
+//! | `serve` | JSON list of the preloaded modules | in a worker, jailed: JSON of what differs in its environment, or nothing. In the zygote: never |
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -151,11 +151,14 @@ impl TextFunction for Serve {
         match server.serve(&Interpreter).map_err(words)? {
             Served::Finished => sys::process::exit_now(0),
             Served::Failed => sys::process::exit_now(1),
-            Served::Worker => {
+            Served::Worker { env } => {
                 // After the jail stands: a hook of a preloaded package may start a thread, and a
                 // process with threads cannot enter a user namespace.
                 sys::python::after_fork_in_child();
-                Ok(String::new())
+                match env.as_slice() {
+                    [] => Ok(String::new()),
+                    env => serde_json::to_string(env).map_err(|error| error.to_string()),
+                }
             }
         }
     }

@@ -1,0 +1,91 @@
+//! A worker's reaper, at level `landlock`: see `jail::reaper`. A process of its own for each worker,
+//! forked by the zygote, that forks the worker, reports its birth and its end on the monitor, and
+//! ends whatever the worker has started when it is over.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::unistd::{Pid, getpid};
+
+use crate::control::tell;
+use crate::jail::control::{Beneath, FromMonitor};
+use crate::jail::failure::{Failure, InStep, Step};
+use crate::jail::program::ZygoteJail;
+use crate::jail::reaper::{Reach, Reaper};
+use crate::serve::exit;
+use crate::sys;
+use crate::sys::process::{Fork, ForkedChild, Reaped, SingleThreaded};
+
+/// Exit status of a reaper that left something behind: the zygote looks for it then.
+const EXIT_FAILED: i32 = 70;
+
+/// What a reaper keeps.
+pub struct Ties<'a> {
+    /// To the supervisor: its other end is shut down when the worker is to end.
+    pub monitor: &'a OwnedFd,
+    /// A handle on the zygote, whose end is the worker's end.
+    pub zygote: &'a OwnedFd,
+    /// The root of a procfs.
+    pub proc: &'a OwnedFd,
+}
+
+/// Goes on as the reaper of a new worker, in a process that the zygote has just forked. Returns in
+/// the worker only.
+pub fn fork_worker(
+    own: ForkedChild,
+    jail: &ZygoteJail,
+    single: &SingleThreaded,
+    ties: &Ties,
+) -> ForkedChild {
+    let forked = Reach::establish(jail).and_then(|reach| {
+        let forked = sys::process::fork(single).in_step(Step::Fork)?;
+        Ok((reach, forked))
+    });
+    let code = match forked {
+        Ok((_, Fork::Child(worker))) => return worker,
+        Ok((reach, Fork::Parent(worker))) => watch(own, reach, worker, ties),
+        Err(failure) => {
+            report(ties, failure);
+            Err(failure)
+        }
+    };
+    sys::process::exit_now(if code.is_ok() { 0 } else { EXIT_FAILED })
+}
+
+fn watch(own: ForkedChild, reach: Reach, worker: Pid, ties: &Ties) -> Result<(), Failure> {
+    let born = sys::pidfd::open(worker).and_then(|process| {
+        let reaper = sys::pidfd::open(getpid())?;
+        let beneath = Beneath::Reaper;
+        let handles = [process.as_fd(), reaper.as_fd()];
+        // A supervisor that is gone shows as a hang-up of the monitor, next.
+        _ = tell(ties.monitor.as_fd(), &FromMonitor::Born { beneath }, &handles);
+        Ok(())
+    });
+    if let Err(failure) = born.in_step(Step::Fork) {
+        report(ties, failure);
+    }
+    // The worker's streams and the other workers' monitors among them, whose ends must show.
+    let kept = [ties.monitor.as_fd(), ties.zygote.as_fd(), ties.proc.as_fd()];
+    let kept = own.keep_only(&kept).in_step(Step::CloseDescriptors)?;
+    let [monitor, zygote, proc] = kept.as_slice() else {
+        return Err(Errno::EBADF).in_step(Step::CloseDescriptors);
+    };
+    let reaper = Reaper::new(reach).in_step(Step::ForkReaper)?;
+    let told = |reaped: Option<Reaped>| {
+        if let Some(reaped) = reaped {
+            _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
+        }
+    };
+    let gone = [monitor.as_fd(), zygote.as_fd()];
+    told(reaper.watch(worker, &gone).in_step(Step::ForkReaper)?);
+    told(reaper.end_all(proc.as_fd(), worker).in_step(Step::ForkReaper)?);
+    Ok(())
+}
+
+fn report(ties: &Ties, Failure { step, errno }: Failure) {
+    let message = FromMonitor::NotBorn {
+        step: step as u16,
+        errno: errno as i32,
+    };
+    _ = tell(ties.monitor.as_fd(), &message, &[]);
+}
