@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Plan, Start};
 use crate::supervisor::cgroup::CgroupRoot;
+use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{OutputSink, Place, Request, RunLimits, SupervisorError, run};
 
 /// A sandbox: a plan, a warm interpreter under it, and the place for its workers' cgroups.
@@ -28,6 +29,7 @@ pub struct Sandbox {
     plan: Plan,
     policy: PolicyIdentity,
     cgroups: Option<CgroupRoot>,
+    sessions: Option<SessionRoot>,
     warm: Warm,
     runs: AtomicUsize,
 }
@@ -72,6 +74,7 @@ impl Sandbox {
             zygote: &zygote,
             jail: &self.plan.jail,
             cgroups: self.cgroups.as_ref(),
+            sessions: self.sessions.as_ref(),
             limits: self.limits(),
             policy: &self.policy,
             first_core: self.runs.fetch_add(1, Ordering::Relaxed),
@@ -97,6 +100,7 @@ impl Sandbox {
             pids: supervision.pids,
             output: supervision.output,
             millicores: supervision.millicores,
+            files: self.plan.session_files.quota(),
         }
     }
 }

@@ -9,10 +9,11 @@ use crate::host::{
     CallerEnvironment, Host, Interpreter, InterpreterError, probe_interpreter, resolve_interpreter,
 };
 use crate::outcome::PolicyIdentity;
-use crate::plan::{Plan, needs, plan};
+use crate::plan::{Plan, SessionFiles, needs, plan};
 use crate::policy::Policy;
 use crate::supervisor::Launched;
 use crate::supervisor::cgroup::CgroupRoot;
+use crate::supervisor::session::SessionRoot;
 
 /// Describes a [`Sandbox`].
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,10 @@ impl SandboxBuilder {
         let launched = Launched::start(&executable)?;
         let plan = plan_for(&self.policy, &launched, &executable)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
+        let sessions = match plan.session_files {
+            SessionFiles::Private => None,
+            SessionFiles::HostDirectory(_) => Some(SessionRoot::create(&plan.jail)?),
+        };
         let warm = Warm::start(launched, &plan)?;
         let policy = PolicyIdentity {
             name: self.policy.name().to_owned(),
@@ -49,6 +54,7 @@ impl SandboxBuilder {
             plan,
             policy,
             cgroups,
+            sessions,
             warm,
             runs: AtomicUsize::new(0),
         })

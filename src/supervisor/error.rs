@@ -112,6 +112,14 @@ pub enum SupervisorError {
         /// Why.
         cause: String,
     },
+    /// There is no place for the files of sessions.
+    #[error("sessions cannot have their files in {path}: {cause}; set TMPDIR to another directory", path = path.display())]
+    SessionPlace {
+        /// The directory for temporary files.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
     /// The request is larger than a frame may be.
     #[error("the source is too large: {0}")]
     Request(#[from] MessageError),

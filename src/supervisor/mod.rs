@@ -6,6 +6,7 @@ mod drain;
 mod ending;
 mod launch;
 mod library;
+mod owner;
 mod run;
 mod spawn;
 mod verify;
@@ -13,6 +14,7 @@ mod zygote;
 
 pub mod cgroup;
 pub mod error;
+pub mod session;
 
 pub use error::SupervisorError;
 pub use launch::Launched;

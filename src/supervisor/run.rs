@@ -19,11 +19,13 @@ use self::watch::Watch;
 use super::cgroup::CgroupRoot;
 use super::ending::{Evidence, decide};
 use super::error::{SupervisorError, While};
+use super::session::SessionRoot;
 use super::spawn::Worker;
 use super::verify::verify;
 use super::zygote::Zygote;
 use crate::jail::program::ZygoteJail;
 use crate::outcome::{Denial, Outcome, PolicyIdentity, Usage};
+use crate::plan::FileQuota;
 use crate::protocol::Ended as Said;
 
 /// What the supervisor itself watches.
@@ -41,9 +43,11 @@ pub struct RunLimits {
     pub output: u64,
     /// Thousandths of a processor.
     pub millicores: u32,
+    /// The session's files, where no file system has a quota for them.
+    pub files: Option<FileQuota>,
 }
 
-/// Where runs happen: a zygote with its jail, and the cgroups for its workers.
+/// Where runs happen: a zygote with its jail, and the cgroups and directories of its workers.
 #[derive(Debug)]
 pub struct Place<'a> {
     /// Forks the worker.
@@ -52,6 +56,8 @@ pub struct Place<'a> {
     pub jail: &'a ZygoteJail,
     /// Where the worker's cgroup is made, if the plan has that layer.
     pub cgroups: Option<&'a CgroupRoot>,
+    /// Where the worker's directory is made, if the plan has no mounts.
+    pub sessions: Option<&'a SessionRoot>,
     /// The limits.
     pub limits: RunLimits,
     /// The policy's name and digest.
@@ -71,14 +77,26 @@ pub fn run(
         Some(root) => Some(root.worker()?),
         None => None,
     };
+    // Before the worker, and so removed after it.
+    let session = match place.sessions {
+        Some(root) => Some(root.directory()?),
+        None => None,
+    };
     let stdin = request
         .take_stdin()
         .map_or_else(nothing_to_read, Ok)
         .when("open /dev/null")?;
-    let worker = Worker::spawn(place.zygote, stdin, cgroup.as_ref(), place.first_core)?;
-    let guard = KillOnDrop(&worker);
-    let enforced = verify(worker.process.as_fd(), place.jail, cgroup.as_ref())?;
-    let watch = Watch::new(&worker, cgroup.as_ref(), place.limits)?;
+    let worker = Worker::spawn(
+        place.zygote,
+        stdin,
+        cgroup.as_ref(),
+        session.as_ref(),
+        place.first_core,
+    )?;
+    let guard = EndOnDrop(&worker);
+    let process = worker.process.as_fd();
+    let enforced = verify(process, place.jail, cgroup.as_ref(), session.as_ref())?;
+    let watch = Watch::new(&worker, cgroup.as_ref(), session.as_ref(), place.limits)?;
     let running = Running::new(&worker, message, place.limits, request.kind(), watch)?;
     let Ended {
         stop,
@@ -115,7 +133,10 @@ pub fn run(
             .peak_memory
             .or_else(|| exit.map(|exit| (exit.max_rss_kib * 1024).max(watched.memory))),
         peak_pids: counts.peak_pids.or(Some(watched.pids)),
-        written_bytes: written(&worker.directories),
+        written_bytes: match (&session, place.limits.files) {
+            (Some(session), Some(quota)) => Some(session.size(&[], quota).bytes),
+            _ => written(&worker.directories),
+        },
         output_bytes: output.total(),
     };
     let mut denied: Vec<Denial> = Vec::new();
@@ -147,11 +168,11 @@ pub fn run(
 }
 
 /// Ends the worker on every way out, an error's too: nothing is left behind.
-struct KillOnDrop<'a>(&'a Worker);
+struct EndOnDrop<'a>(&'a Worker);
 
-impl Drop for KillOnDrop<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.kill();
+        self.0.end();
     }
 }
 

@@ -5,12 +5,16 @@ mod proc_status;
 
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use nix::sys::stat::fstat;
 
 use self::proc_status::ProcStatus;
 use super::cgroup::WorkerCgroup;
 use super::error::{SupervisorError, While};
-use crate::jail::program::{ProcMount, RlimitResource, ZygoteJail};
+use super::session::SessionDirectory;
+use crate::jail::program::{Identity, ProcMount, RlimitResource, ZygoteJail};
 use crate::outcome::Enforced;
 
 type Checked = Result<(), SupervisorError>;
@@ -20,6 +24,7 @@ pub fn verify(
     process: BorrowedFd,
     jail: &ZygoteJail,
     cgroup: Option<&WorkerCgroup<'_>>,
+    session: Option<&SessionDirectory<'_>>,
 ) -> Result<Enforced, SupervisorError> {
     let pid = pid_of(process)?;
     let status = ProcStatus::read(pid).when("read the worker's status")?;
@@ -34,11 +39,14 @@ pub fn verify(
         // The kernel shows nobody a process's Landlock domain. The worker's own set-up code, no
         // guest code having run, saw a directory refused that only Landlock refuses: without that
         // it would not have reported that its jail stands.
+        if let Some(session) = session {
+            work_directory(pid, session)?;
+        }
         layers.push("landlock");
     }
     seccomp(&status, jail)?;
     layers.push("seccomp");
-    capabilities(&status)?;
+    capabilities(&status, jail)?;
     identity(&status, jail)?;
     layers.push("capabilities");
     rlimits(pid, jail)?;
@@ -173,8 +181,11 @@ fn seccomp(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
     }
 }
 
-fn capabilities(status: &ProcStatus) -> Checked {
-    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+fn capabilities(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
+    // Without a user namespace an ordinary user has no right to empty the bounding set; it gives
+    // nothing to a process that can never gain privileges.
+    let bounding = jail.namespaces.map(|_| "CapBnd");
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"].into_iter().chain(bounding) {
         let found = status
             .field(set)
             .and_then(|mask| u64::from_str_radix(mask, 16).ok());
@@ -189,15 +200,31 @@ fn capabilities(status: &ProcStatus) -> Checked {
 }
 
 fn identity(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
-    let Some(ids) = jail.identity.drop_to else {
-        return Ok(());
-    };
+    let Identity { drop_to, inside } = jail.identity;
+    // Without a user namespace the guest is on the host who he is inside.
+    let wanted = drop_to.or(jail.namespaces.is_none().then_some(inside));
+    let Some(ids) = wanted else { return Ok(()) };
     for (key, wanted) in [("Uid", ids.uid), ("Gid", ids.gid)] {
         let found = status.field(key).unwrap_or("");
         let mut shown = found.split_ascii_whitespace().map(str::parse);
         if found.is_empty() || !shown.all(|id| id == Ok(wanted)) {
             return differs("capabilities", format!("{key} {found}"), wanted.to_string());
         }
+    }
+    match status.field("Groups") {
+        Some(groups) if drop_to.is_some() && !groups.is_empty() => {
+            differs("capabilities", format!("groups {groups}"), "no groups")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the worker is where its files belong: what it was told to put in the place of `/work`.
+fn work_directory(pid: i32, session: &SessionDirectory<'_>) -> Checked {
+    let theirs = fs::metadata(format!("/proc/{pid}/cwd")).when("read the worker's directory")?;
+    let ours = fstat(session.handle()).when("read the session's directory")?;
+    if (theirs.dev(), theirs.ino()) != (ours.st_dev, ours.st_ino) {
+        return differs("landlock", "another work directory", session.path().display().to_string());
     }
     Ok(())
 }

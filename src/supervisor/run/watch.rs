@@ -1,24 +1,42 @@
-//! The limits that need looking: processor time everywhere, and memory and processes too where no
-//! cgroup holds them.
+//! The limits that need looking: processor time everywhere, memory and processes too where no
+//! cgroup holds them, files where no file system does.
 
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
 
 use super::RunLimits;
 use crate::outcome::LimitName;
 use crate::supervisor::cgroup::WorkerCgroup;
 use crate::supervisor::ending::Stop;
-use crate::supervisor::error::SupervisorError;
+use crate::supervisor::error::{SupervisorError, While};
+use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::verify::pid_of;
 use crate::sys::process::page_size;
+use crate::sys::procfs;
 
 /// How often the tree of a worker without a cgroup is measured.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The shortest time between two looks at a cgroup's processor time.
 const SHORTEST: Duration = Duration::from_millis(5);
+
+/// How often a session's files are measured, as long as that is quick.
+const FILES_TICK: Duration = Duration::from_millis(50);
+
+/// The most of the time that measuring files may take: one part in this many.
+const FILES_SHARE: u32 = 20;
+
+/// The longest time between two looks at the files, however many there are.
+const FILES_LONGEST: Duration = Duration::from_secs(1);
+
+/// `USER_HZ`, which Linux fixes at 100 for every architecture that Sandfork knows.
+const MICROSECONDS_PER_TICK: u64 = 10_000;
 
 /// What was measured over a worker's processes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -27,7 +45,7 @@ pub struct Measured {
     pub cpu_us: u64,
     /// Bytes.
     pub memory: u64,
-    /// Processes.
+    /// Tasks: processes and threads.
     pub pids: u64,
 }
 
@@ -35,9 +53,14 @@ pub struct Measured {
 #[derive(Debug)]
 pub struct Watch<'a> {
     cgroup: Option<&'a WorkerCgroup<'a>>,
+    session: Option<&'a SessionDirectory<'a>>,
     limits: RunLimits,
-    roots: Vec<i32>,
-    next: Instant,
+    proc: OwnedFd,
+    main: Pid,
+    /// What the worker's orphans come to: whatever its processes do, they stay beneath the two.
+    above: Pid,
+    next_processes: Instant,
+    next_files: Instant,
     peak: Measured,
 }
 
@@ -46,29 +69,32 @@ impl<'a> Watch<'a> {
     pub fn new(
         worker: &Worker,
         cgroup: Option<&'a WorkerCgroup<'a>>,
+        session: Option<&'a SessionDirectory<'a>>,
         limits: RunLimits,
     ) -> Result<Self, SupervisorError> {
-        // Whatever a worker's processes do, they stay beneath these two: an orphan goes to the
-        // init of its pid namespace.
-        let mut roots = vec![pid_of(worker.process.as_fd())?];
-        if let Some(init) = &worker.init {
-            roots.push(pid_of(init.as_fd())?);
-        }
-        let next = Instant::now();
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let now = Instant::now();
         let mut watch = Self {
             cgroup,
+            session,
             limits,
-            roots,
-            next,
+            proc: open("/proc", flags, Mode::empty()).when("open /proc")?,
+            main: Pid::from_raw(pid_of(worker.process.as_fd())?),
+            above: Pid::from_raw(pid_of(worker.above.as_fd())?),
+            next_processes: now,
+            next_files: now + FILES_TICK,
             peak: Measured::default(),
         };
-        watch.next += watch.interval(0);
+        watch.next_processes += watch.interval(0);
         Ok(watch)
     }
 
     /// When to look next.
     pub fn next(&self) -> Instant {
-        self.next
+        match self.session {
+            Some(_) => self.next_processes.min(self.next_files),
+            None => self.next_processes,
+        }
     }
 
     /// The largest values seen.
@@ -78,19 +104,25 @@ impl<'a> Watch<'a> {
 
     /// Looks, if it is time to.
     pub fn look(&mut self, now: Instant) -> Option<Stop> {
-        if now < self.next {
-            return None;
-        }
+        let over = if now >= self.next_processes {
+            self.look_at_processes(now)
+        } else {
+            None
+        };
+        over.or_else(|| self.look_at_files(now))
+    }
+
+    fn look_at_processes(&mut self, now: Instant) -> Option<Stop> {
         let allowed = u64::try_from(self.limits.cpu.as_micros()).unwrap_or(u64::MAX);
         if let Some(cpu_us) = self.cgroup.and_then(WorkerCgroup::cpu_us) {
-            self.next = now + self.interval(cpu_us);
+            self.next_processes = now + self.interval(cpu_us);
             return (cpu_us >= allowed).then(Stop::cpu);
         }
         let measured = self.measure();
         self.peak.cpu_us = self.peak.cpu_us.max(measured.cpu_us);
         self.peak.memory = self.peak.memory.max(measured.memory);
         self.peak.pids = self.peak.pids.max(measured.pids);
-        self.next = now + TICK;
+        self.next_processes = now + TICK;
         if measured.cpu_us >= allowed {
             return Some(Stop::watchdog(LimitName::Cpu));
         }
@@ -103,6 +135,21 @@ impl<'a> Watch<'a> {
             }
         }
         None
+    }
+
+    fn look_at_files(&mut self, now: Instant) -> Option<Stop> {
+        let (session, quota) = (self.session?, self.limits.files?);
+        if now < self.next_files {
+            return None;
+        }
+        let started = Instant::now();
+        let size = session.size(&self.tree(), quota);
+        let pause = (started.elapsed() * FILES_SHARE).clamp(FILES_TICK, FILES_LONGEST);
+        self.next_files = Instant::now() + pause;
+        if size.bytes > quota.size {
+            return Some(Stop::watchdog(LimitName::WorkSize));
+        }
+        (size.inodes > quota.inodes).then(|| Stop::watchdog(LimitName::WorkInodes))
     }
 
     /// The earliest that the limit could be reached, with every processor at work.
@@ -118,21 +165,30 @@ impl<'a> Watch<'a> {
     }
 
     fn measure(&self) -> Measured {
-        self.tree()
-            .into_iter()
-            .fold(Measured::default(), |sum, pid| Measured {
-                cpu_us: sum.cpu_us + cpu_us(pid).unwrap_or(0),
+        let stat = |pid| procfs::stat(self.proc.as_fd(), pid).ok();
+        // A reaper has waited for the orphans that ended.
+        let orphans = stat(self.above).map_or(0, |stat| stat.waited_ticks);
+        let start = Measured {
+            cpu_us: orphans * MICROSECONDS_PER_TICK,
+            ..Measured::default()
+        };
+        self.tree().into_iter().fold(start, |sum, pid| {
+            let Some(stat) = stat(pid) else { return sum };
+            let ticks = stat.own_ticks + stat.waited_ticks;
+            Measured {
+                cpu_us: sum.cpu_us + ticks * MICROSECONDS_PER_TICK,
                 memory: sum.memory + resident(pid).unwrap_or(0),
-                pids: sum.pids + 1,
-            })
+                pids: sum.pids + stat.threads,
+            }
+        })
     }
 
-    /// Every process of the worker but its init.
-    fn tree(&self) -> Vec<i32> {
-        let mut found = vec![self.roots[0]];
-        let mut unseen = self.roots.clone();
+    /// Every process of the worker, without the one above it.
+    fn tree(&self) -> Vec<Pid> {
+        let mut found = vec![self.main];
+        let mut unseen = vec![self.main, self.above];
         while let Some(parent) = unseen.pop() {
-            for child in children(parent) {
+            for child in procfs::children(self.proc.as_fd(), parent) {
                 if !found.contains(&child) {
                     found.push(child);
                     unseen.push(child);
@@ -148,48 +204,17 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Children of a process, of all its threads (proc(5), `/proc/PID/task/TID/children`).
-fn children(pid: i32) -> Vec<i32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    tasks
-        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-        .flat_map(|text| {
-            text.split_ascii_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<_>>()
-        })
-        .collect()
-}
-
 /// Field 2 of `/proc/PID/statm`, bytes.
-fn resident(pid: i32) -> Option<u64> {
+fn resident(pid: Pid) -> Option<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * page_size())
 }
 
 /// `Pss` of `/proc/PID/smaps_rollup`, bytes.
-fn proportional(pid: i32) -> Option<u64> {
+fn proportional(pid: Pid) -> Option<u64> {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
-}
-
-/// Fields 14 to 17 of `/proc/PID/stat`: user and system time, own and of children waited for.
-fn cpu_us(pid: i32) -> Option<u64> {
-    /// `USER_HZ`, which Linux fixes at 100 for every architecture that Sandfork knows.
-    const MICROSECONDS_PER_TICK: u64 = 10_000;
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields = stat
-        .rsplit_once(')')?
-        .1
-        .split_ascii_whitespace()
-        .skip(11)
-        .take(4);
-    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
-    Some(ticks * MICROSECONDS_PER_TICK)
 }
