@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "{} in {:.1} ms, enforced: {}",
         outcome.status(),
         outcome.usage().wall.as_secs_f64() * 1e3,
-        outcome.enforced().layers.join(", "),
+        outcome.enforced(),
     );
     Ok(())
 }

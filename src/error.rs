@@ -12,7 +12,7 @@ use crate::supervisor::SupervisorError;
 ///
 /// Its text is one sentence that names the thing and the remedy.
 #[derive(Debug)]
-pub struct Error(Cause);
+pub struct Error(pub(crate) Cause);
 
 /// What kind of thing went wrong, to decide by.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -33,7 +33,7 @@ pub enum ErrorKind {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Cause {
+pub(crate) enum Cause {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]
@@ -62,9 +62,11 @@ impl Error {
                 S::NotEnforced { .. } => ErrorKind::NotEnforced,
                 S::Request(_) => ErrorKind::Request,
                 S::Jail { .. } | S::Cgroup { .. } | S::SessionPlace { .. } => ErrorKind::Host,
-                S::System { .. } | S::ZygoteGone | S::WorkerSlow { .. } | S::WorkerEnded { .. } => {
-                    ErrorKind::System
-                }
+                S::System { .. }
+                | S::ZygoteGone
+                | S::RunLost
+                | S::WorkerSlow { .. }
+                | S::WorkerEnded { .. } => ErrorKind::System,
             },
         }
     }

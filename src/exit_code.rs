@@ -11,14 +11,15 @@
 //! | 124 | a limit on time, wall or cpu, as timeout(1) does |
 //! | 125 | the sandbox could not be provided; nothing of the guest ran |
 //! | 126, 127 | `exec`: the program could not be started, was not found, as a shell does |
-//! | 130 | interrupted: SIGINT |
+//! | 130 | interrupted: SIGINT, SIGTERM or SIGHUP to the command |
 //! | 137 | the memory limit, as a shell shows the OOM killer's SIGKILL |
 //! | 128 + n | a signal; 159 is SIGSYS, a system call that the policy refuses by death |
 //!
 //! A guest may exit with any code, so a code alone does not prove what happened; `status` of
 //! `--json` does.
 
-use crate::outcome::{Ending, LimitName};
+use crate::error::{Error, ErrorKind};
+use crate::outcome::{Ending, Status};
 
 /// The code ran to its end.
 pub const OK: u8 = 0;
@@ -56,7 +57,11 @@ pub fn of(ending: &Ending) -> u8 {
         Ending::Exception => EXCEPTION,
         Ending::NotStarted(errno) => of_exec_errno(*errno),
         Ending::Exit(code) => *code,
-        Ending::Limit(hit) => of_limit(hit.name),
+        Ending::Limit(hit) => match Status::of_limit(hit.name) {
+            Status::Timeout | Status::CpuLimit => TIME_LIMIT,
+            Status::MemoryLimit => MEMORY_LIMIT,
+            _ => OTHER_LIMIT,
+        },
         Ending::Denied => SIGNAL_BASE + SIGSYS,
         Ending::Signal(signal) => of_signal(*signal),
         Ending::ProtocolViolation(_) => PROTOCOL_VIOLATION,
@@ -64,19 +69,13 @@ pub fn of(ending: &Ending) -> u8 {
     }
 }
 
-/// The exit code for a limit.
-const fn of_limit(name: LimitName) -> u8 {
-    match name {
-        LimitName::Wall | LimitName::Cpu => TIME_LIMIT,
-        LimitName::Memory => MEMORY_LIMIT,
-        LimitName::Pids
-        | LimitName::Output
-        | LimitName::FileSize
-        | LimitName::OpenFiles
-        | LimitName::WorkSize
-        | LimitName::WorkInodes
-        | LimitName::TmpSize
-        | LimitName::TmpInodes => OTHER_LIMIT,
+/// The exit code when there was no run: the caller's mistake, or the host's.
+pub fn of_error(error: &Error) -> u8 {
+    match error.kind() {
+        ErrorKind::Policy | ErrorKind::Request => USAGE,
+        ErrorKind::Host | ErrorKind::Interpreter | ErrorKind::NotEnforced | ErrorKind::System => {
+            SANDBOX_UNAVAILABLE
+        }
     }
 }
 
@@ -97,7 +96,7 @@ fn of_signal(signal: i32) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{LimitHit, Mechanism};
+    use crate::outcome::{LimitHit, LimitName, Mechanism};
 
     #[test]
     fn codes_are_those_of_the_table() {

@@ -18,7 +18,6 @@ pub mod outcome;
 mod sandbox;
 
 pub use error::{Error, ErrorKind};
-pub use jail::program;
 pub use outcome::Outcome;
 pub use policy::Policy;
 pub use sandbox::{Sandbox, SandboxBuilder};

@@ -10,12 +10,13 @@ use std::borrow::Cow;
 use serde::{Serialize, Serializer};
 
 use crate::exit_code;
+pub use crate::policy::LimitName;
 use crate::protocol::Value;
 
 mod ending;
 mod parts;
 
-pub use ending::{Ending, LimitHit, LimitName, Mechanism, Status};
+pub use ending::{Ending, LimitHit, Mechanism, Status};
 pub use parts::{Denial, Enforced, ExceptionInfo, PolicyIdentity, Reporter, Usage};
 
 /// The end of one cell or one run.
@@ -34,8 +35,8 @@ pub struct Outcome {
 
 /// Made by a supervisor.
 impl Outcome {
-    /// An outcome with nothing but its end and its policy.
-    pub fn new(ending: Ending, policy: PolicyIdentity) -> Self {
+    /// An outcome without output and usage.
+    pub fn new(ending: Ending, policy: PolicyIdentity, enforced: Enforced) -> Self {
         let error = match &ending {
             Ending::ProtocolViolation(how) => {
                 Some(ExceptionInfo::new("ProtocolViolation", how.as_str(), ""))
@@ -49,7 +50,7 @@ impl Outcome {
             value: None,
             error,
             usage: Usage::default(),
-            enforced: Enforced::default(),
+            enforced,
             denied: Vec::new(),
             policy,
         }
@@ -81,13 +82,6 @@ impl Outcome {
     #[must_use]
     pub const fn with_usage(mut self, usage: Usage) -> Self {
         self.usage = usage;
-        self
-    }
-
-    /// With what was verified.
-    #[must_use]
-    pub fn with_enforced(mut self, enforced: Enforced) -> Self {
-        self.enforced = enforced;
         self
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use self::builder::SandboxBuilder;
 
 use self::warm::Warm;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Plan, Start};
 use crate::supervisor::cgroup::CgroupRoot;
@@ -26,11 +26,12 @@ use crate::supervisor::{OutputSink, Place, Request, RunLimits, SupervisorError, 
 /// comes about.
 #[derive(Debug)]
 pub struct Sandbox {
-    plan: Plan,
-    policy: PolicyIdentity,
+    // Dropped first: what is left in the cgroups and directories ends with it.
+    warm: Warm,
     cgroups: Option<CgroupRoot>,
     sessions: Option<SessionRoot>,
-    warm: Warm,
+    plan: Plan,
+    policy: PolicyIdentity,
     runs: AtomicUsize,
 }
 
@@ -66,6 +67,16 @@ impl Sandbox {
         request: impl Into<Request>,
         sink: &mut dyn OutputSink,
     ) -> Result<Outcome, Error> {
+        let request = request.into();
+        match self.attempt(&request, sink) {
+            // Nothing has run yet: a zygote that was ended from outside costs time, not the run.
+            Err(Error(Cause::Supervisor(SupervisorError::ZygoteGone))) => {}
+            other => return other,
+        }
+        self.attempt(&request, sink)
+    }
+
+    fn attempt(&self, request: &Request, sink: &mut dyn OutputSink) -> Result<Outcome, Error> {
         let zygote = match self.plan.interpreter.start {
             Start::Forked => self.warm.get(&self.plan)?,
             Start::Cold => self.warm.fresh(&self.plan)?,
@@ -79,8 +90,8 @@ impl Sandbox {
             policy: &self.policy,
             first_core: self.runs.fetch_add(1, Ordering::Relaxed),
         };
-        let outcome = run(&place, request.into(), sink);
-        if let Err(SupervisorError::ZygoteGone) = outcome {
+        let outcome = run(&place, request, sink);
+        if let Err(SupervisorError::ZygoteGone | SupervisorError::RunLost) = outcome {
             self.warm.discard(&zygote);
         }
         Ok(outcome?)

@@ -6,6 +6,8 @@ use sandfork::outcome::{
     Denial, Ending, Enforced, ExceptionInfo, LimitHit, LimitName, Mechanism, Outcome,
     PolicyIdentity, Status, Usage,
 };
+use sandfork::plan::Layer;
+use sandfork::policy::Level;
 use sandfork::protocol::{Denied, Value};
 
 fn policy() -> PolicyIdentity {
@@ -15,9 +17,16 @@ fn policy() -> PolicyIdentity {
     }
 }
 
+fn enforced() -> Enforced {
+    Enforced {
+        level: Level::Landlock,
+        layers: vec![Layer::Landlock, Layer::Seccomp],
+    }
+}
+
 #[test]
 fn a_run_that_ended_well() {
-    let outcome = Outcome::new(Ending::Ok, policy())
+    let outcome = Outcome::new(Ending::Ok, policy(), enforced())
         .with_output(b"caf\xc3\xa9 \xff\n".to_vec(), Vec::new())
         .with_value(Some(Value::Int(42)))
         .with_usage(Usage {
@@ -26,14 +35,14 @@ fn a_run_that_ended_well() {
             peak_memory_bytes: Some(7 << 20),
             output_bytes: 7,
             ..Usage::default()
-        })
-        .with_enforced(Enforced {
-            level: "landlock",
-            layers: vec!["landlock", "seccomp"],
         });
 
     assert!(outcome.is_ok());
     assert_eq!(outcome.stdout_bytes(), b"caf\xc3\xa9 \xff\n");
+    assert_eq!(
+        outcome.enforced().to_string(),
+        "landlock: landlock, seccomp"
+    );
     insta::assert_json_snapshot!("ok", outcome);
 }
 
@@ -45,6 +54,7 @@ fn a_run_that_a_limit_ended() {
             by: Mechanism::Cgroup,
         }),
         policy(),
+        enforced(),
     )
     .with_error(ExceptionInfo::new(
         "MemoryError",
@@ -70,6 +80,7 @@ fn a_protocol_violation_says_what_it_was() {
     let outcome = Outcome::new(
         Ending::ProtocolViolation("a header too long".into()),
         policy(),
+        enforced(),
     );
     assert_eq!(
         outcome.error().map(|error| error.message.as_str()),

@@ -314,6 +314,15 @@ fn a_payload_that_no_message_has_is_refused() {
 }
 
 #[test]
+fn a_refusal_quotes_little_of_what_it_refuses() {
+    let kind = format!("\\u001b[31m{}", "a".repeat(10_000));
+    let error = reply(&format!("{{\"kind\":\"{kind}\"}}"))
+        .unwrap_err()
+        .to_string();
+    assert!(error.len() < 300 && !error.contains('\u{1b}'), "{error}");
+}
+
+#[test]
 fn bounds_speak_before_a_tree_is_built() {
     let over = |what, text: String| match JsonLimits::FROM_WORKER.check(text.as_bytes()) {
         Err(JsonError::OverLimit { what: found, .. }) => assert_eq!(found, what),
@@ -323,8 +332,8 @@ fn bounds_speak_before_a_tree_is_built() {
     over("depth", "{\"a\":".repeat(1000));
     over("values", format!("[{}0]", "0,".repeat(1 << 18)));
     over("values", format!("[{}0]", "[],".repeat(1 << 18)));
-    over("string", format!("\"{}\"", "\\n".repeat(1 << 18)));
-    over("string", format!("\"{}", "a".repeat(1 << 20)));
+    over("string", format!("\"{}\"", "\\n".repeat(1 << 20)));
+    over("string", format!("\"{}", "a".repeat((1 << 20) + 1)));
     over("number", "9".repeat(1 << 20));
     over("number", format!("[1e{}]", "9".repeat(100)));
 }

@@ -1,5 +1,6 @@
 # The text of a zygote's `python -I -S -c`: says who the interpreter is, then enters the jail.
 # Follows the text of host/interpreter/facts.py. Descriptor 0 is the control socket, descriptor 1 the sealed memfd with the native module.
+import _signal
 import json
 import sys
 
@@ -17,6 +18,17 @@ def load_native():
     return module
 
 
+def forget_inherited_signals():
+    """A caller that blocks or ignores signals (a server's threads, nohup) hands that on by exec."""
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+    # CPython itself ignores these two.
+    for number in _signal.valid_signals() - {_signal.SIGPIPE, _signal.SIGXFSZ}:
+        if _signal.getsignal(number) == _signal.SIG_IGN:
+            _signal.signal(number, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+
+
+forget_inherited_signals()
 native = load_native()
 entered = json.loads(native.enter(json.dumps(_sandfork_facts())))
 modules = {}

@@ -18,6 +18,8 @@ import traceback
 
 DATA = 3
 VERSION = 1
+# What the interpreter calls a program that is no file.
+ARGV0 = {"<string>": "-c", "<stdin>": "-"}
 # Characters. Even where each takes six bytes of JSON this is below the supervisor's bounds, which
 # end the session when they are exceeded.
 MAX_TEXT = 32 * 1024
@@ -35,6 +37,7 @@ def main(entered):
     for name in setup["single_threaded"]:
         del os.environ[name]
         os.environ.update(pair for pair in entered["env"] if pair[0] == name)
+    reseed()
     guard_imports(setup["imports"])
     # Before the work directory: code that writes a module and imports it expects it to be found.
     sys.path.insert(0, os.getcwd())
@@ -98,7 +101,7 @@ def read_exactly(count):
 def run_cell(request, source):
     worker = os.getpid()
     filename = request["filename"]
-    sys.argv = [filename, *request["argv"]]
+    sys.argv = [ARGV0.get(filename, filename), *request["argv"]]
     main_module = type(sys)("__main__")
     main_module.__builtins__ = builtins
     if not filename.startswith("<"):
@@ -155,7 +158,8 @@ def execute(source, filename, namespace):
 
 def compile_cell(source, filename):
     """The code of all but the last statement, and of that one when it is an expression."""
-    tree = ast.parse(source, filename)
+    # Not `ast.parse`: its frame would stand in the traceback of a syntax error.
+    tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     if not tree.body or not isinstance(tree.body[-1], ast.Expr):
         return compile(tree, filename, "exec", dont_inherit=True), None
     last = ast.Expression(tree.body.pop().value)
@@ -307,6 +311,16 @@ def open_streams():
         stream.mode = "w"
         setattr(sys, name, stream)
         setattr(sys, "__%s__" % name, stream)
+
+
+def reseed():
+    """Gives this worker random numbers of its own.
+
+    `random` sees to itself after a fork, OpenSSL and `tempfile` by the process number, which is
+    never the zygote's; what asks the kernel needs nothing. numpy's global generator is left."""
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
 
 
 def guard_imports(allowed):

@@ -33,6 +33,8 @@ pub struct HardLimits {
     pub stack: u64,
     /// `RLIMIT_MEMLOCK`, bytes.
     pub locked_memory: u64,
+    /// `RLIMIT_CORE`, bytes.
+    pub core: u64,
     /// `RLIMIT_MSGQUEUE`, bytes.
     pub message_queues: u64,
     /// `RLIMIT_SIGPENDING`, signals.
@@ -47,6 +49,7 @@ impl HardLimits {
             file_size: hard(Resource::RLIMIT_FSIZE),
             stack: hard(Resource::RLIMIT_STACK),
             locked_memory: hard(Resource::RLIMIT_MEMLOCK),
+            core: hard(Resource::RLIMIT_CORE),
             message_queues: hard(Resource::RLIMIT_MSGQUEUE),
             pending_signals: hard(Resource::RLIMIT_SIGPENDING),
         }

@@ -5,6 +5,9 @@
 //! [`program`] and reads [`failure`], and into the native half of the zygote, which runs it.
 //! It knows its prepared plan and `sys`, and decides nothing.
 
+/// Number of the data socket in a worker, after its three standard streams.
+pub const DATA: std::os::fd::RawFd = 3;
+
 pub mod control;
 pub mod failure;
 pub mod program;

@@ -49,6 +49,17 @@ pub struct Reaper {
     children: SignalFd,
 }
 
+/// Why it is time to end what is left.
+pub enum Over {
+    /// The child that was watched has ended.
+    Ended(Reaped),
+    /// What holds the other end of a tie is gone, or says that it is enough.
+    Cut {
+        /// Which.
+        tie: usize,
+    },
+}
+
 /// How long a killed process is waited for before it is looked for again.
 const PATIENCE_MS: u16 = 10;
 
@@ -66,24 +77,24 @@ impl Reaper {
         })
     }
 
-    /// Reaps until the child `main` has ended, whose end is returned, or one of `gone` is readable
-    /// or hung up.
-    pub fn watch(&self, main: Pid, gone: &[BorrowedFd]) -> Result<Option<Reaped>, Errno> {
+    /// Reaps until the child `main` has ended, or one of `ties` is cut: readable, or hung up.
+    pub fn watch(&self, main: Pid, ties: &[BorrowedFd]) -> Result<Over, Errno> {
         loop {
             while self.children.read_signal()?.is_some() {}
             while let Some((pid, reaped)) = sys::process::reap_any()? {
                 if pid == main {
-                    return Ok(Some(reaped));
+                    return Ok(Over::Ended(reaped));
                 }
             }
             let mut fds = vec![PollFd::new(self.children.as_fd(), PollFlags::POLLIN)];
-            fds.extend(gone.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)));
+            fds.extend(ties.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)));
             match poll(&mut fds, PollTimeout::NONE) {
                 Err(Errno::EINTR) => continue,
                 other => other?,
             };
-            if fds[1..].iter().any(|fd| fd.any().unwrap_or(true)) {
-                return Ok(None);
+            let cut = fds[1..].iter().position(|fd| fd.any().unwrap_or(true));
+            if let Some(tie) = cut {
+                return Ok(Over::Cut { tie });
             }
         }
     }

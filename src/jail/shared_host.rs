@@ -9,7 +9,7 @@ use nix::unistd::{Pid, setsid};
 
 use super::failure::{Failure, InStep, Step};
 use super::program::ZygoteJail;
-use super::reaper::{Reach, Reaper};
+use super::reaper::{Over, Reach, Reaper};
 use super::zygote::{EXIT_WATCH_FAILED, Zygote, die_with_parent, finish, open_proc};
 use super::{capabilities, identity};
 use crate::sys;
@@ -50,16 +50,18 @@ fn watch_and_exit(reach: Reach, zygote: Pid, proc: &OwnedFd, lifeline: &OwnedFd)
 
 fn watch(reach: Reach, zygote: Pid, proc: &OwnedFd, lifeline: &OwnedFd) -> Result<i32, Errno> {
     let reaper = Reaper::new(reach)?;
-    let ended = reaper.watch(zygote, &[lifeline.as_fd()])?;
-    if ended.is_none() {
+    let over = reaper.watch(zygote, &[lifeline.as_fd()])?;
+    if let Over::Cut { .. } = over {
         // It is a child that was not reaped, so that the number is its own. First, so that it
         // forks no worker while the others are ended.
         _ = kill(zygote, Signal::SIGKILL);
     }
     reaper.end_all(proc.as_fd(), zygote)?;
-    Ok(match ended.map(|reaped| reaped.end) {
-        Some(End::Code(code)) => code,
-        Some(End::Signal(signal)) => 128 + signal,
-        None => 0,
+    Ok(match over {
+        Over::Ended(reaped) => match reaped.end {
+            End::Code(code) => code,
+            End::Signal(signal) => 128 + signal,
+        },
+        Over::Cut { .. } => 0,
     })
 }

@@ -1,6 +1,6 @@
 //! The worker's jail, entered once by each, between the fork and its first cell.
 
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -11,7 +11,7 @@ use nix::unistd::{chdir, setsid};
 use super::failure::{Failure, InStep, Step, encode_report};
 use super::program::{ZygoteJail, ZygoteNamespaces};
 use super::zygote::Zygote;
-use super::{capabilities, cgroup, identity, landlock, limits, namespaces, root};
+use super::{DATA, capabilities, cgroup, identity, landlock, limits, namespaces, root};
 use crate::sys;
 use crate::sys::process::{Dumpable, ForkedChild};
 
@@ -33,9 +33,6 @@ pub struct Birth {
     /// The zygote's private writable memory, bytes.
     pub zygote_bytes: u64,
 }
-
-/// Number of the data socket in a worker.
-pub const DATA: RawFd = 3;
 
 /// Puts a worker that was just forked into its jail and tells the supervisor how it went.
 ///

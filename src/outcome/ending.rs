@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use crate::policy::LimitName;
+
 /// How a run ended, in one word: `status` of the JSON object.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -58,6 +60,26 @@ impl Status {
     }
 }
 
+impl Status {
+    /// The status of a run that a limit ended.
+    pub const fn of_limit(name: LimitName) -> Self {
+        match name {
+            // A share of the processors ends nothing by itself; what it makes slow runs out of time.
+            LimitName::Wall | LimitName::Cores => Self::Timeout,
+            LimitName::Cpu => Self::CpuLimit,
+            LimitName::Memory => Self::MemoryLimit,
+            LimitName::Pids => Self::PidsLimit,
+            LimitName::Output => Self::OutputLimit,
+            LimitName::FileSize
+            | LimitName::OpenFiles
+            | LimitName::WorkSize
+            | LimitName::WorkInodes
+            | LimitName::TmpSize
+            | LimitName::TmpInodes => Self::FileLimit,
+        }
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.as_str())
@@ -95,7 +117,7 @@ impl Ending {
             Self::Ok => Status::Ok,
             Self::Exception | Self::NotStarted(_) => Status::Exception,
             Self::Exit(_) => Status::Exit,
-            Self::Limit(hit) => hit.name.status(),
+            Self::Limit(hit) => Status::of_limit(hit.name),
             Self::Denied => Status::Denied,
             Self::Signal(_) => Status::Signal,
             Self::ProtocolViolation(_) => Status::ProtocolViolation,
@@ -107,80 +129,17 @@ impl Ending {
 /// The limit that ended a run, and what noticed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct LimitHit {
-    /// The limit, by its key in the policy.
+    /// The limit; in JSON, its key in the policy.
+    #[serde(serialize_with = "key")]
     pub name: LimitName,
     /// What held it.
     pub by: Mechanism,
 }
 
-/// The limits of a policy that can end a run.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum LimitName {
-    /// Time on the clock.
-    Wall,
-    /// Processor time of all processes.
-    Cpu,
-    /// Memory of all processes.
-    Memory,
-    /// Processes and threads.
-    Pids,
-    /// Bytes written to stdout and stderr together.
-    Output,
-    /// Size of one file.
-    FileSize,
-    /// Open descriptors of one process.
-    OpenFiles,
-    /// Bytes in `/work`.
-    WorkSize,
-    /// Files in `/work`.
-    WorkInodes,
-    /// Bytes in `/tmp`.
-    TmpSize,
-    /// Files in `/tmp`.
-    TmpInodes,
-}
-
-impl LimitName {
-    /// The key in a policy file, and for `--set`.
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::Wall => "limits.wall",
-            Self::Cpu => "limits.cpu",
-            Self::Memory => "limits.memory",
-            Self::Pids => "limits.pids",
-            Self::Output => "limits.output",
-            Self::FileSize => "limits.file_size",
-            Self::OpenFiles => "limits.open_files",
-            Self::WorkSize => "filesystem.work_size",
-            Self::WorkInodes => "filesystem.work_inodes",
-            Self::TmpSize => "filesystem.tmp_size",
-            Self::TmpInodes => "filesystem.tmp_inodes",
-        }
-    }
-
-    /// The status of a run that reached it.
-    pub const fn status(self) -> Status {
-        match self {
-            Self::Wall => Status::Timeout,
-            Self::Cpu => Status::CpuLimit,
-            Self::Memory => Status::MemoryLimit,
-            Self::Pids => Status::PidsLimit,
-            Self::Output => Status::OutputLimit,
-            Self::FileSize
-            | Self::OpenFiles
-            | Self::WorkSize
-            | Self::WorkInodes
-            | Self::TmpSize
-            | Self::TmpInodes => Status::FileLimit,
-        }
-    }
-}
-
-impl Serialize for LimitName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.key())
-    }
+// serde passes a field by reference, however small it is.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn key<S: Serializer>(name: &LimitName, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(name.key())
 }
 
 /// What held a limit.

@@ -1,9 +1,12 @@
 //! What an outcome reports besides its end.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use crate::plan::Layer;
+use crate::policy::Level;
 use crate::protocol::{Denied, GuestError};
 
 /// An uncaught exception, as the guest described it.
@@ -85,12 +88,23 @@ fn milliseconds(duration: Duration) -> f64 {
 }
 
 /// What was verified from outside before guest code ran, not what was configured.
-#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Enforced {
-    /// `full`, `standard` or `landlock`.
-    pub level: &'static str,
-    /// The layers that hold, in the order of the jail.
-    pub layers: Vec<&'static str>,
+    /// The level that the layers make.
+    pub level: Level,
+    /// The layers that hold, from the outermost.
+    pub layers: Vec<Layer>,
+}
+
+/// `full: namespaces, mounts, ...`.
+impl fmt::Display for Enforced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.level)?;
+        for (number, layer) in self.layers.iter().enumerate() {
+            write!(f, "{} {layer}", if number == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
 }
 
 /// One operation that was refused.

@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::assess::{Assessment, assess, best_level};
+use super::assess::{Assessment, assess};
 use super::layer::LayerState;
+use super::obstacle::best_level;
 use crate::host::{Interpreter, InterpreterError, Machine};
 use crate::policy::Level;
 

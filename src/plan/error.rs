@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::assess::Obstacle;
+use super::obstacle::Obstacle;
 use super::seccomp::SeccompError;
 use crate::policy::{Level, Origin};
 

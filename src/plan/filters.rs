@@ -2,7 +2,7 @@
 
 use super::seccomp::{self, Filters, SeccompError, Surroundings};
 use super::{CgroupPlan, PlanError};
-use crate::host::{Arch, Controller, Machine};
+use crate::host::{Controller, Machine};
 use crate::policy::{Level, Located, Policy};
 
 /// Calls that hold memory which no process's size shows. Where a cgroup counts memory they are as
@@ -15,11 +15,7 @@ pub(super) fn compile(
     level: Level,
     cgroup: Option<&CgroupPlan>,
 ) -> Result<Filters, PlanError> {
-    let arch = match machine.arch {
-        Some(Arch::X86_64) => seccomp::Arch::X86_64,
-        Some(Arch::Aarch64) => seccomp::Arch::Aarch64,
-        None => return Err(PlanError::UnknownArchitecture),
-    };
+    let arch = machine.arch.ok_or(PlanError::UnknownArchitecture)?;
     let surroundings = match level {
         Level::Landlock => Surroundings::SharedHost {
             landlock_abi: machine.landlock.abi().unwrap_or(0),
@@ -32,7 +28,9 @@ pub(super) fn compile(
     };
     let mut denied = names(&lists.deny);
     if !cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory)) {
-        denied.extend(UNCOUNTED.map(str::to_owned));
+        let asked_for = names(&lists.allow);
+        let uncounted = UNCOUNTED.map(str::to_owned).into_iter();
+        denied.extend(uncounted.filter(|name| !asked_for.contains(name)));
     }
     seccomp::compile(arch, surroundings, &names(&lists.allow), &denied)
         .map_err(|source| locate(policy, source))

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use super::assess::{Assessment, assess, best_level, obstacles};
+use super::assess::{Assessment, assess};
 use super::cgroup::CgroupPlan;
 use super::error::PlanError;
 use super::layer::{Layer, LayerState};
+use super::obstacle::{best_level, obstacles};
 use crate::host::Host;
 use crate::policy::{Level, Policy};
 

@@ -17,6 +17,10 @@ const MESSAGE_QUEUE_BYTES: u64 = 16 << 10;
 /// Queued signals are kernel memory; timers and `sigqueue` use a handful.
 const PENDING_SIGNALS: u64 = 1024;
 
+/// No core dump, and no core handler either: a pattern that is a pipe ignores every limit but this
+/// one (core(5), fs/coredump.c), and would run as the host's root on what a guest made crash.
+const NO_CORE: u64 = 1;
+
 fn whole_seconds(limits: &Limits) -> u64 {
     limits.cpu.as_secs() + u64::from(limits.cpu.subsec_nanos() > 0)
 }
@@ -46,7 +50,7 @@ pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<
         ),
         (RlimitResource::OpenFiles, u64::from(limits.open_files)),
         (RlimitResource::FileSize, limits.file_size),
-        (RlimitResource::Core, 0),
+        (RlimitResource::Core, NO_CORE.min(hard.core)),
         (
             RlimitResource::LockedMemory,
             LOCKED_BYTES.min(hard.locked_memory),

@@ -15,6 +15,7 @@ mod landlock;
 mod layer;
 mod level;
 mod limits;
+mod obstacle;
 mod places;
 mod remedy;
 mod root;
@@ -29,7 +30,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-pub use assess::{Assessment, Obstacle, assess};
+pub use assess::{Assessment, assess};
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
 pub use doctor::{Diagnosis, InterpreterDiagnosis, diagnose};
 pub use environment::PRELOAD_ONLY;
@@ -37,6 +38,7 @@ pub use error::{Place, PlanError};
 pub use explain::explain;
 pub use layer::{Layer, LayerState};
 pub use level::LayerPlan;
+pub use obstacle::Obstacle;
 pub use session_directory::{FileQuota, SessionFiles};
 
 use crate::host::{Controller, Host, Needs};

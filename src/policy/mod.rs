@@ -26,6 +26,7 @@ mod field;
 mod file;
 mod keyword;
 mod layer;
+mod limit_text;
 mod limits;
 mod load;
 mod located_limits;

@@ -22,12 +22,15 @@ pub struct JsonLimits {
 }
 
 impl JsonLimits {
-    /// What a supervisor accepts in a worker's header. Below the recursion limit of serde_json
-    /// (128), so that it is this check that speaks.
+    /// What a supervisor accepts in a worker's header.
+    ///
+    /// The depth is below the recursion limit of serde_json (128), so that it is this check that
+    /// speaks. The string holds the longest text that an honest worker sends: 64 Ki characters, each
+    /// of at most 12 bytes as a JSON escape. A header holds two of them.
     pub const FROM_WORKER: Self = Self {
         depth: 96,
         values: 1 << 16,
-        string: 256 << 10,
+        string: 1 << 20,
         number: 64,
     };
 
@@ -83,7 +86,7 @@ impl JsonLimits {
     /// the same text would not look at.
     pub fn from_slice<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, JsonError> {
         self.check(text)?;
-        serde_json::from_slice(text).map_err(|error| JsonError::Invalid(error.to_string()))
+        serde_json::from_slice(text).map_err(|error| JsonError::Invalid(excerpt(&error)))
     }
 }
 
@@ -112,6 +115,17 @@ fn within(what: &'static str, found: usize, limit: usize) -> Result<(), JsonErro
     } else {
         Ok(())
     }
+}
+
+/// A parser's message, which quotes the text that it refuses: short, on one line.
+fn excerpt(error: &serde_json::Error) -> String {
+    const LONGEST: usize = 200;
+    let message = error.to_string();
+    message
+        .chars()
+        .filter(|character| !character.is_control())
+        .take(LONGEST)
+        .collect()
 }
 
 /// Bytes before the quote that closes a string; `text` begins behind the opening one.

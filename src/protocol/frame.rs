@@ -21,13 +21,13 @@ pub struct FrameLimits {
 impl FrameLimits {
     /// What a supervisor accepts from a worker.
     pub const FROM_WORKER: Self = Self {
-        header: 1 << 20,
+        header: 2 << 20,
         payload: 16 << 20,
     };
 
     /// What a supervisor sends to a worker; the payload bounds the size of a guest's source.
     pub const TO_WORKER: Self = Self {
-        header: 1 << 20,
+        header: 2 << 20,
         payload: 16 << 20,
     };
 

@@ -36,14 +36,14 @@ impl CgroupRoot {
         };
         for hierarchy in &plan.hierarchies {
             if let CgroupVersion::V2 { entry } = plan.version {
-                enter_v2(&hierarchy.parent, entry)?;
+                enter_v2(hierarchy, entry)?;
             }
             sweep(&hierarchy.parent);
             let dir = hierarchy.parent.join(&name);
             make_dir(&dir)?;
             root.dirs.push(dir.clone());
             if plan.version != CgroupVersion::V1 {
-                files::enable_controllers(&dir)
+                files::enable_controllers(&dir, hierarchy)
                     .map_err(refused("enable the controllers of", &dir))?;
             }
         }
@@ -93,14 +93,15 @@ fn sweep(parent: &Path) {
 
 /// The kernel allows controllers only in a cgroup without processes of its own, so that a
 /// supervisor that is alone in a delegated one first moves into a child of it.
-fn enter_v2(dir: &Path, entry: V2Entry) -> Result<(), SupervisorError> {
+fn enter_v2(hierarchy: &Hierarchy, entry: V2Entry) -> Result<(), SupervisorError> {
+    let dir = &hierarchy.parent;
     if entry == V2Entry::MoveSelf {
         let leaf = dir.join(SUPERVISOR_LEAF);
         make_dir(&leaf)?;
         let procs = leaf.join("cgroup.procs");
         fs::write(&procs, "0").map_err(refused("move the supervisor into", &leaf))?;
     }
-    files::enable_controllers(dir).map_err(refused("enable the controllers of", dir))
+    files::enable_controllers(dir, hierarchy).map_err(refused("enable the controllers of", dir))
 }
 
 /// The cgroup of one worker. Removed when dropped, with whatever is still in it.

@@ -73,6 +73,8 @@ pub struct Evidence<'a> {
     pub result: Option<&'a CellResult>,
     /// What the cgroup counted.
     pub counts: Counts,
+    /// The quota of its file systems that was used up at the end, if one was.
+    pub full: Option<LimitName>,
     /// The processor time allowed, microseconds.
     pub cpu_limit_us: u64,
     /// What was run.
@@ -113,17 +115,17 @@ fn by_signal(signal: i32, evidence: &Evidence) -> Ending {
 
 fn by_itself(code: i32, evidence: &Evidence) -> Ending {
     let code = u8::try_from(code & 0xff).unwrap_or(u8::MAX);
-    match evidence.result.map(|result| &result.ended) {
-        Some(Ended::Ok(_)) => Ending::Ok,
-        Some(Ended::Exit(code)) => Ending::Exit(*code),
-        Some(Ended::Exception(error)) if evidence.kind == Kind::Program => {
+    match (evidence.result.map(|result| &result.ended), code) {
+        (Some(Ended::Ok(_)), 0) => Ending::Ok,
+        (Some(Ended::Exception(error)), _) if evidence.kind == Kind::Program => {
             Ending::NotStarted(error.errno.unwrap_or(Errno::ENOEXEC as i32))
         }
-        Some(Ended::Exception(error)) => match limit_behind(error, &evidence.counts) {
+        (Some(Ended::Exception(error)), 1) => match limit_behind(error, evidence) {
             Some(hit) => Ending::Limit(hit),
             None => Ending::Exception,
         },
-        None => Ending::Exit(code),
+        // It exited, or its exit status contradicts what it said: the kernel's word counts.
+        _ => Ending::Exit(code),
     }
 }
 
@@ -131,7 +133,8 @@ fn by_itself(code: i32, evidence: &Evidence) -> Ending {
 ///
 /// The guest's word for it can only mislabel the guest's own failure, so that it is enough where
 /// the kernel keeps no count; where it does (refused forks), the count must agree.
-fn limit_behind(error: &GuestError, counts: &Counts) -> Option<LimitHit> {
+fn limit_behind(error: &GuestError, evidence: &Evidence) -> Option<LimitHit> {
+    let counts = &evidence.counts;
     let hit = |name, by| Some(LimitHit { name, by });
     if error.name == "MemoryError" || error.name.ends_with("ArrayMemoryError") {
         return hit(LimitName::Memory, Mechanism::Rlimit);
@@ -151,7 +154,13 @@ fn limit_behind(error: &GuestError, counts: &Counts) -> Option<LimitHit> {
         Errno::ENOMEM => hit(LimitName::Memory, Mechanism::Rlimit),
         Errno::EFBIG => hit(LimitName::FileSize, Mechanism::Rlimit),
         Errno::EMFILE => hit(LimitName::OpenFiles, Mechanism::Rlimit),
-        Errno::ENOSPC | Errno::EDQUOT => hit(LimitName::WorkSize, Mechanism::Tmpfs),
+        Errno::ENOSPC | Errno::EDQUOT => {
+            // A guest that tidied up before it ended leaves no trace of which it was.
+            hit(
+                evidence.full.unwrap_or(LimitName::WorkSize),
+                Mechanism::Tmpfs,
+            )
+        }
         _ => None,
     }
 }
@@ -171,14 +180,23 @@ mod tests {
             result: None,
             counts: Counts::default(),
             cpu_limit_us: 2_000_000,
+            full: None,
             kind: Kind::Cell,
         }
     }
 
-    fn killed(signal: i32, cpu_us: u64) -> Option<Exit> {
-        Some(Exit {
+    fn killed(signal: i32, cpu_us: u64) -> Exit {
+        Exit {
             status: ExitStatus::Signal(signal),
             cpu_us,
+            max_rss_kib: 0,
+        }
+    }
+
+    fn exited(code: i32) -> Option<Exit> {
+        Some(Exit {
+            status: ExitStatus::Code(code),
+            cpu_us: 0,
             max_rss_kib: 0,
         })
     }
@@ -208,7 +226,7 @@ mod tests {
             })
         ));
         let seen = Evidence {
-            exit: killed(libc::SIGSEGV, 0),
+            exit: Some(killed(libc::SIGSEGV, 0)),
             result: Some(&result),
             ..evidence()
         };
@@ -223,7 +241,7 @@ mod tests {
                 ..Counts::default()
             };
             decide(&Evidence {
-                exit: killed(libc::SIGKILL, cpu_us),
+                exit: Some(killed(libc::SIGKILL, cpu_us)),
                 counts,
                 ..evidence()
             })
@@ -237,6 +255,7 @@ mod tests {
     fn a_soft_memory_error_is_not_an_oom_kill() {
         let result = raised("MemoryError", None);
         let seen = Evidence {
+            exit: exited(1),
             result: Some(&result),
             ..evidence()
         };
@@ -261,11 +280,28 @@ mod tests {
             decide(&Evidence {
                 result: Some(&result),
                 counts,
+                exit: exited(1),
                 ..evidence()
             })
         };
         assert_eq!(refused(0), Ending::Exception);
         assert!(matches!(refused(3), Ending::Limit(hit) if hit.name == LimitName::Pids));
+    }
+
+    #[test]
+    fn an_exit_code_that_contradicts_the_result_wins() {
+        let result = CellResult::new(1, Ended::Ok(None));
+        let exit = Some(Exit {
+            status: ExitStatus::Code(5),
+            cpu_us: 0,
+            max_rss_kib: 0,
+        });
+        let seen = Evidence {
+            exit,
+            result: Some(&result),
+            ..evidence()
+        };
+        assert_eq!(decide(&seen), Ending::Exit(5));
     }
 
     #[test]

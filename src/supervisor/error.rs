@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use crate::jail::failure::Failure;
+use crate::plan::Layer;
 use crate::protocol::MessageError;
 
 /// The sandbox could not be provided.
@@ -78,6 +79,12 @@ pub enum SupervisorError {
     /// The zygote died while it was needed.
     #[error("the zygote ended while a worker was being made; the next run starts a new one")]
     ZygoteGone,
+    /// The zygote died while guest code ran.
+    #[error(
+        "the zygote was ended from outside while the code ran, so how far it came is not known; \
+         the next run starts a new one"
+    )]
+    RunLost,
     /// A worker did not report in time.
     #[error(
         "a worker had not entered its jail after {seconds} s: the host is overloaded, or out of memory"
@@ -96,7 +103,7 @@ pub enum SupervisorError {
     #[error("layer {layer} does not hold: {found}, where the plan has {wanted}; nothing was run")]
     NotEnforced {
         /// Which layer.
-        layer: &'static str,
+        layer: Layer,
         /// What the kernel says.
         found: String,
         /// What it should say.

@@ -1,32 +1,30 @@
 //! One run from its request to its outcome: feeds the worker, drains it, watches it, ends it.
 
 mod event_loop;
+mod files;
+mod report;
 mod request;
 mod watch;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
-
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
 
 pub use self::request::{Cancel, Request};
 pub use super::drain::OutputSink;
 
 use self::event_loop::{Ended, Running};
+use self::files::Files;
+use self::report::{Seen, report};
 use self::watch::Watch;
-use super::cgroup::CgroupRoot;
-use super::ending::{Evidence, decide};
+use super::cgroup::{CgroupRoot, WorkerCgroup};
 use super::error::{SupervisorError, While};
 use super::session::SessionRoot;
 use super::spawn::Worker;
 use super::verify::verify;
 use super::zygote::Zygote;
 use crate::jail::program::ZygoteJail;
-use crate::outcome::{Denial, Outcome, PolicyIdentity, Usage};
+use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::FileQuota;
-use crate::protocol::Ended as Said;
 
 /// What the supervisor itself watches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -69,7 +67,7 @@ pub struct Place<'a> {
 /// Runs a request in a fresh worker.
 pub fn run(
     place: &Place,
-    mut request: Request,
+    request: &Request,
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
     let message = request.encode()?;
@@ -82,21 +80,12 @@ pub fn run(
         Some(root) => Some(root.directory()?),
         None => None,
     };
-    let stdin = request
-        .take_stdin()
-        .map_or_else(nothing_to_read, Ok)
-        .when("open /dev/null")?;
-    let worker = Worker::spawn(
-        place.zygote,
-        stdin,
-        cgroup.as_ref(),
-        session.as_ref(),
-        place.first_core,
-    )?;
+    let (cgroup, session) = (cgroup.as_ref(), session.as_ref());
+    let stdin = request.open_stdin().when("open stdin")?;
+    let worker = Worker::spawn(place.zygote, stdin, cgroup, session, place.first_core)?;
     let guard = EndOnDrop(&worker);
-    let process = worker.process.as_fd();
-    let enforced = verify(process, place.jail, cgroup.as_ref(), session.as_ref())?;
-    let watch = Watch::new(&worker, cgroup.as_ref(), session.as_ref(), place.limits)?;
+    let enforced = verify(worker.process.as_fd(), place.jail, cgroup, session)?;
+    let watch = Watch::new(&worker, cgroup, session, place.limits)?;
     let running = Running::new(&worker, message, place.limits, request.kind(), watch)?;
     let Ended {
         stop,
@@ -107,64 +96,24 @@ pub fn run(
         watched,
     } = running.until_end(sink, request.cancelled_by())?;
     drop(guard);
+    if exit.is_none() && stop.is_none() {
+        return Err(SupervisorError::RunLost);
+    }
 
-    let counts = cgroup
-        .as_ref()
-        .map(super::cgroup::WorkerCgroup::counts)
-        .unwrap_or_default();
-    let evidence = Evidence {
+    let counts = cgroup.map(WorkerCgroup::counts);
+    let seen = Seen {
         stop,
         exit,
-        result: result.as_ref(),
-        counts,
-        cpu_limit_us: u64::try_from(place.limits.cpu.as_micros()).unwrap_or(u64::MAX),
-        kind: request.kind(),
-    };
-    let ending = decide(&evidence);
-    let cpu_us = counts
-        .cpu_us
-        .or(exit.map(|exit| exit.cpu_us))
-        .unwrap_or(0)
-        .max(watched.cpu_us);
-    let usage = Usage {
-        wall,
-        cpu: Duration::from_micros(cpu_us),
-        peak_memory_bytes: counts
-            .peak_memory
-            .or_else(|| exit.map(|exit| (exit.max_rss_kib * 1024).max(watched.memory))),
-        peak_pids: counts.peak_pids.or(Some(watched.pids)),
-        written_bytes: match (&session, place.limits.files) {
-            (Some(session), Some(quota)) => Some(session.size(&[], quota).bytes),
-            _ => written(&worker.directories),
+        result,
+        counts: counts.unwrap_or_default(),
+        watched,
+        files: match (session, place.limits.files) {
+            (Some(session), Some(quota)) => Files::of_session(session, quota),
+            _ => Files::measure(&worker.directories),
         },
-        output_bytes: output.total(),
+        wall,
     };
-    let mut denied: Vec<Denial> = Vec::new();
-    if counts.refused_forks > 0 {
-        denied.push(Denial::by_kernel("fork"));
-    }
-    let (value, error) = match result {
-        Some(result) => {
-            denied.extend(result.denied.into_iter().map(Denial::from));
-            match result.ended {
-                Said::Ok(value) => (value, None),
-                Said::Exception(error) => (None, Some(error)),
-                Said::Exit(_) => (None, None),
-            }
-        }
-        None => (None, None),
-    };
-    let (stdout, stderr) = output.into_bytes();
-    let mut outcome = Outcome::new(ending, place.policy.clone())
-        .with_output(stdout, stderr)
-        .with_value(value)
-        .with_usage(usage)
-        .with_enforced(enforced)
-        .with_denied(denied);
-    if let Some(error) = error {
-        outcome = outcome.with_error(error);
-    }
-    Ok(outcome)
+    Ok(report(place, request.kind(), seen, output, enforced))
 }
 
 /// Ends the worker on every way out, an error's too: nothing is left behind.
@@ -174,20 +123,4 @@ impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.end();
     }
-}
-
-fn nothing_to_read() -> Result<OwnedFd, Errno> {
-    open(
-        "/dev/null",
-        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )
-}
-
-/// Bytes that the worker's private file systems hold at the end.
-fn written(directories: &[OwnedFd]) -> Option<u64> {
-    directories.iter().try_fold(0, |sum, directory| {
-        let stat = nix::sys::statvfs::fstatvfs(directory).ok()?;
-        Some(sum + (stat.blocks() - stat.blocks_free()) * stat.fragment_size())
-    })
 }

@@ -14,8 +14,11 @@ use self::proc_status::ProcStatus;
 use super::cgroup::WorkerCgroup;
 use super::error::{SupervisorError, While};
 use super::session::SessionDirectory;
+use crate::jail::DATA;
 use crate::jail::program::{Identity, ProcMount, RlimitResource, ZygoteJail};
 use crate::outcome::Enforced;
+use crate::plan::Layer;
+use crate::policy::Level;
 
 type Checked = Result<(), SupervisorError>;
 
@@ -31,9 +34,9 @@ pub fn verify(
     let mut layers = Vec::with_capacity(7);
     if jail.namespaces.is_some() {
         namespaces(pid, jail)?;
-        layers.push("namespaces");
+        layers.push(Layer::Namespaces);
         mounts(pid, jail)?;
-        layers.push("mounts");
+        layers.push(Layer::Mounts);
     }
     if jail.landlock.is_some() {
         // The kernel shows nobody a process's Landlock domain. The worker's own set-up code, no
@@ -42,23 +45,24 @@ pub fn verify(
         if let Some(session) = session {
             work_directory(pid, session)?;
         }
-        layers.push("landlock");
+        layers.push(Layer::Landlock);
     }
     seccomp(&status, jail)?;
-    layers.push("seccomp");
+    layers.push(Layer::Seccomp);
     capabilities(&status, jail)?;
     identity(&status, jail)?;
-    layers.push("capabilities");
+    descriptors(pid)?;
+    layers.push(Layer::Capabilities);
     rlimits(pid, jail)?;
-    layers.push("rlimits");
+    layers.push(Layer::Rlimits);
     if let Some(cgroup) = cgroup {
         membership(pid, cgroup)?;
-        layers.push("cgroup");
+        layers.push(Layer::Cgroup);
     }
     let level = match (jail.namespaces, cgroup) {
-        (None, _) => "landlock",
-        (Some(_), None) => "standard",
-        (Some(_), Some(_)) => "full",
+        (None, _) => Level::Landlock,
+        (Some(_), None) => Level::Standard,
+        (Some(_), Some(_)) => Level::Full,
     };
     Ok(Enforced { level, layers })
 }
@@ -73,7 +77,7 @@ pub(super) fn pid_of(process: BorrowedFd) -> Result<i32, SupervisorError> {
         .ok_or(SupervisorError::WorkerEnded { hint: "" })
 }
 
-fn differs(layer: &'static str, found: impl Into<String>, wanted: impl Into<String>) -> Checked {
+fn differs(layer: Layer, found: impl Into<String>, wanted: impl Into<String>) -> Checked {
     Err(SupervisorError::NotEnforced {
         layer,
         found: found.into(),
@@ -88,7 +92,7 @@ fn namespaces(pid: i32, jail: &ZygoteJail) -> Checked {
         let ours = link("self").when("read the supervisor's namespaces")?;
         if theirs == ours {
             return differs(
-                "namespaces",
+                Layer::Namespaces,
                 format!("the host's {kind} namespace"),
                 "its own",
             );
@@ -102,7 +106,11 @@ fn namespaces(pid: i32, jail: &ZygoteJail) -> Checked {
         || fields.nth(1) != Some("1")
         || fields.next().is_some()
     {
-        return differs("namespaces", format!("id map `{}`", map.trim()), "one id");
+        return differs(
+            Layer::Namespaces,
+            format!("id map `{}`", map.trim()),
+            "one id",
+        );
     }
     Ok(())
 }
@@ -122,7 +130,7 @@ fn mounts(pid: i32, jail: &ZygoteJail) -> Checked {
             .unwrap_or("");
         if !options.split(',').any(|option| option == "nosuid") {
             return differs(
-                "mounts",
+                Layer::Mounts,
                 format!("{point} with {options}"),
                 "nosuid everywhere",
             );
@@ -137,7 +145,13 @@ fn mounts(pid: i32, jail: &ZygoteJail) -> Checked {
     };
     match top(Path::new("/")) {
         Some((_, options, "tmpfs")) if has(options, &["ro", "nodev"]) => {}
-        other => return differs("mounts", format!("root {other:?}"), "a read-only tmpfs"),
+        other => {
+            return differs(
+                Layer::Mounts,
+                format!("root {other:?}"),
+                "a read-only tmpfs",
+            );
+        }
     }
     for tmpfs in &jail.worker.tmpfs {
         match top(&tmpfs.target) {
@@ -145,7 +159,7 @@ fn mounts(pid: i32, jail: &ZygoteJail) -> Checked {
             other => {
                 let at = tmpfs.target.display();
                 return differs(
-                    "mounts",
+                    Layer::Mounts,
                     format!("{at} as {other:?}"),
                     "a private noexec tmpfs",
                 );
@@ -156,7 +170,7 @@ fn mounts(pid: i32, jail: &ZygoteJail) -> Checked {
         (ProcMount::Own, Some((_, options, "proc"))) if has(options, &["ro", "noexec"]) => Ok(()),
         (ProcMount::Absent, None) => Ok(()),
         (wanted, found) => differs(
-            "mounts",
+            Layer::Mounts,
             format!("/proc as {found:?}"),
             format!("{wanted:?}"),
         ),
@@ -167,16 +181,18 @@ fn seccomp(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
     let wanted = jail.filters.len() + jail.worker.filters.len();
     if status.field("Seccomp") != Some("2") {
         return differs(
-            "seccomp",
+            Layer::Seccomp,
             format!("mode {:?}", status.field("Seccomp")),
             "mode 2 (filter)",
         );
     }
     // The count is told since Linux 5.9.
     match status.number("Seccomp_filters") {
-        Some(found) if found < wanted as u64 => {
-            differs("seccomp", format!("{found} filters"), format!("{wanted}"))
-        }
+        Some(found) if found < wanted as u64 => differs(
+            Layer::Seccomp,
+            format!("{found} filters"),
+            format!("{wanted}"),
+        ),
         _ => Ok(()),
     }
 }
@@ -190,12 +206,35 @@ fn capabilities(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
             .field(set)
             .and_then(|mask| u64::from_str_radix(mask, 16).ok());
         if found != Some(0) {
-            return differs("capabilities", format!("{set} {found:x?}"), "no capability");
+            return differs(
+                Layer::Capabilities,
+                format!("{set} {found:x?}"),
+                "no capability",
+            );
         }
     }
     match status.field("NoNewPrivs") {
         Some("1") => Ok(()),
-        found => differs("capabilities", format!("NoNewPrivs {found:?}"), "1"),
+        found => differs(Layer::Capabilities, format!("NoNewPrivs {found:?}"), "1"),
+    }
+}
+
+/// A descriptor that leaked in is a right that no rule took away.
+fn descriptors(pid: i32) -> Checked {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).when("read the worker's descriptors")?;
+    let mut unknown: Vec<String> = open
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|number| !number.parse().is_ok_and(|number: i32| number <= DATA))
+        .collect();
+    unknown.sort();
+    match unknown.as_slice() {
+        [] => Ok(()),
+        _ => differs(
+            Layer::Capabilities,
+            format!("descriptors {}", unknown.join(", ")),
+            "its streams and its data socket",
+        ),
     }
 }
 
@@ -208,12 +247,16 @@ fn identity(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
         let found = status.field(key).unwrap_or("");
         let mut shown = found.split_ascii_whitespace().map(str::parse);
         if found.is_empty() || !shown.all(|id| id == Ok(wanted)) {
-            return differs("capabilities", format!("{key} {found}"), wanted.to_string());
+            return differs(
+                Layer::Capabilities,
+                format!("{key} {found}"),
+                wanted.to_string(),
+            );
         }
     }
     match status.field("Groups") {
         Some(groups) if drop_to.is_some() && !groups.is_empty() => {
-            differs("capabilities", format!("groups {groups}"), "no groups")
+            differs(Layer::Capabilities, format!("groups {groups}"), "no groups")
         }
         _ => Ok(()),
     }
@@ -224,7 +267,8 @@ fn work_directory(pid: i32, session: &SessionDirectory<'_>) -> Checked {
     let theirs = fs::metadata(format!("/proc/{pid}/cwd")).when("read the worker's directory")?;
     let ours = fstat(session.handle()).when("read the session's directory")?;
     if (theirs.dev(), theirs.ino()) != (ours.st_dev, ours.st_ino) {
-        return differs("landlock", "another work directory", session.path().display().to_string());
+        let wanted = session.path().display().to_string();
+        return differs(Layer::Landlock, "another work directory", wanted);
     }
     Ok(())
 }
@@ -242,7 +286,7 @@ fn rlimits(pid: i32, jail: &ZygoteJail) -> Checked {
         let (soft, hard) = (values.next(), values.next());
         let wanted = limit.value.to_string();
         if soft != Some(&wanted) || hard != Some(&wanted) {
-            return differs("rlimits", format!("{name} {soft:?} {hard:?}"), wanted);
+            return differs(Layer::Rlimits, format!("{name} {soft:?} {hard:?}"), wanted);
         }
     }
     Ok(())
@@ -278,7 +322,7 @@ fn membership(pid: i32, cgroup: &WorkerCgroup<'_>) -> Checked {
         });
         if !path.is_some_and(|path| same_end(Path::new(path), dir)) {
             let found = format!("{wanted} cgroup {path:?}");
-            return differs("cgroup", found, dir.display().to_string());
+            return differs(Layer::Cgroup, found, dir.display().to_string());
         }
     }
     Ok(())

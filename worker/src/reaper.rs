@@ -11,10 +11,10 @@ use crate::control::tell;
 use crate::jail::control::{Beneath, FromMonitor};
 use crate::jail::failure::{Failure, InStep, Step};
 use crate::jail::program::ZygoteJail;
-use crate::jail::reaper::{Reach, Reaper};
+use crate::jail::reaper::{Over, Reach, Reaper};
 use crate::serve::exit;
 use crate::sys;
-use crate::sys::process::{Fork, ForkedChild, Reaped, SingleThreaded};
+use crate::sys::process::{Fork, ForkedChild, SingleThreaded};
 
 /// Exit status of a reaper that left something behind: the zygote looks for it then.
 const EXIT_FAILED: i32 = 70;
@@ -71,16 +71,25 @@ fn watch(own: ForkedChild, reach: Reach, worker: Pid, ties: &Ties) -> Result<(),
         return Err(Errno::EBADF).in_step(Step::CloseDescriptors);
     };
     let reaper = Reaper::new(reach).in_step(Step::ForkReaper)?;
-    let told = |reaped: Option<Reaped>| {
-        if let Some(reaped) = reaped {
+    let ties = [monitor.as_fd(), zygote.as_fd()];
+    let over = reaper.watch(worker, &ties).in_step(Step::ForkReaper)?;
+    if let Over::Ended(reaped) = over {
+        // At once: the supervisor need not wait for what is left.
+        _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
+    }
+    let killed = reaper.end_all(proc.as_fd(), worker).in_step(Step::ForkReaper)?;
+    match (over, killed) {
+        (Over::Cut { tie: MONITOR }, Some(reaped)) => {
             _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
         }
-    };
-    let gone = [monitor.as_fd(), zygote.as_fd()];
-    told(reaper.watch(worker, &gone).in_step(Step::ForkReaper)?);
-    told(reaper.end_all(proc.as_fd(), worker).in_step(Step::ForkReaper)?);
+        // A worker that was lost with its zygote has no end of its own to tell of.
+        _ => {}
+    }
     Ok(())
 }
+
+/// The place of the monitor among the ties.
+const MONITOR: usize = 0;
 
 fn report(ties: &Ties, Failure { step, errno }: Failure) {
     let message = FromMonitor::NotBorn {

@@ -1,9 +1,10 @@
 //! From verdicts to classic BPF (Documentation/networking/filter.rst): the architecture check, a
 //! binary search over ranges of system call numbers, and argument checks at its leaves.
 //!
-//! One instruction per comparison and one return per answer. A chain of equality tests, which is
-//! what `seccompiler` emits, is seven times as long for the same rules; the kernel walks the program
-//! once per allowed number when it is loaded, and again at each call whose arguments count.
+//! One instruction for each comparison and one return for each answer. `seccompiler` has a chain of
+//! equality tests, more than five times as long for the same rules, and one error number a program; a
+//! test holds the two against each other. Length counts: the kernel walks a program once for each
+//! allowed number when it is loaded, and again at each call whose arguments are looked at.
 
 use std::collections::BTreeMap;
 

@@ -12,23 +12,17 @@ mod error;
 mod names;
 mod preset;
 mod rule;
+#[cfg(test)]
+mod tests;
 
 use crate::jail::program::BpfProgram;
 
+pub use crate::host::Arch;
 pub use compile::compile;
 pub use error::SeccompError;
 pub use names::{known_syscall, syscall_number, syscalls};
 pub use preset::Preset;
 pub use rule::{Check, Errno, Grant, Rule, Verdict};
-
-/// Architectures that filters are compiled for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Arch {
-    /// `x86_64`
-    X86_64,
-    /// `aarch64`
-    Aarch64,
-}
 
 /// What else stands between the guest and the host: it decides which calls are harmless.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

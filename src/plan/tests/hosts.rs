@@ -52,6 +52,7 @@ pub fn machine() -> Machine {
                 file_size: u64::MAX,
                 stack: u64::MAX,
                 locked_memory: 8 << 20,
+                core: u64::MAX,
                 message_queues: 819_200,
                 pending_signals: 63_000,
             },

@@ -73,9 +73,15 @@ fn flat_keyed(text: &str, key: &str) -> Option<u64> {
     })
 }
 
-/// Hands memory, pids and cpu down to the children of a version 2 directory.
-pub fn enable_controllers(dir: &Path) -> io::Result<()> {
-    fs::write(dir.join("cgroup.subtree_control"), "+memory +pids +cpu")
+/// Hands controllers down to the children of a version 2 directory.
+pub fn enable_controllers(dir: &Path, hierarchy: &Hierarchy) -> io::Result<()> {
+    let wanted: Vec<String> = hierarchy
+        .controllers
+        .iter()
+        .filter(|controller| Controller::LIMITING.contains(controller))
+        .map(|controller| format!("+{controller}"))
+        .collect();
+    fs::write(dir.join("cgroup.subtree_control"), wanted.join(" "))
 }
 
 /// Kills every process of a cgroup: `cgroup.kill` (Linux 5.14, version 2), or one by one.

@@ -11,7 +11,7 @@ use super::request::Cancel;
 use super::watch::{Measured, Watch};
 use super::{OutputSink, RunLimits};
 use crate::jail::control::{Exit, FromMonitor};
-use crate::protocol::{CellResult, Decoder, FrameLimits, Reply};
+use crate::protocol::{CellResult, Decoder, FrameLimits, Reply, VERSION};
 use crate::supervisor::descriptors::{hear, set_nonblocking};
 use crate::supervisor::drain::{Drained, Output, Stream};
 use crate::supervisor::ending::{Kind, Stop};
@@ -20,6 +20,9 @@ use crate::supervisor::spawn::Worker;
 
 /// How long a worker that closed its data socket without a result has to end.
 const LAST_MOMENTS: Duration = Duration::from_millis(250);
+
+/// How often the data socket is read after the main process ended: its buffer is smaller than that.
+const LAST_READS: usize = 16;
 
 /// How long a killed worker may take to be gone before the run is reported all the same; what is
 /// left of it is the zygote's to reap.
@@ -37,6 +40,7 @@ pub struct Running<'a> {
     decoder: Decoder,
     data: Link,
     monitor: Link,
+    greeted: bool,
     result: Option<CellResult>,
     exit: Option<Exit>,
     stop: Option<Stop>,
@@ -44,6 +48,13 @@ pub struct Running<'a> {
     deadline: Instant,
     /// Set when the worker hung up without a result: it is ending, or it broke the protocol.
     hung_up: Option<Instant>,
+}
+
+/// Whether something was read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Progress {
+    Some,
+    None,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -93,6 +104,7 @@ impl<'a> Running<'a> {
             decoder: Decoder::new(FrameLimits::FROM_WORKER),
             data: Link::Open,
             monitor: Link::Open,
+            greeted: false,
             result: None,
             exit: None,
             stop: None,
@@ -211,25 +223,26 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Reads frames until there are no more for now.
-    fn read_frames(&mut self) {
+    /// Reads once: a worker that floods its socket must not keep the loop from the clocks.
+    fn read_frames(&mut self) -> Progress {
         let mut buffer = vec![0; 64 * 1024];
-        while self.data == Link::Open {
-            match read(self.worker.data.as_fd(), &mut buffer) {
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => return,
-                Ok(0) | Err(_) => {
+        match read(self.worker.data.as_fd(), &mut buffer) {
+            Err(Errno::EINTR) => Progress::Some,
+            Err(Errno::EAGAIN) => Progress::None,
+            Ok(0) | Err(_) => {
+                self.data = Link::Closed;
+                if self.result.is_none() && self.kind == Kind::Cell {
+                    self.hung_up = Some(Instant::now());
+                }
+                Progress::None
+            }
+            Ok(length) => {
+                if let Err(how) = self.take_frames(&buffer[..length]) {
+                    self.end(Stop::Violation(how));
                     self.data = Link::Closed;
-                    if self.result.is_none() && self.kind == Kind::Cell {
-                        self.hung_up = Some(Instant::now());
-                    }
+                    return Progress::None;
                 }
-                Ok(length) => {
-                    if let Err(how) = self.take_frames(&buffer[..length]) {
-                        self.end(Stop::Violation(how));
-                        self.data = Link::Closed;
-                    }
-                }
+                Progress::Some
             }
         }
     }
@@ -245,7 +258,13 @@ impl<'a> Running<'a> {
                     return Err("it sent a second result".into());
                 }
                 Reply::Result(result) => self.result = Some(result),
-                Reply::Ready { .. } => {}
+                Reply::Ready { .. } if self.greeted || self.result.is_some() => {
+                    return Err("it greeted a second time".into());
+                }
+                Reply::Ready { version } if version != VERSION => {
+                    return Err(format!("it speaks version {version} of the protocol"));
+                }
+                Reply::Ready { .. } => self.greeted = true,
             }
         }
         Ok(())
@@ -258,8 +277,11 @@ impl<'a> Running<'a> {
                 if self.stop.is_none() {
                     self.deadline = Instant::now() + REAP_TIMEOUT;
                 }
-                // What was sent before the end counts.
-                self.read_frames();
+                // What was sent before the end counts. A process that it left behind may go on
+                // sending, but not for long: the socket's buffer is all that is read.
+                _ = (0..LAST_READS)
+                    .take_while(|_| self.data == Link::Open && self.read_frames() == Progress::Some)
+                    .count();
             }
             Ok(Some(_)) => {}
             Ok(None) | Err(Errno::ECONNRESET) => self.monitor = Link::Closed,

@@ -1,5 +1,7 @@
 //! What a caller asks for.
 
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -84,8 +86,12 @@ impl Request {
         self
     }
 
-    pub(crate) fn take_stdin(&mut self) -> Option<OwnedFd> {
-        self.stdin.take()
+    /// What the guest reads: this, or nothing.
+    pub(super) fn open_stdin(&self) -> io::Result<OwnedFd> {
+        match &self.stdin {
+            Some(stdin) => stdin.try_clone(),
+            None => Ok(File::open("/dev/null")?.into()),
+        }
     }
 
     pub(super) fn cancelled_by(&self) -> Option<&Cancel> {
@@ -151,7 +157,7 @@ impl Cancel {
     /// # Errors
     ///
     /// When the process has no descriptor left (eventfd(2)).
-    pub fn new() -> std::io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(Self(Arc::new(event)))
     }

@@ -22,7 +22,10 @@ pub(super) fn meaning(verdict: &Verdict, arguments: &[u64; 6]) -> Answer {
 }
 
 fn holds(check: &Check, arguments: &[u64; 6]) -> bool {
-    let low = |argument: u8| arguments[usize::from(argument)] as u32;
+    let low = |argument: u8| {
+        let low = arguments[usize::from(argument)] & 0xffff_ffff;
+        u32::try_from(low).unwrap()
+    };
     match *check {
         Check::OneOf {
             argument,

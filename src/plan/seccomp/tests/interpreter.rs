@@ -2,7 +2,7 @@
 //! instructions that filters may consist of. Anything else is a failure.
 
 use super::super::Arch;
-use crate::program::BpfProgram;
+use crate::jail::program::BpfProgram;
 
 /// `struct seccomp_data`.
 #[derive(Clone, Copy, Debug)]
@@ -33,19 +33,15 @@ impl Call {
     }
 
     fn word(&self, offset: u32) -> u32 {
-        let mut data = Vec::new();
-        data.extend(self.number.to_le_bytes());
-        data.extend(self.audit_arch.to_le_bytes());
-        data.extend(0_u64.to_le_bytes());
-        data.extend(
-            self.arguments
-                .iter()
-                .flat_map(|argument| argument.to_le_bytes()),
-        );
-        assert_eq!(data.len(), 64);
         assert_eq!(offset % 4, 0, "unaligned load");
-        let offset = offset as usize;
-        u32::from_le_bytes(data[offset..offset + 4].try_into().unwrap())
+        let argument = |index: u32| self.arguments[index as usize];
+        match offset {
+            0 => self.number,
+            4 => self.audit_arch,
+            16.. if offset.is_multiple_of(8) => (argument((offset - 16) / 8) & 0xffff_ffff) as u32,
+            20.. => (argument((offset - 20) / 8) >> 32) as u32,
+            _ => panic!("load of the instruction pointer"),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! A policy's own lists.
 
-use super::super::{Arch, Filters, SeccompError, Surroundings, compile, syscall_number};
+use super::super::{
+    Arch, Filters, Grant, Preset, SeccompError, Surroundings, Verdict, compile, syscall_number,
+};
 use super::interpreter::{Answer, Call, answer};
 use super::{SURROUNDINGS, preset_filters};
 
@@ -143,5 +145,61 @@ fn unknown_names_are_errors_in_both_lists() {
 fn names_that_only_another_architecture_has_are_accepted() {
     for surroundings in SURROUNDINGS {
         assert!(compile(Arch::Aarch64, surroundings, &["time"], &["open", "vfork"]).is_ok());
+    }
+}
+
+#[test]
+fn every_rule_turns_over_where_a_policy_may_turn_it() {
+    for surroundings in SURROUNDINGS {
+        for (name, rule) in Preset::of(surroundings).guest {
+            let allowed = compile(ARCH, surroundings, &[name], &[] as &[&str]);
+            let denied = compile(ARCH, surroundings, &[] as &[&str], &[name]);
+            match rule.verdict {
+                Verdict::Allow => {
+                    assert_eq!(allowed, Ok(preset_filters(ARCH, surroundings)), "{name}");
+                    assert_denied(name, denied);
+                }
+                Verdict::AllowIf { .. } => {
+                    assert!(
+                        matches!(allowed, Err(SeccompError::Conditional { .. })),
+                        "{name}"
+                    );
+                    assert_denied(name, denied);
+                }
+                Verdict::Refuse { grant, .. } => {
+                    assert_eq!(denied, Ok(preset_filters(ARCH, surroundings)), "{name}");
+                    match grant {
+                        Grant::ByPolicy => assert_answers(name, &allowed.unwrap(), Answer::Allow),
+                        Grant::Never => {
+                            assert!(matches!(allowed, Err(SeccompError::Never { .. })), "{name}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn assert_denied(name: &str, denied: Result<Filters, SeccompError>) {
+    match denied {
+        Ok(filters) => assert_answers(name, &filters, Answer::Errno(1)),
+        Err(error) => assert_eq!(
+            error,
+            SeccompError::Essential {
+                name: name.to_owned()
+            }
+        ),
+    }
+}
+
+/// The same answer whatever the arguments are. A call that the architecture lacks has none.
+fn assert_answers(name: &str, filters: &Filters, expected: Answer) {
+    let Some(number) = syscall_number(ARCH, name) else {
+        return;
+    };
+    for arguments in [[0; 6], [u64::MAX; 6]] {
+        let call = Call::new(ARCH, number, arguments);
+        let loaded = filters.zygote.iter().chain(&filters.worker);
+        assert_eq!(answer(loaded, &call), expected, "{name}");
     }
 }

@@ -12,7 +12,7 @@ use super::super::{Arch, Check, Preset, Surroundings, Verdict, syscall_number, s
 use super::arguments::samples;
 use super::interpreter::{Answer, Call, answer};
 use super::{ARCHES, preset_filters};
-use crate::program::BpfProgram;
+use crate::jail::program::BpfProgram;
 
 /// The guest's table by seccompiler, without the rules that it cannot express.
 fn second_opinion(arch: Arch, surroundings: Surroundings) -> BpfProgram {
@@ -123,19 +123,4 @@ fn ours_is_a_fraction_of_its_length() {
         let ours = preset_filters(arch, Surroundings::Namespaces).zygote_instructions();
         assert!(5 * ours < theirs, "{ours} and {theirs}");
     }
-}
-
-#[test] fn zz_dump() { let p=second_opinion(Arch::X86_64, Surroundings::Namespaces); println!("LEN {}", p.len());
- std::fs::write("/tmp/m/theirs.txt", p.iter().map(|i| format!("{} {} {} {}\n", i.0,i.1,i.2,i.3)).collect::<String>()).unwrap();
- let f=preset_filters(Arch::X86_64, Surroundings::Namespaces);
- for (n,p) in [("z",&f.zygote[0]),("w",&f.worker[0])] { std::fs::write(format!("/tmp/m/{n}.txt"), p.iter().map(|i| format!("{} {} {} {}\n", i.0,i.1,i.2,i.3)).collect::<String>()).unwrap(); }
- // worker by seccompiler
- let jail=Preset::of(Surroundings::Namespaces).jail; let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
- for name in jail.keys() { let nr=i64::from(syscall_number(Arch::X86_64,name).unwrap());
-  let r = match *name { "prctl" => { let Verdict::AllowIf{checks,..}=Preset::of(Surroundings::Namespaces).guest["prctl"].verdict else {panic!()}; let Check::OneOf{values,..}=checks[0] else {panic!()};
-     vec![SeccompRule::new(values.iter().map(|v| SeccompCondition::new(0,SeccompCmpArgLen::Dword,SeccompCmpOp::Ne,u64::from(*v)).unwrap()).collect()).unwrap()] }
-   "clone" => [0x8000u64,0x20000,0x2000000,0x4000000,0x8000000,0x10000000,0x20000000,0x40000000].iter().map(|b| SeccompRule::new(vec![SeccompCondition::new(0,SeccompCmpArgLen::Dword,SeccompCmpOp::MaskedEq(*b),*b).unwrap()]).unwrap()).collect(),
-   _ => vec![] }; rules.insert(nr,r); }
- let f=SeccompFilter::new(rules,SeccompAction::Allow,SeccompAction::Errno(1),TargetArch::x86_64).unwrap(); let p: seccompiler::BpfProgram=f.try_into().unwrap(); println!("WLEN {}",p.len());
- std::fs::write("/tmp/m/theirw.txt", p.iter().map(|i| format!("{} {} {} {}\n", i.code,i.jt,i.jf,i.k)).collect::<String>()).unwrap();
 }

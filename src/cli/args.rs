@@ -1,0 +1,162 @@
+//! The command line, as clap's derive reads it.
+
+use std::path::PathBuf;
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// Run untrusted Python in a fresh, sealed Linux sandbox.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sandfork",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true,
+    after_help = "Exit codes: the guest's own; 1 uncaught exception; 2 usage; 122 protocol violation; \
+        123 limit on processes, output or files; 124 limit on time; 125 no sandbox could be provided; \
+        126 and 127 program not started or not found; 130 interrupted; 137 memory limit; 128+n signal n."
+)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+impl Arguments {
+    /// Reads the command line; prints help or what is wrong with it, and exits, as clap does.
+    pub fn read() -> Self {
+        Self::try_parse().unwrap_or_else(|mut error| {
+            // `python3 script.py argument` works without it, so this is what people try first.
+            let for_guest = std::env::args()
+                .nth(1)
+                .is_some_and(|name| name == "run" || name == "exec");
+            let untold = error.get(ContextKind::Suggested).is_none();
+            if for_guest && untold && error.kind() == ErrorKind::UnknownArgument {
+                let tip = StyledStr::from("what is meant for the guest stands behind `--`");
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+            }
+            error.exit()
+        })
+    }
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a Python script in a fresh sandbox
+    Run(RunArguments),
+    /// Run any program of the sandbox
+    Exec(ExecArguments),
+    /// Show what would be enforced on this host, and how
+    Plan(PlanArguments),
+    /// Check for each layer whether this host can provide it, and what mends it
+    Doctor(DoctorArguments),
+    /// List, show and check policies
+    Policy(PolicyArguments),
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+/// The policy of a command that needs one.
+#[derive(Args, Debug)]
+pub struct PolicyChoice {
+    /// A built-in policy, or a policy file
+    #[arg(long, short, value_name = "NAME|FILE", default_value = "standard")]
+    pub policy: String,
+    /// Override one key of the policy: `--set limits.wall=2s`
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+}
+
+/// What a command prints.
+#[derive(Args, Debug)]
+pub struct OutputChoice {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `sandfork run`.
+#[derive(Args, Debug)]
+#[command(override_usage = "sandfork run [OPTIONS] <FILE|-|-c CODE> [-- ARG...]")]
+pub struct RunArguments {
+    #[command(flatten)]
+    pub policy: PolicyChoice,
+    #[command(flatten)]
+    pub output: OutputChoice,
+    /// Run this code
+    #[arg(short = 'c', value_name = "CODE", allow_hyphen_values = true)]
+    pub code: Option<String>,
+    /// Run this file; `-` reads the script from stdin
+    #[arg(
+        value_name = "FILE",
+        required_unless_present = "code",
+        conflicts_with = "code"
+    )]
+    pub file: Option<PathBuf>,
+    /// Arguments of the script, as `sys.argv[1:]`
+    #[arg(last = true, value_name = "ARG")]
+    pub arguments: Vec<String>,
+}
+
+/// `sandfork exec`.
+#[derive(Args, Debug)]
+#[command(override_usage = "sandfork exec [OPTIONS] -- PROGRAM [ARG...]")]
+pub struct ExecArguments {
+    #[command(flatten)]
+    pub policy: PolicyChoice,
+    #[command(flatten)]
+    pub output: OutputChoice,
+    /// The program, looked up in the sandbox, and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub argv: Vec<String>,
+}
+
+/// `sandfork plan`.
+#[derive(Args, Debug)]
+pub struct PlanArguments {
+    #[command(flatten)]
+    pub policy: PolicyChoice,
+    #[command(flatten)]
+    pub output: OutputChoice,
+}
+
+/// `sandfork doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArguments {
+    #[command(flatten)]
+    pub output: OutputChoice,
+}
+
+/// `sandfork policy`.
+#[derive(Args, Debug)]
+pub struct PolicyArguments {
+    #[command(subcommand)]
+    pub command: PolicyCommand,
+}
+
+/// The commands of `sandfork policy`.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// List the built-in policies
+    List,
+    /// Print a policy as it takes effect, with what it extends
+    Show {
+        /// A built-in policy, or a policy file
+        #[arg(value_name = "NAME|FILE")]
+        policy: String,
+    },
+    /// Check policy files; `sandfork plan` checks whether this host can keep one
+    Check {
+        /// Built-in policies, or policy files
+        #[arg(required = true, value_name = "NAME|FILE")]
+        policies: Vec<String>,
+    },
+    /// Print the JSON Schema of a policy file, for editors
+    Schema,
+}

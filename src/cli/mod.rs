@@ -1,0 +1,52 @@
+//! The command line: reads arguments, calls the library, prints what it says.
+
+mod args;
+mod failure;
+mod interrupt;
+mod plan;
+mod policy;
+mod report;
+mod run;
+mod script;
+mod streams;
+mod terminal;
+
+use std::io::{self, Write};
+
+use clap::CommandFactory;
+
+pub use args::Arguments;
+use args::Command;
+use failure::Failure;
+use sandfork::exit_code;
+
+/// Does what the arguments say, and returns the exit code.
+pub fn execute(arguments: Arguments) -> Result<u8, Failure> {
+    match arguments.command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Exec(arguments) => run::exec(arguments),
+        Command::Plan(arguments) => plan::plan(&arguments),
+        Command::Doctor(arguments) => plan::doctor(&arguments),
+        Command::Policy(arguments) => policy::policy(arguments.command),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "sandfork", &mut script);
+            print(&script)
+        }
+    }
+}
+
+/// Prints to stdout what a command has to say, and ends it well.
+fn print(text: impl AsRef<[u8]>) -> Result<u8, Failure> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_ref())?;
+    stdout.flush()?;
+    Ok(exit_code::OK)
+}
+
+/// Prints one JSON object and a newline.
+fn print_json(value: &impl serde::Serialize) -> Result<u8, Failure> {
+    let mut text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
+    text.push('\n');
+    print(text)
+}

@@ -1,0 +1,81 @@
+//! `sandfork run` and `sandfork exec`: one guest, from its request to an exit code.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::thread;
+
+use sandfork::outcome::Ending;
+use sandfork::policy::Stdin;
+use sandfork::{Cancel, Request, Sandbox};
+
+use super::args::{ExecArguments, OutputChoice, PolicyChoice, RunArguments};
+use super::failure::{Failure, say};
+use super::interrupt::Interrupts;
+use super::policy::chosen;
+use super::print_json;
+use super::report::sentence;
+use super::script::{Origin, Script};
+use super::streams::Streams;
+
+/// Runs a script.
+pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
+    let origin = match (arguments.code, arguments.file) {
+        (Some(code), _) => Origin::Code(code),
+        (None, Some(path)) if path.as_os_str() != "-" => Origin::File(path),
+        (None, _) => Origin::Stdin,
+    };
+    let script = Script::load(origin)?;
+    let request = Request::python(script.source)
+        .filename(&script.name)
+        .args(arguments.arguments);
+    launch(&script.name, request, &arguments.policy, &arguments.output)
+}
+
+/// Runs a program.
+pub fn exec(arguments: ExecArguments) -> Result<u8, Failure> {
+    let program = arguments.argv.first().cloned().unwrap_or_default();
+    let request = Request::program(arguments.argv);
+    launch(&program, request, &arguments.policy, &arguments.output)
+}
+
+fn launch(
+    guest: &str,
+    request: Request,
+    policy: &PolicyChoice,
+    output: &OutputChoice,
+) -> Result<u8, Failure> {
+    let policy = chosen(policy)?;
+    let cancel = Cancel::new().map_err(Failure::Setup)?;
+    let interrupts = Interrupts::take(cancel.clone()).map_err(Failure::Setup)?;
+    let mut request = request.cancel(&cancel);
+    if policy.stdin() == Stdin::Pass {
+        request = request.stdin(copied_stdin().map_err(Failure::Setup)?);
+    }
+    let sandbox = Sandbox::builder().policy(policy.clone()).build()?;
+    interrupts.end_run();
+    if output.json {
+        let outcome = sandbox.run(request)?;
+        print_json(&outcome)?;
+        return Ok(outcome.exit_code());
+    }
+    let mut streams = Streams::new(cancel);
+    let outcome = sandbox.run_streaming(request, &mut streams)?;
+    if let (Ending::Exception | Ending::Limit(_), Some(error)) = (outcome.ending(), outcome.error())
+    {
+        streams.show_traceback(&error.traceback);
+    }
+    streams.finish()?;
+    if let Some(sentence) = sentence(&outcome, &policy, guest) {
+        say(&sentence);
+    }
+    Ok(outcome.exit_code())
+}
+
+/// The command's stdin, through a pipe: a descriptor of the caller's own would hand the guest his
+/// terminal, or the whole of a file that he only meant to be read.
+fn copied_stdin() -> io::Result<OwnedFd> {
+    let (reader, mut writer) = io::pipe()?;
+    // Not joined: it may wait for a person who has nothing more to say.
+    thread::spawn(move || io::copy(&mut io::stdin().lock(), &mut writer));
+    Ok(reader.into())
+}

@@ -1,0 +1,185 @@
+//! Makes a guest's output harmless to a terminal.
+//!
+//! A terminal obeys what it shows: escape sequences rewrite earlier lines, set the title, fill the
+//! clipboard, and in some emulators answer on stdin. The filter shows every control character in
+//! Python's notation instead (`\x1b[31m`), so a sequence is inert wherever the guest cuts it, and
+//! there is no grammar of sequences that a terminal could read differently. Newlines, tabs and
+//! all other text pass.
+
+/// The filter of one stream.
+#[derive(Debug, Default)]
+pub struct Neutralizer {
+    /// The beginning of a character, or a carriage return that may belong to a line end.
+    pending: Vec<u8>,
+}
+
+impl Neutralizer {
+    /// Appends to `out` what may be shown of `input`.
+    pub fn filter(&mut self, input: &[u8], out: &mut Vec<u8>) {
+        let joined;
+        let mut rest = if self.pending.is_empty() {
+            input
+        } else {
+            self.pending.extend_from_slice(input);
+            joined = std::mem::take(&mut self.pending);
+            joined.as_slice()
+        };
+        while !rest.is_empty() {
+            match next(rest) {
+                Piece::Text(text) => {
+                    show(text, out);
+                    rest = &rest[text.len()..];
+                }
+                Piece::Invalid(length) => {
+                    push(char::REPLACEMENT_CHARACTER, out);
+                    rest = &rest[length..];
+                }
+                Piece::Incomplete => {
+                    self.pending = rest.to_vec();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Appends what was held back, at the end of the stream.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        match std::mem::take(&mut self.pending).as_slice() {
+            [] => {}
+            b"\r" => out.extend_from_slice(b"\\r"),
+            _ => push(char::REPLACEMENT_CHARACTER, out),
+        }
+    }
+}
+
+/// A text with nothing in it that a terminal obeys.
+pub fn harmless(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    show(text, &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+enum Piece<'a> {
+    /// Characters, whole.
+    Text(&'a str),
+    /// This many bytes are not UTF-8. Alone among them, 0x80 to 0x9f are controls to a terminal
+    /// that is not in UTF-8 mode.
+    Invalid(usize),
+    /// What follows decides.
+    Incomplete,
+}
+
+/// The longest piece of one sort at the front of `bytes`, which are not empty.
+fn next(bytes: &[u8]) -> Piece<'_> {
+    let (text, invalid) = match std::str::from_utf8(bytes) {
+        Ok(text) => (text, None),
+        Err(error) => {
+            let valid = &bytes[..error.valid_up_to()];
+            (
+                std::str::from_utf8(valid).unwrap_or_default(),
+                Some(error.error_len()),
+            )
+        }
+    };
+    match (text, invalid) {
+        ("", Some(Some(length))) => Piece::Invalid(length),
+        ("\r", None) | ("", _) => Piece::Incomplete,
+        (text, None) => Piece::Text(text.strip_suffix('\r').unwrap_or(text)),
+        (text, Some(_)) => Piece::Text(text),
+    }
+}
+
+fn show(text: &str, out: &mut Vec<u8>) {
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\n' | '\t' => push(character, out),
+            '\r' if characters.peek() == Some(&'\n') => {}
+            '\r' => out.extend_from_slice(b"\\r"),
+            _ if character.is_control() => {
+                out.extend_from_slice(format!("\\x{:02x}", u32::from(character)).as_bytes());
+            }
+            _ => push(character, out),
+        }
+    }
+}
+
+fn push(character: char, out: &mut Vec<u8>) {
+    out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+
+    use super::Neutralizer;
+
+    fn filter<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
+        let mut neutralizer = Neutralizer::default();
+        let mut out = Vec::new();
+        for piece in pieces {
+            neutralizer.filter(piece, &mut out);
+        }
+        neutralizer.finish(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn text_passes() {
+        let text = "plain\ttext\nna\u{ef}ve \u{1f40d} \u{5d0}\u{5d1}\n";
+        assert_eq!(filter([text.as_bytes()]), text);
+    }
+
+    #[test]
+    fn sequences_are_shown() {
+        let cases: [(&[u8], &str); 9] = [
+            (b"\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
+            (b"\x1b]0;title\x07", r"\x1b]0;title\x07"),
+            (b"\x1b]52;c;cm0gLXJm\x1b\\", r"\x1b]52;c;cm0gLXJm\x1b\"),
+            (b"\x1bP$q\"p\x1b\\", r#"\x1bP$q"p\x1b\"#),
+            ("\u{9b}31m".as_bytes(), r"\x9b31m"),
+            (b"\x9b31m", "\u{fffd}31m"),
+            (b"abc\x08\x08\x7f\0", r"abc\x08\x08\x7f\x00"),
+            (b"100%\rsandfork: ok", r"100%\rsandfork: ok"),
+            (b"\x0e\x0f\x05\x0b\x0c", r"\x0e\x0f\x05\x0b\x0c"),
+        ];
+        for (input, shown) in cases {
+            assert_eq!(filter([input]), shown);
+        }
+    }
+
+    #[test]
+    fn line_ends_of_other_systems_are_line_ends() {
+        assert_eq!(filter([b"a\r\nb\r\n".as_slice()]), "a\nb\n");
+        assert_eq!(filter([b"a\r".as_slice(), b"\nb"]), "a\nb");
+        assert_eq!(filter([b"a\r".as_slice(), b"b\r"]), "a\\rb\\r");
+        assert_eq!(filter([b"\r\xe2\x82".as_slice(), b"\xac"]), "\\r\u{20ac}");
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_character_is_held_back() {
+        let mut neutralizer = Neutralizer::default();
+        let mut out = Vec::new();
+        neutralizer.filter(b"prompt> \xe2\x82", &mut out);
+        assert_eq!(out, b"prompt> ");
+        neutralizer.filter(b"\xac", &mut out);
+        assert_eq!(out, "prompt> \u{20ac}".as_bytes());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_but_text_comes_out_and_the_cut_makes_no_difference(
+            bytes in prop::collection::vec(
+                prop_oneof![Just(b'\r'), Just(0x1b), 0xc2u8..=0xc3, 0x80u8..=0x9f, any::<u8>()],
+                0..200,
+            ),
+            size in 1usize..20,
+        ) {
+            let whole = filter([bytes.as_slice()]);
+            prop_assert!(!whole.chars().any(|c| c.is_control() && c != '\n' && c != '\t'));
+            prop_assert_eq!(filter(bytes.chunks(size)), whole);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What stands between a machine and a level.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::assess::{AS_NAMESPACES, Assessment, assess};
+use super::layer::{Layer, LayerState};
+use crate::host::{ChainStep, Machine, NamespaceSupport, Refusal};
+use crate::policy::Level;
+
+/// A layer that does not hold, as part of an error.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Obstacle {
+    /// Which.
+    pub layer: Layer,
+    /// Why it does not.
+    pub cause: String,
+    /// What mends it.
+    pub remedy: String,
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "layer `{}` cannot be enforced: {}; {}",
+            self.layer, self.cause, self.remedy
+        )
+    }
+}
+
+impl Assessment {
+    /// The layer as an obstacle, unless it holds whole.
+    fn obstacle(&self) -> Option<Obstacle> {
+        let remedy = self.remedy.clone()?;
+        Some(Obstacle {
+            layer: self.layer,
+            cause: self.why.clone(),
+            remedy,
+        })
+    }
+}
+
+/// The best level that the host can give.
+pub(super) fn best_level(machine: &Machine) -> Option<Level> {
+    [Level::Full, Level::Standard, Level::Landlock]
+        .into_iter()
+        .find(|level| obstacles(machine, *level).is_empty())
+}
+
+/// What stands between the host and a level.
+pub(super) fn obstacles(machine: &Machine, level: Level) -> Vec<Obstacle> {
+    let mut found: Vec<Obstacle> = assess(machine)
+        .iter()
+        .filter(|layer| hinders(layer, level))
+        .filter_map(Assessment::obstacle)
+        .collect();
+    if level == Level::Landlock {
+        found.extend(without_namespaces(machine));
+    }
+    found
+}
+
+fn hinders(assessed: &Assessment, level: Level) -> bool {
+    match assessed.layer {
+        Layer::Namespaces => level >= Level::Standard && assessed.state == LayerState::Absent,
+        Layer::Mounts => {
+            // What follows from the namespaces is said there.
+            let of_its_own = assessed.remedy.as_deref() != Some(AS_NAMESPACES);
+            level >= Level::Standard && assessed.state == LayerState::Absent && of_its_own
+        }
+        Layer::Landlock | Layer::Seccomp => assessed.state == LayerState::Absent,
+        Layer::Cgroup => level == Level::Full && assessed.state != LayerState::Enforced,
+        Layer::Capabilities | Layer::Rlimits => false,
+    }
+}
+
+/// What level `landlock` needs because no user namespace takes root's privileges from the guest.
+fn without_namespaces(machine: &Machine) -> Option<Obstacle> {
+    let NamespaceSupport::Refused(Refusal { step, errno, .. }) = &machine.namespaces else {
+        return None;
+    };
+    let root_stays = [
+        ChainStep::DropGroups,
+        ChainStep::DropGid,
+        ChainStep::DropUid,
+    ]
+    .contains(step);
+    root_stays.then(|| Obstacle {
+        layer: Layer::Capabilities,
+        cause: format!("could not {step}: {errno}"),
+        remedy: "run as an ordinary user, or as root with CAP_SETUID and CAP_SETGID".to_owned(),
+    })
+}

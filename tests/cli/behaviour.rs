@@ -1,0 +1,240 @@
+//! Signals, streams that close, and terminals.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Failed, Trial};
+use nix::pty::openpty;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use super::trial;
+
+macro_rules! trials {
+    ($($test:ident,)+) => {
+        /// Each of these functions as a test.
+        pub fn trials() -> impl Iterator<Item = Trial> {
+            [$(trial(stringify!($test), $test)),+].into_iter()
+        }
+    };
+}
+
+trials! {
+    ctrl_c_ends_the_run_and_reports_it,
+    ctrl_c_leaves_an_outcome_in_json,
+    json_is_one_object_and_nothing_else,
+    a_flood_of_output_is_cut,
+    output_comes_while_the_guest_runs,
+    a_reader_that_leaves_ends_the_run,
+    a_reader_that_stands_still_delays_no_limit,
+    stdin_passes_when_the_policy_says_so,
+    a_script_comes_from_stdin,
+    bytes_pass_unchanged_through_pipes,
+    a_terminal_sees_no_escape_sequence,
+}
+
+/// Long enough to be told apart from a run that ends when it should.
+const FOREVER: &str = "print('up', flush=True)\nwhile True: pass";
+
+fn sandfork(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+}
+
+/// The guest's first line, and what is left to read.
+fn first_line(child: &mut Child) -> (String, BufReader<ChildStdout>) {
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    (line, stdout)
+}
+
+fn ctrl_c_ends_the_run_and_reports_it() -> Result<(), Failed> {
+    for sent in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let mut child = sandfork(&["run", "-c", FOREVER]).spawn()?;
+        let (line, _stdout) = first_line(&mut child);
+        assert_eq!(line, "up\n");
+        signal(&child, sent);
+        let output = child.wait_with_output()?;
+        assert_eq!(output.status.code(), Some(130), "{sent}");
+        assert_eq!(output.stderr, b"sandfork: the run was interrupted\n");
+    }
+    Ok(())
+}
+
+fn ctrl_c_leaves_an_outcome_in_json() -> Result<(), Failed> {
+    const HALF: usize = 1 << 20;
+    let code = format!(
+        "import sys\nread = sys.stdin.buffer.read\nread({HALF})\nprint('up')\nread({HALF})\n\
+         while True: pass"
+    );
+    let arguments = ["run", "--json", "--set", "stdio.stdin=pass", "-c", &code];
+    let mut child = sandfork(&arguments).stdin(Stdio::piped()).spawn()?;
+    // No pipe holds half of it: when all is written, the guest has printed.
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&vec![b'.'; 2 * HALF])?;
+    signal(&child, Signal::SIGINT);
+    let output = child.wait_with_output()?;
+    let outcome: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(outcome["status"], "interrupted");
+    assert_eq!(outcome["exit_code"], 130);
+    assert_eq!(outcome["stdout"], "up\n");
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(output.stderr, b"");
+    Ok(())
+}
+
+fn json_is_one_object_and_nothing_else() -> Result<(), Failed> {
+    let code = "import sys\nprint('out')\nprint('error', file=sys.stderr)\n1 / 0";
+    let output = sandfork(&["run", "--json", "-c", code]).output()?;
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stderr, b"");
+    let outcome: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(outcome["status"], "exception");
+    assert_eq!(outcome["exit_code"], 1);
+    assert_eq!(outcome["limit"], Value::Null);
+    assert_eq!(outcome["stdout"], "out\n");
+    assert_eq!(outcome["stderr"], "error\n");
+    assert_eq!(outcome["error"]["name"], "ZeroDivisionError");
+    assert_eq!(outcome["error"]["message"], "division by zero");
+    assert_eq!(outcome["usage"]["output_bytes"], 10);
+    assert_eq!(outcome["policy"]["name"], "standard");
+    assert!(
+        outcome["enforced"]["layers"]
+            .as_array()
+            .is_some_and(|layers| layers.len() >= 6)
+    );
+    assert!(outcome["denied"].is_array());
+    Ok(())
+}
+
+fn a_flood_of_output_is_cut() -> Result<(), Failed> {
+    let flood = "import os\nwhile True: os.write(1, bytes(5000)); os.write(2, bytes(5000))";
+    let output = sandfork(&["run", "--set", "limits.output=100KiB", "-c", flood]).output()?;
+    assert_eq!(output.status.code(), Some(123));
+    let sentence = "sandfork: the run reached its limit of 100KiB of output; \
+                    `--set limits.output=200KiB` allows more\n";
+    let guests = output.stderr.len() - sentence.len();
+    assert_eq!(&output.stderr[guests..], sentence.as_bytes());
+    assert_eq!(output.stdout.len() + guests, 100 << 10);
+    Ok(())
+}
+
+fn output_comes_while_the_guest_runs() -> Result<(), Failed> {
+    let started = Instant::now();
+    let mut child = sandfork(&["run", "--set", "limits.wall=3s", "-c", FOREVER]).spawn()?;
+    let (line, _stdout) = first_line(&mut child);
+    assert_eq!(line, "up\n");
+    assert!(started.elapsed() < Duration::from_secs(3));
+    signal(&child, Signal::SIGINT);
+    child.wait()?;
+    Ok(())
+}
+
+fn a_reader_that_leaves_ends_the_run() -> Result<(), Failed> {
+    let endless = "while True: print('y')";
+    let mut child = sandfork(&["run", "--set", "limits.output=1GiB", "-c", endless]).spawn()?;
+    let (line, stdout) = first_line(&mut child);
+    assert_eq!(line, "y\n");
+    drop(stdout);
+    let output = child.wait_with_output()?;
+    // What a shell shows for a writer that SIGPIPE ended.
+    assert_eq!(output.status.code(), Some(141));
+    assert_eq!(output.stderr, b"");
+    Ok(())
+}
+
+fn a_reader_that_stands_still_delays_no_limit() -> Result<(), Failed> {
+    let busy = "print('y' * 500_000, flush=True)\nwhile True: pass";
+    let child = sandfork(&["run", "--set", "limits.wall=1s", "-c", busy]).spawn()?;
+    std::thread::sleep(Duration::from_secs(2));
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(124));
+    // A supervisor that had waited for the reader would have cut the guest short here.
+    assert_eq!(output.stdout.len(), 500_001);
+    Ok(())
+}
+
+fn stdin_passes_when_the_policy_says_so() -> Result<(), Failed> {
+    let read_all = ["-c", "import sys; print(sys.stdin.read(), end='')"];
+    for (policy, expected) in [("stdio.stdin=pass", "a\nb\n"), ("stdio.stdin=closed", "")] {
+        let mut command = sandfork(&["run", "--set", policy]);
+        let mut child = command.args(read_all).stdin(Stdio::piped()).spawn()?;
+        // Nobody reads it where the policy closes stdin.
+        let _ = child.stdin.take().unwrap().write_all(b"a\nb\n");
+        let output = child.wait_with_output()?;
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            expected,
+            "{policy}"
+        );
+    }
+    Ok(())
+}
+
+fn a_script_comes_from_stdin() -> Result<(), Failed> {
+    let mut command = sandfork(&["run", "-", "--", "argument"]);
+    let mut child = command.stdin(Stdio::piped()).spawn()?;
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"import sys\nprint(sys.argv[1])\n1 / 0\n")?;
+    let output = child.wait_with_output()?;
+    assert_eq!(output.stdout, b"argument\n");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("File \"<stdin>\", line 3"));
+    Ok(())
+}
+
+const ESCAPES: &str = r"import os
+os.write(1, b'\x1b]0;title\x07\x1b[31mred\xff\n')
+os.write(2, b'\x9b2J\xc2\x9b2J\n')
+raise ValueError('\x1b[2J')";
+
+fn bytes_pass_unchanged_through_pipes() -> Result<(), Failed> {
+    let output = sandfork(&["run", "-c", ESCAPES]).output()?;
+    assert_eq!(output.stdout, b"\x1b]0;title\x07\x1b[31mred\xff\n");
+    assert!(output.stderr.starts_with(b"\x9b2J\xc2\x9b2J\n"));
+    Ok(())
+}
+
+fn a_terminal_sees_no_escape_sequence() -> Result<(), Failed> {
+    let terminal = openpty(None, None)?;
+    let end = || -> Result<Stdio, Failed> { Ok(terminal.slave.try_clone()?.into()) };
+    let mut child = sandfork(&["run", "-c", ESCAPES])
+        .stdin(end()?)
+        .stdout(end()?)
+        .stderr(end()?)
+        .spawn()?;
+    child.wait()?;
+    drop(terminal.slave);
+    let mut shown = Vec::new();
+    // A terminal whose other side has closed answers EIO (pty(7)).
+    let _ = File::from(terminal.master).read_to_end(&mut shown);
+    let shown = String::from_utf8(shown)?;
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines.contains(&r"\x1b]0;title\x07\x1b[31mred�"), "{shown}");
+    assert!(lines.contains(&r"�2J\x9b2J"), "{shown}");
+    assert!(lines.contains(&r"ValueError: \x1b[2J"), "{shown}");
+    assert!(
+        !shown
+            .chars()
+            .any(|shown| shown.is_control() && shown != '\r' && shown != '\n')
+    );
+    Ok(())
+}

@@ -1,0 +1,6 @@
+def average(numbers):
+    return sum(numbers) / len(numbers)
+
+
+print("before")
+average([])

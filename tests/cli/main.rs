@@ -1,0 +1,46 @@
+//! The command: transcripts (`*.trycmd`, each a console session with what it prints), and what a
+//! transcript cannot show.
+//!
+//! `TRYCMD=overwrite cargo test --test cli` writes what it prints now.
+#![allow(clippy::unwrap_used)]
+
+mod behaviour;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use sandfork::Policy;
+use sandfork::host;
+use sandfork::plan::{needs, plan};
+
+fn main() {
+    let mut trials = vec![transcripts("usage", "tests/cli/pure/*.trycmd")];
+    let with_jail =
+        std::iter::once(transcripts("runs", "tests/cli/jail/*.trycmd")).chain(behaviour::trials());
+    match obstacle() {
+        None => trials.extend(with_jail),
+        Some(reason) => trials
+            .extend(with_jail.map(|trial| trial.with_kind(reason.clone()).with_ignored_flag(true))),
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn transcripts(name: &str, files: &'static str) -> Trial {
+    Trial::test(format!("transcripts::{name}"), move || {
+        trycmd::TestCases::new().case(files);
+        Ok(())
+    })
+}
+
+/// Why this host cannot run guests under the default policy, if it cannot.
+fn obstacle() -> Option<String> {
+    let policy = Policy::default();
+    let interpreter = &policy.python().interpreter.value;
+    match host::probe(interpreter, &needs(&policy)) {
+        Ok(host) => plan(&policy, &host).err().map(|error| error.to_string()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// A test of `behaviour`.
+fn trial(name: &str, test: fn() -> Result<(), Failed>) -> Trial {
+    Trial::test(format!("behaviour::{name}"), test)
+}
