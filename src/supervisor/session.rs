@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, fchmod, mkdirat};
-use nix::unistd::{Gid, Pid, Uid, UnlinkatFlags, fchown, geteuid, unlinkat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, unlinkat};
 
-pub use self::size::Size;
+pub use self::size::{Count, Size};
 
 use super::error::SupervisorError;
 use super::owner;
@@ -142,9 +142,9 @@ impl SessionDirectory<'_> {
         &self.dir
     }
 
-    /// What is in it, and what processes of the session hold that is in it no more.
-    pub fn size(&self, pids: &[Pid], quota: FileQuota) -> Size {
-        size::measure(self.dir.as_fd(), pids, quota)
+    /// Counts what is in it.
+    pub fn count(&self, quota: FileQuota) -> Count {
+        Count::tree(self.dir.as_fd(), quota)
     }
 }
 

@@ -21,7 +21,7 @@ impl Files {
     /// Measures a session's directory of the host, which is full when the watchdog says so.
     pub fn of_session(session: &SessionDirectory<'_>, quota: FileQuota) -> Self {
         Self {
-            bytes: Some(session.size(&[], quota).bytes),
+            bytes: Some(session.count(quota).size().bytes),
             full: None,
         }
     }

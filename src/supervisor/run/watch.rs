@@ -35,6 +35,10 @@ const FILES_SHARE: u32 = 20;
 /// The longest time between two looks at the files, however many there are.
 const FILES_LONGEST: Duration = Duration::from_secs(1);
 
+/// Reading what a process has mapped waits until it is not forking. After a wait that long there may
+/// be a fork bomb, which must not be given the time that looking at all of it would take.
+const LONG_LOOK: Duration = Duration::from_millis(10);
+
 /// `USER_HZ`, which Linux fixes at 100 for every architecture that Sandfork knows.
 const MICROSECONDS_PER_TICK: u64 = 10_000;
 
@@ -104,12 +108,13 @@ impl<'a> Watch<'a> {
 
     /// Looks, if it is time to.
     pub fn look(&mut self, now: Instant) -> Option<Stop> {
-        let over = if now >= self.next_processes {
-            self.look_at_processes(now)
-        } else {
-            None
-        };
-        over.or_else(|| self.look_at_files(now))
+        let files_due = self.session.is_some() && now >= self.next_files;
+        if now < self.next_processes && !files_due {
+            return None;
+        }
+        // Processes first: where there are too many of them, looking at each takes too long.
+        let over = self.look_at_processes(now);
+        over.or_else(|| files_due.then(|| self.look_at_files())?)
     }
 
     fn look_at_processes(&mut self, now: Instant) -> Option<Stop> {
@@ -127,25 +132,57 @@ impl<'a> Watch<'a> {
             return Some(Stop::watchdog(LimitName::Cpu));
         }
         if self.cgroup.is_none() {
-            if measured.memory > self.limits.memory && self.exact_memory() > self.limits.memory {
+            // Before memory, for which each process has to be waited for.
+            if measured.pids > u64::from(self.limits.pids) {
+                return Some(Stop::watchdog(LimitName::Pids));
+            }
+            if measured.memory > self.limits.memory {
+                return self.look_at_memory();
+            }
+        }
+        None
+    }
+
+    /// Memory with each shared page counted once (`Pss`): slow to read, so only to be sure.
+    fn look_at_memory(&mut self) -> Option<Stop> {
+        let mut memory = 0;
+        for pid in self.tree() {
+            let started = Instant::now();
+            memory += proportional(pid).unwrap_or(0);
+            if memory > self.limits.memory {
                 return Some(Stop::watchdog(LimitName::Memory));
             }
-            if measured.pids > u64::from(self.limits.pids) {
+            if self.too_many_since(started) {
                 return Some(Stop::watchdog(LimitName::Pids));
             }
         }
         None
     }
 
-    fn look_at_files(&mut self, now: Instant) -> Option<Stop> {
-        let (session, quota) = (self.session?, self.limits.files?);
-        if now < self.next_files {
-            return None;
+    /// Whether there are too many processes after a look at one that took long.
+    fn too_many_since(&mut self, started: Instant) -> bool {
+        if started.elapsed() <= LONG_LOOK {
+            return false;
         }
+        let pids = self.tree().len() as u64;
+        self.peak.pids = self.peak.pids.max(pids);
+        pids > u64::from(self.limits.pids)
+    }
+
+    fn look_at_files(&mut self) -> Option<Stop> {
+        let (session, quota) = (self.session?, self.limits.files?);
         let started = Instant::now();
-        let size = session.size(&self.tree(), quota);
+        let mut count = session.count(quota);
+        for pid in self.tree() {
+            let started = Instant::now();
+            count.add_nameless(pid);
+            if self.too_many_since(started) {
+                return Some(Stop::watchdog(LimitName::Pids));
+            }
+        }
         let pause = (started.elapsed() * FILES_SHARE).clamp(FILES_TICK, FILES_LONGEST);
         self.next_files = Instant::now() + pause;
+        let size = count.size();
         if size.bytes > quota.size {
             return Some(Stop::watchdog(LimitName::WorkSize));
         }
@@ -183,11 +220,11 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Every process of the worker, without the one above it.
+    /// Every process of the worker, without the one above it; no more of them than are too many.
     fn tree(&self) -> Vec<Pid> {
         let mut found = vec![self.main];
         let mut unseen = vec![self.main, self.above];
-        while let Some(parent) = unseen.pop() {
+        while let Some(parent) = unseen.pop().filter(|_| found.len() <= self.limits.pids as usize) {
             for child in procfs::children(self.proc.as_fd(), parent) {
                 if !found.contains(&child) {
                     found.push(child);
@@ -196,11 +233,6 @@ impl<'a> Watch<'a> {
             }
         }
         found
-    }
-
-    /// Memory with each shared page counted once (`Pss`): slow to read, so only to be sure.
-    fn exact_memory(&self) -> u64 {
-        self.tree().into_iter().filter_map(proportional).sum()
     }
 }
 

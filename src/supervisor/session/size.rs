@@ -28,37 +28,71 @@ pub struct Size {
 /// `st_blocks` and its like count these (stat(2)).
 const BLOCK: u64 = 512;
 
-/// Measures the tree at `root`, and the files without a name that these processes hold open or
-/// mapped, as far as the quota reaches. One of those that cannot be looked at counts as the largest
-/// that a file may be.
-pub fn measure(root: BorrowedFd, pids: &[Pid], quota: FileQuota) -> Size {
-    let mut found = Found::default();
-    if tree(root, quota, &mut found).is_err() {
-        // What cannot be looked at cannot be within a limit: a name too long to be opened, or a
-        // directory that is closed again and again.
-        found.size.inodes = u64::MAX;
-    }
-    if let Ok(device) = fstat(root).map(|stat| stat.st_dev) {
-        pids.iter().for_each(|pid| nameless(*pid, device, quota.largest, &mut found));
-    }
-    found.size
-}
-
-#[derive(Default)]
-struct Found {
+/// Counts what the files of a session take, as far as its quota reaches.
+pub struct Count {
+    quota: FileQuota,
+    device: u64,
     size: Size,
     /// Inodes that are met more than once.
     seen: HashSet<u64>,
 }
 
-impl Found {
+impl Count {
+    /// Counts the tree at `root`.
+    pub fn tree(root: BorrowedFd, quota: FileQuota) -> Self {
+        let mut count = Self {
+            quota,
+            device: fstat(root).map_or(0, |stat| stat.st_dev),
+            size: Size::default(),
+            seen: HashSet::new(),
+        };
+        if tree(root, &mut count).is_err() {
+            // What cannot be looked at cannot be within a limit: a name too long to be opened, or
+            // a directory that is closed again and again.
+            count.size.inodes = u64::MAX;
+        }
+        count
+    }
+
+    /// Adds the files that this process holds, open or mapped, and that have no name any more. One
+    /// that cannot be looked at counts as the largest that a file may be.
+    ///
+    /// Waits for what the process is doing to its own memory.
+    pub fn add_nameless(&mut self, pid: Pid) {
+        let open = fs::read_dir(format!("/proc/{pid}/fd"));
+        for entry in open.into_iter().flatten().flatten() {
+            let Ok(held) = fs::metadata(entry.path()) else {
+                continue;
+            };
+            if held.dev() == self.device && held.nlink() == 0 && self.seen.insert(held.ino()) {
+                self.add(held.blocks());
+            }
+        }
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        for line in maps.lines().filter(|line| line.ends_with(" (deleted)")) {
+            let Some((range, inode)) = mapping_on(line, self.device) else {
+                continue;
+            };
+            if self.seen.insert(inode) {
+                // Only a privileged process may follow these links (proc(5)).
+                let held = fs::metadata(format!("/proc/{pid}/map_files/{range}"));
+                self.add(held.map_or(self.quota.largest / BLOCK, |held| held.blocks()));
+            }
+        }
+    }
+
+    /// What was counted.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
     fn add(&mut self, blocks: u64) {
         self.size.bytes = self.size.bytes.saturating_add(blocks * BLOCK);
         self.size.inodes = self.size.inodes.saturating_add(1);
     }
 }
 
-fn tree(root: BorrowedFd, quota: FileQuota, found: &mut Found) -> Result<(), Errno> {
+fn tree(root: BorrowedFd, count: &mut Count) -> Result<(), Errno> {
     let mut unseen = vec![CString::from(c".")];
     while let Some(path) = unseen.pop() {
         let dir = match open_dir(root, &path) {
@@ -76,10 +110,10 @@ fn tree(root: BorrowedFd, quota: FileQuota, found: &mut Found) -> Result<(), Err
             let Ok(stat) = fstatat(&listing, name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW) else {
                 continue;
             };
-            if stat.st_nlink < 2 || is_dir(&stat) || found.seen.insert(stat.st_ino) {
-                found.add(u64::try_from(stat.st_blocks).unwrap_or(0));
+            if stat.st_nlink < 2 || is_dir(&stat) || count.seen.insert(stat.st_ino) {
+                count.add(u64::try_from(stat.st_blocks).unwrap_or(0));
             }
-            if found.size.inodes > quota.inodes {
+            if count.size.inodes > count.quota.inodes {
                 return Ok(());
             }
             if is_dir(&stat) {
@@ -110,25 +144,6 @@ fn open_dir(root: BorrowedFd, path: &CString) -> Result<OwnedFd, Errno> {
             open(OFlag::O_RDONLY)
         }
         other => other,
-    }
-}
-
-/// Adds the files of this device that a process holds and that have no name any more.
-fn nameless(pid: Pid, device: u64, largest: u64, found: &mut Found) {
-    for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
-        let Ok(held) = fs::metadata(entry.path()) else { continue };
-        if held.dev() == device && held.nlink() == 0 && found.seen.insert(held.ino()) {
-            found.add(held.blocks());
-        }
-    }
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    for line in maps.lines().filter(|line| line.ends_with(" (deleted)")) {
-        let Some((range, inode)) = mapping_on(line, device) else { continue };
-        if found.seen.insert(inode) {
-            // Only a privileged process may follow these links (proc(5)).
-            let held = fs::metadata(format!("/proc/{pid}/map_files/{range}"));
-            found.add(held.map_or(largest / BLOCK, |held| held.blocks()));
-        }
     }
 }
 
