@@ -29,3 +29,9 @@ pub(super) const NAMESPACES: &[Rule] = &[
         "mount mount_setattr move_mount open_tree fsopen fsconfig fsmount",
     ),
 ];
+
+/// Needed where there are no namespaces and Landlock does not scope signals: see `jail::tree`.
+pub(super) const SIGNALS: &[Rule] = &[allow(
+    "stop and kill what a worker has left",
+    "pidfd_send_signal",
+)];
