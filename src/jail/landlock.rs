@@ -13,7 +13,9 @@ use landlock::{
 };
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
+use nix::sys::signal::kill;
 use nix::sys::stat::Mode;
+use nix::unistd::getppid;
 
 use super::program::{LandlockRules, PathAccess};
 use crate::sys;
@@ -101,7 +103,13 @@ pub fn scope_signals() -> Result<(), Errno> {
         .map_err(refused)?;
     let created = ruleset.create().map_err(refused)?;
     let scope = Option::<OwnedFd>::from(created).ok_or(Errno::ENOSYS)?;
-    sys::landlock::restrict_self(scope.as_fd())
+    sys::landlock::restrict_self(scope.as_fd())?;
+    // Whoever is scoped may go on to kill all that he can: it must be seen that others cannot be.
+    match kill(getppid(), None) {
+        Err(Errno::EPERM) => Ok(()),
+        Ok(()) => Err(Errno::ENOTRECOVERABLE),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Sees that Landlock really refuses: `/` may be listed by its permissions, and no rule grants it.

@@ -46,7 +46,10 @@ impl ZygoteJail {
     /// guest code starts, and in the environment.
     pub fn put_work_in(&mut self, directory: &Path) {
         let rules = self.landlock.iter_mut().flat_map(|rules| &mut rules.paths);
-        for path in rules.map(|rule| &mut rule.path).chain([&mut self.worker.cwd]) {
+        for path in rules
+            .map(|rule| &mut rule.path)
+            .chain([&mut self.worker.cwd])
+        {
             if path == Path::new(WORK) {
                 directory.clone_into(path);
             }

@@ -4,7 +4,6 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, setsid};
 
 use super::failure::{Failure, InStep, Step};
@@ -29,7 +28,7 @@ pub fn enter(jail: &ZygoteJail, lifeline: &OwnedFd) -> Result<Zygote, Failure> {
     // Before the watcher's Landlock scope, which could not be entered without it.
     nix::sys::prctl::set_no_new_privs().in_step(Step::NoNewPrivs)?;
     // Before the fork: what is forked later than this is within the watcher's reach.
-    let reach = Reach::establish(jail)?;
+    let reach = Reach::establish(jail, Reach::Tree)?;
     let single = SingleThreaded::count(proc.as_fd()).in_step(Step::Prepare)?;
     match sys::process::fork(&single).in_step(Step::ForkZygote)? {
         Fork::Parent(zygote) => watch_and_exit(reach, zygote, &proc, lifeline),
@@ -49,16 +48,11 @@ fn watch_and_exit(reach: Reach, zygote: Pid, proc: &OwnedFd, lifeline: &OwnedFd)
 }
 
 fn watch(reach: Reach, zygote: Pid, proc: &OwnedFd, lifeline: &OwnedFd) -> Result<i32, Errno> {
-    let reaper = Reaper::new(reach)?;
-    let over = reaper.watch(zygote, &[lifeline.as_fd()])?;
-    if let Over::Cut { .. } = over {
-        // It is a child that was not reaped, so that the number is its own. First, so that it
-        // forks no worker while the others are ended.
-        _ = kill(zygote, Signal::SIGKILL);
-    }
-    reaper.end_all(proc.as_fd(), zygote)?;
+    let reaper = Reaper::new(reach, zygote)?;
+    let over = reaper.watch(&[lifeline.as_fd()])?;
+    reaper.end_all(proc.as_fd())?;
     Ok(match over {
-        Over::Ended(reaped) => match reaped.end {
+        Over::Ended(zygote) => match zygote.end {
             End::Code(code) => code,
             End::Signal(signal) => 128 + signal,
         },

@@ -4,7 +4,8 @@
 //! process forks twice or starts a session, it stays a descendant. What is left is that a tree can
 //! grow while it is being killed.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -13,29 +14,29 @@ use nix::unistd::{Pid, getpid};
 use crate::sys;
 use crate::sys::procfs::{self, Stat};
 
-/// How often the tree is stopped anew before it is killed as it is. A stopped process forks
+/// How often the tree is looked through for more before it is killed as it is. What is stopped forks
 /// nothing, so that each round finds fewer; what is left after so many is found by the next call.
 const ROUNDS: usize = 64;
 
 /// Kills what is beneath the calling process, but for the trees of its children in `spared`.
 ///
 /// All are stopped first, until nothing new is found, and only then killed: a fork bomb that is
-/// killed one process at a time is faster. Reaping is the caller's.
+/// killed one process at a time is faster. One that was forking just then may be left, so it is for
+/// the caller to reap, and to call again while there is anyone.
 pub fn kill_beneath(proc: BorrowedFd, spared: &[Pid]) {
+    let mut stopped = HashSet::new();
     for _ in 0..ROUNDS {
-        let mut running = 0;
-        walk(proc, spared, &mut |handle, stat| {
-            // Stopped, traced, dead; the rest may fork.
-            if !matches!(stat.state, 'T' | 't' | 'Z' | 'X') {
-                running += 1;
+        let before = stopped.len();
+        walk(proc, spared, &mut |handle, pid, stat| {
+            if stopped.insert((pid, stat.started)) {
                 _ = sys::pidfd::signal(handle, Signal::SIGSTOP);
             }
         });
-        if running == 0 {
+        if stopped.len() == before {
             break;
         }
     }
-    walk(proc, spared, &mut |handle, _| {
+    walk(proc, spared, &mut |handle, _, _| {
         // One that is gone already is as good.
         _ = sys::pidfd::signal(handle, Signal::SIGKILL);
     });
@@ -46,9 +47,11 @@ pub fn kill_beneath(proc: BorrowedFd, spared: &[Pid]) {
 /// A number alone names nobody: the process may end, and its number be another's, between reading
 /// and acting. So each is held by a handle first and looked at again: if its parent is then one
 /// that was found here, and that parent itself is still the same, it belongs to the tree.
-fn walk(proc: BorrowedFd, spared: &[Pid], visit: &mut dyn FnMut(BorrowedFd, &Stat)) {
+fn walk(proc: BorrowedFd, spared: &[Pid], visit: &mut dyn FnMut(BorrowedFd, Pid, &Stat)) {
     let own = getpid();
-    let Ok(root) = procfs::stat(proc, own) else { return };
+    let Ok(root) = procfs::stat(proc, own) else {
+        return;
+    };
     let mut unseen = vec![(own, root.started)];
     while let Some((parent, started)) = unseen.pop() {
         let children = procfs::children(proc, parent);
@@ -56,18 +59,21 @@ fn walk(proc: BorrowedFd, spared: &[Pid], visit: &mut dyn FnMut(BorrowedFd, &Sta
             // Ended meanwhile: its children are this process's now.
             continue;
         }
-        for child in children.into_iter().filter(|child| parent != own || !spared.contains(child)) {
+        for child in children
+            .into_iter()
+            .filter(|child| parent != own || !spared.contains(child))
+        {
             if let Ok((handle, stat)) = hold(proc, child)
                 && stat.parent == parent
             {
-                visit(handle.as_fd(), &stat);
+                visit(handle.as_fd(), child, &stat);
                 unseen.push((child, stat.started));
             }
         }
     }
 }
 
-fn hold(proc: BorrowedFd, pid: Pid) -> Result<(std::os::fd::OwnedFd, Stat), Errno> {
+fn hold(proc: BorrowedFd, pid: Pid) -> Result<(OwnedFd, Stat), Errno> {
     let handle = sys::pidfd::open(pid)?;
     Ok((handle, procfs::stat(proc, pid)?))
 }

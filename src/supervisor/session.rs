@@ -170,7 +170,9 @@ fn check_place(path: &Path, jail: &ZygoteJail, guest: Option<HostIds>) -> Result
     let closed = |path: &&Path| !mode(path).is_ok_and(|mode| mode & 0o001 != 0);
     if let Some(closed) = path.ancestors().find(closed).filter(|_| guest.is_some()) {
         let closed = closed.display();
-        return Err(format!("the unprivileged user that guests run as cannot enter {closed}"));
+        return Err(format!(
+            "the unprivileged user that guests run as cannot enter {closed}"
+        ));
     }
     let rules = jail.landlock.iter().flat_map(|rules| &rules.paths);
     let covers = |rule: &PathBuf| fs::canonicalize(rule).is_ok_and(|rule| path.starts_with(rule));

@@ -201,7 +201,10 @@ fn capabilities(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
     // Without a user namespace an ordinary user has no right to empty the bounding set; it gives
     // nothing to a process that can never gain privileges.
     let bounding = jail.namespaces.map(|_| "CapBnd");
-    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"].into_iter().chain(bounding) {
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"]
+        .into_iter()
+        .chain(bounding)
+    {
         let found = status
             .field(set)
             .and_then(|mask| u64::from_str_radix(mask, 16).ok());

@@ -60,7 +60,9 @@ fn listed_children(proc: BorrowedFd, pid: Pid) -> Result<Vec<Pid>, Errno> {
     let tasks = format!("{pid}/task");
     for task in numbers(proc, &tasks)? {
         let list = read(proc, &format!("{tasks}/{task}/children"))?;
-        let listed = list.split_ascii_whitespace().filter_map(|child| child.parse().ok());
+        let listed = list
+            .split_ascii_whitespace()
+            .filter_map(|child| child.parse().ok());
         children.extend(listed.map(Pid::from_raw));
     }
     Ok(children)
@@ -85,7 +87,12 @@ fn numbers(proc: BorrowedFd, path: &str) -> Result<Vec<Pid>, Errno> {
 
 /// The text of a file.
 pub fn read(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
-    let file = openat(proc, path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let file = openat(
+        proc,
+        path,
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
     let mut text = Vec::new();
     let mut chunk = [0; 4096];
     loop {

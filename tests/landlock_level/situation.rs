@@ -77,8 +77,10 @@ fn forbid_namespaces() {
         libc::SYS_fsopen,
         libc::SYS_fsmount,
     ];
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        refused.into_iter().map(|number| (number, Vec::new())).collect();
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = refused
+        .into_iter()
+        .map(|number| (number, Vec::new()))
+        .collect();
     let namespaces = [
         libc::CLONE_NEWNS,
         libc::CLONE_NEWCGROUP,
@@ -90,7 +92,10 @@ fn forbid_namespaces() {
     ];
     rules.insert(libc::SYS_clone, namespaces.map(clone_with).into());
     load(rules, libc::EPERM);
-    load(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS);
+    load(
+        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
+        libc::ENOSYS,
+    );
 }
 
 fn clone_with(flag: i32) -> SeccompRule {
@@ -101,10 +106,11 @@ fn clone_with(flag: i32) -> SeccompRule {
 }
 
 fn load(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) {
-    let arch: TargetArch = std::env::consts::ARCH.try_into().expect("a known processor");
+    let arch: TargetArch = std::env::consts::ARCH
+        .try_into()
+        .expect("a known processor");
     let refuse = SeccompAction::Errno(u32::try_from(errno).expect("an errno"));
-    let filter =
-        SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).expect("a filter");
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).expect("a filter");
     let program: seccompiler::BpfProgram = filter.try_into().expect("a program");
     seccompiler::apply_filter(&program).expect("the filter is loaded");
 }

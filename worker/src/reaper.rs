@@ -2,7 +2,7 @@
 //! forked by the zygote, that forks the worker, reports its birth and its end on the monitor, and
 //! ends whatever the worker has started when it is over.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::unistd::{Pid, getpid};
@@ -37,53 +37,49 @@ pub fn fork_worker(
     single: &SingleThreaded,
     ties: &Ties,
 ) -> ForkedChild {
-    let forked = Reach::establish(jail).and_then(|reach| {
+    let forked = Reach::establish(jail, Reach::Group).and_then(|reach| {
         let forked = sys::process::fork(single).in_step(Step::Fork)?;
         Ok((reach, forked))
     });
-    let code = match forked {
+    let served = match forked {
         Ok((_, Fork::Child(worker))) => return worker,
-        Ok((reach, Fork::Parent(worker))) => watch(own, reach, worker, ties),
+        Ok((reach, Fork::Parent(worker))) => serve(own, reach, worker, ties),
         Err(failure) => {
-            report(ties, failure);
+            report(ties.monitor.as_fd(), failure);
             Err(failure)
         }
     };
-    sys::process::exit_now(if code.is_ok() { 0 } else { EXIT_FAILED })
+    sys::process::exit_now(if served.is_ok() { 0 } else { EXIT_FAILED })
 }
 
-fn watch(own: ForkedChild, reach: Reach, worker: Pid, ties: &Ties) -> Result<(), Failure> {
-    let born = sys::pidfd::open(worker).and_then(|process| {
-        let reaper = sys::pidfd::open(getpid())?;
-        let beneath = Beneath::Reaper;
-        let handles = [process.as_fd(), reaper.as_fd()];
-        // A supervisor that is gone shows as a hang-up of the monitor, next.
-        _ = tell(ties.monitor.as_fd(), &FromMonitor::Born { beneath }, &handles);
-        Ok(())
-    });
-    if let Err(failure) = born.in_step(Step::Fork) {
-        report(ties, failure);
-    }
-    // The worker's streams and the other workers' monitors among them, whose ends must show.
+fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &Ties) -> Result<(), Failure> {
+    // The worker's streams and the other workers' monitors go, whose ends must show.
     let kept = [ties.monitor.as_fd(), ties.zygote.as_fd(), ties.proc.as_fd()];
     let kept = own.keep_only(&kept).in_step(Step::CloseDescriptors)?;
     let [monitor, zygote, proc] = kept.as_slice() else {
         return Err(Errno::EBADF).in_step(Step::CloseDescriptors);
     };
-    let reaper = Reaper::new(reach).in_step(Step::ForkReaper)?;
+    let born = Reaper::new(reach, worker).and_then(|reaper| {
+        let own = sys::pidfd::open(getpid())?;
+        let beneath = Beneath::Reaper;
+        let handles = [reaper.handle().as_fd(), own.as_fd()];
+        // A supervisor that is gone shows as a hang-up of the monitor, next.
+        _ = tell(monitor.as_fd(), &FromMonitor::Born { beneath }, &handles);
+        Ok(reaper)
+    });
+    let reaper = born.in_step(Step::ForkReaper).inspect_err(|failure| {
+        report(monitor.as_fd(), *failure);
+    })?;
     let ties = [monitor.as_fd(), zygote.as_fd()];
-    let over = reaper.watch(worker, &ties).in_step(Step::ForkReaper)?;
+    let over = reaper.watch(&ties).in_step(Step::ForkReaper)?;
     if let Over::Ended(reaped) = over {
         // At once: the supervisor need not wait for what is left.
         _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
     }
-    let killed = reaper.end_all(proc.as_fd(), worker).in_step(Step::ForkReaper)?;
-    match (over, killed) {
-        (Over::Cut { tie: MONITOR }, Some(reaped)) => {
-            _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
-        }
-        // A worker that was lost with its zygote has no end of its own to tell of.
-        _ => {}
+    let killed = reaper.end_all(proc.as_fd()).in_step(Step::ForkReaper)?;
+    // A worker that was lost with its zygote has no end of its own to tell of.
+    if let (Over::Cut { tie: MONITOR }, Some(reaped)) = (over, killed) {
+        _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
     }
     Ok(())
 }
@@ -91,10 +87,10 @@ fn watch(own: ForkedChild, reach: Reach, worker: Pid, ties: &Ties) -> Result<(),
 /// The place of the monitor among the ties.
 const MONITOR: usize = 0;
 
-fn report(ties: &Ties, Failure { step, errno }: Failure) {
+fn report(monitor: BorrowedFd, Failure { step, errno }: Failure) {
     let message = FromMonitor::NotBorn {
         step: step as u16,
         errno: errno as i32,
     };
-    _ = tell(ties.monitor.as_fd(), &message, &[]);
+    _ = tell(monitor, &message, &[]);
 }

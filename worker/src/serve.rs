@@ -226,11 +226,7 @@ impl Server {
         }
     }
 
-    fn fork_worker(
-        &mut self,
-        monitor: &OwnedFd,
-        hooks: &dyn ForkHooks,
-    ) -> Result<Forked, Failure> {
+    fn fork_worker(&mut self, monitor: &OwnedFd, hooks: &dyn ForkHooks) -> Result<Forked, Failure> {
         if self.jail.namespaces.is_none() {
             return Ok(match self.fork(hooks)? {
                 Fork::Parent(pid) => Forked::Reaper { pid },

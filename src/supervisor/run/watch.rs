@@ -205,11 +205,11 @@ impl<'a> Watch<'a> {
         let stat = |pid| procfs::stat(self.proc.as_fd(), pid).ok();
         // A reaper has waited for the orphans that ended.
         let orphans = stat(self.above).map_or(0, |stat| stat.waited_ticks);
-        let start = Measured {
+        let without_processes = Measured {
             cpu_us: orphans * MICROSECONDS_PER_TICK,
             ..Measured::default()
         };
-        self.tree().into_iter().fold(start, |sum, pid| {
+        self.tree().into_iter().fold(without_processes, |sum, pid| {
             let Some(stat) = stat(pid) else { return sum };
             let ticks = stat.own_ticks + stat.waited_ticks;
             Measured {
@@ -224,7 +224,10 @@ impl<'a> Watch<'a> {
     fn tree(&self) -> Vec<Pid> {
         let mut found = vec![self.main];
         let mut unseen = vec![self.main, self.above];
-        while let Some(parent) = unseen.pop().filter(|_| found.len() <= self.limits.pids as usize) {
+        while let Some(parent) = unseen
+            .pop()
+            .filter(|_| found.len() <= self.limits.pids as usize)
+        {
             for child in procfs::children(self.proc.as_fd(), parent) {
                 if !found.contains(&child) {
                     found.push(child);

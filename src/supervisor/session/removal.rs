@@ -80,8 +80,8 @@ fn move_up(dir: &OwnedFd, entry: &CStr, parent: BorrowedFd) -> Result<CString, E
     drop(open_up(dir.as_fd(), entry)?);
     loop {
         let number = MOVED.fetch_add(1, Ordering::Relaxed);
-        let name = CString::new(format!("r{}-{number}", std::process::id()))
-            .map_err(|_| Errno::EINVAL)?;
+        let name =
+            CString::new(format!("r{}-{number}", std::process::id())).map_err(|_| Errno::EINVAL)?;
         match renameat(dir, entry, parent, name.as_c_str()) {
             // Left by a removal that failed.
             Err(Errno::EEXIST | Errno::ENOTEMPTY) => {}

@@ -136,7 +136,11 @@ fn open_dir(root: BorrowedFd, path: &CString) -> Result<OwnedFd, Errno> {
             | ResolveFlag::RESOLVE_NO_SYMLINKS
             | ResolveFlag::RESOLVE_NO_MAGICLINKS;
         let flags = flags | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        openat2(root, path.as_c_str(), OpenHow::new().flags(flags).resolve(beneath))
+        openat2(
+            root,
+            path.as_c_str(),
+            OpenHow::new().flags(flags).resolve(beneath),
+        )
     };
     match open(OFlag::O_RDONLY) {
         Err(Errno::EACCES) => {

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use std::fs::{self, File};
 use std::io::{Seek, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -30,8 +30,11 @@ pub(super) const NAMESPACES: &[Rule] = &[
     ),
 ];
 
-/// Needed where there are no namespaces and Landlock does not scope signals: see `jail::tree`.
-pub(super) const SIGNALS: &[Rule] = &[allow(
-    "stop and kill what a worker has left",
-    "pidfd_send_signal",
-)];
+/// Needed where there are no namespaces and Landlock does not scope signals: see `jail::reaper`.
+pub(super) const SIGNALS: &[Rule] = &[
+    allow(
+        "stop and kill what a worker has left",
+        "kill pidfd_send_signal",
+    ),
+    allow("give the worker a process group", "setsid"),
+];
