@@ -5,21 +5,15 @@
 use sandfork::Sandbox;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let code = std::env::args()
-        .nth(1)
-        .unwrap_or_else(|| "print(6 * 7)".to_owned());
+    let code = std::env::args().nth(1);
     let sandbox = Sandbox::builder().build()?;
-    let outcome = sandbox.run(code)?;
+    let outcome = sandbox.run(code.as_deref().unwrap_or("print(6 * 7)"))?;
     print!("{}", outcome.stdout());
-    eprint!("{}", outcome.stderr());
     if let Some(error) = outcome.error() {
         eprint!("{}", error.traceback);
     }
-    println!(
-        "{} in {:.1} ms, enforced: {}",
-        outcome.status(),
-        outcome.usage().wall.as_secs_f64() * 1e3,
-        outcome.enforced(),
-    );
+    let milliseconds = outcome.usage().wall.as_secs_f64() * 1e3;
+    println!("{} in {milliseconds:.1} ms", outcome.status());
+    println!("enforced: {}", outcome.enforced());
     Ok(())
 }

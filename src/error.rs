@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Interpreter,
     /// A layer did not hold when the worker was looked at from outside. Nothing was run.
     NotEnforced,
-    /// The request itself is too large.
+    /// The request itself is too large, or has a standard input that the policy closes.
     Request,
     /// A system call failed, or a process that was needed ended: trying again may help.
     System,
@@ -60,7 +60,7 @@ impl Error {
                 | S::Threads { .. }
                 | S::Startup { .. } => ErrorKind::Interpreter,
                 S::NotEnforced { .. } => ErrorKind::NotEnforced,
-                S::Request(_) => ErrorKind::Request,
+                S::Request(_) | S::StdinRefused => ErrorKind::Request,
                 S::Jail { .. } | S::Cgroup { .. } | S::SessionPlace { .. } => ErrorKind::Host,
                 S::System { .. }
                 | S::ZygoteGone

@@ -17,7 +17,7 @@ mod ending;
 mod parts;
 
 pub use ending::{Ending, LimitHit, Mechanism, Status};
-pub use parts::{Denial, Enforced, ExceptionInfo, PolicyIdentity, Reporter, Usage};
+pub use parts::{Denial, Enforced, ExceptionInfo, Phases, PolicyIdentity, Reporter, Usage};
 
 /// The end of one cell or one run.
 #[derive(Clone, Debug, PartialEq)]

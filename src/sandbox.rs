@@ -12,6 +12,7 @@ use self::warm::Warm;
 use crate::error::{Cause, Error};
 use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Plan, Start};
+use crate::policy::Stdin;
 use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{OutputSink, Place, Request, RunLimits, SupervisorError, run};
@@ -43,6 +44,10 @@ impl Sandbox {
 
     /// Runs a request in a fresh worker and waits for its end.
     ///
+    /// Blocks the calling thread until nothing of the worker is left: about as long as the guest runs,
+    /// and no longer than `limits.wall` and what ending it takes. An async caller gives it a thread that
+    /// may block; [`Request::cancel`] ends it sooner.
+    ///
     /// ```no_run
     /// let sandbox = sandfork::Sandbox::builder().build()?;
     /// let outcome = sandbox.run("print(6 * 7)")?;
@@ -52,12 +57,13 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// Only when the sandbox could not be provided. Whatever the guest does is an [`Outcome`].
+    /// Only when the sandbox could not be provided; [`Error::kind`] says which kind of thing was wrong.
+    /// Whatever the guest does is an [`Outcome`].
     pub fn run(&self, request: impl Into<Request>) -> Result<Outcome, Error> {
         self.run_streaming(request, &mut ())
     }
 
-    /// The same, handing on the guest's output as it comes.
+    /// The same, handing on the guest's output as it comes. The outcome has it all the same.
     ///
     /// # Errors
     ///
@@ -68,6 +74,9 @@ impl Sandbox {
         sink: &mut dyn OutputSink,
     ) -> Result<Outcome, Error> {
         let request = request.into();
+        if request.has_stdin() && self.plan.supervision.stdin == Stdin::Closed {
+            return Err(SupervisorError::StdinRefused.into());
+        }
         match self.attempt(&request, sink) {
             // Nothing has run yet: a zygote that was ended from outside costs time, not the run.
             Err(Error(Cause::Supervisor(SupervisorError::ZygoteGone))) => {}
@@ -97,7 +106,7 @@ impl Sandbox {
         Ok(outcome?)
     }
 
-    /// What is done to each worker, and why, as plain data.
+    /// What is done to each worker, as plain data; [`explain`](crate::plan::explain) makes a text of it.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

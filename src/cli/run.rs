@@ -6,7 +6,7 @@ use std::thread;
 
 use sandfork::outcome::Ending;
 use sandfork::policy::Stdin;
-use sandfork::{Cancel, Request, Sandbox};
+use sandfork::{Cancel, Lifetime, Request, Sandbox};
 
 use super::args::{ExecArguments, OutputChoice, PolicyChoice, RunArguments};
 use super::failure::{Failure, say};
@@ -51,7 +51,10 @@ fn launch(
     if policy.stdin() == Stdin::Pass {
         request = request.stdin(copied_stdin().map_err(Failure::Setup)?);
     }
-    let sandbox = Sandbox::builder().policy(policy.clone()).build()?;
+    let sandbox = Sandbox::builder()
+        .policy(policy.clone())
+        .lifetime(Lifetime::OneRun)
+        .build()?;
     interrupts.end_run();
     if output.json {
         let outcome = sandbox.run(request)?;

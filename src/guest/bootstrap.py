@@ -1,7 +1,7 @@
-# The text of a zygote's `python -I -S -c`: says who the interpreter is, then enters the jail.
-# Follows the text of host/interpreter/facts.py. Descriptor 0 is the control socket, descriptor 1 the sealed memfd with the native module.
+# The end of the text of a zygote's `python -I -S -c`, after host/interpreter/facts.py and wire.py:
+# says who the interpreter is, enters the jail, goes on with the sources that it gets there.
+# Descriptor 0 is the control socket, descriptor 1 the sealed memfd with the native module.
 import _signal
-import json
 import sys
 
 from _frozen_importlib import ModuleSpec
@@ -30,10 +30,15 @@ def forget_inherited_signals():
 
 forget_inherited_signals()
 native = load_native()
-entered = json.loads(native.enter(json.dumps(_sandfork_facts())))
+entered = loads(native.enter(dumps(_sandfork_facts())))
+wire = type(sys)("wire")
+wire.__dict__.update(
+    dumps=dumps, loads=loads, encode=encode, send=send, write=write, receive=receive
+)
 modules = {}
 for name, source in entered["sources"]:
     module = type(sys)(name)
+    module.wire = wire
     exec(compile(source, "<sandfork %s>" % name, "exec"), module.__dict__)
     modules[name] = module
 modules["zygote"].main(native, entered, modules["worker"])

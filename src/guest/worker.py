@@ -1,49 +1,43 @@
 """Runs cells in a worker. Everything here shares its process with guest code, which can change or
-forge any of it: nothing that the supervisor relies on is decided here."""
+forge any of it: nothing that the supervisor relies on is decided here.
 
+Packages of any size are imported where they are needed: an interpreter that runs a single cell
+should not wait for them, and one that serves many imports them in `warm_up`."""
+
+import _ast
 import _signal
-import ast
 import atexit
 import builtins
 import errno
-import fcntl
-import gc
 import io
-import json
-import linecache
 import os
 import sys
-import threading
-import traceback
 
-DATA = 3
 VERSION = 1
+# `CO_FUTURE_*` of CPython's Include/cpython/code.h, the same since 3.8.
+FUTURE_FLAGS = 0x1FE0000
 # What the interpreter calls a program that is no file.
 ARGV0 = {"<string>": "-c", "<stdin>": "-"}
 # Characters. Even where each takes six bytes of JSON this is below the supervisor's bounds, which
 # end the session when they are exceeded.
 MAX_TEXT = 32 * 1024
 MAX_REPR = 16 * 1024
+# Text of what was run, by the name that tracebacks have for it.
+SOURCES = {}
+READY = wire.encode({"kind": "ready", "version": VERSION})
 REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
-FUTURE_FLAGS = 0
-for _feature in __import__("__future__").all_feature_names:
-    FUTURE_FLAGS |= getattr(__import__("__future__"), _feature).compiler_flag
 
 
-def main(entered):
-    setup = entered["setup"]
-    os.set_inheritable(DATA, False)
-    open_streams()
-    for name in setup["single_threaded"]:
-        del os.environ[name]
-        os.environ.update(pair for pair in entered["env"] if pair[0] == name)
+def main(setup, stdin):
+    if stdin == "input":
+        open_stdin()
     reseed()
     guard_imports(setup["imports"])
     # Before the work directory: code that writes a module and imports it expects it to be found.
     sys.path.insert(0, os.getcwd())
-    send({"kind": "ready", "version": VERSION})
+    wire.write(READY)
     while True:
-        request, payload = receive()
+        request, payload = wire.receive()
         kind = request["kind"]
         if kind == "cell":
             code = run_cell(request, payload)
@@ -53,46 +47,22 @@ def main(entered):
 
 
 def warm_up():
-    """Runs what the first cell of a worker would otherwise import and allocate in every worker."""
+    """Runs what the first cell of a worker would otherwise import and allocate in every worker.
+
+    Not `threading`, which most guests never use: its hook after a fork would run in each worker, and
+    costs more than a small cell."""
+    import json  # noqa: F401, most guests do
+    import linecache
+
     namespace = {"__name__": "__main__", "__builtins__": builtins}
-    body, last = compile_cell(b"x = 1\nx + 1", "<warm>")
-    exec(body, namespace)
-    eval(last, namespace)
+    execute(b"x = 1\nx + 1", "<warm>", namespace)
     try:
         exec(compile("1/0", "<warm>", "exec"), {})
     except ZeroDivisionError as error:
-        json.dumps(describe_error(error))
+        wire.dumps(describe_error(error))
     encode_value("x")
+    SOURCES.clear()
     linecache.clearcache()
-    io.TextIOWrapper(io.BufferedWriter(io.BytesIO()), encoding="utf-8", errors="surrogateescape")
-
-
-# Frames: `u32` header length, `u32` payload length, header (JSON), payload; little-endian.
-
-
-def send(header):
-    data = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-    view = memoryview(len(data).to_bytes(4, "little") + b"\0\0\0\0" + data)
-    while view:
-        view = view[os.write(DATA, view) :]
-
-
-def receive():
-    prefix = read_exactly(8)
-    header = read_exactly(int.from_bytes(prefix[:4], "little"))
-    payload = read_exactly(int.from_bytes(prefix[4:], "little"))
-    return json.loads(header), payload
-
-
-def read_exactly(count):
-    parts = []
-    while count:
-        part = os.read(DATA, min(count, 1 << 20))
-        if not part:
-            os._exit(0)
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
 
 
 # Cells.
@@ -106,6 +76,7 @@ def run_cell(request, source):
     main_module.__builtins__ = builtins
     if not filename.startswith("<"):
         main_module.__file__ = os.path.abspath(filename)
+        main_module.__loader__ = Lines(source)
     sys.modules["__main__"] = main_module
     result = {"kind": "result", "id": request["id"], "status": "ok"}
     code = 0
@@ -123,7 +94,7 @@ def run_cell(request, source):
         end_as_child(result, code)
     # As the interpreter does on its way out; a thread or a handler that overstays is the
     # supervisor's to end, like anything else.
-    for last_act in (threading._shutdown, atexit._run_exitfuncs, flush):
+    for last_act in (join_threads, atexit._run_exitfuncs, flush):
         try:
             last_act()
         except BaseException as error:
@@ -132,11 +103,17 @@ def run_cell(request, source):
                 result.pop("value", None)
                 result.update(status="exception", error=describe_error(error))
     try:
-        send(result)
+        wire.send(result)
     except OSError:
         # The guest closed or broke the socket: its exit status still says how it ended.
         pass
     return code
+
+
+def join_threads():
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading._shutdown()
 
 
 def end_as_child(result, code):
@@ -151,7 +128,9 @@ def end_as_child(result, code):
 
 def execute(source, filename, namespace):
     body, last = compile_cell(source, filename)
-    remember_lines(source, filename)
+    SOURCES[filename] = source.decode("utf-8", "replace")
+    if "linecache" in sys.modules:
+        show_lines()
     exec(body, namespace)
     return None if last is None else eval(last, namespace)
 
@@ -159,18 +138,33 @@ def execute(source, filename, namespace):
 def compile_cell(source, filename):
     """The code of all but the last statement, and of that one when it is an expression."""
     # Not `ast.parse`: its frame would stand in the traceback of a syntax error.
-    tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-    if not tree.body or not isinstance(tree.body[-1], ast.Expr):
+    tree = compile(source, filename, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
+    if not tree.body or not isinstance(tree.body[-1], _ast.Expr):
         return compile(tree, filename, "exec", dont_inherit=True), None
-    last = ast.Expression(tree.body.pop().value)
+    last = _ast.Expression(tree.body.pop().value)
     body = compile(tree, filename, "exec", dont_inherit=True)
     flags = body.co_flags & FUTURE_FLAGS
     return body, compile(last, filename, "eval", flags, dont_inherit=True)
 
 
-def remember_lines(source, filename):
-    text = source.decode("utf-8", "replace")
-    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+class Lines:
+    """Quotes a script's lines to whoever asks as `linecache` does: there is no file to read."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def get_source(self, name):
+        return self.source.decode("utf-8", "replace")
+
+
+def show_lines():
+    """Lets tracebacks quote the guest's lines, which are in no file."""
+    import linecache
+
+    for filename, text in SOURCES.items():
+        # Every line ends with one, as in a file that is read: carets are counted from there.
+        lines = [line + "\n" for line in text.splitlines()]
+        linecache.cache[filename] = (len(text), None, lines, filename)
 
 
 def exit_code(stop):
@@ -202,7 +196,7 @@ def run_program(request):
     try:
         os.execvpe(argv[0], argv, os.environ)
     except OSError as error:
-        send(
+        wire.send(
             {
                 "kind": "result",
                 "id": request["id"],
@@ -246,13 +240,25 @@ def denied_by(error):
 def format_traceback(error):
     """As Python prints it, without the frames of this file."""
     try:
-        trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code.co_filename.startswith("<sandfork "):
-            trace = trace.tb_next
-        # With no guest frame left (a syntax error) there is nothing to show but the error itself.
-        return "".join(traceback.format_exception(type(error), error, trace))
+        import traceback
+
+        show_lines()
+        told = traceback.TracebackException(type(error), error, error.__traceback__)
+        keep_guest_frames(traceback, told, set())
+        return "".join(told.format())
     except BaseException:
         return "%s: %s\n" % (type(error).__name__, safe_str(error))
+
+
+def keep_guest_frames(traceback, told, seen):
+    if told is None or id(told) in seen:
+        return
+    seen.add(id(told))
+    guest = [frame for frame in told.stack if not frame.filename.startswith("<sandfork ")]
+    told.stack = traceback.StackSummary.from_list(guest)
+    # `exceptions` are those of a group (PEP 654).
+    for other in (told.__cause__, told.__context__, *(getattr(told, "exceptions", None) or ())):
+        keep_guest_frames(traceback, other, seen)
 
 
 def encode_value(value):
@@ -295,22 +301,40 @@ def clean(text):
 
 
 def open_streams():
-    """New stream objects: the interpreter made its own while other files stood at 0, 1 and 2."""
+    """New stream objects, made once for all workers: the interpreter made its own while other files
+    stood at 0, 1 and 2."""
+    open_stdin()
+    # Pipes, as in a worker: a stream remembers whether it can seek.
+    kept = [os.dup(number) for number in (1, 2)]
+    pipe = os.pipe()
+    for number in (1, 2):
+        os.dup2(pipe[1], number)
+        open_output(number)
+    for number, copy in zip((1, 2), kept):
+        os.dup2(copy, number)
+    for number in (*kept, *pipe):
+        os.close(number)
+
+
+def open_stdin():
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(
         io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8", "surrogateescape"
     )
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        raw = io.FileIO(number, "w", closefd=False)
-        # Line by line, so that what was printed before a kill is not lost.
-        stream = io.TextIOWrapper(
-            io.BufferedWriter(raw),
-            "utf-8",
-            "surrogateescape" if number == 1 else "backslashreplace",
-            line_buffering=True,
-        )
-        stream.mode = "w"
-        setattr(sys, name, stream)
-        setattr(sys, "__%s__" % name, stream)
+
+
+def open_output(number):
+    # Line by line, so that what was printed before a kill is not lost.
+    stream = io.TextIOWrapper(
+        io.BufferedWriter(io.FileIO(number, "w", closefd=False)),
+        "utf-8",
+        "surrogateescape" if number == 1 else "backslashreplace",
+        line_buffering=True,
+    )
+    stream.mode = "w"
+    if number == 1:
+        sys.stdout = sys.__stdout__ = stream
+    else:
+        sys.stderr = sys.__stderr__ = stream
 
 
 def reseed():

@@ -1,8 +1,6 @@
 """Prepares the interpreter inside the zygote's jail, then serves. No guest code ever runs here."""
 
 import gc
-import importlib
-import json
 import os
 import sys
 
@@ -13,14 +11,21 @@ def main(native, entered, worker):
         os.environ.clear()
         os.environ.update(entered["env"])
         os.environ.update(dict.fromkeys(setup["single_threaded"], "1"))
+        worker.open_streams()
         preloaded = prepare(native, setup, worker)
+        # The libraries have read theirs; guests see their own.
+        for name in setup["single_threaded"]:
+            del os.environ[name]
+            os.environ.update(pair for pair in entered["env"] if pair[0] == name)
+        # What a package wrote while it was imported is not the workers' to write again.
+        worker.flush()
     except BaseException as error:
-        native.unready(json.dumps({"cause": "startup", "error": describe(error)}))
-    changed = native.serve(json.dumps(preloaded))
+        native.unready(wire.dumps({"cause": "startup", "error": describe(error)}))
+    stdin, _, changed = native.serve(wire.dumps(preloaded)).partition("\n")
     # From here on this is a worker.
     if changed:
-        os.environ.update(json.loads(changed))
-    worker.main(entered)
+        os.environ.update(wire.loads(changed))
+    worker.main(setup, stdin)
 
 
 def prepare(native, setup, worker):
@@ -31,18 +36,20 @@ def prepare(native, setup, worker):
     require_one_thread(native, "site")
     sys.path.extend(setup["path"])
     preloaded = [module["name"] for module in setup["preload"] if preload(native, module)]
-    worker.warm_up()
-    gc.collect()
-    # What is here lives as long as any worker: keep the collector, and so the copying of pages,
-    # away from it.
-    gc.freeze()
+    if setup["lifetime"] == "many-runs":
+        worker.warm_up()
+        gc.collect()
+        # What is here lives as long as any worker: keep the collector, and so the copying of
+        # pages, away from it.
+        gc.freeze()
+        native.settle("")
     return preloaded
 
 
 def preload(native, module):
     name = module["name"]
     try:
-        importlib.import_module(name)
+        __import__(name)
     except ModuleNotFoundError as error:
         if module["presence"] == "where-installed" and error.name == name.partition(".")[0]:
             return False
@@ -54,14 +61,15 @@ def preload(native, module):
 
 
 def fail_preload(native, name, error):
-    native.unready(json.dumps({"cause": "preload", "module": name, "error": describe(error)}))
+    native.unready(wire.dumps({"cause": "preload", "module": name, "error": describe(error)}))
 
 
 def require_one_thread(native, name):
     if native.threads("") != "1":
-        native.unready(json.dumps({"cause": "threads", "module": name}))
+        native.unready(wire.dumps({"cause": "threads", "module": name}))
 
 
 def describe(error):
-    text = "%s: %s" % (type(error).__name__, error)
+    # One line, which becomes a part of one sentence.
+    text = " ".join(("%s: %s" % (type(error).__name__, error)).split())
     return text.encode("utf-8", "backslashreplace").decode("utf-8")[:2000]

@@ -1,6 +1,6 @@
 //! What this kernel, this process and this interpreter can do, as a plain value.
 //!
-//! [`probe`] asks the kernel; a test writes a [`Host`] by hand. Nothing in here decides: that is
+//! [`probe()`] asks the kernel; a test writes a [`Host`] by hand. Nothing in here decides: that is
 //! what `plan` does with a policy and a host.
 
 mod cgroup;

@@ -1,30 +1,34 @@
 //! Capabilities (capabilities(7)): the worker ends with none, in any set, for good.
 
-use caps::{CapSet, Capability};
+use caps::CapSet;
 use nix::errno::Errno;
 
-/// Empties the bounding set, where the caller has the right to: a user namespace gives it, and so
-/// does being root. Elsewhere `no_new_privs` alone keeps the set from mattering.
-pub fn empty_bounding_set() -> Result<(), Errno> {
-    let may = caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP);
-    if may.map_err(|_| Errno::last())? {
-        caps::clear(None, CapSet::Bounding).map_err(|_| Errno::last())?;
-    }
-    Ok(())
-}
-
-/// Empties the bounding and ambient sets, then the inheritable, permitted and effective ones.
+/// Empties every set.
 ///
 /// The bounding set first: dropping from it needs `CAP_SETPCAP`, which the last line takes away.
 pub fn drop_all() -> Result<(), Errno> {
-    empty_bounding_set()?;
-    for set in [
+    drop_bounding()?;
+    drop_own()
+}
+
+/// Empties the bounding set, while this process may.
+pub fn drop_bounding() -> Result<(), Errno> {
+    clear(CapSet::Bounding)
+}
+
+/// Empties every set that a process has for itself.
+///
+/// The bounding set only limits what execve(2) grants, which `no_new_privs` forbids as well.
+pub fn drop_own() -> Result<(), Errno> {
+    let own = [
         CapSet::Ambient,
         CapSet::Inheritable,
         CapSet::Effective,
         CapSet::Permitted,
-    ] {
-        caps::clear(None, set).map_err(|_| Errno::last())?;
-    }
-    Ok(())
+    ];
+    own.into_iter().try_for_each(clear)
+}
+
+fn clear(set: CapSet) -> Result<(), Errno> {
+    caps::clear(None, set).map_err(|_| Errno::last())
 }

@@ -90,9 +90,22 @@ pub struct PythonSetup {
     pub preload: Vec<PreloadModule>,
     /// What guest code may import: `*`, `name`, `name.*`.
     pub imports: Vec<String>,
+    /// How many workers it will have.
+    pub lifetime: Lifetime,
     /// Environment variables that are 1 while modules are preloaded, so that their libraries start
     /// no threads, and what the environment says in each worker.
     pub single_threaded: Vec<String>,
+}
+
+/// How many workers a zygote will have.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lifetime {
+    /// Many: what makes each of them faster is done first.
+    #[default]
+    ManyRuns,
+    /// One: nothing is done that does not pay for itself in a single run.
+    OneRun,
 }
 
 /// One module of the preload list.

@@ -14,7 +14,7 @@ use landlock::{
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::signal::kill;
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, fstat};
 use nix::unistd::getppid;
 
 use super::program::{LandlockRules, PathAccess};
@@ -41,42 +41,32 @@ fn build(rules: &LandlockRules) -> Result<OwnedFd, Errno> {
     let mut created = ruleset.create().map_err(refused)?;
     for rule in &rules.paths {
         let path = PathFd::new(&rule.path).map_err(|_| Errno::last())?;
-        let rights = path_rights(&rule.path, rule.allow, abi)?;
-        created = created
-            .add_rule(PathBeneath::new(path, rights))
-            .map_err(refused)?;
+        // The kernel refuses a rule on a file with rights that mean something for directories only.
+        let rights = match fstat(path.as_fd())?.st_mode & libc::S_IFMT {
+            libc::S_IFDIR => path_rights(rule.allow, abi),
+            _ => path_rights(rule.allow, abi) & AccessFs::from_file(abi),
+        };
+        let beneath = PathBeneath::new(path, rights);
+        created = created.add_rule(beneath).map_err(refused)?;
     }
     Option::<OwnedFd>::from(created).ok_or(Errno::ENOSYS)
 }
 
-/// The rights of one rule. A file takes only the rights that mean something for a file; the
-/// kernel refuses a rule with the others.
-fn path_rights(
-    path: &std::path::Path,
-    allow: PathAccess,
-    abi: ABI,
-) -> Result<BitFlags<AccessFs>, Errno> {
+/// The rights of one rule.
+fn path_rights(allow: PathAccess, abi: ABI) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    let rights = match allow {
+    let all = AccessFs::from_all(abi);
+    match allow {
         PathAccess::Read => read,
         PathAccess::ReadExecute => read | AccessFs::Execute,
         PathAccess::ReadWriteFile => {
-            let mut rights = AccessFs::ReadFile | AccessFs::WriteFile;
-            rights |= AccessFs::from_all(abi) & (AccessFs::Truncate | AccessFs::IoctlDev);
-            rights
+            let changes = AccessFs::Truncate | AccessFs::IoctlDev;
+            AccessFs::ReadFile | AccessFs::WriteFile | (all & changes)
         }
         PathAccess::ReadWrite => {
-            AccessFs::from_all(abi)
-                & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock)
+            all & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock)
         }
-    };
-    let metadata = std::fs::metadata(path)
-        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
-    Ok(if metadata.is_dir() {
-        rights
-    } else {
-        rights & AccessFs::from_file(abi)
-    })
+    }
 }
 
 fn refused<E>(_: E) -> Errno {

@@ -11,6 +11,12 @@ use nix::unistd::Pid;
 use super::program::{Rlimit, RlimitResource};
 use crate::sys;
 
+/// Raises the soft limit of open files to the hard one.
+pub fn raise_open_files() -> Result<(), Errno> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+}
+
 /// Sets every limit but the number of processes.
 pub fn set_all(limits: &[Rlimit]) -> Result<(), Errno> {
     limits

@@ -1,12 +1,16 @@
-//! The jail: [`zygote`] and [`worker`] each show their whole order on one screen, one line a step,
+//! The jail: `zygote` and `worker` each show their whole order on one screen, one line a step,
 //! with what breaks if a line moves; the other files hold one kernel facility each.
 //!
 //! This module is compiled twice: into the `sandfork` library, which only makes the data of
 //! [`program`] and reads [`failure`], and into the native half of the zygote, which runs it.
 //! It knows its prepared plan and `sys`, and decides nothing.
 
-/// Number of the data socket in a worker, after its three standard streams.
-pub const DATA: std::os::fd::RawFd = 3;
+/// Number of the data socket in a worker.
+///
+/// Far from the numbers that programs count on: the first that a guest opens is 3, as elsewhere, and
+/// one that closes everything up to its limit, as daemons do, does not cut itself off. The last that
+/// select(2) knows and that every host's hard limit allows.
+pub const DATA: std::os::fd::RawFd = 1023;
 
 pub mod control;
 pub mod failure;

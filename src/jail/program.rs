@@ -31,7 +31,7 @@ pub struct ZygoteJail {
     pub root: Vec<RootEntry>,
     /// Name that uname(2) shows in the UTS namespace.
     pub hostname: String,
-    /// Landlock rules, built once here and enforced by each worker.
+    /// Landlock rules, built and enforced by each worker.
     pub landlock: Option<LandlockRules>,
     /// The broad filters, loaded once: the guest's allow-list and what the jail itself still needs.
     pub filters: Vec<BpfProgram>,

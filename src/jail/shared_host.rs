@@ -19,7 +19,7 @@ pub fn enter(jail: &ZygoteJail, lifeline: &OwnedFd) -> Result<Zygote, Failure> {
     let proc = open_proc().in_step(Step::Prepare)?;
     if let Some(ids) = jail.identity.drop_to {
         // As long as it may.
-        capabilities::empty_bounding_set().in_step(Step::Capabilities)?;
+        capabilities::drop_bounding().in_step(Step::Capabilities)?;
         identity::drop_to(ids).in_step(Step::DropHostIds)?;
     }
     // Away from the caller's terminal and process group: a signal to the group would end the

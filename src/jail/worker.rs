@@ -36,7 +36,7 @@ pub struct Birth {
 
 /// Puts a worker that was just forked into its jail and tells the supervisor how it went.
 ///
-/// On success the process has descriptors 0 to 3 and nothing else, and may run guest code as soon
+/// On success the process has its streams and its data socket and nothing else, and may run guest code as soon
 /// as the supervisor, who looks at it from outside first, sends some.
 pub fn enter(
     child: ForkedChild,
@@ -46,22 +46,17 @@ pub fn enter(
     birth: Birth,
 ) -> Result<(), Failure> {
     let [stdin, stdout, stderr] = &belongings.stdio;
-    let mut kept = vec![
-        stdin.as_fd(),
-        stdout.as_fd(),
-        stderr.as_fd(),
-        belongings.data.as_fd(),
-    ];
+    let mut kept = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     kept.push(zygote.proc.as_fd());
     kept.extend(belongings.cgroup.iter().map(AsFd::as_fd));
     // First of all: the control socket and the other workers' descriptors are gone from here on.
     let result = child
-        .keep_only(&kept)
+        .keep_only(&kept, (belongings.data.as_fd(), DATA))
         .in_step(Step::CloseDescriptors)
         .and_then(|placed| {
             let mut placed = placed.into_iter();
-            // The streams and the data socket belong to the process.
-            placed.by_ref().take(4).for_each(|fd| _ = fd.into_raw_fd());
+            // The streams belong to the process.
+            placed.by_ref().take(3).for_each(|fd| _ = fd.into_raw_fd());
             let tools = Tools {
                 proc: placed
                     .next()
@@ -129,7 +124,11 @@ fn close_in(jail: &ZygoteJail, tools: Tools, birth: Birth) -> Result<(), Failure
         landlock::witness().in_step(Step::LandlockWitness)?;
     }
     // After the id maps and the mounts, which needed them.
-    capabilities::drop_all().in_step(Step::Capabilities)?;
+    match jail.namespaces {
+        Some(_) => capabilities::drop_all().in_step(Step::Capabilities)?,
+        // Root's zygote emptied the bounding set; nobody else may, without a user namespace.
+        None => capabilities::drop_own().in_step(Step::Capabilities)?,
+    }
     // After the last change of credentials, each of which clears it.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::DeathSignal)?;
     drop(tools);

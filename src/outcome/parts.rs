@@ -42,21 +42,69 @@ impl From<GuestError> for ExceptionInfo {
     }
 }
 
-/// What a run used, measured from outside. `None` where this host has nothing that measures it.
+/// What a run used, by the kernel's counts and the supervisor's. `None` where this host has nothing
+/// that measures it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Usage {
-    /// Time on the clock, from handing over the code to its end.
+    /// Time on the clock, from handing over the code to the end of the guest's main process. Forking
+    /// and jailing the worker come before.
     pub wall: Duration,
-    /// Processor time of all its processes, user and system.
+    /// Processor time of all its processes, user and system. With a cgroup, the worker's own set-up
+    /// is in it, so that it can be more than `wall`; without one, what getrusage(2) tells of the main
+    /// process and the children it waited for, or more where the watchdog saw more.
     pub cpu: Duration,
-    /// Most memory of all processes together, bytes.
+    /// Most memory of all processes together, bytes: what was charged to the cgroup, files in `/work`
+    /// and `/tmp` included. Without one, the largest resident set, which counts what is shared with
+    /// the zygote too.
     pub peak_memory_bytes: Option<u64>,
     /// Most processes and threads at once.
     pub peak_pids: Option<u64>,
-    /// Bytes written to files.
+    /// Bytes that `/work`, `/tmp` and `/dev/shm` held at the end.
     pub written_bytes: Option<u64>,
-    /// Bytes written to stdout and stderr, those over the limit included.
+    /// Bytes taken from stdout and stderr, never more than `limits.output`.
     pub output_bytes: u64,
+    /// Where the time went. Not in the JSON.
+    pub phases: Phases,
+}
+
+/// Where the time of a run went, phase after phase on the supervisor's clock: together they are
+/// the run, from the call to the return but for the last bookkeeping.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Phases {
+    /// Making the worker's cgroup, sockets and pipes, and asking the zygote.
+    pub place: Duration,
+    /// Until the zygote had forked.
+    pub fork: Duration,
+    /// Until the worker stood in its jail.
+    pub jail: Duration,
+    /// Looking at the worker from outside.
+    pub verify: Duration,
+    /// From handing over the code to its result, or to the end of a worker that had none.
+    pub code: Duration,
+    /// Until the worker's main process had ended.
+    pub exit: Duration,
+    /// Until nothing of it was left.
+    pub reap: Duration,
+}
+
+impl Phases {
+    /// From the call until the result was known.
+    pub fn until_result(&self) -> Duration {
+        self.place + self.fork + self.jail + self.verify + self.code
+    }
+
+    /// Each phase by its name, in order.
+    pub fn each(&self) -> [(&'static str, Duration); 7] {
+        [
+            ("place", self.place),
+            ("fork", self.fork),
+            ("jail", self.jail),
+            ("verify", self.verify),
+            ("code", self.code),
+            ("exit", self.exit),
+            ("reap", self.reap),
+        ]
+    }
 }
 
 impl Serialize for Usage {
@@ -87,7 +135,11 @@ fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// What was verified from outside before guest code ran, not what was configured.
+/// What was verified before guest code ran, not what was configured.
+///
+/// All but Landlock is read from outside, from what the kernel says of the worker in `/proc/PID`
+/// (proc(5)). The kernel tells nobody of a process's Landlock domain: there the worker's set-up code
+/// must see a refusal that only Landlock gives, or it does not report that its jail stands.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Enforced {
     /// The level that the layers make.
@@ -111,9 +163,10 @@ impl fmt::Display for Enforced {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Denial {
-    /// What was tried: a system call or an audit event.
+    /// What was tried. The kernel tells of `fork`; a guest says `file access`, or `system call` where
+    /// its exception names no file.
     pub operation: String,
-    /// On what: a path, an address.
+    /// On what: a path.
     pub target: Option<String>,
     /// The error that the guest got; none where it was killed.
     pub errno: Option<i32>,

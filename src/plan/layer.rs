@@ -10,11 +10,11 @@ use serde::Serialize;
 pub enum Layer {
     /// User, pid, network, ipc, uts, mount and cgroup namespaces (namespaces(7)).
     Namespaces,
-    /// A root of its own, with read-only views of the host.
+    /// A root of its own, with read-only views of the host (pivot_root(2), mount_setattr(2)).
     Mounts,
-    /// Landlock rules.
+    /// Landlock rules (landlock(7)).
     Landlock,
-    /// seccomp filters.
+    /// seccomp filters (seccomp(2)).
     Seccomp,
     /// Empty capability sets (capabilities(7)).
     Capabilities,

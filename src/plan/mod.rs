@@ -1,7 +1,7 @@
 //! Everything that will be done, as plain data: [`plan`] makes it of a policy and a host.
 //!
 //! Pure: no system call, no file, no clock. What the kernel will be asked to do can be printed
-//! ([`explain`]), compared and tested for machines that nobody has at hand.
+//! ([`explain()`]), compared and tested for machines that nobody has at hand.
 
 mod assess;
 mod cgroup;
@@ -161,6 +161,12 @@ pub fn needs(policy: &Policy) -> Needs {
 }
 
 /// Plans, or says why the policy cannot be kept on this host.
+///
+/// # Errors
+///
+/// When the host lacks the level that the policy requires, a limit is above what the host has, a path
+/// is missing or may not be shown, or a system call cannot be allowed or denied: with the line of the
+/// policy, the cause and the remedy.
 pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
     limits::check(policy, host)?;
     let level = level::choose(policy, host)?;

@@ -15,7 +15,7 @@ pub(super) fn trees(policy: &Policy, host: &Host) -> Result<Vec<Tree>, PlanError
     let mut wanted = system_trees(host, system);
     wanted.extend(interpreter_trees(host, system));
     for (purpose, located) in named_by(policy) {
-        wanted.push(named_tree(host, purpose, located)?);
+        wanted.push(named_tree(host, purpose, located, system)?);
     }
     Ok(wanted)
 }
@@ -38,7 +38,8 @@ fn of_interpreter(path: PathBuf, allow: PathAccess) -> Tree {
     }
 }
 
-/// Programs run from the system's and the interpreter's own directories only.
+/// Programs run only from what the host owns: the system's and the interpreter's own directories and
+/// what the policy shows read-only, never from where a guest can write.
 fn run_or_read(system: SystemFiles) -> PathAccess {
     match system {
         SystemFiles::Programs => PathAccess::ReadExecute,
@@ -104,9 +105,15 @@ fn interpreter_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
         .collect()
 }
 
-fn named_tree(host: &Host, purpose: Use, named: &Located<PathBuf>) -> Result<Tree, PlanError> {
+fn named_tree(
+    host: &Host,
+    purpose: Use,
+    named: &Located<PathBuf>,
+    system: SystemFiles,
+) -> Result<Tree, PlanError> {
     let allow = match purpose {
-        Use::ImportFrom | Use::Read => PathAccess::Read,
+        Use::ImportFrom => PathAccess::Read,
+        Use::Read => run_or_read(system),
         Use::Write => PathAccess::ReadWrite,
     };
     let resolved = Some(resolve(host, purpose, &named.value, &named.origin)?.to_owned());

@@ -100,7 +100,8 @@ keyword! {
 keyword! {
     /// What network the guest has.
     pub enum NetworkMode {
-        /// None: an empty network namespace.
+        /// None: an empty network namespace (network_namespaces(7)), where namespaces can be had, and no
+        /// socket but unix ones.
         None = "none",
     }
 }

@@ -8,25 +8,30 @@ use super::numbers::Cores;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Time on the wall for each cell or run.
+    /// Time on the wall for each cell or run. The supervisor's clock.
     pub wall: Duration,
-    /// Processor time of all threads and processes together.
+    /// Processor time of all threads and processes together. Counted by the cgroup (`cpuacct`,
+    /// `cpu.stat`) or in `/proc`; `RLIMIT_CPU` stands behind it for each process.
     pub cpu: Duration,
-    /// Memory of all processes and of the session's files together, bytes.
+    /// Memory of all processes and of the session's files together, bytes: the memory controller of
+    /// cgroups(7). Where there is none, `RLIMIT_DATA` for each process (getrlimit(2)) and the watchdog's
+    /// sum over all of them, which the session's files are not in: they have quotas of their own.
     pub memory: u64,
-    /// Processes and threads at once.
+    /// Processes and threads at once: the pids controller of cgroups(7), else `RLIMIT_NPROC` in a user
+    /// namespace of the worker's own.
     pub pids: u32,
-    /// Open file descriptors of each process.
+    /// Open file descriptors of each process: `RLIMIT_NOFILE`.
     pub open_files: u32,
-    /// Size of any one file, bytes.
+    /// Size of any one file, bytes: `RLIMIT_FSIZE`.
     pub file_size: u64,
-    /// Standard output and standard error together, bytes.
+    /// Standard output and standard error together, bytes. Counted by the supervisor, who reads them.
     pub output: u64,
-    /// Share of the processors.
+    /// Share of the processors: the cpu controller of cgroups(7). Where there is none, the worker is
+    /// pinned to so many whole processors, rounded up (sched_setaffinity(2)).
     pub cores: Cores,
 }
 
-/// Quota of a private file system.
+/// Quota of a private file system (tmpfs(5)).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Quota {
     /// Bytes.

@@ -17,7 +17,7 @@ pub struct JsonLimits {
     pub values: usize,
     /// Bytes of one string as it is written, escapes not resolved, quotes excluded.
     pub string: usize,
-    /// Bytes of one number as it is written. Larger integers cross as strings.
+    /// Bytes of one number as it is written. An integer of more than 64 bits crosses as text.
     pub number: usize,
 }
 
@@ -25,8 +25,8 @@ impl JsonLimits {
     /// What a supervisor accepts in a worker's header.
     ///
     /// The depth is below the recursion limit of serde_json (128), so that it is this check that
-    /// speaks. The string holds the longest text that an honest worker sends: 64 Ki characters, each
-    /// of at most 12 bytes as a JSON escape. A header holds two of them.
+    /// speaks. The string holds the longest text that an honest worker sends: 32 Ki characters, each
+    /// of at most 6 bytes, as a JSON escape of a control character has. A header holds several.
     pub const FROM_WORKER: Self = Self {
         depth: 96,
         values: 1 << 16,

@@ -139,9 +139,9 @@ pub struct GuestError {
 /// One operation that was refused, as the guest's side saw it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Denied {
-    /// What was tried: a call (`open`, `connect`) or an audit event (`socket.connect`).
+    /// What was tried: `file access`, or `system call` where no file is named.
     pub operation: String,
-    /// On what: a path, an address.
+    /// On what: a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// The error that the guest got.

@@ -1,7 +1,7 @@
 //! The value of a cell's last expression, as a typed JSON tree.
 //!
 //! What JSON writes without loss stands as itself. Everything else is an object with a `type`, so
-//! a plain JSON object never occurs and new types can be added beside [`Value::Opaque`].
+//! a plain JSON object never occurs and new types can be added beside [`TypedValue::Opaque`].
 
 use serde::{Deserialize, Serialize};
 

@@ -8,17 +8,19 @@ use crate::error::Error;
 use crate::host::{
     CallerEnvironment, Host, Interpreter, InterpreterError, probe_interpreter, resolve_interpreter,
 };
+use crate::jail::control::Lifetime;
 use crate::outcome::PolicyIdentity;
 use crate::plan::{Plan, SessionFiles, needs, plan};
 use crate::policy::Policy;
-use crate::supervisor::Launched;
 use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::session::SessionRoot;
+use crate::supervisor::{Launched, SupervisorError};
 
 /// Describes a [`Sandbox`].
 #[derive(Clone, Debug, Default)]
 pub struct SandboxBuilder {
     policy: Policy,
+    lifetime: Lifetime,
 }
 
 impl SandboxBuilder {
@@ -29,23 +31,32 @@ impl SandboxBuilder {
         self
     }
 
+    /// How many runs it is for; many unless this is called. A sandbox for one run starts sooner and
+    /// runs later ones, which it can, slower.
+    #[must_use]
+    pub fn lifetime(mut self, lifetime: Lifetime) -> Self {
+        self.lifetime = lifetime;
+        self
+    }
+
     /// Starts the interpreter, enters its jail and preloads: some tens of milliseconds, and what
     /// the preloaded packages take.
     ///
     /// # Errors
     ///
-    /// When the policy cannot be kept on this host, or the interpreter cannot be used: in one
-    /// sentence that names the thing and the remedy.
+    /// When the policy cannot be kept on this host ([`ErrorKind::Host`](crate::ErrorKind::Host)), or
+    /// the interpreter cannot be used ([`ErrorKind::Interpreter`](crate::ErrorKind::Interpreter)): in
+    /// one sentence that names the thing and the remedy. Nothing is left behind.
     pub fn build(self) -> Result<Sandbox, Error> {
         let executable = executable(&self.policy)?;
-        let launched = Launched::start(&executable)?;
+        let launched = launch(&executable)?;
         let plan = plan_for(&self.policy, &launched, &executable)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         let sessions = match plan.session_files {
             SessionFiles::Private => None,
             SessionFiles::HostDirectory(_) => Some(SessionRoot::create(&plan.jail)?),
         };
-        let warm = Warm::start(launched, &plan)?;
+        let warm = Warm::start(launched, &plan, self.lifetime)?;
         let policy = PolicyIdentity {
             name: self.policy.name().to_owned(),
             sha256: self.policy.sha256().to_owned(),
@@ -59,6 +70,18 @@ impl SandboxBuilder {
             runs: AtomicUsize::new(0),
         })
     }
+}
+
+/// Starts the interpreter. One that ends without a word is asked again, by the probe, which knows
+/// what else can go by that name.
+fn launch(executable: &Path) -> Result<Launched, Error> {
+    let error = match Launched::start(executable) {
+        Err(error @ SupervisorError::ZygoteEnded { .. }) => error,
+        other => return Ok(other?),
+    };
+    let asked = probe_interpreter(executable, &CallerEnvironment::current());
+    asked.map_err(crate::host::HostError::from)?;
+    Err(error.into())
 }
 
 /// The interpreter's own facts decide the plan, so that it is started first and asked once.

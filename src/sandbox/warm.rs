@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::jail::control::{PreloadModule, Presence, PythonSetup};
+use crate::jail::control::{Lifetime, PreloadModule, Presence, PythonSetup};
 use crate::plan::{PRELOAD_ONLY, Plan};
 use crate::supervisor::{Launched, SupervisorError, Zygote};
 
@@ -18,6 +18,7 @@ const MAX_AGE: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub struct Warm {
     executable: PathBuf,
+    lifetime: Lifetime,
     current: Mutex<Option<Generation>>,
 }
 
@@ -30,8 +31,16 @@ struct Generation {
 
 impl Warm {
     /// Makes the first zygote of an interpreter that has started.
-    pub fn start(launched: Launched, plan: &Plan) -> Result<Self, SupervisorError> {
-        let zygote = Arc::new(Zygote::enter(launched, plan.jail.clone(), setup(plan))?);
+    pub fn start(
+        launched: Launched,
+        plan: &Plan,
+        lifetime: Lifetime,
+    ) -> Result<Self, SupervisorError> {
+        let zygote = Arc::new(Zygote::enter(
+            launched,
+            plan.jail.clone(),
+            setup(plan, lifetime),
+        )?);
         let first = Generation {
             zygote,
             born: Instant::now(),
@@ -40,6 +49,7 @@ impl Warm {
         let executable = plan.interpreter.executable.clone();
         Ok(Self {
             executable,
+            lifetime,
             current: Mutex::new(Some(first)),
         })
     }
@@ -54,7 +64,7 @@ impl Warm {
                 current.insert(generation)
             }
             _ => {
-                let zygote = self.fresh(plan)?;
+                let zygote = self.launch(plan, self.lifetime)?;
                 current.insert(Generation {
                     zygote,
                     born: Instant::now(),
@@ -68,11 +78,15 @@ impl Warm {
 
     /// A zygote that has served nobody and will serve nobody else.
     pub fn fresh(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
+        self.launch(plan, Lifetime::OneRun)
+    }
+
+    fn launch(&self, plan: &Plan, lifetime: Lifetime) -> Result<Arc<Zygote>, SupervisorError> {
         let launched = Launched::start(&self.executable)?;
         Ok(Arc::new(Zygote::enter(
             launched,
             plan.jail.clone(),
-            setup(plan),
+            setup(plan, lifetime),
         )?))
     }
 
@@ -88,7 +102,7 @@ impl Warm {
     }
 }
 
-fn setup(plan: &Plan) -> PythonSetup {
+fn setup(plan: &Plan, lifetime: Lifetime) -> PythonSetup {
     let interpreter = &plan.interpreter;
     let preload = |module: &crate::plan::PreloadPlan| PreloadModule {
         name: module.module.clone(),
@@ -99,6 +113,7 @@ fn setup(plan: &Plan) -> PythonSetup {
         },
     };
     PythonSetup {
+        lifetime,
         path: interpreter
             .path
             .iter()

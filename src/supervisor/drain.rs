@@ -6,6 +6,10 @@ use nix::errno::Errno;
 use nix::unistd::read;
 
 /// Where a guest's output goes as it comes.
+///
+/// Called on the thread of the run, between two looks at the clock, with pieces of any length that need
+/// not end at a line or a character. A sink that blocks holds up the run and its limits: one that may
+/// have to wait hands the bytes to a thread of its own.
 pub trait OutputSink {
     /// Bytes that the guest wrote to its standard output.
     fn stdout(&mut self, bytes: &[u8]);

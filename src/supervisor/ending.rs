@@ -193,12 +193,12 @@ mod tests {
         }
     }
 
-    fn exited(code: i32) -> Option<Exit> {
-        Some(Exit {
+    fn exited(code: i32) -> Exit {
+        Exit {
             status: ExitStatus::Code(code),
             cpu_us: 0,
             max_rss_kib: 0,
-        })
+        }
     }
 
     fn raised(name: &str, errno: Option<i32>) -> CellResult {
@@ -255,7 +255,7 @@ mod tests {
     fn a_soft_memory_error_is_not_an_oom_kill() {
         let result = raised("MemoryError", None);
         let seen = Evidence {
-            exit: exited(1),
+            exit: Some(exited(1)),
             result: Some(&result),
             ..evidence()
         };
@@ -280,7 +280,7 @@ mod tests {
             decide(&Evidence {
                 result: Some(&result),
                 counts,
-                exit: exited(1),
+                exit: Some(exited(1)),
                 ..evidence()
             })
         };

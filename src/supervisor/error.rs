@@ -127,6 +127,12 @@ pub enum SupervisorError {
         /// Why.
         cause: String,
     },
+    /// The request has something for the guest to read, and the policy says that it may not.
+    #[error(
+        "the request has a standard input, and the policy does not let the guest read one: set \
+         `stdio.stdin = \"pass\"`, or leave it out"
+    )]
+    StdinRefused,
     /// The request is larger than a frame may be.
     #[error("the source is too large: {0}")]
     Request(#[from] MessageError),

@@ -19,6 +19,7 @@ use crate::jail::control::FromZygote;
 /// The program text of a zygote.
 const BOOTSTRAP: &str = concat!(
     include_str!("../host/interpreter/facts.py"),
+    include_str!("../guest/wire.py"),
     include_str!("../guest/bootstrap.py")
 );
 

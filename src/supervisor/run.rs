@@ -7,12 +7,12 @@ mod request;
 mod watch;
 
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use self::request::{Cancel, Request};
 pub use super::drain::OutputSink;
 
-use self::event_loop::{Ended, Running};
+use self::event_loop::{Ended, Running, Times};
 use self::files::Files;
 use self::report::{Seen, report};
 use self::watch::Watch;
@@ -23,7 +23,7 @@ use super::spawn::Worker;
 use super::verify::verify;
 use super::zygote::Zygote;
 use crate::jail::program::ZygoteJail;
-use crate::outcome::{Outcome, PolicyIdentity};
+use crate::outcome::{Outcome, Phases, PolicyIdentity};
 use crate::plan::FileQuota;
 
 /// What the supervisor itself watches.
@@ -39,7 +39,7 @@ pub struct RunLimits {
     pub pids: u32,
     /// Bytes, both streams.
     pub output: u64,
-    /// Thousandths of a processor.
+    /// Thousandths of a processor: how soon the processor time could be used up.
     pub millicores: u32,
     /// The session's files, where no file system has a quota for them.
     pub files: Option<FileQuota>,
@@ -64,12 +64,19 @@ pub struct Place<'a> {
     pub first_core: usize,
 }
 
-/// Runs a request in a fresh worker.
+/// Runs a request in a fresh worker: has it forked, looks at it from outside, sends the code, watches
+/// the limits, and returns when nothing of the worker is left.
+///
+/// # Errors
+///
+/// When no worker could be made, a layer does not hold ([`SupervisorError::NotEnforced`], nothing was
+/// run), or the zygote was ended from outside.
 pub fn run(
     place: &Place,
     request: &Request,
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
+    let called = Instant::now();
     let message = request.encode()?;
     let cgroup = match place.cgroups {
         Some(root) => Some(root.worker()?),
@@ -84,6 +91,7 @@ pub fn run(
     let stdin = request.open_stdin().when("open stdin")?;
     let worker = Worker::spawn(place.zygote, stdin, cgroup, session, place.first_core)?;
     let guard = EndOnDrop(&worker);
+    let jailed = Instant::now();
     let enforced = verify(worker.process.as_fd(), place.jail, cgroup, session)?;
     let watch = Watch::new(&worker, cgroup, session, place.limits)?;
     let running = Running::new(&worker, message, place.limits, request.kind(), watch)?;
@@ -92,7 +100,7 @@ pub fn run(
         exit,
         result,
         output,
-        wall,
+        times,
         watched,
     } = running.until_end(sink, request.cancelled_by())?;
     drop(guard);
@@ -111,9 +119,22 @@ pub fn run(
             (Some(session), Some(quota)) => Files::of_session(session, quota),
             _ => Files::measure(&worker.directories),
         },
-        wall,
+        wall: times.exited - times.started,
+        phases: phases(called, &worker, jailed, times),
     };
     Ok(report(place, request.kind(), seen, output, enforced))
+}
+
+fn phases(called: Instant, worker: &Worker, jailed: Instant, times: Times) -> Phases {
+    Phases {
+        place: worker.asked - called,
+        fork: worker.born - worker.asked,
+        jail: jailed - worker.born,
+        verify: times.started - jailed,
+        code: times.answered - times.started,
+        exit: times.exited - times.answered,
+        reap: times.gone - times.exited,
+    }
 }
 
 /// Ends the worker on every way out, an error's too: nothing is left behind.

@@ -1,4 +1,4 @@
-//! From a request to a worker that stands in its jail and was looked at from outside.
+//! From a request to a worker that stands in its jail, ready to be looked at from outside.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -42,6 +42,10 @@ pub struct Worker {
     beneath: Beneath,
     /// The directories that the guest can write to, work directory first.
     pub directories: Vec<OwnedFd>,
+    /// When it was asked for.
+    pub asked: Instant,
+    /// When it had been forked.
+    pub born: Instant,
 }
 
 impl Worker {
@@ -81,7 +85,8 @@ impl Worker {
             their_stderr,
             join_files,
         ));
-        let deadline = Instant::now() + BIRTH_TIMEOUT;
+        let asked = Instant::now();
+        let deadline = asked + BIRTH_TIMEOUT;
         let Born {
             process,
             above,
@@ -96,6 +101,8 @@ impl Worker {
             above,
             beneath,
             directories: vec![],
+            asked,
+            born: Instant::now(),
         };
         match worker.await_jail(deadline) {
             Ok(directories) => worker.directories = directories,

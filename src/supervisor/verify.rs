@@ -198,9 +198,10 @@ fn seccomp(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
 }
 
 fn capabilities(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
-    // Without a user namespace an ordinary user has no right to empty the bounding set; it gives
-    // nothing to a process that can never gain privileges.
-    let bounding = jail.namespaces.map(|_| "CapBnd");
+    // An ordinary user without a user namespace cannot empty the bounding set, and needs not:
+    // it limits what execve(2) grants, and with `no_new_privs` that is nothing.
+    let could_drop = jail.namespaces.is_some() || jail.identity.drop_to.is_some();
+    let bounding = could_drop.then_some("CapBnd");
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"]
         .into_iter()
         .chain(bounding)
@@ -228,7 +229,11 @@ fn descriptors(pid: i32) -> Checked {
     let mut unknown: Vec<String> = open
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|number| !number.parse().is_ok_and(|number: i32| number <= DATA))
+        .filter(|number| {
+            !number
+                .parse()
+                .is_ok_and(|number: i32| number <= 2 || number == DATA)
+        })
         .collect();
     unknown.sort();
     match unknown.as_slice() {

@@ -70,24 +70,37 @@ pub fn fork(_proof: &SingleThreaded) -> Result<Fork, Errno> {
 }
 
 impl ForkedChild {
-    /// Puts copies of `kept` at the numbers 0, 1, 2, ... and closes every other descriptor.
+    /// Puts copies of `kept` at the numbers 0, 1, 2, ... and one of `apart.0` at the higher number
+    /// `apart.1`, and closes every other descriptor. Returns those at 0, 1, 2, ...
     ///
     /// Owners of descriptors that the parent left behind must be leaked, not dropped: their
     /// numbers belong to others now.
-    pub fn keep_only(self, kept: &[BorrowedFd]) -> Result<Vec<OwnedFd>, Errno> {
+    pub fn keep_only(
+        self,
+        kept: &[BorrowedFd],
+        apart: (BorrowedFd, RawFd),
+    ) -> Result<Vec<OwnedFd>, Errno> {
         let count = RawFd::try_from(kept.len()).map_err(|_| Errno::EMFILE)?;
+        let (apart, number) = apart;
         // Two rounds, so that no descriptor is overwritten before it was copied.
-        let copies: Vec<RawFd> = kept
-            .iter()
-            .map(|fd| nix::fcntl::fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(count)))
-            .collect::<Result<_, _>>()?;
+        let copy = |fd: &BorrowedFd| nix::fcntl::fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(count));
+        let copies: Vec<RawFd> = kept.iter().map(copy).collect::<Result<_, _>>()?;
+        let apart = copy(&apart)?;
         for (number, copy) in (0..count).zip(copies) {
             // SAFETY: integers only. The numbers below `count` have no owner but the process's
             // standard streams and what the caller promised to leak.
             check(libc::c_long::from(unsafe { libc::dup2(copy, number) }))?;
         }
-        // SAFETY: integers only; as above, no owner of a higher number is used again.
-        check(unsafe { libc::syscall(libc::SYS_close_range, count, libc::c_uint::MAX, 0) })?;
+        if apart != number {
+            // SAFETY: integers only; what the number held is leaked by its owner, as above.
+            check(libc::c_long::from(unsafe {
+                libc::dup3(apart, number, libc::O_CLOEXEC)
+            }))?;
+        }
+        for (first, last) in [(count, number - 1), (number + 1, RawFd::MAX)] {
+            // SAFETY: integers only; as above, no owner of a number in the range is used again.
+            check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;
+        }
         Ok((0..count)
             .map(|number| owned(libc::c_long::from(number)))
             .collect())

@@ -6,7 +6,6 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -33,7 +32,7 @@ impl Host {
         fs::create_dir(host.tmp()).expect("mkdir");
         open(&host.tmp(), 0o1777);
         fs::create_dir(host.home()).expect("mkdir");
-        chown(host.home(), Some(who.uid()), Some(who.uid())).expect("chown");
+        chown(host.home(), Some(who.uid()), None).expect("chown");
         host
     }
 
@@ -145,29 +144,6 @@ impl Drop for Running {
         _ = self.0.kill();
         _ = self.0.wait();
     }
-}
-
-/// Processes with this name (`/proc/PID/comm`), which is at most 15 bytes long.
-pub fn named(name: &str) -> Vec<i32> {
-    let all = fs::read_dir("/proc").expect("/proc can be read");
-    all.filter_map(|entry| {
-        let entry = entry.ok()?;
-        let comm = fs::read_to_string(entry.path().join("comm")).ok()?;
-        (comm.trim_end() == name).then(|| entry.file_name().to_str()?.parse().ok())?
-    })
-    .collect()
-}
-
-/// Whether something came to be within a time that is long for it.
-pub fn within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + limit;
-    while Instant::now() < deadline {
-        if holds() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    holds()
 }
 
 /// Writes a file that anyone may read.

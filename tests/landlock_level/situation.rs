@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, exit};
 
-use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 use seccompiler::{
     SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     TargetArch,
@@ -19,12 +19,13 @@ pub const FLAG: &str = "--on-a-host-without-namespaces";
 pub enum Who {
     /// Root.
     Root,
-    /// A user who has nothing, not even a line in /etc/passwd.
+    /// An ordinary user: whoever runs the test or, where that is root, one who has nothing, not
+    /// even a line in /etc/passwd.
     User,
 }
 
-/// The user's uid and gid.
-const USER: u32 = 2_147_100_001;
+/// That user's uid and gid.
+const NOBODY: u32 = 2_147_100_001;
 
 impl Who {
     pub fn name(self) -> &'static str {
@@ -34,11 +35,12 @@ impl Who {
         }
     }
 
-    /// The uid that the user's processes and, at level `landlock`, his guests have.
+    /// The uid of his processes.
     pub fn uid(self) -> u32 {
         match self {
             Self::Root => 0,
-            Self::User => USER,
+            Self::User if geteuid().is_root() => NOBODY,
+            Self::User => geteuid().as_raw(),
         }
     }
 }
@@ -47,8 +49,8 @@ impl Who {
 pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
     let who = arguments.next().expect("a user");
     forbid_namespaces();
-    if who == Who::User.name() {
-        become_user();
+    if who == Who::User.name() && geteuid().is_root() {
+        become_nobody();
     }
     let program = arguments.next().expect("a program");
     let error = Command::new(program).args(arguments).exec();
@@ -56,8 +58,8 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
     exit(99)
 }
 
-fn become_user() {
-    let (uid, gid) = (Uid::from_raw(USER), Gid::from_raw(USER));
+fn become_nobody() {
+    let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     setgroups(&[]).expect("setgroups");
     setresgid(gid, gid, gid).expect("setresgid");
     setresuid(uid, uid, uid).expect("setresuid");

@@ -2,7 +2,7 @@
 //! forked by the zygote, that forks the worker, reports its birth and its end on the monitor, and
 //! ends whatever the worker has started when it is over.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::unistd::{Pid, getpid};
@@ -54,11 +54,16 @@ pub fn fork_worker(
 
 fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &Ties) -> Result<(), Failure> {
     // The worker's streams and the other workers' monitors go, whose ends must show.
-    let kept = [ties.monitor.as_fd(), ties.zygote.as_fd(), ties.proc.as_fd()];
-    let kept = own.keep_only(&kept).in_step(Step::CloseDescriptors)?;
-    let [monitor, zygote, proc] = kept.as_slice() else {
+    let kept = own
+        .keep_only(
+            &[ties.zygote.as_fd(), ties.proc.as_fd()],
+            (ties.monitor.as_fd(), MONITOR),
+        )
+        .in_step(Step::CloseDescriptors)?;
+    let [zygote, proc] = kept.as_slice() else {
         return Err(Errno::EBADF).in_step(Step::CloseDescriptors);
     };
+    let monitor = sys::descriptors::inherited(MONITOR);
     let born = Reaper::new(reach, worker).and_then(|reaper| {
         let own = sys::pidfd::open(getpid())?;
         let beneath = Beneath::Reaper;
@@ -70,22 +75,23 @@ fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &Ties) -> Result<(),
     let reaper = born.in_step(Step::ForkReaper).inspect_err(|failure| {
         report(monitor.as_fd(), *failure);
     })?;
-    let ties = [monitor.as_fd(), zygote.as_fd()];
-    let over = reaper.watch(&ties).in_step(Step::ForkReaper)?;
+    let over = reaper
+        .watch(&[monitor.as_fd(), zygote.as_fd()])
+        .in_step(Step::ForkReaper)?;
     if let Over::Ended(reaped) = over {
         // At once: the supervisor need not wait for what is left.
         _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
     }
     let killed = reaper.end_all(proc.as_fd()).in_step(Step::ForkReaper)?;
     // A worker that was lost with its zygote has no end of its own to tell of.
-    if let (Over::Cut { tie: MONITOR }, Some(reaped)) = (over, killed) {
+    if let (Over::Cut { tie: 0 }, Some(reaped)) = (over, killed) {
         _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
     }
     Ok(())
 }
 
-/// The place of the monitor among the ties.
-const MONITOR: usize = 0;
+/// Number of the monitor in a reaper.
+const MONITOR: RawFd = 3;
 
 fn report(monitor: BorrowedFd, Failure { step, errno }: Failure) {
     let message = FromMonitor::NotBorn {

@@ -79,7 +79,6 @@ impl Server {
     /// Prepares to serve. Fails with `EBUSY` when the process has more than one thread.
     pub fn new(control: OwnedFd, jail: ZygoteJail, zygote: Zygote) -> Result<Self, Failure> {
         let single = SingleThreaded::count(zygote.proc.as_fd()).in_step(Step::Fork)?;
-        sys::memory::share_page_tables(zygote.proc.as_fd()).in_step(Step::Fork)?;
         let zygote_bytes = data_size(zygote.proc.as_fd()).in_step(Step::Fork)?;
         Self::watching(control, jail, zygote, single, zygote_bytes).in_step(Step::Fork)
     }

@@ -1,3 +1,40 @@
 //! The project's chores.
 
-fn main() {}
+mod interpreters;
+mod ordinary_user;
+mod tally;
+mod test;
+mod test_envs;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A sentence for the person who ran it.
+type Error = Box<dyn std::error::Error>;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test         makes the test environments, then runs every test: as the current user and,
+               where that is root, the kernel tests as an ordinary user too
+  test-envs    makes the test environments under target/test-envs, which plain
+               `cargo test` then finds";
+
+fn main() -> ExitCode {
+    let command = std::env::args().nth(1);
+    let done = match command.as_deref() {
+        Some("test") => test::run(),
+        Some("test-envs") => test_envs::make(&workspace()).map(|_| ExitCode::SUCCESS),
+        _ => Err(USAGE.into()),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("xtask: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+/// The root of the workspace.
+fn workspace() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_owned()
+}

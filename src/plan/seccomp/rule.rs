@@ -16,8 +16,6 @@ pub enum Errno {
     NoSys = 38,
     /// `EOPNOTSUPP`: what a kernel without the feature answers.
     NotSupported = 95,
-    /// `EAFNOSUPPORT`: what a kernel without the address family answers.
-    FamilyNotSupported = 97,
 }
 
 /// Whether `[syscalls] allow` of a policy may take a refusal away.

@@ -171,7 +171,7 @@ fn nested_paths_come_parents_first() {
             "/usr/local/state rw",
         ]
     );
-    assert_eq!(allowed(&plan, "/srv/data"), Some(PathAccess::Read));
+    assert_eq!(allowed(&plan, "/srv/data"), Some(PathAccess::ReadExecute));
     assert_eq!(allowed(&plan, "/srv/data/out"), Some(PathAccess::ReadWrite));
     assert_eq!(plan.interpreter.path.len(), 2);
 }
@@ -204,7 +204,10 @@ fn what_a_link_inside_a_shown_tree_leads_to_is_shown() {
             "/usr"
         ]
     );
-    assert_eq!(allowed(&plan, "/mnt/disk/corpus"), Some(PathAccess::Read));
+    assert_eq!(
+        allowed(&plan, "/mnt/disk/corpus"),
+        Some(PathAccess::ReadExecute)
+    );
 }
 
 #[test]

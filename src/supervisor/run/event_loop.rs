@@ -1,13 +1,14 @@
 //! The loop of one run: waits for the worker, its output and the clock.
 
-use std::os::fd::{AsFd, BorrowedFd};
+mod wait;
+
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{read, write};
 
-use super::request::Cancel;
+use super::request::{Cancel, ONLY_REQUEST};
 use super::watch::{Measured, Watch};
 use super::{OutputSink, RunLimits};
 use crate::jail::control::{Exit, FromMonitor};
@@ -42,7 +43,9 @@ pub struct Running<'a> {
     monitor: Link,
     greeted: bool,
     result: Option<CellResult>,
+    answered: Option<Instant>,
     exit: Option<Exit>,
+    exited: Option<Instant>,
     stop: Option<Stop>,
     /// When to stop waiting for whatever is being waited for.
     deadline: Instant,
@@ -69,8 +72,17 @@ pub struct Ended {
     pub exit: Option<Exit>,
     pub result: Option<CellResult>,
     pub output: Output,
-    pub wall: Duration,
+    pub times: Times,
     pub watched: Measured,
+}
+
+/// When things were seen. What never came is taken to have come with the next thing that did.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    pub started: Instant,
+    pub answered: Instant,
+    pub exited: Instant,
+    pub gone: Instant,
 }
 
 impl<'a> Running<'a> {
@@ -106,7 +118,9 @@ impl<'a> Running<'a> {
             monitor: Link::Open,
             greeted: false,
             result: None,
+            answered: None,
             exit: None,
+            exited: None,
             stop: None,
             deadline: Instant::now() + limits.wall,
             hung_up: None,
@@ -121,7 +135,6 @@ impl<'a> Running<'a> {
     ) -> Result<Ended, SupervisorError> {
         let started = Instant::now();
         self.deadline = started + self.limits.wall;
-        let mut ended_at = None;
         self.send_more();
         while self.monitor == Link::Open {
             let ready = self.wait(cancel).when("wait for the worker")?;
@@ -143,9 +156,6 @@ impl<'a> Running<'a> {
             if ready.monitor {
                 self.read_monitor()?;
             }
-            if self.exit.is_some() {
-                ended_at.get_or_insert_with(Instant::now);
-            }
             if !self.check_clocks(Instant::now()) {
                 break;
             }
@@ -153,9 +163,14 @@ impl<'a> Running<'a> {
         // Nothing writes any more: what is in the pipes is all there will be.
         self.drain(Stream::Stdout, sink);
         self.drain(Stream::Stderr, sink);
-        let wall = ended_at
-            .unwrap_or_else(Instant::now)
-            .duration_since(started);
+        let gone = Instant::now();
+        let exited = self.exited.unwrap_or(gone);
+        let times = Times {
+            started,
+            answered: self.answered.unwrap_or(exited),
+            exited,
+            gone,
+        };
         let Self {
             stop,
             exit,
@@ -169,7 +184,7 @@ impl<'a> Running<'a> {
             exit,
             result,
             output,
-            wall,
+            times,
             watched: watch.peak(),
         })
     }
@@ -257,7 +272,16 @@ impl<'a> Running<'a> {
                 Reply::Result(_) if self.result.is_some() => {
                     return Err("it sent a second result".into());
                 }
-                Reply::Result(result) => self.result = Some(result),
+                Reply::Result(_) if !self.greeted => {
+                    return Err("it sent a result before it greeted".into());
+                }
+                Reply::Result(result) if result.id != ONLY_REQUEST => {
+                    return Err(format!("it sent a result of request {}", result.id));
+                }
+                Reply::Result(result) => {
+                    self.answered = Some(Instant::now());
+                    self.result = Some(result);
+                }
                 Reply::Ready { .. } if self.greeted || self.result.is_some() => {
                     return Err("it greeted a second time".into());
                 }
@@ -274,6 +298,7 @@ impl<'a> Running<'a> {
         match hear(self.worker.monitor.as_fd()) {
             Ok(Some((FromMonitor::Exited(exit), _))) => {
                 self.exit = Some(exit);
+                self.exited = Some(Instant::now());
                 if self.stop.is_none() {
                     self.deadline = Instant::now() + REAP_TIMEOUT;
                 }
@@ -289,95 +314,4 @@ impl<'a> Running<'a> {
         }
         Ok(())
     }
-
-    fn wait(&self, cancel: Option<&Cancel>) -> Result<Ready, Errno> {
-        let outgoing = if self.sent < self.outgoing.len() {
-            PollFlags::POLLIN | PollFlags::POLLOUT
-        } else {
-            PollFlags::POLLIN
-        };
-        // A run that is ending is not cancelled again: the handle stays readable.
-        let cancel = cancel.filter(|_| self.stop.is_none() && self.exit.is_none());
-        let data = (self.data == Link::Open).then_some(&self.worker.data);
-        let sources: [(Source, Option<BorrowedFd>, PollFlags); 5] = [
-            (
-                Source::Monitor,
-                Some(self.worker.monitor.as_fd()),
-                PollFlags::POLLIN,
-            ),
-            (Source::Data, data.map(AsFd::as_fd), outgoing),
-            (
-                Source::Stdout,
-                self.output.pipe(Stream::Stdout).map(AsFd::as_fd),
-                PollFlags::POLLIN,
-            ),
-            (
-                Source::Stderr,
-                self.output.pipe(Stream::Stderr).map(AsFd::as_fd),
-                PollFlags::POLLIN,
-            ),
-            (Source::Cancel, cancel.map(Cancel::as_fd), PollFlags::POLLIN),
-        ];
-        let (open, mut fds): (Vec<Source>, Vec<PollFd>) = sources
-            .into_iter()
-            .filter_map(|(source, fd, flags)| Some((source, PollFd::new(fd?, flags))))
-            .unzip();
-        match poll(&mut fds, self.patience()) {
-            Err(Errno::EINTR) => return Ok(Ready::default()),
-            other => other?,
-        };
-        Ok(open
-            .into_iter()
-            .zip(&fds)
-            .fold(Ready::default(), |mut ready, (source, fd)| {
-                let events = fd.revents().unwrap_or(PollFlags::POLLERR);
-                let readable = !(events - PollFlags::POLLOUT).is_empty();
-                match source {
-                    Source::Monitor => ready.monitor = readable,
-                    Source::Data => {
-                        ready.data_in = readable;
-                        ready.data_out = events.contains(PollFlags::POLLOUT);
-                    }
-                    Source::Stdout => ready.stdout = readable,
-                    Source::Stderr => ready.stderr = readable,
-                    Source::Cancel => ready.cancel = readable,
-                }
-                ready
-            }))
-    }
-
-    /// How long nothing needs to be done.
-    fn patience(&self) -> PollTimeout {
-        let mut until = self.deadline;
-        if self.stop.is_none() && self.exit.is_none() {
-            until = until.min(self.watch.next());
-            until = self
-                .hung_up
-                .map_or(until, |since| until.min(since + LAST_MOMENTS));
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        // Rounded up, so that it is not waited for zero milliseconds again and again.
-        PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Source {
-    Monitor,
-    Data,
-    Stdout,
-    Stderr,
-    Cancel,
-}
-
-/// What poll(2) found.
-#[derive(Clone, Copy, Default)]
-#[allow(clippy::struct_excessive_bools)] // one for each event, as the kernel tells them
-struct Ready {
-    monitor: bool,
-    data_in: bool,
-    data_out: bool,
-    stdout: bool,
-    stderr: bool,
-    cancel: bool,
 }

@@ -6,7 +6,7 @@ use super::Place;
 use super::files::Files;
 use super::watch::Measured;
 use crate::jail::control::Exit;
-use crate::outcome::{Denial, Ending, Enforced, Outcome, Usage};
+use crate::outcome::{Denial, Ending, Enforced, Outcome, Phases, Usage};
 use crate::protocol::{CellResult, Ended};
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::drain::Output;
@@ -28,6 +28,8 @@ pub struct Seen {
     pub files: Files,
     /// From the request to the end of the main process.
     pub wall: Duration,
+    /// Where the time went.
+    pub phases: Phases,
 }
 
 /// Makes the outcome.
@@ -95,5 +97,6 @@ fn usage(seen: &Seen, output_bytes: u64) -> Usage {
         peak_pids: counts.peak_pids.or(Some(watched.pids.max(1))),
         written_bytes: seen.files.bytes,
         output_bytes,
+        phases: seen.phases,
     }
 }

@@ -10,6 +10,9 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use crate::protocol::{self, MessageError, VERSION};
 use crate::supervisor::ending::Kind;
 
+/// The number of a worker's one request.
+pub(super) const ONLY_REQUEST: u64 = 1;
+
 /// One run: what to run, what it reads, and how it is called off.
 ///
 /// A string is a request too: Python source named `<string>`, with nothing to read.
@@ -31,7 +34,9 @@ enum Program {
 }
 
 impl Request {
-    /// Runs Python source: UTF-8, or as its coding line says (PEP 263).
+    /// Runs Python source: UTF-8, or as its coding line says (PEP 263). At most 16 MiB
+    /// ([`FrameLimits::TO_WORKER`](crate::protocol::FrameLimits::TO_WORKER)), or the run is an error of
+    /// kind [`Request`](crate::ErrorKind::Request).
     pub fn python(source: impl Into<Vec<u8>>) -> Self {
         let filename = "<string>".to_owned();
         Self::new(Program::Python {
@@ -73,17 +78,26 @@ impl Request {
     }
 
     /// Lets the guest read from this descriptor; without it there is nothing to read.
+    ///
+    /// The guest gets the open file itself, whose offset and flags it then shares: give it a pipe or a
+    /// file opened for this, never a terminal or a socket that others use. A policy whose `stdio.stdin`
+    /// is `"closed"` refuses the request.
     #[must_use]
     pub fn stdin(mut self, stdin: OwnedFd) -> Self {
         self.stdin = Some(stdin);
         self
     }
 
-    /// Lets the run be called off.
+    /// Lets the run be called off from another thread, or before it begins.
     #[must_use]
     pub fn cancel(mut self, cancel: &Cancel) -> Self {
         self.cancel = Some(cancel.clone());
         self
+    }
+
+    /// Whether there is something for the guest to read.
+    pub(crate) fn has_stdin(&self) -> bool {
+        self.stdin.is_some()
     }
 
     /// What the guest reads: this, or nothing.
@@ -117,7 +131,7 @@ impl Request {
             } => {
                 let (filename, argv) = (filename.clone(), args.clone());
                 let cell = protocol::Request::Cell {
-                    id: 1,
+                    id: ONLY_REQUEST,
                     filename,
                     argv,
                 };
@@ -125,7 +139,7 @@ impl Request {
             }
             Program::Command(argv) => {
                 let exec = protocol::Request::Exec {
-                    id: 1,
+                    id: ONLY_REQUEST,
                     argv: argv.clone(),
                 };
                 exec.encode_into(&[], &mut bytes)?;
@@ -147,7 +161,7 @@ impl From<String> for Request {
     }
 }
 
-/// Calls off a run from any thread; its outcome is then `interrupted`.
+/// Calls off a run from any thread; its outcome is then `interrupted`. Clones are the same handle.
 #[derive(Clone, Debug)]
 pub struct Cancel(Arc<EventFd>);
 
@@ -162,7 +176,7 @@ impl Cancel {
         Ok(Self(Arc::new(event)))
     }
 
-    /// Ends the run that was given this handle, or will be.
+    /// Ends the runs that were given this handle, and those that will be: it cannot be used again.
     pub fn cancel(&self) {
         // Fails only when it was called 2^64 times.
         _ = self.0.write(1);

@@ -75,7 +75,7 @@ fn nothing_is_left_of_what_a_guest_made() {
     fs::create_dir_all(&closed).unwrap();
     fs::write(closed.join("file"), "").unwrap();
     for directory in [&closed, closed.parent().unwrap()] {
-        fs::set_permissions(directory, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o000)).unwrap();
     }
     deeper_than_there_are_descriptors(session.handle());
 
@@ -167,7 +167,7 @@ fn a_closed_directory_is_counted_too() {
     let closed = session.path().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::write(closed.join("file"), "").unwrap();
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
     assert_eq!(session.count(QUOTA).size().inodes, 2);
 }
 

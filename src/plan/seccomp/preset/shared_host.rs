@@ -25,7 +25,7 @@ pub(super) const ALWAYS: &[Rule] = &[
                 values: &[SOCK_STREAM, SOCK_SEQPACKET],
             },
         ],
-        Errno::FamilyNotSupported,
+        Errno::Perm,
     ),
     // Landlock handles none of these (Documentation/userspace-api/landlock.rst, "Current
     // limitations"): a guest with the user's own id could change any file of his.

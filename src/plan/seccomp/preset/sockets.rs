@@ -13,7 +13,8 @@ pub(super) const RULES: &[Rule] = &[
         "unix sockets (multiprocessing, asyncio), no other family",
         "socket socketpair",
         &[one_of(0, &[AF_UNIX])],
-        Errno::FamilyNotSupported,
+        // Not EAFNOSUPPORT, which would say that the kernel is without it: this is a refusal.
+        Errno::Perm,
     ),
     allow(
         "use a socket",

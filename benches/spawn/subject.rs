@@ -1,0 +1,78 @@
+//! What is measured, by name.
+
+use std::fmt;
+
+/// The modules that a zygote, or what is compared with one, has loaded.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Preload {
+    Nothing,
+    Numpy,
+    NumpyAndPandas,
+}
+
+impl Preload {
+    pub const ALL: [Self; 3] = [Self::Nothing, Self::Numpy, Self::NumpyAndPandas];
+
+    pub const fn modules(self) -> &'static [&'static str] {
+        match self {
+            Self::Nothing => &[],
+            Self::Numpy => &["numpy"],
+            Self::NumpyAndPandas => &["numpy", "pandas"],
+        }
+    }
+}
+
+/// One measured thing.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Subject {
+    /// A fresh sandbox, from the call of `run` until the result is known.
+    Result(Preload),
+    /// The same call until it returns: nothing of the sandbox is left.
+    Cycle(Preload),
+    /// One phase of that call.
+    Phase(Preload, &'static str),
+    /// `sandfork run -c pass`, a whole process with nothing warm.
+    ColdRun,
+    /// `python3 -c` with nothing but these imports.
+    Python(Preload),
+    /// fork, exit and wait of an interpreter with these modules, no jail.
+    BareFork(Preload),
+    /// `bwrap ... python3 -c pass`.
+    Bubblewrap,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Result(preload) => write!(f, "fresh sandbox, code to result{}", With(*preload)),
+            Self::Cycle(preload) => {
+                write!(
+                    f,
+                    "fresh sandbox, whole cycle until reaped{}",
+                    With(*preload)
+                )
+            }
+            Self::Phase(preload, phase) => write!(f, "{phase}{}", With(*preload)),
+            Self::ColdRun => f.write_str("sandfork run -c pass, nothing warm"),
+            Self::Python(Preload::Nothing) => f.write_str("python3 -c pass"),
+            Self::Python(preload) => {
+                let last = preload.modules().last().copied().unwrap_or_default();
+                write!(f, "python3 -c \"import {last}\"")
+            }
+            Self::BareFork(preload) => write!(f, "bare fork+exit+wait{}", With(*preload)),
+            Self::Bubblewrap => f.write_str("bubblewrap + python3 -c pass"),
+        }
+    }
+}
+
+/// ` (numpy, pandas)`, or nothing.
+struct With(Preload);
+
+impl fmt::Display for With {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.modules() {
+            [] => Ok(()),
+            modules => write!(f, " ({})", modules.join(", ")),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! For tests that run guests: whether this host can, and where cargo put what they run.
+
+use std::path::PathBuf;
+
+use libtest_mimic::{Completion, Failed, Trial};
+use nix::unistd::geteuid;
+use sandfork::host;
+use sandfork::plan::{needs, plan};
+use sandfork::policy::{BuiltInsOnly, Level, Override, Policy};
+
+/// A test that needs sandboxes of this level. It is skipped by the host probe's word only, and in
+/// CI not even then, unless whoever runs it could do nothing about it.
+pub fn trial(
+    name: impl Into<String>,
+    level: Level,
+    test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+) -> Trial {
+    Trial::ignorable_test(name, move || match obstacle(level) {
+        None => test().map(|()| Completion::Completed),
+        Some(reason) if geteuid().is_root() && skips_are_forbidden() => {
+            Err(format!("may not be skipped here: {reason}").into())
+        }
+        Some(reason) => Ok(Completion::ignored_with(reason)),
+    })
+}
+
+/// Why this host cannot run guests at a level, if it cannot.
+fn obstacle(level: Level) -> Option<String> {
+    let require: Override = format!("assurance.require={level}").parse().unwrap();
+    let policy = Policy::load("standard", &[require], &BuiltInsOnly).unwrap();
+    match host::probe(&policy.python().interpreter.value, &needs(&policy)) {
+        Ok(host) => plan(&policy, &host).err().map(|error| error.to_string()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Set in CI: what a machine could run must run.
+fn skips_are_forbidden() -> bool {
+    std::env::var_os("SANDFORK_FORBID_SKIPS").is_some_and(|value| !value.is_empty())
+}
+
+/// Where cargo puts the examples: beside the directory of the test programs.
+pub fn examples() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().join("examples")
+}

@@ -1,0 +1,180 @@
+//! The open controls: the same attempt without a sandbox, which must succeed.
+//! A probe that cannot escape proves nothing.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use crate::account::User;
+use crate::capture::capture;
+use crate::one_sandbox::PREVIOUS;
+use crate::probe::{HostCheck, Judge, OpenMode, Probe, ProvenOpen, Schedule};
+use crate::verdict::escapes;
+use crate::world::{Party, RunDirectory, World, value_of};
+use crate::{BAIT_STDIN, quiet};
+
+/// A measurement may be disturbed by others on the machine.
+const MEASUREMENTS: usize = 3;
+
+type Results = Arc<Mutex<HashMap<User, Result<(), String>>>>;
+
+/// Results by probe and user. The users' controls of one probe take turns, because some of them
+/// use names that belong to the whole machine.
+#[derive(Default)]
+pub struct Controls {
+    results: Mutex<HashMap<String, Results>>,
+}
+
+impl Controls {
+    /// Whether the attempt succeeds in the open, found out once.
+    pub fn check(&self, world: &World, probe: &Probe, user: User) -> Result<(), String> {
+        let user = control_user(probe, user);
+        let results = {
+            let mut all = self.results.lock().expect("no control panics");
+            Arc::clone(all.entry(probe.header.id.clone()).or_default())
+        };
+        let mut results = results.lock().expect("no control panics");
+        results
+            .entry(user)
+            .or_insert_with(|| run(world, probe, user))
+            .clone()
+    }
+}
+
+/// The user whose control answers for `user`.
+pub fn control_user(probe: &Probe, user: User) -> User {
+    match probe.header.proven_open {
+        ProvenOpen::Root => User::Root,
+        ProvenOpen::User => user,
+    }
+}
+
+fn run(world: &World, probe: &Probe, user: User) -> Result<(), String> {
+    let party = world.party(user).ok_or("its open control needs root")?;
+    let alone = probe.header.schedule == Schedule::Alone;
+    let mut heard = String::new();
+    for _ in 0..if alone { MEASUREMENTS } else { 1 } {
+        if alone {
+            quiet::wait();
+        }
+        heard = output(world, probe, party)?;
+        if escapes(&heard).next().is_some() {
+            return Ok(());
+        }
+    }
+    Err(format!(
+        "the attempt fails without a sandbox, so it proves nothing: {}",
+        heard.trim()
+    ))
+}
+
+fn output(world: &World, probe: &Probe, party: &Party) -> Result<String, String> {
+    let directory = world.run_directory(&party.account)?;
+    if probe.header.judge == Judge::Host {
+        return naive_host(world, probe, party, &directory);
+    }
+    match probe.header.open_mode {
+        OpenMode::Zygote => naive_runner(world, probe, party, &directory, "zygote"),
+        OpenMode::Inproc => naive_runner(world, probe, party, &directory, "inproc"),
+        OpenMode::Tools => naive_runner(world, probe, party, &directory, "tools"),
+        OpenMode::User => processes(probe, party, &directory, &[]),
+        OpenMode::Pty => {
+            let pty = world.script("pty.py");
+            processes(probe, party, &directory, &[&party.account.python, &pty])
+        }
+        OpenMode::Pid1 => {
+            let unshare = [
+                "unshare",
+                "--user",
+                "--map-root-user",
+                "--pid",
+                "--fork",
+                "--mount-proc",
+            ];
+            processes(probe, party, &directory, &unshare.map(Path::new))
+        }
+        OpenMode::NestedUserns => {
+            let unshare = ["unshare", "--user", "--map-root-user", "--mount"];
+            processes(probe, party, &directory, &unshare.map(Path::new))
+        }
+    }
+}
+
+/// One process per run, started by the command `prefix`.
+fn processes(
+    probe: &Probe,
+    party: &Party,
+    directory: &RunDirectory,
+    prefix: &[&Path],
+) -> Result<String, String> {
+    let mut output = String::new();
+    for run in 1..=probe.header.runs {
+        let program = directory.program(probe, party, run, &value_of(&output))?;
+        let mut arguments = prefix.to_vec();
+        arguments.extend([&*party.account.python, &*program]);
+        output = execute(probe, party, directory, &arguments)?;
+    }
+    Ok(output)
+}
+
+/// All runs in one naive service.
+fn naive_runner(
+    world: &World,
+    probe: &Probe,
+    party: &Party,
+    directory: &RunDirectory,
+    mode: &str,
+) -> Result<String, String> {
+    let script = world.script("naive_runner.py");
+    let mut arguments = vec![party.account.python.clone(), script, PathBuf::from(mode)];
+    for run in 1..=probe.header.runs {
+        let previous = if run == 1 { "" } else { PREVIOUS };
+        arguments.push(directory.program(probe, party, run, previous)?);
+    }
+    execute(probe, party, directory, &arguments)
+}
+
+fn naive_host(
+    world: &World,
+    probe: &Probe,
+    party: &Party,
+    directory: &RunDirectory,
+) -> Result<String, String> {
+    let check = match probe.header.host_check {
+        Some(HostCheck::NextRunServed) => "parse",
+        Some(HostCheck::OutputDecoded) => "decode",
+        Some(HostCheck::NoCanaryCollected) => "collect",
+        Some(HostCheck::UploadStaysInside) => "upload",
+        Some(HostCheck::NothingSurvives) | None => return Err("no naive host for it".to_owned()),
+    };
+    let program = directory.program(probe, party, 1, "")?;
+    let python = party.account.python.as_path();
+    let script = world.script("naive_host.py");
+    let bait = |name| Path::new(&party.bait.variables[name]);
+    let check = Path::new(check);
+    let arguments = [
+        python,
+        &script,
+        check,
+        bait("CANARY"),
+        bait("MARKER_DIR"),
+        python,
+        &program,
+    ];
+    execute(probe, party, directory, &arguments)
+}
+
+fn execute<P: AsRef<Path>>(
+    probe: &Probe,
+    party: &Party,
+    directory: &RunDirectory,
+    arguments: &[P],
+) -> Result<String, String> {
+    let arguments: Vec<_> = arguments
+        .iter()
+        .map(|path| path.as_ref().as_os_str())
+        .collect();
+    let mut command = party.account.command(probe.header.launch, &arguments);
+    command.current_dir(&directory.work);
+    Ok(capture(command, BAIT_STDIN)?.output())
+}

@@ -1,0 +1,199 @@
+//! The escape tests: every probe under `probes/` runs first without a sandbox, where it must
+//! succeed, and then inside one, where it must fail for a reason that the probe allows.
+//!
+//! `README.md` beside this file says how to run them and how to write a probe.
+
+#![allow(missing_docs, clippy::expect_used, reason = "a test binary")]
+
+mod account;
+mod bait;
+mod capture;
+mod control;
+mod doctor;
+mod left_over;
+mod one_sandbox;
+mod probe;
+mod quiet;
+mod report;
+mod sandboxed;
+mod verdict;
+mod world;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use account::User;
+use doctor::{Skip, skip_control, skip_sandboxed};
+use probe::{Probe, Schedule};
+use report::{End, Report};
+use verdict::Verdict;
+use world::World;
+
+/// The policies that the probes are run under, unless one says otherwise.
+const POLICIES: [&str; 2] = ["strict", "standard"];
+/// So that none gets lost: 76 of the reference set, and ours.
+const PROBES: usize = 88;
+/// What every launcher finds on its stdin, and its guest must not.
+const BAIT_STDIN: &str = "BAIT-STDIN\n";
+/// Most of the time is spent waiting for limits.
+const THREADS: usize = 4;
+
+/// Shared by all tests; made by the first.
+#[derive(Default)]
+struct Shared {
+    world: OnceLock<Result<World, String>>,
+    report: Report,
+}
+
+fn main() -> ExitCode {
+    let mut own = std::env::args_os().skip(1).peekable();
+    if own
+        .next_if(|first| first == one_sandbox::IN_ONE_SANDBOX)
+        .is_some()
+    {
+        return one_sandbox::main(own);
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(THREADS));
+    let probes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/escape/probes");
+    let probes = match probe::load(&probes) {
+        Ok(probes) if probes.len() == PROBES => probes,
+        Ok(probes) => return fail(&format!("{} probes instead of {PROBES}", probes.len())),
+        Err(error) => return fail(&error),
+    };
+    if let Err(error) = left_over::adopt() {
+        return fail(&error);
+    }
+    let shared = Arc::new(Shared::default());
+    let conclusion = libtest_mimic::run(&arguments, trials(probes, &shared));
+    if !shared.report.is_empty() {
+        print!("{}", shared.report);
+    }
+    let left = left_over::none();
+    // Ends the bait and removes the directories, which exiting would not.
+    drop(shared);
+    match left {
+        Err(left) => fail(&left),
+        Ok(()) => conclusion.exit_code(),
+    }
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("escape tests: {message}");
+    ExitCode::FAILURE
+}
+
+fn trials(probes: Vec<Probe>, shared: &Arc<Shared>) -> Vec<Trial> {
+    let mut trials: Vec<Trial> = verdict::self_tests()
+        .into_iter()
+        .map(|(name, test)| Trial::test(format!("judge::{name}"), move || Ok(test()?)))
+        .collect();
+    for probe in probes.into_iter().map(Arc::new) {
+        for user in User::all() {
+            if control::control_user(&probe, user) == user {
+                trials.push(control_trial(&probe, user, shared));
+            }
+            for policy in &probe.header.policies {
+                trials.push(sandboxed_trial(&probe, policy, user, shared));
+            }
+        }
+    }
+    trials
+}
+
+fn control_trial(probe: &Arc<Probe>, user: User, shared: &Arc<Shared>) -> Trial {
+    let name = format!("{}::{}::{}", probe.class, probe.name, user.name());
+    let (probe, shared) = (Arc::clone(probe), Arc::clone(shared));
+    let run = move || {
+        let world = shared.world()?;
+        match skip_control(&probe, user, world.party(user)) {
+            Some(skip) => ignore(skip),
+            None => quietly(world, &probe, || {
+                Ok(world.controls.check(world, &probe, user)?)
+            }),
+        }
+    };
+    Trial::ignorable_test(name, run).with_kind("open")
+}
+
+fn sandboxed_trial(probe: &Arc<Probe>, policy: &str, user: User, shared: &Arc<Shared>) -> Trial {
+    let name = format!("{}::{}::{}", probe.class, probe.name, user.name());
+    let (probe, shared, policy) = (Arc::clone(probe), Arc::clone(shared), policy.to_owned());
+    let kind = policy.clone();
+    let run = move || {
+        let world = shared.world()?;
+        let party = world.party(user).ok_or("no such user")?;
+        let skip = skip_control(&probe, user, Some(party)).or_else(|| skip_sandboxed(party));
+        if let Some(skip) = skip {
+            shared.report.count(&probe.class, End::Ignored);
+            return ignore(skip);
+        }
+        quietly(world, &probe, || {
+            let (end, result) = attempt(world, &probe, &policy, user);
+            shared.report.count(&probe.class, end);
+            Ok(result?)
+        })
+    };
+    Trial::ignorable_test(name, run).with_kind(kind)
+}
+
+fn attempt(world: &World, probe: &Probe, policy: &str, user: User) -> (End, Result<(), String>) {
+    if let Err(error) = world.controls.check(world, probe, user) {
+        return (End::ControlFailed, Err(format!("open control: {error}")));
+    }
+    if probe.header.schedule == Schedule::Alone {
+        quiet::wait();
+    }
+    match sandboxed::run(world, probe, policy, user) {
+        Ok(Verdict::Contained) => (End::Contained, Ok(())),
+        Ok(Verdict::Escaped(how)) => (End::Escaped, Err(how)),
+        Ok(Verdict::Unexplained(what)) => (
+            End::Unexplained,
+            Err(format!("held, but for no reason that it allows: {what}")),
+        ),
+        Err(error) => (End::Unexplained, Err(error)),
+    }
+}
+
+/// Runs `test` among others, or alone if the probe measures the processors.
+fn quietly(
+    world: &World,
+    probe: &Probe,
+    test: impl FnOnce() -> Result<(), Failed>,
+) -> Result<Completion, Failed> {
+    let poisoned = "another test panicked";
+    match probe.header.schedule {
+        Schedule::Shared => {
+            let _others = world.quiet.read().map_err(|_| poisoned)?;
+            test()?;
+        }
+        Schedule::Alone => {
+            let _alone = world.quiet.write().map_err(|_| poisoned)?;
+            test()?;
+        }
+    }
+    Ok(Completion::Completed)
+}
+
+/// Skips with the reason, unless the caller wants to hear of every skip that could be mended.
+fn ignore(skip: Skip) -> Result<Completion, Failed> {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    match skip {
+        Skip::Mendable(reason) if is_set("CI") && is_set("SANDFORK_FORBID_SKIPS") => {
+            Err(format!("may not be skipped here: {reason}").into())
+        }
+        Skip::Mendable(reason) | Skip::Forced(reason) => Ok(Completion::ignored_with(reason)),
+    }
+}
+
+impl Shared {
+    fn world(&self) -> Result<&World, Failed> {
+        self.world
+            .get_or_init(World::new)
+            .as_ref()
+            .map_err(Failed::from)
+    }
+}

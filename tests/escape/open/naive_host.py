@@ -1,0 +1,65 @@
+"""The open control of the probes against the caller: a host that trusts what its guest left.
+
+Usage: naive_host.py (parse | decode | collect | upload) CANARY MARKER_DIR COMMAND...
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+PREFIX = "RESULT-JSON:"
+
+
+class Fooled(Exception):
+    pass
+
+
+def parse(output):
+    for line in output.decode(errors="replace").splitlines():
+        if line.startswith(PREFIX):
+            json.loads(line[len(PREFIX) :])
+
+
+def decode(output):
+    output.decode()
+
+
+def collect(_):
+    with open(canary, "rb") as file:
+        secret = file.read()
+    for _ in range(5000):
+        try:
+            with open("race.txt", "rb") as artifact:
+                if artifact.read() == secret:
+                    raise Fooled("an artifact holds the canary")
+        except FileNotFoundError:
+            pass
+
+
+def upload(_):
+    with open("data/x", "w") as file:
+        file.write("uploaded")
+    outside = os.path.join(marker, "x")
+    if os.path.exists(outside):
+        os.unlink(outside)
+        raise Fooled("the upload landed outside the work directory")
+
+
+check, canary, marker, *command = sys.argv[1:]
+with tempfile.TemporaryFile() as output:
+    guest = subprocess.Popen(command, stdout=output, start_new_session=True)
+    guest.wait()
+    output.seek(0)
+    try:
+        {"parse": parse, "decode": decode, "collect": collect, "upload": upload}[check](output.read())
+        print("CONTAINED the host was not fooled")
+    except Exception as error:
+        print("ESCAPED(host) %s: %s" % (type(error).__name__, str(error)[:120]))
+    finally:
+        try:
+            os.killpg(guest.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass

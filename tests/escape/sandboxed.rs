@@ -1,0 +1,238 @@
+//! The attempt inside the product.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::BAIT_STDIN;
+use crate::account::User;
+use crate::capture::{Captured, capture};
+use crate::left_over;
+use crate::one_sandbox::{IN_ONE_SANDBOX, PREVIOUS};
+use crate::probe::{HostCheck, OpenMode, Probe, Through};
+use crate::verdict::{Observed, Verdict, judge};
+use crate::world::{Party, RunDirectory, World, value_of};
+
+/// The test profile.
+const PROFILE: [&str; 12] = [
+    "limits.wall=2s",
+    "limits.cpu=2s",
+    "limits.memory=256MiB",
+    "limits.pids=64",
+    "limits.open_files=256",
+    "limits.output=1MiB",
+    "limits.cores=1.0",
+    "filesystem.work_size=64MiB",
+    "filesystem.work_inodes=4096",
+    "filesystem.tmp_size=64MiB",
+    "filesystem.tmp_inodes=4096",
+    "assurance.require=standard",
+];
+
+/// What the command line prints with `--json`, as far as it is judged here.
+#[derive(Deserialize)]
+struct Outcome {
+    status: String,
+    stdout: String,
+    stderr: String,
+    enforced: Enforced,
+}
+
+#[derive(Deserialize)]
+struct Enforced {
+    level: String,
+}
+
+/// One run's outcome, and all that the launcher said.
+struct Run {
+    outcome: Outcome,
+    said: String,
+}
+
+pub fn run(world: &World, probe: &Probe, policy: &str, user: User) -> Result<Verdict, String> {
+    let party = world.party(user).ok_or("the harness is not root")?;
+    let directory = world.run_directory(&party.account)?;
+    let attempt = Attempt {
+        world,
+        probe,
+        policy,
+        party,
+        directory: &directory,
+    };
+    let runs = match probe.header.through {
+        Through::CommandLine => attempt.through_command_line()?,
+        Through::OneSandbox => attempt.in_one_sandbox()?,
+    };
+    for Run { outcome, said } in &runs {
+        // Also what the launcher itself let through to its own streams.
+        let output = format!("{}\n{}\n{said}", outcome.stdout, outcome.stderr);
+        let observed = Observed {
+            status: &outcome.status,
+            output: &output,
+        };
+        let verdict = judge(&probe.header.expect, policy, &observed);
+        if verdict != Verdict::Contained {
+            return Ok(verdict);
+        }
+        if let Some(check) = probe.header.host_check
+            && let Err(broken) = attempt.check_host(check, outcome)
+        {
+            return Ok(Verdict::Escaped(format!("host: {broken}")));
+        }
+    }
+    Ok(Verdict::Contained)
+}
+
+struct Attempt<'a> {
+    world: &'a World,
+    probe: &'a Probe,
+    policy: &'a str,
+    party: &'a Party,
+    directory: &'a RunDirectory,
+}
+
+impl Attempt<'_> {
+    fn through_command_line(&self) -> Result<Vec<Run>, String> {
+        let mut runs: Vec<Run> = Vec::new();
+        for number in 1..=self.probe.header.runs {
+            let previous = runs.last().map(|run| value_of(&run.outcome.stdout));
+            let program = self.program(number, &previous.unwrap_or_default())?;
+            let captured = self.launch(&self.world.sandfork, &[], &[program])?;
+            let outcome = parse(&captured.stdout, &captured)?;
+            runs.push(Run {
+                outcome,
+                said: captured.stderr,
+            });
+        }
+        Ok(runs)
+    }
+
+    fn in_one_sandbox(&self) -> Result<Vec<Run>, String> {
+        let mut programs = vec![self.program(1, "")?];
+        for number in 2..=self.probe.header.runs {
+            programs.push(self.program(number, PREVIOUS)?);
+        }
+        let captured = self.launch(&self.world.escape, &[IN_ONE_SANDBOX], &programs)?;
+        let lines: Vec<&str> = captured.stdout.lines().collect();
+        if lines.len() != programs.len() {
+            return Err(no_outcome(&format!("{} outcomes", lines.len()), &captured));
+        }
+        let run = |line| {
+            Ok(Run {
+                outcome: parse(line, &captured)?,
+                said: captured.stderr.clone(),
+            })
+        };
+        lines.into_iter().map(run).collect()
+    }
+
+    fn program(&self, number: usize, previous: &str) -> Result<PathBuf, String> {
+        self.directory
+            .program(self.probe, self.party, number, previous)
+    }
+
+    fn launch(
+        &self,
+        launcher: &Path,
+        options: &[&str],
+        programs: &[PathBuf],
+    ) -> Result<Captured, String> {
+        let mut arguments = Vec::new();
+        if self.probe.header.open_mode == OpenMode::Pty {
+            arguments.push(self.party.account.python.clone().into_os_string());
+            arguments.push(self.world.script("pty.py").into_os_string());
+        }
+        arguments.push(launcher.as_os_str().to_owned());
+        arguments.extend(options.iter().map(OsString::from));
+        arguments.extend(["run", "--json", "--policy", self.policy].map(OsString::from));
+        let set = self.probe.header.set.iter().map(String::as_str);
+        for assignment in PROFILE.into_iter().chain(set) {
+            arguments.extend(["--set", assignment].map(OsString::from));
+        }
+        let mut interpreter = OsString::from("python.interpreter=");
+        interpreter.push(&self.party.account.python);
+        arguments.extend([OsString::from("--set"), interpreter]);
+        arguments.extend(
+            programs
+                .iter()
+                .map(|program| program.as_os_str().to_owned()),
+        );
+        let mut command = self
+            .party
+            .account
+            .command(self.probe.header.launch, &arguments);
+        command.current_dir(&self.directory.work);
+        capture(command, BAIT_STDIN)
+    }
+
+    fn check_host(&self, check: HostCheck, outcome: &Outcome) -> Result<(), String> {
+        match check {
+            HostCheck::NextRunServed => self.next_run_served(),
+            HostCheck::OutputDecoded => {
+                let replaced = outcome.stdout.contains('\u{fffd}');
+                replaced
+                    .then_some(())
+                    .ok_or("the invalid bytes were not replaced".to_owned())
+            }
+            HostCheck::NoCanaryCollected => {
+                if outcome.stdout.contains("CANARY-") || outcome.stderr.contains("CANARY-") {
+                    return Err("the outcome holds the canary".to_owned());
+                }
+                nothing_in(&self.directory.work)
+            }
+            HostCheck::UploadStaysInside => {
+                let marker = Path::new(&self.party.bait.variables["MARKER_DIR"]);
+                if marker.join("x").exists() {
+                    return Err("the upload landed on the host".to_owned());
+                }
+                nothing_in(&self.directory.work)
+            }
+            HostCheck::NothingSurvives => left_over::none(),
+        }
+    }
+
+    fn next_run_served(&self) -> Result<(), String> {
+        let program = self.directory.programs.join("next.py");
+        fs::write(&program, "print('served')").map_err(|error| error.to_string())?;
+        let captured = self.launch(&self.world.sandfork, &[], &[program])?;
+        let outcome = parse(&captured.stdout, &captured)?;
+        if outcome.status == "ok" && outcome.stdout == "served\n" {
+            Ok(())
+        } else {
+            Err(format!(
+                "the next run ended {} with {:?}",
+                outcome.status, outcome.stdout
+            ))
+        }
+    }
+}
+
+fn parse(json: &str, captured: &Captured) -> Result<Outcome, String> {
+    let outcome: Outcome =
+        serde_json::from_str(json).map_err(|error| no_outcome(&error.to_string(), captured))?;
+    if !["standard", "full"].contains(&outcome.enforced.level.as_str()) {
+        return Err(format!("ran with level {} only", outcome.enforced.level));
+    }
+    Ok(outcome)
+}
+
+fn no_outcome(cause: &str, captured: &Captured) -> String {
+    let said = captured.stderr.trim();
+    format!(
+        "no outcome, exit code {}: {cause}: {said:?}",
+        captured.code()
+    )
+}
+
+fn nothing_in(directory: &Path) -> Result<(), String> {
+    let wrap = |error| format!("{}: {error}", directory.display());
+    match fs::read_dir(directory).map_err(wrap)?.next() {
+        None => Ok(()),
+        Some(entry) => Err(format!(
+            "{} appeared",
+            entry.map_err(wrap)?.path().display()
+        )),
+    }
+}

@@ -1,0 +1,166 @@
+//! What all tests of one process share: users, bait, the product's binary and a place for runs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tempfile::TempDir;
+
+use crate::account::{Account, User};
+use crate::bait::Bait;
+use crate::control::Controls;
+use crate::doctor::Doctor;
+use crate::probe::Probe;
+
+const SCRIPTS: [(&str, &str); 4] = [
+    ("bait.py", include_str!("open/bait.py")),
+    ("naive_host.py", include_str!("open/naive_host.py")),
+    ("naive_runner.py", include_str!("open/naive_runner.py")),
+    ("pty.py", include_str!("open/pty.py")),
+];
+
+/// Names another binary to attack than the one that Cargo built.
+const BINARY: &str = "SANDFORK_ESCAPE_BINARY";
+
+pub struct World {
+    // Dropped in this order: the bait goes before the directory that it lives in.
+    parties: Vec<Party>,
+    pub controls: Controls,
+    /// Held for writing by an attempt that measures the processors.
+    pub quiet: RwLock<()>,
+    /// The product's binary.
+    pub sandfork: PathBuf,
+    /// This test binary.
+    pub escape: PathBuf,
+    runs: AtomicUsize,
+    scratch: TempDir,
+}
+
+/// One user with its bait.
+pub struct Party {
+    pub account: Account,
+    pub bait: Bait,
+    pub doctor: Doctor,
+}
+
+/// The directories of one run, or of two in a row.
+pub struct RunDirectory {
+    pub programs: PathBuf,
+    /// The launcher's working directory, empty and the user's own, beside a sibling with a secret.
+    pub work: PathBuf,
+}
+
+impl World {
+    pub fn new() -> Result<Self, String> {
+        // Not in /tmp, over which a sandbox mounts its own and so hides a leak.
+        let parent = Path::new("/var/tmp");
+        let scratch = tempfile::Builder::new()
+            .prefix("sandfork-escape-")
+            .tempdir_in(parent);
+        let scratch = scratch.map_err(|error| format!("{}: {error}", parent.display()))?;
+        let path = scratch.path();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(wrap(path))?;
+        for (name, text) in SCRIPTS {
+            fs::write(path.join(name), text).map_err(wrap(path))?;
+        }
+        // The checkout may be in a home that the ordinary user cannot enter.
+        let sandfork = path.join("sandfork");
+        let built = std::env::var_os(BINARY).map(PathBuf::from);
+        let built = built.unwrap_or_else(|| env!("CARGO_BIN_EXE_sandfork").into());
+        fs::copy(&built, &sandfork).map_err(wrap(&built))?;
+        let escape = path.join("escape");
+        let this = std::env::current_exe().map_err(wrap(&escape))?;
+        fs::copy(&this, &escape).map_err(wrap(&this))?;
+        let mut parties = Vec::new();
+        for user in User::all() {
+            let account = Account::new(user, path)?;
+            let bait = Bait::start(&account, path, path)?;
+            let doctor = Doctor::ask(&account, &sandfork);
+            parties.push(Party {
+                account,
+                bait,
+                doctor,
+            });
+        }
+        Ok(Self {
+            parties,
+            controls: Controls::default(),
+            quiet: RwLock::new(()),
+            sandfork,
+            escape,
+            runs: AtomicUsize::new(0),
+            scratch,
+        })
+    }
+
+    pub fn party(&self, user: User) -> Option<&Party> {
+        self.parties.iter().find(|party| party.account.user == user)
+    }
+
+    /// The path of one of the helpers of the open controls.
+    pub fn script(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    pub fn run_directory(&self, account: &Account) -> Result<RunDirectory, String> {
+        let number = self.runs.fetch_add(1, Ordering::Relaxed);
+        let programs = self.scratch.path().join(format!("run-{number}"));
+        let parent = programs.join("launched-from");
+        fs::create_dir(&programs).map_err(wrap(&programs))?;
+        fs::create_dir(&parent).map_err(wrap(&parent))?;
+        let work = parent.join("work");
+        account.own_directory(&work)?;
+        let sibling = parent.join("sibling");
+        fs::create_dir(&sibling).map_err(wrap(&sibling))?;
+        let secret = sibling.join("sibling_secret");
+        fs::write(&secret, "CANARY sibling").map_err(wrap(&secret))?;
+        Ok(RunDirectory { programs, work })
+    }
+}
+
+impl RunDirectory {
+    /// Writes the probe's program for its `run`-th run, and returns its path.
+    pub fn program(
+        &self,
+        probe: &Probe,
+        party: &Party,
+        run: usize,
+        previous: &str,
+    ) -> Result<PathBuf, String> {
+        let mut variables = party.bait.variables.clone();
+        variables.extend(profile(previous));
+        let path = self.programs.join(format!("{}-{run}.py", probe.header.id));
+        fs::write(&path, probe.program(&variables)).map_err(wrap(&path))?;
+        Ok(path)
+    }
+}
+
+/// The limits of the test profile, as the probes know them, and what goes beyond them.
+fn profile(previous: &str) -> BTreeMap<String, String> {
+    let variables = [
+        ("TIME_LIMIT", "2"),
+        ("CPU_LIMIT", "2"),
+        ("CPUS", "1"),
+        ("MEM_MB", "320"),
+        ("INODES", "20000"),
+        ("NPROC", "200"),
+        ("PREV", previous),
+    ];
+    variables
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+}
+
+/// What the first of two runs leaves for the second.
+pub fn value_of(output: &str) -> String {
+    let value = output.lines().find_map(|line| line.strip_prefix("VALUE "));
+    value.unwrap_or_default().to_owned()
+}
+
+fn wrap(path: &Path) -> impl Fn(std::io::Error) -> String {
+    let path = path.display().to_string();
+    move |error| format!("{path}: {error}")
+}

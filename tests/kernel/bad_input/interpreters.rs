@@ -1,0 +1,123 @@
+//! Interpreters that are none, or not ones that will do.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use sandfork::ErrorKind;
+use tempfile::TempDir;
+
+use super::refused;
+use crate::need::Need;
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    let mut tests = tests![
+        a_name_that_is_not_on_the_path,
+        a_path_that_is_not_there,
+        a_directory_without_an_interpreter,
+        a_file_that_is_not_a_program,
+        a_shell_script,
+        a_script_that_never_answers,
+        another_program,
+    ];
+    for (major, minor) in [(2, 7), (3, 6), (3, 8)] {
+        let name = format!("bad_input::interpreters::python_{major}_{minor}");
+        let test = Test::new(name, move |world: &World| too_old(world, major, minor));
+        tests.push(test.needs(Need::OldPython(major, minor)));
+    }
+    tests
+}
+
+/// All that do not take long.
+pub fn all(world: &World) {
+    a_name_that_is_not_on_the_path(world);
+    a_path_that_is_not_there(world);
+    a_directory_without_an_interpreter(world);
+    a_file_that_is_not_a_program(world);
+    a_shell_script(world);
+    another_program(world);
+}
+
+/// A file outside the directories that sandboxes have of their own.
+pub fn file(name: &str, mode: u32, text: &str) -> TempDir {
+    let directory = tempfile::Builder::new()
+        .prefix("sandfork-test-")
+        .tempdir_in("/var/tmp");
+    let directory = directory.expect("a directory can be made");
+    let path = directory.path().join(name);
+    fs::write(&path, text).expect("a file can be written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    directory
+}
+
+#[track_caller]
+fn unsuitable(world: &World, path: &Path, says: &[&str]) {
+    let shown = path.display().to_string();
+    let names = [&[shown.as_str(), "python.interpreter"], says].concat();
+    refused(
+        world,
+        standard().python(path),
+        ErrorKind::Interpreter,
+        &names,
+    );
+}
+
+fn a_name_that_is_not_on_the_path(world: &World) {
+    let recipe = standard().python("python-of-another-world");
+    let says = [
+        "`python-of-another-world` on PATH",
+        "install CPython 3.9",
+        "python.interpreter",
+    ];
+    refused(world, recipe, ErrorKind::Interpreter, &says);
+}
+
+fn a_path_that_is_not_there(world: &World) {
+    unsuitable(world, Path::new("/no/such/python"), &["cannot be found"]);
+}
+
+fn a_directory_without_an_interpreter(world: &World) {
+    let recipe = standard().python("/usr/share");
+    let says = ["/usr/share has no bin/python", "python3 -m venv"];
+    refused(world, recipe, ErrorKind::Interpreter, &says);
+}
+
+fn a_file_that_is_not_a_program(world: &World) {
+    let directory = file("python", 0o644, "not a program");
+    unsuitable(
+        world,
+        &directory.path().join("python"),
+        &["Permission denied"],
+    );
+    let directory = file("python", 0o755, "not a program");
+    unsuitable(
+        world,
+        &directory.path().join("python"),
+        &["Exec format error"],
+    );
+}
+
+fn a_shell_script(world: &World) {
+    let directory = file("python", 0o755, "#!/bin/sh\necho hello\n");
+    unsuitable(world, &directory.path().join("python"), &[]);
+}
+
+fn a_script_that_never_answers(world: &World) {
+    let directory = file("python", 0o755, "#!/bin/sh\nexec sleep 600\n");
+    unsuitable(world, &directory.path().join("python"), &["no answer"]);
+}
+
+fn another_program(world: &World) {
+    unsuitable(world, Path::new("/bin/true"), &[]);
+    unsuitable(world, Path::new("/bin/cat"), &[]);
+}
+
+fn too_old(world: &World, major: u8, minor: u8) {
+    let old = world.too_old(major, minor).expect("it was found");
+    let version = format!("Python {major}.{minor}.");
+    unsuitable(world, &old.executable, &[&version, "CPython 3.9 or later"]);
+}

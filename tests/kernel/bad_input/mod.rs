@@ -1,0 +1,123 @@
+//! What cannot be provided is refused in one sentence that names the thing and the remedy. It
+//! leaves nothing behind, and is never replaced by a weaker jail.
+
+mod interpreters;
+mod no_user_namespaces;
+mod preloads;
+
+use sandfork::{Error, ErrorKind, Sandbox};
+
+use crate::apart::{self, Part};
+use crate::check;
+use crate::leftovers::traces::Traces;
+use crate::need::{Need, Skip};
+use crate::recipe::{Recipe, standard};
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub const PARTS: [Part; 2] = [
+    ("refusals", leave_nothing_behind_part),
+    ("no-user-namespaces", no_user_namespaces::part),
+];
+
+pub fn tests(world: &World) -> Vec<Test> {
+    let mut tests = tests![
+        leave_nothing_behind,
+        a_missing_path,
+        a_limit_above_the_host,
+        the_least_memory_is_enough,
+        a_source_that_is_too_large,
+    ];
+    if let Some(Skip::Forced(_)) = Need::Cgroup.missing_on(world) {
+        tests.extend(tests![a_level_that_this_user_cannot_have]);
+    }
+    tests.extend(interpreters::tests());
+    tests.extend(preloads::tests());
+    tests.extend(no_user_namespaces::tests());
+    tests
+}
+
+/// Tries to make a sandbox that cannot be made, and checks how that is told.
+#[track_caller]
+fn refused(world: &World, recipe: Recipe, kind: ErrorKind, names: &[&str]) {
+    let policy = recipe.python_unless_named(world.python()).policy();
+    let error = Sandbox::builder()
+        .policy(policy)
+        .build()
+        .expect_err("this cannot be provided");
+    is_told(&error, kind, names);
+}
+
+#[track_caller]
+fn is_told(error: &Error, kind: ErrorKind, names: &[&str]) {
+    let text = error.to_string();
+    assert_eq!(error.kind(), kind, "{text}");
+    assert!(!text.contains('\n'), "not one sentence: {text}");
+    for name in names {
+        assert!(text.contains(name), "does not say `{name}`: {text}");
+    }
+}
+
+fn a_missing_path(world: &World) {
+    let recipe = standard().set("filesystem.read=/no/such/directory");
+    refused(
+        world,
+        recipe,
+        ErrorKind::Host,
+        &["--set", "/no/such/directory", "create it"],
+    );
+}
+
+fn a_limit_above_the_host(world: &World) {
+    let recipe = standard().set("limits.memory=1000TiB");
+    refused(
+        world,
+        recipe,
+        ErrorKind::Host,
+        &["limits.memory", "1000 TiB", "lower it"],
+    );
+}
+
+fn a_level_that_this_user_cannot_have(world: &World) {
+    let recipe = standard().set("assurance.require=full");
+    refused(
+        world,
+        recipe,
+        ErrorKind::Host,
+        &["level `full`", "layer `cgroup`", "systemd-run"],
+    );
+}
+
+/// Whatever a policy may say is enough for Python itself.
+fn the_least_memory_is_enough(world: &World) {
+    let recipe = standard().set("limits.memory=16MiB");
+    check::fine(&world.run(recipe, "print('fits')"));
+}
+
+fn a_source_that_is_too_large(world: &World) {
+    world.with_shared(standard(), |sandbox| {
+        let error = sandbox
+            .run(" ".repeat(64 << 20))
+            .expect_err("there is a bound");
+        is_told(&error, ErrorKind::Request, &["source is too large"]);
+    });
+}
+
+/// All refusals once more, in a process of its own, where what they leave would show.
+fn leave_nothing_behind(_: &World) {
+    apart::finishes("refusals");
+}
+
+fn leave_nothing_behind_part() {
+    nix::sys::prctl::set_child_subreaper(true).expect("any process can be a subreaper");
+    let world = World::look().expect("the machine can be looked at");
+    let cgroups = &world.host.machine.cgroup;
+    a_limit_above_the_host(&world);
+    let before = Traces::look(cgroups);
+    a_missing_path(&world);
+    a_limit_above_the_host(&world);
+    interpreters::all(&world);
+    preloads::all(&world);
+    before.assert_same(cgroups);
+    Traces::no_processes();
+}

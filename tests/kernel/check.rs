@@ -1,0 +1,50 @@
+//! What outcomes are compared with.
+
+use sandfork::outcome::{LimitHit, LimitName, Mechanism, Status};
+use sandfork::policy::Level;
+use sandfork::{Outcome, Sandbox};
+
+/// That it ended so.
+#[track_caller]
+pub fn ended(outcome: &Outcome, status: Status) {
+    assert_eq!(outcome.status(), status, "{}", shown(outcome));
+}
+
+/// That it ran to its end.
+#[track_caller]
+pub fn fine(outcome: &Outcome) {
+    ended(outcome, Status::Ok);
+}
+
+/// That this limit ended it, held by this.
+#[track_caller]
+pub fn limited(outcome: &Outcome, name: LimitName, by: Mechanism) {
+    assert_eq!(
+        outcome.limit(),
+        Some(LimitHit { name, by }),
+        "{}",
+        shown(outcome)
+    );
+    let status = Status::of_limit(name);
+    assert_eq!(outcome.status(), status, "{}", shown(outcome));
+}
+
+/// What holds where there is a cgroup, or else what holds where there is none.
+pub fn by(sandbox: &Sandbox, with_cgroup: Mechanism, without: Mechanism) -> Mechanism {
+    match sandbox.plan().level {
+        Level::Full => with_cgroup,
+        _ => without,
+    }
+}
+
+/// All of it, for a person.
+pub fn shown(outcome: &Outcome) -> String {
+    let mut json = serde_json::to_value(outcome).expect("an outcome is JSON");
+    for stream in ["stdout", "stderr"] {
+        let text = json[stream].as_str().unwrap_or_default();
+        if text.len() > 4000 {
+            json[stream] = text.chars().take(2000).collect::<String>().into();
+        }
+    }
+    format!("{json:#}")
+}

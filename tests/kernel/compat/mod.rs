@@ -1,0 +1,135 @@
+//! What Python programs rely on, with each CPython that the set-up found.
+
+mod reseeding;
+
+use crate::check::{fine, shown};
+use crate::need::Need;
+use crate::recipe::{Recipe, data_science, standard, strict};
+use crate::test::Test;
+use crate::world::{Python, World, run};
+
+/// The versions that Sandfork promises to work with and that are tested where they are installed.
+const MINORS: std::ops::RangeInclusive<u8> = 9..=13;
+
+macro_rules! guests {
+    ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!($name, ".py")))),+] };
+}
+
+/// Programs that end well or say why not.
+const GUESTS: [(&str, &str); 19] = guests![
+    "asyncio",
+    "concurrent_futures",
+    "crypto",
+    "ctypes",
+    "language",
+    "multiprocessing_fork",
+    "multiprocessing_shared",
+    "multiprocessing_spawn",
+    "numbers",
+    "numpy",
+    "pandas",
+    "signals",
+    "sockets",
+    "sqlite3",
+    "subprocess",
+    "tempfile",
+    "threads",
+    "time_and_place",
+    "unicode_names",
+];
+
+/// Those that `strict` has room for: no programs, no /proc.
+const COMPUTING: [&str; 7] = [
+    "crypto",
+    "ctypes",
+    "numbers",
+    "numpy",
+    "sqlite3",
+    "tempfile",
+    "unicode_names",
+];
+
+pub fn tests(world: &World) -> Vec<Test> {
+    let mut tests = Vec::new();
+    for minor in MINORS {
+        if !world.pythons.iter().any(|python| python.minor() == minor) {
+            let name = format!("compat::cpython-3.{minor}");
+            tests.push(
+                Test::new(name, |_| {})
+                    .needs(Need::Packages)
+                    .needs(Need::Python(minor)),
+            );
+        }
+    }
+    for python in &world.pythons {
+        tests.extend(tests_with(python));
+    }
+    tests
+}
+
+fn tests_with(python: &Python) -> Vec<Test> {
+    let name = |test: &str| format!("compat::cpython-{}::{test}", python.version_text());
+    let venv = |recipe: Recipe| recipe.python(&python.venv);
+    let mut tests = Vec::new();
+    for (guest, code) in GUESTS {
+        tests.push(program(name(guest), venv(standard()), code));
+        if COMPUTING.contains(&guest) {
+            tests.push(program(
+                name(&format!("strict::{guest}")),
+                venv(strict()),
+                code,
+            ));
+        }
+    }
+    let bare = standard().python(&python.executable);
+    tests.push(program(
+        name("without_environment"),
+        bare,
+        WITHOUT_ENVIRONMENT,
+    ));
+    tests.push(program(name("preloaded"), venv(data_science()), PRELOADED));
+    tests.push(reseeding::bare(name("reseeding"), venv(standard())));
+    tests.push(reseeding::preloaded(
+        name("reseeding_preloaded"),
+        venv(data_science()),
+    ));
+    tests
+}
+
+fn program(name: String, recipe: Recipe, code: &'static str) -> Test {
+    Test::new(name, move |world: &World| {
+        world.with_shared(recipe, |sandbox| fine(&run(sandbox, code)));
+    })
+}
+
+/// The interpreter itself, which may be in a home directory that only its owner can enter.
+const WITHOUT_ENVIRONMENT: &str = "\
+import os, sqlite3, ssl, sys
+assert sys.prefix == sys.base_prefix
+assert os.path.samefile(sys.executable, '/proc/self/exe')
+import importlib.util
+assert importlib.util.find_spec('json').origin.startswith(sys.prefix)
+";
+
+const PRELOADED: &str = "\
+import sys
+assert {'numpy', 'pandas'} <= set(sys.modules)
+import numpy, pandas, threading, os
+assert pandas.DataFrame({'a': numpy.arange(1000)}).a.sum() == 499500
+assert 'OPENBLAS_NUM_THREADS' not in os.environ
+assert threading.active_count() == 1
+assert (numpy.ones((300, 300)) @ numpy.ones((300, 300)))[0, 0] == 300
+";
+
+/// What a worker printed, by source.
+fn lines(outcome: &sandfork::Outcome) -> Vec<(String, String)> {
+    fine(outcome);
+    let stdout = outcome.stdout();
+    let pairs = stdout.lines().map(|line| {
+        let (source, draw) = line
+            .split_once('\t')
+            .unwrap_or_else(|| panic!("{}", shown(outcome)));
+        (source.to_owned(), draw.to_owned())
+    });
+    pairs.collect()
+}

@@ -1,0 +1,137 @@
+//! A supervisor that is killed in the middle of its runs takes everything with it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
+use std::thread;
+
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use sandfork::{OutputSink, Request};
+
+use super::guests;
+use super::traces::{Traces, children, own_cgroups, wait_until};
+use crate::apart;
+use crate::recipe::standard;
+use crate::world::{World, run};
+
+pub fn killed_supervisor(_: &World) {
+    apart::finishes("killed-supervisor");
+}
+
+/// In a process of its own, which reaps what the killed one leaves, as an init does.
+pub fn part() {
+    nix::sys::prctl::set_child_subreaper(true).expect("any process can be a subreaper");
+    let world = World::look().expect("the machine can be looked at");
+    let cgroups = &world.host.machine.cgroup;
+    let mut supervisor = start();
+    let pid = supervisor.id();
+    let family = descendants(pid);
+    // The process that waits, the init, the zygote, two processes for each run, and a daemon.
+    assert!(family.len() > 3 + 2 * GUESTS, "{family:?}");
+    let made = own_cgroups(cgroups, pid);
+    supervisor.kill().expect("it is ours");
+    supervisor.wait().expect("it is ours");
+    let survivors = || {
+        while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =
+            waitpid(None, Some(WaitPidFlag::WNOHANG))
+        {}
+        family
+            .iter()
+            .filter_map(Process::survivor)
+            .collect::<Vec<_>>()
+    };
+    assert!(wait_until(|| survivors().is_empty()), "{:#?}", survivors());
+    Traces::no_processes();
+    // Only it could have removed them; the next one does.
+    assert_eq!(own_cgroups(cgroups, pid), made);
+    apart::finishes("next-supervisor");
+    assert_eq!(own_cgroups(cgroups, pid), BTreeSet::new());
+}
+
+/// Starts one, with runs going on.
+fn start() -> Child {
+    let mut command = apart::command("supervisor-to-be-killed");
+    let mut supervisor = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it can be started");
+    let stdout = supervisor.stdout.take().expect("it is piped");
+    let mut said = BufReader::new(stdout).lines();
+    for _ in 0..GUESTS {
+        assert_eq!(said.next().and_then(Result::ok).as_deref(), Some("on"));
+    }
+    supervisor
+}
+
+const GUESTS: usize = 3;
+
+/// Says `on` for each guest that has come so far.
+pub fn supervisor() {
+    struct PassOn;
+    impl OutputSink for PassOn {
+        fn stdout(&mut self, bytes: &[u8]) {
+            let mut stdout = std::io::stdout().lock();
+            stdout
+                .write_all(bytes)
+                .and_then(|()| stdout.flush())
+                .expect("somebody reads");
+        }
+        fn stderr(&mut self, _: &[u8]) {}
+    }
+    let world = World::look().expect("the machine can be looked at");
+    let sandbox = world.build(standard());
+    let waits = "import time\nprint('on', flush=True)\ntime.sleep(600)";
+    let busy = "print('on', flush=True)\nwhile True: pass".to_owned();
+    let daemon = format!("{}\n{waits}", guests::code(11));
+    thread::scope(|scope| {
+        for code in [waits.to_owned(), busy, daemon] {
+            let sandbox = &sandbox;
+            scope.spawn(move || sandbox.run_streaming(Request::python(code), &mut PassOn));
+        }
+    });
+}
+
+/// Does what any supervisor does.
+pub fn next_supervisor() {
+    let world = World::look().expect("the machine can be looked at");
+    run(&world.build(standard()), "pass");
+}
+
+/// A process, told apart from a later one with the same number.
+#[derive(Debug)]
+struct Process {
+    pid: u32,
+    started: String,
+}
+
+impl Process {
+    fn find(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // Field 22; the name, field 2, ends with the last parenthesis.
+        let started = stat
+            .rsplit_once(')')?
+            .1
+            .split_whitespace()
+            .nth(19)?
+            .to_owned();
+        Some(Self { pid, started })
+    }
+
+    /// What the kernel says of it, if it is still there.
+    fn survivor(&self) -> Option<String> {
+        let found = Self::find(self.pid)?;
+        let status = || fs::read_to_string(format!("/proc/{}/status", self.pid)).ok();
+        (found.started == self.started).then(status)?
+    }
+}
+
+fn descendants(pid: u32) -> Vec<Process> {
+    let mut found = Vec::new();
+    let mut unseen = children(pid);
+    while let Some(pid) = unseen.pop() {
+        unseen.extend(children(pid));
+        found.extend(Process::find(pid));
+    }
+    found
+}

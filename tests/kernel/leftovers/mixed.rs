@@ -1,0 +1,107 @@
+//! A thousand runs of every kind.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use sandfork::outcome::Status;
+use sandfork::{Cancel, Request, Sandbox};
+
+use super::guests::{self, KINDS};
+use super::traces::Traces;
+use crate::apart;
+use crate::recipe::{Recipe, standard};
+use crate::world::{World, run};
+
+const THREADS: usize = 4;
+const RUNS: usize = 1000;
+
+pub fn mixed_runs(_: &World) {
+    apart::finishes("mixed-runs");
+}
+
+/// In a process of its own, in which nothing else runs.
+pub fn part() {
+    nix::sys::prctl::set_child_subreaper(true).expect("any process can be a subreaper");
+    let world = World::look().expect("the machine can be looked at");
+    let cgroups = &world.host.machine.cgroup;
+    // What a process has for all its sandboxes, it has once.
+    run(&world.build(quick()), "pass");
+    let before = Traces::look(cgroups);
+    let sandbox = world.build(quick());
+    let statuses = mixed(&world, &sandbox);
+    let idle = Traces::look(cgroups);
+    run(&sandbox, "pass");
+    // One that goes on serving does not grow either.
+    idle.assert_same(cgroups);
+    drop(sandbox);
+    before.assert_same(cgroups);
+    Traces::no_processes();
+    for expected in [
+        Status::Ok,
+        Status::Exception,
+        Status::Exit,
+        Status::Timeout,
+        Status::MemoryLimit,
+        Status::PidsLimit,
+        Status::OutputLimit,
+        Status::Signal,
+        Status::ProtocolViolation,
+        Status::Interrupted,
+    ] {
+        assert!(
+            statuses.contains_key(expected.as_str()),
+            "no {expected} among {statuses:?}"
+        );
+    }
+    println!("{statuses:?}");
+}
+
+fn quick() -> Recipe {
+    standard()
+        .set("limits.wall=400ms")
+        .set("limits.memory=100MiB")
+        .set("limits.pids=16")
+        .set("limits.output=256KiB")
+}
+
+/// Runs guests of all kinds from several threads, and sandboxes that come and go among them.
+fn mixed(world: &World, sandbox: &Sandbox) -> BTreeMap<&'static str, usize> {
+    let next = AtomicUsize::new(0);
+    let statuses = Mutex::new(BTreeMap::new());
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= RUNS {
+                        break;
+                    }
+                    let status = if number % 100 == 99 {
+                        run(&world.build(quick()), guests::code(number / 100)).status()
+                    } else if number % 25 == 24 {
+                        cancelled(sandbox)
+                    } else {
+                        run(sandbox, guests::code(number)).status()
+                    };
+                    *statuses.lock().unwrap().entry(status.as_str()).or_default() += 1;
+                }
+            });
+        }
+    });
+    const { assert!(RUNS > 10 * KINDS) };
+    statuses.into_inner().unwrap()
+}
+
+fn cancelled(sandbox: &Sandbox) -> Status {
+    let cancel = Cancel::new().expect("a descriptor is left");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(20));
+            cancel.cancel();
+        });
+        run(sandbox, Request::python(guests::code(8)).cancel(&cancel)).status()
+    })
+}

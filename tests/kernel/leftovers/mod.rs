@@ -1,0 +1,22 @@
+//! Nothing is left behind, however runs, sandboxes and supervisors end.
+
+mod guests;
+mod killed;
+mod mixed;
+pub mod traces;
+
+use crate::apart::Part;
+use crate::test::{Test, tests};
+use killed::killed_supervisor;
+use mixed::mixed_runs;
+
+pub const PARTS: [Part; 4] = [
+    ("mixed-runs", mixed::part),
+    ("killed-supervisor", killed::part),
+    ("supervisor-to-be-killed", killed::supervisor),
+    ("next-supervisor", killed::next_supervisor),
+];
+
+pub fn tests() -> Vec<Test> {
+    tests![mixed_runs, killed_supervisor]
+}

@@ -1,0 +1,61 @@
+//! Tests that need the kernel: real guests in real sandboxes, as whoever runs them.
+//!
+//! `cargo xtask test` makes the environments that some of them need and runs them as root and as an
+//! ordinary user. One of them, by a part of its name: `cargo test --test kernel -- oom_kill`.
+
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test program"
+)]
+
+mod apart;
+mod bad_input;
+mod check;
+mod compat;
+mod concurrency;
+mod humaneval;
+mod leftovers;
+mod need;
+mod outcomes;
+mod recipe;
+mod test;
+mod world;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::Arguments;
+
+use world::World;
+
+fn main() -> ExitCode {
+    // A line for each failure, where it is; what failed stands again in the summary.
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
+    if let Some(part) = apart::requested() {
+        return apart::play(&part);
+    }
+    let arguments = Arguments::from_args();
+    let world = match World::look() {
+        Ok(world) => Arc::new(world),
+        Err(error) => {
+            eprintln!("kernel tests: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut tests = outcomes::tests();
+    tests.extend(bad_input::tests(&world));
+    tests.extend(compat::tests(&world));
+    tests.extend(concurrency::tests());
+    tests.extend(humaneval::tests());
+    tests.extend(leftovers::tests());
+    let trials = tests
+        .into_iter()
+        .map(|test| test.into_trial(&world))
+        .collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    // Ends the shared sandboxes, which exiting would not.
+    drop(world);
+    conclusion.exit_code()
+}

@@ -1,0 +1,90 @@
+//! What a test needs that a machine may lack. Decided by the host probe and by what the set-up
+//! found, never by a call that fails in the test.
+
+use sandfork::host::CgroupSupport;
+use sandfork::plan::{Layer, LayerState, assess};
+
+use crate::world::World;
+
+/// Something that not every machine has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Need {
+    /// Sandboxes of level `standard`.
+    Sandbox,
+    /// Cgroups, so sandboxes of level `full`.
+    Cgroup,
+    /// A virtual environment with the packages that the set-up installs.
+    Packages,
+    /// A CPython of this minor version.
+    Python(u8),
+    /// A Python that Sandfork must refuse, of this version.
+    OldPython(u8, u8),
+    /// The machine language that the test speaks.
+    X86_64,
+}
+
+/// Why a test is not run.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Skip {
+    /// The machine or the user cannot do it.
+    Forced(String),
+    /// Set-up is missing, or the host is configured so.
+    Mendable(String),
+}
+
+impl Need {
+    /// Why the machine does not have it.
+    pub fn missing_on(self, world: &World) -> Option<Skip> {
+        let forced = |has: bool, reason: &str| (!has).then(|| Skip::Forced(reason.to_owned()));
+        match self {
+            Self::Sandbox => no_sandbox(world),
+            Self::Cgroup => no_cgroup(world),
+            Self::Packages => world.pythons.is_empty().then(|| {
+                Skip::Mendable("no test environments: run `cargo xtask test-envs`".to_owned())
+            }),
+            Self::Python(minor) => {
+                let has = world.pythons.iter().any(|python| python.minor() == minor);
+                forced(
+                    has,
+                    &format!("no CPython 3.{minor} that this user can execute"),
+                )
+            }
+            Self::OldPython(major, minor) => {
+                let has = world.too_old(major, minor).is_some();
+                forced(
+                    has,
+                    &format!("no Python {major}.{minor} that this user can execute"),
+                )
+            }
+            Self::X86_64 => forced(cfg!(target_arch = "x86_64"), "not an x86-64 machine"),
+        }
+    }
+}
+
+fn no_sandbox(world: &World) -> Option<Skip> {
+    let assessments = assess(&world.host.machine);
+    let absent = assessments.iter().find(|assessment| {
+        assessment.layer != Layer::Cgroup && assessment.state == LayerState::Absent
+    })?;
+    Some(Skip::Mendable(format!(
+        "layer {}: {}",
+        absent.layer, absent.why
+    )))
+}
+
+/// Root can make cgroups wherever there are any; an ordinary user has to be given some.
+fn no_cgroup(world: &World) -> Option<Skip> {
+    let CgroupSupport::Nowhere { .. } = world.host.machine.cgroup else {
+        return None;
+    };
+    let why = assess(&world.host.machine)
+        .into_iter()
+        .find(|it| it.layer == Layer::Cgroup)?
+        .why;
+    let reason = format!("layer cgroup: {why}");
+    Some(if world.host.machine.user.is_root() {
+        Skip::Mendable(reason)
+    } else {
+        Skip::Forced(reason)
+    })
+}

@@ -1,0 +1,145 @@
+//! A guest that tampers with its link to the supervisor: it can only hurt itself.
+
+use std::time::Duration;
+
+use sandfork::outcome::{LimitName, Mechanism, Status};
+
+use crate::check::{ended, fine, limited, shown};
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::{World, run};
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        a_forged_result_does_not_hide_an_exit_code,
+        a_forged_result_does_not_hide_a_signal,
+        a_forged_result_does_not_stop_the_clock,
+        a_forged_limit_is_not_a_limit,
+        violations,
+        a_flood_of_valid_frames,
+        a_flood_that_is_one_endless_frame,
+        a_closed_link_that_ends,
+        a_closed_link_that_goes_on,
+    ]
+}
+
+/// Gives the guest what it needs to speak for the worker.
+const FORGE: &str = "\
+import json, os, struct, sys, time
+def send(header, payload=b''):
+    data = header if isinstance(header, bytes) else json.dumps(header).encode()
+    os.write(1023, struct.pack('<II', len(data), len(payload)) + data + payload)
+def result(**fields):
+    send({'kind': 'result', 'id': 1, 'status': 'ok', **fields})
+";
+
+fn forge(world: &World, code: &str) -> sandfork::Outcome {
+    world.with_shared(standard(), |sandbox| run(sandbox, format!("{FORGE}{code}")))
+}
+
+fn a_forged_result_does_not_hide_an_exit_code(world: &World) {
+    let outcome = forge(world, "result(value=42)\nos._exit(5)");
+    ended(&outcome, Status::Exit);
+    assert_eq!(outcome.exit_code(), 5, "{}", shown(&outcome));
+}
+
+fn a_forged_result_does_not_hide_a_signal(world: &World) {
+    let outcome = forge(world, "result(value=42)\nos.kill(os.getpid(), 11)");
+    ended(&outcome, Status::Signal);
+    assert_eq!(outcome.exit_code(), 139);
+}
+
+fn a_forged_result_does_not_stop_the_clock(world: &World) {
+    let code = format!("{FORGE}result(value=42)\nwhile True: pass");
+    let outcome = world.run(standard().set("limits.wall=500ms"), &code);
+    limited(&outcome, LimitName::Wall, Mechanism::Deadline);
+}
+
+/// Fields that a worker has no say in are not read.
+fn a_forged_limit_is_not_a_limit(world: &World) {
+    let code = "result(usage={'cpu_ms': -1}, enforced={'level': 'none'}, limit='cpu', stdout='lies')\n\
+                os._exit(0)\n";
+    let outcome = forge(world, code);
+    fine(&outcome);
+    assert_eq!(outcome.stdout(), "");
+    assert!(outcome.enforced().layers.len() >= 6);
+}
+
+fn violations(world: &World) {
+    for code in [
+        "result()\nresult()",
+        "os.write(1023, b'\\xff' * 64)",
+        "os.write(1023, struct.pack('<II', 0xffffffff, 0))",
+        "os.write(1023, struct.pack('<II', 2, 0xffffffff) + b'{}')",
+        "send(b'{')",
+        "send(b'\\xff\\xfe\\xfd')",
+        "send({'kind': 'no-such-kind'})",
+        "send({'kind': 'result'})",
+        "send({'kind': 'result', 'id': 1, 'status': 'ok'}, b'payload')",
+        "send(b'[' * 60000 + b']' * 60000)",
+        "send(b'{\"kind\":\"result\",\"id\":1,\"status\":\"ok\",\"value\":' + b'[' * 5000 + b']' * 5000 + b'}')",
+        "send({'kind': 'result', 'id': 1, 'status': 'ok', 'value': {'type': 'no-such-type'}})",
+    ] {
+        let outcome = forge(world, &format!("{code}\ntime.sleep(20)"));
+        assert_eq!(
+            outcome.status(),
+            Status::ProtocolViolation,
+            "{code}: {}",
+            shown(&outcome)
+        );
+        assert_eq!(outcome.exit_code(), 122);
+        assert!(
+            outcome.usage().wall < Duration::from_secs(10),
+            "{code}: {}",
+            shown(&outcome)
+        );
+    }
+}
+
+/// The clock is looked at however much there is to read.
+fn a_flood_of_valid_frames(world: &World) {
+    let code = format!(
+        "{FORGE}data = json.dumps({{'kind': 'ready', 'version': 1}}).encode()\n\
+         block = (struct.pack('<II', len(data), 0) + data) * 1000\n\
+         while True: os.write(1023, block)\n"
+    );
+    let outcome = world.run(standard().set("limits.wall=1s"), &code);
+    assert!(
+        matches!(
+            outcome.status(),
+            Status::Timeout | Status::ProtocolViolation
+        ),
+        "{}",
+        shown(&outcome)
+    );
+    assert!(
+        outcome.usage().wall < Duration::from_secs(5),
+        "{}",
+        shown(&outcome)
+    );
+}
+
+fn a_flood_that_is_one_endless_frame(world: &World) {
+    let code = format!(
+        "{FORGE}os.write(1023, struct.pack('<II', 60000, 0))\n\
+         while True: os.write(1023, b' ' * 50000)\n"
+    );
+    let outcome = world.run(standard().set("limits.wall=1s"), &code);
+    ended(&outcome, Status::ProtocolViolation);
+}
+
+fn a_closed_link_that_ends(world: &World) {
+    let outcome = forge(world, "print('out')\nos.closerange(3, 1024)");
+    ended(&outcome, Status::Exit);
+    assert_eq!((outcome.exit_code(), &*outcome.stdout()), (0, "out\n"));
+}
+
+fn a_closed_link_that_goes_on(world: &World) {
+    let outcome = forge(world, "os.closerange(3, 1024)\ntime.sleep(20)");
+    ended(&outcome, Status::ProtocolViolation);
+    assert!(
+        outcome.usage().wall < Duration::from_secs(10),
+        "{}",
+        shown(&outcome)
+    );
+}

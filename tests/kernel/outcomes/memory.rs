@@ -1,0 +1,137 @@
+//! The limit on memory: a `MemoryError` where that is possible, a kill where it is not.
+
+use sandfork::outcome::{LimitName, Mechanism, Status};
+
+use crate::check::{by, ended, fine, limited, shown};
+use crate::need::Need;
+use crate::recipe::{Recipe, standard};
+use crate::test::{Test, tests};
+use crate::world::{World, run};
+
+pub fn tests() -> Vec<Test> {
+    let mut tests = tests![
+        a_list_that_grows,
+        a_string_that_doubles,
+        a_memory_error_can_be_caught,
+        processes_together,
+        children_that_are_killed,
+    ];
+    tests.extend(
+        tests![numpy_array]
+            .into_iter()
+            .map(|test| test.needs(Need::Packages)),
+    );
+    tests.extend(
+        tests![files_count_too]
+            .into_iter()
+            .map(|test| test.needs(Need::Cgroup)),
+    );
+    tests
+}
+
+const LIMIT: u64 = 200 << 20;
+
+fn small() -> Recipe {
+    standard().set("limits.memory=200MiB")
+}
+
+/// Not killed: the guest got the exception, and did not catch it.
+fn raises(world: &World, code: &str) {
+    let outcome = world.run(small(), code);
+    limited(&outcome, LimitName::Memory, Mechanism::Rlimit);
+    assert_eq!(outcome.exit_code(), 137);
+    let error = outcome.error().expect("the exception is described");
+    assert!(error.name.ends_with("MemoryError"), "{}", shown(&outcome));
+    assert!(error.traceback.contains("<string>"), "{}", shown(&outcome));
+}
+
+fn a_list_that_grows(world: &World) {
+    raises(
+        world,
+        "kept = []\nwhile True: kept.append(bytearray(1 << 20))",
+    );
+}
+
+fn a_string_that_doubles(world: &World) {
+    raises(world, "text = 'x'\nwhile True: text += text");
+}
+
+fn numpy_array(world: &World) {
+    raises(world, "import numpy\nnumpy.ones(1 << 28)");
+}
+
+fn a_memory_error_can_be_caught(world: &World) {
+    let code = "try: bytearray(1 << 30)\nexcept MemoryError: print('caught')\nbytearray(1 << 20)\n";
+    let outcome = world.run(small(), code);
+    fine(&outcome);
+    assert_eq!(outcome.stdout(), "caught\n");
+}
+
+/// Each is well below what one process may have. The first one is the largest, which is what the
+/// kernel kills.
+fn processes_together(world: &World) {
+    let sandbox = world.build(small());
+    let code = "import os, time\n\
+                for _ in range(5):\n    \
+                    if os.fork() == 0:\n        \
+                        theirs = bytearray(b'x') * (20 << 20)\n        \
+                        time.sleep(60)\n\
+                time.sleep(1)\n\
+                mine = bytearray(b'x') * (120 << 20)\n\
+                time.sleep(60)\n";
+    let outcome = run(&sandbox, code);
+    limited(
+        &outcome,
+        LimitName::Memory,
+        by(&sandbox, Mechanism::Cgroup, Mechanism::Watchdog),
+    );
+    assert_eq!(outcome.exit_code(), 137);
+}
+
+/// The kernel picks the children; the guest goes on, or the watchdog ends it all. Either way the
+/// limit holds.
+fn children_that_are_killed(world: &World) {
+    let sandbox = world.build(small());
+    let code = "import os, time\n\
+                for _ in range(6):\n    \
+                    if os.fork() == 0:\n        \
+                        theirs = bytearray(b'x') * (60 << 20)\n        \
+                        time.sleep(2)\n        \
+                        os._exit(0)\n\
+                ends = [os.wait()[1] for _ in range(6)]\n\
+                print(ends.count(9))\n";
+    let outcome = run(&sandbox, code);
+    match by(&sandbox, Mechanism::Cgroup, Mechanism::Watchdog) {
+        Mechanism::Cgroup => {
+            fine(&outcome);
+            let killed: u32 = outcome
+                .stdout()
+                .trim()
+                .parse()
+                .expect("a number was printed");
+            assert!((3..6).contains(&killed), "{}", shown(&outcome));
+            assert!(
+                outcome.usage().peak_memory_bytes <= Some(LIMIT),
+                "{}",
+                shown(&outcome)
+            );
+        }
+        mechanism => limited(&outcome, LimitName::Memory, mechanism),
+    }
+}
+
+fn files_count_too(world: &World) {
+    let code = "block = bytes(1 << 20)\n\
+                with open('/work/file', 'wb') as file:\n    \
+                    for _ in range(300): file.write(block)\n";
+    let recipe = small()
+        .set("filesystem.work_size=150MiB")
+        .set("limits.file_size=1GiB");
+    let outcome = world.run(recipe, code);
+    ended(&outcome, Status::FileLimit);
+    let recipe = small()
+        .set("filesystem.work_size=500MiB")
+        .set("limits.file_size=1GiB");
+    let outcome = world.run(recipe, code);
+    limited(&outcome, LimitName::Memory, Mechanism::Cgroup);
+}

@@ -1,0 +1,28 @@
+//! Every status, reached by a real guest.
+
+mod endings;
+mod files;
+mod frames;
+mod memory;
+mod output;
+mod processes;
+mod survivors;
+mod time;
+
+use crate::test::Test;
+
+pub fn tests() -> Vec<Test> {
+    [
+        endings::tests(),
+        time::tests(),
+        memory::tests(),
+        processes::tests(),
+        output::tests(),
+        files::tests(),
+        frames::tests(),
+        survivors::tests(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

@@ -1,0 +1,144 @@
+//! What the guest writes, and the limit on it.
+
+use sandfork::outcome::{LimitName, Mechanism, Status};
+use sandfork::{OutputSink, Request};
+
+use crate::check::{ended, fine, limited, shown};
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::{World, run};
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        a_gibibyte_on_both_streams,
+        exactly_as_much_as_allowed,
+        streamed_as_it_comes,
+        not_utf8,
+        huge_integers,
+        closed_streams,
+        nothing_to_read,
+    ]
+}
+
+fn a_gibibyte_on_both_streams(world: &World) {
+    let code = "import os, threading\n\
+                def flood(number):\n    \
+                    block = bytes([64 + number]) * (1 << 16)\n    \
+                    for _ in range(1 << 14): os.write(number, block)\n\
+                threading.Thread(target=flood, args=(1,)).start()\n\
+                flood(2)\n";
+    let outcome = world.run(standard().set("limits.output=1MiB"), code);
+    limited(&outcome, LimitName::Output, Mechanism::Supervisor);
+    assert_eq!(outcome.exit_code(), 123);
+    let (stdout, stderr) = (outcome.stdout_bytes(), outcome.stderr_bytes());
+    assert_eq!(stdout.len() + stderr.len(), 1 << 20);
+    assert!(stdout.iter().all(|byte| *byte == 65) && stderr.iter().all(|byte| *byte == 66));
+}
+
+fn exactly_as_much_as_allowed(world: &World) {
+    let sandbox = world.build(standard().set("limits.output=1000B"));
+    let outcome = run(&sandbox, "print('x' * 999)");
+    fine(&outcome);
+    assert_eq!(outcome.usage().output_bytes, 1000);
+    let outcome = run(&sandbox, "print('x' * 1000)");
+    limited(&outcome, LimitName::Output, Mechanism::Supervisor);
+    assert_eq!(outcome.stdout(), "x".repeat(1000));
+}
+
+#[derive(Default)]
+struct Kept {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    pieces: usize,
+}
+
+impl OutputSink for Kept {
+    fn stdout(&mut self, bytes: &[u8]) {
+        self.stdout.extend_from_slice(bytes);
+        self.pieces += 1;
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) {
+        self.stderr.extend_from_slice(bytes);
+        self.pieces += 1;
+    }
+}
+
+fn streamed_as_it_comes(world: &World) {
+    let code = "import sys, time\n\
+                for number in range(3):\n    \
+                    print('out', number)\n    \
+                    print('err', number, file=sys.stderr)\n    \
+                    time.sleep(0.1)\n";
+    let mut kept = Kept::default();
+    let outcome = world.with_shared(standard(), |sandbox| {
+        sandbox
+            .run_streaming(Request::python(code), &mut kept)
+            .expect("a worker can be made")
+    });
+    fine(&outcome);
+    assert_eq!(kept.stdout, outcome.stdout_bytes());
+    assert_eq!(kept.stderr, outcome.stderr_bytes());
+    assert!(kept.pieces >= 6, "{} pieces", kept.pieces);
+}
+
+fn not_utf8(world: &World) {
+    let code = "import os, sys\nos.write(1, b'a\\xff\\xfeb\\n')\nprint('\\udcff')";
+    let outcome = world.with_shared(standard(), |sandbox| run(sandbox, code));
+    fine(&outcome);
+    assert_eq!(outcome.stdout_bytes(), b"a\xff\xfeb\n\xff\n");
+    assert_eq!(outcome.stdout(), "a\u{fffd}\u{fffd}b\n\u{fffd}\n");
+}
+
+fn huge_integers(world: &World) {
+    world.with_shared(standard(), |sandbox| {
+        for code in [
+            "2 ** 63",
+            "-2 ** 200",
+            "10 ** 4000",
+            "10 ** 20000",
+            "float('nan')",
+            "[2 ** 100] * 9",
+        ] {
+            let outcome = run(sandbox, code);
+            fine(&outcome);
+            assert!(outcome.value().is_some(), "{}", shown(&outcome));
+        }
+    });
+}
+
+fn closed_streams(world: &World) {
+    world.with_shared(standard(), |sandbox| {
+        let outcome = run(
+            sandbox,
+            "import os\nprint('before')\nos.close(1)\nos.close(2)\nos.close(0)",
+        );
+        fine(&outcome);
+        assert_eq!(outcome.stdout(), "before\n");
+        let outcome = run(sandbox, "import os\nos.close(1)\nprint('lost')");
+        ended(&outcome, Status::Exception);
+        assert_eq!(
+            outcome.error().map(|error| error.name.as_str()),
+            Some("OSError")
+        );
+        let outcome = run(
+            sandbox,
+            "import sys\nsys.stdout.close()\nsys.stderr.close()",
+        );
+        fine(&outcome);
+    });
+}
+
+fn nothing_to_read(world: &World) {
+    world.with_shared(standard(), |sandbox| {
+        let outcome = run(sandbox, "import sys\nprint(repr(sys.stdin.read()))");
+        fine(&outcome);
+        assert_eq!(outcome.stdout(), "''\n");
+        let outcome = run(sandbox, "input('name? ')");
+        ended(&outcome, Status::Exception);
+        assert_eq!(
+            outcome.error().map(|error| error.name.as_str()),
+            Some("EOFError")
+        );
+    });
+}

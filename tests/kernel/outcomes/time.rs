@@ -1,0 +1,127 @@
+//! Limits on time, wall and processor.
+
+use std::time::Duration;
+
+use sandfork::Outcome;
+use sandfork::outcome::{LimitName, Mechanism};
+
+use crate::check::{by, fine, limited, shown};
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::{World, run};
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        busy_loop,
+        sleep,
+        c_code_that_holds_the_lock,
+        a_guest_that_blocks_every_signal,
+        an_exit_handler_that_stays,
+        cpu_of_one_process,
+        cpu_of_children_counts,
+        waiting_costs_no_cpu,
+    ]
+}
+
+/// What stands after the limit was noticed, for a machine that is busy with other tests.
+const SLACK: Duration = Duration::from_secs(5);
+
+#[track_caller]
+fn timed_out(outcome: &Outcome, after: Duration) {
+    limited(outcome, LimitName::Wall, Mechanism::Deadline);
+    assert_eq!(outcome.exit_code(), 124);
+    let wall = outcome.usage().wall;
+    assert!(wall >= after && wall < after + SLACK, "{}", shown(outcome));
+}
+
+fn times_out(world: &World, code: &str) {
+    let outcome = world.run(
+        standard().set("limits.wall=700ms"),
+        &format!("print('on')\n{code}"),
+    );
+    timed_out(&outcome, Duration::from_millis(700));
+    assert_eq!(outcome.stdout(), "on\n");
+}
+
+fn busy_loop(world: &World) {
+    times_out(world, "while True: pass");
+}
+
+fn sleep(world: &World) {
+    times_out(world, "import time\ntime.sleep(60)");
+}
+
+fn c_code_that_holds_the_lock(world: &World) {
+    times_out(world, "10 ** 10 ** 8");
+}
+
+fn a_guest_that_blocks_every_signal(world: &World) {
+    let code = "import signal, time\n\
+                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n\
+                while True:\n    try: time.sleep(60)\n    except BaseException: pass\n";
+    times_out(world, code);
+}
+
+fn an_exit_handler_that_stays(world: &World) {
+    times_out(
+        world,
+        "import atexit, time\natexit.register(time.sleep, 60)",
+    );
+}
+
+fn cpu_of_one_process(world: &World) {
+    let sandbox = world.build(standard().set("limits.cpu=1s"));
+    let outcome = run(&sandbox, "while True: pass");
+    limited(
+        &outcome,
+        LimitName::Cpu,
+        by(&sandbox, Mechanism::Cgroup, Mechanism::Watchdog),
+    );
+    assert_eq!(outcome.exit_code(), 124);
+    assert!(
+        outcome.usage().cpu >= Duration::from_millis(900),
+        "{}",
+        shown(&outcome)
+    );
+    assert!(
+        outcome.usage().cpu < Duration::from_secs(3),
+        "{}",
+        shown(&outcome)
+    );
+}
+
+/// No process of it comes near the limit, nor does the one that waits for them.
+fn cpu_of_children_counts(world: &World) {
+    let sandbox = world.build(standard().set("limits.cpu=1s"));
+    let code = "import os, time\n\
+                while True:\n    \
+                    if os.fork() == 0:\n        \
+                        until = time.process_time() + 0.1\n        \
+                        while time.process_time() < until: pass\n        \
+                        os._exit(0)\n    \
+                    os.wait()\n";
+    let outcome = run(&sandbox, code);
+    limited(
+        &outcome,
+        LimitName::Cpu,
+        by(&sandbox, Mechanism::Cgroup, Mechanism::Watchdog),
+    );
+}
+
+fn waiting_costs_no_cpu(world: &World) {
+    let outcome = world.run(
+        standard().set("limits.cpu=500ms"),
+        "import time\ntime.sleep(1.5)\nprint('up')",
+    );
+    fine(&outcome);
+    assert!(
+        outcome.usage().wall >= Duration::from_millis(1500),
+        "{}",
+        shown(&outcome)
+    );
+    assert!(
+        outcome.usage().cpu < Duration::from_millis(500),
+        "{}",
+        shown(&outcome)
+    );
+}

@@ -1,0 +1,71 @@
+//! A test: a name, what it needs of the machine, and what it does.
+
+use std::sync::Arc;
+
+use libtest_mimic::{Completion, Trial};
+
+use crate::need::{Need, Skip};
+use crate::world::World;
+
+/// One test. It fails by panicking.
+pub struct Test {
+    name: String,
+    needs: Vec<Need>,
+    run: Box<dyn FnOnce(&World) + Send>,
+}
+
+impl Test {
+    /// A test that needs sandboxes of level `standard`, as nearly all do.
+    pub fn new(name: impl Into<String>, run: impl FnOnce(&World) + Send + 'static) -> Self {
+        Self {
+            name: name.into(),
+            needs: vec![Need::Sandbox],
+            run: Box::new(run),
+        }
+    }
+
+    /// With something else that it needs.
+    pub fn needs(mut self, need: Need) -> Self {
+        self.needs.push(need);
+        self
+    }
+
+    /// As the harness takes it. Whether it is ignored is decided before it runs, never by how it
+    /// goes.
+    pub fn into_trial(self, world: &Arc<World>) -> Trial {
+        let world = Arc::clone(world);
+        Trial::ignorable_test(self.name, move || {
+            match self.needs.iter().find_map(|need| need.missing_on(&world)) {
+                Some(Skip::Mendable(reason)) if skips_are_forbidden() => {
+                    Err(format!("may not be skipped here: {reason}").into())
+                }
+                Some(Skip::Forced(reason) | Skip::Mendable(reason)) => {
+                    Ok(Completion::ignored_with(reason))
+                }
+                None => {
+                    (self.run)(&world);
+                    Ok(Completion::Completed)
+                }
+            }
+        })
+    }
+}
+
+/// Set in CI: what a machine could run must run.
+fn skips_are_forbidden() -> bool {
+    std::env::var_os("SANDFORK_FORBID_SKIPS").is_some_and(|value| !value.is_empty())
+}
+
+/// Makes tests of functions, named after them and their module.
+macro_rules! tests {
+    ($($name:ident),+ $(,)?) => {
+        vec![$($crate::test::Test::new($crate::test::name_of(module_path!(), stringify!($name)), $name)),+]
+    };
+}
+pub(crate) use tests;
+
+/// `outcomes::time::busy_loop` from the names of a module and a function.
+pub fn name_of(module: &str, function: &str) -> String {
+    let module = module.split_once("::").map_or("", |(_, module)| module);
+    format!("{module}::{function}")
+}

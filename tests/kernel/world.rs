@@ -1,0 +1,142 @@
+//! What the tests find on this machine, and the sandboxes that they share.
+
+use std::collections::HashMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use sandfork::host::{self, Host};
+use sandfork::plan::needs;
+use sandfork::{Outcome, Request, Sandbox};
+use serde::Deserialize;
+
+use crate::recipe::{Recipe, standard};
+
+/// An interpreter with its virtual environment, made by `cargo xtask test-envs`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Python {
+    version: [u8; 3],
+    /// The interpreter itself.
+    pub executable: PathBuf,
+    /// The virtual environment.
+    pub venv: PathBuf,
+}
+
+impl Python {
+    /// 12 of 3.12.1.
+    pub fn minor(&self) -> u8 {
+        self.version[1]
+    }
+
+    /// `3.12.1`.
+    pub fn version_text(&self) -> String {
+        self.version.map(|number| number.to_string()).join(".")
+    }
+}
+
+/// An interpreter that Sandfork must refuse.
+#[derive(Clone, Debug, Deserialize)]
+pub struct OldPython {
+    version: [u8; 3],
+    /// The interpreter.
+    pub executable: PathBuf,
+}
+
+#[derive(Default, Deserialize)]
+struct Manifest {
+    interpreters: Vec<Python>,
+    too_old: Vec<OldPython>,
+}
+
+/// The machine, as the tests see it.
+pub struct World {
+    /// As the product sees it.
+    pub host: Host,
+    /// Those that this user can execute.
+    pub pythons: Vec<Python>,
+    too_old: Vec<OldPython>,
+    shared: Mutex<HashMap<Recipe, Arc<OnceLock<Sandbox>>>>,
+}
+
+impl World {
+    /// Looks at it.
+    pub fn look() -> Result<Self, String> {
+        let manifest = read_manifest(&environments())?;
+        let policy = standard().policy();
+        let host = host::probe("python3", &needs(&policy)).map_err(|error| error.to_string())?;
+        let Manifest {
+            interpreters: pythons,
+            too_old,
+        } = manifest;
+        Ok(Self {
+            host,
+            pythons,
+            too_old,
+            shared: Mutex::default(),
+        })
+    }
+
+    /// An old Python of this version.
+    pub fn too_old(&self, major: u8, minor: u8) -> Option<&OldPython> {
+        self.too_old
+            .iter()
+            .find(|old| old.version[..2] == [major, minor])
+    }
+
+    /// What most tests run under: the environment of the interpreter that `python3` is, or that
+    /// itself.
+    pub fn python(&self) -> &Path {
+        let (_, minor, _) = self.host.interpreter.version;
+        let same = self.pythons.iter().find(|python| python.minor() == minor);
+        let venv = same
+            .or(self.pythons.last())
+            .map(|python| python.venv.as_path());
+        venv.unwrap_or(&self.host.interpreter.executable)
+    }
+
+    /// A sandbox for one test.
+    pub fn build(&self, recipe: Recipe) -> Sandbox {
+        let policy = recipe.python_unless_named(self.python()).policy();
+        let built = Sandbox::builder().policy(policy).build();
+        built.unwrap_or_else(|error| panic!("no sandbox: {error}"))
+    }
+
+    /// Runs code in a sandbox of its own.
+    pub fn run(&self, recipe: Recipe, code: &str) -> Outcome {
+        run(&self.build(recipe), code)
+    }
+
+    /// Has a test use a sandbox that others use too.
+    pub fn with_shared<T>(&self, recipe: Recipe, test: impl FnOnce(&Sandbox) -> T) -> T {
+        let slot = {
+            let mut shared = self
+                .shared
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            Arc::clone(shared.entry(recipe.clone()).or_default())
+        };
+        test(slot.get_or_init(|| self.build(recipe)))
+    }
+}
+
+/// Runs a request in a fresh worker.
+pub fn run(sandbox: &Sandbox, request: impl Into<Request>) -> Outcome {
+    sandbox
+        .run(request)
+        .unwrap_or_else(|error| panic!("no worker: {error}"))
+}
+
+fn environments() -> PathBuf {
+    let usual = || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/test-envs");
+    env::var_os("SANDFORK_TEST_ENVS").map_or_else(usual, PathBuf::from)
+}
+
+/// No manifest is no error: what needs one says so.
+fn read_manifest(environments: &Path) -> Result<Manifest, String> {
+    let path = environments.join("manifest.json");
+    let Ok(text) = fs::read_to_string(&path) else {
+        return Ok(Manifest::default());
+    };
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,306 @@
+//! What the source keeps to, as far as it can be read off it: `ARCHITECTURE.md` has the reasons.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test program")]
+
+use std::fs;
+use std::path::Path;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// About 300 is the aim; a third more is where it ends.
+const MOST_LINES: usize = 400;
+/// About 60 is the aim.
+const MOST_LINES_OF_A_FUNCTION: usize = 80;
+
+/// A file of the repository.
+struct Text {
+    /// From the root.
+    path: String,
+    text: String,
+}
+
+impl Text {
+    /// The lines that are compiled into the product, with their numbers: no comments, no tests.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let end = self.text.find("\n#[cfg(test)]\nmod tests {");
+        let code = &self.text[..end.unwrap_or(self.text.len())];
+        let lines = code.lines().enumerate();
+        lines
+            .filter(|(_, line)| !line.trim_start().starts_with("//"))
+            .map(|(index, line)| (index + 1, line))
+    }
+}
+
+/// The files beneath a directory, or the file itself, with one of these extensions; no tests' own.
+fn texts(start: &str, extensions: &[&str]) -> Vec<Text> {
+    let mut paths = vec![Path::new(ROOT).join(start)];
+    let mut found = Vec::new();
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths.extend(
+                fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        } else if path
+            .extension()
+            .is_some_and(|it| extensions.iter().any(|want| it == *want))
+        {
+            let text = fs::read_to_string(&path).unwrap();
+            let path = path.strip_prefix(ROOT).unwrap().display().to_string();
+            found.push(Text { path, text });
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+fn rust(start: &str) -> Vec<Text> {
+    let found = texts(start, &["rs"]);
+    assert!(!found.is_empty(), "nothing in {start}");
+    found
+}
+
+fn is_test(text: &Text) -> bool {
+    text.path.contains("/tests/") || text.path.ends_with("/tests.rs")
+}
+
+/// Each place where one of the words stands in the code of these files.
+fn uses<'a>(texts: &'a [Text], words: &[&str]) -> Vec<String> {
+    let of = |text: &'a Text| {
+        text.code()
+            .filter(|(_, line)| words.iter().any(|word| line.contains(word)))
+            .map(|(number, line)| format!("{}:{number}: {}", text.path, line.trim()))
+    };
+    texts
+        .iter()
+        .filter(|text| !is_test(text))
+        .flat_map(of)
+        .collect()
+}
+
+fn assert_none(found: &[String], rule: &str) {
+    assert!(found.is_empty(), "{rule}:\n{}", found.join("\n"));
+}
+
+#[test]
+fn pure_modules_do_no_io() {
+    let impure = [
+        "nix::",
+        "libc::",
+        "std::env",
+        "std::fs",
+        "std::net",
+        "std::os",
+        "std::process",
+        "std::thread",
+        "std::time::Instant",
+        "crate::sys",
+        "crate::supervisor",
+        "println!",
+    ];
+    for module in [
+        "src/policy",
+        "src/plan",
+        "src/protocol",
+        "src/outcome.rs",
+        "src/outcome",
+    ] {
+        assert_none(&uses(&rust(module), &impure), "does I/O, or could");
+    }
+}
+
+#[test]
+fn the_jail_knows_its_plan_and_sys() {
+    let mut texts = rust("src/jail");
+    for text in &mut texts {
+        text.text = text.text.replace("crate::sys", "sys");
+    }
+    let found = uses(&texts, &["crate::"]);
+    assert_none(&found, "the jail knows only its prepared plan and sys");
+}
+
+#[test]
+fn sys_imports_nothing_of_the_crate() {
+    let uses = uses(&rust("src/sys"), &["crate::"]);
+    assert_none(&uses, "sys can be read alone");
+}
+
+#[test]
+fn unsafe_code_is_in_sys() {
+    let mut texts = rust("src");
+    texts.extend(
+        ["worker/src", "xtask/src", "build.rs"]
+            .into_iter()
+            .flat_map(rust),
+    );
+    texts.retain(|text| !text.path.starts_with("src/sys/"));
+    let found = uses(&texts, &["unsafe", "libc::syscall", "asm!"]);
+    let exported = "worker/src/module.rs:";
+    let others: Vec<String> = found
+        .into_iter()
+        // CPython looks for the module's entry point by its name.
+        .filter(|line| !(line.starts_with(exported) && line.contains("unsafe(no_mangle)")))
+        .filter(|line| !(line.starts_with(exported) && line.contains("allow(unsafe_code)")))
+        .collect();
+    assert_none(&others, "unsafe code and raw system calls are in src/sys");
+}
+
+#[test]
+fn files_and_functions_stay_short() {
+    let mut texts = texts("src", &["rs", "py"]);
+    texts.extend(
+        ["worker/src", "xtask/src", "benches", "examples"]
+            .into_iter()
+            .flat_map(rust),
+    );
+    for text in &texts {
+        let lines = text.text.lines().count();
+        let path = &text.path;
+        assert!(
+            lines <= MOST_LINES,
+            "{path} has {lines} lines, more than {MOST_LINES}"
+        );
+        for (name, lines) in functions(text) {
+            assert!(
+                lines <= MOST_LINES_OF_A_FUNCTION,
+                "{path}: `{name}` has {lines} lines, more than {MOST_LINES_OF_A_FUNCTION}"
+            );
+        }
+    }
+}
+
+/// The functions of a Rust file as rustfmt writes them: up to the brace below their first letter.
+fn functions(text: &Text) -> Vec<(&str, usize)> {
+    let lines: Vec<&str> = text.text.lines().collect();
+    let mut functions = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let indent = line.len() - line.trim_start().len();
+        let is_function = line.trim_start().starts_with("fn ")
+            || line.contains(") fn ")
+            || [
+                "pub fn ",
+                "pub const fn ",
+                "const fn ",
+                "async fn ",
+                "pub async fn ",
+            ]
+            .iter()
+            .any(|start| line.trim_start().starts_with(start));
+        if !is_function || line.ends_with(['}', ';']) {
+            continue;
+        }
+        let end = lines[start..].iter().position(|line| {
+            let at_indent = line.len() - line.trim_start().len() == indent;
+            at_indent && (*line == format!("{:indent$}}}", "") || line.ends_with(';'))
+        });
+        functions.push((line.trim(), end.map_or(1, |length| length + 1)));
+    }
+    functions
+}
+
+/// The documents that people read.
+fn documents() -> Vec<Text> {
+    let mut documents: Vec<Text> = fs::read_dir(ROOT)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().is_file())
+        .flat_map(|file| texts(&file.file_name().to_string_lossy(), &["md"]))
+        .collect();
+    for directory in ["docs", "policies", "tests"] {
+        documents.extend(texts(directory, &["md"]));
+    }
+    documents
+}
+
+#[test]
+fn links_and_names_lead_to_files() {
+    let mut dead = Vec::new();
+    let mut checked = 0;
+    for document in documents() {
+        let here = Path::new(ROOT).join(&document.path);
+        let here = here.parent().unwrap();
+        let mut check = |target: &str, from: &Path| {
+            checked += 1;
+            if !from.join(target).exists() {
+                dead.push(format!("{}: {target}", document.path));
+            }
+        };
+        for target in links(&document.text) {
+            check(target, here);
+        }
+        for name in named_files(&document.text) {
+            check(name, Path::new(ROOT));
+        }
+    }
+    assert_none(&dead, "leads nowhere");
+    assert!(checked > 40, "only {checked} links and names");
+}
+
+/// Targets of `[text](target)` in this repository, without their fragment.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'))
+        .map(|(target, _)| target.split('#').next().unwrap())
+        .filter(|target| !target.is_empty() && !target.contains("://"))
+}
+
+/// Files and directories that are named in backticks, by their path from the root.
+fn named_files(text: &str) -> impl Iterator<Item = &str> {
+    let places = [
+        "src/",
+        "tests/",
+        "docs/",
+        "policies/",
+        "examples/",
+        "worker/",
+        "benches/",
+        ".ci/",
+    ];
+    text.split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(move |name| places.iter().any(|place| name.starts_with(place)))
+        .filter(|name| {
+            name.chars()
+                .all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c))
+        })
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let mut texts = texts("src", &["rs", "py"]);
+    texts.extend(
+        ["worker/src", "xtask/src", "benches", "examples"]
+            .into_iter()
+            .flat_map(rust),
+    );
+    texts.extend(documents());
+    let words = ["TODO", "FIXME", "XXX"];
+    let found: Vec<String> = texts
+        .iter()
+        .filter(|text| words.iter().any(|word| text.text.contains(word)))
+        .map(|text| text.path.clone())
+        .collect();
+    assert_none(&found, "unfinished");
+}
+
+/// A check that cannot find anything checks nothing.
+#[test]
+fn the_checks_see() {
+    let text = Text {
+        path: "src/made_up.rs".to_owned(),
+        text: "use std::fs;\n// std::net\nfn long(\n    a: u8,\n) {\n    a;\n}\n\n#[cfg(test)]\nmod tests {\n    use std::env;\n}\n".to_owned(),
+    };
+    assert_eq!(functions(&text), [("fn long(", 5)]);
+    let found = uses(std::slice::from_ref(&text), &["std::"]);
+    assert_eq!(found, ["src/made_up.rs:1: use std::fs;"]);
+    assert_eq!(
+        links("[a](b.md#c), [d](https://e)").collect::<Vec<_>>(),
+        ["b.md"]
+    );
+    assert_eq!(
+        named_files("`src/a.rs`, `--set src/`").collect::<Vec<_>>(),
+        ["src/a.rs"]
+    );
+}

@@ -1,0 +1,110 @@
+//! Finds the Python interpreters of this machine.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What a test environment can be made of.
+const SUPPORTED: std::ops::RangeInclusive<(u32, u32)> = (3, 9)..=(3, 14);
+
+/// Runs on every Python since 2.7. A virtual environment names what it was made from.
+const ASK: &str = "\
+import os, platform, sys, sysconfig
+print(platform.python_implementation())
+print('%d.%d.%d' % tuple(sys.version_info[:3]))
+print(os.path.realpath(getattr(sys, '_base_executable', None) or sys.executable))
+print(sysconfig.get_config_var('Py_GIL_DISABLED') or 0)
+";
+
+/// An interpreter.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Interpreter {
+    /// As `sys.version_info` has it.
+    pub version: [u32; 3],
+    /// The binary itself.
+    pub executable: PathBuf,
+}
+
+/// What was found, one for each version.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// CPython 3.9 and later.
+    pub supported: Vec<Interpreter>,
+    /// Older ones, which Sandfork must refuse.
+    pub too_old: Vec<Interpreter>,
+}
+
+impl Interpreter {
+    /// `3.12.1`.
+    pub fn version_text(&self) -> String {
+        self.version.map(|number| number.to_string()).join(".")
+    }
+
+    fn ask(candidate: &Path) -> Option<Self> {
+        let mut command = Command::new(candidate);
+        let answer = command
+            .args(["-E", "-s", "-c", ASK])
+            .stdin(Stdio::null())
+            .output()
+            .ok()?;
+        let answer = String::from_utf8(answer.stdout).ok()?;
+        match answer.lines().collect::<Vec<_>>()[..] {
+            ["CPython", version, executable, "0"] => {
+                let mut numbers = version.split('.').map(|number| number.parse().ok());
+                let version = [numbers.next()??, numbers.next()??, numbers.next()??];
+                Some(Self {
+                    version,
+                    executable: executable.into(),
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Asks every interpreter on `PATH`, of pyenv and uv, and of the system; of two with the same
+/// version the one found first counts.
+pub fn find() -> Found {
+    let mut by_version = BTreeMap::new();
+    for candidate in candidates().iter().filter(|candidate| candidate.is_file()) {
+        if let Some(interpreter) = Interpreter::ask(candidate) {
+            by_version.entry(interpreter.version).or_insert(interpreter);
+        }
+    }
+    let mut found = Found::default();
+    for interpreter in by_version.into_values() {
+        let [major, minor, _] = interpreter.version;
+        if SUPPORTED.contains(&(major, minor)) {
+            found.supported.push(interpreter);
+        } else if (major, minor) < *SUPPORTED.start() {
+            found.too_old.push(interpreter);
+        }
+    }
+    found
+}
+
+fn candidates() -> Vec<PathBuf> {
+    let search_path = env::var_os("PATH").unwrap_or_default();
+    let mut directories: Vec<PathBuf> = ["/usr/bin", "/usr/local/bin"].map(PathBuf::from).into();
+    directories.extend(env::split_paths(&search_path));
+    let home = env::home_dir().unwrap_or_default();
+    let pyenv = env::var_os("PYENV_ROOT").map_or_else(|| home.join(".pyenv"), PathBuf::from);
+    for installations in [pyenv.join("versions"), home.join(".local/share/uv/python")] {
+        let installations = fs::read_dir(installations).into_iter().flatten().flatten();
+        directories.extend(installations.map(|installation| installation.path().join("bin")));
+    }
+    let names = || {
+        let versioned =
+            (SUPPORTED.start().1..=SUPPORTED.end().1).map(|minor| format!("python3.{minor}"));
+        ["python3", "python"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(versioned)
+    };
+    directories
+        .iter()
+        .flat_map(|directory| names().map(|name| directory.join(name)))
+        .collect()
+}

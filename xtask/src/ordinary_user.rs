@@ -1,0 +1,164 @@
+//! A user with nothing: no name, no groups, an empty home. What it runs is copied to where it can
+//! read it, because the checkout may lie in a closed directory.
+
+use std::env;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::Error;
+use crate::test_envs::{TestEnv, TestEnvs};
+
+/// Where the search for an id that nobody has begins: above what useradd(8) hands out, and below
+/// the ids of systemd's dynamic users.
+const FIRST_ID: u32 = 60_600;
+
+/// The user, and the directory with what it runs.
+pub struct OrdinaryUser {
+    id: u32,
+    interpreters: usize,
+    directory: TempDir,
+}
+
+impl OrdinaryUser {
+    /// Finds a free id and copies the environments whose interpreter that user can execute.
+    pub fn prepare(envs: &TestEnvs) -> Result<Self, Error> {
+        // Not in /tmp, where a sandbox has its own directory: no interpreter can be shown there.
+        let directory = tempfile::Builder::new()
+            .prefix("sandfork-test-")
+            .tempdir_in("/var/tmp")?;
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
+        let mut user = Self {
+            id: free_id()?,
+            interpreters: 0,
+            directory,
+        };
+        let home = user.path("home");
+        fs::create_dir(&home)?;
+        fs::set_permissions(&home, fs::Permissions::from_mode(0o700))?;
+        chown(&home, Some(user.id), Some(user.id))?;
+        user.take_envs(envs)?;
+        Ok(user)
+    }
+
+    fn take_envs(&mut self, envs: &TestEnvs) -> Result<(), Error> {
+        let root = self.path("test-envs");
+        fs::create_dir(&root)?;
+        let mut taken = TestEnvs {
+            envs: Vec::new(),
+            too_old: envs.too_old.clone(),
+        };
+        taken
+            .too_old
+            .retain(|old| self.can_execute(&old.executable));
+        for env in envs
+            .envs
+            .iter()
+            .filter(|env| self.can_execute(&env.interpreter.executable))
+        {
+            let directory = root.join(format!("cpython-{}", env.interpreter.version_text()));
+            copy_tree(&env.directory, &directory)?;
+            taken.envs.push(TestEnv {
+                interpreter: env.interpreter.clone(),
+                directory,
+            });
+        }
+        if taken.envs.is_empty() {
+            return Err(
+                "no CPython 3.9 or later can be executed by an ordinary user: install one for \
+                        all users, such as /usr/bin/python3 (`apt install python3 python3-venv`)"
+                    .into(),
+            );
+        }
+        self.interpreters = taken.envs.len();
+        taken.write_manifest(&root)
+    }
+
+    fn can_execute(&self, interpreter: &Path) -> bool {
+        let mut trial = self.bare_command(interpreter);
+        trial
+            .args(["-I", "-c", "pass"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        trial.status().is_ok_and(|status| status.success())
+    }
+
+    /// Runs a copy of this program.
+    pub fn command(&self, program: &Path) -> Result<Command, Error> {
+        let name = program.file_name().ok_or("a program without a name")?;
+        let copy = self.path("").join(name);
+        fs::copy(program, &copy)?;
+        let mut command = self.bare_command(&copy);
+        command.env("SANDFORK_TEST_ENVS", self.path("test-envs"));
+        for passed in ["CI", "SANDFORK_FORBID_SKIPS", "RUST_BACKTRACE"] {
+            if let Some(value) = env::var_os(passed) {
+                command.env(passed, value);
+            }
+        }
+        Ok(command)
+    }
+
+    fn bare_command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        let home = self.path("home");
+        // Setting the uid drops the supplementary groups as well.
+        command.uid(self.id).gid(self.id).current_dir(&home);
+        command
+            .env_clear()
+            .env("HOME", &home)
+            .env("LANG", "C.UTF-8");
+        command.env("PATH", env::var_os("PATH").unwrap_or_default());
+        command
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+impl fmt::Display for OrdinaryUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "uid {}, {} interpreters that it can execute",
+            self.id, self.interpreters
+        )
+    }
+}
+
+/// An id without an account and without processes: nothing else counts towards its limits.
+fn free_id() -> Result<u32, Error> {
+    let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut taken: Vec<u32> = accounts
+        .lines()
+        .filter_map(|line| line.split(':').nth(2)?.parse().ok())
+        .collect();
+    let processes = fs::read_dir("/proc")?.flatten();
+    taken.extend(processes.filter_map(|entry| Some(entry.metadata().ok()?.uid())));
+    (FIRST_ID..FIRST_ID + 100)
+        .find(|id| !taken.contains(id))
+        .ok_or_else(|| "no free uid".into())
+}
+
+/// Copies a tree, by hard links where it stays on one file system.
+fn copy_tree(from: &Path, to: &Path) -> Result<(), Error> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type()?;
+        if kind.is_symlink() {
+            symlink(fs::read_link(&source)?, &target)?;
+        } else if kind.is_dir() {
+            copy_tree(&source, &target)?;
+        } else if fs::hard_link(&source, &target).is_err() {
+            fs::copy(&source, &target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Every test of the project, with the set-up that they need.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use nix::unistd::geteuid;
+use serde_json::Value;
+
+use crate::ordinary_user::OrdinaryUser;
+use crate::tally::Tally;
+use crate::test_envs::{self, TestEnvs};
+use crate::{Error, workspace};
+
+/// The test programs that depend on who runs them.
+const KERNEL_TESTS: [&str; 1] = ["kernel"];
+
+/// Runs them all; the last line has the counts.
+pub fn run() -> Result<ExitCode, Error> {
+    let workspace = workspace();
+    let envs = test_envs::make(&workspace)?;
+    let mut tally = Tally::of(cargo(&workspace).args(["test", "--workspace", "--no-fail-fast"]))?;
+    if geteuid().is_root() {
+        tally.add(as_ordinary_user(&workspace, &envs)?);
+    } else {
+        println!("\nnot root: the tests as root were not run");
+    }
+    println!("\n{tally}");
+    Ok(if tally.is_success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn as_ordinary_user(workspace: &Path, envs: &TestEnvs) -> Result<Tally, Error> {
+    let user = OrdinaryUser::prepare(envs)?;
+    println!("\nas an ordinary user ({user}):");
+    let mut tally = Tally::default();
+    for name in KERNEL_TESTS {
+        tally.add(Tally::of(
+            &mut user.command(&test_program(workspace, name)?)?,
+        )?);
+    }
+    Ok(tally)
+}
+
+/// Where cargo put a test program.
+fn test_program(workspace: &Path, name: &str) -> Result<PathBuf, Error> {
+    let mut build = cargo(workspace);
+    build.args([
+        "test",
+        "--no-run",
+        "--quiet",
+        "--test",
+        name,
+        "--message-format=json",
+    ]);
+    let output = build.stderr(Stdio::inherit()).output()?;
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let executable = messages.lines().find_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_it = message["target"]["name"] == name && message["profile"]["test"] == true;
+        is_it.then(|| message["executable"].as_str().map(PathBuf::from))?
+    });
+    executable.ok_or_else(|| format!("cargo built no test program `{name}`").into())
+}
+
+fn cargo(workspace: &Path) -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace);
+    cargo
+}
