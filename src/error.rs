@@ -61,7 +61,7 @@ impl Error {
                 | S::Startup { .. } => ErrorKind::Interpreter,
                 S::NotEnforced { .. } => ErrorKind::NotEnforced,
                 S::Request(_) | S::StdinRefused => ErrorKind::Request,
-                S::Jail { .. } | S::Cgroup { .. } => ErrorKind::Host,
+                S::Jail { .. } | S::Cgroup { .. } | S::SessionPlace { .. } => ErrorKind::Host,
                 S::System { .. }
                 | S::ZygoteGone
                 | S::RunLost

@@ -14,6 +14,7 @@ use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Plan, Start};
 use crate::policy::Stdin;
 use crate::supervisor::cgroup::CgroupRoot;
+use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{OutputSink, Place, Request, RunLimits, SupervisorError, run};
 
 /// A sandbox: a plan, a warm interpreter under it, and the place for its workers' cgroups.
@@ -26,9 +27,10 @@ use crate::supervisor::{OutputSink, Place, Request, RunLimits, SupervisorError, 
 /// comes about.
 #[derive(Debug)]
 pub struct Sandbox {
-    // Dropped first: what is left in the cgroups ends with it.
+    // Dropped first: what is left in the cgroups and directories ends with it.
     warm: Warm,
     cgroups: Option<CgroupRoot>,
+    sessions: Option<SessionRoot>,
     plan: Plan,
     policy: PolicyIdentity,
     runs: AtomicUsize,
@@ -92,6 +94,7 @@ impl Sandbox {
             zygote: &zygote,
             jail: &self.plan.jail,
             cgroups: self.cgroups.as_ref(),
+            sessions: self.sessions.as_ref(),
             limits: self.limits(),
             policy: &self.policy,
             first_core: self.runs.fetch_add(1, Ordering::Relaxed),
@@ -117,6 +120,7 @@ impl Sandbox {
             pids: supervision.pids,
             output: supervision.output,
             millicores: supervision.millicores,
+            files: self.plan.session_files.quota(),
         }
     }
 }

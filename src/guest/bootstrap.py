@@ -32,7 +32,9 @@ forget_inherited_signals()
 native = load_native()
 entered = loads(native.enter(dumps(_sandfork_facts())))
 wire = type(sys)("wire")
-wire.__dict__.update(dumps=dumps, encode=encode, send=send, write=write, receive=receive)
+wire.__dict__.update(
+    dumps=dumps, loads=loads, encode=encode, send=send, write=write, receive=receive
+)
 modules = {}
 for name, source in entered["sources"]:
     module = type(sys)(name)

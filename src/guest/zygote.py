@@ -21,8 +21,10 @@ def main(native, entered, worker):
         worker.flush()
     except BaseException as error:
         native.unready(wire.dumps({"cause": "startup", "error": describe(error)}))
-    stdin = native.serve(wire.dumps(preloaded))
+    stdin, _, changed = native.serve(wire.dumps(preloaded)).partition("\n")
     # From here on this is a worker.
+    if changed:
+        os.environ.update(wire.loads(changed))
     worker.main(setup, stdin)
 
 

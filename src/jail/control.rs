@@ -4,6 +4,8 @@
 //! Every worker has a second such pair, its monitor, on which the zygote reports its birth and its
 //! end, so that concurrent runs share no reader and no lock.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::program::ZygoteJail;
@@ -74,6 +76,8 @@ pub enum ToZygote {
     Spawn {
         /// The processor to start at, where the plan pins workers.
         first_core: usize,
+        /// The directory of the host that takes the place of `/work`, at level `landlock`.
+        work: Option<PathBuf>,
     },
 }
 
@@ -127,8 +131,12 @@ pub enum Presence {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FromMonitor {
-    /// The worker was forked and is entering its jail. Descriptors: its pidfd, and its init's.
-    Born,
+    /// The worker was forked and is entering its jail. Descriptors: its pidfd, and that of what
+    /// stands above it.
+    Born {
+        /// What stands above it.
+        beneath: Beneath,
+    },
     /// It was not.
     NotBorn {
         /// `Step` as a number.
@@ -138,6 +146,17 @@ pub enum FromMonitor {
     },
     /// Its main process ended. The monitor's end of file follows once nothing of it is left.
     Exited(Exit),
+}
+
+/// The process above a worker's main one, to which its orphans come and which ends them all.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Beneath {
+    /// Process 1 of the worker's pid namespace: when it is killed, the kernel kills the others.
+    Init,
+    /// Where there are no namespaces, a process of the zygote's that kills the others itself when
+    /// the monitor's other end is shut down. It must not be killed.
+    Reaper,
 }
 
 /// How a process ended (wait(2)), as the kernel told its parent.

@@ -47,9 +47,12 @@ pub enum Step {
     DeathSignal,
     Dumpable,
     WorkerFilter,
+    AdoptOrphans,
+    ScopeSignals,
+    ForkReaper,
 }
 
-const STEPS: [Step; 37] = [
+const STEPS: [Step; 40] = [
     Step::Prepare,
     Step::CloneTrees,
     Step::DropHostIds,
@@ -87,6 +90,9 @@ const STEPS: [Step; 37] = [
     Step::DeathSignal,
     Step::Dumpable,
     Step::WorkerFilter,
+    Step::AdoptOrphans,
+    Step::ScopeSignals,
+    Step::ForkReaper,
 ];
 
 impl Step {
@@ -139,6 +145,9 @@ impl Step {
             Self::DeathSignal => "set the parent-death signal",
             Self::Dumpable => "set the dumpable flag",
             Self::WorkerFilter => "load the narrow seccomp filter",
+            Self::AdoptOrphans => "become the parent of orphans (prctl PR_SET_CHILD_SUBREAPER)",
+            Self::ScopeSignals => "keep signals within the worker (landlock_restrict_self)",
+            Self::ForkReaper => "fork the process that ends the worker",
         }
     }
 }

@@ -13,7 +13,9 @@ use landlock::{
 };
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
+use nix::sys::signal::kill;
 use nix::sys::stat::{Mode, fstat};
+use nix::unistd::getppid;
 
 use super::program::{LandlockRules, PathAccess};
 use crate::sys;
@@ -77,6 +79,27 @@ fn refused<E>(_: E) -> Errno {
 /// Enforces the rules on the caller.
 pub fn enforce(rules: &LandlockRules) -> Result<(), Errno> {
     sys::landlock::restrict_self(build(rules)?.as_fd())
+}
+
+/// The ABI from which signals can be scoped.
+pub const ABI_SCOPE: u32 = 6;
+
+/// Keeps the signals of the caller, and of all that it forks from now on, from every other process.
+/// Needs [`ABI_SCOPE`] and `no_new_privs`.
+pub fn scope_signals() -> Result<(), Errno> {
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::Signal)
+        .map_err(refused)?;
+    let created = ruleset.create().map_err(refused)?;
+    let scope = Option::<OwnedFd>::from(created).ok_or(Errno::ENOSYS)?;
+    sys::landlock::restrict_self(scope.as_fd())?;
+    // Whoever is scoped may go on to kill all that he can: it must be seen that others cannot be.
+    match kill(getppid(), None) {
+        Err(Errno::EPERM) => Ok(()),
+        Ok(()) => Err(Errno::ENOTRECOVERABLE),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Sees that Landlock really refuses: `/` may be listed by its permissions, and no rule grants it.

@@ -1,11 +1,15 @@
 //! Resource limits (getrlimit(2)), soft and hard alike: a guest cannot raise what it was given.
 
+use std::os::fd::BorrowedFd;
+
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::sysinfo::sysinfo;
 use nix::unistd::Pid;
 
 use super::program::{Rlimit, RlimitResource};
+use crate::sys;
 
 /// Raises the soft limit of open files to the hard one.
 pub fn raise_open_files() -> Result<(), Errno> {
@@ -31,6 +35,26 @@ pub fn set_processes(limits: &[Rlimit]) -> Result<(), Errno> {
         .iter()
         .filter(|limit| limit.resource == RlimitResource::Processes)
         .try_for_each(|limit| setrlimit(Resource::RLIMIT_NPROC, limit.value, limit.value))
+}
+
+/// Limits the number of processes of the whole user to what the machine runs now and `headroom`.
+///
+/// For a worker without a user namespace of its own, whose processes the kernel counts together
+/// with all others of its user. `proc` is the root of a procfs.
+pub fn set_processes_beyond(proc: BorrowedFd, headroom: u64) -> Result<(), Errno> {
+    let tasks = tasks_of_machine(&sys::procfs::read(proc, "loadavg")?).ok_or(Errno::EIO)?;
+    // A container may be shown a load of its own, which counts too few; this call counts all, but
+    // in 16 bits.
+    let tasks = tasks.max(u64::from(sysinfo()?.process_count()));
+    let (_, hard) = getrlimit(Resource::RLIMIT_NPROC)?;
+    let ceiling = tasks.saturating_add(headroom).min(hard);
+    setrlimit(Resource::RLIMIT_NPROC, ceiling, ceiling)
+}
+
+/// Existing tasks, in field 4 of `/proc/loadavg` (proc(5)): `running/existing`.
+fn tasks_of_machine(loadavg: &str) -> Option<u64> {
+    let field = loadavg.split_ascii_whitespace().nth(3)?;
+    field.split_once('/')?.1.parse().ok()
 }
 
 /// Limits private writable memory: what the zygote already has, and the allowance.

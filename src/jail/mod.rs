@@ -15,6 +15,7 @@ pub const DATA: std::os::fd::RawFd = 1023;
 pub mod control;
 pub mod failure;
 pub mod program;
+pub mod tree;
 
 #[cfg(feature = "inside")]
 mod capabilities;
@@ -29,7 +30,11 @@ mod limits;
 #[cfg(feature = "inside")]
 mod namespaces;
 #[cfg(feature = "inside")]
+pub mod reaper;
+#[cfg(feature = "inside")]
 mod root;
+#[cfg(feature = "inside")]
+mod shared_host;
 #[cfg(feature = "inside")]
 pub mod worker;
 #[cfg(feature = "inside")]

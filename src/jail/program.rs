@@ -4,9 +4,15 @@
 //! here is decided again on the other side: a step that finds its data missing is a bug of the
 //! plan, not something to work around while a process is half jailed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+/// Where a session's own files are, as a plan writes it.
+///
+/// At level `landlock`, where nothing can be mounted there, it stands for the directory of the host
+/// that the supervisor makes for each session; see [`ZygoteJail::put_work_in`].
+pub const WORK: &str = "/work";
 
 /// One classic BPF instruction, `struct sock_filter` of `linux/filter.h`: code, jt, jf, k.
 pub type BpfInstruction = (u16, u8, u8, u32);
@@ -33,6 +39,27 @@ pub struct ZygoteJail {
     pub env: Vec<(String, String)>,
     /// What each worker does after the fork.
     pub worker: WorkerJail,
+}
+
+impl ZygoteJail {
+    /// Puts a directory in the place of [`WORK`]: in the Landlock rules, as the directory in which
+    /// guest code starts, and in the environment.
+    pub fn put_work_in(&mut self, directory: &Path) {
+        let rules = self.landlock.iter_mut().flat_map(|rules| &mut rules.paths);
+        for path in rules
+            .map(|rule| &mut rule.path)
+            .chain([&mut self.worker.cwd])
+        {
+            if path == Path::new(WORK) {
+                directory.clone_into(path);
+            }
+        }
+        for (name, value) in &mut self.env {
+            if matches!(name.as_str(), "HOME" | "TMPDIR") && value == WORK {
+                *value = directory.display().to_string();
+            }
+        }
+    }
 }
 
 /// Identities of the guest.
@@ -183,6 +210,9 @@ pub struct WorkerJail {
     pub rlimits: Vec<Rlimit>,
     /// What `RLIMIT_DATA` adds to the zygote's own size at the fork, bytes.
     pub data_allowance: u64,
+    /// What `RLIMIT_NPROC` adds to the number of tasks of the whole machine at the fork, where the
+    /// kernel counts all that the user runs: a ceiling for a fork bomb until it is ended.
+    pub process_headroom: Option<u64>,
     /// How many processors the worker is pinned to where no cpu cgroup caps its share.
     pub pin_to_cores: Option<u32>,
     /// The narrow filters, loaded last: they take away what the jail itself needed.

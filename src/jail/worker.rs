@@ -115,6 +115,9 @@ fn close_in(jail: &ZygoteJail, tools: Tools, birth: Birth) -> Result<(), Failure
     }
     // After the user namespace, or the zygote's processes would count too.
     limits::set_processes(&plan.rlimits).in_step(Step::ProcessLimit)?;
+    if let Some(headroom) = plan.process_headroom {
+        limits::set_processes_beyond(tools.proc.as_fd(), headroom).in_step(Step::ProcessLimit)?;
+    }
     if let Some(rules) = &jail.landlock {
         // After the last mount, which it would refuse, and the last open by path.
         landlock::enforce(rules).in_step(Step::Landlock)?;

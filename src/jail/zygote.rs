@@ -11,7 +11,7 @@ use nix::unistd::{Pid, sethostname};
 
 use super::failure::{Failure, InStep, Step};
 use super::program::ZygoteJail;
-use super::{capabilities, identity, limits, namespaces, root};
+use super::{identity, limits, namespaces, root, shared_host};
 use crate::sys;
 use crate::sys::process::{Dumpable, Fork, SingleThreaded};
 
@@ -27,7 +27,7 @@ pub struct Zygote {
 /// `lifeline` is a pipe whose other end only the supervisor holds.
 pub fn enter(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
     if jail.namespaces.is_none() {
-        return enter_without_namespaces(jail, lifeline);
+        return shared_host::enter(jail, &lifeline);
     }
     let early_proc = open_proc().in_step(Step::Prepare)?;
     // Root opens the trees before he stops being root: only root may traverse some of them.
@@ -63,27 +63,12 @@ pub fn enter(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
     finish(jail, proc)
 }
 
-/// Level `landlock`: the host forbids user namespaces. The walls are Landlock, seccomp, the
-/// resource limits and, for root, an unprivileged uid.
-fn enter_without_namespaces(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
-    let proc = open_proc().in_step(Step::Prepare)?;
-    if let Some(ids) = jail.identity.drop_to {
-        // Before root is given up, which takes the right to do it away.
-        capabilities::drop_bounding().in_step(Step::Capabilities)?;
-        identity::drop_to(ids).in_step(Step::DropHostIds)?;
-    }
-    let single = SingleThreaded::count(proc.as_fd()).in_step(Step::Prepare)?;
-    fork_zygote(&single, lifeline)?;
-    // Orphans of a worker come to the zygote, which is how it finds and ends them.
-    nix::sys::prctl::set_child_subreaper(true).in_step(Step::WatchSupervisor)?;
-    finish(jail, proc)
-}
-
-fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure> {
+/// The last steps, in the zygote itself.
+pub(super) fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure> {
     // Each worker costs the zygote two descriptors while it lives, and the number of a worker's
     // data socket is above some shells' soft limit.
     limits::raise_open_files().in_step(Step::Rlimits)?;
-    // Before the filter, which could not be loaded without it at level `landlock`.
+    // Before the filter: only a process with privileges may load one without it.
     nix::sys::prctl::set_no_new_privs().in_step(Step::NoNewPrivs)?;
     // Workers are other processes of the same host user: nothing may reach into the zygote.
     sys::process::set_dumpable(Dumpable::No).in_step(Step::Dumpable)?;
@@ -93,7 +78,7 @@ fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure> {
     Ok(Zygote { proc })
 }
 
-fn open_proc() -> Result<OwnedFd, Errno> {
+pub(super) fn open_proc() -> Result<OwnedFd, Errno> {
     use nix::fcntl::{OFlag, open};
     use nix::sys::stat::Mode;
     open(
@@ -119,11 +104,14 @@ fn fork_zygote(single: &SingleThreaded, lifeline: OwnedFd) -> Result<(), Failure
         Fork::Parent(zygote) => watch_and_exit(zygote, &lifeline),
         Fork::Child(_) => {
             drop(lifeline);
-            // Beside the lifeline, not instead of it: bound to the parent's thread, and the init
-            // has only one.
-            nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::WatchSupervisor)
+            die_with_parent()
         }
     }
+}
+
+/// Beside the lifeline, not instead of it: bound to the parent's thread, and the init has only one.
+pub(super) fn die_with_parent() -> Result<(), Failure> {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::WatchSupervisor)
 }
 
 /// The init: reaps, and ends with the zygote or with the supervisor. As process 1 it takes its
@@ -134,7 +122,7 @@ fn watch_and_exit(zygote: Pid, lifeline: &OwnedFd) -> ! {
 }
 
 /// Exit status of an init that could not watch: it ends, and its namespace with it.
-const EXIT_WATCH_FAILED: i32 = 70;
+pub(super) const EXIT_WATCH_FAILED: i32 = 70;
 
 fn watch(zygote: Pid, lifeline: &OwnedFd) -> Result<i32, Errno> {
     let mut only_children = SigSet::empty();

@@ -150,12 +150,10 @@ fn write_files(plan: &Plan, f: &mut String) -> fmt::Result {
                 )?;
             }
         }
-        SessionFiles::HostDirectory => {
-            row(
-                f,
-                "its own",
-                "a directory of the host for each session, without a quota",
-            )?;
+        SessionFiles::HostDirectory(quota) => {
+            let watched = format!("{}, {} files", bytes(quota.size), quota.inodes);
+            let own = format!("a directory of the host for each session, watched: {watched}");
+            row(f, "its own", &own)?;
         }
     }
     let proc = match jail.worker.proc {

@@ -79,7 +79,8 @@ fn worker(policy: &Policy, host: &Host, level: Level, cgroup: Option<&CgroupPlan
         inodes: quota.inodes,
     };
     let count = match level {
-        Level::Landlock if host.machine.user.drop_to.is_none() => ProcessCount::WholeUser,
+        // The unprivileged user of root's is that of every other guest too.
+        Level::Landlock => ProcessCount::WholeUser,
         _ if cgroup.is_some_and(|plan| plan.limits_by(Controller::Pids)) => {
             ProcessCount::OwnBehindCgroup
         }
@@ -99,6 +100,7 @@ fn worker(policy: &Policy, host: &Host, level: Level, cgroup: Option<&CgroupPlan
         proc: proc_mount(policy, level),
         rlimits: limits::rlimits(host, policy.limits(), count),
         data_allowance: limits::data_allowance(policy.limits()),
+        process_headroom: limits::process_headroom(policy.limits(), count),
         pin_to_cores: limits::pin_to_cores(host, policy.limits()).filter(|_| !cpu_is_capped),
         filters: Vec::new(),
         cwd: WORK.into(),

@@ -33,7 +33,8 @@ pub(super) enum ProcessCount {
     /// The same, behind a cgroup that counts them too. That one must be reached first: it keeps
     /// count of what it refuses, which tells a limit from a guest that only says so.
     OwnBehindCgroup,
-    /// Over all that the user runs, so that a limit would hit whatever else runs.
+    /// Over all that the user runs, so that a limit would hit whatever else runs: the watchdog
+    /// counts a worker's own, or its cgroup, and the limit is only a ceiling far above.
     WholeUser,
 }
 
@@ -84,6 +85,17 @@ pub(super) fn data_allowance(limits: &Limits) -> u64 {
     limits
         .memory
         .saturating_sub((limits.memory / 16).max(LEAST_RESERVE))
+}
+
+/// How many processes an ordinary user's ceiling leaves to the other workers that start while one
+/// runs, each with what stands above it.
+const OTHER_WORKERS: u64 = 4096;
+
+/// What `RLIMIT_NPROC` adds to all that the machine runs, where the kernel counts the processes of
+/// a user together.
+pub(super) fn process_headroom(limits: &Limits, count: ProcessCount) -> Option<u64> {
+    let headroom = u64::from(limits.pids) + OTHER_WORKERS;
+    (count == ProcessCount::WholeUser).then_some(headroom)
 }
 
 /// How many processors to pin a worker to where no cpu cgroup holds its share.

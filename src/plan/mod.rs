@@ -39,7 +39,7 @@ pub use explain::explain;
 pub use layer::{Layer, LayerState};
 pub use level::LayerPlan;
 pub use obstacle::Obstacle;
-pub use session_directory::SessionFiles;
+pub use session_directory::{FileQuota, SessionFiles};
 
 use crate::host::{Controller, Host, Needs};
 use crate::jail::program::ZygoteJail;
@@ -181,7 +181,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
         layers,
         interpreter: interpreter(policy, host),
         supervision: supervision(policy, cgroup.as_ref()),
-        session_files: SessionFiles::at(level),
+        session_files: SessionFiles::of(policy, level),
         jail: jail::prepare(policy, host, level, cgroup.as_ref())?,
         cgroup,
     })

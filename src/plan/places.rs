@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::policy::{Located, Policy};
 
 /// Where guest code starts, and its home.
-pub(super) const WORK: &str = "/work";
+pub(super) use crate::jail::program::WORK;
 /// Temporary files.
 pub(super) const TMP: &str = "/tmp";
 /// POSIX shared memory and semaphores.

@@ -1,13 +1,8 @@
 //! Where a session's own files are when there are no mounts.
 
-use std::path::Path;
-
 use serde::Serialize;
 
-use super::Plan;
-use super::places::WORK;
-use crate::jail::program::ZygoteJail;
-use crate::policy::Level;
+use crate::policy::{Level, Policy};
 
 /// Where a session's own files are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -15,42 +10,41 @@ use crate::policy::Level;
 pub enum SessionFiles {
     /// In private tmpfs mounts with quotas.
     Private,
-    /// In one directory of the host for each session, which the supervisor makes and removes, and
-    /// without quotas but the size of each file. In the plan `/work` stands for it.
-    HostDirectory,
+    /// In one directory of the host for each session, which the supervisor makes, measures and
+    /// removes. In the plan `/work` stands for it
+    /// ([`put_work_in`](crate::jail::program::ZygoteJail::put_work_in)).
+    HostDirectory(FileQuota),
+}
+
+/// What the files of a session may take, where the supervisor measures them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct FileQuota {
+    /// Bytes.
+    pub size: u64,
+    /// Files, directories, links.
+    pub inodes: u64,
+    /// The largest that one file may be, bytes (`RLIMIT_FSIZE`).
+    pub largest: u64,
 }
 
 impl SessionFiles {
-    pub(super) fn at(level: Level) -> Self {
+    pub(super) fn of(policy: &Policy, level: Level) -> Self {
+        let work = policy.filesystem().work;
         match level {
-            Level::Landlock => Self::HostDirectory,
+            Level::Landlock => Self::HostDirectory(FileQuota {
+                size: work.size,
+                inodes: work.inodes,
+                largest: policy.limits().file_size,
+            }),
             Level::Standard | Level::Full => Self::Private,
         }
     }
-}
 
-impl Plan {
-    /// The jail of a session whose files are in `directory`, at a level that has no mounts.
-    ///
-    /// With [`SessionFiles::Private`] there is nothing to replace, and the directory is not used.
-    pub fn jail_with_session_in(&self, directory: &Path) -> ZygoteJail {
-        let mut jail = self.jail.clone();
-        if self.session_files == SessionFiles::Private {
-            return jail;
+    /// What the supervisor holds a session to, where no file system does.
+    pub fn quota(self) -> Option<FileQuota> {
+        match self {
+            Self::Private => None,
+            Self::HostDirectory(quota) => Some(quota),
         }
-        let stands_for_it = |path: &Path| path == Path::new(WORK);
-        for rule in jail.landlock.iter_mut().flat_map(|rules| &mut rules.paths) {
-            if stands_for_it(&rule.path) {
-                directory.clone_into(&mut rule.path);
-            }
-        }
-        let shown = directory.display().to_string();
-        for (name, value) in &mut jail.env {
-            if matches!(name.as_str(), "HOME" | "TMPDIR") && stands_for_it(Path::new(value)) {
-                value.clone_from(&shown);
-            }
-        }
-        directory.clone_into(&mut jail.worker.cwd);
-        jail
     }
 }

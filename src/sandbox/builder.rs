@@ -10,9 +10,10 @@ use crate::host::{
 };
 use crate::jail::control::Lifetime;
 use crate::outcome::PolicyIdentity;
-use crate::plan::{Plan, needs, plan};
+use crate::plan::{Plan, SessionFiles, needs, plan};
 use crate::policy::Policy;
 use crate::supervisor::cgroup::CgroupRoot;
+use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{Launched, SupervisorError};
 
 /// Describes a [`Sandbox`].
@@ -51,6 +52,10 @@ impl SandboxBuilder {
         let launched = launch(&executable)?;
         let plan = plan_for(&self.policy, &launched, &executable)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
+        let sessions = match plan.session_files {
+            SessionFiles::Private => None,
+            SessionFiles::HostDirectory(_) => Some(SessionRoot::create(&plan.jail)?),
+        };
         let warm = Warm::start(launched, &plan, self.lifetime)?;
         let policy = PolicyIdentity {
             name: self.policy.name().to_owned(),
@@ -60,6 +65,7 @@ impl SandboxBuilder {
             plan,
             policy,
             cgroups,
+            sessions,
             warm,
             runs: AtomicUsize::new(0),
         })

@@ -2,7 +2,6 @@
 //! and on version 2; swept after a supervisor that was killed.
 
 mod files;
-mod sweep;
 
 use std::fs;
 use std::io;
@@ -11,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::error::SupervisorError;
+use super::owner;
 use crate::host::{Controller, SUPERVISOR_LEAF, V2Entry};
 use crate::plan::{CgroupPlan, CgroupVersion, Hierarchy, Presence};
 
@@ -28,7 +28,7 @@ pub struct CgroupRoot {
 impl CgroupRoot {
     /// Makes this supervisor's directories.
     pub fn create(plan: &CgroupPlan) -> Result<Self, SupervisorError> {
-        let name = sweep::own_name();
+        let name = owner::own_name();
         let mut root = Self {
             plan: plan.clone(),
             dirs: Vec::new(),
@@ -38,7 +38,7 @@ impl CgroupRoot {
             if let CgroupVersion::V2 { entry } = plan.version {
                 enter_v2(hierarchy, entry)?;
             }
-            sweep::sweep(&hierarchy.parent);
+            sweep(&hierarchy.parent);
             let dir = hierarchy.parent.join(&name);
             make_dir(&dir)?;
             root.dirs.push(dir.clone());
@@ -78,6 +78,16 @@ impl CgroupRoot {
 impl Drop for CgroupRoot {
     fn drop(&mut self) {
         self.dirs.iter().for_each(|dir| remove_tree(dir));
+    }
+}
+
+/// Removes the directories of supervisors that are gone, with what is still in them.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(owner::is_abandoned) {
+            files::kill_all(&entry.path());
+            remove_tree(&entry.path());
+        }
     }
 }
 

@@ -119,6 +119,14 @@ pub enum SupervisorError {
         /// Why.
         cause: String,
     },
+    /// There is no place for the files of sessions.
+    #[error("sessions cannot have their files in {path}: {cause}; set TMPDIR to another directory", path = path.display())]
+    SessionPlace {
+        /// The directory for temporary files.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
     /// The request has something for the guest to read, and the policy says that it may not.
     #[error(
         "the request has a standard input, and the policy does not let the guest read one: set \

@@ -6,6 +6,7 @@ mod drain;
 mod ending;
 mod launch;
 mod library;
+mod owner;
 mod proc_dir;
 mod run;
 mod spawn;
@@ -14,6 +15,7 @@ mod zygote;
 
 pub mod cgroup;
 pub mod error;
+pub mod session;
 
 pub use error::SupervisorError;
 pub use launch::Launched;

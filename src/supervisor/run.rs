@@ -17,11 +17,13 @@ use self::report::{Seen, report};
 use self::watch::Watch;
 use super::cgroup::{CgroupRoot, WorkerCgroup};
 use super::error::{SupervisorError, While};
+use super::session::SessionRoot;
 use super::spawn::Worker;
 use super::verify::verify;
 use super::zygote::Zygote;
 use crate::jail::program::ZygoteJail;
 use crate::outcome::{Outcome, Phases, PolicyIdentity};
+use crate::plan::FileQuota;
 
 /// What the supervisor itself watches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,9 +40,11 @@ pub struct RunLimits {
     pub output: u64,
     /// Thousandths of a processor: how soon the processor time could be used up.
     pub millicores: u32,
+    /// The session's files, where no file system has a quota for them.
+    pub files: Option<FileQuota>,
 }
 
-/// Where runs happen: a zygote with its jail, and the cgroups for its workers.
+/// Where runs happen: a zygote with its jail, and the cgroups and directories of its workers.
 #[derive(Debug)]
 pub struct Place<'a> {
     /// Forks the worker.
@@ -49,6 +53,8 @@ pub struct Place<'a> {
     pub jail: &'a ZygoteJail,
     /// Where the worker's cgroup is made, if the plan has that layer.
     pub cgroups: Option<&'a CgroupRoot>,
+    /// Where the worker's directory is made, if the plan has no mounts.
+    pub sessions: Option<&'a SessionRoot>,
     /// The limits.
     pub limits: RunLimits,
     /// The policy's name and digest.
@@ -75,17 +81,19 @@ pub fn run(
         Some(root) => Some(root.worker()?),
         None => None,
     };
+    // Before the worker, and so removed after it.
+    let session = match place.sessions {
+        Some(root) => Some(root.directory()?),
+        None => None,
+    };
+    let (cgroup, session) = (cgroup.as_ref(), session.as_ref());
     let stdin = request.open_stdin().when("open stdin")?;
-    let worker = Worker::spawn(place.zygote, stdin, cgroup.as_ref(), place.first_core)?;
-    let guard = KillOnDrop(&worker);
+    let worker = Worker::spawn(place.zygote, stdin, cgroup, session, place.first_core)?;
+    let guard = EndOnDrop(&worker);
     let jailed = Instant::now();
-    let enforced = verify(
-        &worker.proc,
-        place.jail,
-        place.zygote.born_in(),
-        cgroup.as_ref(),
-    )?;
-    let watch = Watch::new(&worker, cgroup.as_ref(), place.limits);
+    let host = place.zygote.born_in();
+    let enforced = verify(&worker.proc, place.jail, host, cgroup, session)?;
+    let watch = Watch::new(&worker, cgroup, session, place.limits)?;
     let running = Running::new(&worker, message, place.limits, request.kind(), watch)?;
     let Ended {
         stop,
@@ -100,14 +108,17 @@ pub fn run(
         return Err(SupervisorError::RunLost);
     }
 
-    let counts = cgroup.as_ref().map(WorkerCgroup::counts);
+    let counts = cgroup.map(WorkerCgroup::counts);
     let seen = Seen {
         stop,
         exit,
         result,
         counts: counts.unwrap_or_default(),
         watched,
-        files: Files::measure(&worker.directories),
+        files: match (session, place.limits.files) {
+            (Some(session), Some(quota)) => Files::of_session(session, quota),
+            _ => Files::measure(&worker.directories),
+        },
         wall: times.exited - times.started,
         phases: phases(called, &worker, jailed, times),
     };
@@ -127,10 +138,10 @@ fn phases(called: Instant, worker: &Worker, jailed: Instant, times: Times) -> Ph
 }
 
 /// Ends the worker on every way out, an error's too: nothing is left behind.
-struct KillOnDrop<'a>(&'a Worker);
+struct EndOnDrop<'a>(&'a Worker);
 
-impl Drop for KillOnDrop<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.kill();
+        self.0.end();
     }
 }

@@ -1,19 +1,20 @@
 //! From a request to a worker that stands in its jail, ready to be looked at from outside.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
-use nix::sys::socket::SockType;
+use nix::sys::socket::{Shutdown, SockType, shutdown};
 
 use super::cgroup::WorkerCgroup;
 use super::descriptors::{hear, pipe, socket_pair};
 use super::error::{SupervisorError, While};
 use super::proc_dir::ProcDir;
+use super::session::SessionDirectory;
 use super::zygote::{Zygote, failure};
-use crate::jail::control::FromMonitor;
+use crate::jail::control::{Beneath, FromMonitor, ToZygote};
 use crate::jail::failure::{REPORT_LENGTH, decode_report};
 use crate::sys;
 use crate::sys::descriptors::receive;
@@ -21,6 +22,9 @@ use crate::sys::descriptors::receive;
 /// How long a worker may take to enter its jail: a millisecond, but on a host with hundreds of busy
 /// processes a turn of the processor alone takes seconds.
 const BIRTH_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a killed worker may take to be gone before it is left to the zygote.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A worker that stands in its jail and has not run guest code yet.
 #[derive(Debug)]
@@ -37,8 +41,9 @@ pub struct Worker {
     pub process: OwnedFd,
     /// What the kernel tells of it.
     pub proc: ProcDir,
-    /// Process 1 of its pid namespace, whose end is everything's end. None at level `landlock`.
-    pub init: Option<OwnedFd>,
+    /// The process to which its orphans come and which ends them all, and what that is.
+    pub above: OwnedFd,
+    beneath: Beneath,
     /// The directories that the guest can write to, work directory first.
     pub directories: Vec<OwnedFd>,
     /// When it was asked for.
@@ -48,11 +53,13 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Has the zygote fork a worker with this standard input, into this cgroup.
+    /// Has the zygote fork a worker with this standard input, into this cgroup, with its files in
+    /// this directory.
     pub fn spawn(
         zygote: &Zygote,
         stdin: OwnedFd,
         cgroup: Option<&WorkerCgroup<'_>>,
+        session: Option<&SessionDirectory<'_>>,
         first_core: usize,
     ) -> Result<Self, SupervisorError> {
         let (data, their_data) = socket_pair(SockType::Stream).when("make the data socket")?;
@@ -71,7 +78,8 @@ impl Worker {
             .transpose()?
             .unwrap_or_default();
         fds.extend(join_files.iter().map(AsFd::as_fd));
-        zygote.request(first_core, &fds)?;
+        let work = session.map(|session| session.path().to_owned());
+        zygote.request(&ToZygote::Spawn { first_core, work }, &fds)?;
         // The worker's ends, so that its end shows as ours.
         drop((
             stdin,
@@ -83,7 +91,11 @@ impl Worker {
         ));
         let asked = Instant::now();
         let deadline = asked + BIRTH_TIMEOUT;
-        let (process, init) = await_birth(zygote, &monitor, deadline)?;
+        let Born {
+            process,
+            above,
+            beneath,
+        } = await_birth(zygote, &monitor, deadline)?;
         let mut worker = Self {
             monitor,
             data,
@@ -92,12 +104,19 @@ impl Worker {
             proc: ProcDir::of(process.as_fd())
                 .map_err(|_| SupervisorError::WorkerEnded { hint: "" })?,
             process,
-            init,
+            above,
+            beneath,
             directories: vec![],
             asked,
             born: Instant::now(),
         };
-        worker.directories = worker.await_jail(deadline)?;
+        match worker.await_jail(deadline) {
+            Ok(directories) => worker.directories = directories,
+            Err(error) => {
+                worker.end();
+                return Err(error);
+            }
+        }
         Ok(worker)
     }
 
@@ -128,30 +147,59 @@ impl Worker {
 
     /// Ends the worker, with every process that it made.
     pub fn kill(&self) {
-        let handle = self.init.as_ref().unwrap_or(&self.process);
         // One that is gone already is as good.
-        _ = sys::pidfd::signal(handle.as_fd(), Signal::SIGKILL);
+        match self.beneath {
+            Beneath::Init => _ = sys::pidfd::signal(self.above.as_fd(), Signal::SIGKILL),
+            Beneath::Reaper => {
+                _ = shutdown(self.monitor.as_raw_fd(), Shutdown::Write);
+                // The reaper does it too, but has to be given a processor first.
+                _ = sys::pidfd::signal(self.process.as_fd(), Signal::SIGKILL);
+            }
+        }
     }
+
+    /// Ends the worker and waits until nothing is left of it, if that takes no longer than anyone
+    /// should wait.
+    pub fn end(&self) {
+        self.kill();
+        let deadline = Instant::now() + END_TIMEOUT;
+        while await_input(self.monitor.as_fd(), deadline).is_ok() {
+            // Its end of file is what is waited for; an error comes to the same.
+            match hear::<FromMonitor>(self.monitor.as_fd()) {
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+}
+
+/// What the zygote, or the reaper, says of a worker when it is born.
+struct Born {
+    process: OwnedFd,
+    above: OwnedFd,
+    beneath: Beneath,
 }
 
 fn await_birth(
     zygote: &Zygote,
     monitor: &OwnedFd,
     deadline: Instant,
-) -> Result<(OwnedFd, Option<OwnedFd>), SupervisorError> {
+) -> Result<Born, SupervisorError> {
     await_input(monitor.as_fd(), deadline)?;
     let heard = match hear(monitor.as_fd()) {
         Err(Errno::ECONNRESET) => None,
         other => other.when("read from the zygote")?,
     };
     match heard {
-        Some((FromMonitor::Born, fds)) => {
-            let mut fds = fds.into_iter();
-            let process = fds
-                .next()
-                .ok_or(Errno::EBADF)
-                .when("take the worker's handle")?;
-            Ok((process, fds.next()))
+        Some((FromMonitor::Born { beneath }, fds)) => {
+            let [process, above] = <[OwnedFd; 2]>::try_from(fds)
+                .map_err(|_| Errno::EBADF)
+                .when("take the worker's handles")?;
+            Ok(Born {
+                process,
+                above,
+                beneath,
+            })
         }
         Some((FromMonitor::NotBorn { step, errno }, _)) => Err(SupervisorError::Jail {
             who: "the zygote",

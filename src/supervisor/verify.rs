@@ -4,15 +4,20 @@
 mod proc_status;
 
 use std::ffi::OsString;
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use nix::sys::stat::fstat;
 
 use self::proc_status::ProcStatus;
 use super::cgroup::WorkerCgroup;
 use super::error::{SupervisorError, While};
 use super::proc_dir::ProcDir;
+use super::session::SessionDirectory;
 use crate::jail::DATA;
-use crate::jail::program::{ProcMount, RlimitResource, ZygoteJail};
+use crate::jail::program::{Identity, ProcMount, RlimitResource, ZygoteJail};
 use crate::outcome::Enforced;
 use crate::plan::Layer;
 use crate::policy::Level;
@@ -37,7 +42,7 @@ const NAMESPACES: [&str; 7] = [
 impl HostNamespaces {
     /// Those of the calling thread.
     pub fn current() -> Result<Self, SupervisorError> {
-        let link = |name| std::fs::read_link(Path::new("/proc/thread-self").join(name));
+        let link = |name| fs::read_link(Path::new("/proc/thread-self").join(name));
         let links = NAMESPACES.iter().map(|name| link(name).map(OsString::from));
         let links: io::Result<_> = links.collect();
         Ok(Self(links.when("read the supervisor's namespaces")?))
@@ -50,6 +55,7 @@ pub fn verify(
     jail: &ZygoteJail,
     host: &HostNamespaces,
     cgroup: Option<&WorkerCgroup<'_>>,
+    session: Option<&SessionDirectory<'_>>,
 ) -> Result<Enforced, SupervisorError> {
     let status = ProcStatus::read(process).when("read the worker's status")?;
     let mut layers = Vec::with_capacity(7);
@@ -63,6 +69,9 @@ pub fn verify(
         // The kernel shows nobody a process's Landlock domain. The worker's own set-up code, no
         // guest code having run, saw a directory refused that only Landlock refuses: without that
         // it would not have reported that its jail stands.
+        if let Some(session) = session {
+            work_directory(process, session)?;
+        }
         layers.push(Layer::Landlock);
     }
     seccomp(&status, jail)?;
@@ -248,9 +257,10 @@ fn descriptors(process: &ProcDir) -> Checked {
 }
 
 fn identity(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
-    let Some(ids) = jail.identity.drop_to else {
-        return Ok(());
-    };
+    let Identity { drop_to, inside } = jail.identity;
+    // Without a user namespace the guest is on the host who he is inside.
+    let wanted = drop_to.or(jail.namespaces.is_none().then_some(inside));
+    let Some(ids) = wanted else { return Ok(()) };
     for (key, wanted) in [("Uid", ids.uid), ("Gid", ids.gid)] {
         let found = status.field(key).unwrap_or("");
         let mut shown = found.split_ascii_whitespace().map(str::parse);
@@ -261,6 +271,23 @@ fn identity(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
                 wanted.to_string(),
             );
         }
+    }
+    match status.field("Groups") {
+        Some(groups) if drop_to.is_some() && !groups.is_empty() => {
+            differs(Layer::Capabilities, format!("groups {groups}"), "no groups")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the worker is where its files belong: what it was told to put in the place of `/work`.
+fn work_directory(process: &ProcDir, session: &SessionDirectory<'_>) -> Checked {
+    let cwd = format!("/proc/{}/cwd", process.pid());
+    let theirs = fs::metadata(cwd).when("read the worker's directory")?;
+    let ours = fstat(session.handle()).when("read the session's directory")?;
+    if (theirs.dev(), theirs.ino()) != (ours.st_dev, ours.st_ino) {
+        let wanted = session.path().display().to_string();
+        return differs(Layer::Landlock, "another work directory", wanted);
     }
     Ok(())
 }

@@ -96,10 +96,10 @@ impl Zygote {
     /// Asks for a worker.
     pub(super) fn request(
         &self,
-        first_core: usize,
+        request: &ToZygote,
         fds: &[BorrowedFd],
     ) -> Result<(), SupervisorError> {
-        match tell(self.control.as_fd(), &ToZygote::Spawn { first_core }, fds) {
+        match tell(self.control.as_fd(), request, fds) {
             Err(Errno::EPIPE | Errno::ECONNRESET) => Err(SupervisorError::ZygoteGone),
             other => other.when("ask the zygote for a worker"),
         }

@@ -13,6 +13,7 @@ pub mod pidfd;
 #[cfg(not(feature = "inside"))]
 pub mod probe_child;
 pub mod process;
+pub mod procfs;
 #[cfg(feature = "inside")]
 pub mod python;
 pub mod seccomp;

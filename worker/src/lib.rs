@@ -11,4 +11,5 @@ pub mod sys;
 
 mod control;
 mod module;
+mod reaper;
 mod serve;

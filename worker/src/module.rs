@@ -6,7 +6,7 @@
 //! | `unready` | JSON of `Unready` | |
 //! | `threads` | | how many threads the process has |
 //! | `settle` | | makes forks of what is loaded cheaper; for how many bytes |
-//! | `serve` | JSON list of the preloaded modules | in a worker, jailed: what it can read, `nothing` or `input`. In the zygote: never |
+//! | `serve` | JSON list of the preloaded modules | in a worker, jailed: what it can read, `nothing` or `input`, and on a second line, where its environment is not the zygote's, JSON of that. In the zygote: never |
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -174,12 +174,16 @@ impl TextFunction for Serve {
         match server.serve(&Interpreter).map_err(words)? {
             Served::Finished => sys::process::exit_now(0),
             Served::Failed => sys::process::exit_now(1),
-            Served::Worker => {
+            Served::Worker { env } => {
                 // After the jail stands: a hook of a preloaded package may start a thread, and a
                 // process with threads cannot enter a user namespace.
                 sys::python::after_fork_in_child();
                 let input = standard_input().map_err(words)?;
-                Ok(input.to_owned())
+                if env.is_empty() {
+                    return Ok(input.to_owned());
+                }
+                let env = serde_json::to_string(&env).map_err(|error| error.to_string())?;
+                Ok(format!("{input}\n{env}"))
             }
         }
     }

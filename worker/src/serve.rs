@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
@@ -11,11 +12,13 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpid};
 
 use crate::control::{hear, tell};
-use crate::jail::control::{Exit, ExitStatus, FromMonitor, ToZygote};
+use crate::jail::control::{Beneath, Exit, ExitStatus, FromMonitor, ToZygote};
 use crate::jail::failure::{Failure, InStep, Step};
 use crate::jail::program::ZygoteJail;
+use crate::jail::tree;
 use crate::jail::worker::{Belongings, Birth};
 use crate::jail::zygote::Zygote;
+use crate::reaper::{self, Ties};
 use crate::sys;
 use crate::sys::process::{
     End, Fork, ForkedChild, InitStacks, NamespaceInit, Reaped, SingleThreaded,
@@ -37,7 +40,10 @@ pub enum Served {
     /// In the zygote: the supervisor closed the control socket.
     Finished,
     /// In a worker: it stands in its jail.
-    Worker,
+    Worker {
+        /// What of its environment differs from the zygote's.
+        env: Vec<(String, String)>,
+    },
     /// In a worker: it failed to enter its jail, has said so, and must end.
     Failed,
 }
@@ -55,12 +61,14 @@ pub struct Server {
     children: SignalFd,
     mask_before: SigSet,
     workers: HashMap<Pid, Worker>,
+    /// At level `landlock`: each worker's reaper, and its monitor.
+    reapers: HashMap<Pid, OwnedFd>,
     zygote_bytes: u64,
 }
 
 struct Worker {
     monitor: OwnedFd,
-    init: Option<NamespaceInit>,
+    init: NamespaceInit,
     alive: bool,
 }
 
@@ -106,6 +114,7 @@ impl Server {
             children,
             mask_before,
             workers: HashMap::new(),
+            reapers: HashMap::new(),
             zygote_bytes,
         })
     }
@@ -124,8 +133,8 @@ impl Server {
                     CONTROL => match hear(&self.control, &mut buffer)? {
                         None => return Ok(Served::Finished),
                         Some((ToZygote::Enter { .. }, _)) => return Err(Errno::EPROTO),
-                        Some((ToZygote::Spawn { first_core }, fds)) => {
-                            match self.answer(first_core, fds, hooks)? {
+                        Some((ToZygote::Spawn { first_core, work }, fds)) => {
+                            match self.answer(first_core, work.as_deref(), fds, hooks)? {
                                 None => {}
                                 Some(served) => {
                                     // The numbers of these descriptors are the worker's now.
@@ -146,6 +155,7 @@ impl Server {
     fn answer(
         &mut self,
         first_core: usize,
+        work: Option<&Path>,
         fds: Vec<OwnedFd>,
         hooks: &dyn ForkHooks,
     ) -> Result<Option<Served>, Errno> {
@@ -164,36 +174,44 @@ impl Server {
             first_core,
             zygote_bytes: self.zygote_bytes,
         };
-        match self.fork_worker(hooks) {
+        match self.fork_worker(&monitor, hooks) {
             Ok(Forked::Worker(child)) => {
+                if let Some(directory) = work {
+                    self.jail.put_work_in(directory);
+                }
                 let entered =
                     crate::jail::worker::enter(child, &self.jail, &self.zygote, belongings, birth);
                 // Guest code starts with the signal mask of an ordinary process.
                 _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask_before), None);
                 std::mem::forget(monitor);
-                Ok(Some(if entered.is_ok() {
-                    Served::Worker
-                } else {
-                    Served::Failed
+                let env = match work {
+                    Some(_) => std::mem::take(&mut self.jail.env),
+                    None => Vec::new(),
+                };
+                Ok(Some(match entered {
+                    Ok(()) => Served::Worker { env },
+                    Err(_) => Served::Failed,
                 }))
             }
             Ok(Forked::Parent { pid, pidfd, init }) => {
-                let handles: Vec<BorrowedFd> = std::iter::once(pidfd.as_fd())
-                    .chain(init.as_ref().map(|init| init.pidfd.as_fd()))
-                    .collect();
+                let handles = [pidfd.as_fd(), init.pidfd.as_fd()];
+                let beneath = Beneath::Init;
                 // A supervisor that is gone shows as a hang-up of the monitor, next.
-                _ = tell(monitor.as_fd(), &FromMonitor::Born, &handles);
+                _ = tell(monitor.as_fd(), &FromMonitor::Born { beneath }, &handles);
                 let key = u64::try_from(pid.as_raw()).unwrap_or(u64::MAX);
                 self.events
                     .add(&monitor, EpollEvent::new(EpollFlags::EPOLLRDHUP, key))?;
-                self.workers.insert(
-                    pid,
-                    Worker {
-                        monitor,
-                        init,
-                        alive: true,
-                    },
-                );
+                let worker = Worker {
+                    monitor,
+                    init,
+                    alive: true,
+                };
+                self.workers.insert(pid, worker);
+                Ok(None)
+            }
+            Ok(Forked::Reaper { pid }) => {
+                // It is the reaper's to use; held here until nothing is left of the worker.
+                self.reapers.insert(pid, monitor);
                 Ok(None)
             }
             Err(Failure { step, errno }) => {
@@ -207,9 +225,20 @@ impl Server {
         }
     }
 
-    fn fork_worker(&mut self, hooks: &dyn ForkHooks) -> Result<Forked, Failure> {
+    fn fork_worker(&mut self, monitor: &OwnedFd, hooks: &dyn ForkHooks) -> Result<Forked, Failure> {
         if self.jail.namespaces.is_none() {
-            return Forked::beside(None, self.fork(hooks)?);
+            return Ok(match self.fork(hooks)? {
+                Fork::Parent(pid) => Forked::Reaper { pid },
+                Fork::Child(own) => {
+                    let ties = Ties {
+                        monitor,
+                        zygote: &self.home,
+                        proc: &self.zygote.proc,
+                    };
+                    let worker = reaper::fork_worker(own, &self.jail, &self.single, &ties);
+                    Forked::Worker(worker)
+                }
+            });
         }
         // Children only: the zygote itself stays where it is, and comes back for the next one.
         unshare(CloneFlags::CLONE_NEWPID).in_step(Step::PidNamespace)?;
@@ -229,8 +258,13 @@ impl Server {
         }
         sys::process::enter_namespaces(self.home.as_fd(), CloneFlags::CLONE_NEWPID.bits())
             .in_step(Step::PidNamespace)?;
-        let (init, forked) = forked?;
-        Forked::beside(Some(init), forked)
+        match forked? {
+            (_, Fork::Child(child)) => Ok(Forked::Worker(child)),
+            (init, Fork::Parent(pid)) => {
+                let pidfd = sys::pidfd::open(pid).in_step(Step::Fork)?;
+                Ok(Forked::Parent { pid, pidfd, init })
+            }
+        }
     }
 
     fn fork(&self, hooks: &dyn ForkHooks) -> Result<Fork, Failure> {
@@ -253,16 +287,22 @@ impl Server {
                     &FromMonitor::Exited(exit(reaped)),
                     &[],
                 );
-                match &worker.init {
-                    Some(init) => _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL),
-                    None => self.forget_worker(pid),
+                _ = sys::pidfd::signal(worker.init.pidfd.as_fd(), Signal::SIGKILL);
+                continue;
+            }
+            if let Some(monitor) = self.reapers.remove(&pid) {
+                if !matches!(reaped.end, End::Code(0)) {
+                    // It could not end its worker: what is left has come to this process.
+                    let others: Vec<Pid> = self.reapers.keys().copied().collect();
+                    tree::kill_beneath(self.zygote.proc.as_fd(), &others);
                 }
+                drop(monitor);
                 continue;
             }
             let owner = self
                 .workers
                 .iter()
-                .find(|(_, worker)| worker.init.as_ref().is_some_and(|init| init.pid == pid))
+                .find(|(_, worker)| worker.init.pid == pid)
                 .map(|(owner, worker)| (*owner, worker.alive));
             if let Some((owner, false)) = owner {
                 self.forget_worker(owner);
@@ -274,9 +314,7 @@ impl Server {
     fn forget_worker(&mut self, pid: Pid) {
         if let Some(worker) = self.workers.remove(&pid) {
             _ = self.events.delete(&worker.monitor);
-            if let Some(init) = &worker.init {
-                self.stacks.release(init);
-            }
+            self.stacks.release(&worker.init);
         }
     }
 
@@ -290,13 +328,12 @@ impl Server {
         };
         // Reported once: the hang-up would otherwise be reported until the worker is reaped.
         _ = self.events.delete(&worker.monitor);
-        if let Some(init) = &worker.init {
-            _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL);
-        }
+        _ = sys::pidfd::signal(worker.init.pidfd.as_fd(), Signal::SIGKILL);
     }
 }
 
-fn exit(reaped: Reaped) -> Exit {
+/// As the supervisor is told.
+pub fn exit(reaped: Reaped) -> Exit {
     let status = match reaped.end {
         End::Code(code) => ExitStatus::Code(code),
         End::Signal(signal) => ExitStatus::Signal(signal),
@@ -312,21 +349,13 @@ enum Forked {
     Parent {
         pid: Pid,
         pidfd: OwnedFd,
-        init: Option<NamespaceInit>,
+        init: NamespaceInit,
+    },
+    /// At level `landlock`: the worker is this process's child.
+    Reaper {
+        pid: Pid,
     },
     Worker(ForkedChild),
-}
-
-impl Forked {
-    fn beside(init: Option<NamespaceInit>, forked: Fork) -> Result<Self, Failure> {
-        match forked {
-            Fork::Child(child) => Ok(Self::Worker(child)),
-            Fork::Parent(pid) => {
-                let pidfd = sys::pidfd::open(pid).in_step(Step::Fork)?;
-                Ok(Self::Parent { pid, pidfd, init })
-            }
-        }
-    }
 }
 
 /// This process's private writable memory, bytes: field 6 of `/proc/self/statm` (proc(5)).

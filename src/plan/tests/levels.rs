@@ -145,25 +145,30 @@ fn root_without_the_right_to_drop_it_runs_nothing() {
 }
 
 #[test]
-fn an_ordinary_users_other_processes_do_not_count() {
-    let namespaces = no_user_namespaces();
-    let landlock = "assurance.require = \"landlock\"";
-    let limited = |user| {
+fn a_users_other_processes_do_not_count() {
+    let limited = |user, namespaces| {
         let machine = Machine {
             user,
-            namespaces: namespaces.clone(),
+            namespaces,
             cgroup: no_cgroup(),
             ..machine()
         };
-        let plan = planned(landlock, &host(machine));
-        plan.jail
-            .worker
+        let plan = planned("assurance.require = \"landlock\"", &host(machine));
+        let worker = plan.jail.worker;
+        let own = worker
             .rlimits
             .iter()
-            .any(|limit| limit.resource == RlimitResource::Processes)
+            .find(|limit| limit.resource == RlimitResource::Processes)
+            .map(|limit| limit.value);
+        (own, worker.process_headroom)
     };
-    assert!(!limited(USER));
-    assert!(limited(ROOT));
+    for user in [ROOT, USER] {
+        let available = crate::host::NamespaceSupport::Available;
+        assert_eq!(limited(user, available), (Some(64), None));
+        let (own, ceiling) = limited(user, no_user_namespaces());
+        assert_eq!(own, None);
+        assert!(ceiling.is_some_and(|headroom| headroom > 1000));
+    }
 }
 
 #[test]

@@ -5,16 +5,13 @@ use std::path::Path;
 use super::hosts::{USER, host, machine, no_user_namespaces};
 use super::planned;
 use crate::host::Machine;
-use crate::plan::SessionFiles;
+use crate::plan::{FileQuota, SessionFiles};
 
 #[test]
-fn with_mounts_nothing_is_replaced() {
+fn with_mounts_they_are_in_file_systems_of_their_own() {
     let plan = planned("", &host(machine()));
     assert_eq!(plan.session_files, SessionFiles::Private);
-    assert_eq!(
-        plan.jail_with_session_in(Path::new("/var/tmp/s1")),
-        plan.jail
-    );
+    assert_eq!(plan.session_files.quota(), None);
 }
 
 #[test]
@@ -24,9 +21,17 @@ fn without_mounts_the_sessions_directory_takes_the_place_of_work() {
         namespaces: no_user_namespaces(),
         ..machine()
     };
-    let plan = planned("assurance.require = \"landlock\"", &host(machine));
-    assert_eq!(plan.session_files, SessionFiles::HostDirectory);
-    let jail = plan.jail_with_session_in(Path::new("/var/tmp/s1"));
+    let policy = "assurance.require = \"landlock\"\nfilesystem.work_size = \"3MiB\"\n\
+                  filesystem.work_inodes = 77\nlimits.file_size = \"2MiB\"";
+    let plan = planned(policy, &host(machine));
+    let quota = FileQuota {
+        size: 3 << 20,
+        inodes: 77,
+        largest: 2 << 20,
+    };
+    assert_eq!(plan.session_files, SessionFiles::HostDirectory(quota));
+    let mut jail = plan.jail.clone();
+    jail.put_work_in(Path::new("/var/tmp/s1"));
     let json = serde_json::to_string(&jail).unwrap();
     assert!(!json.contains("/work"), "{json}");
     assert_eq!(jail.worker.cwd, Path::new("/var/tmp/s1"));

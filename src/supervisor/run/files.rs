@@ -1,12 +1,14 @@
-//! What a worker's private file systems hold at its end.
+//! What a worker's files take at its end.
 
 use std::os::fd::OwnedFd;
 
 use nix::sys::statvfs::fstatvfs;
 
 use crate::outcome::LimitName;
+use crate::plan::FileQuota;
+use crate::supervisor::session::SessionDirectory;
 
-/// Measured through the descriptors that the worker handed over before it ran guest code.
+/// How much they take, and what is used up.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Files {
     /// Bytes that they hold together; none where they are no file systems of their own.
@@ -16,7 +18,16 @@ pub struct Files {
 }
 
 impl Files {
-    /// Measures the directories: the work directory, then those that share the quota of `/tmp`.
+    /// Measures a session's directory of the host, which is full when the watchdog says so.
+    pub fn of_session(session: &SessionDirectory<'_>, quota: FileQuota) -> Self {
+        Self {
+            bytes: Some(session.count(quota).size().bytes),
+            full: None,
+        }
+    }
+
+    /// Measures private file systems, through the descriptors that the worker handed over before it
+    /// ran guest code: the work directory, then those that share the quota of `/tmp`.
     pub fn measure(directories: &[OwnedFd]) -> Self {
         let quotas = std::iter::once((LimitName::WorkSize, LimitName::WorkInodes)).chain(
             std::iter::repeat((LimitName::TmpSize, LimitName::TmpInodes)),

@@ -1,23 +1,46 @@
-//! The limits that need looking: processor time everywhere, and memory and processes too where no
-//! cgroup holds them.
+//! The limits that need looking: processor time everywhere, memory and processes too where no
+//! cgroup holds them, files where no file system does.
 
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
 
 use super::RunLimits;
 use crate::outcome::LimitName;
 use crate::supervisor::cgroup::WorkerCgroup;
 use crate::supervisor::ending::Stop;
+use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::proc_dir;
+use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::spawn::Worker;
 use crate::sys::process::page_size;
+use crate::sys::procfs;
 
 /// How often the tree of a worker without a cgroup is measured.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The shortest time between two looks at a cgroup's processor time.
 const SHORTEST: Duration = Duration::from_millis(5);
+
+/// How often a session's files are measured, as long as that is quick.
+const FILES_TICK: Duration = Duration::from_millis(50);
+
+/// The most of the time that measuring files may take: one part in this many.
+const FILES_SHARE: u32 = 20;
+
+/// The longest time between two looks at the files, however many there are.
+const FILES_LONGEST: Duration = Duration::from_secs(1);
+
+/// Reading what a process has mapped waits until it is not forking. After a wait that long there may
+/// be a fork bomb, which must not be given the time that looking at all of it would take.
+const LONG_LOOK: Duration = Duration::from_millis(10);
+
+/// `USER_HZ`, which Linux fixes at 100 for every architecture that Sandfork knows.
+const MICROSECONDS_PER_TICK: u64 = 10_000;
 
 /// What was measured over a worker's processes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -26,7 +49,7 @@ pub struct Measured {
     pub cpu_us: u64,
     /// Bytes.
     pub memory: u64,
-    /// Processes.
+    /// Tasks: processes and threads.
     pub pids: u64,
 }
 
@@ -34,9 +57,14 @@ pub struct Measured {
 #[derive(Debug)]
 pub struct Watch<'a> {
     cgroup: Option<&'a WorkerCgroup<'a>>,
+    session: Option<&'a SessionDirectory<'a>>,
     limits: RunLimits,
-    worker: &'a Worker,
-    next: Instant,
+    proc: OwnedFd,
+    main: Pid,
+    /// What the worker's orphans come to: whatever its processes do, they stay beneath the two.
+    above: Pid,
+    next_processes: Instant,
+    next_files: Instant,
     peak: Measured,
 }
 
@@ -45,23 +73,35 @@ impl<'a> Watch<'a> {
     pub fn new(
         worker: &'a Worker,
         cgroup: Option<&'a WorkerCgroup<'a>>,
+        session: Option<&'a SessionDirectory<'a>>,
         limits: RunLimits,
-    ) -> Self {
+    ) -> Result<Self, SupervisorError> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let now = Instant::now();
         let mut watch = Self {
             cgroup,
+            session,
             limits,
-            worker,
-            next: Instant::now(),
+            proc: open("/proc", flags, Mode::empty()).when("open /proc")?,
+            main: Pid::from_raw(worker.proc.pid()),
+            above: Pid::from_raw(
+                proc_dir::number(worker.above.as_fd()).when("read a worker's number")?,
+            ),
+            next_processes: now,
+            next_files: now + FILES_TICK,
             peak: Measured::default(),
         };
         let counted = cgroup.is_some_and(WorkerCgroup::counts_cpu);
-        watch.next += if counted { watch.interval(0) } else { TICK };
-        watch
+        watch.next_processes += if counted { watch.interval(0) } else { TICK };
+        Ok(watch)
     }
 
     /// When to look next.
     pub fn next(&self) -> Instant {
-        self.next
+        match self.session {
+            Some(_) => self.next_processes.min(self.next_files),
+            None => self.next_processes,
+        }
     }
 
     /// The largest values seen.
@@ -71,31 +111,85 @@ impl<'a> Watch<'a> {
 
     /// Looks, if it is time to.
     pub fn look(&mut self, now: Instant) -> Option<Stop> {
-        if now < self.next {
+        let files_due = self.session.is_some() && now >= self.next_files;
+        if now < self.next_processes && !files_due {
             return None;
         }
+        // Processes first: where there are too many of them, looking at each takes too long.
+        let over = self.look_at_processes(now);
+        over.or_else(|| files_due.then(|| self.look_at_files())?)
+    }
+
+    fn look_at_processes(&mut self, now: Instant) -> Option<Stop> {
         let allowed = u64::try_from(self.limits.cpu.as_micros()).unwrap_or(u64::MAX);
         if let Some(cpu_us) = self.cgroup.and_then(WorkerCgroup::cpu_us) {
-            self.next = now + self.interval(cpu_us);
+            self.next_processes = now + self.interval(cpu_us);
             return (cpu_us >= allowed).then(Stop::cpu);
         }
         let measured = self.measure();
         self.peak.cpu_us = self.peak.cpu_us.max(measured.cpu_us);
         self.peak.memory = self.peak.memory.max(measured.memory);
         self.peak.pids = self.peak.pids.max(measured.pids);
-        self.next = now + TICK;
+        self.next_processes = now + TICK;
         if measured.cpu_us >= allowed {
             return Some(Stop::watchdog(LimitName::Cpu));
         }
         if self.cgroup.is_none() {
-            if measured.memory > self.limits.memory && self.exact_memory() > self.limits.memory {
+            // Before memory, for which each process has to be waited for.
+            if measured.pids > u64::from(self.limits.pids) {
+                return Some(Stop::watchdog(LimitName::Pids));
+            }
+            if measured.memory > self.limits.memory {
+                return self.look_at_memory();
+            }
+        }
+        None
+    }
+
+    /// Memory with each shared page counted once (`Pss`): slow to read, so only to be sure.
+    fn look_at_memory(&mut self) -> Option<Stop> {
+        let mut memory = 0;
+        for pid in self.tree() {
+            let started = Instant::now();
+            memory += proportional(pid).unwrap_or(0);
+            if memory > self.limits.memory {
                 return Some(Stop::watchdog(LimitName::Memory));
             }
-            if measured.pids > u64::from(self.limits.pids) {
+            if self.too_many_since(started) {
                 return Some(Stop::watchdog(LimitName::Pids));
             }
         }
         None
+    }
+
+    /// Whether there are too many processes after a look at one that took long.
+    fn too_many_since(&mut self, started: Instant) -> bool {
+        if started.elapsed() <= LONG_LOOK {
+            return false;
+        }
+        let pids = self.tree().len() as u64;
+        self.peak.pids = self.peak.pids.max(pids);
+        pids > u64::from(self.limits.pids)
+    }
+
+    fn look_at_files(&mut self) -> Option<Stop> {
+        let (session, quota) = (self.session?, self.limits.files?);
+        let started = Instant::now();
+        let mut count = session.count(quota);
+        for pid in self.tree() {
+            let started = Instant::now();
+            count.add_nameless(pid);
+            if self.too_many_since(started) {
+                return Some(Stop::watchdog(LimitName::Pids));
+            }
+        }
+        let pause = (started.elapsed() * FILES_SHARE).clamp(FILES_TICK, FILES_LONGEST);
+        self.next_files = Instant::now() + pause;
+        let size = count.size();
+        if size.bytes > quota.size {
+            return Some(Stop::watchdog(LimitName::WorkSize));
+        }
+        (size.inodes > quota.inodes).then(|| Stop::watchdog(LimitName::WorkInodes))
     }
 
     /// The earliest that the limit could be reached, with every processor at work.
@@ -108,26 +202,33 @@ impl<'a> Watch<'a> {
     }
 
     fn measure(&self) -> Measured {
-        self.tree()
-            .into_iter()
-            .fold(Measured::default(), |sum, pid| Measured {
-                cpu_us: sum.cpu_us + cpu_us(pid).unwrap_or(0),
+        let stat = |pid| procfs::stat(self.proc.as_fd(), pid).ok();
+        // A reaper has waited for the orphans that ended.
+        let orphans = stat(self.above).map_or(0, |stat| stat.waited_ticks);
+        let without_processes = Measured {
+            cpu_us: orphans * MICROSECONDS_PER_TICK,
+            ..Measured::default()
+        };
+        self.tree().into_iter().fold(without_processes, |sum, pid| {
+            let Some(stat) = stat(pid) else { return sum };
+            let ticks = stat.own_ticks + stat.waited_ticks;
+            Measured {
+                cpu_us: sum.cpu_us + ticks * MICROSECONDS_PER_TICK,
                 memory: sum.memory + resident(pid).unwrap_or(0),
-                pids: sum.pids + 1,
-            })
+                pids: sum.pids + stat.threads,
+            }
+        })
     }
 
-    /// Every process of the worker but its init.
-    fn tree(&self) -> Vec<i32> {
-        let main = self.worker.proc.pid();
-        // Whatever a worker's processes do, they stay beneath these two: an orphan goes to the
-        // init of its pid namespace.
-        let init = self.worker.init.as_ref();
-        let init = init.and_then(|init| proc_dir::number(init.as_fd()).ok());
-        let mut found = vec![main];
-        let mut unseen: Vec<i32> = std::iter::once(main).chain(init).collect();
-        while let Some(parent) = unseen.pop() {
-            for child in children(parent) {
+    /// Every process of the worker, without the one above it; no more of them than are too many.
+    fn tree(&self) -> Vec<Pid> {
+        let mut found = vec![self.main];
+        let mut unseen = vec![self.main, self.above];
+        while let Some(parent) = unseen
+            .pop()
+            .filter(|_| found.len() <= self.limits.pids as usize)
+        {
+            for child in procfs::children(self.proc.as_fd(), parent) {
                 if !found.contains(&child) {
                     found.push(child);
                     unseen.push(child);
@@ -136,55 +237,19 @@ impl<'a> Watch<'a> {
         }
         found
     }
-
-    /// Memory with each shared page counted once (`Pss`): slow to read, so only to be sure.
-    fn exact_memory(&self) -> u64 {
-        self.tree().into_iter().filter_map(proportional).sum()
-    }
-}
-
-/// Children of a process, of all its threads (proc(5), `/proc/PID/task/TID/children`).
-fn children(pid: i32) -> Vec<i32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    tasks
-        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-        .flat_map(|text| {
-            text.split_ascii_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<_>>()
-        })
-        .collect()
 }
 
 /// Field 2 of `/proc/PID/statm`, bytes.
-fn resident(pid: i32) -> Option<u64> {
+fn resident(pid: Pid) -> Option<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * page_size())
 }
 
 /// `Pss` of `/proc/PID/smaps_rollup`, bytes.
-fn proportional(pid: i32) -> Option<u64> {
+fn proportional(pid: Pid) -> Option<u64> {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
-}
-
-/// Fields 14 to 17 of `/proc/PID/stat`: user and system time, own and of children waited for.
-fn cpu_us(pid: i32) -> Option<u64> {
-    /// `USER_HZ`, which Linux fixes at 100 for every architecture that Sandfork knows.
-    const MICROSECONDS_PER_TICK: u64 = 10_000;
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields = stat
-        .rsplit_once(')')?
-        .1
-        .split_ascii_whitespace()
-        .skip(11)
-        .take(4);
-    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
-    Some(ticks * MICROSECONDS_PER_TICK)
 }

@@ -29,3 +29,12 @@ pub(super) const NAMESPACES: &[Rule] = &[
         "mount mount_setattr move_mount open_tree fsopen fsconfig fsmount",
     ),
 ];
+
+/// Needed where there are no namespaces and Landlock does not scope signals: see `jail::reaper`.
+pub(super) const SIGNALS: &[Rule] = &[
+    allow(
+        "stop and kill what a worker has left",
+        "kill pidfd_send_signal",
+    ),
+    allow("give the worker a process group", "setsid"),
+];

@@ -38,10 +38,13 @@ impl Preset {
         let tables = guest_tables(surroundings);
         Self {
             guest: by_syscall(&tables),
-            jail: match surroundings {
-                Surroundings::Namespaces => by_syscall(&[jail::ALWAYS, jail::NAMESPACES]),
-                Surroundings::SharedHost { .. } => by_syscall(&[jail::ALWAYS]),
-            },
+            jail: by_syscall(&match surroundings {
+                Surroundings::Namespaces => [jail::ALWAYS, jail::NAMESPACES],
+                Surroundings::SharedHost { landlock_abi } if landlock_abi < ABI_SCOPE => {
+                    [jail::ALWAYS, jail::SIGNALS]
+                }
+                Surroundings::SharedHost { .. } => [jail::ALWAYS, &[]],
+            }),
         }
     }
 }
@@ -85,7 +88,7 @@ pub(super) fn tables() -> Vec<Vec<Rule>> {
         shared_host::TRUNCATION_OPEN,
         shared_host::SIGNALS_OPEN,
     ];
-    let jail = [jail::ALWAYS, jail::NAMESPACES].concat();
+    let jail = [jail::ALWAYS, jail::NAMESPACES, jail::SIGNALS].concat();
     [
         vec![preset.concat()],
         replacing.map(<[Rule]>::to_vec).to_vec(),

@@ -104,6 +104,8 @@ pub(super) const SIGNALS_OPEN: &[Rule] = &[
         "could signal every process of the user",
         "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
     ),
+    // It is killed as one, at one moment: see `jail::reaper`.
+    never("leaves the process group of its worker", "setsid setpgid"),
     allow_if(
         "descriptor flags and locks, but no signals to others by way of a descriptor",
         "fcntl",

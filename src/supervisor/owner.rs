@@ -1,15 +1,15 @@
-//! Removing the cgroups of supervisors that were killed before they could.
+//! Names that tell whose a directory is, so that what a killed supervisor left is known and swept
+//! by the next one.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What every supervisor's directory begins with.
+/// What every supervisor's name begins with.
 const PREFIX: &str = "sandfork-";
 
-/// This supervisor's name: its pid namespace, its pid, and when that process started, so that a
-/// reused pid is told apart. Several supervisors of one process are counted apart.
+/// A name of this supervisor's own: its pid namespace, its pid, and when that process started, so
+/// that a reused pid is told apart. Several supervisors of one process are counted apart.
 pub fn own_name() -> String {
     static SUPERVISORS: AtomicU64 = AtomicU64::new(0);
     let pid = std::process::id();
@@ -18,20 +18,13 @@ pub fn own_name() -> String {
     format!("{PREFIX}{}-{pid}-{started}-{number}", pid_namespace())
 }
 
-/// Removes the directories of supervisors that are gone, with what is still in them.
+/// Whether this is the name of a supervisor that is gone.
 ///
-/// Those of other pid namespaces are left alone: their pids say nothing here.
-pub fn sweep(parent: &Path) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(owner) = name.to_str().and_then(owner) else {
-            continue;
-        };
-        if owner.pid_namespace == pid_namespace() && start_time(owner.pid) != Some(owner.started) {
-            super::files::kill_all(&entry.path());
-            super::remove_tree(&entry.path());
-        }
-    }
+/// Those of other pid namespaces are taken to live: their pids say nothing here.
+pub fn is_abandoned(name: &str) -> bool {
+    owner(name).is_some_and(|owner| {
+        owner.pid_namespace == pid_namespace() && start_time(owner.pid) != Some(owner.started)
+    })
 }
 
 #[derive(Debug, Eq, PartialEq)]
@@ -41,7 +34,7 @@ struct Owner {
     started: u64,
 }
 
-/// The supervisor that a directory's name tells of.
+/// The supervisor that a name tells of.
 fn owner(name: &str) -> Option<Owner> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-');
     let owner = Owner {
@@ -83,6 +76,14 @@ mod tests {
             started,
         };
         assert_eq!(owner(&own_name()), Some(own));
+        assert!(!is_abandoned(&own_name()));
+    }
+
+    #[test]
+    fn a_number_that_started_at_another_time_is_someone_elses() {
+        let (namespace, pid) = (pid_namespace(), std::process::id());
+        assert!(is_abandoned(&format!("sandfork-{namespace}-{pid}-1-0")));
+        assert!(!is_abandoned(&format!("sandfork-1-{pid}-1-0")));
     }
 
     #[test]

@@ -1,0 +1,61 @@
+//! Level `landlock`: the host forbids user namespaces. The walls are Landlock, seccomp, the resource
+//! limits and, for root, an unprivileged uid; a watcher stands in for the pid namespace's init.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::unistd::{Pid, setsid};
+
+use super::failure::{Failure, InStep, Step};
+use super::program::ZygoteJail;
+use super::reaper::{Over, Reach, Reaper};
+use super::zygote::{EXIT_WATCH_FAILED, Zygote, die_with_parent, finish, open_proc};
+use super::{capabilities, identity};
+use crate::sys;
+use crate::sys::process::{End, Fork, SingleThreaded};
+
+/// Puts the calling process into the zygote's jail. Returns in the zygote only.
+pub fn enter(jail: &ZygoteJail, lifeline: &OwnedFd) -> Result<Zygote, Failure> {
+    let proc = open_proc().in_step(Step::Prepare)?;
+    if let Some(ids) = jail.identity.drop_to {
+        // As long as it may.
+        capabilities::drop_bounding().in_step(Step::Capabilities)?;
+        identity::drop_to(ids).in_step(Step::DropHostIds)?;
+    }
+    // Away from the caller's terminal and process group: a signal to the group would end the
+    // watcher and the zygote together, and nobody would be left to end the guests.
+    setsid().in_step(Step::Session)?;
+    // Before the watcher's Landlock scope, which could not be entered without it.
+    nix::sys::prctl::set_no_new_privs().in_step(Step::NoNewPrivs)?;
+    // Before the fork: what is forked later than this is within the watcher's reach.
+    let reach = Reach::establish(jail, Reach::Tree)?;
+    let single = SingleThreaded::count(proc.as_fd()).in_step(Step::Prepare)?;
+    match sys::process::fork(&single).in_step(Step::ForkZygote)? {
+        Fork::Parent(zygote) => watch_and_exit(reach, zygote, &proc, lifeline),
+        Fork::Child(_) => die_with_parent()?,
+    }
+    // Orphans of a worker come to its own reaper. Should that one be killed they come to the
+    // zygote, which then ends them.
+    nix::sys::prctl::set_child_subreaper(true).in_step(Step::AdoptOrphans)?;
+    finish(jail, proc)
+}
+
+/// The process that the supervisor started: ends with the zygote or with the supervisor, and leaves
+/// nothing of them behind.
+fn watch_and_exit(reach: Reach, zygote: Pid, proc: &OwnedFd, lifeline: &OwnedFd) -> ! {
+    let watched = watch(reach, zygote, proc, lifeline);
+    sys::process::exit_now(watched.unwrap_or(EXIT_WATCH_FAILED))
+}
+
+fn watch(reach: Reach, zygote: Pid, proc: &OwnedFd, lifeline: &OwnedFd) -> Result<i32, Errno> {
+    let reaper = Reaper::new(reach, zygote)?;
+    let over = reaper.watch(&[lifeline.as_fd()])?;
+    reaper.end_all(proc.as_fd())?;
+    Ok(match over {
+        Over::Ended(zygote) => match zygote.end {
+            End::Code(code) => code,
+            End::Signal(signal) => 128 + signal,
+        },
+        Over::Cut { .. } => 0,
+    })
+}

@@ -1,0 +1,218 @@
+//! The files of sessions where nothing can be mounted (level `landlock`): a directory of the host
+//! for each, which is removed with whatever is in it when the session is over.
+
+mod removal;
+mod size;
+
+use std::ffi::CString;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, fchmod, mkdirat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, unlinkat};
+
+pub use self::size::{Count, Size};
+
+use super::error::SupervisorError;
+use super::owner;
+use crate::jail::program::{HostIds, ZygoteJail};
+use crate::plan::FileQuota;
+
+/// This supervisor's directory, in which its sessions' directories are.
+///
+/// Removed when dropped; one that could not be, because its supervisor was killed, is removed by
+/// the next supervisor of the same user that starts.
+#[derive(Debug)]
+pub struct SessionRoot {
+    /// The directory for temporary files that it is in.
+    place: OwnedFd,
+    name: String,
+    path: PathBuf,
+    dir: OwnedFd,
+    guest: Option<HostIds>,
+    next: AtomicU64,
+}
+
+const DIRECTORY: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_CLOEXEC);
+
+/// Only its owner.
+const PRIVATE: Mode = Mode::S_IRWXU;
+
+impl SessionRoot {
+    /// Makes this supervisor's directory in the one for temporary files (`TMPDIR`, or `/tmp`).
+    pub fn create(jail: &ZygoteJail) -> Result<Self, SupervisorError> {
+        Self::create_in(&std::env::temp_dir(), jail)
+    }
+
+    fn create_in(place: &Path, jail: &ZygoteJail) -> Result<Self, SupervisorError> {
+        let refuse = |cause: String| SupervisorError::SessionPlace {
+            path: place.to_owned(),
+            cause,
+        };
+        let path = fs::canonicalize(place).map_err(|error| refuse(error.to_string()))?;
+        let guest = jail.identity.drop_to;
+        check_place(&path, jail, guest).map_err(refuse)?;
+        Self::make(&path, guest).map_err(|errno| refuse(errno.desc().to_owned()))
+    }
+
+    fn make(place_path: &Path, guest: Option<HostIds>) -> Result<Self, Errno> {
+        let place = open(place_path, DIRECTORY, Mode::empty())?;
+        sweep(place_path, &place);
+        // What nobody can foresee nobody can make first.
+        let name = format!("{}.{}", owner::own_name(), random()?);
+        mkdirat(&place, name.as_str(), PRIVATE)?;
+        let dir = openat(&place, name.as_str(), DIRECTORY, Mode::empty())?;
+        // An unprivileged guest passes through to his own, and sees no other's name.
+        let mode = if guest.is_some() {
+            PRIVATE | Mode::S_IXGRP | Mode::S_IXOTH
+        } else {
+            PRIVATE
+        };
+        fchmod(&dir, mode)?;
+        Ok(Self {
+            path: place_path.join(&name),
+            place,
+            name,
+            dir,
+            guest,
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// Makes the directory of one session.
+    pub fn directory(&self) -> Result<SessionDirectory<'_>, SupervisorError> {
+        let name = format!("w{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let make = || -> Result<OwnedFd, Errno> {
+            mkdirat(&self.dir, name.as_str(), PRIVATE)?;
+            let dir = openat(&self.dir, name.as_str(), DIRECTORY, Mode::empty())?;
+            // Whatever the umask.
+            fchmod(&dir, PRIVATE)?;
+            if let Some(HostIds { uid, gid }) = self.guest {
+                fchown(&dir, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+            }
+            Ok(dir)
+        };
+        let dir = make().map_err(|errno| SupervisorError::SessionPlace {
+            path: self.path.clone(),
+            cause: errno.desc().to_owned(),
+        })?;
+        Ok(SessionDirectory {
+            root: self,
+            path: self.path.join(&name),
+            name,
+            dir,
+        })
+    }
+}
+
+impl Drop for SessionRoot {
+    fn drop(&mut self) {
+        // A session's directory that could not be removed keeps it, for the next supervisor.
+        _ = unlinkat(&self.place, self.name.as_str(), UnlinkatFlags::RemoveDir);
+    }
+}
+
+/// The directory of one session. Removed when dropped: no process of the session may be left.
+#[derive(Debug)]
+pub struct SessionDirectory<'a> {
+    root: &'a SessionRoot,
+    path: PathBuf,
+    name: String,
+    dir: OwnedFd,
+}
+
+impl SessionDirectory<'_> {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A handle on it.
+    pub fn handle(&self) -> &OwnedFd {
+        &self.dir
+    }
+
+    /// Counts what is in it.
+    pub fn count(&self, quota: FileQuota) -> Count {
+        Count::tree(self.dir.as_fd(), quota)
+    }
+}
+
+impl Drop for SessionDirectory<'_> {
+    fn drop(&mut self) {
+        // What cannot be removed now is swept later.
+        if let Ok(name) = CString::new(self.name.as_str()) {
+            _ = removal::remove_tree(self.root.dir.as_fd(), &name);
+        }
+    }
+}
+
+/// Why sessions cannot have their files here, if they cannot.
+fn check_place(path: &Path, jail: &ZygoteJail, guest: Option<HostIds>) -> Result<(), String> {
+    if path.to_str().is_none() {
+        return Err("its name is not UTF-8".to_owned());
+    }
+    let mode = |path: &Path| fs::metadata(path).map(|found| found.permissions().mode());
+    let own = mode(path).map_err(|error| error.to_string())?;
+    if own & 0o022 != 0 && own & 0o1000 == 0 {
+        return Err("others can rename what is in it, which has no sticky bit".to_owned());
+    }
+    let closed = |path: &&Path| !mode(path).is_ok_and(|mode| mode & 0o001 != 0);
+    if let Some(closed) = path.ancestors().find(closed).filter(|_| guest.is_some()) {
+        let closed = closed.display();
+        return Err(format!(
+            "the unprivileged user that guests run as cannot enter {closed}"
+        ));
+    }
+    let rules = jail.landlock.iter().flat_map(|rules| &rules.paths);
+    let covers = |rule: &PathBuf| fs::canonicalize(rule).is_ok_and(|rule| path.starts_with(rule));
+    match rules.map(|rule| &rule.path).find(|rule| covers(rule)) {
+        Some(rule) => Err(format!("every guest can read {}", rule.display())),
+        None => Ok(()),
+    }
+}
+
+/// Removes what supervisors that are gone have left in the directory for temporary files.
+fn sweep(path: &Path, place: &OwnedFd) {
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.split_once('.'));
+        let abandoned = owner.is_some_and(|(owner, _)| owner::is_abandoned(owner));
+        // Anyone may make a directory of such a name, and put anything there.
+        let own = entry
+            .metadata()
+            .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw());
+        if let Ok(name) = CString::new(name.as_bytes())
+            && abandoned
+            && own
+        {
+            _ = removal::remove_root(place.as_fd(), &name);
+        }
+    }
+}
+
+/// 128 bits that nobody can foresee.
+fn random() -> Result<String, Errno> {
+    use std::io::Read;
+    let mut bytes = [0; 16];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! Removing a tree that a guest made. It may be deeper than there are descriptors, its directories
+//! may be closed to their owner, and its links may point anywhere.
+
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::{Mode, fstat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::DIRECTORY;
+
+/// Removes what a supervisor left: its own directory, and those of its sessions in it.
+pub fn remove_root(place: BorrowedFd, name: &CStr) -> Result<(), Errno> {
+    let root = open_up(place, name)?;
+    for session in entries(&root)? {
+        remove_tree(root.as_fd(), &session)?;
+    }
+    unlinkat(place, name, UnlinkatFlags::RemoveDir)
+}
+
+/// Removes the directory `name` of `parent`, with what is in it.
+///
+/// A directory within it is first moved up, into `parent`, where no guest can write: so no name is
+/// looked up through another's, a few descriptors are enough for any depth, and a link is removed
+/// and never followed.
+pub fn remove_tree(parent: BorrowedFd, name: &CStr) -> Result<(), Errno> {
+    let mut left = vec![name.to_owned()];
+    while let Some(name) = left.pop() {
+        let dir = open_up(parent, &name)?;
+        for entry in entries(&dir)? {
+            match unlinkat(&dir, entry.as_c_str(), UnlinkatFlags::NoRemoveDir) {
+                Err(Errno::EISDIR) => left.push(move_up(&dir, &entry, parent)?),
+                other => other?,
+            }
+        }
+        unlinkat(parent, name.as_c_str(), UnlinkatFlags::RemoveDir)?;
+    }
+    Ok(())
+}
+
+/// Opens a directory, for which its owner may have taken every right from himself.
+fn open_up(parent: BorrowedFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let handle = openat(parent, name, flags, Mode::empty())?;
+    if fstat(&handle)?.st_mode & 0o700 != 0o700 {
+        make_usable(handle.as_fd())?;
+    }
+    openat(&handle, c".", DIRECTORY, Mode::empty())
+}
+
+/// Gives a directory's owner his rights back. By the handle: no name is looked up.
+pub fn make_usable(handle: BorrowedFd) -> Result<(), Errno> {
+    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+}
+
+fn entries(dir: &OwnedFd) -> Result<Vec<CString>, Errno> {
+    let mut listing = Dir::openat(dir, c".", DIRECTORY, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in listing.iter() {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push(entry.file_name().to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// Moves a directory into `parent`, under a name that nothing there has.
+fn move_up(dir: &OwnedFd, entry: &CStr, parent: BorrowedFd) -> Result<CString, Errno> {
+    static MOVED: AtomicU64 = AtomicU64::new(0);
+    // A directory that changes its parent is itself written to.
+    drop(open_up(dir.as_fd(), entry)?);
+    loop {
+        let number = MOVED.fetch_add(1, Ordering::Relaxed);
+        let name =
+            CString::new(format!("r{}-{number}", std::process::id())).map_err(|_| Errno::EINVAL)?;
+        match renameat(dir, entry, parent, name.as_c_str()) {
+            // Left by a removal that failed.
+            Err(Errno::EEXIST | Errno::ENOTEMPTY) => {}
+            other => return other.map(|()| name),
+        }
+    }
+}

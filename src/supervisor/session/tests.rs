@@ -1,0 +1,200 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, File};
+use std::io::{Seek, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use nix::fcntl::OFlag;
+use nix::unistd::getpid;
+use tempfile::TempDir;
+
+use super::*;
+use crate::jail::program::{Identity, LandlockRules, PathAccess, PathRule, ProcMount, WorkerJail};
+
+/// A jail without namespaces, in which the guest may read these.
+fn jail(readable: &[&Path]) -> ZygoteJail {
+    let rule = |path: &&Path| PathRule {
+        path: path.to_path_buf(),
+        allow: PathAccess::Read,
+    };
+    ZygoteJail {
+        identity: Identity {
+            drop_to: None,
+            inside: HostIds { uid: 1, gid: 1 },
+        },
+        namespaces: None,
+        root: Vec::new(),
+        hostname: String::new(),
+        landlock: Some(LandlockRules {
+            abi: 1,
+            paths: readable.iter().map(rule).collect(),
+        }),
+        filters: Vec::new(),
+        env: Vec::new(),
+        worker: WorkerJail {
+            tmpfs: Vec::new(),
+            proc: ProcMount::Absent,
+            rlimits: Vec::new(),
+            data_allowance: 0,
+            process_headroom: None,
+            pin_to_cores: None,
+            filters: Vec::new(),
+            cwd: "/work".into(),
+        },
+    }
+}
+
+fn place() -> TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+fn refusal(place: &Path, jail: &ZygoteJail) -> String {
+    let refused = SessionRoot::create_in(place, jail).expect_err("it is refused");
+    refused.to_string()
+}
+
+const QUOTA: FileQuota = FileQuota {
+    size: 1 << 20,
+    inodes: 100,
+    largest: 1 << 30,
+};
+
+#[test]
+fn nothing_is_left_of_what_a_guest_made() {
+    let place = place();
+    let canary = place.path().join("canary");
+    fs::write(&canary, "still here").unwrap();
+    let root = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
+    let session = root.directory().unwrap();
+    let mode = fs::metadata(session.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o700);
+
+    symlink(&canary, session.path().join("link")).unwrap();
+    symlink(place.path(), session.path().join("directory")).unwrap();
+    let closed = session.path().join("closed/within");
+    fs::create_dir_all(&closed).unwrap();
+    fs::write(closed.join("file"), "").unwrap();
+    for directory in [&closed, closed.parent().unwrap()] {
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    deeper_than_there_are_descriptors(session.handle());
+
+    drop(session);
+    drop(root);
+    let left: Vec<_> = fs::read_dir(place.path()).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(fs::read_to_string(&canary).unwrap(), "still here");
+}
+
+fn deeper_than_there_are_descriptors(top: &OwnedFd) {
+    let mut dir = top.try_clone().unwrap();
+    for _ in 0..1500 {
+        mkdirat(&dir, "d", Mode::S_IRWXU).unwrap();
+        dir = openat(&dir, "d", DIRECTORY, Mode::empty()).unwrap();
+    }
+}
+
+#[test]
+fn what_a_killed_supervisor_left_is_swept() {
+    let place = place();
+    let sessions = |pid: &str, started: &str| {
+        let namespace = owner::own_name();
+        let namespace = namespace.split('-').nth(1).unwrap();
+        let name = format!("sandfork-{namespace}-{pid}-{started}-0.0123");
+        let session = place.path().join(&name).join("w0/of a guest");
+        fs::create_dir_all(session).unwrap();
+        place.path().join(name)
+    };
+    let own = getpid().to_string();
+    let abandoned = sessions(&own, "1");
+    let root = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
+    assert!(!abandoned.exists());
+    // Another supervisor does not take this one's.
+    let other = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
+    assert!(root.path.exists() && other.path.exists());
+}
+
+#[test]
+fn files_are_counted_by_what_they_take() {
+    let place = place();
+    let root = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
+    let session = root.directory().unwrap();
+    let size = || session.count(QUOTA).size();
+    assert_eq!(size(), Size::default());
+
+    let path = session.path().join("file");
+    fs::write(&path, vec![1; 100_000]).unwrap();
+    fs::hard_link(&path, session.path().join("the same")).unwrap();
+    let sparse = File::create(session.path().join("sparse")).unwrap();
+    sparse.set_len(1 << 30).unwrap();
+    let found = size();
+    assert_eq!(found.inodes, 2);
+    assert!((100_000..200_000).contains(&found.bytes), "{found:?}");
+
+    let many = session.path().join("many");
+    fs::create_dir(&many).unwrap();
+    for number in 0..200 {
+        File::create(many.join(number.to_string())).unwrap();
+    }
+    assert!(size().inodes > QUOTA.inodes);
+}
+
+#[test]
+fn a_file_without_a_name_counts_as_long_as_it_is_held() {
+    let place = place();
+    let root = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
+    let session = root.directory().unwrap();
+    let path = session.path().join("file");
+    let mut file = File::create(&path).unwrap();
+    file.write_all(&vec![1; 500_000]).unwrap();
+    file.rewind().unwrap();
+    fs::remove_file(&path).unwrap();
+    let held = || {
+        let mut count = session.count(QUOTA);
+        count.add_nameless(getpid());
+        count.size()
+    };
+    assert!(held().bytes >= 500_000);
+    drop(file);
+    assert_eq!(held(), Size::default());
+}
+
+#[test]
+fn a_closed_directory_is_counted_too() {
+    let place = place();
+    let root = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
+    let session = root.directory().unwrap();
+    let closed = session.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::write(closed.join("file"), "").unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    assert_eq!(session.count(QUOTA).size().inodes, 2);
+}
+
+#[test]
+fn a_place_must_be_safe() {
+    let place = place();
+    let missing = place.path().join("missing");
+    assert!(refusal(&missing, &jail(&[])).contains("set TMPDIR to another directory"));
+
+    let shown = refusal(place.path(), &jail(&[place.path().parent().unwrap()]));
+    assert!(shown.contains("every guest can read"), "{shown}");
+
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let open = refusal(place.path(), &jail(&[]));
+    assert!(open.contains("no sticky bit"), "{open}");
+
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
+
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let mut for_another = jail(&[]);
+    for_another.identity.drop_to = Some(HostIds { uid: 1, gid: 1 });
+    let closed = refusal(place.path(), &for_another);
+    assert!(closed.contains("cannot enter"), "{closed}");
+}
+
+#[test]
+fn handles_are_not_inherited() {
+    assert!(DIRECTORY.contains(OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW));
+}

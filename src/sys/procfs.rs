@@ -1,0 +1,127 @@
+//! What a procfs says of processes (proc(5)). Read beneath a descriptor, so that it does not matter
+//! where, and whether, the procfs is mounted.
+
+use std::os::fd::BorrowedFd;
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
+
+/// Part of `/proc/PID/stat`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Stat {
+    /// What it is doing: `R`, `S`, `D`, `T`, `Z` and so on.
+    pub state: char,
+    /// Its parent.
+    pub parent: Pid,
+    /// Processor time, its own, in clock ticks.
+    pub own_ticks: u64,
+    /// Processor time of the children that it waited for, in clock ticks.
+    pub waited_ticks: u64,
+    /// How many threads it has.
+    pub threads: u64,
+    /// When it started, in clock ticks after boot: tells a number's owners apart.
+    pub started: u64,
+}
+
+/// Reads it.
+pub fn stat(proc: BorrowedFd, pid: Pid) -> Result<Stat, Errno> {
+    parse_stat(&read(proc, &format!("{pid}/stat"))?).ok_or(Errno::EIO)
+}
+
+fn parse_stat(text: &str) -> Option<Stat> {
+    // The name, field 2, may hold spaces and parentheses; the last one ends it.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        parent: Pid::from_raw(fields.get(1)?.parse().ok()?),
+        own_ticks: number(14)? + number(15)?,
+        waited_ticks: number(16)? + number(17)?,
+        threads: number(20)?,
+        started: number(22)?,
+    })
+}
+
+/// Children of a process, of all its threads. The list may lack some while they come and go. Empty
+/// where the process is gone.
+pub fn children(proc: BorrowedFd, pid: Pid) -> Vec<Pid> {
+    match listed_children(proc, pid) {
+        Err(_) if read(proc, "thread-self/children").is_err() => found_children(proc, pid),
+        listed => listed.unwrap_or_default(),
+    }
+}
+
+/// What `/proc/PID/task/TID/children` lists, in kernels that have it (`CONFIG_PROC_CHILDREN`).
+fn listed_children(proc: BorrowedFd, pid: Pid) -> Result<Vec<Pid>, Errno> {
+    let mut children = Vec::new();
+    let tasks = format!("{pid}/task");
+    for task in numbers(proc, &tasks)? {
+        let list = read(proc, &format!("{tasks}/{task}/children"))?;
+        let listed = list
+            .split_ascii_whitespace()
+            .filter_map(|child| child.parse().ok());
+        children.extend(listed.map(Pid::from_raw));
+    }
+    Ok(children)
+}
+
+/// Every process that names this one as its parent.
+fn found_children(proc: BorrowedFd, pid: Pid) -> Vec<Pid> {
+    let all = numbers(proc, ".").unwrap_or_default();
+    all.into_iter()
+        .filter(|other| stat(proc, *other).is_ok_and(|stat| stat.parent == pid))
+        .collect()
+}
+
+/// The entries of a directory that are numbers.
+fn numbers(proc: BorrowedFd, path: &str) -> Result<Vec<Pid>, Errno> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let mut dir = Dir::openat(proc, path, flags, Mode::empty())?;
+    let names = dir.iter().filter_map(Result::ok);
+    let number = |entry: nix::dir::Entry| entry.file_name().to_str().ok()?.parse().ok();
+    Ok(names.filter_map(number).map(Pid::from_raw).collect())
+}
+
+/// The text of a file.
+pub fn read(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
+    let file = openat(
+        proc,
+        path,
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
+    let mut text = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        match nix::unistd::read(&file, &mut chunk) {
+            Err(Errno::EINTR) => {}
+            Ok(0) => return String::from_utf8(text).map_err(|_| Errno::EILSEQ),
+            Ok(length) => text.extend_from_slice(&chunk[..length]),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_look_like_fields() {
+        let text = "7 (a) b (c) S 3 7 7 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 5 0 999 0 0";
+        let stat = parse_stat(text).expect("it is a stat");
+        let wanted = Stat {
+            state: 'S',
+            parent: Pid::from_raw(3),
+            own_ticks: 30,
+            waited_ticks: 70,
+            threads: 5,
+            started: 999,
+        };
+        assert_eq!(stat, wanted);
+        assert_eq!(parse_stat("7 (a"), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! What is left of a worker's processes when it is over, however that came about: nothing.
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Failed;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::older;
+use crate::processes::{depth, descendants, named, parent, start_time, within};
+use crate::runs::{Host, PYTHON, Running, outcome};
+use crate::situation::Who;
+
+/// Long for anything that is not slow.
+const LONG: Duration = Duration::from_secs(10);
+
+/// The start of code that makes processes: `call_me` gives one a name by which it is found.
+const NAMING: &str = "import ctypes, os, sys, time
+def call_me(name):
+    ctypes.CDLL(None).prctl(15, name.encode())
+";
+
+/// A name that no other process has, within the 15 bytes that there are.
+fn unique(what: &str, who: Who) -> String {
+    static NAMES: AtomicUsize = AtomicUsize::new(0);
+    let initial = &who.name()[..1];
+    let number = NAMES.fetch_add(1, Ordering::Relaxed);
+    format!("sf-{what}-{initial}{}-{number}", std::process::id() % 1000)
+}
+
+/// Forks twice, with a session between: what that leaves has no tie to who made it.
+fn daemon(name: &str) -> String {
+    format!(
+        "{NAMING}
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        call_me({name:?})
+        time.sleep(1000)
+    os._exit(0)
+os.wait()
+time.sleep(0.3)
+"
+    )
+}
+
+pub fn a_daemon_is_gone_after_the_run(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    let name = unique("dmn", who);
+    let control = host.command(PYTHON).args(["-c", &daemon(&name)]).status()?;
+    assert!(control.success());
+    let outside = named(&name);
+    assert_eq!(outside.len(), 1, "outside it goes on");
+    kill(Pid::from_raw(outside[0]), Signal::SIGKILL)?;
+    assert!(within(LONG, || named(&name).is_empty()));
+
+    let code = format!("{}print('started')", daemon(&name));
+    let run = host.run(&[], &code);
+    assert_eq!(run["stdout"], "started\n", "{run}");
+    assert_eq!(named(&name), Vec::<i32>::new());
+    Ok(())
+}
+
+/// Also one that a limit ends, by the supervisor.
+pub fn a_daemon_is_gone_after_a_timeout(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    let name = unique("late", who);
+    let code = format!("{}while True: pass", daemon(&name));
+    let run = host.run(&["limits.wall=1s"], &code);
+    assert_eq!(run["status"], "timeout", "{run}");
+    assert_eq!(named(&name), Vec::<i32>::new());
+    Ok(())
+}
+
+pub fn a_fork_bomb_is_ended(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    let name = unique("bomb", who);
+    for bomb in [
+        "os.fork()",
+        "os.fork() or os.setsid()",
+        "os.fork() and os._exit(0)",
+    ] {
+        let code = format!("{NAMING}\ncall_me({name:?})\nwhile True: {bomb}");
+        let started = Instant::now();
+        let run = host.run(&["limits.wall=3s"], &code);
+        assert!(
+            started.elapsed() < LONG,
+            "it took {:?}: {run}",
+            started.elapsed()
+        );
+        assert_eq!(named(&name), Vec::<i32>::new(), "{bomb}");
+        if bomb == "os.fork()" {
+            assert_eq!(run["status"], "pids-limit", "{run}");
+        }
+    }
+    Ok(())
+}
+
+/// A run of a guest that has left a daemon behind, both by name.
+struct Busy {
+    supervisor: Running,
+    guest: String,
+    daemon: String,
+}
+
+impl Busy {
+    fn start(host: &Host) -> Self {
+        let (guest, daemon_name) = (unique("gst", host.who), unique("dmn", host.who));
+        let code = format!(
+            "{}call_me({guest:?})\nwhile True: pass",
+            daemon(&daemon_name)
+        );
+        let mut run = host.sandfork("run", &[]);
+        let run = run.args(["-c", &code]).stderr(Stdio::null());
+        let busy = Self {
+            supervisor: Running::start(run),
+            guest,
+            daemon: daemon_name,
+        };
+        assert!(
+            within(LONG, || busy.alive().len() == 2),
+            "guest and daemon run"
+        );
+        busy
+    }
+
+    fn alive(&self) -> Vec<i32> {
+        [named(&self.guest), named(&self.daemon)].concat()
+    }
+}
+
+/// SIGKILL gives nobody a chance to tidy up.
+pub fn a_killed_supervisor_leaves_nothing(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    let mut busy = Busy::start(&host);
+    let tree = descendants(busy.supervisor.pid());
+    assert!(
+        tree.len() >= 5,
+        "watcher, zygote, reaper, guest, daemon: {tree:?}"
+    );
+    busy.supervisor.0.kill()?;
+    busy.supervisor.0.wait()?;
+    let alive = || -> Vec<&(i32, u64)> {
+        tree.iter()
+            .filter(|(pid, started)| start_time(*pid) == Some(*started))
+            .collect()
+    };
+    assert!(within(LONG, || alive().is_empty()), "left: {:?}", alive());
+    assert_eq!(host.left().len(), 1, "its directory is left");
+    host.run(&[], "pass");
+    assert!(
+        host.left().is_empty(),
+        "and swept by the next: {:?}",
+        host.left()
+    );
+    Ok(())
+}
+
+/// Neither are Sandfork's own processes safe from an administrator, or from the kernel when memory
+/// is short.
+pub fn a_killed_helper_leaves_nothing(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    for (generation, helper) in [(1, "reaper"), (2, "zygote"), (3, "watcher")] {
+        let busy = Busy::start(&host);
+        let guest = named(&busy.guest)[0];
+        assert_eq!(depth(guest, busy.supervisor.pid()), Some(4));
+        let pid = (0..generation)
+            .try_fold(guest, |pid, _| parent(pid))
+            .ok_or("no helper")?;
+        kill(Pid::from_raw(pid), Signal::SIGKILL)?;
+        assert!(
+            within(LONG, || busy.alive().is_empty()),
+            "{:?} outlived the {helper}",
+            busy.alive()
+        );
+    }
+    Ok(())
+}
+
+/// Where Landlock scopes no signals the reaper walks down the tree, and the guest may signal nobody.
+pub fn an_older_kernel_holds_too(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    let name = unique("old", who);
+    let run = |settings: &[&str], code: &str| outcome(&mut older(&host, settings, code));
+    let hello = run(&[], "print(6 * 7)");
+    assert_eq!(hello["stdout"], "42\n", "{hello}");
+    assert_eq!(hello["enforced"]["level"], "landlock");
+
+    let refused = "import os, signal
+for send in (os.kill, lambda pid, sig: signal.pidfd_send_signal(os.pidfd_open(pid), sig)):
+    try: send(os.getppid(), 0)
+    except PermissionError: print('refused')";
+    assert_eq!(run(&[], refused)["stdout"], "refused\nrefused\n");
+
+    let left = run(&[], &daemon(&name).replace("os.setsid()", "pass"));
+    assert_eq!(left["status"], "ok", "{left}");
+    assert_eq!(named(&name), Vec::<i32>::new());
+    let session = run(
+        &[],
+        "import os\nif os.fork() == 0: os.setsid()\nelse: print(os.wait()[1])",
+    );
+    assert_eq!(session["stdout"], "256\n", "{session}");
+    for bomb in ["os.fork()", "os.fork() and os._exit(0)"] {
+        let code = format!("{NAMING}\ncall_me({name:?})\nwhile True: {bomb}");
+        let started = Instant::now();
+        let bombed = run(&["limits.wall=3s"], &code);
+        assert!(
+            started.elapsed() < LONG,
+            "it took {:?}: {bombed}",
+            started.elapsed()
+        );
+        assert_eq!(named(&name), Vec::<i32>::new(), "{bomb}");
+    }
+    assert!(host.left().is_empty());
+    Ok(())
+}
+
+fn older(host: &Host, settings: &[&str], code: &str) -> Command {
+    let mut command = host.this_test(older::FLAG);
+    command
+        .arg(older::ABI.to_string())
+        .arg(code)
+        .arg("assurance.require=landlock")
+        .args(settings);
+    command
+}

@@ -1,0 +1,152 @@
+//! Runs that end in each of the ways in which they can.
+
+use std::path::PathBuf;
+
+use libtest_mimic::Failed;
+use serde_json::{Value, json};
+
+use crate::runs::{Host, outcome};
+use crate::situation::Who;
+
+pub fn hello(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    let run = host.run(
+        &[],
+        "import os; print(6 * 7, os.getcwd() == os.environ['HOME'])",
+    );
+    assert_eq!(run["stdout"], "42 True\n", "{run}");
+    assert_eq!(run["status"], "ok");
+    assert_eq!(run["enforced"]["level"], "landlock");
+    let layers = run["enforced"]["layers"].as_array().ok_or("no layers")?;
+    let sure = ["landlock", "seccomp", "capabilities", "rlimits"];
+    assert_eq!(layers[..4], sure.map(Value::from));
+    assert!(
+        layers[4..].iter().all(|layer| layer == "cgroup"),
+        "{layers:?}"
+    );
+    assert_eq!(host.left(), Vec::<PathBuf>::new());
+    Ok(())
+}
+
+pub fn the_default_is_refused(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    let mut run = host.sandfork("run", &["assurance.require=standard"]);
+    let output = run.args(["-c", "print(1)"]).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(output.stdout.is_empty());
+    assert_eq!(said.lines().count(), 1, "{said}");
+    for part in [
+        "requires level `standard`",
+        "EPERM",
+        "assurance.require=landlock",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(host.left().is_empty());
+    Ok(())
+}
+
+pub fn ordinary_programs_work(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    let run = host.run(
+        &[],
+        "import multiprocessing, os, sqlite3, subprocess, sys, tempfile, threading, zoneinfo
+thread = threading.Thread(target=print, args=('thread',)); thread.start(); thread.join()
+process = multiprocessing.Process(target=print, args=('process',)); process.start(); process.join()
+print(subprocess.run(['/bin/echo', 'program'], capture_output=True, text=True).stdout, end='')
+print(subprocess.run([sys.executable, '-c', 'print(1)'], capture_output=True, text=True).stdout, end='')
+with tempfile.TemporaryFile() as file: print(file.write(b'temporary'))
+open('module.py', 'w').write('name = \"module\"')
+import module; print(module.name)
+print(sqlite3.connect('file.db').execute('select 1').fetchall())
+print(zoneinfo.ZoneInfo('Europe/Paris').key)
+",
+    );
+    let wanted = "thread\nprocess\nprogram\n1\n9\nmodule\n[(1,)]\nEurope/Paris\n";
+    assert_eq!(run["stdout"], wanted, "{run}");
+    Ok(())
+}
+
+/// A program, and its own exit status.
+pub fn a_program_runs(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    let mut run = host.sandfork("exec", &[]);
+    let run = outcome(run.args(["--json", "--", "sh", "-c", "pwd; exit 7"]));
+    assert_eq!(run["exit_code"], 7, "{run}");
+    let cwd = run["stdout"].as_str().unwrap_or("");
+    assert!(cwd.starts_with(&host.tmp().display().to_string()), "{cwd}");
+    Ok(())
+}
+
+pub fn endings(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    let ending = |settings: &[&str], code: &str| {
+        let run = host.run(settings, code);
+        let limit = &run["limit"];
+        json!([run["status"], run["exit_code"], limit["name"], limit["by"]])
+    };
+    let none = Value::Null;
+    assert_eq!(
+        ending(&[], "raise SystemExit(3)"),
+        json!(["exit", 3, none, none])
+    );
+    assert_eq!(
+        ending(&[], "import os; os._exit(4)"),
+        json!(["exit", 4, none, none])
+    );
+    assert_eq!(ending(&[], "1 / 0"), json!(["exception", 1, none, none]));
+    let crash = "import ctypes; ctypes.string_at(0)";
+    assert_eq!(ending(&[], crash), json!(["signal", 139, none, none]));
+    let wall = ending(&["limits.wall=300ms"], "import time; time.sleep(60)");
+    assert_eq!(wall, json!(["timeout", 124, "limits.wall", "deadline"]));
+    let cpu = ending(&["limits.cpu=200ms"], "while True: pass");
+    assert_eq!(
+        (&cpu[0], &cpu[2]),
+        (&json!("cpu-limit"), &json!("limits.cpu")),
+        "{cpu}"
+    );
+    let memory = ending(&["limits.memory=128MiB"], "x = bytearray(1 << 30)");
+    assert_eq!(
+        (&memory[0], &memory[2]),
+        (&json!("memory-limit"), &json!("limits.memory"))
+    );
+    assert!(host.left().is_empty());
+    Ok(())
+}
+
+/// Many processes, each within its own limits.
+pub fn limits_hold_for_all_processes_together(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    let memory = host.run(
+        &["limits.memory=256MiB"],
+        "import os, time
+for _ in range(6):
+    if os.fork() == 0:
+        x = bytearray(os.urandom(1 << 20) * 60)
+        time.sleep(60)
+print(os.wait()[1])",
+    );
+    // Where a cgroup holds it, the kernel kills the one that asks for more.
+    let killed_one = memory["stdout"] == "9\n";
+    assert!(memory["status"] == "memory-limit" || killed_one, "{memory}");
+    let peak = memory["usage"]["peak_memory_bytes"]
+        .as_u64()
+        .unwrap_or(u64::MAX);
+    assert!(peak < 400 << 20, "{memory}");
+    // Each is an orphan, and gone before the next.
+    let cpu = host.run(
+        &["limits.cpu=1s"],
+        "import os, time
+while True:
+    if os.fork() == 0:
+        if os.fork() == 0:
+            until = time.process_time() + 0.1
+            while time.process_time() < until: pass
+        os._exit(0)
+    os.wait()
+    time.sleep(0.15)",
+    );
+    assert_eq!(cpu["status"], "cpu-limit", "{cpu}");
+    Ok(())
+}

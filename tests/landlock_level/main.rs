@@ -1,0 +1,98 @@
+//! Level `landlock` in the kernel, as root and as an ordinary user, on a host without namespaces.
+
+// Every test has one type.
+#![allow(clippy::unnecessary_wraps)]
+
+mod death;
+mod endings;
+mod files;
+mod older;
+mod processes;
+mod reach;
+mod runs;
+mod situation;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use nix::unistd::geteuid;
+use sandfork::sys::support::landlock_abi;
+
+use situation::Who;
+
+type Test = fn(Who) -> Result<(), Failed>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("hello", endings::hello),
+    ("the_default_is_refused", endings::the_default_is_refused),
+    ("ordinary_programs_work", endings::ordinary_programs_work),
+    ("a_program_runs", endings::a_program_runs),
+    ("endings", endings::endings),
+    (
+        "limits_hold_for_all_processes_together",
+        endings::limits_hold_for_all_processes_together,
+    ),
+    (
+        "a_daemon_is_gone_after_the_run",
+        death::a_daemon_is_gone_after_the_run,
+    ),
+    (
+        "a_daemon_is_gone_after_a_timeout",
+        death::a_daemon_is_gone_after_a_timeout,
+    ),
+    ("a_fork_bomb_is_ended", death::a_fork_bomb_is_ended),
+    (
+        "files_are_limited_and_removed",
+        files::files_are_limited_and_removed,
+    ),
+    (
+        "nothing_that_a_guest_made_is_left",
+        files::nothing_that_a_guest_made_is_left,
+    ),
+    (
+        "a_killed_supervisor_leaves_nothing",
+        death::a_killed_supervisor_leaves_nothing,
+    ),
+    (
+        "a_killed_helper_leaves_nothing",
+        death::a_killed_helper_leaves_nothing,
+    ),
+    (
+        "an_older_kernel_holds_too",
+        death::an_older_kernel_holds_too,
+    ),
+    ("acts_are_refused", reach::acts_are_refused),
+    (
+        "the_guest_is_unprivileged",
+        reach::the_guest_is_unprivileged,
+    ),
+    ("a_shown_place_is_refused", reach::a_shown_place_is_refused),
+];
+
+fn main() {
+    let mut arguments = std::env::args();
+    match arguments.nth(1).as_deref() {
+        Some(situation::FLAG) => situation::main(arguments),
+        Some(older::FLAG) => older::main(arguments),
+        _ => {}
+    }
+    // Only root can be both.
+    let users: &[Who] = if geteuid().is_root() {
+        &[Who::Root, Who::User]
+    } else {
+        &[Who::User]
+    };
+    let trials = users.iter().flat_map(|who| {
+        TESTS.iter().map(|(name, test)| {
+            let name = format!("{name} as {}", who.name());
+            Trial::ignorable_test(name, || run(*who, *test))
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+}
+
+/// Skipped only for what the machine is, never for a run that failed.
+fn run(who: Who, test: Test) -> Result<Completion, Failed> {
+    match landlock_abi() {
+        Ok(_) => test(who).map(|()| Completion::Completed),
+        Err(errno) => Ok(Completion::ignored_with(format!("no Landlock: {errno}"))),
+    }
+}

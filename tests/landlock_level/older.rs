@@ -1,0 +1,85 @@
+//! A sandbox as an older kernel has it: this one's Landlock is used as if it knew less.
+
+use std::process::exit;
+
+use sandfork::host::{Host, Interpreter, LandlockSupport};
+use sandfork::jail::control::PythonSetup;
+use sandfork::outcome::PolicyIdentity;
+use sandfork::plan::{PRELOAD_ONLY, Plan, needs, plan};
+use sandfork::policy::{Override, Policy};
+use sandfork::policy_source::FileSystem;
+use sandfork::supervisor::session::SessionRoot;
+use sandfork::supervisor::{Launched, Place, Request, RunLimits, Zygote, run};
+
+use crate::runs::PYTHON;
+
+/// First argument of the helper; the ABI, the code and settings follow.
+pub const FLAG: &str = "--with-landlock-abi";
+
+/// The last ABI without a scope of signals.
+pub const ABI: u32 = 5;
+
+/// Runs the code without a cgroup and prints the outcome.
+pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
+    let abi = arguments
+        .next()
+        .and_then(|abi| abi.parse().ok())
+        .expect("an ABI");
+    let code = arguments.next().expect("code");
+    let settings: Vec<Override> = arguments
+        .map(|setting| setting.parse().expect("a setting"))
+        .collect();
+    let outcome = run_under(abi, &code, &settings).unwrap_or_else(|error| {
+        eprintln!("{error}");
+        exit(125)
+    });
+    println!("{outcome}");
+    exit(0)
+}
+
+fn run_under(
+    abi: u32,
+    code: &str,
+    settings: &[Override],
+) -> Result<String, Box<dyn std::error::Error>> {
+    let policy = Policy::load("standard", settings, &FileSystem)?;
+    let launched = Launched::start(PYTHON.as_ref())?;
+    let interpreter = Interpreter::from_facts(launched.facts(), PYTHON.as_ref())?;
+    let mut host = Host::with_interpreter(interpreter, &needs(&policy))?;
+    host.machine.landlock = LandlockSupport::Abi { abi };
+    let plan = Plan {
+        cgroup: None,
+        ..plan(&policy, &host)?
+    };
+    let sessions = SessionRoot::create(&plan.jail)?;
+    let python = PythonSetup {
+        imports: plan.interpreter.imports.clone(),
+        single_threaded: PRELOAD_ONLY.map(str::to_owned).to_vec(),
+        ..PythonSetup::default()
+    };
+    let zygote = Zygote::enter(launched, plan.jail.clone(), python)?;
+    let place = Place {
+        zygote: &zygote,
+        jail: &plan.jail,
+        cgroups: None,
+        sessions: Some(&sessions),
+        limits: limits(&plan),
+        policy: &PolicyIdentity::default(),
+        first_core: 0,
+    };
+    let outcome = run(&place, &Request::python(code), &mut ())?;
+    Ok(serde_json::to_string(&outcome)?)
+}
+
+fn limits(plan: &Plan) -> RunLimits {
+    let supervision = &plan.supervision;
+    RunLimits {
+        wall: supervision.wall,
+        cpu: supervision.cpu,
+        memory: supervision.memory,
+        pids: supervision.pids,
+        output: supervision.output,
+        millicores: supervision.millicores,
+        files: plan.session_files.quota(),
+    }
+}

@@ -1,0 +1,154 @@
+//! Runs of the `sandfork` command, and of Python without it, in the situation.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::situation::{self, Who};
+
+/// An interpreter that every user can run.
+pub const PYTHON: &str = "/usr/bin/python3";
+
+/// A host of a test's own: where its files are.
+pub struct Host {
+    pub who: Who,
+    dir: TempDir,
+}
+
+impl Host {
+    pub fn new(who: Who) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let open = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
+        };
+        open(dir.path(), 0o755);
+        let host = Self { who, dir };
+        fs::create_dir(host.tmp()).expect("mkdir");
+        open(&host.tmp(), 0o1777);
+        fs::create_dir(host.home()).expect("mkdir");
+        chown(host.home(), Some(who.uid()), None).expect("chown");
+        host
+    }
+
+    /// The supervisor's `TMPDIR`.
+    pub fn tmp(&self) -> PathBuf {
+        self.dir.path().join("tmp")
+    }
+
+    /// A directory of the user's, which no guest may see.
+    pub fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    /// What supervisors have left.
+    pub fn left(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.tmp()).expect("the directory can be read");
+        entries
+            .map(|entry| entry.expect("an entry").path())
+            .collect()
+    }
+
+    /// A program in the situation.
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(own_path());
+        command
+            .arg(situation::FLAG)
+            .arg(self.who.name())
+            .arg(program.as_ref())
+            .env("TMPDIR", self.tmp())
+            .current_dir(self.home())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// `sandfork` in the situation, with a policy that lets it run.
+    pub fn sandfork(&self, subcommand: &str, settings: &[&str]) -> Command {
+        let sandfork = reachable(Path::new(env!("CARGO_BIN_EXE_sandfork")));
+        let mut command = self.command(sandfork);
+        command.arg(subcommand);
+        let interpreter = format!("python.interpreter={PYTHON}");
+        for setting in ["assurance.require=landlock", &interpreter]
+            .iter()
+            .chain(settings)
+        {
+            command.args(["--set", setting]);
+        }
+        command
+    }
+
+    /// This test in the situation, as another of its helpers.
+    pub fn this_test(&self, flag: &str) -> Command {
+        let mut command = self.command(reachable(&own_path()));
+        command.arg(flag);
+        command
+    }
+
+    /// The outcome of code in a sandbox.
+    pub fn run(&self, settings: &[&str], code: &str) -> Value {
+        outcome(self.sandfork("run", settings).args(["--json", "-c", code]))
+    }
+}
+
+/// A program where every user can execute it: a checkout may be where only its owner can.
+fn reachable(program: &Path) -> PathBuf {
+    static COPIES: OnceLock<TempDir> = OnceLock::new();
+    static COPYING: Mutex<()> = Mutex::new(());
+    let copies = COPIES.get_or_init(|| {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+        dir
+    });
+    let copy = copies
+        .path()
+        .join(program.file_name().expect("a program has a name"));
+    let _one_at_a_time = COPYING.lock().unwrap_or_else(PoisonError::into_inner);
+    if !copy.exists() {
+        fs::copy(program, &copy).expect("the program can be copied");
+    }
+    copy
+}
+
+fn own_path() -> PathBuf {
+    std::env::current_exe().expect("the test's own path")
+}
+
+/// What a run printed as JSON.
+pub fn outcome(command: &mut Command) -> Value {
+    let Output { stdout, stderr, .. } = command.output().expect("the command runs");
+    serde_json::from_slice(&stdout).unwrap_or_else(|error| {
+        panic!("no outcome ({error}): {}", String::from_utf8_lossy(&stderr))
+    })
+}
+
+/// A process that is ended with the test.
+pub struct Running(pub Child);
+
+impl Running {
+    pub fn start(command: &mut Command) -> Self {
+        Self(command.spawn().expect("the command runs"))
+    }
+
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.0.id()).expect("a pid")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+/// Writes a file that anyone may read.
+pub fn write(path: &Path, text: &str) {
+    let mut file = fs::File::create(path).expect("the file can be made");
+    file.write_all(text.as_bytes())
+        .expect("the file can be written");
+}

@@ -1,0 +1,118 @@
+//! A host that forbids namespaces: what Docker's default seccomp profile refuses is refused here, to
+//! a process of this test's own and to what it starts.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, exit};
+
+use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
+use seccompiler::{
+    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch,
+};
+
+/// First argument of the helper; the user and the program follow.
+pub const FLAG: &str = "--on-a-host-without-namespaces";
+
+/// Whom the supervisor runs as.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Who {
+    /// Root.
+    Root,
+    /// An ordinary user: whoever runs the test or, where that is root, one who has nothing, not
+    /// even a line in /etc/passwd.
+    User,
+}
+
+/// That user's uid and gid.
+const NOBODY: u32 = 2_147_100_001;
+
+impl Who {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::User => "user",
+        }
+    }
+
+    /// The uid of his processes.
+    pub fn uid(self) -> u32 {
+        match self {
+            Self::Root => 0,
+            Self::User if geteuid().is_root() => NOBODY,
+            Self::User => geteuid().as_raw(),
+        }
+    }
+}
+
+/// Enters the situation and becomes the program.
+pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
+    let who = arguments.next().expect("a user");
+    forbid_namespaces();
+    if who == Who::User.name() && geteuid().is_root() {
+        become_nobody();
+    }
+    let program = arguments.next().expect("a program");
+    let error = Command::new(program).args(arguments).exec();
+    eprintln!("the program could not be executed: {error}");
+    exit(99)
+}
+
+fn become_nobody() {
+    let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    setgroups(&[]).expect("setgroups");
+    setresgid(gid, gid, gid).expect("setresgid");
+    setresuid(uid, uid, uid).expect("setresuid");
+}
+
+/// As <https://github.com/moby/profiles/blob/main/seccomp/default.json> without `CAP_SYS_ADMIN`.
+fn forbid_namespaces() {
+    let refused = [
+        libc::SYS_unshare,
+        libc::SYS_setns,
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_pivot_root,
+        libc::SYS_open_tree,
+        libc::SYS_move_mount,
+        libc::SYS_mount_setattr,
+        libc::SYS_fsopen,
+        libc::SYS_fsmount,
+    ];
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = refused
+        .into_iter()
+        .map(|number| (number, Vec::new()))
+        .collect();
+    let namespaces = [
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWCGROUP,
+        libc::CLONE_NEWUTS,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNET,
+    ];
+    rules.insert(libc::SYS_clone, namespaces.map(clone_with).into());
+    load(rules, libc::EPERM);
+    load(
+        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
+        libc::ENOSYS,
+    );
+}
+
+fn clone_with(flag: i32) -> SeccompRule {
+    let flag = u64::try_from(flag).expect("a flag");
+    let masked = SeccompCmpOp::MaskedEq(flag);
+    let condition = SeccompCondition::new(0, SeccompCmpArgLen::Qword, masked, flag);
+    SeccompRule::new(vec![condition.expect("a condition")]).expect("a rule")
+}
+
+fn load(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) {
+    let arch: TargetArch = std::env::consts::ARCH
+        .try_into()
+        .expect("a known processor");
+    let refuse = SeccompAction::Errno(u32::try_from(errno).expect("an errno"));
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).expect("a filter");
+    let program: seccompiler::BpfProgram = filter.try_into().expect("a program");
+    seccompiler::apply_filter(&program).expect("the filter is loaded");
+}

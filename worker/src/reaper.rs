@@ -1,0 +1,102 @@
+//! A worker's reaper, at level `landlock`: see `jail::reaper`. A process of its own for each worker,
+//! forked by the zygote, that forks the worker, reports its birth and its end on the monitor, and
+//! ends whatever the worker has started when it is over.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::unistd::{Pid, getpid};
+
+use crate::control::tell;
+use crate::jail::control::{Beneath, FromMonitor};
+use crate::jail::failure::{Failure, InStep, Step};
+use crate::jail::program::ZygoteJail;
+use crate::jail::reaper::{Over, Reach, Reaper};
+use crate::serve::exit;
+use crate::sys;
+use crate::sys::process::{Fork, ForkedChild, SingleThreaded};
+
+/// Exit status of a reaper that left something behind: the zygote looks for it then.
+const EXIT_FAILED: i32 = 70;
+
+/// What a reaper keeps.
+pub struct Ties<'a> {
+    /// To the supervisor: its other end is shut down when the worker is to end.
+    pub monitor: &'a OwnedFd,
+    /// A handle on the zygote, whose end is the worker's end.
+    pub zygote: &'a OwnedFd,
+    /// The root of a procfs.
+    pub proc: &'a OwnedFd,
+}
+
+/// Goes on as the reaper of a new worker, in a process that the zygote has just forked. Returns in
+/// the worker only.
+pub fn fork_worker(
+    own: ForkedChild,
+    jail: &ZygoteJail,
+    single: &SingleThreaded,
+    ties: &Ties,
+) -> ForkedChild {
+    let forked = Reach::establish(jail, Reach::Group).and_then(|reach| {
+        let forked = sys::process::fork(single).in_step(Step::Fork)?;
+        Ok((reach, forked))
+    });
+    let served = match forked {
+        Ok((_, Fork::Child(worker))) => return worker,
+        Ok((reach, Fork::Parent(worker))) => serve(own, reach, worker, ties),
+        Err(failure) => {
+            report(ties.monitor.as_fd(), failure);
+            Err(failure)
+        }
+    };
+    sys::process::exit_now(if served.is_ok() { 0 } else { EXIT_FAILED })
+}
+
+fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &Ties) -> Result<(), Failure> {
+    // The worker's streams and the other workers' monitors go, whose ends must show.
+    let kept = own
+        .keep_only(
+            &[ties.zygote.as_fd(), ties.proc.as_fd()],
+            (ties.monitor.as_fd(), MONITOR),
+        )
+        .in_step(Step::CloseDescriptors)?;
+    let [zygote, proc] = kept.as_slice() else {
+        return Err(Errno::EBADF).in_step(Step::CloseDescriptors);
+    };
+    let monitor = sys::descriptors::inherited(MONITOR);
+    let born = Reaper::new(reach, worker).and_then(|reaper| {
+        let own = sys::pidfd::open(getpid())?;
+        let beneath = Beneath::Reaper;
+        let handles = [reaper.handle().as_fd(), own.as_fd()];
+        // A supervisor that is gone shows as a hang-up of the monitor, next.
+        _ = tell(monitor.as_fd(), &FromMonitor::Born { beneath }, &handles);
+        Ok(reaper)
+    });
+    let reaper = born.in_step(Step::ForkReaper).inspect_err(|failure| {
+        report(monitor.as_fd(), *failure);
+    })?;
+    let over = reaper
+        .watch(&[monitor.as_fd(), zygote.as_fd()])
+        .in_step(Step::ForkReaper)?;
+    if let Over::Ended(reaped) = over {
+        // At once: the supervisor need not wait for what is left.
+        _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
+    }
+    let killed = reaper.end_all(proc.as_fd()).in_step(Step::ForkReaper)?;
+    // A worker that was lost with its zygote has no end of its own to tell of.
+    if let (Over::Cut { tie: 0 }, Some(reaped)) = (over, killed) {
+        _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
+    }
+    Ok(())
+}
+
+/// Number of the monitor in a reaper.
+const MONITOR: RawFd = 3;
+
+fn report(monitor: BorrowedFd, Failure { step, errno }: Failure) {
+    let message = FromMonitor::NotBorn {
+        step: step as u16,
+        errno: errno as i32,
+    };
+    _ = tell(monitor, &message, &[]);
+}
