@@ -118,6 +118,8 @@ pub enum Judge {
 #[serde(rename_all = "kebab-case")]
 pub enum HostCheck {
     NextRunServed,
+    /// The same; the open control is a host that trusts the frames of its guest.
+    FrameRefused,
     OutputDecoded,
     NoCanaryCollected,
     UploadStaysInside,

@@ -8,19 +8,21 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 const SAMPLE: Duration = Duration::from_millis(200);
 
-/// Returns once hardly anything on the machine waits for a processor, or patience ends.
-pub fn wait() {
+/// Returns once hardly anything on the machine waits for a processor, or patience ends: whether it
+/// is quiet.
+pub fn wait() -> bool {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         let before = stalled();
         thread::sleep(SAMPLE);
         let (Some(before), Some(after)) = (before, stalled()) else {
-            return;
+            return true;
         };
         if after.saturating_sub(before) < SAMPLE / 10 {
-            return;
+            return true;
         }
     }
+    false
 }
 
 /// How long something waited for a processor since boot; `None` where the kernel does not count.

@@ -169,7 +169,7 @@ impl Attempt<'_> {
 
     fn check_host(&self, check: HostCheck, outcome: &Outcome) -> Result<(), String> {
         match check {
-            HostCheck::NextRunServed => self.next_run_served(),
+            HostCheck::NextRunServed | HostCheck::FrameRefused => self.next_run_served(),
             HostCheck::OutputDecoded => {
                 let replaced = outcome.stdout.contains('\u{fffd}');
                 replaced

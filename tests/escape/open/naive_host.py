@@ -1,6 +1,6 @@
 """The open control of the probes against the caller: a host that trusts what its guest left.
 
-Usage: naive_host.py (parse | decode | collect | upload) CANARY MARKER_DIR COMMAND...
+Usage: naive_host.py (parse | decode | frame | collect | upload) CANARY MARKER_DIR COMMAND...
 """
 
 import json
@@ -21,6 +21,13 @@ def parse(output):
     for line in output.decode(errors="replace").splitlines():
         if line.startswith(PREFIX):
             json.loads(line[len(PREFIX) :])
+
+
+def frame(_):
+    os.set_blocking(frames, False)
+    length = int.from_bytes(os.read(frames, 4), "little")
+    if length > 1 << 30:
+        raise Fooled("the guest made it wait for %d bytes" % length)
 
 
 def decode(output):
@@ -48,13 +55,16 @@ def upload(_):
         raise Fooled("the upload landed outside the work directory")
 
 
+CHECKS = {"parse": parse, "decode": decode, "frame": frame, "collect": collect, "upload": upload}
+
 check, canary, marker, *command = sys.argv[1:]
+frames, link = os.pipe()
 with tempfile.TemporaryFile() as output:
-    guest = subprocess.Popen(command, stdout=output, start_new_session=True)
+    guest = subprocess.Popen(command, stdout=output, pass_fds=[link], start_new_session=True)
     guest.wait()
     output.seek(0)
     try:
-        {"parse": parse, "decode": decode, "collect": collect, "upload": upload}[check](output.read())
+        CHECKS[check](output.read())
         print("CONTAINED the host was not fooled")
     except Exception as error:
         print("ESCAPED(host) %s: %s" % (type(error).__name__, str(error)[:120]))

@@ -13,7 +13,7 @@ text = ["none"]
 
 def attempt():
     name = os.path.basename(var("CANARY"))
-    for fd in range(3, 512):
+    for fd in range(3, 1 << 16):
         try:
             with open(os.open(name, os.O_RDONLY, dir_fd=fd)) as file:
                 if file.read().startswith("CANARY"):
