@@ -141,17 +141,18 @@ impl<'a> Running<'a> {
             if ready.cancel {
                 self.end(Stop::Cancelled);
             }
+            // Frames first: a worker that breaks the protocol is ended before more of it is heard.
+            if ready.data_in {
+                self.read_frames();
+            }
+            if ready.data_out {
+                self.send_more();
+            }
             if ready.stdout {
                 self.drain(Stream::Stdout, sink);
             }
             if ready.stderr {
                 self.drain(Stream::Stderr, sink);
-            }
-            if ready.data_out {
-                self.send_more();
-            }
-            if ready.data_in {
-                self.read_frames();
             }
             if ready.monitor {
                 self.read_monitor()?;
