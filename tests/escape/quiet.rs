@@ -5,24 +5,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long others on the machine are waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 const SAMPLE: Duration = Duration::from_millis(200);
 
-/// Returns once hardly anything on the machine waits for a processor, or patience ends: whether it
-/// is quiet.
-pub fn wait() -> bool {
+/// Returns once hardly anything on the machine waits for a processor, or patience ends.
+pub fn wait() {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         let before = stalled();
         thread::sleep(SAMPLE);
         let (Some(before), Some(after)) = (before, stalled()) else {
-            return true;
+            return;
         };
         if after.saturating_sub(before) < SAMPLE / 10 {
-            return true;
+            return;
         }
     }
-    false
 }
 
 /// How long something waited for a processor since boot; `None` where the kernel does not count.
