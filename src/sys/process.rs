@@ -186,10 +186,26 @@ pub struct NamespaceInit {
     stack: usize,
 }
 
+/// `struct sigaction` as the kernel has it: handler, flags, restorer, mask.
+static IGNORE: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
+
 extern "C" fn wait_forever(_: *mut libc::c_void) -> libc::c_int {
     // SAFETY: integers only. The descriptor table is this process's own copy, in which the other
     // workers' sockets would otherwise stay open after the zygote closed them.
     unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
+    // Orphans come here, and nobody waits for them: ignoring SIGCHLD lets the kernel reap them, or
+    // they would stay as zombies and count as the guest's processes.
+    // SAFETY: the action is a live constant of the kernel's layout and size; the table of actions is
+    // this process's own copy (no CLONE_SIGHAND).
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            libc::SIGCHLD,
+            &raw const IGNORE,
+            0_usize,
+            size_of::<u64>(),
+        )
+    };
     loop {
         // SAFETY: null pointers only. With every signal blocked it never returns, so that the
         // errno which this process shares with the zygote's thread is never written.
