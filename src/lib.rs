@@ -27,6 +27,7 @@
 //! | [`supervisor`] | starts workers, looks at them from outside, watches and ends them |
 //! | [`outcome`] | how a run ended, what it used, what held it. Pure |
 //! | [`error`] | why no sandbox could be provided |
+//! | [`serve`] | sessions for another process, which asks in frames |
 //! | [`exit_code`] | outcome or error to the exit code of the `sandfork` command |
 //!
 //! Most callers need [`Sandbox`], [`Request`], [`Policy`] and [`Outcome`], which stand here at the top.
@@ -56,6 +57,8 @@ pub mod error;
 pub mod exit_code;
 pub mod outcome;
 mod sandbox;
+// ... or of many of them, at the other end of a socket.
+pub mod serve;
 
 pub use error::{Error, ErrorKind};
 pub use jail::control::Lifetime;

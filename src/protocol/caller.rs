@@ -86,11 +86,6 @@ pub struct Open {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PolicyChoice {
-    /// A built-in policy, or a file.
-    Name {
-        /// Its name or path.
-        name: String,
-    },
     /// The text of a policy file.
     Text {
         /// The text.
@@ -98,8 +93,16 @@ pub enum PolicyChoice {
         /// What its relative paths are relative to.
         directory: PathBuf,
         /// What to call it.
-        #[serde(default)]
+        #[serde(default, alias = "name")]
         label: Option<String>,
+    },
+    /// A built-in policy, or a file.
+    Name {
+        /// Its name or path.
+        name: String,
+        /// What a relative path is relative to, if not the supervisor's working directory.
+        #[serde(default)]
+        directory: Option<PathBuf>,
     },
 }
 
