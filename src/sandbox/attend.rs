@@ -185,6 +185,7 @@ pub fn word(error: &Error) -> ErrorWord {
         ErrorKind::Interpreter => ErrorWord::Interpreter,
         ErrorKind::NotEnforced => ErrorWord::NotEnforced,
         ErrorKind::Request => ErrorWord::Request,
+        ErrorKind::SessionEnded => ErrorWord::SessionEnded,
         ErrorKind::System => ErrorWord::System,
     }
 }

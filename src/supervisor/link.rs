@@ -125,9 +125,8 @@ impl<S: AsFd> Link<S> {
         let (length, fds) = match receive(self.socket.as_fd(), &mut self.buffer) {
             Err(Errno::EAGAIN) => return Ok(Received::Nothing),
             Err(Errno::EMSGSIZE) => return Err(LinkError::Descriptors),
-            // Reset by a peer that ended with something unread.
-            Err(_) => return Ok(Received::End),
-            Ok((0, _)) => return Ok(Received::End),
+            // An error is a reset, by a peer that ended with something unread.
+            Err(_) | Ok((0, _)) => return Ok(Received::End),
             Ok(received) => received,
         };
         self.arrived.extend(fds);

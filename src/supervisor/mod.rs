@@ -25,6 +25,7 @@ pub mod session;
 pub use error::SupervisorError;
 pub use launch::Launched;
 pub use live::{Caller, FrameCaller, Hearing, Left, Payload, SessionTerms, attend, ended, refuse};
+pub use passed::sealed;
 pub use run::{Cancel, OutputSink, Place, Request, RunLimits, run};
 pub use wait::wait;
 pub use zygote::Zygote;

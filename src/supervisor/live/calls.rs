@@ -15,14 +15,15 @@ impl Live<'_> {
     /// A worker calls a tool.
     pub(super) fn call(
         &mut self,
-        call: ToolCall,
+        request: ToolCall,
         payload: Payload,
         caller: &mut dyn Caller,
     ) -> Result<(), String> {
-        let Some(cell) = self.cell.as_mut().filter(|cell| cell.result.is_none()) else {
+        let running = self.cell.as_mut().filter(|cell| cell.result.is_none());
+        let Some(cell) = running else {
             let error = "host tools answer only while a cell runs; this call came after its end";
             self.answer_call(
-                ToolAnswer::raising(call.call, NamedError::new("RuntimeError", error)),
+                ToolAnswer::raising(request.call, NamedError::new("RuntimeError", error)),
                 Payload::default(),
             );
             return Ok(());
@@ -30,17 +31,17 @@ impl Live<'_> {
         if cell.calls.len() >= MOST_CALLS {
             return Err(format!("more than {MOST_CALLS} of its calls wait at once"));
         }
-        if !cell.calls.insert(call.call) {
-            return Err(format!("it used the number of call {} twice", call.call));
+        if !cell.calls.insert(request.call) {
+            return Err(format!("it used the number of call {} twice", request.call));
         }
         if self.terms.tool_time == ToolTime::Excluded {
             cell.paused.get_or_insert_with(Instant::now);
         }
-        let call = ToolCall {
+        let told = ToolCall {
             id: cell.id,
-            ..call
+            ..request
         };
-        caller.answer(Answer::Call(call), payload);
+        caller.answer(Answer::Call(told), payload);
         Ok(())
     }
 
