@@ -18,6 +18,7 @@ pub use result::{CellResult, Denied, Ended, Finish, GuestError};
 use super::frame::encode_into;
 use super::{Blob, Frame, FrameError, FrameLimits, JsonError};
 use crate::protocol::blob::Way;
+use crate::protocol::value::ValueError;
 
 /// Why a message was refused.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -37,6 +38,9 @@ pub enum MessageError {
         /// What the header says.
         wanted: u64,
     },
+    /// Values that do not fit their buffers.
+    #[error(transparent)]
+    Value(#[from] ValueError),
 }
 
 /// An exception that crosses by name: what a host tool raised.

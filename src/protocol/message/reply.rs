@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CellResult, MessageError, check_payload, encode_message};
+use super::{CellResult, Ended, MessageError, check_payload, encode_message};
+use crate::protocol::value::BufferCheck;
 use crate::protocol::{Blob, Frame, FrameLimits, JsonLimits, Value};
 
 /// What a worker says to its supervisor.
@@ -70,6 +71,16 @@ impl Reply {
     pub fn parse(frame: &Frame) -> Result<Self, MessageError> {
         let reply: Self = JsonLimits::FROM_WORKER.from_slice(&frame.header)?;
         check_payload(frame, reply.blob())?;
+        let mut buffers = BufferCheck::new(reply.blob());
+        match &reply {
+            Self::Ready { .. } => {}
+            Self::Result(result) => match &result.ended {
+                Ended::Ok(Some(value)) => buffers.value(value)?,
+                Ended::Ok(None) | Ended::Exception(_) | Ended::Exit(_) => {}
+            },
+            Self::Display(display) => buffers.values(display.data.values())?,
+            Self::Call(call) => buffers.values(call.args.iter().chain(call.kwargs.values()))?,
+        }
         Ok(reply)
     }
 
