@@ -10,6 +10,7 @@ mod calls;
 mod cell;
 mod clocks;
 mod files;
+mod finish;
 mod hear;
 mod worker_says;
 

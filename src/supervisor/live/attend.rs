@@ -6,21 +6,23 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 
-use super::caller::{Caller, Payload};
+use super::caller::Caller;
 use super::cell::{CellUnderWay, Streaming};
+use super::finish::Handed;
+use super::hear::refuse;
 use super::{Left, SessionTerms};
 use crate::jail::control::{Exit, ExitStatus, FromMonitor};
-use crate::outcome::{Enforced, Phases};
-use crate::protocol::caller::{Answer, CellOutcome, SessionState, Told};
-use crate::protocol::message::{Finish, Serves};
-use crate::protocol::{CellResult, Ended, FrameLimits, Request, VERSION};
+use crate::outcome::Enforced;
+use crate::protocol::caller::ErrorWord;
+use crate::protocol::message::Serves;
+use crate::protocol::{FrameLimits, Request, VERSION};
 use crate::supervisor::cgroup::{Counts, WorkerCgroup};
 use crate::supervisor::descriptors::{hear, set_nonblocking};
-use crate::supervisor::drain::{Drained, Output, OutputSink, Stream};
-use crate::supervisor::ending::{Kind, Stop};
+use crate::supervisor::drain::{Drained, Output, Stream};
+use crate::supervisor::ending::Stop;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::link::Link;
-use crate::supervisor::run::{Fate, Files, Pace, Place, Seen, Watch, report};
+use crate::supervisor::run::{Fate, Pace, Place, Watch};
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::wait::{is_readable, wait};
@@ -37,7 +39,7 @@ pub struct Live<'a> {
     pub(super) place: &'a Place<'a>,
     pub(super) worker: &'a Worker,
     cgroup: Option<&'a WorkerCgroup<'a>>,
-    session: Option<&'a SessionDirectory<'a>>,
+    pub(super) session: Option<&'a SessionDirectory<'a>>,
     enforced: Enforced,
     pub(super) terms: SessionTerms,
     pub(super) watch: Watch<'a>,
@@ -57,8 +59,8 @@ pub struct Live<'a> {
     pub(super) why: Option<String>,
     /// When to give up on a killed worker.
     pub(super) reap_until: Option<Instant>,
-    exit: Option<Exit>,
-    exited: Option<Instant>,
+    pub(super) exit: Option<Exit>,
+    pub(super) exited: Option<Instant>,
     /// Set when the worker hung up: it is ending, or it broke the protocol.
     pub(super) hung_up: Option<Instant>,
 }
@@ -155,7 +157,7 @@ impl<'a> Live<'a> {
             self.check_clocks(Instant::now());
             let given_up = self.reap_until.is_some_and(|until| Instant::now() >= until);
             if !self.monitor_open || given_up {
-                return self.gone(caller);
+                return Ok(self.gone(caller));
             }
         }
     }
@@ -240,9 +242,13 @@ impl<'a> Live<'a> {
     }
 
     /// Nothing is left of the worker: the end of its last cell is told, and then that of the session.
-    fn gone(&mut self, caller: &mut dyn Caller) -> Result<Left, SupervisorError> {
+    fn gone(&mut self, caller: &mut dyn Caller) -> Left {
         if self.exit.is_none() && self.stop.is_none() {
-            return Err(SupervisorError::RunLost);
+            if let Some(cell) = self.cell.take() {
+                let lost = SupervisorError::RunLost.to_string();
+                refuse(caller, Some(cell.id), ErrorWord::System, lost);
+            }
+            return Left::Ended("its zygote was ended from outside".to_owned());
         }
         let why = match self.cell.take() {
             Some(cell) => {
@@ -260,129 +266,7 @@ impl<'a> Live<'a> {
                 None => "it was ended".to_owned(),
             }),
         };
-        Ok(Left::Ended(why))
-    }
-
-    /// A cell came to its end, and the worker waits for the next.
-    pub(super) fn finish_live(
-        &mut self,
-        result: CellResult,
-        payload: Payload,
-        caller: &mut dyn Caller,
-    ) {
-        let Some(cell) = self.cell.take() else { return };
-        self.refuse_open_calls(&cell);
-        self.finish(cell, Some((result, payload)), Fate::Lives, caller);
-        let now = Instant::now();
-        self.waiting_since = now;
-        self.watch.begin(Pace::Waiting, now);
-    }
-
-    /// Tells how a cell ended; in one word too.
-    fn finish(
-        &mut self,
-        mut cell: CellUnderWay,
-        result: Option<(CellResult, Payload)>,
-        fate: Fate,
-        caller: &mut dyn Caller,
-    ) -> &'static str {
-        let answered = cell.answered.unwrap_or_else(Instant::now);
-        for stream in [Stream::Stdout, Stream::Stderr] {
-            let mut sink = Handed {
-                caller: &mut *caller,
-                id: cell.id,
-            };
-            match cell.streaming {
-                Streaming::AsItComes => self.output.drain(stream, &mut sink),
-                Streaming::AtTheEnd => self.output.drain(stream, &mut ()),
-            };
-        }
-        let output_bytes = self.output.total();
-        let (stdout, stderr) = self.output.take();
-        if cell.streaming == Streaming::AtTheEnd {
-            let mut sink = Handed {
-                caller: &mut *caller,
-                id: cell.id,
-            };
-            sink.stdout(&stdout);
-            sink.stderr(&stderr);
-        }
-        let (mut result, payload) = match result.or_else(|| cell.result.take()) {
-            Some((result, payload)) => (Some(result), payload),
-            None => (None, Payload::default()),
-        };
-        let (value, blob, by_tool) = match &mut result {
-            Some(said) => (
-                match &mut said.ended {
-                    Ended::Ok(value) => value.take(),
-                    _ => None,
-                },
-                said.blob.take(),
-                said.finish == Finish::Tool,
-            ),
-            None => (None, None, false),
-        };
-        let stop = match (cell.interrupted.take(), &result) {
-            // It ended well before the interrupt came.
-            (Some(interrupted), Some(said))
-                if interrupted.stop == Stop::Cancelled && matches!(said.ended, Ended::Ok(_)) =>
-            {
-                None
-            }
-            (Some(interrupted), _) => Some(interrupted.stop),
-            (None, _) => self.stop.clone().filter(|_| fate == Fate::Ended),
-        };
-        let exited = self.exited.unwrap_or(answered);
-        let seen = Seen {
-            stop,
-            exit: match (fate, &result) {
-                (Fate::Lives, Some(said)) => Some(exit_that_agrees(&said.ended)),
-                _ => self.exit,
-            },
-            result,
-            counts: self.counts().since(&cell.before),
-            watched: self.watch.since_begin(),
-            files: self.files(),
-            wall: match fate {
-                Fate::Lives => answered - cell.started,
-                Fate::Ended => exited.saturating_duration_since(cell.started),
-            },
-            phases: Phases {
-                code: answered - cell.started,
-                ..Phases::default()
-            },
-            fate,
-        };
-        let enforced = self.enforced.clone();
-        let outcome = report(self.place, Kind::Cell, seen, output_bytes, enforced);
-        let status = outcome.status().as_str();
-        let believed = outcome.is_ok();
-        let told = CellOutcome {
-            id: cell.id,
-            value: value.filter(|_| believed),
-            by_tool: by_tool && believed,
-            session: match fate {
-                Fate::Lives => SessionState::Live,
-                Fate::Ended => SessionState::Ended,
-            },
-            execution_count: self.cells,
-            blob: blob.filter(|_| believed),
-            outcome: Told(outcome),
-        };
-        let payload = if told.blob.is_some() {
-            payload
-        } else {
-            Payload::default()
-        };
-        caller.answer(Answer::Outcome(Box::new(told)), payload);
-        status
-    }
-
-    fn files(&self) -> Files {
-        match (self.session, self.place.limits.files) {
-            (Some(session), Some(quota)) => Files::of_session(session, quota),
-            _ => Files::measure(&self.worker.directories),
-        }
+        Left::Ended(why)
     }
 
     /// A killed worker, or one whose main process is gone, has this long until nothing is left of it.
@@ -390,50 +274,6 @@ impl<'a> Live<'a> {
         const REAP_TIMEOUT: Duration = Duration::from_secs(10);
         self.reap_until
             .get_or_insert_with(|| Instant::now() + REAP_TIMEOUT);
-    }
-}
-
-/// How the main process would have ended if it had, after what a cell said.
-fn exit_that_agrees(ended: &Ended) -> Exit {
-    let code = match ended {
-        Ended::Ok(_) => 0,
-        Ended::Exception(_) => 1,
-        Ended::Exit(code) => i32::from(*code),
-    };
-    Exit {
-        status: ExitStatus::Code(code),
-        cpu_us: 0,
-        max_rss_kib: 0,
-    }
-}
-
-/// Hands output on to the caller.
-struct Handed<'c> {
-    caller: &'c mut dyn Caller,
-    id: u64,
-}
-
-impl Handed<'_> {
-    fn hand(&mut self, stream: &'static str, bytes: &[u8]) {
-        // As a frame's payload may be, with room to spare.
-        const PIECE: usize = 1 << 20;
-        for piece in bytes.chunks(PIECE) {
-            let answer = Answer::Output {
-                id: self.id,
-                stream,
-            };
-            self.caller.answer(answer, Payload::bytes(piece.to_vec()));
-        }
-    }
-}
-
-impl OutputSink for Handed<'_> {
-    fn stdout(&mut self, bytes: &[u8]) {
-        self.hand("stdout", bytes);
-    }
-
-    fn stderr(&mut self, bytes: &[u8]) {
-        self.hand("stderr", bytes);
     }
 }
 
