@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-pub use cell::{Cell, CellReport, Parcel, Shown};
+pub use cell::{Carried, Cell, CellReport, Parcel, Shown};
 pub use error::SessionError;
 pub use tools::{ToolArguments, ToolFunction};
 
@@ -131,8 +131,7 @@ impl Session {
         value: impl Into<Parcel>,
     ) -> Result<CellReport, Error> {
         let id = self.id();
-        let Parcel { value, buffers } = value.into();
-        let (blob, payload) = cell::pack(&buffers)?;
+        let (value, blob, payload) = value.into().pack()?;
         let variables = vec![(name.into(), value)];
         let ask = Ask::Set {
             id,

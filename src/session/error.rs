@@ -27,13 +27,8 @@ pub enum SessionError {
     #[error("the session could not be tied to its thread: {0}; look at `ulimit -n`")]
     Tie(io::Error),
     /// A value could not be handed over.
-    #[error("the value's {bytes} bytes of buffers cannot be handed over: {cause}")]
-    Buffers {
-        /// Together.
-        bytes: u64,
-        /// Why.
-        cause: String,
-    },
+    #[error("the value's buffers cannot be handed over: {0}")]
+    Buffers(String),
 }
 
 impl SessionError {
@@ -58,7 +53,7 @@ impl SessionError {
             },
             Self::Lost => ErrorKind::SessionEnded,
             Self::Thread(_) | Self::Tie(_) => ErrorKind::System,
-            Self::Buffers { .. } => ErrorKind::Request,
+            Self::Buffers(_) => ErrorKind::Request,
         }
     }
 }
