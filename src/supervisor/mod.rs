@@ -14,6 +14,7 @@ mod passed;
 mod proc_dir;
 mod run;
 mod spawn;
+mod standing;
 mod verify;
 mod wait;
 mod zygote;
