@@ -44,15 +44,12 @@ fn read_open(
     dir: &Path,
     name: &'static str,
 ) -> Option<String> {
-    let place = match open.iter().position(|(opened, _)| *opened == name) {
-        Some(place) => place,
-        None => {
-            open.push((name, File::open(dir.join(name)).ok()?));
-            open.len() - 1
-        }
-    };
+    if !open.iter().any(|(opened, _)| *opened == name) {
+        open.push((name, File::open(dir.join(name)).ok()?));
+    }
+    let (_, file) = open.iter().find(|(opened, _)| *opened == name)?;
     let mut buffer = [0; LONGEST];
     // The kernel makes the text anew for each read at the beginning.
-    let length = open[place].1.read_at(&mut buffer, 0).ok()?;
+    let length = file.read_at(&mut buffer, 0).ok()?;
     String::from_utf8(buffer[..length].to_vec()).ok()
 }
