@@ -15,6 +15,7 @@ mod passed;
 mod proc_dir;
 mod run;
 mod spawn;
+mod standing;
 mod verify;
 mod wait;
 mod zygote;

@@ -12,14 +12,14 @@ const LONGEST: usize = 1024;
 /// Reads what a cgroup counted. Opening a file of a cgroup costs several times what reading it does.
 #[derive(Debug)]
 pub struct Meter<'a> {
-    cgroup: &'a WorkerCgroup<'a>,
+    cgroup: &'a WorkerCgroup,
     /// By their names, which are different in all hierarchies.
     open: Vec<(&'static str, File)>,
 }
 
 impl<'a> Meter<'a> {
     /// Opens nothing yet.
-    pub fn new(cgroup: &'a WorkerCgroup<'a>) -> Self {
+    pub fn new(cgroup: &'a WorkerCgroup) -> Self {
         Self {
             cgroup,
             open: Vec::new(),
@@ -29,7 +29,7 @@ impl<'a> Meter<'a> {
     /// What has been counted so far.
     pub fn counts(&mut self) -> Counts {
         let Self { cgroup, open } = self;
-        let version = cgroup.plan.version;
+        let version = cgroup.root.plan.version;
         let mut counts = Counts::default();
         for (hierarchy, dir) in cgroup.places() {
             let mut read = |name| read_open(open, dir, name);
