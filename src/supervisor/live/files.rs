@@ -87,7 +87,8 @@ impl Live<'_> {
 
     fn work_dir(&self) -> Result<WorkDir<'_>, FileError> {
         let jail = self.place.jail;
-        let root = self.session.map(SessionDirectory::path);
+        let session = self.standing.session.as_ref();
+        let root = session.map(SessionDirectory::path);
         // The worker hands it over before its jail is taken to stand.
         let handle = self.worker.directories.first().ok_or(FileError::Gone)?;
         Ok(WorkDir::new(
