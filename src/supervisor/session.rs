@@ -19,6 +19,7 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, fchmod, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, unlinkat};
 
+pub use self::removal::make_usable;
 pub use self::size::{Count, Size};
 
 use super::error::SupervisorError;
