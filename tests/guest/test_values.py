@@ -79,7 +79,7 @@ class Same(unittest.TestCase):
         for value in [
             *(None, True, False, 0, -1, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 16**100_000),
             *(0.0, 1.5, -1e308, 5e-324, math.inf, -math.inf, 1j, complex(math.inf, -0.0)),
-            *("", "x", "x" * 32768, "x" * 32769, "\0\x1f\"\\", "\ud800", "é\U0010ffff" * 20000),
+            *("", "x", "x" * 32768, "x" * 32769, '\0\x1f"\\', "\ud800", "é\U0010ffff" * 20000),
             *(b"", b"\0\xff", b"x" * 100_000, bytearray(b"abc")),
             *((), [], {}, set(), frozenset(), (1, (2,)), [[]], {1: {2: 3}}, {(1, "a"): [None]}),
             *({1, "a", None}, frozenset([frozenset(), b"x"]), range(0), range(9, -(2**70), -3)),
@@ -102,9 +102,7 @@ class Same(unittest.TestCase):
                 else:
                     self.assertEqual(back, value)
                 if isinstance(value, (datetime.datetime, datetime.time)):
-                    self.assertEqual(
-                        (back.fold, back.utcoffset()), (value.fold, value.utcoffset())
-                    )
+                    self.assertEqual((back.fold, back.utcoffset()), (value.fold, value.utcoffset()))
         self.assertTrue(math.isnan(there_and_back(math.nan)))
         self.assertEqual(math.copysign(1, there_and_back(-0.0)), -1)
 
@@ -142,8 +140,14 @@ class Same(unittest.TestCase):
         self.assertEqual([decoder.decode(tree) for tree in trees], [[b"a"], b"b", "x" * 40_000])
 
     def test_a_large_tree_goes_into_a_buffer(self):
-        rows = [{"id": number, "text": "row %d, of many" % number, "b": b"%d" % number if number < 99 else None}
-                for number in range(20_000)]
+        rows = [
+            {
+                "id": number,
+                "text": "row %d, of many" % number,
+                "b": b"%d" % number if number < 99 else None,
+            }
+            for number in range(20_000)
+        ]
         tree, _ = values.encode(rows)
         self.assertEqual(tree["type"], "json")
         self.assertEqual(there_and_back(rows), rows)
@@ -203,7 +207,9 @@ class Shown(unittest.TestCase):
     def test_what_has_no_notation(self):
         found = there_and_back([1, object, print, lambda: 0, ...])
         self.assertEqual(found[0], 1)
-        self.assertEqual(found[2], values.Opaque("builtin_function_or_method", "<built-in function print>"))
+        self.assertEqual(
+            found[2], values.Opaque("builtin_function_or_method", "<built-in function print>")
+        )
         self.assertTrue(all(type(part) is values.Opaque for part in found[1:]))
 
     def test_cycles_end_where_they_close(self):
@@ -224,7 +230,9 @@ class Shown(unittest.TestCase):
         self.assertIn("too large", self.shown(wide).repr)
         self.assertIn("too large", self.shown([b""] * 20_000).repr)
         self.assertEqual(self.shown(1 << 5_000_000).repr, "<int of 5000001 bits>")
-        self.assertLess(len(self.shown(type("T", (), {"__repr__": lambda _: "x" * 10**7})()).repr), 20_000)
+        self.assertLess(
+            len(self.shown(type("T", (), {"__repr__": lambda _: "x" * 10**7})()).repr), 20_000
+        )
 
     def test_hostile_objects(self):
         def fail(*_):
@@ -258,7 +266,10 @@ class Shown(unittest.TestCase):
         self.assertIn("repr raises SystemExit", self.shown(Lies()).repr)
         for value in (Hidden(), BadEnum.A, BadFields(1), type.__call__(Meta, "N", (), {})):
             self.shown(value)
-        self.assertEqual(there_and_back({"a": Lies()})["a"].name, f"{__name__}.{Shown.__name__}.test_hostile_objects.<locals>.Lies")
+        self.assertEqual(
+            there_and_back({"a": Lies()})["a"].name,
+            f"{__name__}.{Shown.__name__}.test_hostile_objects.<locals>.Lies",
+        )
 
     def test_a_repr_can_be_interrupted(self):
         class Interrupted:
@@ -288,7 +299,10 @@ class Refused(unittest.TestCase):
             *({"type": "float", "text": "1"}, {"type": "complex", "real": 1, "imag": 1.0}),
             *({"type": "tuple", "items": 1}, {"type": "set", "items": [[]]}),
             *({"type": "dict", "items": [1]}, {"type": "dict", "items": [[1]]}),
-            *({"type": "dict", "items": [[[], 1]]}, {"type": "dataclass", "name": "", "fields": [[1, 1]]}),
+            *(
+                {"type": "dict", "items": [[[], 1]]},
+                {"type": "dataclass", "name": "", "fields": [[1, 1]]},
+            ),
             *({"type": "range", "start": 0, "stop": 1, "step": 0}, {"type": "opaque", "name": "x"}),
             *({"type": "decimal", "text": "1" * 5000}, {"type": "decimal", "text": " 1"}),
             {"type": "decimal", "text": "1E" + "9" * 19},
@@ -383,7 +397,9 @@ def library_values():
         found += [numpy.array(["a", "bc"]), numpy.datetime64("2024-01-01"), numpy.zeros((0, 3))]
         import pandas
 
-        frame = pandas.DataFrame({"a": [1, 2], "b": ["x", None], "c": pandas.Categorical(["u", "v"])})
+        frame = pandas.DataFrame(
+            {"a": [1, 2], "b": ["x", None], "c": pandas.Categorical(["u", "v"])}
+        )
         frame["d"] = pandas.array([1, None], dtype="Int64")
         frame["e"] = pandas.date_range("2024", periods=2, tz="UTC")
         found += [frame, frame.set_index(["a", "b"]), frame["d"], frame["e"]]
