@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterable, Mapping
 from typing import IO, Any, Union
@@ -76,16 +75,18 @@ class Options:
 
 def policy_choice(policy: PolicyLike) -> dict[str, Any]:
     """A policy as `open` names it."""
+    directory = os.getcwd()
     if isinstance(policy, Policy):
-        return {"toml": policy.to_toml(), "directory": os.getcwd(), "label": "Policy(...)"}
-    if isinstance(policy, os.PathLike):
-        return {"name": os.path.abspath(policy)}
-    if not isinstance(policy, str):
+        return {"toml": policy.to_toml(), "directory": directory, "label": "Policy"}
+    if not isinstance(policy, (str, os.PathLike)):
         kind = type(policy).__name__
         raise RequestError(f"policy is of type {kind}: give a name, the path of a file, or a Policy")
+    name = os.fspath(policy)
+    if not isinstance(policy, str) and os.sep not in name:
+        # A path, also where a built-in policy has that name.
+        name = os.path.join(os.curdir, name)
     # The supervisor may have been started in another directory.
-    is_path = os.sep in policy or policy.endswith(".toml")
-    return {"name": os.path.abspath(policy) if is_path else policy}
+    return {"name": name, "directory": directory}
 
 
 def source_of(code: object) -> bytes:
@@ -123,10 +124,8 @@ def read_source(path: str | os.PathLike[str]) -> str:
     """A program of the host's, decoded as Python does."""
     import tokenize
 
-    with open(path, "rb") as file:
-        encoding, _ = tokenize.detect_encoding(file.readline)
-        file.seek(0)
-        return io.TextIOWrapper(file, encoding).read()
+    with tokenize.open(path) as file:
+        return file.read()
 
 
 def stdin_descriptor(stdin: Stdin) -> int:

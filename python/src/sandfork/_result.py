@@ -117,8 +117,8 @@ class Result:
         form = self._data.get(media_type)
         if isinstance(form, str) and media_type in _BINARY:
             try:
-                # Libraries give images as bytes or as base64.
-                return base64.b64decode(form)
+                # Libraries give images as bytes, or as base64 in lines.
+                return base64.b64decode("".join(form.split()), validate=True)
             except (binascii.Error, ValueError):
                 return None
         if isinstance(form, str):

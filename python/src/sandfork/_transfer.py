@@ -81,4 +81,7 @@ def _write(file: io.FileIO, data: bytes | bytearray | memoryview | str, name: st
         while rest:
             rest = rest[file.write(rest) :]
     except OSError as error:
-        raise from_errno(error.errno or errno.EIO, error.strerror or str(error), name) from None
+        said = error.strerror or str(error)
+        if error.errno == errno.ENOSPC:
+            said += ": filesystem.work_size of the policy is all there is"
+        raise from_errno(error.errno or errno.EIO, said, name) from None
