@@ -4,7 +4,7 @@ types. The guest and the Python client share this package."""
 from __future__ import annotations
 
 from .blob import layout, pieces, split
-from .bounds import SHARED, Opaque, safe_repr
+from .bounds import MAX_NAME, MAX_REPR, SHARED, Opaque, cut, is_unicode, safe_repr
 from .decode import Decoder
 from .encode import Encoder
 
@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from .kinds import Tree
 
 __all__ = [
+    "MAX_NAME",
+    "MAX_REPR",
     "SHARED",
     "Decoder",
     "Encoder",
     "Opaque",
+    "cut",
     "decode",
     "encode",
+    "is_unicode",
     "layout",
     "pieces",
     "safe_repr",

@@ -75,9 +75,9 @@ fn a_forged_frame_hurts_only_its_session(world: &World) {
         "import os, time\nos.close(1023)\ntime.sleep(5)".to_owned(),
     ];
     for code in forged {
-        let mut forger = session(&sandbox);
-        run(&mut forger, "1");
-        let report = run(&mut forger, code.as_str());
+        let mut victim = session(&sandbox);
+        run(&mut victim, "1");
+        let report = run(&mut victim, code.as_str());
         assert_ended(&report, Status::ProtocolViolation, SessionState::Ended);
         assert_eq!(value(&mut bystander, "kept"), "6");
     }

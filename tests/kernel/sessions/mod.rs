@@ -3,6 +3,7 @@
 mod cells;
 mod clocks;
 mod ends;
+mod files;
 mod tools;
 mod values;
 
@@ -22,6 +23,7 @@ pub fn tests() -> Vec<Test> {
     let mut tests = cells::tests();
     tests.extend(clocks::tests());
     tests.extend(ends::tests());
+    tests.extend(files::tests());
     tests.extend(tools::tests());
     tests.extend(values::tests());
     tests
