@@ -90,8 +90,8 @@ impl Sandbox {
     ) -> Result<Left, SupervisorError> {
         let zygote = self.zygote()?;
         let terms = SessionTerms {
-            idle: None,
-            age: None,
+            idle: self.plan.supervision.session_idle,
+            age: self.plan.supervision.session_age,
             tool_time,
         };
         let mut opened = |enforced: &Enforced, caller: &mut dyn Caller| {
