@@ -15,10 +15,13 @@ use sandfork::protocol::caller::SessionState;
 use sandfork::session::{Cell, CellReport};
 use sandfork::{Sandbox, Session};
 
+use crate::apart::Part;
 use crate::check::shown;
 use crate::recipe::Recipe;
 use crate::test::Test;
 use crate::world::World;
+
+pub const PARTS: [Part; 1] = [("dropped-sessions", ends::dropped_sessions)];
 
 pub fn tests() -> Vec<Test> {
     let mut tests = cells::tests();
