@@ -3,6 +3,7 @@
 
 mod attend;
 mod builder;
+mod key;
 mod warm;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use self::attend::{SessionRequest, word};
 pub use self::builder::SandboxBuilder;
+pub use self::key::SandboxKey;
 
 use self::warm::Warm;
 use crate::error::{Cause, Error};
