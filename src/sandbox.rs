@@ -4,6 +4,7 @@
 mod attend;
 mod builder;
 mod demand;
+mod key;
 mod pool;
 mod warm;
 
@@ -15,6 +16,7 @@ use std::time::Instant;
 
 pub use self::attend::{SessionRequest, word};
 pub use self::builder::SandboxBuilder;
+pub use self::key::SandboxKey;
 
 use self::pool::{Filler, Parked, Pool};
 use self::warm::Warm;

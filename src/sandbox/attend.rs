@@ -82,8 +82,8 @@ impl Sandbox {
             None => self.inner.stand(stdin)?,
         };
         let terms = SessionTerms {
-            idle: None,
-            age: None,
+            idle: self.inner.plan.supervision.session_idle,
+            age: self.inner.plan.supervision.session_age,
             tool_time,
         };
         let opened = self.opened(&standing.enforced);

@@ -15,6 +15,7 @@ mod bad_input;
 mod check;
 mod compat;
 mod concurrency;
+mod environment;
 mod humaneval;
 mod leftovers;
 mod need;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     tests.extend(bad_input::tests(&world));
     tests.extend(compat::tests(&world));
     tests.extend(concurrency::tests());
+    tests.extend(environment::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());
     tests.extend(pool::tests());
