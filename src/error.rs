@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use nix::errno::Errno;
+
 use crate::host::HostError;
 use crate::plan::PlanError;
 use crate::policy::PolicyError;
@@ -26,7 +28,8 @@ pub enum ErrorKind {
     Interpreter,
     /// A layer did not hold when the worker was looked at from outside. Nothing was run.
     NotEnforced,
-    /// The request itself is too large, or has a standard input that the policy closes.
+    /// The request itself is too large, has a standard input that the policy closes, asks for more
+    /// than the policy allows, or has files that cannot be placed.
     Request,
     /// A system call failed, or a process that was needed ended: trying again may help.
     System,
@@ -60,7 +63,12 @@ impl Error {
                 | S::Threads { .. }
                 | S::Startup { .. } => ErrorKind::Interpreter,
                 S::NotEnforced { .. } => ErrorKind::NotEnforced,
-                S::Request(_) | S::StdinRefused => ErrorKind::Request,
+                S::FileNotPlaced { errno, .. } if !is_of_names(*errno) => ErrorKind::System,
+                S::Request(_)
+                | S::StdinRefused
+                | S::AbovePolicy { .. }
+                | S::FilesTooLarge { .. }
+                | S::FileNotPlaced { .. } => ErrorKind::Request,
                 S::Jail { .. } | S::Cgroup { .. } | S::SessionPlace { .. } => ErrorKind::Host,
                 S::System { .. }
                 | S::ZygoteGone
@@ -70,6 +78,11 @@ impl Error {
             },
         }
     }
+}
+
+/// Whether a file could not be made for its own name, or another's of the request.
+fn is_of_names(errno: Errno) -> bool {
+    matches!(errno, Errno::EEXIST | Errno::ENOTDIR | Errno::EISDIR)
 }
 
 impl fmt::Display for Error {

@@ -62,7 +62,7 @@ pub use jail::control::Lifetime;
 pub use outcome::Outcome;
 pub use policy::Policy;
 pub use sandbox::{Sandbox, SandboxBuilder};
-pub use supervisor::{Cancel, OutputSink, Request};
+pub use supervisor::{Cancel, OutputSink, Request, WorkPath, WorkPathError};
 
 /// The Rust of the README compiles.
 #[cfg(doctest)]

@@ -96,6 +96,7 @@ impl Sandbox {
             cgroups: self.cgroups.as_ref(),
             sessions: self.sessions.as_ref(),
             limits: self.limits(),
+            work_size: self.plan.work_size(),
             policy: &self.policy,
             first_core: self.runs.fetch_add(1, Ordering::Relaxed),
         };

@@ -66,6 +66,16 @@ pub struct Plan {
     pub jail: ZygoteJail,
 }
 
+impl Plan {
+    /// What the work directory of a session may hold, bytes.
+    pub fn work_size(&self) -> u64 {
+        let worker = &self.jail.worker;
+        let mounted = worker.tmpfs.iter().find(|own| own.target == worker.cwd);
+        let measured = self.session_files.quota().map(|quota| quota.size);
+        mounted.map(|own| own.size).or(measured).unwrap_or(0)
+    }
+}
+
 /// Which policy, as an outcome shows it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct PolicyIdentity {

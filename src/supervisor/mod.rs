@@ -1,6 +1,7 @@
 //! The trusted side: starts zygotes, asks them for workers, looks at each worker from outside,
 //! feeds it, watches its limits, ends it, and says what happened.
 
+mod as_guest;
 mod descriptors;
 mod drain;
 mod ending;
@@ -19,5 +20,5 @@ pub mod session;
 
 pub use error::SupervisorError;
 pub use launch::Launched;
-pub use run::{Cancel, OutputSink, Place, Request, RunLimits, run};
+pub use run::{Cancel, OutputSink, Place, Request, RunLimits, WorkPath, WorkPathError, run};
 pub use zygote::Zygote;

@@ -2,13 +2,17 @@
 
 mod event_loop;
 mod files;
+mod less;
 mod report;
 mod request;
+mod stdin;
 mod watch;
+mod work_file;
 
 use std::time::{Duration, Instant};
 
 pub use self::request::{Cancel, Request};
+pub use self::work_file::{WorkPath, WorkPathError};
 pub use super::drain::OutputSink;
 
 use self::event_loop::{Ended, Running, Times};
@@ -57,6 +61,8 @@ pub struct Place<'a> {
     pub sessions: Option<&'a SessionRoot>,
     /// The limits.
     pub limits: RunLimits,
+    /// What the work directory may hold, bytes.
+    pub work_size: u64,
     /// The policy's name and digest.
     pub policy: &'a PolicyIdentity,
     /// The processor to start at, where the plan pins.
@@ -77,6 +83,8 @@ pub fn run(
 ) -> Result<Outcome, SupervisorError> {
     let called = Instant::now();
     let message = request.encode()?;
+    let limits = request.limits(place.limits)?;
+    let place = &Place { limits, ..*place };
     let cgroup = match place.cgroups {
         Some(root) => Some(root.worker()?),
         None => None,
@@ -93,6 +101,10 @@ pub fn run(
     let jailed = Instant::now();
     let host = place.zygote.born_in();
     let enforced = verify(&worker.proc, place.jail, host, cgroup, session)?;
+    if let Some(work) = worker.directories.first() {
+        let guest = place.jail.identity.drop_to;
+        work_file::place(request.files(), work, guest, place.work_size)?;
+    }
     let watch = Watch::new(&worker, cgroup, session, place.limits)?;
     let running = Running::new(&worker, message, place.limits, request.kind(), watch)?;
     let Ended {
