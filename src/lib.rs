@@ -27,6 +27,8 @@
 //! | [`supervisor`] | starts workers, looks at them from outside, watches and ends them |
 //! | [`outcome`] | how a run ended, what it used, what held it. Pure |
 //! | [`error`] | why no sandbox could be provided |
+//! | [`batch`] | many tasks, several at a time |
+//! | [`capacity`] | how many runs the host can hold at once. Pure |
 //! | [`exit_code`] | outcome or error to the exit code of the `sandfork` command |
 //!
 //! Most callers need [`Sandbox`], [`Request`], [`Policy`] and [`Outcome`], which stand here at the top.
@@ -56,6 +58,9 @@ pub mod error;
 pub mod exit_code;
 pub mod outcome;
 mod sandbox;
+// Many runs at once.
+pub mod batch;
+pub mod capacity;
 
 pub use error::{Error, ErrorKind};
 pub use jail::control::Lifetime;

@@ -5,6 +5,7 @@
 
 mod cgroup;
 mod errno;
+mod headroom;
 mod interpreter;
 mod kernel;
 mod landlock;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cgroup::{CgroupAbsence, CgroupSupport, Controller, SUPERVISOR_LEAF, V2Entry};
 pub use errno::Errno;
+pub use headroom::Headroom;
 pub use interpreter::{
     CallerEnvironment, FACTS_SCRIPT, Interpreter, InterpreterError, Link, Reach, Rejection,
     probe as probe_interpreter, resolve as resolve_interpreter,

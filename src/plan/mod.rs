@@ -40,6 +40,7 @@ pub use layer::{Layer, LayerState};
 pub use level::LayerPlan;
 pub use obstacle::Obstacle;
 pub use session_directory::{FileQuota, SessionFiles};
+pub(crate) use words::bytes;
 
 use crate::host::{Controller, Host, Needs};
 use crate::jail::program::ZygoteJail;
@@ -247,3 +248,5 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::sample;

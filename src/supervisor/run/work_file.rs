@@ -165,7 +165,7 @@ mod tests {
     }
 
     fn place_in(directory: &Path, files: &[WorkFile]) -> Result<(), String> {
-        let work = fs::File::open(directory).unwrap().into();
+        let work = File::open(directory).unwrap().into();
         place(files, &work, None, 1000).map_err(|error| error.to_string())
     }
 
