@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod behaviour;
+mod killed_map;
 mod map;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -16,7 +17,8 @@ fn main() {
     let mut trials = vec![transcripts("usage", "tests/cli/pure/*.trycmd")];
     let with_jail = std::iter::once(transcripts("runs", "tests/cli/jail/*.trycmd"))
         .chain(behaviour::trials())
-        .chain(map::trials());
+        .chain(map::trials())
+        .chain(killed_map::trials());
     match obstacle() {
         None => trials.extend(with_jail),
         Some(reason) => trials

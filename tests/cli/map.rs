@@ -34,13 +34,13 @@ trials! {
 }
 
 /// A directory with a file of tasks.
-struct Batch {
-    directory: TempDir,
+pub struct Batch {
+    pub directory: TempDir,
 }
 
 impl Batch {
     /// Tasks 0, 1, 2, ... with this code.
-    fn new(codes: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+    pub fn new(codes: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let batch = Self {
             directory: tempfile::tempdir().unwrap(),
         };
@@ -53,16 +53,16 @@ impl Batch {
         batch
     }
 
-    fn tasks(&self) -> PathBuf {
+    pub fn tasks(&self) -> PathBuf {
         self.directory.path().join("tasks.jsonl")
     }
 
-    fn results(&self) -> PathBuf {
+    pub fn results(&self) -> PathBuf {
         self.directory.path().join("results.jsonl")
     }
 
     /// `sandfork map`, to the file of results.
-    fn map(&self, arguments: &[&str]) -> Command {
+    pub fn map(&self, arguments: &[&str]) -> Command {
         let mut command = sandfork(&["map"]);
         command
             .arg(self.tasks())
@@ -73,7 +73,7 @@ impl Batch {
     }
 
     /// The results by their ids. Fails where a line is none, or there are two of one id.
-    fn read(&self) -> HashMap<i64, Value> {
+    pub fn read(&self) -> HashMap<i64, Value> {
         let text = fs::read_to_string(self.results()).unwrap_or_default();
         assert!(text.is_empty() || text.ends_with('\n'), "{text}");
         let mut results = HashMap::new();
@@ -86,7 +86,7 @@ impl Batch {
     }
 
     /// Waits until there are so many results.
-    fn wait_for(&self, count: usize) {
+    pub fn wait_for(&self, count: usize) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while fs::read_to_string(self.results()).map_or(0, |text| text.lines().count()) < count {
             assert!(Instant::now() < deadline, "there are not {count} results");
@@ -95,7 +95,7 @@ impl Batch {
     }
 }
 
-fn said(output: &Output) -> String {
+pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -311,7 +311,7 @@ fn tasks_come_through_a_pipe_as_they_are_written() -> Result<(), Failed> {
 }
 
 /// Every process beneath another.
-fn beneath(pid: u32) -> Vec<u32> {
+pub fn beneath(pid: u32) -> Vec<u32> {
     let children = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
         .flatten()
