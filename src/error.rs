@@ -4,6 +4,7 @@ use std::fmt;
 
 use nix::errno::Errno;
 
+use crate::admission::Busy;
 use crate::host::HostError;
 use crate::plan::PlanError;
 use crate::policy::PolicyError;
@@ -31,6 +32,9 @@ pub enum ErrorKind {
     /// The request itself is too large, has a standard input that the policy closes, asks for more
     /// than the policy allows, or has files that cannot be placed.
     Request,
+    /// More runs go on and wait than an [`Admission`](crate::Admission) allows: trying again later may
+    /// help.
+    Busy,
     /// A system call failed, or a process that was needed ended: trying again may help.
     System,
 }
@@ -45,6 +49,8 @@ pub(crate) enum Cause {
     Host(#[from] HostError),
     #[error(transparent)]
     Supervisor(#[from] SupervisorError),
+    #[error(transparent)]
+    Busy(#[from] Busy),
 }
 
 impl Error {
@@ -53,6 +59,7 @@ impl Error {
         use SupervisorError as S;
         match &self.0 {
             Cause::Policy(_) => ErrorKind::Policy,
+            Cause::Busy(_) => ErrorKind::Busy,
             Cause::Plan(_) | Cause::Host(HostError::UnknownKernel) => ErrorKind::Host,
             Cause::Host(HostError::Interpreter(_)) => ErrorKind::Interpreter,
             Cause::Supervisor(error) => match error {

@@ -27,6 +27,7 @@
 //! | [`supervisor`] | starts workers, looks at them from outside, watches and ends them |
 //! | [`outcome`] | how a run ended, what it used, what held it. Pure |
 //! | [`error`] | why no sandbox could be provided |
+//! | [`admission`] | how many runs go on at once, and who waits |
 //! | [`batch`] | many tasks, several at a time |
 //! | [`capacity`] | how many runs the host can hold at once. Pure |
 //! | [`exit_code`] | outcome or error to the exit code of the `sandfork` command |
@@ -59,9 +60,11 @@ pub mod exit_code;
 pub mod outcome;
 mod sandbox;
 // Many runs at once.
+pub mod admission;
 pub mod batch;
 pub mod capacity;
 
+pub use admission::Admission;
 pub use error::{Error, ErrorKind};
 pub use jail::control::Lifetime;
 pub use outcome::Outcome;

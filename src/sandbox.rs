@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use self::builder::SandboxBuilder;
 
 use self::warm::Warm;
+use crate::admission::Admission;
 use crate::error::{Cause, Error};
 use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Plan, Start};
@@ -33,6 +34,7 @@ pub struct Sandbox {
     sessions: Option<SessionRoot>,
     plan: Plan,
     policy: PolicyIdentity,
+    admission: Option<Admission>,
     runs: AtomicUsize,
 }
 
@@ -77,6 +79,9 @@ impl Sandbox {
         if request.has_stdin() && self.plan.supervision.stdin == Stdin::Closed {
             return Err(SupervisorError::StdinRefused.into());
         }
+        let admit =
+            |admission: &Admission| admission.enter(request.for_client(), request.cancelled_by());
+        let _permit = self.admission.as_ref().map(admit).transpose()?;
         match self.attempt(&request, sink) {
             // Nothing has run yet: a zygote that was ended from outside costs time, not the run.
             Err(Error(Cause::Supervisor(SupervisorError::ZygoteGone))) => {}

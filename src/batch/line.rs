@@ -147,11 +147,11 @@ fn program(fields: &mut Fields) -> Result<TaskProgram, TaskLineError> {
     };
     let args = fields.texts("args")?;
     if kind == "program" {
-        let argv = fields.texts(kind)?.unwrap_or_default();
-        return match (argv.is_empty(), args) {
+        let words = fields.texts(kind)?.unwrap_or_default();
+        return match (words.is_empty(), args) {
             (true, _) => Err(TaskLineError::NothingToRun),
             (false, Some(_)) => Err(TaskLineError::ArgsOfProgram),
-            (false, None) => Ok(TaskProgram::Program(argv)),
+            (false, None) => Ok(TaskProgram::Program(words)),
         };
     }
     let args = args.unwrap_or_default();

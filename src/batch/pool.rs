@@ -262,8 +262,8 @@ impl<T, R> Shared<T, R> {
 impl<T: Send, R: Send> Taking<R> for Shared<T, R> {
     fn take(&self) -> Option<thread::Result<R>> {
         let not_yet = |state: &mut State<T, R>| {
-            let there = state.done.contains_key(&state.taken);
-            !there && !(state.is_over() && state.taken == state.begun)
+            let none_will_come = state.is_over() && state.taken == state.begun;
+            !(none_will_come || state.done.contains_key(&state.taken))
         };
         let mut state = wait_while(&self.ready, self.lock(), not_yet);
         let turn = state.taken;

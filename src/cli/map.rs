@@ -97,9 +97,10 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
         Order::AsFinished
     };
     let batch = Batch::new(sandbox).jobs(jobs).order(order);
-    let bar = match arguments.no_progress {
-        true => Bar::None,
-        false => Bar::where_seen(),
+    let bar = if arguments.no_progress {
+        Bar::None
+    } else {
+        Bar::where_seen()
     };
     let progress = Progress::begin(reading, size, bar).map_err(Failure::Setup)?;
     let mapped = batch.try_map(tasks).map_err(Failure::Setup)?;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::warm::Warm;
 use super::{AtomicUsize, Sandbox};
+use crate::admission::Admission;
 use crate::error::Error;
 use crate::host::{
     CallerEnvironment, Host, Interpreter, InterpreterError, probe_interpreter, resolve_interpreter,
@@ -21,6 +22,7 @@ use crate::supervisor::{Launched, SupervisorError};
 pub struct SandboxBuilder {
     policy: Policy,
     lifetime: Lifetime,
+    admission: Option<Admission>,
 }
 
 impl SandboxBuilder {
@@ -36,6 +38,13 @@ impl SandboxBuilder {
     #[must_use]
     pub fn lifetime(mut self, lifetime: Lifetime) -> Self {
         self.lifetime = lifetime;
+        self
+    }
+
+    /// Lets no more go on at once than this admits; as many as are asked for unless this is called.
+    #[must_use]
+    pub fn admission(mut self, admission: &Admission) -> Self {
+        self.admission = Some(admission.clone());
         self
     }
 
@@ -67,6 +76,7 @@ impl SandboxBuilder {
             cgroups,
             sessions,
             warm,
+            admission: self.admission,
             runs: AtomicUsize::new(0),
         })
     }

@@ -158,7 +158,7 @@ pub enum SupervisorError {
         room: u64,
     },
     /// One of the request's files could not be made.
-    #[error("the file `{path}` could not be put into the work directory: {}", file_refusal(.errno))]
+    #[error("the file `{path}` could not be put into the work directory: {}", file_refusal(*.errno))]
     FileNotPlaced {
         /// Which.
         path: String,
@@ -171,7 +171,7 @@ pub enum SupervisorError {
 }
 
 /// What the kernel's words mean where a request names files and directories.
-fn file_refusal(errno: &Errno) -> &'static str {
+fn file_refusal(errno: Errno) -> &'static str {
     match errno {
         Errno::EEXIST => {
             "it exists already; name each file once, and not as a directory of another"

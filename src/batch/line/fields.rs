@@ -48,7 +48,7 @@ pub struct TaskLimits {
 impl Fields {
     /// Reads an object, whose keys must be those of a task.
     pub fn parse(line: &[u8]) -> Result<Self, Error> {
-        let Members(members) = serde_json::from_slice(line).map_err(not_json)?;
+        let Members(members) = serde_json::from_slice(line).map_err(|error| not_json(&error))?;
         for (index, (key, _)) in members.iter().enumerate() {
             if !KEYS.contains(&key.as_str()) {
                 return Err(unknown(key, "", KEYS));
@@ -194,7 +194,7 @@ fn bytes(key: &str, value: Value) -> Result<Vec<u8>, Error> {
     }
 }
 
-fn not_json(error: serde_json::Error) -> Error {
+fn not_json(error: &serde_json::Error) -> Error {
     match error.classify() {
         Category::Eof => return Error::Cut,
         Category::Data => return Error::NotAnObject,

@@ -57,8 +57,8 @@ fn the_least_is_an_id_and_something_to_run() {
     let (path, args) = ("a/b.py".into(), vec![]);
     assert_eq!(file.program, TaskProgram::File { path, args });
     let program = parse(r#"{"program": ["sh", "-c", "id"], "id": 7}"#).program;
-    let argv = ["sh", "-c", "id"].map(str::to_owned).to_vec();
-    assert_eq!(program, TaskProgram::Program(argv));
+    let words = ["sh", "-c", "id"].map(str::to_owned).to_vec();
+    assert_eq!(program, TaskProgram::Program(words));
 }
 
 #[test]

@@ -28,6 +28,7 @@ pub struct Request {
     files: Arc<Vec<WorkFile>>,
     stdin: Stdin,
     less: Less,
+    client: Arc<str>,
     cancel: Option<Cancel>,
 }
 
@@ -66,6 +67,7 @@ impl Request {
             files: Arc::default(),
             stdin: Stdin::Nothing,
             less: Less::default(),
+            client: Arc::from(""),
             cancel: None,
         }
     }
@@ -141,6 +143,14 @@ impl Request {
         self
     }
 
+    /// For whom it is, where an [`Admission`](crate::Admission) has clients take turns: any text that
+    /// tells one from another. Those without are one client.
+    #[must_use]
+    pub fn client(mut self, client: impl Into<Arc<str>>) -> Self {
+        self.client = client.into();
+        self
+    }
+
     /// Lets the run be called off from another thread, or before it begins.
     #[must_use]
     pub fn cancel(mut self, cancel: &Cancel) -> Self {
@@ -168,7 +178,12 @@ impl Request {
         self.less.than(policy)
     }
 
-    pub(super) fn cancelled_by(&self) -> Option<&Cancel> {
+    /// For whom it is.
+    pub(crate) fn for_client(&self) -> &Arc<str> {
+        &self.client
+    }
+
+    pub(crate) fn cancelled_by(&self) -> Option<&Cancel> {
         self.cancel.as_ref()
     }
 
@@ -248,7 +263,7 @@ impl Cancel {
         _ = self.0.write(1);
     }
 
-    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -162,9 +163,12 @@ fn policies_are_bounded() {
         fs::write(&path, "").unwrap();
         for turn in 0..2 {
             let policy = path.display();
-            text += &format!(
-                "{{\"id\": \"{number}.{turn}\", \"code\": \"x\", \"policy\": \"{policy}\"}}\n"
-            );
+            let id = format!("{number}.{turn}");
+            writeln!(
+                text,
+                "{{\"id\": \"{id}\", \"code\": \"x\", \"policy\": \"{policy}\"}}"
+            )
+            .unwrap();
         }
     }
     fs::write(file.path(), text).unwrap();
