@@ -182,6 +182,7 @@ pub fn word(error: &Error) -> ErrorWord {
         ErrorKind::Interpreter => ErrorWord::Interpreter,
         ErrorKind::NotEnforced => ErrorWord::NotEnforced,
         ErrorKind::Request => ErrorWord::Request,
+        ErrorKind::Busy => ErrorWord::Busy,
         ErrorKind::SessionEnded => ErrorWord::SessionEnded,
         ErrorKind::System => ErrorWord::System,
     }
