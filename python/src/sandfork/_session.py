@@ -173,20 +173,24 @@ class Session(Conversation):
         return Send(encode(header), opening.stdin)
 
     def _establish(self, first: Send) -> Steps[None]:
-        """Sends what makes a session, all of it before the first answer comes."""
+        """Sends what makes a session."""
         tools = self.calls.declarations()
         variables, outgoing = self._variables(self._opening.variables)
-        waiting = []
+        requests: list[tuple[str, dict[str, Any], _blobs.Outgoing | None]] = []
+        if tools:
+            requests.append(("the tools", {"kind": "tools", "tools": tools}, None))
+        if variables:
+            header = {"kind": "set", "variables": variables}
+            requests.append(("the variables", header, outgoing))
         self._establishing = True
         yield first
-        if tools:
-            number = yield from self.ask({"kind": "tools", "tools": tools})
-            waiting.append((number, "the tools"))
-        if variables:
-            number = yield from self.ask({"kind": "set", "variables": variables}, outgoing=outgoing)
-            waiting.append((number, "the variables"))
+        # The first goes along, so that it is there when the worker is; a session does one at a time.
+        numbers = []
+        for _, header, binary in requests[:1]:
+            numbers.append((yield from self.ask(header, outgoing=binary)))
         yield from self._opened()
-        for number, what in waiting:
+        for what, header, binary in requests:
+            number = numbers.pop() if numbers else (yield from self.ask(header, outgoing=binary))
             yield from self._defined(number, what)
         self._establishing = False
         self.ended = None
