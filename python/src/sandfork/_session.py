@@ -14,6 +14,7 @@ from ._exceptions import (
     ProtocolError,
     RequestError,
     SessionEnded,
+    SupervisorDied,
     UndefinedVariable,
     ValueTooLarge,
 )
@@ -68,8 +69,7 @@ class Session(Conversation):
 
     def open(self) -> Steps[None]:
         """A connection, and everything that makes the session."""
-        yield from self.connect()
-        yield from self._establish(self._open_message())
+        yield from self._connected(lambda: self._establish(self._open_message()))
 
     def opened(self) -> Steps[None]:
         """Opens it, if that has not been done."""
@@ -90,17 +90,7 @@ class Session(Conversation):
 
     def once(self, cell: Cell) -> Steps[Execution]:
         """A whole session of one cell."""
-        yield from self.connect()
-        header, source = self._cell_header(cell), checked(cell.source)
-        opening, sent = self._open_message(), self.numbered(header, source)
-        self.under_way = self._number
-        # Both at once: the supervisor has the code when the worker is ready for it.
-        yield Send(opening.data + sent.data, opening.descriptor)
-        number = self.under_way
-        yield from self._opened()
-        self.under_way = number
-        self.running = True
-        return (yield from self._follow(cell))
+        return (yield from self._connected(lambda: self._once(cell)))
 
     def set_variables(self, variables: Mapping[str, Any]) -> Steps[None]:
         """Defines globals of the guest."""
@@ -143,6 +133,19 @@ class Session(Conversation):
             os.close(self._opening.stdin)
 
     # Parts of them.
+
+    def _connected(self, conversation: Callable[[], Steps[T]]) -> Steps[T]:
+        """A conversation on a new connection, once more if the supervisor was just about to end: as
+        long as it has not said that the session is open, nothing was run."""
+        self.info = None
+        yield from self.connect()
+        try:
+            return (yield from conversation())
+        except SupervisorDied:
+            if self.info is not None:
+                raise
+        yield from self.connect()
+        return (yield from conversation())
 
     def _alive(self, conversation: Callable[[], Steps[T]]) -> Steps[T]:
         """A conversation in a session that lives: the present one, or a fresh one if that is wanted."""
@@ -205,6 +208,18 @@ class Session(Conversation):
                 f"version {VERSION}: install both from the same release"
             )
         self.info = _reports.session_info(frame.header)
+
+    def _once(self, cell: Cell) -> Steps[Execution]:
+        header, source = self._cell_header(cell), checked(cell.source)
+        opening, sent = self._open_message(), self.numbered(header, source)
+        self.under_way = self._number
+        # Both at once: the supervisor has the code when the worker is ready for it.
+        yield Send(opening.data + sent.data, opening.descriptor)
+        number = self.under_way
+        yield from self._opened()
+        self.under_way = number
+        self.running = True
+        return (yield from self._follow(cell))
 
     def _run(self, cell: Cell) -> Steps[Execution]:
         source = checked(cell.source)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from . import _supervisor
 from ._driver import FATAL, Driver, busy
-from ._exceptions import ProtocolError
+from ._exceptions import ProtocolError, SupervisorDied
 from ._frames import Frame
 from ._link import DONT_WAIT, Link
 from ._session import Session
@@ -72,7 +72,12 @@ class SyncDriver(Driver):
             step = next(steps)
             while True:
                 if isinstance(step, Receive):
-                    step = steps.send(self._receive(step.deadline))
+                    try:
+                        frame = self._receive(step.deadline)
+                    except SupervisorDied as error:
+                        step = steps.throw(error)
+                    else:
+                        step = steps.send(frame)
                 elif isinstance(step, Send):
                     self._send(step)
                     step = steps.send(None)
