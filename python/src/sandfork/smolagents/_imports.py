@@ -1,0 +1,34 @@
+"""`additional_authorized_imports`, as smolagents reads it, told in the words of a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Optional
+
+from smolagents.utils import BASE_BUILTIN_MODULES
+
+
+def authorized_imports(additional: Iterable[str]) -> list[str]:
+    """What code may import: smolagents' base modules and these."""
+    return sorted({*BASE_BUILTIN_MODULES, *additional})
+
+
+def import_patterns(authorized: Iterable[str]) -> Optional[list[str]]:
+    """The policy's `imports.allow`, or `None` where every import is authorized.
+
+    smolagents authorizes with `"a.b"` also `import a`, which a policy does not: parents are listed.
+    """
+    patterns: set[str] = set()
+    for name in authorized:
+        parts = name.split(".")
+        if parts[0] == "*":
+            return None
+        if "*" in parts:
+            parts = parts[: parts.index("*") + 1]
+        patterns.update(".".join(parts[:length]) for length in range(1, len(parts) + 1))
+    return sorted(patterns)
+
+
+def top_level_names(names: Iterable[str]) -> list[str]:
+    """The packages that have to be installed for these imports."""
+    return sorted({name.split(".")[0] for name in names} - {"*"})
