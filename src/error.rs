@@ -5,6 +5,7 @@ use std::fmt;
 use crate::host::HostError;
 use crate::plan::PlanError;
 use crate::policy::PolicyError;
+use crate::session::SessionError;
 use crate::supervisor::SupervisorError;
 
 /// The sandbox could not be provided. What a guest does is never an error but an
@@ -28,6 +29,8 @@ pub enum ErrorKind {
     NotEnforced,
     /// The request itself is too large, or has a standard input that the policy closes.
     Request,
+    /// The session's worker is gone, with its variables, imports and files.
+    SessionEnded,
     /// A system call failed, or a process that was needed ended: trying again may help.
     System,
 }
@@ -42,6 +45,8 @@ pub(crate) enum Cause {
     Host(#[from] HostError),
     #[error(transparent)]
     Supervisor(#[from] SupervisorError),
+    #[error(transparent)]
+    Session(#[from] SessionError),
 }
 
 impl Error {
@@ -52,6 +57,7 @@ impl Error {
             Cause::Policy(_) => ErrorKind::Policy,
             Cause::Plan(_) | Cause::Host(HostError::UnknownKernel) => ErrorKind::Host,
             Cause::Host(HostError::Interpreter(_)) => ErrorKind::Interpreter,
+            Cause::Session(error) => error.kind(),
             Cause::Supervisor(error) => match error {
                 S::Interpreter { .. }
                 | S::ZygoteEnded { .. }

@@ -73,9 +73,11 @@ pub fn of(ending: &Ending) -> u8 {
 pub fn of_error(error: &Error) -> u8 {
     match error.kind() {
         ErrorKind::Policy | ErrorKind::Request => USAGE,
-        ErrorKind::Host | ErrorKind::Interpreter | ErrorKind::NotEnforced | ErrorKind::System => {
-            SANDBOX_UNAVAILABLE
-        }
+        ErrorKind::Host
+        | ErrorKind::Interpreter
+        | ErrorKind::NotEnforced
+        | ErrorKind::SessionEnded
+        | ErrorKind::System => SANDBOX_UNAVAILABLE,
     }
 }
 

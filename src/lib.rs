@@ -27,6 +27,8 @@
 //! | [`supervisor`] | starts workers, looks at them from outside, watches and ends them |
 //! | [`outcome`] | how a run ended, what it used, what held it. Pure |
 //! | [`error`] | why no sandbox could be provided |
+//! | [`session`] | a worker that stays: cells, values, host tools |
+//! | [`serve`] | sessions for another process, which asks in frames |
 //! | [`exit_code`] | outcome or error to the exit code of the `sandfork` command |
 //!
 //! Most callers need [`Sandbox`], [`Request`], [`Policy`] and [`Outcome`], which stand here at the top.
@@ -56,12 +58,16 @@ pub mod error;
 pub mod exit_code;
 pub mod outcome;
 mod sandbox;
+pub mod session;
+// ... or of many of them, at the other end of a socket.
+pub mod serve;
 
 pub use error::{Error, ErrorKind};
 pub use jail::control::Lifetime;
 pub use outcome::Outcome;
 pub use policy::Policy;
 pub use sandbox::{Sandbox, SandboxBuilder};
+pub use session::Session;
 pub use supervisor::{Cancel, OutputSink, Request};
 
 /// The Rust of the README compiles.

@@ -13,7 +13,7 @@ import io
 import os
 import sys
 
-VERSION = 1
+VERSION = 2
 # `CO_FUTURE_*` of CPython's Include/cpython/code.h, the same since 3.8.
 FUTURE_FLAGS = 0x1FE0000
 # What the interpreter calls a program that is no file.

@@ -126,6 +126,20 @@ pub struct Counts {
     pub refused_forks: u64,
 }
 
+impl Counts {
+    /// What was counted since an earlier look; peaks stay those of the whole life.
+    #[must_use]
+    pub fn since(self, earlier: &Self) -> Self {
+        let cpu = self.cpu_us.zip(earlier.cpu_us);
+        Self {
+            cpu_us: cpu.map(|(now, then)| now.saturating_sub(then)),
+            oom_kills: self.oom_kills.saturating_sub(earlier.oom_kills),
+            refused_forks: self.refused_forks.saturating_sub(earlier.refused_forks),
+            ..self
+        }
+    }
+}
+
 impl WorkerCgroup<'_> {
     /// Open files through which a process joins, one for each hierarchy.
     pub fn join_files(&self) -> Result<Vec<OwnedFd>, SupervisorError> {

@@ -5,12 +5,17 @@ mod descriptors;
 mod drain;
 mod ending;
 mod launch;
+mod link;
+mod live;
+
 mod library;
 mod owner;
+mod passed;
 mod proc_dir;
 mod run;
 mod spawn;
 mod verify;
+mod wait;
 mod zygote;
 
 pub mod cgroup;
@@ -19,5 +24,8 @@ pub mod session;
 
 pub use error::SupervisorError;
 pub use launch::Launched;
+pub use live::{Caller, FrameCaller, Hearing, Left, Payload, SessionTerms, attend, ended, refuse};
+pub use passed::sealed;
 pub use run::{Cancel, OutputSink, Place, Request, RunLimits, run};
+pub use wait::wait;
 pub use zygote::Zygote;

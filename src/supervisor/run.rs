@@ -12,15 +12,16 @@ pub use self::request::{Cancel, Request};
 pub use super::drain::OutputSink;
 
 use self::event_loop::{Ended, Running, Times};
-use self::files::Files;
-use self::report::{Seen, report};
-use self::watch::Watch;
+pub(super) use self::files::Files;
+pub(super) use self::report::{Fate, Seen, report};
+pub(super) use self::watch::{Pace, Watch};
 use super::cgroup::{CgroupRoot, WorkerCgroup};
 use super::error::{SupervisorError, While};
 use super::session::SessionRoot;
 use super::spawn::Worker;
 use super::verify::verify;
 use super::zygote::Zygote;
+use crate::jail::control::CpuSpan;
 use crate::jail::program::ZygoteJail;
 use crate::outcome::{Outcome, Phases, PolicyIdentity};
 use crate::plan::FileQuota;
@@ -88,11 +89,25 @@ pub fn run(
     };
     let (cgroup, session) = (cgroup.as_ref(), session.as_ref());
     let stdin = request.open_stdin().when("open stdin")?;
-    let worker = Worker::spawn(place.zygote, stdin, cgroup, session, place.first_core)?;
+    let worker = Worker::spawn(
+        place.zygote,
+        stdin,
+        cgroup,
+        session,
+        place.first_core,
+        CpuSpan::Life,
+    )?;
     let guard = EndOnDrop(&worker);
     let jailed = Instant::now();
     let host = place.zygote.born_in();
-    let enforced = verify(&worker.proc, place.jail, host, cgroup, session)?;
+    let enforced = verify(
+        &worker.proc,
+        place.jail,
+        host,
+        cgroup,
+        session,
+        CpuSpan::Life,
+    )?;
     let watch = Watch::new(&worker, cgroup, session, place.limits)?;
     let running = Running::new(&worker, message, place.limits, request.kind(), watch)?;
     let Ended {
@@ -121,8 +136,11 @@ pub fn run(
         },
         wall: times.exited - times.started,
         phases: phases(called, &worker, jailed, times),
+        fate: Fate::Ended,
     };
-    Ok(report(place, request.kind(), seen, output, enforced))
+    let outcome = report(place, request.kind(), seen, output.total(), enforced);
+    let (stdout, stderr) = output.into_bytes();
+    Ok(outcome.with_output(stdout, stderr))
 }
 
 fn phases(called: Instant, worker: &Worker, jailed: Instant, times: Times) -> Phases {
@@ -138,7 +156,7 @@ fn phases(called: Instant, worker: &Worker, jailed: Instant, times: Times) -> Ph
 }
 
 /// Ends the worker on every way out, an error's too: nothing is left behind.
-struct EndOnDrop<'a>(&'a Worker);
+pub(super) struct EndOnDrop<'a>(pub(super) &'a Worker);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {

@@ -14,7 +14,7 @@ use super::error::{SupervisorError, While};
 use super::proc_dir::ProcDir;
 use super::session::SessionDirectory;
 use super::zygote::{Zygote, failure};
-use crate::jail::control::{Beneath, FromMonitor, ToZygote};
+use crate::jail::control::{Beneath, CpuSpan, FromMonitor, ToZygote};
 use crate::jail::failure::{REPORT_LENGTH, decode_report};
 use crate::sys;
 use crate::sys::descriptors::receive;
@@ -61,6 +61,7 @@ impl Worker {
         cgroup: Option<&WorkerCgroup<'_>>,
         session: Option<&SessionDirectory<'_>>,
         first_core: usize,
+        cpu: CpuSpan,
     ) -> Result<Self, SupervisorError> {
         let (data, their_data) = socket_pair(SockType::Stream).when("make the data socket")?;
         let (monitor, their_monitor) = socket_pair(SockType::SeqPacket).when("make the monitor")?;
@@ -79,7 +80,12 @@ impl Worker {
             .unwrap_or_default();
         fds.extend(join_files.iter().map(AsFd::as_fd));
         let work = session.map(|session| session.path().to_owned());
-        zygote.request(&ToZygote::Spawn { first_core, work }, &fds)?;
+        let spawn = ToZygote::Spawn {
+            first_core,
+            work,
+            cpu,
+        };
+        zygote.request(&spawn, &fds)?;
         // The worker's ends, so that its end shows as ours.
         drop((
             stdin,

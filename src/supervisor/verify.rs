@@ -17,6 +17,7 @@ use super::error::{SupervisorError, While};
 use super::proc_dir::ProcDir;
 use super::session::SessionDirectory;
 use crate::jail::DATA;
+use crate::jail::control::CpuSpan;
 use crate::jail::program::{Identity, ProcMount, RlimitResource, ZygoteJail};
 use crate::outcome::Enforced;
 use crate::plan::Layer;
@@ -56,6 +57,7 @@ pub fn verify(
     host: &HostNamespaces,
     cgroup: Option<&WorkerCgroup<'_>>,
     session: Option<&SessionDirectory<'_>>,
+    cpu: CpuSpan,
 ) -> Result<Enforced, SupervisorError> {
     let status = ProcStatus::read(process).when("read the worker's status")?;
     let mut layers = Vec::with_capacity(7);
@@ -80,7 +82,7 @@ pub fn verify(
     identity(&status, jail)?;
     descriptors(process)?;
     layers.push(Layer::Capabilities);
-    rlimits(process, jail)?;
+    rlimits(process, jail, cpu)?;
     layers.push(Layer::Rlimits);
     if let Some(cgroup) = cgroup {
         membership(process, cgroup)?;
@@ -292,9 +294,9 @@ fn work_directory(process: &ProcDir, session: &SessionDirectory<'_>) -> Checked 
     Ok(())
 }
 
-fn rlimits(process: &ProcDir, jail: &ZygoteJail) -> Checked {
+fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuSpan) -> Checked {
     let table = process.read("limits").when("read the worker's limits")?;
-    for limit in &jail.worker.rlimits {
+    for limit in jail.worker.rlimits_in_force(cpu) {
         let name = proc_limit_name(limit.resource);
         let row = table
             .lines()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::protocol::message::{Last, Serves, Then};
 use crate::protocol::{self, MessageError, VERSION};
 use crate::supervisor::ending::Kind;
 
@@ -122,7 +123,11 @@ impl Request {
     /// The frames that a worker gets.
     pub(super) fn encode(&self) -> Result<Vec<u8>, MessageError> {
         let mut bytes = Vec::new();
-        protocol::Request::Hello { version: VERSION }.encode_into(&[], &mut bytes)?;
+        let hello = protocol::Request::Hello {
+            version: VERSION,
+            serves: Serves::OneRun,
+        };
+        hello.encode_into(&[], &mut bytes)?;
         match &self.program {
             Program::Python {
                 source,
@@ -134,6 +139,8 @@ impl Request {
                     id: ONLY_REQUEST,
                     filename,
                     argv,
+                    last: Last::Expression,
+                    then: Then::End,
                 };
                 cell.encode_into(source, &mut bytes)?;
             }
