@@ -78,10 +78,10 @@ class NativeExecutor(PythonExecutor):
         self._session = AgentSession(made_of, sandbox_options, self._tools)
         self._steps = 0
         self._make_locks()
-        # Now and not at the first step: what is wrong with the policy, the host or the imports is for
-        # whoever makes the executor, not for the model.
+        # The session is made now and not at the first step: what is wrong with the policy, the host or
+        # the imports is for whoever makes the executor, not for the model.
         with self._turn():
-            self._session.open(self.additional_authorized_imports)
+            self._session.require(self.additional_authorized_imports)
 
     @property
     def sandbox(self) -> Sandbox:

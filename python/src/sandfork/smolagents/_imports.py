@@ -14,10 +14,7 @@ def authorized_imports(additional: Iterable[str]) -> list[str]:
 
 
 def import_patterns(authorized: Iterable[str]) -> Optional[list[str]]:
-    """The policy's `imports.allow`, or `None` where every import is authorized.
-
-    smolagents authorizes with `"a.b"` also `import a`, which a policy does not: parents are listed.
-    """
+    """The policy's `imports.allow`, or `None` where every import is authorized."""
     patterns: set[str] = set()
     for name in authorized:
         parts = name.split(".")
@@ -25,7 +22,7 @@ def import_patterns(authorized: Iterable[str]) -> Optional[list[str]]:
             return None
         if "*" in parts:
             parts = parts[: parts.index("*") + 1]
-        patterns.update(".".join(parts[:length]) for length in range(1, len(parts) + 1))
+        patterns.add(".".join(parts))
     return sorted(patterns)
 
 
