@@ -2,12 +2,15 @@
 //! and on version 2; swept after a supervisor that was killed.
 
 mod files;
+mod meter;
 
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use self::meter::Meter;
 
 use super::error::SupervisorError;
 use super::owner;
@@ -156,7 +159,8 @@ impl WorkerCgroup<'_> {
     pub fn counts(&self) -> Counts {
         self.places()
             .fold(Counts::default(), |counts, (hierarchy, dir)| {
-                files::read_counts(self.plan.version, hierarchy, dir, counts)
+                let mut read = |file: &'static str| files::read(dir, file);
+                files::read_counts(self.plan.version, hierarchy, &mut read, counts)
             })
     }
 
@@ -168,8 +172,10 @@ impl WorkerCgroup<'_> {
 
     /// Processor time so far, microseconds.
     pub fn cpu_us(&self) -> Option<u64> {
-        self.places()
-            .find_map(|(hierarchy, dir)| files::cpu_us(self.plan.version, hierarchy, dir))
+        self.places().find_map(|(hierarchy, dir)| {
+            let mut read = |file: &'static str| files::read(dir, file);
+            files::cpu_us(self.plan.version, hierarchy, &mut read)
+        })
     }
 
     /// Where a process that joined must be: a controller of each hierarchy (none on version 2),

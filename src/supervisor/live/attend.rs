@@ -16,7 +16,7 @@ use crate::outcome::Enforced;
 use crate::protocol::caller::ErrorWord;
 use crate::protocol::message::Serves;
 use crate::protocol::{FrameLimits, Request, VERSION};
-use crate::supervisor::cgroup::{Counts, WorkerCgroup};
+use crate::supervisor::cgroup::{Counts, Meter, WorkerCgroup};
 use crate::supervisor::descriptors::{hear, set_nonblocking};
 use crate::supervisor::drain::{Drained, Output, Stream};
 use crate::supervisor::ending::Stop;
@@ -38,7 +38,7 @@ const BACKLOG: usize = 1 << 20;
 pub struct Live<'a> {
     pub(super) place: &'a Place<'a>,
     pub(super) worker: &'a Worker,
-    cgroup: Option<&'a WorkerCgroup<'a>>,
+    meter: Option<Meter<'a>>,
     pub(super) session: Option<&'a SessionDirectory<'a>>,
     enforced: Enforced,
     pub(super) terms: SessionTerms,
@@ -49,6 +49,8 @@ pub struct Live<'a> {
     monitor_open: bool,
     pub(super) output: Output,
     pub(super) cell: Option<CellUnderWay>,
+    /// What the cgroup had counted when the last cell ended.
+    pub(super) counted: Counts,
     /// Cells so far.
     pub(super) cells: u64,
     pub(super) born: Instant,
@@ -96,11 +98,11 @@ impl<'a> Live<'a> {
         }
         .encode_into(&[], &mut hello)?;
         data.send(hello, None);
-        watch.begin(Pace::Waiting, now);
+        watch.begin(Pace::Waiting, now, None);
         Ok(Self {
             place,
             worker,
-            cgroup,
+            meter: cgroup.map(Meter::new),
             session,
             enforced,
             terms,
@@ -111,6 +113,7 @@ impl<'a> Live<'a> {
             monitor_open: true,
             output,
             cell: None,
+            counted: Counts::default(),
             cells: 0,
             born: now,
             waiting_since: now,
@@ -237,8 +240,9 @@ impl<'a> Live<'a> {
     }
 
     /// What the cgroup has counted since the worker's birth.
-    pub(super) fn counts(&self) -> Counts {
-        self.cgroup.map(WorkerCgroup::counts).unwrap_or_default()
+    pub(super) fn counts(&mut self) -> Counts {
+        self.counted = self.meter.as_mut().map(Meter::counts).unwrap_or_default();
+        self.counted
     }
 
     /// Nothing is left of the worker: the end of its last cell is told, and then that of the session.

@@ -61,7 +61,7 @@ impl Live<'_> {
         self.finish(cell, Some((result, payload)), Fate::Lives, caller);
         let now = Instant::now();
         self.waiting_since = now;
-        self.watch.begin(Pace::Waiting, now);
+        self.watch.begin(Pace::Waiting, now, self.counted.cpu_us);
     }
 
     /// Tells how a cell ended; in one word too.
