@@ -25,13 +25,20 @@ class Script(Model):
         self.asked: list[str] = []
 
     def generate(self, messages: list[Any], **kwargs: Any) -> ChatMessage:
-        self.asked.append("\n".join(str(message.content) for message in messages))
+        self.asked.append("\n".join(map(text_of, messages)))
         code = self.codes.pop(0)
         return ChatMessage(
             role=MessageRole.ASSISTANT,
             content=f"Thought: go on.\n<code>\n{code}\n</code>",
             token_usage=TokenUsage(input_tokens=1, output_tokens=1),
         )
+
+
+def text_of(message: Any) -> str:
+    """All that a model reads of it."""
+    if isinstance(message.content, list):
+        return "\n".join(str(part.get("text")) for part in message.content)
+    return str(message.content)
 
 
 def code_agent(*codes: str, **options: Any) -> CodeAgent:

@@ -109,8 +109,8 @@ def test_data_as_answers_and_results() -> None:
         additional_authorized_imports=DATA,
     ) as agent:
         answer = agent.run("?")
-        assert isinstance(answer, PIL.Image.Image)
-        assert answer.getpixel((1, 1)) == (0, 0, 255)
+        assert isinstance(answer, AgentImage)
+        assert answer.to_raw().getpixel((1, 1)) == (0, 0, 255)
         (output, _) = (step.action_output for step in action_steps(agent))
         pd.testing.assert_frame_equal(output, pd.DataFrame({"a": [3]}))
 

@@ -17,7 +17,7 @@ def test_without_a_policy_it_is_like_the_local_executor() -> None:
     assert tables(None, ["math"], None, FROM_POLICY) == {
         "imports": {"allow": ["math"]},
         "python": {"interpreter": sys.executable},
-        "limits": {"wall": "30000ms", "cpu": "30000ms"},
+        "limits": {"wall": "30000ms", "cpu": "60000ms"},
     }
 
 

@@ -113,7 +113,8 @@ def test_to_dict_and_back() -> None:
         check_restored(restored)
     with CodeAgent.from_dict(told, executor_type="local", executor_kwargs={}) as local:
         assert isinstance(local.python_executor, LocalPythonExecutor)
-        assert "sandfork[smolagents]" not in local.to_dict()["requirements"]
+    plain = CodeAgent(tools=[], model=InferenceClientModel())
+    assert "sandfork[smolagents]" not in plain.to_dict()["requirements"]
 
 
 def test_to_a_folder_and_back(tmp_path: Path) -> None:

@@ -62,18 +62,16 @@ def test_wrong_arguments_are_told_as_the_tool_tells_them(executor: NativeExecuto
 
 
 def test_code_sees_what_a_tool_takes_and_no_defaults() -> None:
-    executor = NativeExecutor(["inspect"])
+    executor = NativeExecutor([])
 
     def fetch(url: str, token: str = "s3cret") -> str:
         """Fetches."""
         return url
 
     executor.send_tools({"vault": Vault({}), "fetch": fetch})
-    seen = executor(
-        "import inspect\n(str(inspect.signature(vault)), vault.__doc__, str(inspect.signature(fetch)))"
-    ).output
-    assert seen[0].startswith("(key")
-    assert seen[1] == "Looks a thing up."
+    seen = executor("vault.__doc__, fetch.__doc__").output
+    assert seen[0].startswith("vault(key") and seen[0].endswith("Looks a thing up.")
+    assert seen[1].startswith("fetch(url") and seen[1].endswith("Fetches.")
     assert "s3cret" not in repr(seen)
     executor.cleanup()
 

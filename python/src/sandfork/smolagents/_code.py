@@ -25,14 +25,21 @@ def failing_source(code: str, line: int) -> str:
     """What stands at the line that an error comes from: its statement, or the head of its block."""
     tree = _parsed(code)
     statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)] if tree else []
-    around = [node for node in statements if node.lineno <= line <= (node.end_lineno or line)]
-    if around:
-        # The innermost begins last.
-        innermost = max(around, key=lambda node: (node.lineno, node.col_offset))
-        if not any(hasattr(innermost, block) for block in ("body", "cases")):
-            return ast.get_source_segment(code, innermost) or ""
+    # A block counts by its head only: an error within it is one of its statements'.
+    there = [
+        node
+        for node in statements
+        if node.lineno == line
+        or (node.lineno < line <= (node.end_lineno or node.lineno) and not _is_block(node))
+    ]
+    if len(there) == 1 and not _is_block(there[0]):
+        return ast.get_source_segment(code, there[0]) or ""
     lines = code.splitlines()
     return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def _is_block(statement: ast.stmt) -> bool:
+    return hasattr(statement, "body") or hasattr(statement, "cases")
 
 
 def _parsed(code: str) -> Optional[ast.Module]:

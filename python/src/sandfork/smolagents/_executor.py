@@ -93,7 +93,7 @@ class NativeExecutor(PythonExecutor):
     def state(self) -> dict[str, Any]:
         """`_print_outputs`: what the code that this thread ran last has printed."""
         printed = getattr(self._printed, "value", self._last_printed)
-        return {"_print_outputs": printed}
+        return {"__name__": "__main__", "_print_outputs": printed}
 
     @property
     def static_tools(self) -> dict[str, Callable[..., Any]]:

@@ -53,10 +53,12 @@ def executor_policy(
     if interpreter:
         tables["python"] = {**tables.get("python", {}), "interpreter": interpreter}
     if not isinstance(timeout_seconds, FromPolicy):
-        wall = _duration(timeout_seconds)
-        # Code that computes has as long as code that waits, unless the caller's policy knows better.
-        told = {"wall": wall, "cpu": wall} if source is None else {"wall": wall}
-        tables["limits"] = {**tables.get("limits", {}), **told}
+        seconds = _LONGEST_SECONDS if timeout_seconds is None else timeout_seconds
+        limits = {"wall": _duration(seconds)}
+        if source is None:
+            # So that it is the clock which ends code that computes, too.
+            limits["cpu"] = _duration(2 * seconds)
+        tables["limits"] = {**tables.get("limits", {}), **limits}
     return Policy(**tables)
 
 
@@ -71,6 +73,5 @@ def _tables(source: PolicySource) -> dict[str, Any]:
     return {"extends": source}
 
 
-def _duration(seconds: Optional[float]) -> str:
-    seconds = _LONGEST_SECONDS if seconds is None else seconds
+def _duration(seconds: float) -> str:
     return f"{max(1, round(min(seconds, _LONGEST_SECONDS) * 1000))}ms"

@@ -25,7 +25,7 @@ def failure(code: str, filename: str, execution: Execution, lost: str) -> CodeEr
             "Give the answer with final_answer(...)."
         )
     told = execution.error or ExecutionError("", f"it ended with status {execution.status}", "")
-    if execution.status == "timeout":
+    if execution.status in ("timeout", "cpu-limit"):
         return CodeTimeout(
             f"Code execution exceeded the maximum execution time: {told.value}; {left}."
         )
