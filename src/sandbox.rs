@@ -32,8 +32,8 @@ use crate::supervisor::{OutputSink, Place, Request, RunLimits, SupervisorError, 
 pub struct Sandbox {
     // Dropped first: what is left in the cgroups and directories ends with it.
     warm: Warm,
-    cgroups: Option<CgroupRoot>,
-    sessions: Option<SessionRoot>,
+    cgroups: Option<Arc<CgroupRoot>>,
+    sessions: Option<Arc<SessionRoot>>,
     plan: Plan,
     policy: PolicyIdentity,
     runs: AtomicUsize,

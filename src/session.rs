@@ -14,6 +14,7 @@
 mod caller;
 mod cell;
 mod error;
+mod files;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use crate::outcome::Enforced;
 use crate::protocol::ToolDeclaration;
 use crate::protocol::caller::{Answer, Ask};
 use crate::sandbox::{Sandbox, SessionRequest};
+pub use crate::supervisor::files::{Contents, Parents, Removal};
 use crate::supervisor::{OutputSink, Payload};
 
 use self::caller::{Answers, Asker, ThreadCaller, link};

@@ -46,13 +46,17 @@ class Sources:
         place = name.partition(".")[2].replace(".", "/")
         if not name.startswith(self.package + "."):
             return None
-        for place, is_package in ((place + "/__init__", True), (place, False)):
-            source = self.source(place)
-            if source:
-                return ModuleSpec(
-                    name, self, origin=place, loader_state=source, is_package=is_package
-                )
-        return None
+        source = self.source(place)
+        package = "" if source else self.source(place + "/__init__")
+        if not source and not package:
+            return None
+        return ModuleSpec(
+            name,
+            self,
+            origin=place,
+            loader_state=source or package,
+            is_package=not source,
+        )
 
     def create_module(self, spec):
         return None

@@ -1,6 +1,7 @@
 //! From a policy to a sandbox: starts the interpreter, learns what the host can do, plans, enters.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::warm::Warm;
 use super::{AtomicUsize, Sandbox};
@@ -54,7 +55,7 @@ impl SandboxBuilder {
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         let sessions = match plan.session_files {
             SessionFiles::Private => None,
-            SessionFiles::HostDirectory(_) => Some(SessionRoot::create(&plan.jail)?),
+            SessionFiles::HostDirectory(_) => Some(Arc::new(SessionRoot::create(&plan.jail)?)),
         };
         let warm = Warm::start(launched, &plan, self.lifetime)?;
         let policy = PolicyIdentity {
@@ -64,7 +65,7 @@ impl SandboxBuilder {
         Ok(Sandbox {
             plan,
             policy,
-            cgroups,
+            cgroups: cgroups.map(Arc::new),
             sessions,
             warm,
             runs: AtomicUsize::new(0),

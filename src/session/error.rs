@@ -17,6 +17,14 @@ pub enum SessionError {
         /// One sentence.
         message: String,
     },
+    /// Something could not be done with one of the session's files.
+    #[error("{message}")]
+    File {
+        /// One sentence.
+        message: String,
+        /// Its number (errno(3)).
+        errno: i32,
+    },
     /// The session's thread is gone.
     #[error("the session's thread has ended, and its worker with it: open another session")]
     Lost,
@@ -53,7 +61,7 @@ impl SessionError {
             },
             Self::Lost => ErrorKind::SessionEnded,
             Self::Thread(_) | Self::Tie(_) => ErrorKind::System,
-            Self::Buffers(_) => ErrorKind::Request,
+            Self::File { .. } | Self::Buffers(_) => ErrorKind::Request,
         }
     }
 }

@@ -23,9 +23,8 @@ pub use self::hear::{ended, refuse};
 
 use self::attend::Live;
 use super::error::SupervisorError;
-use super::run::{EndOnDrop, Place, Watch};
-use super::spawn::Worker;
-use super::verify::verify;
+use super::run::Place;
+use super::standing::Standing;
 use crate::jail::control::CpuSpan;
 use crate::outcome::Enforced;
 use crate::protocol::caller::ToolTime;
@@ -70,34 +69,8 @@ pub fn attend(
     caller: &mut dyn Caller,
     opened: &mut dyn FnMut(&Enforced, &mut dyn Caller),
 ) -> Result<Left, SupervisorError> {
-    let cgroup = place.cgroups.map(super::cgroup::CgroupRoot::worker);
-    let cgroup = cgroup.transpose()?;
-    // Before the worker, and so removed after it.
-    let session = place.sessions.map(super::session::SessionRoot::directory);
-    let session = session.transpose()?;
-    let (cgroup, session) = (cgroup.as_ref(), session.as_ref());
-    let worker = Worker::spawn(
-        place.zygote,
-        stdin,
-        cgroup,
-        session,
-        place.first_core,
-        CpuSpan::Cell,
-    )?;
-    let guard = EndOnDrop(&worker);
-    let host = place.zygote.born_in();
-    let enforced = verify(
-        &worker.proc,
-        place.jail,
-        host,
-        cgroup,
-        session,
-        CpuSpan::Cell,
-    )?;
-    let watch = Watch::new(&worker, cgroup, session, place.limits)?;
-    let mut live = Live::new(place, &worker, cgroup, session, enforced, terms, watch)?;
-    opened(live.enforced(), caller);
-    let left = live.attend(caller);
-    drop(guard);
-    left
+    let standing = Standing::new(place, stdin, CpuSpan::Cell)?;
+    let mut live = Live::new(place, &standing, terms)?;
+    opened(&standing.enforced, caller);
+    live.attend(caller)
 }

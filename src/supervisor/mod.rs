@@ -1,6 +1,7 @@
 //! The trusted side: starts zygotes, asks them for workers, looks at each worker from outside,
 //! feeds it, watches its limits, ends it, and says what happened.
 
+mod as_guest;
 mod descriptors;
 mod drain;
 mod ending;
@@ -14,12 +15,14 @@ mod passed;
 mod proc_dir;
 mod run;
 mod spawn;
+mod standing;
 mod verify;
 mod wait;
 mod zygote;
 
 pub mod cgroup;
 pub mod error;
+pub mod files;
 pub mod session;
 
 pub use error::SupervisorError;

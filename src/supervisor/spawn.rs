@@ -58,8 +58,8 @@ impl Worker {
     pub fn spawn(
         zygote: &Zygote,
         stdin: OwnedFd,
-        cgroup: Option<&WorkerCgroup<'_>>,
-        session: Option<&SessionDirectory<'_>>,
+        cgroup: Option<&WorkerCgroup>,
+        session: Option<&SessionDirectory>,
         first_core: usize,
         cpu: CpuSpan,
     ) -> Result<Self, SupervisorError> {
@@ -116,13 +116,7 @@ impl Worker {
             asked,
             born: Instant::now(),
         };
-        match worker.await_jail(deadline) {
-            Ok(directories) => worker.directories = directories,
-            Err(error) => {
-                worker.end();
-                return Err(error);
-            }
-        }
+        worker.directories = worker.await_jail(deadline)?;
         Ok(worker)
     }
 
@@ -176,6 +170,13 @@ impl Worker {
                 Ok(None) | Err(_) => return,
             }
         }
+    }
+}
+
+/// On every way out, an error's too: nothing is left behind.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -11,7 +11,6 @@ from select import POLLIN, poll
 import _socket
 
 from .. import wire
-from .shared import pack
 
 # Bytes read at once; a frame is mostly below.
 CHUNK = 16 * 1024

@@ -12,14 +12,14 @@ const LONGEST: usize = 1024;
 /// Reads what a cgroup counted. Opening a file of a cgroup costs several times what reading it does.
 #[derive(Debug)]
 pub struct Meter<'a> {
-    cgroup: &'a WorkerCgroup<'a>,
+    cgroup: &'a WorkerCgroup,
     /// By their names, which are different in all hierarchies.
     open: Vec<(&'static str, File)>,
 }
 
 impl<'a> Meter<'a> {
     /// Opens nothing yet.
-    pub fn new(cgroup: &'a WorkerCgroup<'a>) -> Self {
+    pub fn new(cgroup: &'a WorkerCgroup) -> Self {
         Self {
             cgroup,
             open: Vec::new(),
@@ -29,7 +29,7 @@ impl<'a> Meter<'a> {
     /// What has been counted so far.
     pub fn counts(&mut self) -> Counts {
         let Self { cgroup, open } = self;
-        let version = cgroup.plan.version;
+        let version = cgroup.root.plan.version;
         let mut counts = Counts::default();
         for (hierarchy, dir) in cgroup.places() {
             let mut read = |name| read_open(open, dir, name);
@@ -44,15 +44,12 @@ fn read_open(
     dir: &Path,
     name: &'static str,
 ) -> Option<String> {
-    let place = match open.iter().position(|(opened, _)| *opened == name) {
-        Some(place) => place,
-        None => {
-            open.push((name, File::open(dir.join(name)).ok()?));
-            open.len() - 1
-        }
-    };
+    if !open.iter().any(|(opened, _)| *opened == name) {
+        open.push((name, File::open(dir.join(name)).ok()?));
+    }
+    let (_, file) = open.iter().find(|(opened, _)| *opened == name)?;
     let mut buffer = [0; LONGEST];
     // The kernel makes the text anew for each read at the beginning.
-    let length = open[place].1.read_at(&mut buffer, 0).ok()?;
+    let length = file.read_at(&mut buffer, 0).ok()?;
     String::from_utf8(buffer[..length].to_vec()).ok()
 }

@@ -59,8 +59,8 @@ pub struct Measured {
 /// Watches one worker.
 #[derive(Debug)]
 pub struct Watch<'a> {
-    cgroup: Option<&'a WorkerCgroup<'a>>,
-    session: Option<&'a SessionDirectory<'a>>,
+    cgroup: Option<&'a WorkerCgroup>,
+    session: Option<&'a SessionDirectory>,
     limits: RunLimits,
     proc: OwnedFd,
     main: Pid,
@@ -96,8 +96,8 @@ impl<'a> Watch<'a> {
     /// Starts watching.
     pub fn new(
         worker: &'a Worker,
-        cgroup: Option<&'a WorkerCgroup<'a>>,
-        session: Option<&'a SessionDirectory<'a>>,
+        cgroup: Option<&'a WorkerCgroup>,
+        session: Option<&'a SessionDirectory>,
         limits: RunLimits,
     ) -> Result<Self, SupervisorError> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
