@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("smolagents", reason="smolagents is not installed (it needs Python 3.10)")
 
-from smolagents import ChatMessage, CodeAgent, Model  # noqa: E402
-from smolagents.models import MessageRole  # noqa: E402
-from smolagents.monitoring import LogLevel, TokenUsage  # noqa: E402
+from smolagents import ChatMessage, CodeAgent, Model
+from smolagents.models import MessageRole
+from smolagents.monitoring import LogLevel, TokenUsage
 
-from sandfork.smolagents import NativeExecutor  # noqa: E402
+from sandfork.smolagents import NativeExecutor
 
 
 class Script(Model):

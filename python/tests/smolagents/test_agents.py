@@ -35,9 +35,7 @@ def action_steps(agent: CodeAgent) -> list[ActionStep]:
 
 
 def test_an_agent_solves_its_task() -> None:
-    with code_agent(
-        "x = double(20)\nprint('have', x)", "final_answer(x + 2)", tools=[double]
-    ) as agent:
+    with code_agent("x = double(20)\nprint('have', x)", "final_answer(x + 2)", tools=[double]) as agent:
         assert agent.run("The answer?") == 42
         first, second = action_steps(agent)
         assert first.observations == "Execution logs:\nhave 40\nLast output from code snippet:\nNone"
@@ -53,12 +51,14 @@ def test_the_model_sees_the_last_value_and_errors_with_what_was_printed() -> Non
         assert "Import of os is not allowed. Authorized imports are: [" in agent.model.asked[3]
         errors = [step.error for step in action_steps(agent)]
         assert [type(error) for error in errors[1:3]] == [AgentExecutionError] * 2
-        assert errors[0] is None and errors[3] is None
+        assert errors[0] is None
+        assert errors[3] is None
 
 
 def test_an_unauthorized_import_gives_the_user_the_advice() -> None:
     with code_agent("import os", "final_answer(1)", verbosity_level=1) as agent:
-        with agent.logger.console.capture() as captured:
+        console = agent.logger.console
+        with console.capture() as captured:
             agent.run("?")
     assert "additional_authorized_imports" in captured.get().replace("\n", "")
 
@@ -141,12 +141,12 @@ def test_a_managed_agent_that_fails_is_an_error_of_the_code() -> None:
 
 
 def test_one_executor_for_two_agents_says_so() -> None:
-    with helper("final_answer(1)") as managed:
-        with code_agent("helper('?')", "final_answer('went on')", managed_agents=[managed]) as agent:
-            managed.python_executor.cleanup()
-            managed.python_executor = agent.python_executor
-            assert agent.run("?") == "went on"
-            assert "give each agent an executor of its own" in agent.model.asked[1]
+    managed = helper("final_answer(1)")
+    managed.cleanup()
+    with code_agent("helper('?')", "final_answer('went on')", managed_agents=[managed]) as agent:
+        managed.python_executor = agent.python_executor
+        assert agent.run("?") == "went on"
+        assert "give each agent an executor of its own" in agent.model.asked[1]
 
 
 def test_step_callbacks_and_final_answer_checks() -> None:
@@ -224,7 +224,9 @@ def test_an_agent_goes_on_after_its_session_was_killed() -> None:
 def test_structured_outputs() -> None:
     class Structured(Script):
         def generate(self, messages: list[Any], **kwargs: Any) -> ChatMessage:
-            return ChatMessage(role=MessageRole.ASSISTANT, content='{"thought": "", "code": "final_answer(3)"}')
+            return ChatMessage(
+                role=MessageRole.ASSISTANT, content='{"thought": "", "code": "final_answer(3)"}'
+            )
 
     agent = CodeAgent(
         tools=[],

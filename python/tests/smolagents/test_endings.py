@@ -62,7 +62,7 @@ def test_too_much_memory(small: NativeExecutor) -> None:
 
 
 def test_too_much_output(small: NativeExecutor) -> None:
-    with pytest.raises(CodeError, match="limits.output"):
+    with pytest.raises(CodeError, match=r"limits\.output"):
         small("while True: print('x' * 1000)")
     assert small("double(given)").output == 40
 
@@ -102,5 +102,5 @@ def test_the_budget_of_tool_calls_outlives_a_session() -> None:
 
 
 def test_variables_that_end_the_session_are_their_senders_affair(small: NativeExecutor) -> None:
-    with pytest.raises(Exception, match="memory|lost|bytes"):
+    with pytest.raises(Exception, match=r"memory|lost|bytes"):
         small.send_variables({"huge": b"x" * (1 << 28)})

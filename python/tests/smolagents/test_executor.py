@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from smolagents import FinalAnswerTool
-from smolagents.local_python_executor import CodeOutput, InterpreterError, LocalPythonExecutor
-from smolagents.local_python_executor import PythonExecutor
+from smolagents.local_python_executor import CodeOutput, InterpreterError, LocalPythonExecutor, PythonExecutor
 from smolagents.monitoring import AgentLogger, LogLevel
 from smolagents.utils import AgentExecutionError
 
@@ -103,7 +102,10 @@ def test_what_cannot_cross_is_shown(executor: NativeExecutor) -> None:
     [
         ("x = 1\ny = x / 0", "Code execution failed at line 'y = x / 0' due to: ZeroDivisionError: "),
         ("for n in [1]:\n    print(n)\n    n.no()", "failed at line 'n.no()' due to: AttributeError: "),
-        ("undefined_name", "at line 'undefined_name' due to: NameError: name 'undefined_name' is not defined"),
+        (
+            "undefined_name",
+            "at line 'undefined_name' due to: NameError: name 'undefined_name' is not defined",
+        ),
         ("raise KeyError", "Code execution failed at line 'raise KeyError' due to: KeyError"),
     ],
 )
@@ -124,7 +126,8 @@ def test_an_error_below_the_line_has_its_traceback(executor: NativeExecutor) -> 
     message = str(failed.value)
     assert message.startswith("Code execution failed at line 'half(3)' due to: ZeroDivisionError: ")
     assert "in half\n    return n / 0" in message
-    assert "/sandfork" not in message and "site-packages" not in message
+    assert "/sandfork" not in message
+    assert "site-packages" not in message
     assert str(executor.state["_print_outputs"]) == "before\n"
 
 
@@ -132,9 +135,7 @@ def test_an_error_is_that_of_the_last_exception(executor: NativeExecutor) -> Non
     with pytest.raises(CodeError) as failed:
         executor("try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('no') from e")
     first = str(failed.value).splitlines()[0]
-    assert first == (
-        "Code execution failed at line 'raise ValueError('no') from e' due to: ValueError: no"
-    )
+    assert first == ("Code execution failed at line 'raise ValueError('no') from e' due to: ValueError: no")
 
 
 def test_a_syntax_error_quotes_its_line(executor: NativeExecutor) -> None:
@@ -146,7 +147,7 @@ def test_a_syntax_error_quotes_its_line(executor: NativeExecutor) -> None:
 
 
 def test_a_syntax_error_of_code_within_the_code_is_an_error(executor: NativeExecutor) -> None:
-    with pytest.raises(CodeError, match="failed at line 'compile.*' due to: SyntaxError"):
+    with pytest.raises(CodeError, match=r"failed at line 'compile.*' due to: SyntaxError"):
         executor("compile('a b', 'x', 'exec')")
 
 
@@ -157,7 +158,9 @@ def test_long_tracebacks_are_cut(executor: NativeExecutor) -> None:
     assert str(failed.value).rstrip().endswith("division by zero")
 
 
-@pytest.mark.parametrize("code", ["final_answer = 3", "def final_answer(x): pass", "import math as final_answer"])
+@pytest.mark.parametrize(
+    "code", ["final_answer = 3", "def final_answer(x): pass", "import math as final_answer"]
+)
 def test_a_tool_cannot_be_erased(executor: NativeExecutor, code: str) -> None:
     executor.send_tools({"final_answer": FinalAnswerTool()})
     with pytest.raises(CodeError, match="Cannot assign to name 'final_answer'"):
@@ -180,7 +183,7 @@ def test_a_surrogate_is_an_error_of_the_code(executor: NativeExecutor) -> None:
 
 
 def test_a_wrong_policy_is_for_whoever_makes_it() -> None:
-    with pytest.raises(ValueError, match="limits.memory"):
+    with pytest.raises(ValueError, match=r"limits\.memory"):
         NativeExecutor([], policy={"limits": {"memory": "a lot"}})
     with pytest.raises(TypeError, match="no_such_option"):
         NativeExecutor([], no_such_option=1)
@@ -232,4 +235,3 @@ def test_a_policy_reaches_the_sandbox() -> None:
     executor = NativeExecutor(["os"], policy=Policy(env={"set": {"GREETING": "hello"}}))
     assert executor("import os\nos.environ['GREETING']").output == "hello"
     executor.cleanup()
-

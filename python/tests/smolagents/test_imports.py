@@ -64,9 +64,7 @@ def test_authorized(imports: list[str], code: str) -> None:
         (["json"], "def later():\n    import subprocess\nlater()", "subprocess"),
     ],
 )
-def test_refused_in_the_words_that_the_advice_is_given_by(
-    imports: list[str], code: str, name: str
-) -> None:
+def test_refused_in_the_words_that_the_advice_is_given_by(imports: list[str], code: str, name: str) -> None:
     with pytest.raises(CodeError) as refused:
         run(imports, code)
     message = str(refused.value)

@@ -51,7 +51,9 @@ def test_a_dict_says_what_a_saved_agent_can() -> None:
     }
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(None, "2592000000ms"), (0.0001, "1ms"), (1e12, "2592000000ms")])
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(None, "2592000000ms"), (0.0001, "1ms"), (1e12, "2592000000ms")]
+)
 def test_times_that_a_policy_can_say(seconds: float | None, told: str) -> None:
     assert tables("standard", ["*"], None, seconds)["limits"] == {"wall": told}
 

@@ -51,7 +51,7 @@ def test_by_an_executor() -> None:
 
 def test_other_types_are_as_before() -> None:
     assert isinstance(CodeAgent(tools=[], model=Model()).python_executor, LocalPythonExecutor)
-    with pytest.raises(ValueError, match="^Unsupported executor type: nativ$"):
+    with pytest.raises(ValueError, match=r"^Unsupported executor type: nativ$"):
         code_agent(executor_type="nativ")
 
 
@@ -79,7 +79,7 @@ def test_the_entry_point() -> None:
     found = importlib.metadata.entry_points(group="smolagents.executors", name="native")
     assert [each.value for each in found] == ["sandfork.smolagents:NativeExecutor"]
     (entry_point,) = found
-    executor = entry_point.load()(["json"], None, **{"max_print_outputs_length": 7})
+    executor = entry_point.load()(["json"], None, max_print_outputs_length=7)
     assert executor("import json; json.loads('5')").output == 5
     executor.cleanup()
 

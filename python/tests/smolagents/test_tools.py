@@ -57,7 +57,7 @@ def test_what_a_tool_raises_is_raised_in_the_code(executor: NativeExecutor) -> N
 
 def test_wrong_arguments_are_told_as_the_tool_tells_them(executor: NativeExecutor) -> None:
     with_tools(executor, Vault({}))
-    with pytest.raises(CodeError, match="TypeError: .*unexpected keyword argument 'kee'"):
+    with pytest.raises(CodeError, match=r"TypeError: .*unexpected keyword argument 'kee'"):
         executor("vault(kee='x')")
 
 
@@ -70,8 +70,10 @@ def test_code_sees_what_a_tool_takes_and_no_defaults() -> None:
 
     executor.send_tools({"vault": Vault({}), "fetch": fetch})
     seen = executor("vault.__doc__, fetch.__doc__").output
-    assert seen[0].startswith("vault(key") and seen[0].endswith("Looks a thing up.")
-    assert seen[1].startswith("fetch(url") and seen[1].endswith("Fetches.")
+    assert seen[0].startswith("vault(key")
+    assert seen[0].endswith("Looks a thing up.")
+    assert seen[1].startswith("fetch(url")
+    assert seen[1].endswith("Fetches.")
     assert "s3cret" not in repr(seen)
     executor.cleanup()
 
@@ -130,14 +132,14 @@ def test_tools_see_the_callers_context(executor: NativeExecutor) -> None:
     [
         "final_answer(42)",
         "final_answer(answer=42)",
-        "def deep():\n    for n in range(3):\n        if n == 2:\n            final_answer(42)\ndeep()\nprint('not here')",
+        "def deep():\n    for n in range(3):\n        n < 2 or final_answer(42)\ndeep()\nprint('not here')",
         "try:\n    final_answer(42)\nexcept Exception:\n    print('not here')",
         "try:\n    final_answer(42)\nexcept:\n    pass",
         "while True:\n    try:\n        final_answer(42)\n    except BaseException:\n        continue",
         "[final_answer(42) for _ in range(3)]",
         "print('not here') if final_answer(42) else 0",
         "import threading\nt = threading.Thread(target=final_answer, args=(42,))\nt.start()\nt.join()",
-        "import threading, time\nthreading.Thread(target=final_answer, args=(42,)).start()\ntime.sleep(60)\nprint('not here')",
+        "import threading, time\nthreading.Thread(target=final_answer, args=[42]).start()\ntime.sleep(60)",
         "import asyncio\nasync def main():\n    final_answer(42)\nasyncio.run(main())",
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
-from typing import Optional
 
 # Far more than a model writes in one step. Beyond it nothing is parsed here: a parser's time and
 # stack are the host's.
@@ -14,7 +13,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def bound_tool(code: str, tools: Collection[str]) -> Optional[str]:
+def bound_tool(code: str, tools: Collection[str]) -> str | None:
     """A tool whose name this code would bind to something else, so that later steps had no such tool."""
     tree = _parsed(code)
     names = _module_names(tree) if tree is not None else iter(())
@@ -42,7 +41,7 @@ def _is_block(statement: ast.stmt) -> bool:
     return hasattr(statement, "body") or hasattr(statement, "cases")
 
 
-def _parsed(code: str) -> Optional[ast.Module]:
+def _parsed(code: str) -> ast.Module | None:
     if len(code) > MAX_PARSED:
         return None
     try:

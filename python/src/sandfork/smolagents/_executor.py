@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable
 
 from smolagents.local_python_executor import (
     DEFAULT_MAX_LEN_OUTPUT,
@@ -57,13 +57,13 @@ class NativeExecutor(PythonExecutor):
     def __init__(
         self,
         additional_authorized_imports: Sequence[str] = (),
-        logger: Optional[AgentLogger] = None,
+        logger: AgentLogger | None = None,
         *,
         policy: PolicySource = None,
-        interpreter: Optional[str] = None,
-        timeout_seconds: Union[float, None, FromPolicy] = FROM_POLICY,
-        max_print_outputs_length: Optional[int] = None,
-        additional_functions: Optional[Mapping[str, Callable[..., Any]]] = None,
+        interpreter: str | None = None,
+        timeout_seconds: float | FromPolicy | None = FROM_POLICY,
+        max_print_outputs_length: int | None = None,
+        additional_functions: Mapping[str, Callable[..., Any]] | None = None,
         **sandbox_options: Any,
     ) -> None:
         self.additional_authorized_imports = list(additional_authorized_imports)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Optional
 
 from smolagents.utils import BASE_BUILTIN_MODULES
 
@@ -13,7 +12,7 @@ def authorized_imports(additional: Iterable[str]) -> list[str]:
     return sorted({*BASE_BUILTIN_MODULES, *additional})
 
 
-def import_patterns(authorized: Iterable[str]) -> Optional[list[str]]:
+def import_patterns(authorized: Iterable[str]) -> list[str] | None:
     """The policy's `imports.allow`, or `None` where every import is authorized."""
     patterns: set[str] = set()
     for name in authorized:

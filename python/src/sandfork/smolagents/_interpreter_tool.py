@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import Any
 
 from smolagents import Tool
 from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS
@@ -28,10 +28,10 @@ class PythonInterpreterTool(Tool):
     def __init__(
         self,
         *args: Any,
-        authorized_imports: Optional[Iterable[str]] = None,
-        timeout_seconds: Optional[float] = MAX_EXECUTION_TIME_SECONDS,
+        authorized_imports: Iterable[str] | None = None,
+        timeout_seconds: float | None = MAX_EXECUTION_TIME_SECONDS,
         policy: PolicySource = None,
-        interpreter: Optional[str] = None,
+        interpreter: str | None = None,
         **kwargs: Any,
     ) -> None:
         self.authorized_imports = with_base_modules(authorized_imports or ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS
 
@@ -32,8 +32,8 @@ FROM_POLICY = FromPolicy()
 def executor_policy(
     source: PolicySource,
     authorized: list[str],
-    interpreter: Optional[str],
-    timeout_seconds: Union[float, None, FromPolicy],
+    interpreter: str | None,
+    timeout_seconds: float | FromPolicy | None,
 ) -> Policy:
     """A policy that builds on `source` and adds what the agent says.
 

@@ -6,9 +6,9 @@ A release that looks for executors in the entry points `smolagents.executors` fi
 from __future__ import annotations
 
 import functools
-import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any
 
 from smolagents import CodeAgent
 from smolagents.local_python_executor import PythonExecutor
@@ -23,14 +23,18 @@ _MARK = "_of_sandfork"
 
 def register() -> None:
     """Teaches `CodeAgent` the type. A second time changes nothing; other types are as before."""
-    if not hasattr(CodeAgent.create_python_executor, _MARK):
-        for wrap in (_wrap_create, _wrap_to_dict, _wrap_save):
-            wrap()
+    if hasattr(CodeAgent.create_python_executor, _MARK):
+        return
+    replacements = {
+        "create_python_executor": _creating(CodeAgent.create_python_executor),
+        "to_dict": _telling(CodeAgent.to_dict),
+        "save": _saving(CodeAgent.save),
+    }
+    for name, method in replacements.items():
+        setattr(CodeAgent, name, method)
 
 
-def _wrap_create() -> None:
-    original = CodeAgent.create_python_executor
-
+def _creating(original: Callable[[CodeAgent], PythonExecutor]) -> Callable[[CodeAgent], PythonExecutor]:
     @functools.wraps(original)
     def create_python_executor(self: CodeAgent) -> PythonExecutor:
         if self.executor_type != EXECUTOR_TYPE:
@@ -39,12 +43,10 @@ def _wrap_create() -> None:
         return NativeExecutor(self.additional_authorized_imports, self.logger, **options)
 
     setattr(create_python_executor, _MARK, True)
-    CodeAgent.create_python_executor = create_python_executor
+    return create_python_executor
 
 
-def _wrap_to_dict() -> None:
-    original = CodeAgent.to_dict
-
+def _telling(original: Callable[[CodeAgent], dict[str, Any]]) -> Callable[[CodeAgent], dict[str, Any]]:
     @functools.wraps(original)
     def to_dict(self: CodeAgent) -> dict[str, Any]:
         told = original(self)
@@ -52,20 +54,16 @@ def _wrap_to_dict() -> None:
             told["requirements"] = sorted({*told["requirements"], REQUIREMENT})
         return told
 
-    CodeAgent.to_dict = to_dict
+    return to_dict
 
 
-def _wrap_save() -> None:
-    original = CodeAgent.save
-
+def _saving(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
-    def save(
-        self: CodeAgent, output_dir: Union[str, Path], relative_path: Optional[str] = None
-    ) -> None:
+    def save(self: CodeAgent, output_dir: str | Path, relative_path: str | None = None) -> None:
         original(self, output_dir, relative_path)
         if self.executor_type == EXECUTOR_TYPE:
             # The program that is saved makes the agent with nothing but smolagents imported.
-            app = Path(os.path.join(output_dir, "app.py"))
+            app = Path(output_dir, "app.py")
             app.write_text(_IMPORT + app.read_text(encoding="utf-8"), encoding="utf-8")
 
-    CodeAgent.save = save
+    return save

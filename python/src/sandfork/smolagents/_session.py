@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from smolagents.local_python_executor import InterpreterError
 from smolagents.utils import is_valid_name
@@ -46,7 +46,7 @@ class AgentSession:
         self._tools = tools
         self._withdrawn: set[str] = set()
         self._variables: dict[str, Any] = {}
-        self._sandbox: Optional[Sandbox] = None
+        self._sandbox: Sandbox | None = None
         self._is_live = False
         self._loss_untold = False
 
@@ -157,7 +157,7 @@ class AgentSession:
             # It has all that was sent; where that is what ended the last one, its sender hears of it.
             _ = self.sandbox
 
-    def _lose(self, error: Optional[Exception] = None) -> None:
+    def _lose(self, error: Exception | None = None) -> None:
         self._is_live = False
         self._loss_untold = True
         if isinstance(error, (SessionClosed, SessionForked)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Optional
 
 from sandfork import Execution, ExecutionError
 
@@ -26,16 +25,14 @@ def failure(code: str, filename: str, execution: Execution, lost: str) -> CodeEr
         )
     told = execution.error or ExecutionError("", f"it ended with status {execution.status}", "")
     if execution.status in ("timeout", "cpu-limit"):
-        return CodeTimeout(
-            f"Code execution exceeded the maximum execution time: {told.value}; {left}."
-        )
+        return CodeTimeout(f"Code execution exceeded the maximum execution time: {told.value}; {left}.")
     if execution.status != "exception":
         return CodeError(f"Code execution was stopped: {told.value}; {left}.")
     raised = _syntax_error(filename, told) or _exception(code, filename, told)
     return CodeError(f"{raised}\nThe session ended with it: {lost}." if lost else raised)
 
 
-def _syntax_error(filename: str, told: ExecutionError) -> Optional[str]:
+def _syntax_error(filename: str, told: ExecutionError) -> str | None:
     """In the words of the local executor. `None` where it is another one, or of code within the code."""
     place = re.search(rf'^  File "{re.escape(filename)}", line (\d+)\n', told.traceback, re.MULTILINE)
     if told.name not in _SYNTAX_ERRORS or place is None:

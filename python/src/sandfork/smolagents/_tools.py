@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from contextvars import Context
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from sandfork import Tool
 
@@ -23,7 +23,7 @@ class HostTools:
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._functions = dict(functions)
         self._answers: list[Any] = []
-        self._context: Optional[Context] = None
+        self._context: Context | None = None
 
     @property
     def functions(self) -> Mapping[str, Callable[..., Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import PIL.Image
 from smolagents.agent_types import AgentType
 
 _ATOMS = frozenset({type(None), bool, int, float, str, bytes})
@@ -21,6 +22,9 @@ def _plain(value: Any, seen: dict[int, Any]) -> Any:
         return value
     if isinstance(value, AgentType):
         value = value.to_raw()
+        if isinstance(value, PIL.Image.Image):
+            # One of a file would keep it open until somebody needs the pixels.
+            value.load()
     if type(value) in (list, tuple, dict):
         return _plain_container(value, seen)
     torch = sys.modules.get("torch")

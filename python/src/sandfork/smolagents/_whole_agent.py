@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from importlib import resources
 from types import SimpleNamespace
-from typing import Any, Optional
+from typing import Any
 
 import PIL.Image
 from smolagents import ChatMessage, Model
@@ -46,9 +46,9 @@ class _LentModel:
     def answer(
         self,
         messages: list[Any],
-        stop_sequences: Optional[list[Any]] = None,
-        response_format: Optional[dict[str, Any]] = None,
-        tools: Optional[list[Any]] = None,
+        stop_sequences: list[Any] | None = None,
+        response_format: dict[str, Any] | None = None,
+        tools: list[Any] | None = None,
     ) -> dict[str, Any]:
         options: dict[str, Any] = {}
         if stop_sequences is not None:

@@ -6,7 +6,7 @@ needs smolagents, and nothing of Sandfork.
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import sandfork_host  # type: ignore[import-not-found]
 from smolagents import ChatMessage, Model
@@ -30,9 +30,9 @@ class HostModel(Model):
     def generate(
         self,
         messages: list[Any],
-        stop_sequences: Optional[list[str]] = None,
-        response_format: Optional[dict[str, Any]] = None,
-        tools_to_call_from: Optional[list[Any]] = None,
+        stop_sequences: list[str] | None = None,
+        response_format: dict[str, Any] | None = None,
+        tools_to_call_from: list[Any] | None = None,
         **kwargs: Any,
     ) -> ChatMessage:
         answer = getattr(sandfork_host, self._name)(

@@ -14,9 +14,7 @@ def require_run_all(test):  # type: ignore[no-untyped-def]
     return test
 
 
-require_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="torch is not installed"
-)
+require_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 require_soundfile = pytest.mark.skipif(
     importlib.util.find_spec("soundfile") is None, reason="soundfile is not installed"
 )

@@ -13,8 +13,14 @@ from typing import Any, Callable
 import PIL.Image
 import pytest
 import smolagents
-from smolagents import EMPTY_PROMPT_TEMPLATES, Tool, agents, default_tools, local_python_executor
-from smolagents import remote_executors
+from smolagents import (
+    EMPTY_PROMPT_TEMPLATES,
+    Tool,
+    agents,
+    default_tools,
+    local_python_executor,
+    remote_executors,
+)
 from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS
 from smolagents.monitoring import AgentLogger, LogLevel
 
