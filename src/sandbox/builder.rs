@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::pool::{Filler, Pool};
 use super::warm::Warm;
-use super::{AtomicUsize, Sandbox};
+use super::{AtomicUsize, Inner, Sandbox};
 use crate::error::Error;
 use crate::host::{
     CallerEnvironment, Host, Interpreter, InterpreterError, probe_interpreter, resolve_interpreter,
 };
 use crate::jail::control::Lifetime;
 use crate::outcome::PolicyIdentity;
-use crate::plan::{Plan, SessionFiles, needs, plan};
+use crate::plan::{Plan, SessionFiles, Start, needs, plan};
 use crate::policy::Policy;
 use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::session::SessionRoot;
@@ -22,6 +23,14 @@ use crate::supervisor::{Launched, SupervisorError};
 pub struct SandboxBuilder {
     policy: Policy,
     lifetime: Lifetime,
+    ready: Option<usize>,
+}
+
+/// How many workers may stand ready where nobody said: as many as can be made at once.
+fn usual_ready() -> usize {
+    const MOST: usize = 8;
+    let processors = std::thread::available_parallelism();
+    processors.map_or(1, usize::from).min(MOST)
 }
 
 impl SandboxBuilder {
@@ -37,6 +46,16 @@ impl SandboxBuilder {
     #[must_use]
     pub fn lifetime(mut self, lifetime: Lifetime) -> Self {
         self.lifetime = lifetime;
+        self
+    }
+
+    /// How many workers may stand ready before anyone asks for one: forked, jailed and looked at, as
+    /// many of them as were wanted lately, and none before the first. Each has the memory of a forked
+    /// interpreter that has done nothing yet. 0 has every worker made when it is wanted; without this
+    /// call there may be as many as the host has processors, at most 8.
+    #[must_use]
+    pub fn ready(mut self, most: usize) -> Self {
+        self.ready = Some(most);
         self
     }
 
@@ -62,13 +81,23 @@ impl SandboxBuilder {
             name: self.policy.name().to_owned(),
             sha256: self.policy.sha256().to_owned(),
         };
-        Ok(Sandbox {
+        let ready = match (self.lifetime, plan.interpreter.start) {
+            (Lifetime::ManyRuns, Start::Forked) => self.ready.unwrap_or_else(usual_ready),
+            // What is not forked would be ready at the price of a whole interpreter.
+            _ => 0,
+        };
+        let inner = Inner {
+            pool: Pool::new(ready),
             plan,
             policy,
             cgroups: cgroups.map(Arc::new),
             sessions,
             warm,
             runs: AtomicUsize::new(0),
+        };
+        Ok(Sandbox {
+            inner: Arc::new(inner),
+            filler: Filler::default(),
         })
     }
 }

@@ -19,7 +19,6 @@ pub(super) use self::watch::{Pace, Watch};
 use super::cgroup::{CgroupRoot, WorkerCgroup};
 use super::error::{SupervisorError, While};
 use super::session::SessionRoot;
-use super::spawn::Worker;
 use super::standing::Standing;
 use super::zygote::Zygote;
 use crate::jail::control::CpuSpan;
@@ -78,9 +77,25 @@ pub fn run(
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
     let called = Instant::now();
-    let message = request.encode()?;
     let stdin = request.open_stdin().when("open stdin")?;
     let standing = Standing::new(place, stdin, CpuSpan::Life)?;
+    run_in(standing, place, request, sink, called)
+}
+
+/// Runs a request in a worker that stands: what [`run`] does after that. `called` is when it was asked
+/// for.
+///
+/// # Errors
+///
+/// As [`run`].
+pub(crate) fn run_in(
+    standing: Standing,
+    place: &Place,
+    request: &Request,
+    sink: &mut dyn OutputSink,
+    called: Instant,
+) -> Result<Outcome, SupervisorError> {
+    let message = request.encode()?;
     let worker = &standing.worker;
     let watch = standing.watch(place)?;
     let running = Running::new(worker, message, place.limits, request.kind(), watch)?;
@@ -106,7 +121,7 @@ pub fn run(
         watched,
         files: standing.files(place),
         wall: times.exited - times.started,
-        phases: phases(called, worker, standing.jailed, times),
+        phases: phases(called, &standing, times),
         fate: Fate::Ended,
     };
     let enforced = standing.enforced.clone();
@@ -115,12 +130,17 @@ pub fn run(
     Ok(outcome.with_output(stdout, stderr))
 }
 
-fn phases(called: Instant, worker: &Worker, jailed: Instant, times: Times) -> Phases {
+fn phases(called: Instant, standing: &Standing, times: Times) -> Phases {
+    let Standing { worker, jailed, .. } = standing;
+    // A worker that stood ready was made on nobody's time.
+    let since =
+        |later: Instant, earlier: Instant| later.saturating_duration_since(earlier.max(called));
+    let ready = (*jailed).max(called);
     Phases {
-        place: worker.asked - called,
-        fork: worker.born - worker.asked,
-        jail: jailed - worker.born,
-        verify: times.started - jailed,
+        place: since(worker.asked, called),
+        fork: since(worker.born, worker.asked),
+        jail: since(*jailed, worker.born),
+        verify: times.started - ready,
         code: times.answered - times.started,
         exit: times.exited - times.answered,
         reap: times.gone - times.exited,

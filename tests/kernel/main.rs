@@ -19,6 +19,7 @@ mod humaneval;
 mod leftovers;
 mod need;
 mod outcomes;
+mod pool;
 mod recipe;
 mod sessions;
 mod test;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     tests.extend(concurrency::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());
+    tests.extend(pool::tests());
     tests.extend(sessions::tests());
     let trials = tests
         .into_iter()
