@@ -7,8 +7,6 @@ smolagents' remote executors take no managed agents, for these would have to be 
 keys. Here they stay on the host, and are called by name.
 """
 
-import os
-
 from scripted_model import ScriptedModel
 from smolagents import CodeAgent, tool
 
@@ -25,7 +23,7 @@ def forecast(city: str) -> int:
         city: Where.
     """
     # Asks the service, with the key. This runs in the process that has it.
-    assert API_KEY and os.path.exists(__file__)
+    assert API_KEY
     return {"Oslo": 4, "Rome": 19}[city]
 
 
@@ -40,7 +38,9 @@ meteorologist = CodeAgent(
 manager = CodeAgent(
     tools=[],
     model=ScriptedModel(
-        "report = meteorologist('Temperatures?', additional_args={'cities': ['Oslo', 'Rome']})\nprint(report)",
+        "cities = ['Oslo', 'Rome']\n"
+        "report = meteorologist('Temperatures?', additional_args={'cities': cities})\n"
+        "print(report)",
         "import ast\n"
         "temperatures = ast.literal_eval(report.splitlines()[-1])\n"
         "final_answer(max(temperatures, key=temperatures.get))",

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "python"
+REFUSED = (
+    "Code execution failed at line 'open('/etc/shadow').read()' due to: FileNotFoundError: "
+    "[Errno 2] No such file or directory: '/etc/shadow'"
+)
 PRINTED = {
     "agent_with_tools": [
         "Best customer: Ada",
         "step 1: [('Ada', 30), ('Bob', 12), ('Ada', 20)]",
-        "step 2: Code execution failed at line 'open('/etc/shadow').read()' due to: FileNotFoundError: "
-        "[Errno 2] No such file or directory: '/etc/shadow'",
+        f"step 2: {REFUSED}",
         "step 3: Last output from code snippet:",
     ],
     "multi_agent": ["Warmest city: Rome", "Keys within reach of its code: []"],
