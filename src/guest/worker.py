@@ -9,6 +9,8 @@ import builtins
 import errno
 import os
 import sys
+from os import _exit, getpid
+from os.path import abspath
 
 from . import wire
 from .cell import Lines, execute, exit_code, set_argv
@@ -36,7 +38,7 @@ def main(setup, stdin, sources):
     request, payload = wire.receive()
     if request["kind"] == "exec":
         run_program(request)
-    os._exit(run_cell(request, payload))
+    _exit(run_cell(request, payload))
 
 
 def warm_up(sources):
@@ -60,13 +62,13 @@ def warm_up(sources):
 
 
 def run_cell(request, source):
-    worker = os.getpid()
+    worker = getpid()
     filename = request["filename"]
     set_argv(filename, request["argv"])
     main_module = type(sys)("__main__")
     main_module.__builtins__ = builtins
     if not filename.startswith("<"):
-        main_module.__file__ = os.path.abspath(filename)
+        main_module.__file__ = abspath(filename)
         main_module.__loader__ = Lines(source)
     sys.modules["__main__"] = main_module
     result = {"kind": "result", "id": request["id"], "status": "ok"}
@@ -80,7 +82,7 @@ def run_cell(request, source):
     except BaseException as error:
         code = 1
         result.update(status="exception", error=describe_error(error), denied=denied_by(error))
-    if os.getpid() != worker:
+    if getpid() != worker:
         end_as_child(result, code)
     code = finish(result, code)
     try:
@@ -107,7 +109,7 @@ def run_program(request):
                 "error": describe_error(error),
             }
         )
-        os._exit(126 if error.errno == errno.EACCES else 127)
+        _exit(126 if error.errno == errno.EACCES else 127)
 
 
 def encode_value(value):

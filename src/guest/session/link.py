@@ -3,9 +3,9 @@
 No thread is there only to read: one that waits reads for all, and what it reads for another it
 hands over. A thread that stops waiting passes the reading on to one that still does."""
 
-import os
 import sys
 from _thread import allocate_lock
+from os import _exit, close
 from select import POLLIN, poll
 
 import _socket
@@ -69,7 +69,7 @@ class Link:
                     self.socket.sendall(frame)
         finally:
             if descriptor is not None:
-                os.close(descriptor)
+                close(descriptor)
 
     def request(self):
         """The supervisor's next request, and its payload."""
@@ -119,7 +119,7 @@ class Link:
         if header["kind"] == "return":
             owner = self.calls.get(header["call"])
             if owner is None and passed is not None:
-                os.close(passed)
+                close(passed)
         if owner is not None:
             with self.state:
                 owner.messages.append((header, payload, passed))
@@ -146,7 +146,7 @@ class Link:
                 max(count - len(received), CHUNK), ANCILLARY, _socket.MSG_CMSG_CLOEXEC
             )
             if not data:
-                os._exit(0)
+                _exit(0)
             received.extend(data)
             for level, kind, numbers in ancillary:
                 if (level, kind) == RIGHTS:
