@@ -9,6 +9,7 @@ import sys
 MAX_TEXT = 32 * 1024
 MAX_NAME = 256
 MAX_CAUSES = 16
+INTERRUPTED = "<interrupted while reading the message>"
 REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
 # Text of what was run, by the name that tracebacks have for it, and the most that is kept of it.
 SOURCES = {}
@@ -43,10 +44,13 @@ def show_lines(*filenames):
 
 def describe_error(error):
     note = missing_package(error)
+    message = safe_str(error)
+    # One that had to be interrupted is not asked for its text again.
+    told = last_line(error, message) if message is INTERRUPTED else format_traceback(error)
     described = {
         "name": class_name(error),
-        "message": cut(safe_str(error) + note, MAX_TEXT),
-        "traceback": cut(add_note(format_traceback(error), note), MAX_TEXT),
+        "message": cut(message + note, MAX_TEXT),
+        "traceback": cut(add_note(told, note), MAX_TEXT),
     }
     number = attribute(error, "errno")
     if issubclass(type(error), OSError) and type(number) is int and abs(number) < 1 << 31:
@@ -115,7 +119,11 @@ def format_traceback(error):
         keep_guest_frames(traceback, told, set())
         return "".join(told.format())
     except BaseException:
-        return "%s: %s\n" % (class_name(error), safe_str(error))
+        return last_line(error, safe_str(error))
+
+
+def last_line(error, message):
+    return "%s: %s\n" % (class_name(error), message)
 
 
 def keep_guest_frames(traceback, told, seen):
@@ -140,6 +148,8 @@ def runner_frames(frames):
 def safe_str(error):
     try:
         return str(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BaseException as second:
         return "<%s while reading the message>" % class_name(second)
 

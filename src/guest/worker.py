@@ -31,10 +31,13 @@ def main(setup, stdin, sources):
     guard_imports(setup["imports"])
     # Before the work directory: code that writes a module and imports it expects it to be found.
     sys.path.insert(0, os.getcwd())
+    # An interrupt that comes with the first cell waits until there is a handler for it.
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
     wire.write(READY)
     hello, _ = wire.receive_alone()
     if hello.get("serves") == "session":
-        sources.load("session").serve(stdin)
+        sources.load("session").serve(stdin, mask)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     request, payload = wire.receive()
     if request["kind"] == "exec":
         run_program(request)

@@ -2,6 +2,7 @@
 
 import builtins
 import sys
+from _signal import SIG_SETMASK, pthread_sigmask
 from os import _exit, getpid
 from os.path import abspath
 
@@ -20,14 +21,17 @@ from .stdin import NoInput
 from .tools import Tools
 
 
-def serve(stdin):
-    """Never returns."""
+def serve(stdin, mask):
+    """Never returns. Signals wait until this sets the mask."""
     try:
         session = Session(Link(Interrupts()))
         session.stdin = sys.stdin if stdin == "input" else NoInput()
         session.plots.prepare()
+        session.interrupts.take_signal()
+        pthread_sigmask(SIG_SETMASK, mask)
         while True:
             session.answer(*session.link.request())
+            session.interrupts.rest()
     except BaseException:
         # The guest broke the link: nobody can be told anything.
         _exit(1)
@@ -87,6 +91,7 @@ class Session:
         guarded = self.interrupts.guarded
         encoder = values.Encoder()
         _, error = guarded(lambda: self.evaluate(request, source, encoder, result))
+        self.interrupts.pending = False
         code = 0
         if self.interrupts.answered():
             error = None
@@ -105,6 +110,7 @@ class Session:
             code = guarded(lambda: finish(result, code))[0] or code
         else:
             guarded(flush)
+        self.interrupts.take_signal()
         self.send_result(result, encoder.buffers)
         if request.get("then") == "end":
             _exit(code)
@@ -123,6 +129,7 @@ class Session:
         sys.modules["__main__"] = self.main
 
     def evaluate(self, request, source, encoder, result):
+        self.interrupts.check()
         last = request.get("last", "expression")
         value = self.evaluator.run(source, request["filename"], vars(self.main), last)
         if last == "expression" and value is not None:

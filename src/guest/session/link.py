@@ -43,6 +43,10 @@ class Link:
         self.socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, wire.DATA)
         self.input = poll()
         self.input.register(wire.DATA, POLLIN)
+        # Another, for a signal's handler may run while that one waits.
+        look = poll()
+        look.register(wire.DATA, POLLIN)
+        interrupts.has_input = lambda: bool(self.received or look.poll(0))
         self.received = bytearray()
         self.passed = []
         self.writing = allocate_lock()
@@ -73,7 +77,9 @@ class Link:
 
     def request(self):
         """The supervisor's next request, and its payload."""
-        return self.receive_for(self.requests)
+        request = self.receive_for(self.requests)
+        self.interrupts.resting = False
+        return request
 
     def call(self, number, header, packed):
         """Sends a call, and waits for its answer."""
