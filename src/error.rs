@@ -78,6 +78,16 @@ impl Error {
     }
 }
 
+impl Error {
+    /// The number (errno(3)) of what could not be done with a session's file; `None` for other errors.
+    pub const fn errno(&self) -> Option<i32> {
+        match &self.0 {
+            Cause::Session(SessionError::File { errno, .. }) => Some(*errno),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

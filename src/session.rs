@@ -14,13 +14,14 @@
 mod caller;
 mod cell;
 mod error;
+mod files;
 mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-pub use cell::{Cell, CellReport, Parcel, Shown};
+pub use cell::{Carried, Cell, CellReport, Parcel, Shown};
 pub use error::SessionError;
 pub use tools::{ToolArguments, ToolFunction};
 
@@ -29,6 +30,7 @@ use crate::outcome::Enforced;
 use crate::protocol::ToolDeclaration;
 use crate::protocol::caller::{Answer, Ask};
 use crate::sandbox::{Sandbox, SessionRequest};
+pub use crate::supervisor::files::{Contents, Parents, Removal};
 use crate::supervisor::{OutputSink, Payload};
 
 use self::caller::{Answers, Asker, ThreadCaller, link};
@@ -131,8 +133,7 @@ impl Session {
         value: impl Into<Parcel>,
     ) -> Result<CellReport, Error> {
         let id = self.id();
-        let Parcel { value, buffers } = value.into();
-        let (blob, payload) = cell::pack(&buffers)?;
+        let (value, blob, payload) = value.into().pack()?;
         let variables = vec![(name.into(), value)];
         let ask = Ask::Set {
             id,

@@ -1,18 +1,18 @@
 //! What goes into a cell, and what comes out of it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
+
+use nix::errno::Errno;
 
 use super::SessionError;
 use crate::outcome::Outcome;
-use crate::protocol::blob::LARGEST_PAYLOAD;
 use crate::protocol::caller::{self, Ask, CellOutcome, SessionState, Told};
 use crate::protocol::message::{Last, Then};
+use crate::protocol::value::{Attachments, Buffers};
 use crate::protocol::{Blob, Display, Value, Way};
 use crate::supervisor::{Payload, sealed};
+use crate::sys::sealed::SealedBytes;
 
 /// A piece of Python source to run in a session. A string is one too.
 #[derive(Clone, Debug)]
@@ -81,82 +81,91 @@ impl From<String> for Cell {
     }
 }
 
-/// A value with the buffers that it refers to.
-#[derive(Clone, Debug, PartialEq)]
+/// A value, and the buffers that it refers to.
+#[derive(Clone, Debug, Default)]
 pub struct Parcel {
     /// The value.
     pub value: Value,
-    /// What its parts refer to by number.
-    pub buffers: Vec<Vec<u8>>,
+    /// Where its parts put their bytes.
+    pub attachments: Attachments<'static>,
 }
 
 impl<V: Into<Value>> From<V> for Parcel {
     fn from(value: V) -> Self {
         Self {
             value: value.into(),
-            buffers: Vec::new(),
+            attachments: Attachments::default(),
         }
     }
 }
 
-/// Lays buffers out as a message carries them.
-pub fn pack(buffers: &[Vec<u8>]) -> Result<(Option<Blob>, Payload), SessionError> {
-    if buffers.is_empty() {
-        return Ok((None, Payload::default()));
+impl Parcel {
+    /// The value, and its buffers as a message carries them.
+    pub(super) fn pack(self) -> Result<(Value, Option<Blob>, Payload), SessionError> {
+        let Self { value, attachments } = self;
+        let blob = attachments.blob();
+        let blob = blob.map_err(|error| SessionError::Buffers(error.to_string()))?;
+        let payload = match blob.as_ref().map(Blob::way) {
+            None => Payload::default(),
+            Some(Way::Payload) => Payload::bytes(attachments.concatenated()),
+            Some(Way::Passed) => {
+                let file = sealed(attachments.pieces());
+                let cause = |errno: Errno| SessionError::Buffers(errno.desc().to_owned());
+                Payload::passed(file.map_err(cause)?)
+            }
+        };
+        Ok((value, blob, payload))
     }
-    let lengths: Vec<u64> = buffers.iter().map(|buffer| buffer.len() as u64).collect();
-    let refused = |bytes, cause: String| SessionError::Buffers { bytes, cause };
-    let sum = lengths.iter().sum();
-    let blob = Blob::new(lengths, Way::Payload).map_err(|error| refused(sum, error.to_string()))?;
-    let mut bytes = Vec::new();
-    for (buffer, place) in buffers.iter().zip(blob.ranges()) {
-        bytes.resize(usize::try_from(place.start).unwrap_or(usize::MAX), 0);
-        bytes.extend_from_slice(buffer);
-    }
-    if blob.total() <= LARGEST_PAYLOAD {
-        return Ok((Some(blob), Payload::bytes(bytes)));
-    }
-    let file = sealed(&bytes).map_err(|errno| refused(blob.total(), errno.desc().to_owned()))?;
-    Ok((Some(blob.travelling(Way::Passed)), Payload::passed(file)))
 }
 
-/// What a cell's values refer to by number.
+/// The bytes of a message's buffers: in memory, or mapped as they were passed.
 #[derive(Debug, Default)]
-pub struct Buffers {
+pub struct Carried {
     blob: Option<Blob>,
-    bytes: Vec<u8>,
-    file: Option<File>,
+    bytes: Bytes,
 }
 
-impl Buffers {
-    /// What came with a message.
+#[derive(Debug)]
+enum Bytes {
+    Held(Vec<u8>),
+    Mapped(SealedBytes),
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self::Held(Vec::new())
+    }
+}
+
+impl Carried {
+    /// What came with a message. Where a file cannot be mapped there are no buffers.
     pub(super) fn new(blob: Option<Blob>, payload: Payload) -> Self {
-        Self {
-            blob,
-            bytes: payload.bytes,
-            file: payload.passed.map(File::from),
+        let Some(blob) = blob else {
+            return Self::default();
+        };
+        let length = usize::try_from(blob.total()).unwrap_or(usize::MAX);
+        let bytes = match payload.passed {
+            None => Some(Bytes::Held(payload.bytes)),
+            Some(file) => SealedBytes::map(file, length).ok().map(Bytes::Mapped),
+        };
+        match bytes {
+            Some(bytes) => Self {
+                blob: Some(blob),
+                bytes,
+            },
+            None => Self::default(),
         }
     }
 
-    /// The bytes of one buffer; `None` where there is no such buffer.
-    ///
-    /// # Errors
-    ///
-    /// When the file that holds them cannot be read.
-    pub fn read(&self, number: usize) -> io::Result<Option<Vec<u8>>> {
-        let place = self
-            .blob
-            .as_ref()
-            .and_then(|blob| blob.ranges().nth(number));
-        let Some(place) = place else { return Ok(None) };
-        let length = usize::try_from(place.end - place.start).map_err(io::Error::other)?;
-        if let Some(file) = &self.file {
-            let mut bytes = vec![0; length];
-            file.read_exact_at(&mut bytes, place.start)?;
-            return Ok(Some(bytes));
-        }
-        let start = usize::try_from(place.start).map_err(io::Error::other)?;
-        Ok(self.bytes.get(start..start + length).map(<[u8]>::to_vec))
+    /// What [`Value::bytes`] and its like look into.
+    pub fn buffers(&self) -> Buffers<'_> {
+        let bytes: &[u8] = match &self.bytes {
+            Bytes::Held(bytes) => bytes,
+            Bytes::Mapped(bytes) => bytes,
+        };
+        let buffers = self.blob.as_ref().map(|blob| Buffers::new(blob, bytes));
+        // They are as long as the blob says: the link saw to that.
+        buffers.and_then(Result::ok).unwrap_or_default()
     }
 }
 
@@ -165,7 +174,7 @@ impl Buffers {
 pub struct Shown {
     data: BTreeMap<String, Value>,
     main: bool,
-    buffers: Buffers,
+    carried: Carried,
 }
 
 impl Shown {
@@ -173,7 +182,7 @@ impl Shown {
         Self {
             data: display.data,
             main: display.main,
-            buffers: Buffers::new(display.blob, payload),
+            carried: Carried::new(display.blob, payload),
         }
     }
 
@@ -188,8 +197,8 @@ impl Shown {
     }
 
     /// What its forms refer to.
-    pub const fn buffers(&self) -> &Buffers {
-        &self.buffers
+    pub fn buffers(&self) -> Buffers<'_> {
+        self.carried.buffers()
     }
 }
 
@@ -199,7 +208,7 @@ pub struct CellReport {
     outcome: Outcome,
     shown: Vec<Shown>,
     state: SessionState,
-    buffers: Buffers,
+    carried: Carried,
 }
 
 impl CellReport {
@@ -220,7 +229,7 @@ impl CellReport {
             outcome: outcome.with_output(stdout, stderr).with_value(value),
             shown,
             state: session,
-            buffers: Buffers::new(blob, payload),
+            carried: Carried::new(blob, payload),
         }
     }
 
@@ -240,8 +249,8 @@ impl CellReport {
     }
 
     /// What the value refers to.
-    pub const fn buffers(&self) -> &Buffers {
-        &self.buffers
+    pub fn buffers(&self) -> Buffers<'_> {
+        self.carried.buffers()
     }
 }
 
@@ -252,15 +261,22 @@ mod tests {
     #[test]
     fn buffers_are_found_again_however_they_travel() {
         for large in [10, 200_000] {
-            let buffers = vec![vec![1; 3], vec![], vec![2; large]];
-            let (blob, payload) = pack(&buffers).expect("they are packed");
+            let mut attachments = Attachments::default();
+            let parts = [vec![1u8; 3], vec![], vec![2; large]];
+            let value: Vec<Value> = parts
+                .iter()
+                .map(|part| attachments.bytes(part.clone()))
+                .collect();
+            let parcel = Parcel {
+                value: value.into(),
+                attachments,
+            };
+            let (value, blob, payload) = parcel.pack().expect("it is packed");
             assert_eq!(payload.passed.is_some(), large > 100_000);
-            let packed = Buffers::new(blob, payload);
-            for (number, buffer) in buffers.iter().enumerate() {
-                let read = packed.read(number).expect("it is read");
-                assert_eq!(read.as_ref(), Some(buffer), "{number}");
-            }
-            assert_eq!(packed.read(3).expect("it is read"), None);
+            let carried = Carried::new(blob, payload);
+            let found = value.as_list().expect("a list").iter();
+            let found: Vec<_> = found.map(|part| part.bytes(&carried.buffers())).collect();
+            assert_eq!(found, parts.each_ref().map(|part| Some(part.as_slice())));
         }
     }
 }

@@ -17,6 +17,14 @@ pub enum SessionError {
         /// One sentence.
         message: String,
     },
+    /// Something could not be done with one of the session's files.
+    #[error("{message}")]
+    File {
+        /// One sentence.
+        message: String,
+        /// Its number (errno(3)).
+        errno: i32,
+    },
     /// The session's thread is gone.
     #[error("the session's thread has ended, and its worker with it: open another session")]
     Lost,
@@ -27,13 +35,8 @@ pub enum SessionError {
     #[error("the session could not be tied to its thread: {0}; look at `ulimit -n`")]
     Tie(io::Error),
     /// A value could not be handed over.
-    #[error("the value's {bytes} bytes of buffers cannot be handed over: {cause}")]
-    Buffers {
-        /// Together.
-        bytes: u64,
-        /// Why.
-        cause: String,
-    },
+    #[error("the value's buffers cannot be handed over: {0}")]
+    Buffers(String),
 }
 
 impl SessionError {
@@ -58,7 +61,7 @@ impl SessionError {
             },
             Self::Lost => ErrorKind::SessionEnded,
             Self::Thread(_) | Self::Tie(_) => ErrorKind::System,
-            Self::Buffers { .. } => ErrorKind::Request,
+            Self::File { .. } | Self::Buffers(_) => ErrorKind::Request,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::cell::{Buffers, Parcel, pack};
+use super::cell::{Carried, Parcel};
 use crate::protocol::{NamedError, ToolAnswer, ToolCall, ToolDeclaration, Value};
 use crate::supervisor::Payload;
 
@@ -15,7 +15,7 @@ pub struct ToolArguments {
     /// By keyword.
     pub kwargs: BTreeMap<String, Value>,
     /// What they refer to.
-    pub buffers: Buffers,
+    pub carried: Carried,
 }
 
 /// A host tool's function: a value, or the exception that the guest's call raises.
@@ -61,19 +61,19 @@ pub fn answer(
         Some(tool) => (tool.function)(ToolArguments {
             args: call.args,
             kwargs: call.kwargs,
-            buffers: Buffers::new(call.blob, payload),
+            carried: Carried::new(call.blob, payload),
         }),
         None => Err(NamedError::new(
             "NameError",
             format!("the host has no tool `{}`", call.tool),
         )),
     };
-    let packed = returned.and_then(|Parcel { value, buffers }| {
-        let packed = pack(&buffers).map(|packed| (value, packed));
+    let packed = returned.and_then(|parcel| {
+        let packed = parcel.pack();
         packed.map_err(|error| NamedError::new("ValueError", error.to_string()))
     });
     match packed {
-        Ok((value, (blob, payload))) => {
+        Ok((value, blob, payload)) => {
             let answer = ToolAnswer {
                 call: number,
                 value: Some(value),

@@ -14,7 +14,6 @@ mod finish;
 mod hear;
 mod worker_says;
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 pub use self::caller::{Caller, FrameCaller, Hearing, Payload};
@@ -23,11 +22,8 @@ pub use self::hear::{ended, refuse};
 
 use self::attend::Live;
 use super::error::SupervisorError;
-use super::run::{EndOnDrop, Place, Watch};
-use super::spawn::Worker;
-use super::verify::verify;
-use crate::jail::control::CpuSpan;
-use crate::outcome::Enforced;
+use super::run::Place;
+use super::standing::Standing;
 use crate::protocol::caller::ToolTime;
 
 /// What holds for a session besides its place.
@@ -57,47 +53,17 @@ pub enum Left {
     Ended(String),
 }
 
-/// Has a worker forked, looks at it from outside, and attends to it until it, or the caller, is gone.
+/// Attends to a worker that stands until it, or the caller, is gone.
 ///
 /// # Errors
 ///
 /// As [`run`](super::run()); where the worker was lost in a cell, the caller is told by the caller of
 /// this.
-pub fn attend(
+pub(crate) fn attend(
+    standing: Standing,
     place: &Place,
     terms: SessionTerms,
-    stdin: OwnedFd,
     caller: &mut dyn Caller,
-    opened: &mut dyn FnMut(&Enforced, &mut dyn Caller),
 ) -> Result<Left, SupervisorError> {
-    let cgroup = place.cgroups.map(super::cgroup::CgroupRoot::worker);
-    let cgroup = cgroup.transpose()?;
-    // Before the worker, and so removed after it.
-    let session = place.sessions.map(super::session::SessionRoot::directory);
-    let session = session.transpose()?;
-    let (cgroup, session) = (cgroup.as_ref(), session.as_ref());
-    let worker = Worker::spawn(
-        place.zygote,
-        stdin,
-        cgroup,
-        session,
-        place.first_core,
-        CpuSpan::Cell,
-    )?;
-    let guard = EndOnDrop(&worker);
-    let host = place.zygote.born_in();
-    let enforced = verify(
-        &worker.proc,
-        place.jail,
-        host,
-        cgroup,
-        session,
-        CpuSpan::Cell,
-    )?;
-    let watch = Watch::new(&worker, cgroup, session, place.limits)?;
-    let mut live = Live::new(place, &worker, cgroup, session, enforced, terms, watch)?;
-    opened(live.enforced(), caller);
-    let left = live.attend(caller);
-    drop(guard);
-    left
+    Live::new(place, &standing, terms)?.attend(caller)
 }

@@ -1,6 +1,7 @@
 //! The trusted side: starts zygotes, asks them for workers, looks at each worker from outside,
 //! feeds it, watches its limits, ends it, and says what happened.
 
+mod as_guest;
 mod descriptors;
 mod drain;
 mod ending;
@@ -14,18 +15,23 @@ mod passed;
 mod proc_dir;
 mod run;
 mod spawn;
+mod standing;
 mod verify;
 mod wait;
 mod zygote;
 
 pub mod cgroup;
 pub mod error;
+pub mod files;
 pub mod session;
 
 pub use error::SupervisorError;
 pub use launch::Launched;
-pub use live::{Caller, FrameCaller, Hearing, Left, Payload, SessionTerms, attend, ended, refuse};
+pub(crate) use live::attend;
+pub use live::{Caller, FrameCaller, Hearing, Left, Payload, SessionTerms, ended, refuse};
 pub use passed::sealed;
+pub(crate) use run::run_in;
 pub use run::{Cancel, OutputSink, Place, Request, RunLimits, run};
+pub(crate) use standing::Standing;
 pub use wait::wait;
 pub use zygote::Zygote;

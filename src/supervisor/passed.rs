@@ -7,6 +7,7 @@
 //! paid for them. One that is not sealed, from a guest that may not make memory files, is copied.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
@@ -15,10 +16,7 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{SFlag, fstat};
 
-/// What keeps a file as it is.
-const UNCHANGING: SealFlag = SealFlag::F_SEAL_SHRINK
-    .union(SealFlag::F_SEAL_GROW)
-    .union(SealFlag::F_SEAL_WRITE);
+use crate::sys::sealed::{UNCHANGING, is_unchanging};
 
 /// `st_blocks` counts in these (stat(2)), bytes.
 const BLOCK: u64 = 512;
@@ -46,9 +44,7 @@ pub fn accept(passed: OwnedFd, wanted: u64) -> Result<OwnedFd, PassedError> {
     if kind != SFlag::S_IFREG || size != wanted || held < wanted {
         return Err(PassedError::Unfit { wanted });
     }
-    // A file system without seals, as most are, answers EINVAL.
-    let seals = fcntl(&passed, FcntlArg::F_GET_SEALS).unwrap_or(0);
-    if SealFlag::from_bits_truncate(seals).contains(UNCHANGING) {
+    if is_unchanging(passed.as_fd()) {
         return Ok(passed);
     }
     copy(&File::from(passed), wanted).map_err(PassedError::Unreadable)
@@ -72,10 +68,12 @@ fn copy(from: &File, length: u64) -> Result<OwnedFd, Errno> {
 }
 
 /// A sealed file with these bytes.
-pub fn sealed(bytes: &[u8]) -> Result<OwnedFd, Errno> {
-    let file = File::from(memory_file()?);
-    file.write_all_at(bytes, 0)
-        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+pub fn sealed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<OwnedFd, Errno> {
+    let mut file = File::from(memory_file()?);
+    for piece in pieces {
+        file.write_all(piece)
+            .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+    }
     seal(file.into())
 }
 
@@ -109,7 +107,7 @@ mod tests {
     #[test]
     fn a_sealed_file_goes_on_as_it_is() {
         let bytes = vec![7; 100_000];
-        let file = sealed(&bytes).expect("it is made");
+        let file = sealed([bytes.as_slice()]).expect("it is made");
         let inode = fstat(&file).expect("it is there").st_ino;
         let accepted = accept(file, 100_000).expect("it is accepted");
         assert_eq!(fstat(&accepted).expect("it is there").st_ino, inode);

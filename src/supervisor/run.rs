@@ -6,6 +6,7 @@ mod report;
 mod request;
 mod watch;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::request::{Cancel, Request};
@@ -18,8 +19,7 @@ pub(super) use self::watch::{Pace, Watch};
 use super::cgroup::{CgroupRoot, WorkerCgroup};
 use super::error::{SupervisorError, While};
 use super::session::SessionRoot;
-use super::spawn::Worker;
-use super::verify::verify;
+use super::standing::Standing;
 use super::zygote::Zygote;
 use crate::jail::control::CpuSpan;
 use crate::jail::program::ZygoteJail;
@@ -53,9 +53,9 @@ pub struct Place<'a> {
     /// The zygote's jail, against which the worker is checked.
     pub jail: &'a ZygoteJail,
     /// Where the worker's cgroup is made, if the plan has that layer.
-    pub cgroups: Option<&'a CgroupRoot>,
+    pub cgroups: Option<&'a Arc<CgroupRoot>>,
     /// Where the worker's directory is made, if the plan has no mounts.
-    pub sessions: Option<&'a SessionRoot>,
+    pub sessions: Option<&'a Arc<SessionRoot>>,
     /// The limits.
     pub limits: RunLimits,
     /// The policy's name and digest.
@@ -77,39 +77,28 @@ pub fn run(
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
     let called = Instant::now();
-    let message = request.encode()?;
-    let cgroup = match place.cgroups {
-        Some(root) => Some(root.worker()?),
-        None => None,
-    };
-    // Before the worker, and so removed after it.
-    let session = match place.sessions {
-        Some(root) => Some(root.directory()?),
-        None => None,
-    };
-    let (cgroup, session) = (cgroup.as_ref(), session.as_ref());
     let stdin = request.open_stdin().when("open stdin")?;
-    let worker = Worker::spawn(
-        place.zygote,
-        stdin,
-        cgroup,
-        session,
-        place.first_core,
-        CpuSpan::Life,
-    )?;
-    let guard = EndOnDrop(&worker);
-    let jailed = Instant::now();
-    let host = place.zygote.born_in();
-    let enforced = verify(
-        &worker.proc,
-        place.jail,
-        host,
-        cgroup,
-        session,
-        CpuSpan::Life,
-    )?;
-    let watch = Watch::new(&worker, cgroup, session, place.limits)?;
-    let running = Running::new(&worker, message, place.limits, request.kind(), watch)?;
+    let standing = Standing::new(place, stdin, CpuSpan::Life)?;
+    run_in(standing, place, request, sink, called)
+}
+
+/// Runs a request in a worker that stands: what [`run`] does after that. `called` is when it was asked
+/// for.
+///
+/// # Errors
+///
+/// As [`run`].
+pub(crate) fn run_in(
+    standing: Standing,
+    place: &Place,
+    request: &Request,
+    sink: &mut dyn OutputSink,
+    called: Instant,
+) -> Result<Outcome, SupervisorError> {
+    let message = request.encode()?;
+    let worker = &standing.worker;
+    let watch = standing.watch(place)?;
+    let running = Running::new(worker, message, place.limits, request.kind(), watch)?;
     let Ended {
         stop,
         exit,
@@ -118,48 +107,42 @@ pub fn run(
         times,
         watched,
     } = running.until_end(sink, request.cancelled_by())?;
-    drop(guard);
+    worker.end();
     if exit.is_none() && stop.is_none() {
         return Err(SupervisorError::RunLost);
     }
 
-    let counts = cgroup.map(WorkerCgroup::counts);
+    let counts = standing.cgroup.as_ref().map(WorkerCgroup::counts);
     let seen = Seen {
         stop,
         exit,
         result,
         counts: counts.unwrap_or_default(),
         watched,
-        files: match (session, place.limits.files) {
-            (Some(session), Some(quota)) => Files::of_session(session, quota),
-            _ => Files::measure(&worker.directories),
-        },
+        files: standing.files(place),
         wall: times.exited - times.started,
-        phases: phases(called, &worker, jailed, times),
+        phases: phases(called, &standing, times),
         fate: Fate::Ended,
     };
+    let enforced = standing.enforced.clone();
     let outcome = report(place, request.kind(), seen, output.total(), enforced);
     let (stdout, stderr) = output.into_bytes();
     Ok(outcome.with_output(stdout, stderr))
 }
 
-fn phases(called: Instant, worker: &Worker, jailed: Instant, times: Times) -> Phases {
+fn phases(called: Instant, standing: &Standing, times: Times) -> Phases {
+    let Standing { worker, jailed, .. } = standing;
+    // A worker that stood ready was made on nobody's time.
+    let since =
+        |later: Instant, earlier: Instant| later.saturating_duration_since(earlier.max(called));
+    let ready = (*jailed).max(called);
     Phases {
-        place: worker.asked - called,
-        fork: worker.born - worker.asked,
-        jail: jailed - worker.born,
-        verify: times.started - jailed,
+        place: since(worker.asked, called),
+        fork: since(worker.born, worker.asked),
+        jail: since(*jailed, worker.born),
+        verify: times.started - ready,
         code: times.answered - times.started,
         exit: times.exited - times.answered,
         reap: times.gone - times.exited,
-    }
-}
-
-/// Ends the worker on every way out, an error's too: nothing is left behind.
-pub(super) struct EndOnDrop<'a>(pub(super) &'a Worker);
-
-impl Drop for EndOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.end();
     }
 }

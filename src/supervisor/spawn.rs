@@ -58,8 +58,8 @@ impl Worker {
     pub fn spawn(
         zygote: &Zygote,
         stdin: OwnedFd,
-        cgroup: Option<&WorkerCgroup<'_>>,
-        session: Option<&SessionDirectory<'_>>,
+        cgroup: Option<&WorkerCgroup>,
+        session: Option<&SessionDirectory>,
         first_core: usize,
         cpu: CpuSpan,
     ) -> Result<Self, SupervisorError> {
@@ -116,13 +116,7 @@ impl Worker {
             asked,
             born: Instant::now(),
         };
-        match worker.await_jail(deadline) {
-            Ok(directories) => worker.directories = directories,
-            Err(error) => {
-                worker.end();
-                return Err(error);
-            }
-        }
+        worker.directories = worker.await_jail(deadline)?;
         Ok(worker)
     }
 
@@ -151,6 +145,13 @@ impl Worker {
         Ok(directories)
     }
 
+    /// Whether nothing is left of it, or its main process has ended.
+    pub fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(self.monitor.as_fd(), PollFlags::POLLIN)];
+        // An error comes to the same as something to read: it is not to be used.
+        poll(&mut fds, PollTimeout::ZERO) != Ok(0)
+    }
+
     /// Ends the worker, with every process that it made.
     pub fn kill(&self) {
         // One that is gone already is as good.
@@ -176,6 +177,13 @@ impl Worker {
                 Ok(None) | Err(_) => return,
             }
         }
+    }
+}
+
+/// On every way out, an error's too: nothing is left behind.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

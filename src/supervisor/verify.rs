@@ -55,8 +55,8 @@ pub fn verify(
     process: &ProcDir,
     jail: &ZygoteJail,
     host: &HostNamespaces,
-    cgroup: Option<&WorkerCgroup<'_>>,
-    session: Option<&SessionDirectory<'_>>,
+    cgroup: Option<&WorkerCgroup>,
+    session: Option<&SessionDirectory>,
     cpu: CpuSpan,
 ) -> Result<Enforced, SupervisorError> {
     let status = ProcStatus::read(process).when("read the worker's status")?;
@@ -283,7 +283,7 @@ fn identity(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
 }
 
 /// Whether the worker is where its files belong: what it was told to put in the place of `/work`.
-fn work_directory(process: &ProcDir, session: &SessionDirectory<'_>) -> Checked {
+fn work_directory(process: &ProcDir, session: &SessionDirectory) -> Checked {
     let cwd = format!("/proc/{}/cwd", process.pid());
     let theirs = fs::metadata(cwd).when("read the worker's directory")?;
     let ours = fstat(session.handle()).when("read the session's directory")?;
@@ -327,7 +327,7 @@ fn proc_limit_name(resource: RlimitResource) -> &'static str {
     }
 }
 
-fn membership(process: &ProcDir, cgroup: &WorkerCgroup<'_>) -> Checked {
+fn membership(process: &ProcDir, cgroup: &WorkerCgroup) -> Checked {
     let table = process.read("cgroup").when("read the worker's cgroups")?;
     for (controller, dir) in cgroup.membership() {
         let wanted = controller.map_or("", crate::host::Controller::name);

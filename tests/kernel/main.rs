@@ -15,11 +15,14 @@ mod bad_input;
 mod check;
 mod compat;
 mod concurrency;
+mod environment;
 mod humaneval;
 mod leftovers;
 mod need;
 mod outcomes;
+mod pool;
 mod recipe;
+mod sessions;
 mod test;
 mod world;
 
@@ -48,8 +51,11 @@ fn main() -> ExitCode {
     tests.extend(bad_input::tests(&world));
     tests.extend(compat::tests(&world));
     tests.extend(concurrency::tests());
+    tests.extend(environment::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());
+    tests.extend(pool::tests());
+    tests.extend(sessions::tests());
     let trials = tests
         .into_iter()
         .map(|test| test.into_trial(&world))

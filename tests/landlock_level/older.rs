@@ -1,8 +1,9 @@
 //! A sandbox as an older kernel has it: this one's Landlock is used as if it knew less.
 
 use std::process::exit;
+use std::sync::Arc;
 
-use sandfork::host::{Host, Interpreter, LandlockSupport};
+use sandfork::host::{CallerEnvironment, Host, Interpreter, LandlockSupport};
 use sandfork::jail::control::PythonSetup;
 use sandfork::outcome::PolicyIdentity;
 use sandfork::plan::{PRELOAD_ONLY, Plan, needs, plan};
@@ -45,13 +46,14 @@ fn run_under(
     let policy = Policy::load("standard", settings, &FileSystem)?;
     let launched = Launched::start(PYTHON.as_ref())?;
     let interpreter = Interpreter::from_facts(launched.facts(), PYTHON.as_ref())?;
-    let mut host = Host::with_interpreter(interpreter, &needs(&policy))?;
+    let mut host =
+        Host::with_interpreter(interpreter, &needs(&policy), &CallerEnvironment::current())?;
     host.machine.landlock = LandlockSupport::Abi { abi };
     let plan = Plan {
         cgroup: None,
         ..plan(&policy, &host)?
     };
-    let sessions = SessionRoot::create(&plan.jail)?;
+    let sessions = Arc::new(SessionRoot::create(&plan.jail)?);
     let python = PythonSetup {
         imports: plan.interpreter.imports.clone(),
         single_threaded: PRELOAD_ONLY.map(str::to_owned).to_vec(),

@@ -12,19 +12,18 @@ use super::finish::Handed;
 use super::hear::refuse;
 use super::{Left, SessionTerms};
 use crate::jail::control::{Exit, ExitStatus, FromMonitor};
-use crate::outcome::Enforced;
 use crate::protocol::caller::ErrorWord;
 use crate::protocol::message::Serves;
 use crate::protocol::{FrameLimits, Request, VERSION};
-use crate::supervisor::cgroup::{Counts, WorkerCgroup};
+use crate::supervisor::cgroup::{Counts, Meter};
 use crate::supervisor::descriptors::{hear, set_nonblocking};
 use crate::supervisor::drain::{Drained, Output, Stream};
 use crate::supervisor::ending::Stop;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::link::Link;
 use crate::supervisor::run::{Fate, Pace, Place, Watch};
-use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::spawn::Worker;
+use crate::supervisor::standing::Standing;
 use crate::supervisor::wait::{is_readable, wait};
 
 /// How often the data socket is read after the main process ended: its buffer is smaller than that.
@@ -37,10 +36,9 @@ const BACKLOG: usize = 1 << 20;
 /// A live session.
 pub struct Live<'a> {
     pub(super) place: &'a Place<'a>,
+    pub(super) standing: &'a Standing,
     pub(super) worker: &'a Worker,
-    cgroup: Option<&'a WorkerCgroup<'a>>,
-    pub(super) session: Option<&'a SessionDirectory<'a>>,
-    enforced: Enforced,
+    meter: Option<Meter<'a>>,
     pub(super) terms: SessionTerms,
     pub(super) watch: Watch<'a>,
     pub(super) data: Link<&'a OwnedFd>,
@@ -49,6 +47,8 @@ pub struct Live<'a> {
     monitor_open: bool,
     pub(super) output: Output,
     pub(super) cell: Option<CellUnderWay>,
+    /// What the cgroup had counted when the last cell ended.
+    pub(super) counted: Counts,
     /// Cells so far.
     pub(super) cells: u64,
     pub(super) born: Instant,
@@ -67,16 +67,13 @@ pub struct Live<'a> {
 
 impl<'a> Live<'a> {
     /// Greets a worker that stands in its jail.
-    #[allow(clippy::too_many_arguments)] // each is one of the parts that `attend` makes in order
     pub fn new(
         place: &'a Place<'a>,
-        worker: &'a Worker,
-        cgroup: Option<&'a WorkerCgroup<'a>>,
-        session: Option<&'a SessionDirectory<'a>>,
-        enforced: Enforced,
+        standing: &'a Standing,
         terms: SessionTerms,
-        mut watch: Watch<'a>,
     ) -> Result<Self, SupervisorError> {
+        let worker = &standing.worker;
+        let mut watch = standing.watch(place)?;
         let now = Instant::now();
         for pipe in [&worker.stdout, &worker.stderr] {
             set_nonblocking(pipe).when("prepare the worker's streams")?;
@@ -96,13 +93,12 @@ impl<'a> Live<'a> {
         }
         .encode_into(&[], &mut hello)?;
         data.send(hello, None);
-        watch.begin(Pace::Waiting, now);
+        watch.begin(Pace::Waiting, now, None);
         Ok(Self {
             place,
+            standing,
             worker,
-            cgroup,
-            session,
-            enforced,
+            meter: standing.cgroup.as_ref().map(Meter::new),
             terms,
             watch,
             data,
@@ -111,6 +107,7 @@ impl<'a> Live<'a> {
             monitor_open: true,
             output,
             cell: None,
+            counted: Counts::default(),
             cells: 0,
             born: now,
             waiting_since: now,
@@ -121,11 +118,6 @@ impl<'a> Live<'a> {
             exited: None,
             hung_up: None,
         })
-    }
-
-    /// What holds the worker.
-    pub fn enforced(&self) -> &Enforced {
-        &self.enforced
     }
 
     /// Attends to worker and caller until one of them is gone.
@@ -237,8 +229,9 @@ impl<'a> Live<'a> {
     }
 
     /// What the cgroup has counted since the worker's birth.
-    pub(super) fn counts(&self) -> Counts {
-        self.cgroup.map(WorkerCgroup::counts).unwrap_or_default()
+    pub(super) fn counts(&mut self) -> Counts {
+        self.counted = self.meter.as_mut().map(Meter::counts).unwrap_or_default();
+        self.counted
     }
 
     /// Nothing is left of the worker: the end of its last cell is told, and then that of the session.

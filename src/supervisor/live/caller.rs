@@ -137,6 +137,7 @@ impl FrameCaller {
             Answer::Outcome(outcome) => Some(outcome.id),
             Answer::Call(call) => Some(call.id),
             Answer::Display(display) => Some(display.id),
+            Answer::File { id, .. } => Some(*id),
             _ => None,
         };
         let instead = Answer::Error {

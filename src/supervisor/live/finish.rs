@@ -12,7 +12,7 @@ use crate::protocol::message::Finish;
 use crate::protocol::{Blob, CellResult, Ended, Value};
 use crate::supervisor::drain::{OutputSink, Stream};
 use crate::supervisor::ending::{Kind, Stop};
-use crate::supervisor::run::{Fate, Files, Pace, Seen, report};
+use crate::supervisor::run::{Fate, Pace, Seen, report};
 
 /// What a worker said of a cell's end, in its parts.
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl Live<'_> {
         self.finish(cell, Some((result, payload)), Fate::Lives, caller);
         let now = Instant::now();
         self.waiting_since = now;
-        self.watch.begin(Pace::Waiting, now);
+        self.watch.begin(Pace::Waiting, now, self.counted.cpu_us);
     }
 
     /// Tells how a cell ended; in one word too.
@@ -76,7 +76,7 @@ impl Live<'_> {
         let said = result.or_else(|| cell.result.take());
         let mut said = said.map(Said::new).unwrap_or_default();
         let seen = self.seen(&mut cell, said.result.take(), fate);
-        let enforced = self.enforced().clone();
+        let enforced = self.standing.enforced.clone();
         let outcome = report(self.place, Kind::Cell, seen, output_bytes, enforced);
         let status = outcome.status().as_str();
         if !outcome.is_ok() {
@@ -140,10 +140,7 @@ impl Live<'_> {
             result,
             counts: self.counts().since(&cell.before),
             watched: self.watch.since_begin(),
-            files: match (self.session, self.place.limits.files) {
-                (Some(session), Some(quota)) => Files::of_session(session, quota),
-                _ => Files::measure(&self.worker.directories),
-            },
+            files: self.standing.files(self.place),
             wall: ended.saturating_duration_since(cell.started),
             phases: Phases {
                 code: answered - cell.started,

@@ -59,8 +59,8 @@ pub struct Measured {
 /// Watches one worker.
 #[derive(Debug)]
 pub struct Watch<'a> {
-    cgroup: Option<&'a WorkerCgroup<'a>>,
-    session: Option<&'a SessionDirectory<'a>>,
+    cgroup: Option<&'a WorkerCgroup>,
+    session: Option<&'a SessionDirectory>,
     limits: RunLimits,
     proc: OwnedFd,
     main: Pid,
@@ -96,8 +96,8 @@ impl<'a> Watch<'a> {
     /// Starts watching.
     pub fn new(
         worker: &'a Worker,
-        cgroup: Option<&'a WorkerCgroup<'a>>,
-        session: Option<&'a SessionDirectory<'a>>,
+        cgroup: Option<&'a WorkerCgroup>,
+        session: Option<&'a SessionDirectory>,
         limits: RunLimits,
     ) -> Result<Self, SupervisorError> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
@@ -143,10 +143,11 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Counts processor time anew: a cell begins or ends.
-    pub fn begin(&mut self, pace: Pace, now: Instant) {
+    /// Counts processor time anew: a cell begins or ends. `counted` is what the cgroup has counted so
+    /// far, where that is known.
+    pub fn begin(&mut self, pace: Pace, now: Instant, counted: Option<u64>) {
         self.pace = pace;
-        let counted = self.cgroup.and_then(WorkerCgroup::cpu_us);
+        let counted = counted.or_else(|| self.cgroup.and_then(WorkerCgroup::cpu_us));
         self.cpu_before = counted.unwrap_or(self.peak.cpu_us);
         let first = match counted {
             Some(_) => self.interval(0),
