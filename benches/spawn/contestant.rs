@@ -100,7 +100,7 @@ fn run(sandbox: &Sandbox) -> Result<Outcome, Error> {
 pub struct Ready(Sandboxes);
 
 /// Longer than a worker takes to be made.
-const UNTIL_READY: Duration = Duration::from_millis(8);
+pub const UNTIL_READY: Duration = Duration::from_millis(8);
 
 impl Ready {
     pub fn new(python: &Path) -> Result<Self, Error> {
