@@ -12,6 +12,7 @@
 
 mod apart;
 mod bad_input;
+mod batch;
 mod check;
 mod compat;
 mod concurrency;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     };
     let mut tests = outcomes::tests();
     tests.extend(bad_input::tests(&world));
+    tests.extend(batch::tests());
     tests.extend(compat::tests(&world));
     tests.extend(concurrency::tests());
     tests.extend(environment::tests());
