@@ -104,7 +104,11 @@ class Session:
             code = guarded(lambda: self.describe(error, result))[0] or 0
         if getpid() != self.worker:
             end_as_child(result, code)
-        if not issubclass(type(error), KeyboardInterrupt):
+        interrupted = issubclass(type(error), KeyboardInterrupt)
+        # Its frames lead to this one: together they would keep what the cell had until somebody
+        # collects cycles, which takes longer than memory may last.
+        error = None
+        if not interrupted:
             guarded(self.plots.show_figures)
         if request.get("then") == "end":
             code = guarded(lambda: finish(result, code))[0] or code

@@ -4,8 +4,11 @@ mod cells;
 mod clocks;
 mod ends;
 mod files;
+mod memory;
+mod stress;
 mod terms;
 mod tools;
+mod types;
 mod values;
 
 use std::sync::Arc;
@@ -21,15 +24,21 @@ use crate::recipe::Recipe;
 use crate::test::Test;
 use crate::world::World;
 
-pub const PARTS: [Part; 1] = [("dropped-sessions", ends::dropped_sessions)];
+pub const PARTS: [Part; 2] = [
+    ("dropped-sessions", ends::dropped_sessions),
+    ("stressed-sessions", stress::part),
+];
 
 pub fn tests() -> Vec<Test> {
     let mut tests = cells::tests();
     tests.extend(clocks::tests());
     tests.extend(ends::tests());
     tests.extend(files::tests());
+    tests.extend(memory::tests());
+    tests.extend(stress::tests());
     tests.extend(terms::tests());
     tests.extend(tools::tests());
+    tests.extend(types::tests());
     tests.extend(values::tests());
     tests
 }

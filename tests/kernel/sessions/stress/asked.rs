@@ -1,0 +1,234 @@
+//! One session, with what its caller knows of it.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use sandfork::outcome::{Outcome, Status};
+use sandfork::protocol::caller::SessionState;
+use sandfork::protocol::{NamedError, Value};
+use sandfork::session::{Cell, CellReport, Parcel, ToolArguments};
+use sandfork::{ErrorKind, Sandbox, Session};
+
+use super::kinds::{After, Kind};
+use crate::check::shown;
+
+/// A session that counts its cells, and a caller who counts with it.
+pub struct Asked {
+    session: Session,
+    name: usize,
+    count: i64,
+    /// Questions so far, as the protocol numbers them.
+    asks: u64,
+    /// Whether a claim that came too early may still be followed by the truth.
+    forged: bool,
+}
+
+impl Asked {
+    pub fn open(sandbox: &Arc<Sandbox>, name: usize) -> Self {
+        let session = sandbox.session();
+        let session = session.unwrap_or_else(|error| panic!("no session: {error}"));
+        let mut asked = Self {
+            session,
+            name,
+            count: 0,
+            asks: 0,
+            forged: false,
+        };
+        let told = asked.session.tool("echo", echo);
+        assert_eq!(told.unwrap().outcome().status(), Status::Ok);
+        asked.asks += 1;
+        asked.start_counting();
+        asked
+    }
+
+    /// Asks one question, and checks that the reply is the answer to it. Returns how it ended.
+    pub fn ask(&mut self, kind: Kind, number: usize) -> Status {
+        let who = format!("session {} cell {number}", self.name);
+        if kind == Kind::SetVariable {
+            self.set(&who);
+        }
+        let report = if let Some(report) = self.try_ask(kind, &who) {
+            report
+        } else {
+            // The truth behind an early claim came between two questions, and ended the session.
+            self.restart();
+            self.try_ask(kind, &who).expect("this one is new")
+        };
+        let outcome = report.outcome();
+        if self.forged && outcome.status() == Status::ProtocolViolation {
+            // It came while this question was under way.
+            self.forged = false;
+            assert_eq!(report.session(), SessionState::Ended, "{}", shown(outcome));
+            self.restart();
+            return Status::ProtocolViolation;
+        }
+        self.forged = kind == Kind::EarlyResult;
+        self.count += 1;
+        self.check(kind, &who, &report);
+        if report.session() == SessionState::Ended {
+            self.assert_lost();
+            self.restart();
+        } else if kind.may_not_begin() {
+            self.learn_count();
+        }
+        outcome.status()
+    }
+
+    /// After a cell that may have been interrupted before it counted.
+    fn learn_count(&mut self) {
+        self.asks += 1;
+        let report = self.session.run("count");
+        let report = report.unwrap_or_else(|error| panic!("no cell: {error}"));
+        let count = report.outcome().value().and_then(Value::as_i64);
+        let possible = [self.count - 1, self.count];
+        let count = count.filter(|count| possible.contains(count));
+        self.count = count.unwrap_or_else(|| panic!("{}", shown(report.outcome())));
+    }
+
+    fn try_ask(&mut self, kind: Kind, who: &str) -> Option<CellReport> {
+        self.asks += 1;
+        let end = kind.code(self.asks, who);
+        let source = format!("count += 1\nprint({who:?}, flush=True)\n{end}\n({who:?}, count)\n");
+        let cell = Cell::new(source).wall(kind.wall());
+        let asked = match kind {
+            Kind::Interrupted => self.interrupted(cell),
+            _ => self.session.run(cell),
+        };
+        match asked {
+            Ok(report) => Some(report),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::SessionEnded, "{error}");
+                assert!(self.forged, "{kind:?}: {error}");
+                self.forged = false;
+                None
+            }
+        }
+    }
+
+    fn interrupted(&mut self, cell: Cell) -> Result<CellReport, sandfork::Error> {
+        let interrupter = self.session.interrupter();
+        // Again and again: one that comes before the cell has begun interrupts nothing.
+        let (over, ended) = std::sync::mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                while ended
+                    .recv_timeout(Duration::from_millis(20))
+                    .is_err_and(is_timeout)
+                {
+                    interrupter.interrupt();
+                }
+            });
+            let report = self.session.run(cell);
+            drop(over);
+            report
+        })
+    }
+
+    fn check(&self, kind: Kind, who: &str, report: &CellReport) {
+        let outcome = report.outcome();
+        let (status, after) = kind.outcome();
+        let told = || format!("{kind:?} {who}: {}", shown(outcome));
+        // What an earlier cell has left holds the link, so that only the cell's own end shows.
+        let held_by_another = kind == Kind::Hangup && outcome.status() == Status::Exit;
+        if !held_by_another {
+            assert_eq!(outcome.status(), status, "{}", told());
+        }
+        let said = format!("{who}\n");
+        let whole = match kind {
+            Kind::DeafLoop => said.clone() + "deaf\n",
+            _ => said,
+        };
+        let stdout = outcome.stdout();
+        if kind.may_not_begin() && stdout.len() < whole.len() {
+            assert!(whole.starts_with(&*stdout), "{}", told());
+            return;
+        }
+        if kind == Kind::Output {
+            assert!(stdout.starts_with(&whole), "{}", told());
+        } else {
+            assert_eq!(stdout, whole, "{}", told());
+        }
+        match after {
+            After::Lives => assert_eq!(report.session(), SessionState::Live, "{}", told()),
+            After::Ends => assert_eq!(report.session(), SessionState::Ended, "{}", told()),
+            After::Either => {}
+        }
+        match (kind, outcome.status()) {
+            (Kind::EarlyResult, _) => {
+                assert_eq!(outcome.value(), Some(&"forged".into()), "{}", told());
+            }
+            (_, Status::Ok) => self.check_value(who, outcome),
+            (Kind::Exception, _) => {
+                let message = outcome.error().map(|error| error.message.as_str());
+                assert_eq!(message, Some(who), "{}", told());
+            }
+            (Kind::Exit, _) => assert_eq!(outcome.exit_code(), 3, "{}", told()),
+            (Kind::HardExit, _) => assert_eq!(outcome.exit_code(), 4, "{}", told()),
+            _ => {}
+        }
+    }
+
+    fn check_value(&self, who: &str, outcome: &Outcome) {
+        let wanted = Value::tuple([who.into(), self.count.into()]);
+        assert_eq!(outcome.value(), Some(&wanted), "{}", shown(outcome));
+    }
+
+    fn set(&mut self, who: &str) {
+        self.asks += 1;
+        match self.session.set("given", who) {
+            Ok(report) if report.outcome().status() == Status::Ok => {}
+            Ok(report) => {
+                let told = shown(report.outcome());
+                assert!(self.forged, "{told}");
+                assert_eq!(report.session(), SessionState::Ended, "{told}");
+                self.forged = false;
+                self.restart();
+            }
+            Err(error) => {
+                assert!(self.forged, "{error}");
+                self.forged = false;
+                self.restart();
+            }
+        }
+    }
+
+    /// A session that has ended says so, whatever it is asked.
+    fn assert_lost(&mut self) {
+        self.asks += 1;
+        let refused = self.session.run("count").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::SessionEnded, "{refused}");
+    }
+
+    fn restart(&mut self) {
+        let restarted = self.session.restart();
+        restarted.unwrap_or_else(|error| panic!("no other worker: {error}"));
+        // Of the restart, and of the tools that are declared again.
+        self.asks += 2;
+        self.forged = false;
+        self.start_counting();
+    }
+
+    fn start_counting(&mut self) {
+        self.count = 0;
+        self.asks += 1;
+        let report = self
+            .session
+            .run("assert 'count' not in globals()\ncount = 0");
+        let report = report.unwrap_or_else(|error| panic!("no cell: {error}"));
+        let outcome = report.outcome();
+        assert_eq!(outcome.status(), Status::Ok, "{}", shown(outcome));
+    }
+}
+
+fn is_timeout(error: std::sync::mpsc::RecvTimeoutError) -> bool {
+    error == std::sync::mpsc::RecvTimeoutError::Timeout
+}
+
+/// What a guest says, back to it.
+#[allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps)] // as a tool is
+fn echo(arguments: ToolArguments) -> Result<Parcel, NamedError> {
+    let mut said = arguments.args;
+    said.extend(arguments.kwargs.into_values());
+    Ok(Value::List(said).into())
+}

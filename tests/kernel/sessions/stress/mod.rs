@@ -1,0 +1,136 @@
+//! Many sessions at once, in which cells end in every way: each reply belongs to its question, and
+//! nothing is left behind.
+
+mod asked;
+mod kinds;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use sandfork::Sandbox;
+use sandfork::outcome::Status;
+
+use self::asked::Asked;
+use self::kinds::Kind;
+use crate::apart;
+use crate::leftovers::traces::Traces;
+use crate::recipe::{Recipe, standard};
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    tests![every_reply_belongs_to_its_question]
+}
+
+/// Set to anything: ten times as much.
+const WHOLE: &str = "SANDFORK_STRESS";
+
+const THREADS: usize = 20;
+
+/// How much is done.
+#[derive(Clone, Copy)]
+struct Extent {
+    sessions: usize,
+    cells: usize,
+}
+
+impl Extent {
+    fn asked_for() -> Self {
+        let whole = env::var_os(WHOLE).is_some_and(|value| !value.is_empty());
+        let times = if whole { 10 } else { 1 };
+        Self {
+            sessions: 20 * times,
+            cells: 1000 * times,
+        }
+    }
+}
+
+fn every_reply_belongs_to_its_question(_: &World) {
+    apart::finishes("stressed-sessions");
+}
+
+/// In a process of its own, in which nothing else runs.
+pub fn part() {
+    nix::sys::prctl::set_child_subreaper(true).expect("any process can be a subreaper");
+    raise_open_files();
+    let world = World::look().expect("the machine can be looked at");
+    let cgroups = &world.host.machine.cgroup;
+    // What a process has for all its sandboxes, it has once.
+    serve(
+        &Arc::new(world.build(recipe())),
+        Extent {
+            sessions: 1,
+            cells: 1,
+        },
+    );
+    let before = Traces::look(cgroups);
+    let sandbox = Arc::new(world.build(recipe()));
+    let statuses = serve(&sandbox, Extent::asked_for());
+    drop(sandbox);
+    before.assert_same(cgroups);
+    Traces::no_processes();
+    for expected in [
+        Status::Ok,
+        Status::Exception,
+        Status::Exit,
+        Status::Timeout,
+        Status::MemoryLimit,
+        Status::OutputLimit,
+        Status::Signal,
+        Status::ProtocolViolation,
+        Status::Interrupted,
+    ] {
+        assert!(
+            statuses.contains_key(expected.as_str()),
+            "no {expected} among {statuses:?}"
+        );
+    }
+    println!("{statuses:?}");
+}
+
+/// The time of a cell is its own, since a machine that is this busy is slow.
+fn recipe() -> Recipe {
+    standard()
+        .set("limits.wall=5m")
+        .set("limits.cpu=5m")
+        .set("limits.memory=96MiB")
+        .set("limits.pids=32")
+        .set("limits.output=256KiB")
+}
+
+/// A session has about a dozen descriptors.
+fn raise_open_files() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("there is a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("it is within the hard one");
+}
+
+/// Opens all sessions, then asks them in turn, each thread its own.
+fn serve(sandbox: &Arc<Sandbox>, extent: Extent) -> BTreeMap<&'static str, usize> {
+    let statuses = Mutex::new(BTreeMap::new());
+    let next = AtomicUsize::new(0);
+    let count = |status: Status| {
+        *statuses.lock().unwrap().entry(status.as_str()).or_default() += 1;
+    };
+    thread::scope(|scope| {
+        for thread in 0..THREADS.min(extent.sessions) {
+            let (next, count) = (&next, &count);
+            scope.spawn(move || {
+                let own = (thread..extent.sessions).step_by(THREADS);
+                let mut sessions: Vec<Asked> = own.map(|name| Asked::open(sandbox, name)).collect();
+                for turn in 0.. {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= extent.cells {
+                        break;
+                    }
+                    let place = turn % sessions.len();
+                    count(sessions[place].ask(Kind::of(number), number));
+                }
+            });
+        }
+    });
+    statuses.into_inner().unwrap()
+}
