@@ -93,6 +93,7 @@ pub fn of_error(error: &Error) -> u8 {
         | ErrorKind::Interpreter
         | ErrorKind::NotEnforced
         | ErrorKind::Busy
+        | ErrorKind::SessionEnded
         | ErrorKind::System => SANDBOX_UNAVAILABLE,
     }
 }

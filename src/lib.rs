@@ -27,6 +27,8 @@
 //! | [`supervisor`] | starts workers, looks at them from outside, watches and ends them |
 //! | [`outcome`] | how a run ended, what it used, what held it. Pure |
 //! | [`error`] | why no sandbox could be provided |
+//! | [`session`] | a worker that stays: cells, values, host tools |
+//! | [`serve`] | sessions for another process, which asks in frames |
 //! | [`admission`] | how many runs go on at once, and who waits |
 //! | [`batch`] | many tasks, several at a time |
 //! | [`capacity`] | how many runs the host can hold at once. Pure |
@@ -59,7 +61,10 @@ pub mod error;
 pub mod exit_code;
 pub mod outcome;
 mod sandbox;
-// Many runs at once.
+pub mod session;
+// ... or of many of them, at the other end of a socket, ...
+pub mod serve;
+// ... or of many runs at once.
 pub mod admission;
 pub mod batch;
 pub mod capacity;
@@ -70,7 +75,9 @@ pub use jail::control::Lifetime;
 pub use outcome::Outcome;
 pub use policy::Policy;
 pub use sandbox::{Sandbox, SandboxBuilder};
-pub use supervisor::{Cancel, OutputSink, Request, WorkPath, WorkPathError};
+pub use session::Session;
+pub use supervisor::files::GuestPath;
+pub use supervisor::{Cancel, OutputSink, Request};
 
 /// The Rust of the README compiles.
 #[cfg(doctest)]

@@ -1,11 +1,14 @@
 //! The library's face: a sandbox for one policy, in which requests are run, each in a worker of
 //! its own.
 
+mod attend;
 mod builder;
 mod warm;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub use self::attend::{SessionRequest, word};
 pub use self::builder::SandboxBuilder;
 
 use self::warm::Warm;
@@ -16,7 +19,7 @@ use crate::plan::{Plan, Start};
 use crate::policy::Stdin;
 use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::session::SessionRoot;
-use crate::supervisor::{OutputSink, Place, Request, RunLimits, SupervisorError, run};
+use crate::supervisor::{OutputSink, Place, Request, RunLimits, SupervisorError, Zygote, run};
 
 /// A sandbox: a plan, a warm interpreter under it, and the place for its workers' cgroups.
 ///
@@ -30,8 +33,8 @@ use crate::supervisor::{OutputSink, Place, Request, RunLimits, SupervisorError, 
 pub struct Sandbox {
     // Dropped first: what is left in the cgroups and directories ends with it.
     warm: Warm,
-    cgroups: Option<CgroupRoot>,
-    sessions: Option<SessionRoot>,
+    cgroups: Option<Arc<CgroupRoot>>,
+    sessions: Option<Arc<SessionRoot>>,
     plan: Plan,
     policy: PolicyIdentity,
     admission: Option<Admission>,
@@ -91,21 +94,8 @@ impl Sandbox {
     }
 
     fn attempt(&self, request: &Request, sink: &mut dyn OutputSink) -> Result<Outcome, Error> {
-        let zygote = match self.plan.interpreter.start {
-            Start::Forked => self.warm.get(&self.plan)?,
-            Start::Cold => self.warm.fresh(&self.plan)?,
-        };
-        let place = Place {
-            zygote: &zygote,
-            jail: &self.plan.jail,
-            cgroups: self.cgroups.as_ref(),
-            sessions: self.sessions.as_ref(),
-            limits: self.limits(),
-            work_size: self.plan.work_size(),
-            policy: &self.policy,
-            first_core: self.runs.fetch_add(1, Ordering::Relaxed),
-        };
-        let outcome = run(&place, request, sink);
+        let zygote = self.zygote()?;
+        let outcome = run(&self.place(&zygote), request, sink);
         if let Err(SupervisorError::ZygoteGone | SupervisorError::RunLost) = outcome {
             self.warm.discard(&zygote);
         }
@@ -115,6 +105,26 @@ impl Sandbox {
     /// What is done to each worker, as plain data; [`explain`](crate::plan::explain) makes a text of it.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    fn zygote(&self) -> Result<Arc<Zygote>, SupervisorError> {
+        match self.plan.interpreter.start {
+            Start::Forked => self.warm.get(&self.plan),
+            Start::Cold => self.warm.fresh(&self.plan),
+        }
+    }
+
+    fn place<'a>(&'a self, zygote: &'a Zygote) -> Place<'a> {
+        Place {
+            zygote,
+            jail: &self.plan.jail,
+            cgroups: self.cgroups.as_ref(),
+            sessions: self.sessions.as_ref(),
+            limits: self.limits(),
+            work_size: self.plan.work_size(),
+            policy: &self.policy,
+            first_core: self.runs.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     fn limits(&self) -> RunLimits {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
+use sandfork::protocol::message::{Last, Then};
 use sandfork::protocol::{
     CellResult, Decoder, Denied, Ended, Frame, FrameError, FrameLimits, GuestError, JsonError,
     JsonLimits, MessageError, Reply, Request, Value,
@@ -250,6 +251,8 @@ fn requests_are_written_as_documented() {
         id: 1,
         filename: "x.py".into(),
         argv: vec!["a".into()],
+        last: Last::Expression,
+        then: Then::Stay,
     };
     let mut bytes = Vec::new();
     cell.encode_into(b"print(1)", &mut bytes).unwrap();
@@ -309,8 +312,34 @@ fn a_payload_that_no_message_has_is_refused() {
     };
     assert_eq!(
         Reply::parse(&frame),
-        Err(MessageError::UnexpectedPayload { length: 3 })
+        Err(MessageError::Payload {
+            length: 3,
+            wanted: 0
+        })
     );
+}
+
+#[test]
+fn a_payload_is_as_long_as_the_buffers_that_it_holds() {
+    let parse = |blob: &str, length: usize| {
+        let header = format!(r#"{{"kind":"result","id":1,"status":"ok","blob":{blob}}}"#);
+        Reply::parse(&Frame {
+            header: header.into_bytes(),
+            payload: vec![0; length],
+        })
+    };
+    assert!(parse(r#"{"lengths":[3,5]}"#, 69).is_ok());
+    assert!(parse(r#"{"lengths":[100000],"passed":true}"#, 0).is_ok());
+    let lies = [
+        (r#"{"lengths":[3,5]}"#, 8),
+        (r#"{"lengths":[3],"passed":true}"#, 3),
+        (r#"{"lengths":[]}"#, 0),
+        (r#"{"lengths":[18446744073709551615,2]}"#, 1),
+        (r#"{"lengths":[-1]}"#, 0),
+    ];
+    for (blob, length) in lies {
+        assert!(parse(blob, length).is_err(), "{blob} with {length} bytes");
+    }
 }
 
 #[test]

@@ -116,6 +116,7 @@ fn infrastructure(error: &Error) -> Value {
         ErrorKind::Interpreter => "Interpreter",
         ErrorKind::NotEnforced => "NotEnforced",
         ErrorKind::Request => "Request",
+        ErrorKind::SessionEnded => "SessionEnded",
         ErrorKind::Busy => "Busy",
         ErrorKind::System => "System",
     };

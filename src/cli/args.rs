@@ -57,6 +57,13 @@ pub enum Command {
     Doctor(DoctorArguments),
     /// List, show and check policies
     Policy(PolicyArguments),
+    /// Serve sessions to the process that started this one, over a socket that it inherits
+    #[command(hide = true)]
+    Serve {
+        /// Number of the control socket's descriptor
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..))]
+        control_fd: i32,
+    },
     /// Print a completion script for a shell
     Completions {
         /// Which shell

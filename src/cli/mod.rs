@@ -30,12 +30,21 @@ pub fn execute(arguments: Arguments) -> Result<u8, Failure> {
         Command::Plan(arguments) => plan::plan(&arguments),
         Command::Doctor(arguments) => plan::doctor(&arguments),
         Command::Policy(arguments) => policy::policy(arguments.command),
+        Command::Serve { control_fd } => serve(control_fd),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "sandfork", &mut script);
             print(&script)
         }
     }
+}
+
+/// Serves another process, until it closes its end.
+fn serve(control_fd: i32) -> Result<u8, Failure> {
+    let control = sandfork::serve::control_socket(control_fd);
+    let served = sandfork::serve::serve(&control);
+    served.map_err(|errno| Failure::Setup(errno.into()))?;
+    Ok(exit_code::OK)
 }
 
 /// Prints to stdout what a command has to say, and ends it well.

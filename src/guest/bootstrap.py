@@ -1,8 +1,8 @@
-# The end of the text of a zygote's `python -I -S -c`, after host/interpreter/facts.py and wire.py:
-# says who the interpreter is, enters the jail, goes on with the sources that it gets there.
+# The end of the text of a zygote's `python -I -S -c`, after host/interpreter/facts.py, wire.py and
+# sources.py: says who the interpreter is, enters the jail, goes on with the sources that it has
+# there.
 # Descriptor 0 is the control socket, descriptor 1 the sealed memfd with the native module.
 import _signal
-import sys
 
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import ExtensionFileLoader
@@ -31,14 +31,6 @@ def forget_inherited_signals():
 forget_inherited_signals()
 native = load_native()
 entered = loads(native.enter(dumps(_sandfork_facts())))
-wire = type(sys)("wire")
-wire.__dict__.update(
-    dumps=dumps, loads=loads, encode=encode, send=send, write=write, receive=receive
-)
-modules = {}
-for name, source in entered["sources"]:
-    module = type(sys)(name)
-    module.wire = wire
-    exec(compile(source, "<sandfork %s>" % name, "exec"), module.__dict__)
-    modules[name] = module
-modules["zygote"].main(native, entered, modules["worker"])
+sources = Sources(native.source)
+sources.add("wire", globals())
+sources.load("zygote").main(native, entered, sources)

@@ -40,9 +40,10 @@ class ScannerOptions:
 dumps, loads = make_codec()
 
 
-def encode(header):
+def encode(header, payload=b""):
     data = dumps(header).encode("utf-8")
-    return len(data).to_bytes(4, "little") + b"\0\0\0\0" + data
+    lengths = len(data).to_bytes(4, "little") + len(payload).to_bytes(4, "little")
+    return lengths + data + payload
 
 
 def send(header):
@@ -58,16 +59,25 @@ received = bytearray()
 
 
 def receive():
-    prefix = take(8)
-    header = take(int.from_bytes(prefix[:4], "little"))
-    payload = take(int.from_bytes(prefix[4:], "little"))
+    # More than asked for, so that frames that were sent together are read together.
+    return receive_frame(4096)
+
+
+def receive_alone():
+    """A frame, and nothing of what follows: a descriptor may come with the next."""
+    return receive_frame(0)
+
+
+def receive_frame(ahead):
+    prefix = take(8, ahead)
+    header = take(int.from_bytes(prefix[:4], "little"), ahead)
+    payload = take(int.from_bytes(prefix[4:], "little"), ahead)
     return loads(header.decode("utf-8")), payload
 
 
-def take(count):
+def take(count, ahead):
     while len(received) < count:
-        # More than asked for, so that frames that were sent together are read together.
-        part = os.read(DATA, max(count - len(received), 4096))
+        part = os.read(DATA, max(count - len(received), ahead))
         if not part:
             os._exit(0)
         received.extend(part)

@@ -4,31 +4,33 @@ import gc
 import os
 import sys
 
+from . import process, wire, worker
 
-def main(native, entered, worker):
+
+def main(native, entered, sources):
     setup = entered["setup"]
     try:
         os.environ.clear()
         os.environ.update(entered["env"])
         os.environ.update(dict.fromkeys(setup["single_threaded"], "1"))
-        worker.open_streams()
-        preloaded = prepare(native, setup, worker)
+        process.open_streams()
+        preloaded = prepare(native, setup, sources)
         # The libraries have read theirs; guests see their own.
         for name in setup["single_threaded"]:
             del os.environ[name]
             os.environ.update(pair for pair in entered["env"] if pair[0] == name)
         # What a package wrote while it was imported is not the workers' to write again.
-        worker.flush()
+        process.flush()
     except BaseException as error:
         native.unready(wire.dumps({"cause": "startup", "error": describe(error)}))
     stdin, _, changed = native.serve(wire.dumps(preloaded)).partition("\n")
     # From here on this is a worker.
     if changed:
         os.environ.update(wire.loads(changed))
-    worker.main(setup, stdin)
+    worker.main(setup, stdin, sources)
 
 
-def prepare(native, setup, worker):
+def prepare(native, setup, sources):
     import site
 
     # `-S` kept it from running outside the jail, where a `.pth` file could have run anything.
@@ -37,7 +39,7 @@ def prepare(native, setup, worker):
     sys.path.extend(setup["path"])
     preloaded = [module["name"] for module in setup["preload"] if preload(native, module)]
     if setup["lifetime"] == "many-runs":
-        worker.warm_up()
+        worker.warm_up(sources)
         gc.collect()
         # What is here lives as long as any worker: keep the collector, and so the copying of
         # pages, away from it.

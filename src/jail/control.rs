@@ -78,7 +78,20 @@ pub enum ToZygote {
         first_core: usize,
         /// The directory of the host that takes the place of `/work`, at level `landlock`.
         work: Option<PathBuf>,
+        /// What its limit on processor time is counted for.
+        cpu: CpuSpan,
     },
+}
+
+/// What a worker's limit on processor time is counted for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuSpan {
+    /// The worker's whole life: the kernel holds each process to it too, by `RLIMIT_CPU`.
+    Life,
+    /// Each cell anew. `RLIMIT_CPU`, which counts from the fork on, is left alone, and the supervisor
+    /// holds the limit.
+    Cell,
 }
 
 /// How the interpreter is prepared once it is in its jail.

@@ -18,9 +18,8 @@ pub fn raise_open_files() -> Result<(), Errno> {
 }
 
 /// Sets every limit but the number of processes.
-pub fn set_all(limits: &[Rlimit]) -> Result<(), Errno> {
+pub fn set_all<'a>(limits: impl Iterator<Item = &'a Rlimit>) -> Result<(), Errno> {
     limits
-        .iter()
         .filter(|limit| limit.resource != RlimitResource::Processes)
         .try_for_each(|limit| setrlimit(kernel_resource(limit.resource), limit.value, limit.value))
 }

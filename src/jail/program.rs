@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::control::CpuSpan;
+
 /// Where a session's own files are, as a plan writes it.
 ///
 /// At level `landlock`, where nothing can be mounted there, it stands for the directory of the host
@@ -219,6 +221,15 @@ pub struct WorkerJail {
     pub filters: Vec<BpfProgram>,
     /// Directory in which guest code starts.
     pub cwd: PathBuf,
+}
+
+impl WorkerJail {
+    /// The resource limits of a worker whose processor time is counted for this.
+    pub fn rlimits_in_force(&self, cpu: CpuSpan) -> impl Iterator<Item = &Rlimit> {
+        self.rlimits
+            .iter()
+            .filter(move |limit| cpu == CpuSpan::Life || limit.resource != RlimitResource::Cpu)
+    }
 }
 
 /// Whether a worker sees processes.

@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::{chdir, setsid};
 
+use super::control::CpuSpan;
 use super::failure::{Failure, InStep, Step, encode_report};
 use super::program::{ZygoteJail, ZygoteNamespaces};
 use super::zygote::Zygote;
@@ -32,6 +33,8 @@ pub struct Birth {
     pub first_core: usize,
     /// The zygote's private writable memory, bytes.
     pub zygote_bytes: u64,
+    /// What its limit on processor time is counted for.
+    pub cpu: CpuSpan,
 }
 
 /// Puts a worker that was just forked into its jail and tells the supervisor how it went.
@@ -92,7 +95,7 @@ fn close_in(jail: &ZygoteJail, tools: Tools, birth: Birth) -> Result<(), Failure
     root::mount_private(&plan.tmpfs, plan.proc)?;
     // Before guest code could replace what they name.
     send_handles(jail).in_step(Step::OpenHandles)?;
-    limits::set_all(&plan.rlimits).in_step(Step::Rlimits)?;
+    limits::set_all(plan.rlimits_in_force(birth.cpu)).in_step(Step::Rlimits)?;
     limits::set_data(birth.zygote_bytes, plan.data_allowance).in_step(Step::Rlimits)?;
     if let Some(cores) = plan.pin_to_cores {
         // Before the filter, which takes the call away.

@@ -93,6 +93,8 @@ pub struct InterpreterPlan {
     pub executable: PathBuf,
     /// Its version.
     pub version: (u8, u8, u8),
+    /// The environment whose packages can be imported: `sys.prefix`.
+    pub environment: PathBuf,
     /// Imported once, in this order.
     pub preload: Vec<PreloadPlan>,
     /// Added to `sys.path`, in this order.
@@ -203,6 +205,7 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
     InterpreterPlan {
         executable: host.interpreter.executable.clone(),
         version: host.interpreter.version,
+        environment: host.interpreter.prefix.clone(),
         preload: python
             .preload
             .iter()

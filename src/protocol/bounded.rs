@@ -34,6 +34,9 @@ impl JsonLimits {
         number: 64,
     };
 
+    /// What a supervisor accepts in a caller's header: what a worker is sent must fit there too.
+    pub const FROM_CALLER: Self = Self::FROM_WORKER;
+
     /// Refuses a text that is over a limit. Says nothing about whether it is valid JSON: it
     /// recognises just enough (strings, brackets, commas, digits) for the count never to be lower
     /// than a parser's.

@@ -31,6 +31,15 @@ impl FrameLimits {
         payload: 16 << 20,
     };
 
+    /// What a supervisor accepts from a caller, who is trusted: what a worker is sent, and no more.
+    pub const FROM_CALLER: Self = Self::TO_WORKER;
+
+    /// What a supervisor sends to a caller: what a worker said, and what the supervisor adds.
+    pub const TO_CALLER: Self = Self {
+        header: 8 << 20,
+        payload: 16 << 20,
+    };
+
     /// Checks the lengths of a frame, whole or announced.
     fn check(&self, header: usize, payload: usize) -> Result<(), FrameError> {
         if header == 0 {

@@ -1,6 +1,7 @@
 //! From a policy to a sandbox: starts the interpreter, learns what the host can do, plans, enters.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::warm::Warm;
 use super::{AtomicUsize, Sandbox};
@@ -63,7 +64,7 @@ impl SandboxBuilder {
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         let sessions = match plan.session_files {
             SessionFiles::Private => None,
-            SessionFiles::HostDirectory(_) => Some(SessionRoot::create(&plan.jail)?),
+            SessionFiles::HostDirectory(_) => Some(Arc::new(SessionRoot::create(&plan.jail)?)),
         };
         let warm = Warm::start(launched, &plan, self.lifetime)?;
         let policy = PolicyIdentity {
@@ -73,7 +74,7 @@ impl SandboxBuilder {
         Ok(Sandbox {
             plan,
             policy,
-            cgroups,
+            cgroups: cgroups.map(Arc::new),
             sessions,
             warm,
             admission: self.admission,

@@ -4,6 +4,7 @@
 //! there would have an owner without a number (`EOVERFLOW`, user_namespaces(7)). It also keeps root
 //! from reaching, by the guest's leave, what the guest could not.
 
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use nix::errno::Errno;
@@ -23,18 +24,54 @@ pub fn as_guest<T: Send>(
     act: impl FnOnce() -> Result<T, Errno> + Send,
 ) -> Result<T, Errno> {
     let Some(guest) = guest else { return act() };
-    // The kernel makes a process undumpable when one of its threads becomes another user.
-    let dumpable = get_dumpable()?;
-    let done = thread::scope(|scope| {
+    let _dumpable = KeptDumpable::begin()?;
+    thread::scope(|scope| {
         let acting = thread::Builder::new().spawn_scoped(scope, || {
             become_user(guest)?;
             act()
         });
         let acting = acting.map_err(|_| Errno::EAGAIN)?;
         acting.join().unwrap_or(Err(Errno::EIO))
-    });
-    set_dumpable(dumpable)?;
-    done
+    })
+}
+
+/// Keeps this process as dumpable as it was: the kernel makes it undumpable when one of its threads
+/// becomes another user.
+///
+/// Several may act at once. The first finds how it was, the last puts it back; one in between would
+/// find, and put back, what another's change had made of it.
+struct KeptDumpable;
+
+struct Acting {
+    count: usize,
+    was_dumpable: bool,
+}
+
+static ACTING: Mutex<Acting> = Mutex::new(Acting {
+    count: 0,
+    was_dumpable: false,
+});
+
+impl KeptDumpable {
+    fn begin() -> Result<Self, Errno> {
+        let mut acting = ACTING.lock().unwrap_or_else(PoisonError::into_inner);
+        if acting.count == 0 {
+            acting.was_dumpable = get_dumpable()?;
+        }
+        acting.count += 1;
+        Ok(Self)
+    }
+}
+
+impl Drop for KeptDumpable {
+    fn drop(&mut self) {
+        let mut acting = ACTING.lock().unwrap_or_else(PoisonError::into_inner);
+        acting.count -= 1;
+        if acting.count == 0 {
+            // Fails for no value that was read from it.
+            _ = set_dumpable(acting.was_dumpable);
+        }
+    }
 }
 
 /// The group first, which the user could not change. Both calls tell the id before, whether or not
@@ -91,6 +128,16 @@ mod tests {
         let refused = as_guest(Some(SOMEBODY), || io(fs::write(&file, "x")));
         assert_eq!(refused, Err(Errno::EACCES));
         fs::write(&file, "x").unwrap();
+        assert_eq!(get_dumpable().unwrap(), dumpable);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        as_guest(Some(SOMEBODY), || Ok(())).unwrap();
+                    }
+                });
+            }
+        });
         assert_eq!(get_dumpable().unwrap(), dumpable);
     }
 }

@@ -2,12 +2,16 @@
 //! and on version 2; swept after a supervisor that was killed.
 
 mod files;
+mod meter;
 
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use self::meter::Meter;
 
 use super::error::SupervisorError;
 use super::owner;
@@ -51,10 +55,10 @@ impl CgroupRoot {
     }
 
     /// Makes a cgroup for one worker.
-    pub fn worker(&self) -> Result<WorkerCgroup<'_>, SupervisorError> {
+    pub fn worker(self: &Arc<Self>) -> Result<WorkerCgroup, SupervisorError> {
         let name = format!("w{}", self.next.fetch_add(1, Ordering::Relaxed));
         let mut made = WorkerCgroup {
-            plan: &self.plan,
+            root: Arc::clone(self),
             dirs: Vec::with_capacity(self.dirs.len()),
         };
         for (hierarchy, parent) in self.plan.hierarchies.iter().zip(&self.dirs) {
@@ -106,8 +110,8 @@ fn enter_v2(hierarchy: &Hierarchy, entry: V2Entry) -> Result<(), SupervisorError
 
 /// The cgroup of one worker. Removed when dropped, with whatever is still in it.
 #[derive(Debug)]
-pub struct WorkerCgroup<'a> {
-    plan: &'a CgroupPlan,
+pub struct WorkerCgroup {
+    root: Arc<CgroupRoot>,
     dirs: Vec<PathBuf>,
 }
 
@@ -126,10 +130,24 @@ pub struct Counts {
     pub refused_forks: u64,
 }
 
-impl WorkerCgroup<'_> {
+impl Counts {
+    /// What was counted since an earlier look; peaks stay those of the whole life.
+    #[must_use]
+    pub fn since(self, earlier: &Self) -> Self {
+        let cpu = self.cpu_us.zip(earlier.cpu_us);
+        Self {
+            cpu_us: cpu.map(|(now, then)| now.saturating_sub(then)),
+            oom_kills: self.oom_kills.saturating_sub(earlier.oom_kills),
+            refused_forks: self.refused_forks.saturating_sub(earlier.refused_forks),
+            ..self
+        }
+    }
+}
+
+impl WorkerCgroup {
     /// Open files through which a process joins, one for each hierarchy.
     pub fn join_files(&self) -> Result<Vec<OwnedFd>, SupervisorError> {
-        let name = files::join_file(self.plan.version);
+        let name = files::join_file(self.root.plan.version);
         let open = |dir: &PathBuf| {
             let path = dir.join(name);
             let file = fs::OpenOptions::new().write(true).open(&path);
@@ -142,41 +160,45 @@ impl WorkerCgroup<'_> {
     pub fn counts(&self) -> Counts {
         self.places()
             .fold(Counts::default(), |counts, (hierarchy, dir)| {
-                files::read_counts(self.plan.version, hierarchy, dir, counts)
+                let mut read = |file: &'static str| files::read(dir, file);
+                files::read_counts(self.root.plan.version, hierarchy, &mut read, counts)
             })
     }
 
     /// Whether it counts processor time.
     pub fn counts_cpu(&self) -> bool {
-        let counts = |hierarchy: &Hierarchy| files::counts_cpu(self.plan.version, hierarchy);
-        self.plan.hierarchies.iter().any(counts)
+        let counts = |hierarchy: &Hierarchy| files::counts_cpu(self.root.plan.version, hierarchy);
+        self.root.plan.hierarchies.iter().any(counts)
     }
 
     /// Processor time so far, microseconds.
     pub fn cpu_us(&self) -> Option<u64> {
-        self.places()
-            .find_map(|(hierarchy, dir)| files::cpu_us(self.plan.version, hierarchy, dir))
+        self.places().find_map(|(hierarchy, dir)| {
+            let mut read = |file: &'static str| files::read(dir, file);
+            files::cpu_us(self.root.plan.version, hierarchy, &mut read)
+        })
     }
 
     /// Where a process that joined must be: a controller of each hierarchy (none on version 2),
     /// and the directory.
     pub fn membership(&self) -> impl Iterator<Item = (Option<Controller>, &Path)> {
         self.places()
-            .map(|(hierarchy, dir)| match self.plan.version {
+            .map(|(hierarchy, dir)| match self.root.plan.version {
                 CgroupVersion::V1 => (hierarchy.controllers.first().copied(), dir),
                 CgroupVersion::V2 { .. } => (None, dir),
             })
     }
 
     fn places(&self) -> impl Iterator<Item = (&Hierarchy, &Path)> {
-        self.plan
+        self.root
+            .plan
             .hierarchies
             .iter()
             .zip(self.dirs.iter().map(PathBuf::as_path))
     }
 }
 
-impl Drop for WorkerCgroup<'_> {
+impl Drop for WorkerCgroup {
     fn drop(&mut self) {
         self.dirs.iter().for_each(|dir| remove_tree(dir));
     }

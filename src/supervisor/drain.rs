@@ -122,6 +122,13 @@ impl Output {
         self.total
     }
 
+    /// Standard output and standard error so far; what comes from here on is counted anew.
+    pub fn take(&mut self) -> (Vec<u8>, Vec<u8>) {
+        self.total = 0;
+        let taken = |captured: &mut Captured| std::mem::take(&mut captured.bytes);
+        (taken(&mut self.stdout), taken(&mut self.stderr))
+    }
+
     /// Standard output and standard error.
     pub fn into_bytes(self) -> (Vec<u8>, Vec<u8>) {
         (self.stdout.bytes, self.stderr.bytes)

@@ -44,6 +44,28 @@ impl Stop {
         })
     }
 
+    /// Whether it is soon enough to end a worker a second from now, which Python is given to end the
+    /// cell by itself. Memory and processes take the host's with them meanwhile.
+    pub fn can_wait(&self) -> bool {
+        match self {
+            Self::Limit(hit) => matches!(
+                hit.name,
+                LimitName::Wall | LimitName::Cpu | LimitName::Output
+            ),
+            Self::Violation(_) => false,
+            Self::Cancelled => true,
+        }
+    }
+
+    /// What happened, as the rest of a sentence about what did it.
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::Limit(hit) => format!("reached `{}`", hit.name.key()),
+            Self::Violation(how) => format!("broke the protocol: {how}"),
+            Self::Cancelled => "was called off".to_owned(),
+        }
+    }
+
     /// Processor time, counted by the cgroup.
     pub fn cpu() -> Self {
         Self::Limit(LimitHit {

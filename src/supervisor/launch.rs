@@ -21,6 +21,7 @@ use crate::jail::control::FromZygote;
 const BOOTSTRAP: &str = concat!(
     include_str!("../host/interpreter/facts.py"),
     include_str!("../guest/wire.py"),
+    include_str!("../guest/sources.py"),
     include_str!("../guest/bootstrap.py")
 );
 

@@ -6,19 +6,29 @@ mod descriptors;
 mod drain;
 mod ending;
 mod launch;
+mod link;
+mod live;
+
 mod library;
 mod owner;
+mod passed;
 mod proc_dir;
 mod run;
 mod spawn;
+mod standing;
 mod verify;
+mod wait;
 mod zygote;
 
 pub mod cgroup;
 pub mod error;
+pub mod files;
 pub mod session;
 
 pub use error::SupervisorError;
 pub use launch::Launched;
-pub use run::{Cancel, OutputSink, Place, Request, RunLimits, WorkPath, WorkPathError, run};
+pub use live::{Caller, FrameCaller, Hearing, Left, Payload, SessionTerms, attend, ended, refuse};
+pub use passed::sealed;
+pub use run::{Cancel, OutputSink, Place, Request, RunLimits, run};
+pub use wait::wait;
 pub use zygote::Zygote;

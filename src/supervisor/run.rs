@@ -3,28 +3,29 @@
 mod event_loop;
 mod files;
 mod less;
+mod placed;
 mod report;
 mod request;
 mod stdin;
 mod watch;
-mod work_file;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::request::{Cancel, Request};
-pub use self::work_file::{WorkPath, WorkPathError};
 pub use super::drain::OutputSink;
 
 use self::event_loop::{Ended, Running, Times};
-use self::files::Files;
-use self::report::{Seen, report};
-use self::watch::Watch;
+pub(super) use self::files::Files;
+pub(super) use self::report::{Fate, Seen, report};
+pub(super) use self::watch::{Pace, Watch};
 use super::cgroup::{CgroupRoot, WorkerCgroup};
 use super::error::{SupervisorError, While};
 use super::session::SessionRoot;
 use super::spawn::Worker;
-use super::verify::verify;
+use super::standing::Standing;
 use super::zygote::Zygote;
+use crate::jail::control::CpuSpan;
 use crate::jail::program::ZygoteJail;
 use crate::outcome::{Outcome, Phases, PolicyIdentity};
 use crate::plan::FileQuota;
@@ -56,9 +57,9 @@ pub struct Place<'a> {
     /// The zygote's jail, against which the worker is checked.
     pub jail: &'a ZygoteJail,
     /// Where the worker's cgroup is made, if the plan has that layer.
-    pub cgroups: Option<&'a CgroupRoot>,
+    pub cgroups: Option<&'a Arc<CgroupRoot>>,
     /// Where the worker's directory is made, if the plan has no mounts.
-    pub sessions: Option<&'a SessionRoot>,
+    pub sessions: Option<&'a Arc<SessionRoot>>,
     /// The limits.
     pub limits: RunLimits,
     /// What the work directory may hold, bytes.
@@ -85,28 +86,12 @@ pub fn run(
     let message = request.encode()?;
     let limits = request.limits(place.limits)?;
     let place = &Place { limits, ..*place };
-    let cgroup = match place.cgroups {
-        Some(root) => Some(root.worker()?),
-        None => None,
-    };
-    // Before the worker, and so removed after it.
-    let session = match place.sessions {
-        Some(root) => Some(root.directory()?),
-        None => None,
-    };
-    let (cgroup, session) = (cgroup.as_ref(), session.as_ref());
     let stdin = request.open_stdin().when("open stdin")?;
-    let worker = Worker::spawn(place.zygote, stdin, cgroup, session, place.first_core)?;
-    let guard = EndOnDrop(&worker);
-    let jailed = Instant::now();
-    let host = place.zygote.born_in();
-    let enforced = verify(&worker.proc, place.jail, host, cgroup, session)?;
-    if let Some(work) = worker.directories.first() {
-        let guest = place.jail.identity.drop_to;
-        work_file::place(request.files(), work, guest, place.work_size)?;
-    }
-    let watch = Watch::new(&worker, cgroup, session, place.limits)?;
-    let running = Running::new(&worker, message, place.limits, request.kind(), watch)?;
+    let standing = Standing::new(place, stdin, CpuSpan::Life)?;
+    let worker = &standing.worker;
+    placed::put(request.files(), worker, place)?;
+    let watch = standing.watch(place)?;
+    let running = Running::new(worker, message, place.limits, request.kind(), watch)?;
     let Ended {
         stop,
         exit,
@@ -115,26 +100,27 @@ pub fn run(
         times,
         watched,
     } = running.until_end(sink, request.cancelled_by())?;
-    drop(guard);
+    worker.end();
     if exit.is_none() && stop.is_none() {
         return Err(SupervisorError::RunLost);
     }
 
-    let counts = cgroup.map(WorkerCgroup::counts);
+    let counts = standing.cgroup.as_ref().map(WorkerCgroup::counts);
     let seen = Seen {
         stop,
         exit,
         result,
         counts: counts.unwrap_or_default(),
         watched,
-        files: match (session, place.limits.files) {
-            (Some(session), Some(quota)) => Files::of_session(session, quota),
-            _ => Files::measure(&worker.directories),
-        },
+        files: standing.files(place),
         wall: times.exited - times.started,
-        phases: phases(called, &worker, jailed, times),
+        phases: phases(called, worker, standing.jailed, times),
+        fate: Fate::Ended,
     };
-    Ok(report(place, request.kind(), seen, output, enforced))
+    let enforced = standing.enforced.clone();
+    let outcome = report(place, request.kind(), seen, output.total(), enforced);
+    let (stdout, stderr) = output.into_bytes();
+    Ok(outcome.with_output(stdout, stderr))
 }
 
 fn phases(called: Instant, worker: &Worker, jailed: Instant, times: Times) -> Phases {
@@ -146,14 +132,5 @@ fn phases(called: Instant, worker: &Worker, jailed: Instant, times: Times) -> Ph
         code: times.answered - times.started,
         exit: times.exited - times.answered,
         reap: times.gone - times.exited,
-    }
-}
-
-/// Ends the worker on every way out, an error's too: nothing is left behind.
-struct EndOnDrop<'a>(&'a Worker);
-
-impl Drop for EndOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.end();
     }
 }

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
@@ -18,6 +19,7 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, fchmod, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, unlinkat};
 
+pub use self::removal::make_usable;
 pub use self::size::{Count, Size};
 
 use super::error::SupervisorError;
@@ -90,7 +92,7 @@ impl SessionRoot {
     }
 
     /// Makes the directory of one session.
-    pub fn directory(&self) -> Result<SessionDirectory<'_>, SupervisorError> {
+    pub fn directory(self: &Arc<Self>) -> Result<SessionDirectory, SupervisorError> {
         let name = format!("w{}", self.next.fetch_add(1, Ordering::Relaxed));
         let make = || -> Result<OwnedFd, Errno> {
             mkdirat(&self.dir, name.as_str(), PRIVATE)?;
@@ -107,7 +109,7 @@ impl SessionRoot {
             cause: errno.desc().to_owned(),
         })?;
         Ok(SessionDirectory {
-            root: self,
+            root: Arc::clone(self),
             path: self.path.join(&name),
             name,
             dir,
@@ -124,14 +126,14 @@ impl Drop for SessionRoot {
 
 /// The directory of one session. Removed when dropped: no process of the session may be left.
 #[derive(Debug)]
-pub struct SessionDirectory<'a> {
-    root: &'a SessionRoot,
+pub struct SessionDirectory {
+    root: Arc<SessionRoot>,
     path: PathBuf,
     name: String,
     dir: OwnedFd,
 }
 
-impl SessionDirectory<'_> {
+impl SessionDirectory {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -148,7 +150,7 @@ impl SessionDirectory<'_> {
     }
 }
 
-impl Drop for SessionDirectory<'_> {
+impl Drop for SessionDirectory {
     fn drop(&mut self) {
         // What cannot be removed now is swept later.
         if let Ok(name) = CString::new(self.name.as_str()) {

@@ -14,7 +14,7 @@ use super::error::{SupervisorError, While};
 use super::proc_dir::ProcDir;
 use super::session::SessionDirectory;
 use super::zygote::{Zygote, failure};
-use crate::jail::control::{Beneath, FromMonitor, ToZygote};
+use crate::jail::control::{Beneath, CpuSpan, FromMonitor, ToZygote};
 use crate::jail::failure::{REPORT_LENGTH, decode_report};
 use crate::sys;
 use crate::sys::descriptors::receive;
@@ -58,9 +58,10 @@ impl Worker {
     pub fn spawn(
         zygote: &Zygote,
         stdin: OwnedFd,
-        cgroup: Option<&WorkerCgroup<'_>>,
-        session: Option<&SessionDirectory<'_>>,
+        cgroup: Option<&WorkerCgroup>,
+        session: Option<&SessionDirectory>,
         first_core: usize,
+        cpu: CpuSpan,
     ) -> Result<Self, SupervisorError> {
         let (data, their_data) = socket_pair(SockType::Stream).when("make the data socket")?;
         let (monitor, their_monitor) = socket_pair(SockType::SeqPacket).when("make the monitor")?;
@@ -79,7 +80,12 @@ impl Worker {
             .unwrap_or_default();
         fds.extend(join_files.iter().map(AsFd::as_fd));
         let work = session.map(|session| session.path().to_owned());
-        zygote.request(&ToZygote::Spawn { first_core, work }, &fds)?;
+        let spawn = ToZygote::Spawn {
+            first_core,
+            work,
+            cpu,
+        };
+        zygote.request(&spawn, &fds)?;
         // The worker's ends, so that its end shows as ours.
         drop((
             stdin,
@@ -110,13 +116,7 @@ impl Worker {
             asked,
             born: Instant::now(),
         };
-        match worker.await_jail(deadline) {
-            Ok(directories) => worker.directories = directories,
-            Err(error) => {
-                worker.end();
-                return Err(error);
-            }
-        }
+        worker.directories = worker.await_jail(deadline)?;
         Ok(worker)
     }
 
@@ -170,6 +170,13 @@ impl Worker {
                 Ok(None) | Err(_) => return,
             }
         }
+    }
+}
+
+/// On every way out, an error's too: nothing is left behind.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -17,6 +17,7 @@ use super::error::{SupervisorError, While};
 use super::proc_dir::ProcDir;
 use super::session::SessionDirectory;
 use crate::jail::DATA;
+use crate::jail::control::CpuSpan;
 use crate::jail::program::{Identity, ProcMount, RlimitResource, ZygoteJail};
 use crate::outcome::Enforced;
 use crate::plan::Layer;
@@ -54,8 +55,9 @@ pub fn verify(
     process: &ProcDir,
     jail: &ZygoteJail,
     host: &HostNamespaces,
-    cgroup: Option<&WorkerCgroup<'_>>,
-    session: Option<&SessionDirectory<'_>>,
+    cgroup: Option<&WorkerCgroup>,
+    session: Option<&SessionDirectory>,
+    cpu: CpuSpan,
 ) -> Result<Enforced, SupervisorError> {
     let status = ProcStatus::read(process).when("read the worker's status")?;
     let mut layers = Vec::with_capacity(7);
@@ -80,7 +82,7 @@ pub fn verify(
     identity(&status, jail)?;
     descriptors(process)?;
     layers.push(Layer::Capabilities);
-    rlimits(process, jail)?;
+    rlimits(process, jail, cpu)?;
     layers.push(Layer::Rlimits);
     if let Some(cgroup) = cgroup {
         membership(process, cgroup)?;
@@ -281,7 +283,7 @@ fn identity(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
 }
 
 /// Whether the worker is where its files belong: what it was told to put in the place of `/work`.
-fn work_directory(process: &ProcDir, session: &SessionDirectory<'_>) -> Checked {
+fn work_directory(process: &ProcDir, session: &SessionDirectory) -> Checked {
     let cwd = format!("/proc/{}/cwd", process.pid());
     let theirs = fs::metadata(cwd).when("read the worker's directory")?;
     let ours = fstat(session.handle()).when("read the session's directory")?;
@@ -292,9 +294,9 @@ fn work_directory(process: &ProcDir, session: &SessionDirectory<'_>) -> Checked 
     Ok(())
 }
 
-fn rlimits(process: &ProcDir, jail: &ZygoteJail) -> Checked {
+fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuSpan) -> Checked {
     let table = process.read("limits").when("read the worker's limits")?;
-    for limit in &jail.worker.rlimits {
+    for limit in jail.worker.rlimits_in_force(cpu) {
         let name = proc_limit_name(limit.resource);
         let row = table
             .lines()
@@ -325,7 +327,7 @@ fn proc_limit_name(resource: RlimitResource) -> &'static str {
     }
 }
 
-fn membership(process: &ProcDir, cgroup: &WorkerCgroup<'_>) -> Checked {
+fn membership(process: &ProcDir, cgroup: &WorkerCgroup) -> Checked {
     let table = process.read("cgroup").when("read the worker's cgroups")?;
     for (controller, dir) in cgroup.membership() {
         let wanted = controller.map_or("", crate::host::Controller::name);

@@ -52,6 +52,28 @@ pub fn send(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), 
     }
 }
 
+/// Sends as much as the socket takes now, with descriptors beside its first byte; how much that was.
+///
+/// `EAGAIN` when it takes nothing: the descriptors were not sent either.
+pub fn send_some(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<usize, Errno> {
+    let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&raw)];
+    let control: &[ControlMessage] = if raw.is_empty() { &[] } else { &rights };
+    let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+    loop {
+        match sendmsg::<()>(
+            socket.as_raw_fd(),
+            &[IoSlice::new(bytes)],
+            control,
+            flags,
+            None,
+        ) {
+            Err(Errno::EINTR) => {}
+            other => return other,
+        }
+    }
+}
+
 /// Receives one message into `buffer`: its length, 0 at the end, and the descriptors with it.
 ///
 /// Descriptors arrive close-on-exec. A message or a descriptor list that did not fit is

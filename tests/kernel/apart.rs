@@ -3,7 +3,7 @@
 use std::env;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::{bad_input, batch, leftovers};
+use crate::{bad_input, batch, leftovers, sessions};
 
 const VARIABLE: &str = "SANDFORK_KERNEL_TEST_PART";
 
@@ -20,7 +20,8 @@ pub fn play(name: &str) -> ExitCode {
     let mut parts = bad_input::PARTS
         .iter()
         .chain(&batch::PARTS)
-        .chain(&leftovers::PARTS);
+        .chain(&leftovers::PARTS)
+        .chain(&sessions::PARTS);
     if let Some((_, part)) = parts.find(|part| part.0 == name) {
         part();
         ExitCode::SUCCESS

@@ -21,6 +21,7 @@ mod leftovers;
 mod need;
 mod outcomes;
 mod recipe;
+mod sessions;
 mod test;
 mod world;
 
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     tests.extend(concurrency::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());
+    tests.extend(sessions::tests());
     let trials = tests
         .into_iter()
         .map(|test| test.into_trial(&world))

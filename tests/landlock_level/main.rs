@@ -10,6 +10,7 @@ mod older;
 mod processes;
 mod reach;
 mod runs;
+mod sessions;
 mod situation;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -48,6 +49,10 @@ const TESTS: &[(&str, Test)] = &[
         files::nothing_that_a_guest_made_is_left,
     ),
     (
+        "files_are_reached_from_outside",
+        sessions::files_are_reached_from_outside,
+    ),
+    (
         "a_killed_supervisor_leaves_nothing",
         death::a_killed_supervisor_leaves_nothing,
     ),
@@ -72,6 +77,7 @@ fn main() {
     match arguments.nth(1).as_deref() {
         Some(situation::FLAG) => situation::main(arguments),
         Some(older::FLAG) => older::main(arguments),
+        Some(sessions::FLAG) => sessions::main(),
         _ => {}
     }
     // Only root can be both.

@@ -1,6 +1,7 @@
 //! A sandbox as an older kernel has it: this one's Landlock is used as if it knew less.
 
 use std::process::exit;
+use std::sync::Arc;
 
 use sandfork::host::{Host, Interpreter, LandlockSupport};
 use sandfork::jail::control::PythonSetup;
@@ -51,7 +52,7 @@ fn run_under(
         cgroup: None,
         ..plan(&policy, &host)?
     };
-    let sessions = SessionRoot::create(&plan.jail)?;
+    let sessions = Arc::new(SessionRoot::create(&plan.jail)?);
     let python = PythonSetup {
         imports: plan.interpreter.imports.clone(),
         single_threaded: PRELOAD_ONLY.map(str::to_owned).to_vec(),

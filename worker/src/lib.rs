@@ -13,3 +13,4 @@ mod control;
 mod module;
 mod reaper;
 mod serve;
+mod sources;

@@ -3,6 +3,7 @@
 //! | function | argument | result |
 //! |---|---|---|
 //! | `enter` | JSON of the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
+//! | `source` | a file of the guest's side, as `values/encode` | its text, or nothing if there is none |
 //! | `unready` | JSON of `Unready` | |
 //! | `threads` | | how many threads the process has |
 //! | `settle` | | makes forks of what is loaded cheaper; for how many bytes |
@@ -22,6 +23,7 @@ use crate::jail::failure::Failure;
 use crate::jail::program::ZygoteJail;
 use crate::jail::zygote::{self, Zygote};
 use crate::serve::{ForkHooks, Served, Server};
+use crate::sources;
 use crate::sys;
 use crate::sys::python::{TextFunction, create_module, end_of_methods, method};
 
@@ -47,6 +49,7 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
         c"_sandfork",
         vec![
             method::<Enter>(),
+            method::<Source>(),
             method::<TellUnready>(),
             method::<Threads>(),
             method::<Settle>(),
@@ -97,6 +100,16 @@ impl TextFunction for Enter {
             }
             Err(failure) => end_with(&control, failure),
         }
+    }
+}
+
+struct Source;
+
+impl TextFunction for Source {
+    const NAME: &'static CStr = c"source";
+
+    fn call(wanted: &str) -> Result<String, String> {
+        Ok(sources::find(wanted).unwrap_or_default().to_owned())
     }
 }
 
@@ -233,22 +246,10 @@ fn end_with(control: &OwnedFd, failure: Failure) -> ! {
 struct Prepared<'a> {
     env: &'a [(String, String)],
     setup: &'a PythonSetup,
-    sources: [(&'static str, &'static str); 2],
 }
 
-/// The Python that runs inside.
-const SOURCES: [(&str, &str); 2] = [
-    ("zygote", include_str!("../../src/guest/zygote.py")),
-    ("worker", include_str!("../../src/guest/worker.py")),
-];
-
 fn reply(env: &[(String, String)], setup: &PythonSetup) -> Result<String, String> {
-    serde_json::to_string(&Prepared {
-        env,
-        setup,
-        sources: SOURCES,
-    })
-    .map_err(|error| error.to_string())
+    serde_json::to_string(&Prepared { env, setup }).map_err(|error| error.to_string())
 }
 
 fn words(errno: Errno) -> String {

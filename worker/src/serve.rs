@@ -133,8 +133,20 @@ impl Server {
                     CONTROL => match hear(&self.control, &mut buffer)? {
                         None => return Ok(Served::Finished),
                         Some((ToZygote::Enter { .. }, _)) => return Err(Errno::EPROTO),
-                        Some((ToZygote::Spawn { first_core, work }, fds)) => {
-                            match self.answer(first_core, work.as_deref(), fds, hooks)? {
+                        Some((
+                            ToZygote::Spawn {
+                                first_core,
+                                work,
+                                cpu,
+                            },
+                            fds,
+                        )) => {
+                            let birth = Birth {
+                                first_core,
+                                zygote_bytes: self.zygote_bytes,
+                                cpu,
+                            };
+                            match self.answer(birth, work.as_deref(), fds, hooks)? {
                                 None => {}
                                 Some(served) => {
                                     // The numbers of these descriptors are the worker's now.
@@ -154,7 +166,7 @@ impl Server {
     /// Answers one request. `Some` in the worker.
     fn answer(
         &mut self,
-        first_core: usize,
+        birth: Birth,
         work: Option<&Path>,
         fds: Vec<OwnedFd>,
         hooks: &dyn ForkHooks,
@@ -169,10 +181,6 @@ impl Server {
             stdio: [stdin, stdout, stderr],
             data,
             cgroup: fds.collect(),
-        };
-        let birth = Birth {
-            first_core,
-            zygote_bytes: self.zygote_bytes,
         };
         match self.fork_worker(&monitor, hooks) {
             Ok(Forked::Worker(child)) => {

@@ -22,42 +22,51 @@ pub fn join_file(version: CgroupVersion) -> &'static str {
     }
 }
 
-/// Adds what this directory counted.
+/// Gives the text of one of a directory's files.
+pub type Read<'r> = &'r mut dyn FnMut(&'static str) -> Option<String>;
+
+/// Adds what a directory counted, in its files as `read` gives them.
 pub fn read_counts(
     version: CgroupVersion,
     hierarchy: &Hierarchy,
-    dir: &Path,
+    read: Read,
     mut counts: Counts,
 ) -> Counts {
-    let number = |file: &str| read(dir, file)?.trim().parse::<u64>().ok();
-    let entry = |file: &str, key: &str| flat_keyed(&read(dir, file)?, key);
     if hierarchy.controllers.contains(&Controller::Memory) {
         let (peak, kills) = match version {
             CgroupVersion::V1 => ("memory.max_usage_in_bytes", "memory.oom_control"),
             CgroupVersion::V2 { .. } => ("memory.peak", "memory.events"),
         };
-        counts.peak_memory = number(peak);
-        counts.oom_kills = entry(kills, "oom_kill").unwrap_or(0);
+        counts.peak_memory = number(read, peak);
+        counts.oom_kills = entry(read, kills, "oom_kill").unwrap_or(0);
     }
     if hierarchy.controllers.contains(&Controller::Pids) {
-        counts.peak_pids = number("pids.peak");
-        counts.refused_forks = entry("pids.events", "max").unwrap_or(0);
+        counts.peak_pids = number(read, "pids.peak");
+        counts.refused_forks = entry(read, "pids.events", "max").unwrap_or(0);
     }
-    counts.cpu_us = counts.cpu_us.or_else(|| cpu_us(version, hierarchy, dir));
+    counts.cpu_us = counts.cpu_us.or_else(|| cpu_us(version, hierarchy, read));
     counts
 }
 
+fn number(read: Read, file: &'static str) -> Option<u64> {
+    read(file)?.trim().parse().ok()
+}
+
+fn entry(read: Read, file: &'static str, key: &str) -> Option<u64> {
+    flat_keyed(&read(file)?, key)
+}
+
 /// Processor time, where this directory counts it, microseconds.
-pub fn cpu_us(version: CgroupVersion, hierarchy: &Hierarchy, dir: &Path) -> Option<u64> {
+pub fn cpu_us(version: CgroupVersion, hierarchy: &Hierarchy, read: Read) -> Option<u64> {
     if !counts_cpu(version, hierarchy) {
         return None;
     }
     match version {
         CgroupVersion::V1 => {
-            let nanoseconds: u64 = read(dir, "cpuacct.usage")?.trim().parse().ok()?;
+            let nanoseconds: u64 = read("cpuacct.usage")?.trim().parse().ok()?;
             Some(nanoseconds / 1000)
         }
-        CgroupVersion::V2 { .. } => flat_keyed(&read(dir, "cpu.stat")?, "usage_usec"),
+        CgroupVersion::V2 { .. } => flat_keyed(&read("cpu.stat")?, "usage_usec"),
     }
 }
 
@@ -66,7 +75,8 @@ pub fn counts_cpu(version: CgroupVersion, hierarchy: &Hierarchy) -> bool {
     version != CgroupVersion::V1 || hierarchy.controllers.contains(&Controller::Cpuacct)
 }
 
-fn read(dir: &Path, file: &str) -> Option<String> {
+/// The text of one of a directory's files.
+pub fn read(dir: &Path, file: &str) -> Option<String> {
     proc_dir::read(&dir.join(file)).ok()
 }
 

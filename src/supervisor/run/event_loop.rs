@@ -279,6 +279,9 @@ impl<'a> Running<'a> {
                 Reply::Result(result) if result.id != ONLY_REQUEST => {
                     return Err(format!("it sent a result of request {}", result.id));
                 }
+                Reply::Result(result) if result.blob.is_some() => {
+                    return Err("it sent buffers, which only the worker of a session may".into());
+                }
                 Reply::Result(result) => {
                     self.answered = Some(Instant::now());
                     self.result = Some(result);
@@ -290,6 +293,9 @@ impl<'a> Running<'a> {
                     return Err(format!("it speaks version {version} of the protocol"));
                 }
                 Reply::Ready { .. } => self.greeted = true,
+                Reply::Display(_) | Reply::Call(_) => {
+                    return Err("it sent what only the worker of a session may".into());
+                }
             }
         }
         Ok(())

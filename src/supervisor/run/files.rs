@@ -19,7 +19,7 @@ pub struct Files {
 
 impl Files {
     /// Measures a session's directory of the host, which is full when the watchdog says so.
-    pub fn of_session(session: &SessionDirectory<'_>, quota: FileQuota) -> Self {
+    pub fn of_session(session: &SessionDirectory, quota: FileQuota) -> Self {
         Self {
             bytes: Some(session.count(quota).size().bytes),
             full: None,

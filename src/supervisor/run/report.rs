@@ -9,7 +9,6 @@ use crate::jail::control::Exit;
 use crate::outcome::{Denial, Ending, Enforced, Outcome, Phases, Usage};
 use crate::protocol::{CellResult, Ended};
 use crate::supervisor::cgroup::Counts;
-use crate::supervisor::drain::Output;
 use crate::supervisor::ending::{Evidence, Kind, Stop, decide};
 
 /// Everything that was seen of a run but its output.
@@ -30,17 +29,28 @@ pub struct Seen {
     pub wall: Duration,
     /// Where the time went.
     pub phases: Phases,
+    /// What became of the worker.
+    pub fate: Fate,
 }
 
-/// Makes the outcome.
+/// What became of a worker.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fate {
+    /// It is gone, or about to be.
+    Ended,
+    /// It waits for the next cell.
+    Lives,
+}
+
+/// Makes the outcome, but for its output.
 pub fn report(
     place: &Place,
     kind: Kind,
     seen: Seen,
-    output: Output,
+    output_bytes: u64,
     enforced: Enforced,
 ) -> Outcome {
-    let usage = usage(&seen, output.total());
+    let usage = usage(&seen, output_bytes);
     let stopped = seen.stop.is_some();
     let ending = decide(&Evidence {
         stop: seen.stop,
@@ -55,8 +65,10 @@ pub fn report(
     if seen.counts.refused_forks > 0 {
         denied.push(Denial::by_kernel("fork"));
     }
-    // A worker that the kernel saw ending otherwise than it said is not quoted.
+    // A worker that the kernel saw ending otherwise than it said is not quoted; one that lives on
+    // tells where it was interrupted.
     let believed = match ending {
+        _ if seen.fate == Fate::Lives => true,
         Ending::Ok | Ending::Exception | Ending::NotStarted(_) => true,
         Ending::Limit(_) => !stopped,
         _ => false,
@@ -70,9 +82,7 @@ pub fn report(
             Ended::Exit(_) => {}
         }
     }
-    let (stdout, stderr) = output.into_bytes();
     let outcome = Outcome::new(ending, place.policy.clone(), enforced)
-        .with_output(stdout, stderr)
         .with_value(value)
         .with_usage(usage)
         .with_denied(denied);

@@ -10,10 +10,11 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::RunLimits;
 use super::less::Less;
 use super::stdin::Stdin;
-use super::work_file::{WorkFile, WorkPath};
+use crate::protocol::message::{Last, Serves, Then};
 use crate::protocol::{self, MessageError, VERSION};
 use crate::supervisor::ending::Kind;
 use crate::supervisor::error::SupervisorError;
+use crate::supervisor::files::GuestPath;
 
 /// The number of a worker's one request.
 pub(super) const ONLY_REQUEST: u64 = 1;
@@ -25,7 +26,7 @@ pub(super) const ONLY_REQUEST: u64 = 1;
 #[derive(Clone, Debug)]
 pub struct Request {
     program: Arc<Program>,
-    files: Arc<Vec<WorkFile>>,
+    files: Arc<Vec<(GuestPath, Vec<u8>)>>,
     stdin: Stdin,
     less: Less,
     client: Arc<str>,
@@ -94,9 +95,8 @@ impl Request {
     /// is the guest's own, and counts against `filesystem.work_size` and `filesystem.work_inodes`:
     /// what does not fit is an error of kind [`Request`](crate::ErrorKind::Request).
     #[must_use]
-    pub fn file(mut self, path: WorkPath, contents: impl Into<Vec<u8>>) -> Self {
-        let contents = contents.into();
-        Arc::make_mut(&mut self.files).push(WorkFile { path, contents });
+    pub fn file(mut self, path: GuestPath, contents: impl Into<Vec<u8>>) -> Self {
+        Arc::make_mut(&mut self.files).push((path, contents.into()));
         self
     }
 
@@ -169,7 +169,7 @@ impl Request {
     }
 
     /// What is in the work directory when the guest starts.
-    pub(super) fn files(&self) -> &[WorkFile] {
+    pub(super) fn files(&self) -> &[(GuestPath, Vec<u8>)] {
         &self.files
     }
 
@@ -197,7 +197,11 @@ impl Request {
     /// The frames that a worker gets.
     pub(super) fn encode(&self) -> Result<Vec<u8>, MessageError> {
         let mut bytes = Vec::new();
-        protocol::Request::Hello { version: VERSION }.encode_into(&[], &mut bytes)?;
+        let hello = protocol::Request::Hello {
+            version: VERSION,
+            serves: Serves::OneRun,
+        };
+        hello.encode_into(&[], &mut bytes)?;
         match &*self.program {
             Program::Python {
                 source,
@@ -209,6 +213,8 @@ impl Request {
                     id: ONLY_REQUEST,
                     filename,
                     argv,
+                    last: Last::Expression,
+                    then: Then::End,
                 };
                 cell.encode_into(source, &mut bytes)?;
             }

@@ -23,6 +23,9 @@ use crate::sys::procfs;
 /// How often the tree of a worker without a cgroup is measured.
 const TICK: Duration = Duration::from_millis(20);
 
+/// The same, of a session that waits: what its last cell left running is held too, but less closely.
+const WAITING_TICK: Duration = Duration::from_millis(250);
+
 /// The shortest time between two looks at a cgroup's processor time.
 const SHORTEST: Duration = Duration::from_millis(5);
 
@@ -56,8 +59,8 @@ pub struct Measured {
 /// Watches one worker.
 #[derive(Debug)]
 pub struct Watch<'a> {
-    cgroup: Option<&'a WorkerCgroup<'a>>,
-    session: Option<&'a SessionDirectory<'a>>,
+    cgroup: Option<&'a WorkerCgroup>,
+    session: Option<&'a SessionDirectory>,
     limits: RunLimits,
     proc: OwnedFd,
     main: Pid,
@@ -66,14 +69,35 @@ pub struct Watch<'a> {
     next_processes: Instant,
     next_files: Instant,
     peak: Measured,
+    /// Processor time that had been used when the count began.
+    cpu_before: u64,
+    pace: Pace,
+}
+
+/// How closely a worker is watched.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Pace {
+    /// It runs a cell.
+    Running,
+    /// It waits for one, and what may still run in it is what the last one left.
+    Waiting,
+}
+
+impl Pace {
+    fn tick(self) -> Duration {
+        match self {
+            Self::Running => TICK,
+            Self::Waiting => WAITING_TICK,
+        }
+    }
 }
 
 impl<'a> Watch<'a> {
     /// Starts watching.
     pub fn new(
         worker: &'a Worker,
-        cgroup: Option<&'a WorkerCgroup<'a>>,
-        session: Option<&'a SessionDirectory<'a>>,
+        cgroup: Option<&'a WorkerCgroup>,
+        session: Option<&'a SessionDirectory>,
         limits: RunLimits,
     ) -> Result<Self, SupervisorError> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
@@ -90,6 +114,8 @@ impl<'a> Watch<'a> {
             next_processes: now,
             next_files: now + FILES_TICK,
             peak: Measured::default(),
+            cpu_before: 0,
+            pace: Pace::Running,
         };
         let counted = cgroup.is_some_and(WorkerCgroup::counts_cpu);
         watch.next_processes += if counted { watch.interval(0) } else { TICK };
@@ -109,6 +135,28 @@ impl<'a> Watch<'a> {
         self.peak
     }
 
+    /// The same, but for processor time, of which only that since the count began.
+    pub fn since_begin(&self) -> Measured {
+        Measured {
+            cpu_us: self.peak.cpu_us.saturating_sub(self.cpu_before),
+            ..self.peak
+        }
+    }
+
+    /// Counts processor time anew: a cell begins or ends. `counted` is what the cgroup has counted so
+    /// far, where that is known.
+    pub fn begin(&mut self, pace: Pace, now: Instant, counted: Option<u64>) {
+        self.pace = pace;
+        let counted = counted.or_else(|| self.cgroup.and_then(WorkerCgroup::cpu_us));
+        self.cpu_before = counted.unwrap_or(self.peak.cpu_us);
+        let first = match counted {
+            Some(_) => self.interval(0),
+            None => pace.tick(),
+        };
+        self.next_processes = now + first;
+        self.next_files = now + FILES_TICK.max(pace.tick());
+    }
+
     /// Looks, if it is time to.
     pub fn look(&mut self, now: Instant) -> Option<Stop> {
         let files_due = self.session.is_some() && now >= self.next_files;
@@ -123,15 +171,16 @@ impl<'a> Watch<'a> {
     fn look_at_processes(&mut self, now: Instant) -> Option<Stop> {
         let allowed = u64::try_from(self.limits.cpu.as_micros()).unwrap_or(u64::MAX);
         if let Some(cpu_us) = self.cgroup.and_then(WorkerCgroup::cpu_us) {
-            self.next_processes = now + self.interval(cpu_us);
-            return (cpu_us >= allowed).then(Stop::cpu);
+            let used = cpu_us.saturating_sub(self.cpu_before);
+            self.next_processes = now + self.interval(used);
+            return (used >= allowed).then(Stop::cpu);
         }
         let measured = self.measure();
         self.peak.cpu_us = self.peak.cpu_us.max(measured.cpu_us);
         self.peak.memory = self.peak.memory.max(measured.memory);
         self.peak.pids = self.peak.pids.max(measured.pids);
-        self.next_processes = now + TICK;
-        if measured.cpu_us >= allowed {
+        self.next_processes = now + self.pace.tick();
+        if measured.cpu_us.saturating_sub(self.cpu_before) >= allowed {
             return Some(Stop::watchdog(LimitName::Cpu));
         }
         if self.cgroup.is_none() {
@@ -183,7 +232,8 @@ impl<'a> Watch<'a> {
                 return Some(Stop::watchdog(LimitName::Pids));
             }
         }
-        let pause = (started.elapsed() * FILES_SHARE).clamp(FILES_TICK, FILES_LONGEST);
+        let pause = (started.elapsed() * FILES_SHARE)
+            .clamp(FILES_TICK.max(self.pace.tick()), FILES_LONGEST);
         self.next_files = Instant::now() + pause;
         let size = count.size();
         if size.bytes > quota.size {

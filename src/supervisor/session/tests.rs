@@ -64,7 +64,7 @@ fn nothing_is_left_of_what_a_guest_made() {
     let place = place();
     let canary = place.path().join("canary");
     fs::write(&canary, "still here").unwrap();
-    let root = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
+    let root = Arc::new(SessionRoot::create_in(place.path(), &jail(&[])).unwrap());
     let session = root.directory().unwrap();
     let mode = fs::metadata(session.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o700);
@@ -107,7 +107,7 @@ fn what_a_killed_supervisor_left_is_swept() {
     };
     let own = getpid().to_string();
     let abandoned = sessions(&own, "1");
-    let root = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
+    let root = Arc::new(SessionRoot::create_in(place.path(), &jail(&[])).unwrap());
     assert!(!abandoned.exists());
     // Another supervisor does not take this one's.
     let other = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
@@ -117,7 +117,7 @@ fn what_a_killed_supervisor_left_is_swept() {
 #[test]
 fn files_are_counted_by_what_they_take() {
     let place = place();
-    let root = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
+    let root = Arc::new(SessionRoot::create_in(place.path(), &jail(&[])).unwrap());
     let session = root.directory().unwrap();
     let size = || session.count(QUOTA).size();
     assert_eq!(size(), Size::default());
@@ -142,7 +142,7 @@ fn files_are_counted_by_what_they_take() {
 #[test]
 fn a_file_without_a_name_counts_as_long_as_it_is_held() {
     let place = place();
-    let root = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
+    let root = Arc::new(SessionRoot::create_in(place.path(), &jail(&[])).unwrap());
     let session = root.directory().unwrap();
     let path = session.path().join("file");
     let mut file = File::create(&path).unwrap();
@@ -162,7 +162,7 @@ fn a_file_without_a_name_counts_as_long_as_it_is_held() {
 #[test]
 fn a_closed_directory_is_counted_too() {
     let place = place();
-    let root = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
+    let root = Arc::new(SessionRoot::create_in(place.path(), &jail(&[])).unwrap());
     let session = root.directory().unwrap();
     let closed = session.path().join("closed");
     fs::create_dir(&closed).unwrap();

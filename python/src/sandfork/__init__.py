@@ -1,0 +1,103 @@
+"""Runs untrusted Python in a sealed Linux sandbox.
+
+    import sandfork
+
+    print(sandfork.run("6 * 7").value)
+
+    with sandfork.Sandbox(timeout=30) as sbx:
+        sbx.run("x = 20")
+        print(sbx.run("x + 1").text)
+
+`Sandbox` is a session that keeps variables, imports and files; `run` is a fresh one for one program.
+Whatever guest code does is told by the `Execution` that they return; what they raise is a
+`SandforkError`, whose tree stands in the documentation of `sandfork._exceptions`.
+"""
+
+from __future__ import annotations
+
+from ._async_sandbox import AsyncSandbox, async_run
+from ._exceptions import (
+    BinaryNotFound,
+    FileError,
+    FileNotFound,
+    FileTooLarge,
+    HostError,
+    InterpreterError,
+    NotEnforced,
+    PolicyError,
+    ProtocolError,
+    RequestError,
+    SandboxUnavailable,
+    SandforkError,
+    SessionBusy,
+    SessionClosed,
+    SessionEnded,
+    SessionError,
+    SessionForked,
+    SupervisorDied,
+    SupervisorError,
+    SystemFailure,
+    UndefinedVariable,
+    ValueTooLarge,
+)
+from ._execution import Execution, ExecutionError, Logs
+from ._files import AsyncFiles, FileEntry, Files
+from ._policy import Policy
+from ._reports import Denial, Enforced, Limit, PolicyIdentity, PythonInfo, SessionInfo, Usage
+from ._result import Result
+from ._sandbox import Sandbox, run
+from ._tools import Tool
+from ._values import Opaque
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncFiles",
+    "AsyncSandbox",
+    "BinaryNotFound",
+    "Denial",
+    "Enforced",
+    "Execution",
+    "ExecutionError",
+    "FileEntry",
+    "FileError",
+    "FileNotFound",
+    "FileTooLarge",
+    "Files",
+    "HostError",
+    "InterpreterError",
+    "Limit",
+    "Logs",
+    "NotEnforced",
+    "Opaque",
+    "Policy",
+    "PolicyError",
+    "PolicyIdentity",
+    "ProtocolError",
+    "PythonInfo",
+    "RequestError",
+    "Result",
+    "Sandbox",
+    "SandboxUnavailable",
+    "SandforkError",
+    "SessionBusy",
+    "SessionClosed",
+    "SessionEnded",
+    "SessionError",
+    "SessionForked",
+    "SessionInfo",
+    "SupervisorDied",
+    "SupervisorError",
+    "SystemFailure",
+    "Tool",
+    "UndefinedVariable",
+    "Usage",
+    "ValueTooLarge",
+    "async_run",
+    "run",
+]
+
+# Where they are in this package is nobody's business but ours.
+for _name in __all__:
+    globals()[_name].__module__ = __name__
+del _name

@@ -1,0 +1,178 @@
+"""The asyncio face of a session."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from ._async_driver import AsyncDriver
+from ._calls import Approve
+from ._cells import Callbacks, OnResult, OnText
+from ._execution import Execution
+from ._files import AsyncFiles
+from ._options import Options, PolicyLike, Stdin, checked_variables, read_source
+from ._reports import SessionInfo
+from ._sandbox import describe, info_of, one_run
+from ._tools import Tools, check_name, collect
+
+
+class AsyncSandbox:
+    """The asyncio twin of `Sandbox`, with the same arguments.
+
+        async with AsyncSandbox(tools={"fetch": fetch}) as sbx:
+            execution = await sbx.run("fetch('a')")
+
+    It is opened by `async with` or by the first call. Async tools are awaited in the caller's task,
+    others run in a thread; callbacks may be async. Cancelling the task that awaits a cell interrupts
+    the cell; one that does not end within two seconds is ended with its session.
+    """
+
+    def __init__(
+        self,
+        policy: PolicyLike = "standard",
+        *,
+        tools: Tools | None = None,
+        timeout: float | None = None,
+        variables: Mapping[str, Any] | None = None,
+        tool_timeout: float | None = None,
+        tool_budget: int | None = None,
+        approve: Approve | None = None,
+        count_tool_time: bool = False,
+        on_stdout: OnText | None = None,
+        on_stderr: OnText | None = None,
+        on_result: OnResult | None = None,
+        on_death: str = "raise",
+    ) -> None:
+        self._options = Options(
+            policy,
+            tools=tools,
+            timeout=timeout,
+            variables=variables,
+            tool_timeout=tool_timeout,
+            tool_budget=tool_budget,
+            approve=approve,
+            count_tool_time=count_tool_time,
+            callbacks=Callbacks(on_stdout, on_stderr, on_result),
+            on_death=on_death,
+        )
+        self._session = self._options.session
+        self._driver = AsyncDriver(self._session)
+        weakref.finalize(self, self._driver.resources.release)
+        self.files = AsyncFiles(self._driver)
+        """The files beneath the session's work directory."""
+
+    async def run(
+        self,
+        code: str,
+        *,
+        timeout: float | None = None,
+        filename: str | None = None,
+        last: str = "expression",
+        variables: Mapping[str, Any] | None = None,
+        on_stdout: OnText | None = None,
+        on_stderr: OnText | None = None,
+        on_result: OnResult | None = None,
+    ) -> Execution:
+        """Runs a cell: see `Sandbox.run`."""
+        cell = self._options.cell(
+            code,
+            timeout=timeout,
+            filename=filename,
+            last=last,
+            variables=variables,
+            callbacks=Callbacks(on_stdout, on_stderr, on_result),
+        )
+        return await self._driver.perform(self._session.run(cell))
+
+    async def run_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        argv: Iterable[str] = (),
+        timeout: float | None = None,
+        on_stdout: OnText | None = None,
+        on_stderr: OnText | None = None,
+        on_result: OnResult | None = None,
+    ) -> Execution:
+        """Runs a program of the host's, a whole file, as a cell. `argv` is its `sys.argv[1:]`."""
+        cell = self._options.cell(
+            read_source(path),
+            timeout=timeout,
+            filename=os.fspath(path),
+            last="expression",
+            variables=None,
+            callbacks=Callbacks(on_stdout, on_stderr, on_result),
+            argv=argv,
+        )
+        return await self._driver.perform(self._session.run(cell))
+
+    async def set(self, **variables: Any) -> None:
+        """Defines globals of the guest: `await sbx.set(x=1)`."""
+        await self.set_variables(variables)
+
+    async def set_variables(self, variables: Mapping[str, Any]) -> None:
+        """Defines globals of the guest. What cannot cross becomes an `Opaque` there."""
+        await self._driver.perform(self._session.set_variables(checked_variables(variables)))
+
+    async def get(self, name: str) -> Any:
+        """The value of a global of the guest. Raises `UndefinedVariable` where there is none."""
+        return await self._driver.perform(self._session.get(check_name(name, "a variable")))
+
+    async def add_tools(self, tools: Tools) -> None:
+        """Defines more host tools, or others in place of those with the same names."""
+        await self._driver.perform(self._session.add_tools(collect(tools)))
+
+    def interrupt(self) -> None:
+        """From any thread: raises `KeyboardInterrupt` in the cell that runs, if one does."""
+        self._driver.interrupt()
+
+    async def restart(self) -> None:
+        """A fresh session in place of this one: same policy, tools and first variables, nothing else."""
+        await self._driver.perform(self._session.restart())
+
+    async def close(self) -> None:
+        """Ends the session, and everything in it. May be called again."""
+        self._driver.close()
+
+    @property
+    def info(self) -> SessionInfo:
+        """What the session stands on: what holds it, its policy, interpreter and limits."""
+        return info_of(self._session)
+
+    async def __aenter__(self) -> AsyncSandbox:
+        await self._driver.perform(self._session.opened())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return describe("AsyncSandbox", self._session, closed=self._driver.closed)
+
+
+async def async_run(
+    code: str,
+    *,
+    policy: PolicyLike = "standard",
+    timeout: float | None = None,
+    argv: Iterable[str] = (),
+    stdin: Stdin | None = None,
+    on_stdout: OnText | None = None,
+    on_stderr: OnText | None = None,
+) -> Execution:
+    """The asyncio twin of `run`."""
+    session, cell = one_run(code, policy, timeout, argv, stdin, Callbacks(on_stdout, on_stderr))
+    driver = AsyncDriver(session)
+    try:
+        return await driver.perform(session.once(cell))
+    finally:
+        driver.close()
+        session.release()

@@ -1,0 +1,128 @@
+"""The binary part of messages: buffers in the payload, or in a sealed file that is passed along.
+
+A large array is written once, into the file, and mapped where it is read: it never goes through the
+socket.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from . import _values
+from ._exceptions import ProtocolError, ValueTooLarge
+from ._frames import Decoder, Frame
+
+# What one message may carry.
+LARGEST = 4 << 30
+
+# linux/memfd.h; the os module has it from Python 3.13 on. Refused by kernels before 6.3.
+_MFD_NOEXEC_SEAL = 0x0008
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+
+
+class Outgoing:
+    """What a message carries beside its header: a field for the header, and a payload or a file."""
+
+    __slots__ = ("descriptor", "field", "payload")
+
+    def __init__(self, field: dict[str, Any], payload: bytes, descriptor: int | None) -> None:
+        self.field = field
+        self.payload = payload
+        self.descriptor = descriptor
+
+    def close(self) -> None:
+        """Closes the file, which has been sent or never will be."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+
+
+def pack(buffers: Sequence[Any], room: float) -> Outgoing | None:
+    """The buffers of a message; nothing where it has none.
+
+    `room` is what the reader has memory for, in bytes: more is refused before anything is copied.
+    """
+    if not buffers:
+        return None
+    lengths = [memoryview(buffer).nbytes for buffer in buffers]
+    offsets, total = _values.layout(lengths)
+    if total > min(room, LARGEST):
+        raise ValueTooLarge(
+            f"the values take {total} bytes, and the session has room for {int(min(room, LARGEST))}: "
+            "raise limits.memory, or send them as a file"
+        )
+    if total <= _values.SHARED:
+        payload = bytearray(total)
+        for buffer, offset, length in zip(buffers, offsets, lengths):
+            payload[offset : offset + length] = memoryview(buffer).cast("B")
+        return Outgoing({"lengths": lengths}, bytes(payload), None)
+    descriptor = _sealed_file(buffers, offsets, total)
+    return Outgoing({"lengths": lengths, "passed": True}, b"", descriptor)
+
+
+def _sealed_file(buffers: Sequence[Any], offsets: Sequence[int], total: int) -> int:
+    descriptor = memory_file()
+    try:
+        os.ftruncate(descriptor, total)
+        for buffer, offset in zip(buffers, offsets):
+            rest = memoryview(buffer).cast("B")
+            while rest:
+                written = os.pwrite(descriptor, rest, offset)
+                rest, offset = rest[written:], offset + written
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def memory_file() -> int:
+    """An empty file in memory that can be sealed (memfd_create(2))."""
+    try:
+        return os.memfd_create("sandfork", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | _MFD_NOEXEC_SEAL)
+    except OSError:
+        return os.memfd_create("sandfork", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+
+
+def unpack(frame: Frame, decoder: Decoder) -> Sequence[memoryview]:
+    """The buffers that came with a message, which can be written to and stay as long as they are used."""
+    field = frame.header.get("blob")
+    if field is None:
+        return ()
+    try:
+        lengths = field["lengths"]
+        offsets, total = _values.layout(lengths)
+    except (KeyError, TypeError, ValueError):
+        raise ProtocolError("the supervisor sent buffers of no known length") from None
+    if field.get("passed"):
+        whole = _map(decoder.take_descriptor(), total)
+    elif len(frame.payload) == total:
+        whole = memoryview(frame.payload)
+    else:
+        raise ProtocolError(f"the supervisor sent {len(frame.payload)} bytes instead of {total}")
+    return [whole[offset : offset + length] for offset, length in zip(offsets, lengths)]
+
+
+def discard(frame: Frame, decoder: Decoder) -> None:
+    """Lets go of the buffers of a message that nobody reads."""
+    field = frame.header.get("blob")
+    if type(field) is dict and field.get("passed"):
+        os.close(decoder.take_descriptor())
+
+
+def _map(descriptor: int, total: int) -> memoryview:
+    try:
+        # Unsealed, it could shrink under the mapping: the next access would be a SIGBUS.
+        sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
+        if not sealed or os.fstat(descriptor).st_size != total:
+            raise ProtocolError(f"the supervisor passed a file that is not {total} sealed bytes")
+        # Private: pages are copied when the caller writes to them, and only those.
+        return memoryview(mmap.mmap(descriptor, total, access=mmap.ACCESS_COPY))
+    except OSError as error:
+        raise ProtocolError(f"the supervisor passed a file that cannot be mapped: {error}") from None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,140 @@
+"""One cell: what comes from its start to its end."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple
+
+from . import _blobs, _result
+from ._calls import Calls
+from ._exceptions import ProtocolError, from_word
+from ._execution import Execution, Logs
+from ._frames import Frame
+from ._link import Link
+from ._result import Result
+from ._steps import RECEIVE, Notify, Steps
+
+OnText = Callable[[str], Any]
+OnResult = Callable[[Result], Any]
+
+
+class Callbacks(NamedTuple):
+    """Whom to tell of what comes while a cell runs."""
+
+    stdout: OnText | None = None
+    stderr: OnText | None = None
+    result: OnResult | None = None
+
+    def over(self, others: Callbacks) -> Callbacks:
+        """These, and the others where one is missing."""
+        return Callbacks(
+            self.stdout or others.stdout, self.stderr or others.stderr, self.result or others.result
+        )
+
+
+NO_CALLBACKS = Callbacks()
+
+
+class _Text:
+    """What one stream gave, in pieces of whole characters."""
+
+    __slots__ = ("_decoder", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self._decoder: codecs.IncrementalDecoder | None = None
+
+    def add(self, data: bytes | bytearray, *, end: bool = False) -> str:
+        if self._decoder is None:
+            self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        piece = self._decoder.decode(data, end)
+        if piece:
+            self.pieces.append(piece)
+        return piece
+
+    def end(self) -> str:
+        """What is left of a character that was cut off."""
+        return "" if self._decoder is None else self.add(b"", end=True)
+
+
+def follow(
+    number: int,
+    link: Link,
+    calls: Calls,
+    callbacks: Callbacks,
+    *,
+    limits: Mapping[str, float],
+    wall: float | None,
+    restarted: bool,
+) -> Steps[Execution | Frame]:
+    """Everything of a cell that was sent, to its end; or the error that says that it was not run."""
+    stdout, stderr = _Text(), _Text()
+    shown: list[Result] = []
+    while True:
+        frame: Frame = yield RECEIVE
+        header = frame.header
+        kind = header["kind"]
+        if kind == "outcome" and header.get("id") == number:
+            break
+        if kind == "output":
+            to_stdout = header.get("stream") == "stdout"
+            piece = (stdout if to_stdout else stderr).add(frame.payload)
+            callback = callbacks.stdout if to_stdout else callbacks.stderr
+            if piece and callback is not None:
+                yield Notify(callback, piece)
+        elif kind == "display":
+            result = _display(frame, link)
+            shown.append(result)
+            if callbacks.result is not None:
+                yield Notify(callbacks.result, result)
+        elif kind == "call":
+            _check_call(header)
+            yield from calls.answer(frame, link, limits.get("limits.memory", _blobs.LARGEST))
+        elif kind == "error" and header.get("id") in (number, None):
+            return frame
+        else:
+            raise unexpected(frame)
+    for stream, callback in ((stdout, callbacks.stdout), (stderr, callbacks.stderr)):
+        piece = stream.end()
+        if piece and callback is not None:
+            yield Notify(callback, piece)
+    buffers = _blobs.unpack(frame, link.decoder)
+    check_outcome(header, link)
+    logs = Logs(stdout.pieces, stderr.pieces)
+    return Execution(header, logs, shown, buffers=buffers, limits=limits, wall=wall, restarted=restarted)
+
+
+def unexpected(frame: Frame) -> Exception:
+    """What a message is that nobody waits for: what went wrong, or nonsense."""
+    header = frame.header
+    if header["kind"] == "error":
+        return from_word(str(header.get("error")), str(header.get("message")))
+    return ProtocolError(f"the supervisor sent {header['kind']!r} when nothing of the kind was due")
+
+
+def check_outcome(header: Mapping[str, Any], link: Link) -> None:
+    """Refuses an end that does not say what every end says, and files that nothing refers to."""
+    outcome = header.get("outcome")
+    if type(outcome) is not dict or type(outcome.get("status")) is not str:
+        raise ProtocolError("the supervisor sent an outcome without a status")
+    if header.get("session") not in ("live", "ended"):
+        raise ProtocolError("the supervisor sent an outcome that does not say whether the session lives")
+    if link.decoder.drop_descriptors():
+        raise ProtocolError("the supervisor passed a file that no message refers to")
+
+
+def _display(frame: Frame, link: Link) -> Result:
+    buffers = _blobs.unpack(frame, link.decoder)
+    if type(frame.header.get("data")) is not dict:
+        raise ProtocolError("the supervisor sent a display of nothing")
+    return _result.decoded(frame.header, buffers)
+
+
+def _check_call(header: Mapping[str, Any]) -> None:
+    shapes = (("call", int), ("tool", str), ("args", list), ("kwargs", dict))
+    for name, kind in shapes:
+        if type(header.get(name, kind())) is not kind:
+            raise ProtocolError(f"the supervisor sent a call whose {name} is no {kind.__name__}")
+    if "call" not in header or "tool" not in header:
+        raise ProtocolError("the supervisor sent a call that does not say of what")

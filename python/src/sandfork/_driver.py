@@ -1,0 +1,94 @@
+"""What both drivers share."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ._exceptions import (
+    ProtocolError,
+    SessionBusy,
+    SessionClosed,
+    SessionForked,
+    SupervisorDied,
+    SupervisorError,
+)
+from ._link import Link
+from ._session import Session
+
+if TYPE_CHECKING:
+    from ._threads import LoopThread
+
+# After these nothing more can be said on the connection.
+FATAL = (SupervisorError, SessionClosed, SessionForked)
+
+
+class Resources:
+    """What a sandbox has to let go of. Apart from it, so that it can be let go of when the sandbox is
+    collected as garbage."""
+
+    __slots__ = ("link", "loop")
+
+    def __init__(self) -> None:
+        self.link: Link | None = None
+        self.loop: LoopThread | None = None
+
+    def release(self) -> None:
+        link, self.link = self.link, None
+        if link is not None:
+            link.close()
+        loop, self.loop = self.loop, None
+        if loop is not None:
+            loop.stop()
+
+
+class Driver:
+    """The part of a driver that neither waits nor calls anything."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.resources = Resources()
+        self.closed = False
+        self._process = os.getpid()
+
+    def interrupt(self) -> None:
+        """From any thread: interrupts the cell that runs, if one does."""
+        link = self.resources.link
+        if self.session.running and link is not None:
+            link.interrupt()
+
+    def check(self) -> None:
+        """Refuses a conversation that cannot be had."""
+        if self._process != os.getpid():
+            raise SessionForked(
+                "this session belongs to the process that this one was forked from: open one here"
+            )
+        if self.closed:
+            raise SessionClosed("the session is closed: open another one")
+
+    def take(self, link: Link) -> Link:
+        """Makes this the session's connection."""
+        if self.resources.link is not None:
+            self.resources.link.close()
+        self.resources.link = link
+        return link
+
+    def lose(self, error: BaseException) -> None:
+        """Ends a session that cannot go on after this."""
+        link, self.resources.link = self.resources.link, None
+        if link is not None:
+            link.close()
+        if isinstance(error, SupervisorDied):
+            why = "its supervisor died"
+        elif isinstance(error, ProtocolError):
+            why = "its supervisor could not be understood"
+        else:
+            why = "its caller left it in the middle of something"
+        self.session.lost(f"the session ended when {why}: variables, imports and files are lost")
+
+
+def busy() -> SessionBusy:
+    return SessionBusy(
+        "the session is running something, for another thread or task or for the one whose tool or "
+        "callback this is: it serves one caller at a time, so open one for each"
+    )

@@ -1,0 +1,68 @@
+"""How a cell ended, in one sentence, where the guest itself has not said it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+_NOUNS = {
+    "limits.wall": "on the clock",
+    "limits.cpu": "of processor time",
+    "limits.memory": "of memory",
+    "limits.pids": "processes and threads",
+    "limits.output": "of output",
+    "limits.open_files": "open files in one process",
+    "limits.file_size": "for one file",
+    "filesystem.work_size": "in /work",
+    "filesystem.work_inodes": "files in /work",
+    "filesystem.tmp_size": "in /tmp",
+    "filesystem.tmp_inodes": "files in /tmp",
+}
+_TIMES = ("limits.wall", "limits.cpu")
+_SIZES = ("memory", "output", "file_size", "work_size", "tmp_size")
+
+
+def class_name(status: str) -> str:
+    """`memory-limit` is shown as the error `MemoryLimit`."""
+    return "".join(word.capitalize() for word in status.split("-"))
+
+
+def sentence(outcome: Mapping[str, Any], limits: Mapping[str, float], wall: float | None) -> str:
+    """What happened. `wall` is the cell's own timeout, which then stands for `limits.wall`."""
+    status = outcome["status"]
+    hit = outcome.get("limit")
+    if hit is not None:
+        key = str(hit.get("name", ""))
+        amount = wall if key == "limits.wall" and wall is not None else limits.get(key)
+        return f"the cell reached its limit of {_amount(key, amount)} {_NOUNS.get(key, '')} ({key})"
+    if status == "denied":
+        calls = [d for d in outcome.get("denied", ()) if d.get("reported_by") == "kernel"]
+        name = f" `{calls[0]['operation']}`" if calls else ""
+        return f"the guest was killed by seccomp for the system call{name}, which the policy refuses"
+    if status == "signal":
+        return f"the guest was ended by {_signal(int(outcome.get('exit_code', 128)) - 128)}"
+    if status == "interrupted":
+        return "the cell was interrupted"
+    return f"the cell ended with {status}"
+
+
+def _amount(key: str, amount: float | None) -> str:
+    if amount is None:
+        return "what the policy allows"
+    if key in _TIMES:
+        return f"{amount:g} s"
+    if not key.endswith(_SIZES):
+        return f"{amount:g}"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024 or unit == "GiB":
+            break
+        amount /= 1024
+    return f"{amount:g} {unit}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,148 @@
+"""What the arguments of a sandbox mean on the link."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import IO, Any, Union
+
+from ._blobs import memory_file
+from ._calls import Approve, Calls
+from ._cells import Callbacks
+from ._exceptions import RequestError
+from ._policy import Policy
+from ._session import Cell, Opening, Session
+from ._tools import Tools, check_name, check_seconds, collect
+
+PolicyLike = Union[str, "os.PathLike[str]", Policy]
+Stdin = Union[str, bytes, IO[Any]]
+
+
+class Options:
+    """The arguments of `Sandbox` and `AsyncSandbox`, checked."""
+
+    def __init__(
+        self,
+        policy: PolicyLike,
+        *,
+        tools: Tools | None,
+        timeout: float | None,
+        variables: Mapping[str, Any] | None,
+        tool_timeout: float | None,
+        tool_budget: int | None,
+        approve: Approve | None,
+        count_tool_time: bool,
+        callbacks: Callbacks,
+        on_death: str,
+    ) -> None:
+        if on_death not in ("raise", "restart"):
+            raise RequestError(f'on_death is {on_death!r}: give "raise" or "restart"')
+        self.timeout = check_seconds(timeout, "timeout")
+        self.callbacks = callbacks
+        opening = Opening(
+            policy_choice(policy),
+            tool_time="counted" if count_tool_time else "excluded",
+            variables=checked_variables(variables),
+        )
+        calls = Calls(collect(tools), timeout=tool_timeout, budget=tool_budget, approve=approve)
+        self.session = Session(opening, calls, revive=on_death == "restart")
+
+    def cell(
+        self,
+        code: str,
+        *,
+        timeout: float | None,
+        filename: str | None,
+        last: str,
+        variables: Mapping[str, Any] | None,
+        callbacks: Callbacks,
+        argv: Iterable[str] = (),
+    ) -> Cell:
+        """A cell with these arguments, and the sandbox's own where one is missing."""
+        if last not in ("expression", "statement"):
+            raise RequestError(f'last is {last!r}: give "expression" or "statement"')
+        wall = self.timeout if timeout is None else check_seconds(timeout, "timeout")
+        return Cell(
+            source_of(code),
+            filename=filename,
+            argv=checked_argv(argv),
+            last=last,
+            wall=wall,
+            callbacks=callbacks.over(self.callbacks),
+            variables=None if variables is None else checked_variables(variables),
+        )
+
+
+def policy_choice(policy: PolicyLike) -> dict[str, Any]:
+    """A policy as `open` names it."""
+    directory = os.getcwd()
+    if isinstance(policy, Policy):
+        return {"toml": policy.to_toml(), "directory": directory, "label": "Policy"}
+    if not isinstance(policy, (str, os.PathLike)):
+        kind = type(policy).__name__
+        raise RequestError(f"policy is of type {kind}: give a name, the path of a file, or a Policy")
+    name = os.fspath(policy)
+    if not isinstance(policy, str) and os.sep not in name:
+        # A path, also where a built-in policy has that name.
+        name = os.path.join(os.curdir, name)
+    # The supervisor may have been started in another directory.
+    return {"name": name, "directory": directory}
+
+
+def source_of(code: object) -> bytes:
+    """Source as it is sent."""
+    if not isinstance(code, str):
+        raise RequestError(f"the code is of type {type(code).__name__}: give a str")
+    try:
+        return code.encode()
+    except UnicodeEncodeError as error:
+        lone = f"U+{ord(code[error.start]):04X}"
+        raise RequestError(f"the code has a lone surrogate, {lone}, which no source can") from None
+
+
+def checked_argv(argv: Iterable[str]) -> tuple[str, ...]:
+    """`sys.argv[1:]`."""
+    if isinstance(argv, str):
+        raise RequestError("argv is a str: give a list of them")
+    arguments = tuple(argv)
+    for argument in arguments:
+        if not isinstance(argument, str):
+            raise RequestError(f"argv has a {type(argument).__name__}: give strings")
+    return arguments
+
+
+def checked_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Names and values that can be globals."""
+    if variables is None:
+        return {}
+    if not isinstance(variables, Mapping):
+        raise RequestError(f"variables is of type {type(variables).__name__}: give a dict")
+    return {check_name(name, "a variable"): value for name, value in variables.items()}
+
+
+def read_source(path: str | os.PathLike[str]) -> str:
+    """A program of the host's, decoded as Python does."""
+    import tokenize
+
+    with tokenize.open(path) as file:
+        return file.read()
+
+
+def stdin_descriptor(stdin: Stdin) -> int:
+    """A new descriptor of what a guest is to read, which the caller owns."""
+    if isinstance(stdin, (str, bytes)):
+        data = memoryview(stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin)
+        descriptor = memory_file()
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+    try:
+        return os.dup(stdin.fileno())
+    except (AttributeError, OSError, ValueError):
+        kind = type(stdin).__name__
+        raise RequestError(f"stdin is of type {kind}: give text, bytes or an open file") from None

@@ -1,0 +1,293 @@
+"""A session, as conversations with its supervisor. No input or output happens here: see `_steps`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple, TypeVar
+
+from . import _blobs, _reports, _values
+from ._calls import Calls
+from ._cells import NO_CALLBACKS, Callbacks, follow, unexpected
+from ._conversation import Conversation
+from ._exceptions import (
+    ProtocolError,
+    RequestError,
+    SessionEnded,
+    UndefinedVariable,
+    ValueTooLarge,
+)
+from ._execution import Execution
+from ._frames import MAX_PAYLOAD, encode
+from ._reports import SessionInfo
+from ._steps import Send, Steps
+from ._tools import Tool, check_name
+
+VERSION = 2
+_LOST = "variables, imports and files are lost"
+_REMEDY = 'call restart(), or open sessions with on_death="restart"'
+
+T = TypeVar("T")
+
+
+class Opening(NamedTuple):
+    """What a session is opened with, each time it is."""
+
+    policy: Mapping[str, Any]
+    overrides: tuple[str, ...] = ()
+    tool_time: str = "excluded"
+    variables: Mapping[str, Any] = {}
+    stdin: int | None = None
+
+
+class Cell(NamedTuple):
+    """A cell that is to be run."""
+
+    source: bytes
+    filename: str | None = None
+    argv: tuple[str, ...] = ()
+    last: str = "expression"
+    then: str = "stay"
+    wall: float | None = None
+    callbacks: Callbacks = NO_CALLBACKS
+    variables: Mapping[str, Any] | None = None
+
+
+class Session(Conversation):
+    """What is known of a session, and the conversations that it can have."""
+
+    def __init__(self, opening: Opening, calls: Calls, *, revive: bool) -> None:
+        super().__init__()
+        self.calls = calls
+        self.info: SessionInfo | None = None
+        self._opening = opening
+        self._revive = revive
+        self._cells = 0
+        # Whether the next cell is the first one in a session that replaced another.
+        self._restarted = False
+
+    def open(self) -> Steps[None]:
+        """A connection, and everything that makes the session."""
+        yield from self.connect()
+        yield from self._establish(self._open_message())
+
+    def opened(self) -> Steps[None]:
+        """Opens it, if that has not been done."""
+        if self.link is None and self.ended is None:
+            yield from self.open()
+
+    def restart(self) -> Steps[None]:
+        """A new worker, with the tools and the first variables; nothing else of the old one is left."""
+        if self.link is None:
+            yield from self.open()
+        else:
+            yield from self._establish(self.numbered({"kind": "restart"}))
+        self._restarted = True
+
+    def run(self, cell: Cell) -> Steps[Execution]:
+        """Runs a cell, in a fresh session if the old one has ended and that is wanted."""
+        return (yield from self._alive(lambda: self._run(cell)))
+
+    def once(self, cell: Cell) -> Steps[Execution]:
+        """A whole session of one cell."""
+        yield from self.connect()
+        header, source = self._cell_header(cell), checked(cell.source)
+        opening, sent = self._open_message(), self.numbered(header, source)
+        self.under_way = self._number
+        # Both at once: the supervisor has the code when the worker is ready for it.
+        yield Send(opening.data + sent.data, opening.descriptor)
+        number = self.under_way
+        yield from self._opened()
+        self.under_way = number
+        self.running = True
+        return (yield from self._follow(cell))
+
+    def set_variables(self, variables: Mapping[str, Any]) -> Steps[None]:
+        """Defines globals of the guest."""
+        return (yield from self._alive(lambda: self._set(variables)))
+
+    def get(self, name: str) -> Steps[Any]:
+        """The value of a global of the guest."""
+        source = check_name(name, "a variable").encode()
+        execution = yield from self.run(Cell(source, filename=f"<get {name}>"))
+        error = execution.error
+        if error is None:
+            return execution.value
+        if error.name == "NameError":
+            raise UndefinedVariable(f"the session has no variable {name!r}")
+        raise RequestError(f"the value of {name!r} could not be read: {error.name}: {error.value}")
+
+    def add_tools(self, tools: Mapping[str, Tool]) -> Steps[None]:
+        """Defines host tools, now and after each restart."""
+        self.calls.tools.update(tools)
+        header = {"kind": "tools", "tools": self.calls.declarations(tools)}
+        return (yield from self._alive(lambda: self._define(header, "the tools")))
+
+    def file(self, operation: str, path: str, **options: Any) -> Steps[Mapping[str, Any]]:
+        """A request about a file that passes none."""
+        return (yield from self._alive(lambda: self._file(operation, path, options)))
+
+    def open_file(self, operation: str, path: str, **options: Any) -> Steps[tuple[int, int]]:
+        """A descriptor of a file, which the caller owns, and its size."""
+
+        def opened() -> Steps[tuple[int, int]]:
+            header = yield from self._file(operation, path, options)
+            descriptor = self.live_link().decoder.take_descriptor()
+            return descriptor, int(header.get("size") or 0)
+
+        return (yield from self._alive(opened))
+
+    def release(self) -> None:
+        """Closes what the guest was to read."""
+        if self._opening.stdin is not None:
+            os.close(self._opening.stdin)
+
+    # Parts of them.
+
+    def _alive(self, conversation: Callable[[], Steps[T]]) -> Steps[T]:
+        """A conversation in a session that lives: the present one, or a fresh one if that is wanted."""
+        yield from self.opened()
+        if self.ended is None:
+            try:
+                return (yield from conversation())
+            except SessionEnded as error:
+                # Between two requests, by its idle time or its age.
+                self.ended = str(error)
+        if not self._revive:
+            raise SessionEnded(f"{self.ended}; {_REMEDY}")
+        yield from self.restart()
+        return (yield from conversation())
+
+    def _open_message(self) -> Send:
+        opening = self._opening
+        header = {
+            "kind": "open",
+            "version": VERSION,
+            "policy": opening.policy,
+            "set": opening.overrides,
+            "environ": self.live_link().connection.environ(),
+            "tool_time": opening.tool_time,
+        }
+        if opening.stdin is not None:
+            header["stdin"] = True
+        return Send(encode(header), opening.stdin)
+
+    def _establish(self, first: Send) -> Steps[None]:
+        """Sends what makes a session, all of it before the first answer comes."""
+        tools = self.calls.declarations()
+        variables, outgoing = self._variables(self._opening.variables)
+        waiting = []
+        self._establishing = True
+        yield first
+        if tools:
+            number = yield from self.ask({"kind": "tools", "tools": tools})
+            waiting.append((number, "the tools"))
+        if variables:
+            number = yield from self.ask({"kind": "set", "variables": variables}, outgoing=outgoing)
+            waiting.append((number, "the variables"))
+        yield from self._opened()
+        for number, what in waiting:
+            yield from self._defined(number, what)
+        self._establishing = False
+        self.ended = None
+        self._cells = 0
+
+    def _opened(self) -> Steps[None]:
+        frame = yield from self.answer("opened")
+        version = frame.header.get("version")
+        if version != VERSION:
+            raise ProtocolError(
+                f"the `sandfork` program speaks version {version} of the protocol and this package "
+                f"version {VERSION}: install both from the same release"
+            )
+        self.info = _reports.session_info(frame.header)
+
+    def _run(self, cell: Cell) -> Steps[Execution]:
+        source = checked(cell.source)
+        if cell.variables:
+            yield from self._set(cell.variables)
+        yield from self.ask(self._cell_header(cell), source)
+        self.running = True
+        return (yield from self._follow(cell))
+
+    def _cell_header(self, cell: Cell) -> dict[str, Any]:
+        self._cells += 1
+        callbacks = cell.callbacks
+        header: dict[str, Any] = {
+            "kind": "cell",
+            "filename": cell.filename or f"<cell {self._cells}>",
+            "argv": cell.argv,
+            "last": cell.last,
+            "then": cell.then,
+            "stream": callbacks.stdout is not None or callbacks.stderr is not None,
+        }
+        if cell.wall is not None:
+            header["wall"] = cell.wall
+        return header
+
+    def _follow(self, cell: Cell) -> Steps[Execution]:
+        link, info = self.live_link(), self.info
+        assert info is not None
+        execution = yield from follow(
+            self.under_way,
+            link,
+            self.calls,
+            cell.callbacks,
+            limits=info.limits,
+            wall=cell.wall,
+            restarted=self._restarted,
+        )
+        self.running, self.under_way = False, 0
+        link.cancel_interrupt()
+        if not isinstance(execution, Execution):
+            raise unexpected(execution)
+        self._restarted = False
+        if execution.session == "ended":
+            error = execution.error
+            how = execution.status if error is None else f"{execution.status}: {error.value}"
+            self.ended = f"the session ended with its cell {execution.execution_count} ({how}): {_LOST}"
+        return execution
+
+    def _set(self, variables: Mapping[str, Any]) -> Steps[None]:
+        trees, outgoing = self._variables(variables)
+        yield from self._define({"kind": "set", "variables": trees}, "the variables", outgoing)
+
+    def _variables(self, variables: Mapping[str, Any]) -> tuple[list[Any], _blobs.Outgoing | None]:
+        encoder = _values.Encoder()
+        trees = [[check_name(name, "a variable"), encoder.encode(v)] for name, v in variables.items()]
+        limits = self.info.limits if self.info is not None else {}
+        return trees, _blobs.pack(encoder.buffers, limits.get("limits.memory", _blobs.LARGEST))
+
+    def _define(
+        self, header: dict[str, Any], what: str, outgoing: _blobs.Outgoing | None = None
+    ) -> Steps[None]:
+        number = yield from self.ask(header, outgoing=outgoing)
+        yield from self._defined(number, what)
+
+    def _defined(self, number: int, what: str) -> Steps[None]:
+        """The end of a request that defines something in the guest."""
+        frame = yield from self.answer("outcome", number)
+        outcome = frame.header["outcome"]
+        if outcome["status"] == "ok":
+            return
+        error = outcome.get("error") or {}
+        said = error.get("message") or outcome["status"]
+        if frame.header["session"] == "ended":
+            raise SessionEnded(f"the session ended while it was given {what} ({said}): {_LOST}")
+        raise RequestError(f"the guest could not be given {what}: {said}")
+
+    def _file(self, operation: str, path: str, options: Mapping[str, Any]) -> Steps[Mapping[str, Any]]:
+        header = {"kind": "file", "op": operation, "path": path, **options}
+        number = yield from self.ask(header)
+        frame = yield from self.answer("file", number, path)
+        return frame.header
+
+
+def checked(source: bytes) -> bytes:
+    """Source that fits into a message."""
+    if len(source) > MAX_PAYLOAD:
+        raise ValueTooLarge(
+            f"the code is {len(source)} bytes long, more than the {MAX_PAYLOAD} of a message: write it "
+            "to a file of the session and import it"
+        )
+    return source

@@ -1,0 +1,40 @@
+"""Fixtures."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from sandfork import _supervisor
+
+from .support.fake import FakeSupervisor
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs tests that are async, each in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.function):
+        return None
+    names = inspect.signature(pyfuncitem.function).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    asyncio.run(pyfuncitem.function(**arguments))
+    return True
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSupervisor]:
+    """A supervisor that runs in this process, in place of the real one."""
+    supervisor = FakeSupervisor()
+
+    def connect() -> _supervisor.Connection:
+        ours, theirs = socket.socketpair()
+        supervisor.attach(theirs)
+        return _supervisor.Connection(ours, None)
+
+    monkeypatch.setattr(_supervisor, "connect", connect)
+    yield supervisor
+    supervisor.close()

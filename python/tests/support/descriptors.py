@@ -1,0 +1,31 @@
+"""Open files of this process."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+
+
+def opened() -> set[str]:
+    """Their numbers and what they are."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.add(f"{name} -> {os.readlink(f'/proc/self/fd/{name}')}")
+        except FileNotFoundError:
+            # The listing's own, or one that another thread has just closed.
+            continue
+    return found
+
+
+def assert_closed_since(before: set[str]) -> None:
+    """Nothing is open that was not open before, when what threads have yet to close is closed."""
+    deadline = time.monotonic() + 5
+    while True:
+        gc.collect()
+        left = opened() - before
+        if not left or time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    assert not left

@@ -1,0 +1,286 @@
+"""The asyncio twins."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import sandfork
+from sandfork import AsyncSandbox, Tool
+
+from .support.descriptors import assert_closed_since, opened
+from .support.fake import FakeSupervisor
+
+
+async def test_a_session_keeps_variables(fake: FakeSupervisor) -> None:
+    async with AsyncSandbox(variables={"a": 1}) as sbx:
+        await sbx.run("x = a + 1")
+        execution = await sbx.run("x + 1")
+        assert (execution.value, execution.text) == (3, "3")
+        await sbx.set(y=5)
+        await sbx.set_variables({"z": 6})
+        assert (await sbx.get("y"), await sbx.get("z")) == (5, 6)
+        assert sbx.info.enforced.level == "full"
+        await sbx.add_tools({"f": lambda: 7})
+        await sbx.restart()
+        assert (await sbx.run("f() + a")).value == 8
+    assert repr(sbx).startswith("<AsyncSandbox closed")
+    with pytest.raises(sandfork.SessionClosed):
+        await sbx.run("1")
+
+
+async def test_it_is_opened_by_its_first_call(fake: FakeSupervisor) -> None:
+    sbx = AsyncSandbox()
+    with pytest.raises(sandfork.RequestError, match="not open yet"):
+        _ = sbx.info
+    assert fake.sessions == []
+    assert (await sbx.run("1")).value == 1
+    assert (await sbx.run("2")).value == 2
+    assert len(fake.sessions) == 1
+    await sbx.close()
+
+
+def test_it_can_be_used_from_one_loop_after_another(fake: FakeSupervisor) -> None:
+    sbx = AsyncSandbox()
+    for number in range(3):
+        assert asyncio.run(sbx.run(f"{number}")).value == number
+    asyncio.run(sbx.close())
+
+
+async def test_a_file_of_the_host_is_run(fake: FakeSupervisor, tmp_path) -> None:
+    program = tmp_path / "agent.py"
+    program.write_text("x = 3\n")
+    async with AsyncSandbox() as sbx:
+        assert (await sbx.run_file(program, argv=["a"])).ok
+        assert await sbx.get("x") == 3
+
+
+async def test_a_run_is_a_session_of_one_cell(fake: FakeSupervisor) -> None:
+    execution = await sandfork.async_run("stdin + '!'", stdin=b"hello")
+    assert execution.value == "hello!"
+
+
+async def test_many_sessions_run_at_once(fake: FakeSupervisor) -> None:
+    def slow(session, cell):
+        time.sleep(0.1)
+        session.outcome(cell, value=session.globals["n"])
+
+    fake.on("slow", slow)
+
+    async def one(number: int) -> Any:
+        async with AsyncSandbox(variables={"n": number}) as sbx:
+            return (await sbx.run("slow")).value
+
+    began = time.monotonic()
+    assert await asyncio.gather(*map(one, range(20))) == list(range(20))
+    assert time.monotonic() - began < 1.5
+
+
+async def test_a_second_task_is_refused_at_once(fake: FakeSupervisor) -> None:
+    fake.on("slow", lambda session, cell: (time.sleep(0.1), session.outcome(cell, value=1)))
+    async with AsyncSandbox() as sbx:
+        first = asyncio.create_task(sbx.run("slow"))
+        await asyncio.sleep(0.02)
+        with pytest.raises(sandfork.SessionBusy):
+            await sbx.run("1")
+        assert (await first).value == 1
+
+
+async def test_async_tools_are_awaited_in_the_task(fake: FakeSupervisor) -> None:
+    variable = contextvars.ContextVar("variable", default="unset")
+    variable.set("set")
+    seen = []
+
+    async def fetch(x: int) -> int:
+        seen.append((asyncio.current_task(), variable.get()))
+        await asyncio.sleep(0)
+        return x + 1
+
+    async with AsyncSandbox(tools={"fetch": fetch}) as sbx:
+        assert (await sbx.run("fetch(1)")).value == 2
+    assert seen == [(asyncio.current_task(), "set")]
+
+
+async def test_other_tools_run_in_a_thread(fake: FakeSupervisor) -> None:
+    variable = contextvars.ContextVar("variable", default="unset")
+    variable.set("set")
+    ticks = []
+
+    def slow(x: int) -> list[Any]:
+        time.sleep(0.1)
+        return [x, variable.get(), threading.current_thread() is threading.main_thread()]
+
+    async def tick() -> None:
+        while True:
+            ticks.append(1)
+            await asyncio.sleep(0.01)
+
+    def stop() -> None:
+        raise StopIteration
+
+    async with AsyncSandbox(tools={"slow": slow, "stop": stop}) as sbx:
+        ticking = asyncio.create_task(tick())
+        assert (await sbx.run("slow(1)")).value == [1, "set", False]
+        ticking.cancel()
+        assert len(ticks) > 2
+        error = (await sbx.run("stop()")).error
+        assert error is not None
+        assert error.name == "RuntimeError"
+
+
+async def test_tools_have_timeouts(fake: FakeSupervisor) -> None:
+    cancelled, release = [], threading.Event()
+
+    async def hang() -> None:
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            cancelled.append(1)
+            raise
+
+    async def late() -> None:
+        raise TimeoutError("of its own")
+
+    tools = {"hang": hang, "block": lambda: release.wait(10), "late": Tool("late", late, timeout=5)}
+    async with AsyncSandbox(tools=tools, tool_timeout=0.05) as sbx:
+        for name in ("hang", "block"):
+            error = (await sbx.run(f"{name}()")).error
+            assert error is not None
+            assert (error.name, error.value) == ("TimeoutError", "the host's function took more than 0.05 s")
+        error = (await sbx.run("late()")).error
+        assert error is not None
+        assert error.value == "of its own"
+    release.set()
+    assert cancelled == [1]
+
+
+async def test_approval_and_callbacks_may_be_async(fake: FakeSupervisor) -> None:
+    def show(session, cell):
+        session.output("one")
+        session.display({"text/plain": "two"})
+        session.output("three", stream="stderr")
+        session.outcome(cell)
+
+    fake.on("show", show)
+    seen = []
+
+    async def tell(what: Any) -> None:
+        await asyncio.sleep(0)
+        seen.append(what if isinstance(what, str) else what.text)
+
+    async def approve(name: str, args: Any, kwargs: Any) -> str:
+        return "no"
+
+    async with AsyncSandbox(tools={"f": print}, approve=approve, on_stdout=tell, on_stderr=tell) as sbx:
+        await sbx.run("show", on_result=tell)
+        error = (await sbx.run("f()")).error
+        assert error is not None
+        assert error.value == "the call of f was denied: no"
+    assert seen == ["one", "two", "three"]
+
+
+async def test_cancelling_a_task_interrupts_its_cell(fake: FakeSupervisor) -> None:
+    def loop(session, cell):
+        assert session.interrupted.wait(5)
+        session.outcome(cell, status="interrupted")
+
+    fake.on("loop", loop)
+    async with AsyncSandbox() as sbx:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(sbx.run("loop"), 0.05)
+        assert (await sbx.run("1")).value == 1
+
+
+async def test_a_cell_that_does_not_end_when_cancelled_is_ended(
+    fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sandfork._conversation._GRACE", 0.1)
+    fake.on("loop", lambda session, cell: None)
+    async with AsyncSandbox() as sbx:
+        task = asyncio.create_task(sbx.run("loop"))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(sandfork.SessionEnded, match="its caller left it in the middle"):
+            await sbx.run("1")
+        await sbx.restart()
+        assert (await sbx.run("1")).value == 1
+
+
+async def test_a_tool_that_is_cancelled_with_its_task(fake: FakeSupervisor) -> None:
+    def call(session, cell):
+        session.wire.send({"kind": "call", "id": 1, "call": 1, "tool": "hang", "args": []})
+        assert session.interrupted.wait(5)
+        session.outcome(cell, status="interrupted")
+
+    fake.on("call", call)
+    async with AsyncSandbox(tools={"hang": lambda: asyncio.sleep(10)}) as sbx:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(sbx.run("call"), 0.05)
+        assert (await sbx.run("1")).value == 1
+
+
+async def test_it_is_interrupted_and_closed_by_another_task(fake: FakeSupervisor) -> None:
+    def loop(session, cell):
+        assert session.interrupted.wait(5)
+        session.outcome(cell, status="interrupted")
+
+    fake.on("loop", loop)
+    fake.on("forever", lambda session, cell: None)
+    sbx = AsyncSandbox()
+    running = asyncio.create_task(sbx.run("loop"))
+    await asyncio.sleep(0.05)
+    sbx.interrupt()
+    assert (await running).status == "interrupted"
+    running = asyncio.create_task(sbx.run("forever"))
+    await asyncio.sleep(0.05)
+    await sbx.close()
+    with pytest.raises(sandfork.SessionClosed):
+        await running
+
+
+async def test_a_long_message_and_a_long_answer_do_not_wait_for_each_other(fake: FakeSupervisor) -> None:
+    def flood(session, cell):
+        session.wire.send({"kind": "call", "id": 1, "call": 1, "tool": "much", "args": []})
+        for _ in range(64):
+            session.output("x" * 65536)
+        session.outcome(cell, value=len(session.returns.get(timeout=10).header["value"]))
+
+    fake.on("flood", flood)
+
+    async def much() -> list[str]:
+        await asyncio.sleep(0.1)
+        return ["y" * 30_000] * 6
+
+    async with AsyncSandbox(tools=[much]) as sbx:
+        assert (await sbx.run("flood")).value == 6
+
+
+async def test_the_end_of_the_supervisor_is_one_exception(fake: FakeSupervisor) -> None:
+    fake.on("die", lambda session, cell: session.wire.socket.shutdown(2))
+    async with AsyncSandbox() as sbx:
+        with pytest.raises(sandfork.SupervisorDied):
+            await sbx.run("die")
+        with pytest.raises(sandfork.SessionEnded, match="its supervisor died"):
+            await sbx.run("1")
+    async with AsyncSandbox(on_death="restart") as sbx:
+        with pytest.raises(sandfork.SupervisorDied):
+            await sbx.run("die")
+        assert (await sbx.run("1")).restarted
+
+
+async def test_garbage_leaves_nothing_open(fake: FakeSupervisor) -> None:
+    before = opened()
+    sbx = AsyncSandbox(tools={"own": lambda: sbx.info})
+    await sbx.run("1")
+    del sbx
+    gc.collect()
+    fake.close()
+    assert_closed_since(before)

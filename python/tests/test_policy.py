@@ -1,0 +1,179 @@
+"""Policies built in Python."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import re
+import sys
+
+import pytest
+
+from sandfork import Policy, PolicyError, Sandbox, _policy
+
+from .support.fake import FakeSupervisor
+
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "policy.md"
+
+EVERYTHING = Policy(
+    extends="strict",
+    description='A "quoted" \\ line\nand \u20ac \x7f',
+    python={"interpreter": pathlib.Path("/usr/bin/python3"), "preload": ["numpy?"], "fresh": True},
+    imports={"allow": ["math", "numpy.*"]},
+    filesystem={"read": [pathlib.Path("/srv"), "/data"], "work_inodes": 16, "proc": False},
+    network={"mode": "none"},
+    env={"set": {"TZ": "UTC", "odd key": "x"}, "pass": ("TOKEN",)},
+    stdio={"stdin": "closed"},
+    limits={"wall": "2s", "pids": 4, "cores": 0.5},
+    syscalls={"deny": []},
+    assurance={"require": "full"},
+    session={"idle": "never"},
+)
+
+TEXT = r"""extends = "strict"
+description = "A \"quoted\" \\ line\nand € \u007f"
+
+[python]
+interpreter = "/usr/bin/python3"
+preload = ["numpy?"]
+fresh = true
+
+[imports]
+allow = ["math", "numpy.*"]
+
+[filesystem]
+read = ["/srv", "/data"]
+work_inodes = 16
+proc = false
+
+[network]
+mode = "none"
+
+[env]
+pass = ["TOKEN"]
+
+[env.set]
+TZ = "UTC"
+"odd key" = "x"
+
+[stdio]
+stdin = "closed"
+
+[limits]
+wall = "2s"
+pids = 4
+cores = 0.5
+
+[syscalls]
+deny = []
+
+[assurance]
+require = "full"
+
+[session]
+idle = "never"
+"""
+
+
+def test_a_policy_is_a_toml_file(tmp_path: pathlib.Path) -> None:
+    assert EVERYTHING.to_toml() == TEXT
+    EVERYTHING.dump(tmp_path / "policy.toml")
+    assert (tmp_path / "policy.toml").read_text(encoding="utf-8") == TEXT
+    assert Policy().to_toml() == "\n"
+    assert Policy(limits={}).to_toml() == "[limits]\n"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is new in 3.11")
+def test_a_reader_of_toml_finds_what_was_written() -> None:
+    import tomllib
+
+    assert tomllib.loads(EVERYTHING.to_toml()) == EVERYTHING.tables()
+
+
+def test_a_policy_is_made_of_its_tables() -> None:
+    tables = EVERYTHING.tables()
+    assert Policy(**tables) == EVERYTHING
+    assert hash(Policy(**tables)) == hash(EVERYTHING)
+    tables["limits"]["wall"] = "9s"
+    assert Policy(**tables) != EVERYTHING
+    assert EVERYTHING != "strict"
+    allowed = ["math"]
+    policy = Policy(imports={"allow": allowed})
+    allowed.append("os")
+    assert policy.tables() == {"imports": {"allow": ["math"]}}
+    assert repr(policy) == "Policy(imports={'allow': ['math']})"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"limits": {"wal": "2s"}}, "limits.wal: unknown key: did you mean 'wall'?"),
+        ({"assurance": {"x": 1}}, "assurance.x: unknown key: assurance has require"),
+        ({"limits": {"wall": 2}}, 'limits.wall: 2 is of type int: give a text with a unit, such as "2s"'),
+        ({"limits": {"memory": 2.5}}, 'such as "256MiB"'),
+        ({"limits": {"pids": True}}, "limits.pids: True is of type bool: give a whole number"),
+        ({"limits": {"pids": 2.0}}, "give a whole number"),
+        ({"limits": {"cores": math.inf}}, "limits.cores: inf is of type float: give a number"),
+        ({"limits": ["wall"]}, "limits is of type list: give a dict of its keys"),
+        ({"filesystem": {"read": "/srv"}}, "'/srv' is of type str: give a list of paths"),
+        ({"filesystem": {"read": [3]}}, "give a list of paths"),
+        ({"filesystem": {"proc": 1}}, "give True or False"),
+        ({"imports": {"allow": [pathlib.Path("x")]}}, "give a list of texts"),
+        ({"env": {"set": {"A": 1}}}, "give a dict of texts"),
+        ({"env": {"set": ["A"]}}, "give a dict of texts"),
+        ({"extends": 3}, "extends: 3 is of type int: give a path"),
+        ({"description": b"x"}, "give a text"),
+    ],
+)
+def test_what_no_policy_has_is_refused(arguments: dict, said: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        Policy(**arguments)
+    assert said in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_an_unknown_table_is_a_type_error() -> None:
+    with pytest.raises(TypeError):
+        Policy(limit={})  # type: ignore[call-arg]
+
+
+def test_the_keys_are_those_of_the_document() -> None:
+    rows = re.findall(r"^\| `([a-z_.]+)` \| ([^|]+) \|", DOCUMENT.read_text(encoding="utf-8"), re.M)
+    documented = {key: kind for key, kind in rows if "." in key}
+    ours = {f"{table}.{key}": kind for table, keys in _policy._KEYS.items() for key, kind in keys.items()}
+    assert documented.keys() == ours.keys()
+    for key, words in documented.items():
+        assert _KINDS[ours[key]] in words, f"{key}: {words}"
+
+
+# What the document calls the kinds.
+_KINDS = {
+    "text": "`",
+    "path": "text",
+    "texts": "list of",
+    "paths": "list of",
+    "table": "table of texts",
+    "boolean": "boolean",
+    "count": "number",
+    "number": "number",
+    "size": "size",
+    "duration": "duration",
+}
+
+
+def test_policies_are_sent_as_they_were_given(
+    fake: FakeSupervisor, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    here = str(tmp_path)
+    policy = Policy(limits={"wall": "2s"})
+    expected = [
+        ("strict", {"name": "strict", "directory": here}),
+        ("./tenant.toml", {"name": "./tenant.toml", "directory": here}),
+        (pathlib.Path("strict"), {"name": "./strict", "directory": here}),
+        (pathlib.Path("/etc/x.toml"), {"name": "/etc/x.toml", "directory": here}),
+        (policy, {"toml": policy.to_toml(), "directory": here, "label": "Policy"}),
+    ]
+    for given, sent in expected:
+        with Sandbox(given):
+            assert fake.sessions[-1].heard[0]["policy"] == sent

@@ -1,0 +1,291 @@
+"""What a caller sees of a session."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+
+import pytest
+
+import sandfork
+from sandfork import Sandbox
+
+from .support.fake import FakeSupervisor
+
+
+def test_variables_stay_from_cell_to_cell(fake: FakeSupervisor) -> None:
+    with Sandbox() as sbx:
+        assert sbx.run("x = 20").value is None
+        execution = sbx.run("x + 1")
+        assert (execution.value, execution.text, execution.status) == (21, "21", "ok")
+        assert execution.ok
+        assert execution.error is None
+        assert execution.execution_count == 2
+        assert sbx.get("x") == 20
+        sbx.set(x=1, y=[1.5, {"k": b"\0"}])
+        assert sbx.get("y") == [1.5, {"k": b"\0"}]
+        with pytest.raises(sandfork.UndefinedVariable, match="no variable 'z'"):
+            sbx.get("z")
+
+
+def test_a_session_is_opened_with_what_it_was_made_of(fake: FakeSupervisor) -> None:
+    with Sandbox("tenant.toml", count_tool_time=True, timeout=2, variables={"a": 1}) as sbx:
+        sbx.run("a")
+        opened, variables, cell = fake.session.heard
+    assert opened["policy"]["name"] == "tenant.toml"
+    assert opened["tool_time"] == "counted"
+    assert opened["version"] == 2
+    assert variables["variables"] == [["a", 1]]
+    assert cell["wall"] == 2.0
+    assert cell["stream"] is False
+    assert (cell["filename"], cell["last"], cell["then"]) == ("<cell 1>", "expression", "stay")
+    assert sbx.info.limits["limits.wall"] == 30.0
+    assert sbx.info.python.version == "3.11.2"
+
+
+def test_arguments_of_a_cell_are_sent(fake: FakeSupervisor) -> None:
+    with Sandbox(timeout=2) as sbx:
+        sbx.run("x", timeout=0.5, filename="<code 3>", last="statement", variables={"x": 1})
+        cell = fake.session.heard[-1]
+    assert (cell["wall"], cell["filename"], cell["last"]) == (0.5, "<code 3>", "statement")
+
+
+def test_a_file_of_the_host_is_run_under_its_name(fake: FakeSupervisor, tmp_path) -> None:
+    program = tmp_path / "agent.py"
+    program.write_bytes("# coding: latin-1\nx = '\xe9'\n".encode("latin-1"))
+    with Sandbox() as sbx:
+        assert sbx.run_file(program, argv=["--fast"]).ok
+        assert sbx.get("x") == "\xe9"
+        cell = next(heard for heard in fake.session.heard if heard["kind"] == "cell")
+    assert (cell["filename"], cell["argv"]) == (str(program), ["--fast"])
+
+
+def test_output_is_kept_and_told_as_it_comes(fake: FakeSupervisor) -> None:
+    def speak(session, cell):
+        session.output("one\n")
+        session.output(b"\xe2\x82")
+        session.output("bad", stream="stderr")
+        session.output(b"\xac\xff")
+        session.outcome(cell)
+
+    fake.on("speak", speak)
+    out, err = [], []
+    with Sandbox(on_stdout=out.append) as sbx:
+        execution = sbx.run("speak", on_stderr=err.append)
+        assert fake.session.heard[-1]["stream"] is True
+        sbx.run("1")
+    assert out == execution.logs.stdout == ["one\n", "\u20ac\ufffd"]
+    assert err == execution.logs.stderr == ["bad"]
+
+
+def test_a_character_that_is_cut_off_is_told_at_the_end(fake: FakeSupervisor) -> None:
+    def speak(session, cell):
+        session.output(b"a\xe2\x82")
+        session.outcome(cell)
+
+    fake.on("speak", speak)
+    out = []
+    with Sandbox() as sbx:
+        assert sbx.run("speak", on_stdout=out.append).logs.stdout == ["a", "\ufffd"]
+    assert out == ["a", "\ufffd"]
+
+
+def test_an_exception_of_a_callback_is_raised_and_the_session_lives(fake: FakeSupervisor) -> None:
+    def speak(session, cell):
+        session.output("one")
+        assert session.interrupted.wait(5)
+        session.output("two")
+        session.outcome(cell, status="interrupted")
+
+    def fail(text):
+        raise LookupError(text)
+
+    fake.on("speak", speak)
+    with Sandbox() as sbx:
+        with pytest.raises(LookupError, match="one"):
+            sbx.run("speak", on_stdout=fail)
+        assert sbx.run("1").value == 1
+
+
+def test_a_second_caller_is_refused_at_once(fake: FakeSupervisor) -> None:
+    running, done = threading.Event(), threading.Event()
+
+    def slow(session, cell):
+        running.set()
+        done.wait(5)
+        session.outcome(cell, value="done")
+
+    fake.on("slow", slow)
+    with Sandbox() as sbx:
+        results = []
+        thread = threading.Thread(target=lambda: results.append(sbx.run("slow").value))
+        thread.start()
+        assert running.wait(5)
+        with pytest.raises(sandfork.SessionBusy, match="one caller at a time"):
+            sbx.run("1")
+        with pytest.raises(sandfork.SessionBusy):
+            sbx.files.read("a")
+        done.set()
+        thread.join()
+        assert results == ["done"]
+        assert sbx.run("1").value == 1
+
+
+def test_a_cell_is_interrupted_from_another_thread(fake: FakeSupervisor) -> None:
+    def loop(session, cell):
+        assert session.interrupted.wait(5)
+        error = {"name": "KeyboardInterrupt", "message": "", "traceback": ""}
+        session.outcome(cell, status="exception", error=error)
+
+    fake.on("loop", loop)
+    with Sandbox() as sbx:
+        sbx.interrupt()
+        timer = threading.Timer(0.05, sbx.interrupt)
+        timer.start()
+        execution = sbx.run("loop")
+        timer.join()
+        assert execution.error is not None
+        assert execution.error.name == "KeyboardInterrupt"
+        interrupts = [heard for heard in fake.session.heard if heard["kind"] == "interrupt"]
+        # The one that came when nothing ran was not sent.
+        assert len(interrupts) == 1
+        assert sbx.run("1").value == 1
+
+
+def test_closing_ends_a_call_that_is_under_way(fake: FakeSupervisor) -> None:
+    fake.on("loop", lambda session, cell: None)
+    sbx = Sandbox()
+    timer = threading.Timer(0.05, sbx.close)
+    timer.start()
+    with pytest.raises(sandfork.SessionClosed):
+        sbx.run("loop")
+    timer.join()
+    with pytest.raises(sandfork.SessionClosed, match="open another"):
+        sbx.run("1")
+    sbx.close()
+    assert repr(sbx).startswith("<Sandbox closed")
+
+
+def test_garbage_ends_its_session(fake: FakeSupervisor) -> None:
+    sbx = Sandbox(tools={"own": lambda: sbx.info})
+    assert sbx.run("1").ok
+    gone = weakref.ref(sbx)
+    session = fake.session
+    del sbx
+    gc.collect()
+    assert gone() is None
+    deadline = time.monotonic() + 5
+    while session.wire.socket.fileno() != -1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert session.wire.socket.fileno() == -1
+
+
+def test_a_session_that_ended_says_what_is_lost(fake: FakeSupervisor) -> None:
+    def die(session, cell):
+        limit = {"name": "limits.memory", "by": "cgroup"}
+        session.outcome(cell, status="memory-limit", exit_code=137, limit=limit, session="ended")
+
+    fake.on("die", die)
+    with Sandbox(variables={"kept": 1}) as sbx:
+        sbx.run("x = 1")
+        execution = sbx.run("die")
+        assert execution.session == "ended"
+        assert execution.error is not None
+        assert execution.error.name == "MemoryLimit"
+        assert execution.error.value == "the cell reached its limit of 64 MiB of memory (limits.memory)"
+        with pytest.raises(sandfork.SessionEnded) as caught:
+            sbx.run("x")
+        assert "its cell 2 (memory-limit" in str(caught.value)
+        assert "variables, imports and files are lost" in str(caught.value)
+        assert "restart()" in str(caught.value)
+        sbx.restart()
+        assert sbx.get("kept") == 1
+        with pytest.raises(sandfork.UndefinedVariable):
+            sbx.get("x")
+
+
+def test_a_session_starts_again_if_asked(fake: FakeSupervisor) -> None:
+    fake.on("die", lambda session, cell: session.outcome(cell, status="signal", exit_code=139, session="ended"))
+    with Sandbox(tools={"add": lambda a, b: a + b}, variables={"v": 1}, on_death="restart") as sbx:
+        died = sbx.run("die")
+        assert died.error is not None
+        assert died.error.value == "the guest was ended by signal 11 (SIGSEGV)"
+        again = sbx.run("add(v, 2)")
+        assert (again.value, again.restarted, again.execution_count) == (3, True, 1)
+        assert not sbx.run("1").restarted
+
+
+def test_a_session_that_ended_between_two_cells_starts_again_if_asked(fake: FakeSupervisor) -> None:
+    with Sandbox(on_death="restart") as sbx:
+        sbx.run("x = 1")
+        fake.session.alive = False
+        assert sbx.run("'x' in globals()").restarted
+        fake.session.alive = False
+        sbx.set(y=2)
+        assert sbx.run("y").restarted
+    with Sandbox() as sbx:
+        fake.sessions[1].alive = False
+        with pytest.raises(sandfork.SessionEnded, match="worker is gone.*restart"):
+            sbx.run("1")
+
+
+def test_a_run_is_a_session_of_one_cell(fake: FakeSupervisor) -> None:
+    out = []
+    execution = sandfork.run("print(stdin)", argv=["a"], stdin="hello", timeout=3, on_stdout=out.append)
+    assert (execution.logs.stdout, out) == (["hello\n"], ["hello\n"])
+    opened, cell = fake.session.heard
+    assert opened["set"] == ["stdio.stdin=pass"]
+    assert (cell["then"], cell["filename"], cell["argv"], cell["wall"]) == ("end", "<string>", ["a"], 3.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"timeout": 0}, "timeout is 0"),
+        ({"timeout": "2"}, "timeout is of type str"),
+        ({"timeout": float("nan")}, "timeout is nan"),
+        ({"on_death": "ignore"}, "on_death is 'ignore'"),
+        ({"tools": {"not a name": print}}, "'not a name' cannot be the name of a tool"),
+        ({"tools": {"class": print}}, "'class' cannot be the name of a tool"),
+        ({"tools": {"x": 3}}, "the tool 'x' is of type int"),
+        ({"tools": [print, print]}, "two tools are called 'print'"),
+        ({"variables": {"a b": 1}}, "'a b' cannot be the name of a variable"),
+        ({"variables": 3}, "variables is of type int"),
+        ({"tool_budget": -1}, "tool_budget is -1"),
+        ({"policy": 3}, "policy is of type int"),
+    ],
+)
+def test_bad_arguments_are_refused(fake: FakeSupervisor, arguments, said: str) -> None:
+    with pytest.raises(sandfork.RequestError) as caught:
+        Sandbox(**arguments)
+    assert said in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda sbx: sbx.run(b"1"), "the code is of type bytes"),
+        (lambda sbx: sbx.run("'\ud800'"), "lone surrogate, U+D800"),
+        (lambda sbx: sbx.run("1", filename="\ud800"), "lone surrogate (U+D800)"),
+        (lambda sbx: sbx.run("1", last="word"), "last is 'word'"),
+        (lambda sbx: sbx.run("#" * (17 << 20)), "write it to a file"),
+        (lambda sbx: sbx.run_file(__file__, argv="abc"), "argv is a str"),
+        (lambda sbx: sbx.run_file(__file__, argv=[3]), "argv has a int"),
+        (lambda sbx: sbx.run_file(__file__, argv=["x" * (3 << 20)]), "more than the 2097152"),
+        (lambda sbx: sbx.get("a.b"), "'a.b' cannot be the name"),
+        (lambda sbx: sbx.set_variables({"x": bytes(65 << 20)}), "raise limits.memory"),
+        (lambda sbx: sbx.files.read("a\0b"), "cannot be a path"),
+        (lambda sbx: sbx.files.read(b"a"), "cannot be a path"),
+    ],
+)
+def test_bad_requests_leave_the_session_as_it_was(fake: FakeSupervisor, call, said: str) -> None:
+    with Sandbox() as sbx:
+        before = len(fake.session.heard)
+        with pytest.raises(sandfork.RequestError) as caught:
+            call(sbx)
+        assert said in str(caught.value)
+        assert len(fake.session.heard) == before
+        assert sbx.run("1").value == 1

@@ -1,0 +1,345 @@
+"""Host tools: what the guest is told of them, what they are held to, and where they run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import sqlite3
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import sandfork
+from sandfork import Opaque, Sandbox, Tool
+
+from .support.fake import FakeSupervisor
+
+
+def told(fake: FakeSupervisor) -> dict[str, Any]:
+    """The one declaration that was sent."""
+    (tools,) = [heard for heard in fake.session.heard if heard["kind"] == "tools"]
+    (declaration,) = tools["tools"]
+    return declaration
+
+
+def failure(sbx: Sandbox, code: str) -> tuple[str, str]:
+    """What guest code gets instead of a value."""
+    error = sbx.run(code).error
+    assert error is not None
+    return error.name, error.value
+
+
+def test_a_tool_is_called_with_values_both_ways(fake: FakeSupervisor) -> None:
+    def join(*parts: str, sep: str = "-") -> dict[str, Any]:
+        return {"joined": sep.join(parts), "bytes": b"\0" * 100_000, "set": {1, 2}}
+
+    with Sandbox(tools={"join": join}) as sbx:
+        value = sbx.run("join('a', 'b', sep='/')").value
+    assert value == {"joined": "a/b", "bytes": b"\0" * 100_000, "set": {1, 2}}
+
+
+def test_the_guest_is_told_of_name_signature_and_documentation(fake: FakeSupervisor) -> None:
+    def search(query: str, *, key: str = "sk-secret", limit: int = 3) -> list[str]:
+        """Searches.
+
+        Well.
+        """
+        return []
+
+    with Sandbox(tools=[search]):
+        declaration = told(fake)
+    assert declaration == {
+        "name": "search",
+        "doc": "Searches.\n\nWell.",
+        "signature": "(query: str, *, key: str = ..., limit: int = ...) -> list[str]",
+        "ends_cell": False,
+    }
+
+
+def test_a_tool_may_say_what_is_told_of_it(fake: FakeSupervisor) -> None:
+    tool = Tool("final_answer", lambda answer: answer, ends_cell=True, doc="Ends.", signature="(answer)")
+    with Sandbox(tools=[tool]):
+        declaration = told(fake)
+    expected = {"name": "final_answer", "doc": "Ends.", "signature": "(answer)", "ends_cell": True}
+    assert declaration == expected
+    assert repr(tool) == "Tool('final_answer', (answer))"
+
+
+def test_a_function_without_a_signature_is_a_tool(fake: FakeSupervisor) -> None:
+    class Odd:
+        __signature__ = "nonsense"
+
+        def __call__(self) -> int:
+            return 5
+
+    with Sandbox(tools={"odd": Odd()}) as sbx:
+        assert told(fake)["signature"] == ""
+        assert sbx.run("odd()").value == 5
+
+
+def test_an_exception_crosses_as_its_type_and_message(fake: FakeSupervisor) -> None:
+    def fail() -> None:
+        secret = "local"  # noqa: F841
+        try:
+            raise KeyError("cause")
+        except KeyError as error:
+            raise ValueError("no such tenant: 7") from error
+
+    with Sandbox(tools=[fail]) as sbx:
+        assert failure(sbx, "fail()") == ("ValueError", "no such tenant: 7")
+        assert sbx.run("1").value == 1
+
+
+def test_paths_of_the_host_do_not_cross(fake: FakeSupervisor) -> None:
+    def missing() -> None:
+        open("/etc/no-such-file-here")  # noqa: SIM115
+
+    def spoken() -> None:
+        raise RuntimeError(f"see {__file__}, {os.getcwd()}/x: not /api/users of https://host/etc/x or a/b")
+
+    with Sandbox(tools=[missing, spoken]) as sbx:
+        assert failure(sbx, "missing()") == ("FileNotFoundError", "[Errno 2] No such file or directory")
+        name, message = failure(sbx, "spoken()")
+    assert name == "RuntimeError"
+    assert message == "see <path>, <path>: not /api/users of https://host/etc/x or a/b"
+
+
+def test_odd_exceptions_cross(fake: FakeSupervisor) -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise LookupError
+
+    def odd() -> None:
+        raise Odd
+
+    def stop() -> None:
+        raise StopIteration
+
+    def long() -> None:
+        raise ValueError("x" * 100_000 + "\ud800")
+
+    with Sandbox(tools=[odd, stop, long]) as sbx:
+        assert failure(sbx, "odd()") == ("Odd", "<LookupError while reading the message>")
+        # As of a generator: it would end whoever iterates.
+        assert failure(sbx, "stop()") == ("RuntimeError", "generator raised StopIteration")
+        name, message = failure(sbx, "long()")
+        assert name == "ValueError"
+        assert len(message) < 40_000
+        assert message.endswith("\\ud800")
+
+
+def test_what_cannot_cross_is_opaque(fake: FakeSupervisor) -> None:
+    class Client:
+        def __repr__(self) -> str:
+            return "<client>"
+
+    with Sandbox(tools={"client": Client}) as sbx:
+        value = sbx.run("[client(), 1]").value
+    assert isinstance(value[0], Opaque)
+    assert (value[0].repr, value[1]) == ("<client>", 1)
+
+
+def test_a_tool_that_is_missing_is_a_name_error(fake: FakeSupervisor) -> None:
+    def forge(session, cell):
+        with pytest.raises(Exception, match="name 'nothing' is not defined") as caught:
+            session.call("nothing")
+        session.outcome(cell, value=caught.value.name)
+
+    fake.on("forge", forge)
+    with Sandbox(tools={"own": lambda: 1}) as sbx:
+        assert sbx.run("forge").value == "NameError"
+
+
+def test_arguments_that_make_no_sense_are_the_guests_fault(fake: FakeSupervisor) -> None:
+    def forge(session, cell):
+        session.wire.send({"kind": "call", "id": 1, "call": 9, "tool": "own", "args": [{"type": "x"}]})
+        session.outcome(cell, value=session.returns.get(timeout=5).header["error"]["name"])
+
+    fake.on("forge", forge)
+    called = []
+    with Sandbox(tools={"own": called.append}) as sbx:
+        assert sbx.run("forge").value == "ValueError"
+    assert called == []
+
+
+def test_tools_can_be_added_and_replaced(fake: FakeSupervisor) -> None:
+    with Sandbox(tools={"f": lambda: "old"}) as sbx:
+        sbx.add_tools([Tool("f", lambda: "new"), Tool("g", lambda: "g")])
+        assert sbx.run("f() + g()").value == "newg"
+        sbx.restart()
+        assert sbx.run("f() + g()").value == "newg"
+
+
+def test_tools_run_in_the_calling_thread(fake: FakeSupervisor) -> None:
+    database = sqlite3.connect(":memory:")
+    database.execute("create table t (x)")
+    variable = contextvars.ContextVar("variable", default="unset")
+    variable.set("set")
+    seen = []
+
+    def count() -> int:
+        seen.append((threading.get_ident(), variable.get()))
+        return database.execute("select count(*) from t").fetchone()[0]
+
+    with Sandbox(tools=[count]) as sbx:
+        assert sbx.run("count()").value == 0
+    assert seen == [(threading.get_ident(), "set")]
+    database.close()
+
+
+def test_a_tool_with_a_timeout_runs_in_a_thread(fake: FakeSupervisor) -> None:
+    variable = contextvars.ContextVar("variable", default="unset")
+    variable.set("set")
+    release = threading.Event()
+
+    def where() -> list[Any]:
+        return [threading.get_ident(), variable.get()]
+
+    def hang() -> None:
+        release.wait(10)
+
+    def late() -> None:
+        raise TimeoutError("of its own")
+
+    tools = [Tool("where", where), Tool("hang", hang, timeout=0.05), Tool("late", late)]
+    with Sandbox(tools=tools, tool_timeout=5) as sbx:
+        thread, value = sbx.run("where()").value
+        assert thread != threading.get_ident()
+        assert value == "set"
+        began = time.monotonic()
+        assert failure(sbx, "hang()") == ("TimeoutError", "the host's function took more than 0.05 s")
+        assert time.monotonic() - began < 5
+        assert failure(sbx, "late()") == ("TimeoutError", "of its own")
+    release.set()
+
+
+def test_async_tools_run_in_a_loop_of_the_sandbox(fake: FakeSupervisor) -> None:
+    loops = []
+    cancelled = threading.Event()
+
+    async def fetch(x: int) -> int:
+        loops.append(asyncio.get_running_loop())
+        await asyncio.sleep(0)
+        return x + 1
+
+    async def hang() -> None:
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    with Sandbox(tools={"fetch": fetch, "hang": Tool("hang", hang, timeout=0.05)}) as sbx:
+        assert sbx.run("fetch(1) + fetch(2)").value == 5
+        assert failure(sbx, "hang()")[0] == "TimeoutError"
+        assert cancelled.wait(5)
+
+        async def inside() -> Any:
+            # A loop that runs already is no obstacle.
+            return sbx.run("fetch(1)").value
+
+        assert asyncio.run(inside()) == 2
+    assert loops[0] is loops[1] is loops[2]
+
+
+def test_a_budget_is_for_the_life_of_the_sandbox(fake: FakeSupervisor) -> None:
+    fake.on("die", lambda session, cell: session.outcome(cell, status="signal", session="ended"))
+    with Sandbox(tools={"f": lambda: 1}, tool_budget=2, on_death="restart") as sbx:
+        assert sbx.run("f()").value == 1
+        sbx.run("die")
+        assert sbx.run("f()").value == 1
+        expected = ("PermissionError", "the budget of 2 tool calls is spent")
+        assert failure(sbx, "f()") == expected
+
+
+def test_each_call_is_approved(fake: FakeSupervisor) -> None:
+    asked = []
+
+    def approve(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        asked.append((name, args, kwargs))
+        if args == (4,):
+            raise LookupError("no rule")
+        return {1: True, 2: None, 3: False}.get(args[0], "it is night")
+
+    with Sandbox(tools={"f": lambda x, y=0: x}, approve=approve) as sbx:
+        assert sbx.run("[f(1), f(2, y=3)]").value == [1, 2]
+        denied = "the call of f was denied: "
+        assert failure(sbx, "f(3)") == ("PermissionError", denied + "the host does not approve")
+        assert failure(sbx, "f(4)") == ("LookupError", "no rule")
+        assert failure(sbx, "f(5)") == ("PermissionError", denied + "it is night")
+    assert asked[1] == ("f", (2,), {"y": 3})
+
+
+def test_a_tool_that_uses_its_own_session_is_refused(fake: FakeSupervisor) -> None:
+    with Sandbox(tools={"again": lambda: sbx.run("1")}) as sbx:
+        assert failure(sbx, "again()")[0] == "SessionBusy"
+        assert sbx.run("2").value == 2
+
+
+def test_calls_of_several_threads_are_answered_in_turn(fake: FakeSupervisor) -> None:
+    def several(session, cell):
+        for number in range(5):
+            session.wire.send({"kind": "call", "id": 1, "call": number, "tool": "double", "args": [number]})
+        answers = [session.returns.get(timeout=5).header for _ in range(5)]
+        session.outcome(cell, value={answer["call"]: answer["value"] for answer in answers})
+
+    fake.on("several", several)
+    with Sandbox(tools={"double": lambda x: 2 * x}) as sbx:
+        assert sbx.run("several").value == {0: 0, 1: 2, 2: 4, 3: 6, 4: 8}
+
+
+def test_a_long_answer_and_long_output_do_not_wait_for_each_other(fake: FakeSupervisor) -> None:
+    """Both sides write more than a socket holds before either reads."""
+
+    def flood(session, cell):
+        session.wire.send({"kind": "call", "id": 1, "call": 1, "tool": "much", "args": []})
+        for _ in range(64):
+            session.output("x" * 65536)
+        answer = session.returns.get(timeout=10).header["value"]
+        session.outcome(cell, value=len(answer))
+
+    fake.on("flood", flood)
+    much = ["y" * 30_000] * 6
+    with Sandbox(tools={"much": lambda: (time.sleep(0.1), much)[1]}) as sbx:
+        execution = sbx.run("flood")
+    assert execution.value == 6
+    assert sum(map(len, execution.logs.stdout)) == 64 * 65536
+
+
+def test_a_call_between_cells_is_refused(fake: FakeSupervisor) -> None:
+    def from_a_thread(session, request):
+        with pytest.raises(Exception, match="no cell is running"):
+            session.call("f", bytes(100_000))
+        session.outcome(request)
+
+    fake.on("set", from_a_thread)
+    called = []
+    with Sandbox(tools={"f": called.append}) as sbx:
+        sbx.set(x=1)
+        assert sbx.run("1").value == 1
+    assert called == []
+
+
+def test_what_is_no_exception_is_the_callers(fake: FakeSupervisor) -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    def call(session, cell):
+        session.wire.send({"kind": "call", "id": 1, "call": 1, "tool": "leave", "args": []})
+        assert session.interrupted.wait(5)
+        session.outcome(cell, status="interrupted")
+
+    fake.on("call", call)
+    with Sandbox(tools=[leave]) as sbx:
+        with pytest.raises(SystemExit):
+            sbx.run("call")
+        assert sbx.run("1").value == 1
+
+
+@pytest.mark.parametrize("arguments", [{"doc": 3}, {"signature": b"()"}, {"timeout": -1}])
+def test_bad_tools_are_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(sandfork.RequestError):
+        Tool("f", print, **arguments)

@@ -1,0 +1,67 @@
+"""Compiles and runs a cell."""
+
+import _ast
+import sys
+
+from .report import keep_source
+
+# `CO_FUTURE_*` of CPython's Include/cpython/code.h, the same since 3.8.
+FUTURE_FLAGS = 0x1FE0000
+# What the interpreter calls a program that is no file.
+ARGV0 = {"<string>": "-c", "<stdin>": "-"}
+
+
+def execute(source, filename, namespace):
+    tree = parse(source, filename)
+    last = pop_last_expression(tree)
+    body, last = compile_both(tree, last, filename)
+    keep_source(filename, source.decode("utf-8", "replace"))
+    exec(body, namespace)
+    return None if last is None else eval(last, namespace)
+
+
+def parse(source, filename, flags=0):
+    # Not `ast.parse`: its frame would stand in the traceback of a syntax error.
+    return compile(source, filename, "exec", flags | _ast.PyCF_ONLY_AST, dont_inherit=True)
+
+
+def pop_last_expression(tree):
+    if tree.body and isinstance(tree.body[-1], _ast.Expr):
+        return tree.body.pop().value
+    return None
+
+
+def compile_both(tree, last, filename, flags=0):
+    """The code of all but the last expression, and of that one where there is one."""
+    body = compile(tree, filename, "exec", flags, dont_inherit=True)
+    if last is None:
+        return body, None
+    # What the statements before it imported from `__future__` holds for it too.
+    flags |= body.co_flags & FUTURE_FLAGS
+    return body, compile(_ast.Expression(last), filename, "eval", flags, dont_inherit=True)
+
+
+def set_argv(filename, argv):
+    sys.argv = [ARGV0.get(filename, filename), *argv]
+
+
+def exit_code(stop):
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code & 0xFF
+    try:
+        print(stop.code, file=sys.stderr)
+    except BaseException:
+        pass
+    return 1
+
+
+class Lines:
+    """Quotes a script's lines to whoever asks as `linecache` does: there is no file to read."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def get_source(self, name):
+        return self.source.decode("utf-8", "replace")

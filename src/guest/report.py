@@ -1,0 +1,131 @@
+"""What is told of an exception of the guest's."""
+
+import errno
+import os
+import sys
+
+# Characters. Even where each takes six bytes of JSON this is below the supervisor's bounds, which
+# end the session when they are exceeded.
+MAX_TEXT = 32 * 1024
+REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
+# Text of what was run, by the name that tracebacks have for it, and the most that is kept of it.
+SOURCES = {}
+MAX_SOURCES = 16 << 20
+
+
+def keep_source(filename, text):
+    """Remembers what tracebacks will quote; the oldest cells of a long session are forgotten."""
+    SOURCES.pop(filename, None)
+    SOURCES[filename] = text
+    size = sum(map(len, SOURCES.values())) if len(SOURCES) % 64 == 0 else 0
+    while size > MAX_SOURCES and len(SOURCES) > 1:
+        size -= len(SOURCES.pop(next(iter(SOURCES))))
+    if "linecache" in sys.modules:
+        show_lines(filename)
+
+
+def show_lines(*filenames):
+    """Lets tracebacks quote the guest's lines, which are in no file."""
+    import linecache
+
+    for filename in filenames:
+        text = SOURCES[filename]
+        # Every line ends with one, as in a file that is read: carets are counted from there.
+        lines = [line + "\n" for line in text.splitlines()]
+        linecache.cache[filename] = (len(text), None, lines, filename)
+
+
+def describe_error(error):
+    note = missing_package(error)
+    described = {
+        "name": type(error).__name__,
+        "message": cut(safe_str(error) + note, MAX_TEXT),
+        "traceback": cut(add_note(format_traceback(error), note), MAX_TEXT),
+    }
+    number = getattr(error, "errno", None)
+    if isinstance(error, OSError) and isinstance(number, int):
+        described["errno"] = number
+    return described
+
+
+def missing_package(error):
+    """How to get a package that the guest imported in vain."""
+    name = getattr(error, "name", None)
+    if not isinstance(error, ModuleNotFoundError) or type(name) is not str:
+        return ""
+    if "." in name or name in getattr(sys, "stdlib_module_names", ()):
+        return ""
+    return (
+        " (this sandbox has the packages of %s: install it there, or name another environment as "
+        "`interpreter` under [python] in the policy; nothing is installed while code runs)"
+        % sys.prefix
+    )
+
+
+def add_note(traceback, note):
+    return traceback.rstrip("\n") + note + "\n" if note else traceback
+
+
+def denied_by(error):
+    """The refusals behind an uncaught exception: what is seen of denied operations from here."""
+    found = []
+    while error is not None and len(found) < 16:
+        number = getattr(error, "errno", None)
+        if isinstance(error, OSError) and number in REFUSALS:
+            refusal = {"operation": "system call", "errno": number}
+            if isinstance(error.filename, (str, bytes)):
+                refusal["operation"] = "file access"
+                refusal["target"] = cut(os.fsdecode(error.filename), 4096)
+            found.append(refusal)
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def format_traceback(error):
+    """As Python prints it, without the frames of this package."""
+    try:
+        import linecache
+        import traceback
+
+        show_lines(*[name for name in SOURCES if name not in linecache.cache])
+        told = traceback.TracebackException(type(error), error, error.__traceback__)
+        keep_guest_frames(traceback, told, set())
+        return "".join(told.format())
+    except BaseException:
+        return "%s: %s\n" % (type(error).__name__, safe_str(error))
+
+
+def keep_guest_frames(traceback, told, seen):
+    if told is None or id(told) in seen:
+        return
+    seen.add(id(told))
+    frames = [frame for frame in told.stack if not frame.filename.startswith("<sandfork ")]
+    told.stack = traceback.StackSummary.from_list(frames[runner_frames(frames) :])
+    # `exceptions` are those of a group (PEP 654).
+    for other in (told.__cause__, told.__context__, *(getattr(told, "exceptions", None) or ())):
+        keep_guest_frames(traceback, other, seen)
+
+
+def runner_frames(frames):
+    """How many stand before the guest's first only because they run its coroutine."""
+    for count, frame in enumerate(frames):
+        if "/asyncio/" not in frame.filename:
+            return count if frame.filename in SOURCES else 0
+    return 0
+
+
+def safe_str(error):
+    try:
+        return str(error)
+    except BaseException as second:
+        return "<%s while reading the message>" % type(second).__name__
+
+
+def cut(text, limit):
+    text = clean(text)
+    return text if len(text) <= limit else text[: limit // 2] + " ... " + text[-limit // 2 :]
+
+
+def clean(text):
+    # Lone surrogates have no UTF-8.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,153 @@
+"""A session in a worker: cell after cell in one `__main__`, until the supervisor hangs up."""
+
+import builtins
+import os
+import sys
+
+from .. import values, wire
+from ..cell import Lines, exit_code, set_argv
+from ..ending import end_as_child, finish
+from ..process import flush
+from ..report import cut, denied_by, describe_error
+from .display import Displays
+from .evaluate import Evaluator
+from .interrupts import Interrupts
+from .link import Link
+from .plots import Plots
+from .shared import pack, unpack
+from .stdin import NoInput
+from .tools import Tools
+
+
+def serve(stdin):
+    """Never returns."""
+    try:
+        session = Session(Link(Interrupts()))
+        session.stdin = sys.stdin if stdin == "input" else NoInput()
+        session.plots.prepare()
+        while True:
+            session.answer(*session.link.request())
+    except BaseException:
+        # The guest broke the link: nobody can be told anything.
+        os._exit(1)
+
+
+def warm_up():
+    """What the first cell of a session would otherwise import and allocate in every worker."""
+    import array  # noqa: F401
+
+    namespace = {"__name__": "__main__", "__builtins__": builtins}
+    for _ in range(10):
+        Evaluator().run(b"x = 1\nx + 1", "<warm>", namespace, "expression")
+        Evaluator().run(b"x = 1", "<warm>", namespace, "statement")
+        encoder = values.Encoder()
+        tree = encoder.encode([{"x": 1}, (1.5, "y"), b"z", object()])
+        values.decode(tree, values.split(memoryview(pack(encoder.buffers)[1]), [1]))
+        wire.loads(wire.dumps(tree))
+
+
+class Session:
+    def __init__(self, link):
+        self.link = link
+        self.interrupts = link.interrupts
+        self.tools = Tools(link, self.interrupts)
+        self.displays = Displays(link, self.interrupts, self.tools)
+        self.plots = Plots(self.displays)
+        self.evaluator = Evaluator()
+        self.worker = os.getpid()
+        # As IPython has it: also for functions of modules that the guest imports.
+        builtins.display = self.tools.module.display = self.displays.display
+        self.main = type(sys)("__main__")
+        self.main.__builtins__ = builtins
+        sys.modules["__main__"] = self.main
+
+    def answer(self, request, payload, passed):
+        kind = request["kind"]
+        result = {"kind": "result", "id": request["id"], "status": "ok"}
+        if kind == "cell":
+            self.run_cell(request, payload, result)
+            return
+        try:
+            if kind == "tools":
+                self.tools.define(request["tools"], vars(self.main))
+            else:
+                self.set_variables(request, unpack(request.get("blob"), payload, passed))
+        except Exception as error:
+            result.update(status="exception", error=describe_error(error))
+        self.link.send(result)
+
+    def set_variables(self, request, buffers):
+        decoder = values.Decoder(buffers)
+        for name, tree in request["variables"]:
+            vars(self.main)[name] = decoder.decode(tree)
+
+    def run_cell(self, request, source, result):
+        self.prepare(request, source)
+        guarded = self.interrupts.guarded
+        encoder = values.Encoder()
+        _, error = guarded(lambda: self.evaluate(request, source, encoder, result))
+        code = 0
+        if self.interrupts.answered():
+            error = None
+            encoder = values.Encoder()
+            result["value"] = encoder.encode(*self.interrupts.answered())
+            result["final"] = True
+        elif error is not None:
+            encoder.buffers.clear()
+            result.pop("value", None)
+            code = guarded(lambda: self.describe(error, result))[0] or 0
+        if os.getpid() != self.worker:
+            end_as_child(result, code)
+        if not isinstance(error, KeyboardInterrupt):
+            guarded(self.plots.show_figures)
+        if request.get("then") == "end":
+            code = guarded(lambda: finish(result, code))[0] or code
+        else:
+            guarded(flush)
+        self.send_result(result, encoder.buffers)
+        if request.get("then") == "end":
+            os._exit(code)
+
+    def prepare(self, request, source):
+        filename = request["filename"]
+        self.interrupts.begin(request["id"])
+        set_argv(filename, request["argv"])
+        main = vars(self.main)
+        if filename.startswith("<"):
+            main.pop("__file__", None)
+        else:
+            main.update(__file__=os.path.abspath(filename), __loader__=Lines(source))
+        # A whole program finds an empty file, as it does anywhere.
+        sys.stdin = sys.__stdin__ if request.get("then") == "end" else self.stdin
+        sys.modules["__main__"] = self.main
+
+    def evaluate(self, request, source, encoder, result):
+        last = request.get("last", "expression")
+        value = self.evaluator.run(source, request["filename"], vars(self.main), last)
+        if last == "expression" and value is not None:
+            self.displays.show_value(value)
+            self.plots.close(value)
+        result["value"] = encoder.encode(value)
+
+    def describe(self, error, result):
+        # First what is known without the guest's own code, which may be interrupted again.
+        unsaid = {"name": type(error).__name__, "message": "", "traceback": ""}
+        result.update(status="exception", error=unsaid)
+        if isinstance(error, SystemExit):
+            code = exit_code(error)
+            result.pop("error")
+            result.update(status="exit", exit_code=code)
+            return code
+        result.update(error=describe_error(error), denied=denied_by(error))
+        return 1
+
+    def send_result(self, result, buffers):
+        if result["status"] != "ok":
+            buffers = ()
+        try:
+            packed = pack(buffers)
+        except OSError as error:
+            text = "<not passed: %s>" % cut(str(error), values.MAX_NAME)
+            result["value"] = {"type": "opaque", "name": "", "repr": text}
+            packed = pack(())
+        self.link.send(result, packed)

@@ -1,0 +1,173 @@
+"""What a cell shows, in the forms that notebooks take from objects, by their media types."""
+
+import sys
+from binascii import a2b_base64
+
+from .. import values
+from ..report import clean
+from .shared import pack
+
+# Bytes of one form; a cell's displays have a bound in the supervisor, of all together.
+MOST_BYTES = 16 << 20
+MOST_FORMS = 32
+# What a line of text shows as well as anything: the value of a cell goes without a display.
+PLAIN = frozenset(
+    (type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set)
+    + (frozenset, range, type(Ellipsis), type(NotImplemented))
+)
+# By the name of the method that gives it; a JPEG only of what has no lossless picture.
+METHODS = {
+    "_repr_html_": "text/html",
+    "_repr_markdown_": "text/markdown",
+    "_repr_svg_": "image/svg+xml",
+    "_repr_png_": "image/png",
+    "_repr_jpeg_": "image/jpeg",
+    "_repr_pdf_": "application/pdf",
+    "_repr_latex_": "text/latex",
+    "_repr_json_": "application/json",
+    "_repr_javascript_": "application/javascript",
+}
+BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
+
+
+class Displays:
+    def __init__(self, link, interrupts, tools):
+        self.link = link
+        self.interrupts = interrupts
+        self.tools = tools
+        # Others give their forms here: each takes an object, and gives a dict or `None`.
+        self.formatters = []
+
+    def display(self, *objects, include=None, exclude=None, raw=False, **_):
+        """Shows objects where the caller of this sandbox sees them, as a notebook does."""
+        self.tools.require_link()
+        for value in objects:
+            if raw and type(value) is dict:
+                self.show({mime: form for mime, form in value.items() if form is not None})
+            elif not show_itself(value):
+                forms = self.forms_of(value)
+                if include is not None:
+                    forms = {mime: forms[mime] for mime in forms if mime in include}
+                if exclude is not None:
+                    forms = {mime: forms[mime] for mime in forms if mime not in exclude}
+                self.show(forms)
+
+    def show_value(self, value):
+        """The value of a cell's last expression, where there is more to show than text."""
+        if type(value) in PLAIN or show_itself(value):
+            return
+        self.show(self.forms_of(value), main=True)
+
+    def forms_of(self, value):
+        for formatter in self.formatters:
+            forms = formatter(value)
+            if forms is not None:
+                return forms
+        forms = {"text/plain": values.safe_repr(value)}
+        bundle = form(value, "_repr_mimebundle_")
+        if type(bundle) is dict:
+            return {**forms, **bundle}
+        for name, mime in METHODS.items():
+            if mime == "image/jpeg" and "image/png" in forms:
+                continue
+            made = form(value, name)
+            if made is not None:
+                forms[mime] = made
+        return forms
+
+    def show(self, forms, main=False):
+        encoder = values.Encoder()
+        data = {}
+        for mime, made in list(forms.items())[:MOST_FORMS]:
+            if type(mime) is str and len(mime) <= values.MAX_NAME:
+                data[clean(mime)] = encoder.encode(bounded(mime, plain_form(mime, made)))
+        if not data:
+            return
+        header = {"kind": "display", "id": self.interrupts.cell, "data": data, "main": main}
+        # What was printed before it comes before it.
+        flush_output()
+        self.interrupts.shut()
+        try:
+            self.send(header, encoder.buffers)
+        finally:
+            self.interrupts.open()
+
+    def send(self, header, buffers):
+        try:
+            packed = pack(buffers)
+        except OSError as error:
+            shown = "<%s, not passed: %s>" % (", ".join(header["data"]), error.strerror)
+            header["data"], packed = {"text/plain": shown}, (None, b"", None)
+        self.link.send(header, packed)
+
+
+def show_itself(value):
+    """Whether it has shown itself, by calling `display`."""
+    method = method_of(value, "_ipython_display_")
+    if method is None:
+        return False
+    try:
+        method()
+    except Exception:
+        return False
+    return True
+
+
+def form(value, name):
+    method = method_of(value, name)
+    if method is None:
+        return None
+    try:
+        made = method(include=None, exclude=None) if name == "_repr_mimebundle_" else method()
+    except Exception:
+        # In a notebook too, one broken form does not hide the others.
+        return None
+    # With metadata, which nobody here reads.
+    return made[0] if type(made) is tuple and len(made) == 2 else made
+
+
+def method_of(value, name):
+    """A method that its class declares: an object that answers to every name declares none."""
+    try:
+        if isinstance(value, type) or getattr(type(value), name, None) is None:
+            return None
+        method = getattr(value, name)
+    except Exception:
+        return None
+    return method if callable(method) else None
+
+
+def plain_form(mime, made):
+    """A form as text or bytes."""
+    if mime in BINARY and isinstance(made, str):
+        try:
+            return a2b_base64(made)
+        except ValueError:
+            return str.__str__(made)
+    if isinstance(made, str):
+        return str.__str__(made)
+    if isinstance(made, (bytes, bytearray, memoryview)):
+        return bytes(made)
+    from json import dumps
+
+    try:
+        return dumps(made)
+    except Exception:
+        return values.safe_repr(made)
+
+
+def bounded(mime, made):
+    limit = values.MAX_REPR if mime == "text/plain" else MOST_BYTES
+    if len(made) <= limit:
+        return made
+    if mime == "text/plain":
+        return values.cut(made, limit)
+    return "<%s of %d bytes, more than the %d that are shown>" % (mime, len(made), limit)
+
+
+def flush_output():
+    try:
+        sys.stdout.flush()
+    except Exception:
+        # One that the guest put there.
+        pass

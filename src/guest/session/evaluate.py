@@ -1,0 +1,37 @@
+"""Runs a session's cell: top-level `await`, and the value of a last statement where it is wanted."""
+
+import _ast
+
+from ..cell import compile_both, parse, pop_last_expression
+from ..report import keep_source
+from .awaiting import EventLoop
+from .statement import record_last, take_value
+
+FLAGS = _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+# `CO_COROUTINE` of CPython's Include/cpython/code.h.
+CO_COROUTINE = 0x80
+
+
+class Evaluator:
+    def __init__(self):
+        self.loop = EventLoop()
+
+    def run(self, source, filename, namespace, last):
+        tree = parse(source, filename, FLAGS)
+        expression = pop_last_expression(tree)
+        if last == "statement" and expression is None:
+            record_last(tree)
+        body, expression = compile_both(tree, expression, filename, FLAGS)
+        keep_source(filename, source.decode("utf-8", "replace"))
+        try:
+            self.execute(body, namespace)
+            if expression is not None:
+                return self.execute(expression, namespace)
+        except BaseException:
+            take_value(namespace)
+            raise
+        return take_value(namespace)
+
+    def execute(self, code, namespace):
+        value = eval(code, namespace)
+        return self.loop.run(value) if code.co_flags & CO_COROUTINE else value

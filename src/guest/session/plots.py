@@ -1,0 +1,101 @@
+"""Figures of matplotlib and displays of IPython, where the guest uses them: neither is imported
+here. A finder stands first on `sys.meta_path` and changes their modules once they are loaded."""
+
+import os
+import sys
+
+
+class Plots:
+    def __init__(self, displays):
+        self.displays = displays
+        displays.formatters.append(figure_forms)
+        self.changes = {
+            "matplotlib.pyplot": self.take_pyplot,
+            "IPython.core.display_functions": self.take_ipython,
+            "IPython.core.display": self.take_ipython,
+        }
+
+    def prepare(self):
+        """There is no screen: what draws, draws into memory, also in the guest's subprocesses."""
+        os.environ.setdefault("MPLBACKEND", "agg")
+        matplotlib = sys.modules.get("matplotlib")
+        if matplotlib is not None:
+            # It read its environment in the zygote.
+            matplotlib.rcParams["backend"] = os.environ["MPLBACKEND"]
+        for name, change in self.changes.items():
+            if name in sys.modules:
+                change(sys.modules[name])
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name, path=None, target=None):
+        change = self.changes.get(name)
+        if change is None:
+            return None
+        for finder in sys.meta_path:
+            if finder is self:
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None and spec.loader is not None:
+                change_when_loaded(spec.loader, change)
+                return spec
+        return None
+
+    def take_pyplot(self, pyplot):
+        def show(*args, **kwargs):
+            """Displays all figures, and closes them."""
+            self.show_figures()
+
+        pyplot.show = show
+
+    def take_ipython(self, module):
+        if hasattr(module, "display"):
+            module.display = self.displays.display
+
+    def show_figures(self):
+        """Displays the figures that pyplot holds, and closes them."""
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is None or not hasattr(pyplot, "get_fignums"):
+            return
+        for number in pyplot.get_fignums():
+            figure = pyplot.figure(number)
+            try:
+                if figure.axes or figure.lines:
+                    self.displays.show(figure_forms(figure))
+            finally:
+                pyplot.close(figure)
+
+    def close(self, value):
+        """A figure that was displayed as a cell's value is not displayed a second time."""
+        if is_figure(value):
+            sys.modules["matplotlib.pyplot"].close(value)
+
+
+def change_when_loaded(loader, change):
+    run = loader.exec_module
+
+    def exec_module(module):
+        run(module)
+        change(module)
+
+    loader.exec_module = exec_module
+
+
+def is_figure(value):
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    kind = getattr(pyplot, "Figure", None)
+    return isinstance(kind, type) and isinstance(value, kind)
+
+
+def figure_forms(value):
+    if not is_figure(value):
+        return None
+    from io import BytesIO
+
+    picture = BytesIO()
+    shown = {"text/plain": str(value)}
+    try:
+        value.savefig(picture, format="png", bbox_inches="tight", dpi="figure")
+    except Exception as error:
+        text = "<%s, not drawn: %s: %s>" % (shown["text/plain"], type(error).__name__, error)
+        return {"text/plain": text}
+    return {**shown, "image/png": picture.getvalue()}

@@ -1,0 +1,97 @@
+"""The bytes of a message: a payload where they are few, else a file that is passed beside it."""
+
+import fcntl
+import os
+import sys
+from mmap import ACCESS_COPY, mmap
+
+from ..values import SHARED, layout, pieces, split
+
+# Of linux/memfd.h and linux/fcntl.h: not in every Python. A host may allow none but those that
+# cannot become programs; Linux before 6.3 does not know the flag, and then it is the older one.
+MFD_CLOEXEC, MFD_ALLOW_SEALING, MFD_NOEXEC_SEAL = 1, 2, 8
+F_ADD_SEALS = 1033
+# No more seals, shrinking, growing, writing.
+ALL_SEALS = 0x1 | 0x2 | 0x4 | 0x8
+# Where Python can: no descriptor of its own for as long as the mapping lives.
+MAPPING = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+# Buffers in one writev(2): IOV_MAX of limits.h.
+AT_ONCE = 1024
+
+
+def pack(buffers):
+    """The header's field, the payload, and the descriptor or `None`. Raises `OSError` where a file
+    cannot be made or is over a limit."""
+    if not buffers:
+        return None, b"", None
+    lengths = [len(buffer) for buffer in buffers]
+    _, total = layout(lengths)
+    parts = pieces(buffers)
+    if total <= SHARED:
+        return {"lengths": lengths}, b"".join(parts), None
+    descriptor = fill(parts)
+    return {"lengths": lengths, "passed": True}, b"", descriptor
+
+
+def fill(parts):
+    descriptor, sealable = create()
+    try:
+        for start in range(0, len(parts), AT_ONCE):
+            write_all(descriptor, parts[start : start + AT_ONCE])
+        if sealable:
+            fcntl.fcntl(descriptor, F_ADD_SEALS, ALL_SEALS)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def write_all(descriptor, parts):
+    parts = [memoryview(part) for part in parts]
+    while parts:
+        written = os.writev(descriptor, parts)
+        while parts and written >= len(parts[0]):
+            written -= len(parts.pop(0))
+        if written:
+            parts[0] = parts[0][written:]
+
+
+def create():
+    for flags in (MFD_NOEXEC_SEAL, MFD_ALLOW_SEALING):
+        try:
+            return os.memfd_create("sandfork-value", MFD_CLOEXEC | flags), True
+        except (AttributeError, OSError):
+            # Refused by the policy, or unknown to this Python or this kernel.
+            continue
+    return create_file(), False
+
+
+def create_file():
+    """A file without a name; the supervisor copies it into one that cannot change."""
+    refusal = None
+    for directory in ("/dev/shm", "/tmp", os.environ.get("TMPDIR", "/work")):
+        path = "%s/.sandfork-%d-%s" % (directory, os.getpid(), os.urandom(8).hex())
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            refusal = error
+            continue
+        os.unlink(path)
+        return descriptor
+    raise refusal
+
+
+def unpack(blob, payload, passed):
+    """The buffers of a message that came."""
+    if blob is None:
+        return ()
+    lengths = blob["lengths"]
+    if not blob.get("passed"):
+        return split(memoryview(payload), lengths)
+    try:
+        _, total = layout(lengths)
+        # Pages that the guest writes to become its own: arrays are taken as they lie there.
+        data = mmap(passed, total, access=ACCESS_COPY, **MAPPING)
+    finally:
+        os.close(passed)
+    return split(memoryview(data), lengths)

@@ -1,0 +1,125 @@
+"""The caller's functions, as functions of the guest: globals of `__main__` when the caller sends
+them, and always attributes of the module `sandfork_host`."""
+
+import builtins
+import os
+import sys
+from itertools import count
+
+from .. import values
+from ..report import safe_str
+from .shared import pack, unpack
+
+NAME = "sandfork_host"
+# Of one call: a header's bounds, and nobody's function has more.
+MOST_ARGUMENTS = 1000
+# What the guest may have made of them by then does not matter.
+EXCEPTIONS = {
+    name: kind
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, Exception)
+}
+
+
+class ToolError(RuntimeError):
+    """A host tool raised an exception of a class that is not Python's own."""
+
+
+ToolError.__module__ = NAME
+
+
+class Tools:
+    def __init__(self, link, interrupts):
+        self.link = link
+        self.interrupts = interrupts
+        self.worker = os.getpid()
+        self.numbers = count(1)
+        self.module = type(sys)(NAME, "Functions of whoever runs this sandbox.")
+        self.module.ToolError = ToolError
+        sys.modules[NAME] = self.module
+
+    def define(self, declared, namespace):
+        for tool in declared:
+            function = self.function(tool)
+            setattr(self.module, tool["name"], function)
+            namespace[tool["name"]] = function
+
+    def function(self, declared):
+        name, ends_cell = declared["name"], declared.get("ends_cell", False)
+
+        def tool(*args, **kwargs):
+            return self.call(name, args, kwargs, ends_cell)
+
+        # As C functions have it: `inspect` takes a signature only as objects.
+        signature = declared.get("signature")
+        parts = [name + signature if signature else "", declared.get("doc", "")]
+        tool.__doc__ = "\n\n".join(filter(None, parts))
+        tool.__name__ = tool.__qualname__ = name
+        tool.__module__ = NAME
+        return tool
+
+    def call(self, name, args, kwargs, ends_cell):
+        self.require_link()
+        cell = self.interrupts.cell
+        if ends_cell and self.interrupts.answered():
+            self.interrupts.end_cell(cell, None)
+        number = next(self.numbers)
+        encoder = values.Encoder()
+        header = {
+            "kind": "call",
+            "id": cell,
+            "call": number,
+            "tool": name,
+            **encode_arguments(encoder, args, kwargs),
+        }
+        self.interrupts.shut()
+        try:
+            try:
+                packed = pack(encoder.buffers)
+            except OSError as error:
+                message = "the arguments of %s cannot be passed: %s" % (name, safe_str(error))
+                raise RuntimeError(message) from None
+            answer, payload, passed = self.link.call(number, header, packed)
+            buffers = unpack(answer.get("blob"), payload, passed)
+            value = values.Decoder(buffers).decode(answer.get("value"))
+        finally:
+            self.interrupts.open()
+        if answer.get("error") is not None:
+            raise host_exception(answer["error"]) from None
+        if ends_cell:
+            self.interrupts.end_cell(cell, value)
+        return value
+
+    def require_link(self):
+        if os.getpid() != self.worker:
+            raise RuntimeError(
+                "host tools and displays belong to the process that the session started, not to "
+                "those that it forked: use threads, or return the result to it"
+            )
+
+
+def encode_arguments(encoder, args, kwargs):
+    if len(args) + len(kwargs) > MOST_ARGUMENTS:
+        raise TypeError("a host tool takes at most %d arguments" % MOST_ARGUMENTS)
+    named = {}
+    for name, value in kwargs.items():
+        if len(name) > values.MAX_NAME or not values.is_unicode(name):
+            raise TypeError("the name of an argument is too long, or no Unicode")
+        named[str.__str__(name)] = encoder.encode(value)
+    return {"args": [encoder.encode(value) for value in args], "kwargs": named}
+
+
+def host_exception(error):
+    """By Python's own class of that name where it says the same, else `ToolError`."""
+    name, message = error["name"], error["message"]
+    kind = EXCEPTIONS.get(name)
+    # The text of a `KeyError` is its argument's repr.
+    for argument in (message, message[1:-1]) if kind is not None else ():
+        try:
+            made = kind(argument)
+            if str(made) == message:
+                return made
+        except Exception:
+            # One that takes other arguments.
+            break
+    return ToolError("%s: %s" % (name, message) if message else name)

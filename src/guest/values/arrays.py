@@ -1,0 +1,176 @@
+"""numpy's arrays and scalars, PIL's images: both ways. Neither package is imported to encode, and
+where it is missing when a tree is decoded, the value is `Opaque`."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from .bounds import I64, Opaque, library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .decode import Decode, Decoder
+    from .encode import Encoder
+    from .kinds import Encode, Tree
+
+UNIT = (
+    r"\[[1-9][0-9]{0,8}?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]|\[(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]"
+)
+# No objects, no records: nothing whose bytes are more than numbers and text.
+DTYPE = re.compile(
+    rf"[<>|=]?(?P<kind>b|i|u|f|c|S|U|m|M)(?P<size>[1-9][0-9]{{0,8}})(?P<unit>{UNIT})?"
+)
+SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
+MAX_DIMENSIONS = 32
+# Bytes of a pixel; `1` has eight pixels in a byte.
+MODES = {"1": 0, "L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "I": 4, "F": 4}
+MAX_SIDE = 1 << 24
+
+
+def item_size(dtype: str) -> tuple[str, int]:
+    """The kind of a dtype and the bytes of an element. Raises `ValueError` for one that is not
+    taken."""
+    found = DTYPE.fullmatch(dtype)
+    if found is None:
+        raise ValueError("an array is of a dtype that does not cross")
+    kind, size = found["kind"], int(found["size"])
+    if kind in "mM":
+        fits = size == 8
+    else:
+        fits = found["unit"] is None and size in SIZES.get(kind, (size,))
+    if not fits:
+        raise ValueError("an array is of a dtype that does not cross")
+    return kind, 4 * size if kind == "U" else size
+
+
+def array_tree(encoder: Encoder, value: Any) -> Tree:
+    """The tree of an array; its bytes are not copied where they are in C order."""
+    numpy = sys.modules["numpy"]
+    dtype = value.dtype.str
+    item_size(dtype)
+    if len(value.shape) > MAX_DIMENSIONS:
+        raise ValueError("too many dimensions")
+    flat = numpy.ascontiguousarray(value).reshape(-1)
+    # Not every dtype has a buffer of its own.
+    data = memoryview(flat.view("u1")) if flat.size else b""
+    shape = [int(length) for length in value.shape]
+    encoder.count(10 + len(shape))
+    return {"type": "ndarray", "dtype": dtype, "shape": shape, "buffer": encoder.buffer(data)}
+
+
+def _ndarray(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    return array_tree(encoder, value)
+
+
+def _scalar(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    dtype = value.dtype.str
+    kind, _ = item_size(dtype)
+    plain = int(value.astype("i8")) if kind in "mM" else value.item()
+    return {"type": "numpy", "dtype": dtype, "value": encoder.tree(plain, depth + 1, key)}
+
+
+def _image(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    mode = value.mode
+    if mode not in MODES:
+        value = value.convert("RGBA" if mode in ("P", "PA", "La", "RGBa") else "RGB")
+    width, height = value.size
+    data = value.tobytes() if width and height else b""
+    where = encoder.buffer(data)
+    return {"type": "image", "mode": value.mode, "size": [width, height], "buffer": where}
+
+
+ENCODERS: dict[str, Encode] = {"numpy.ndarray": _ndarray, "numpy.memmap": _ndarray}
+UNHASHABLE: set[Encode] = {_ndarray, _image}
+
+
+def encoder_of(kind: type) -> Encode | None:
+    """For what has a class for each of its kinds."""
+    numpy = sys.modules.get("numpy")
+    # Not there while numpy itself is being imported.
+    generic = getattr(numpy, "generic", None)
+    if isinstance(generic, type) and issubclass(kind, generic):
+        return _scalar
+    if getattr(numpy, "memmap", None) is kind:
+        return _ndarray
+    image = getattr(sys.modules.get("PIL.Image"), "Image", None)
+    if isinstance(image, type) and issubclass(kind, image):
+        return _image
+    return None
+
+
+def _read_ndarray(decoder: Decoder, tree: Tree, depth: int) -> Any:
+    dtype, shape = decoder.field(tree, "dtype", str), decoder.field(tree, "shape", list)
+    kind, size = item_size(dtype)
+    if len(shape) > MAX_DIMENSIONS:
+        raise ValueError("an array has too many dimensions")
+    count = 1
+    # Of an empty array too: what is made of its other dimensions must not overflow.
+    extent = size
+    for length in shape:
+        if type(length) is not int or not 0 <= length < I64:
+            raise ValueError("the shape of an array is not made of lengths")
+        count *= length
+        extent *= max(length, 1)
+        if extent >= I64:
+            raise ValueError("an array is larger than any memory")
+    data = decoder.buffer(tree)
+    if count * size != data.nbytes:
+        raise ValueError(f"an array of {count * size} bytes came as {data.nbytes}")
+    numpy = library("numpy")
+    if numpy is None:
+        return Opaque("numpy.ndarray", f"<array of shape {tuple(shape)}: numpy is missing here>")
+    if not count:
+        return numpy.empty(shape, dtype)
+    if kind == "b" and numpy.frombuffer(data, "u1").max() > 1:
+        # numpy counts them by their sum, and trusts the count where it writes what a mask selects.
+        raise ValueError("an array of booleans has others than 0 and 1")
+    return numpy.frombuffer(data, dtype).reshape(shape)
+
+
+def _read_scalar(decoder: Decoder, tree: Tree, depth: int) -> Any:
+    dtype = decoder.field(tree, "dtype", str)
+    kind, _ = item_size(dtype)
+    kinds = {"b": bool, "f": float, "c": complex, "S": bytes, "U": str}
+    value: Any = decoder.inner(tree, "value", kinds.get(kind, int), depth)
+    numpy = library("numpy")
+    if numpy is None:
+        if kind in "mM":
+            return Opaque("numpy.datetime64", f"<{value} of {dtype}: numpy is missing here>")
+        return value
+    if kind in "SU":
+        # Whose own length counts: the dtype's would be reserved.
+        return numpy.str_(value) if kind == "U" else numpy.bytes_(value)
+    if kind in "mM":
+        return numpy.array(value, "i8").view(numpy.dtype(dtype).newbyteorder("="))[()]
+    return numpy.array(value, dtype)[()]
+
+
+def _read_image(decoder: Decoder, tree: Tree, depth: int) -> Any:
+    mode, size = decoder.field(tree, "mode", str), decoder.field(tree, "size", list)
+    if mode not in MODES or len(size) != 2:
+        raise ValueError("an image is of no known mode")
+    if not all(type(side) is int and 0 <= side <= MAX_SIDE for side in size):
+        raise ValueError("the size of an image is not made of lengths")
+    width, height = size
+    data = decoder.buffer(tree)
+    row = width * MODES[mode] if MODES[mode] else (width + 7) // 8
+    if row * height != data.nbytes:
+        raise ValueError(f"an image of {row * height} bytes came as {data.nbytes}")
+    images = library("PIL.Image")
+    if images is None:
+        return Opaque(
+            "PIL.Image.Image", f"<{mode} image of {width} x {height}: Pillow is missing here>"
+        )
+    if not data.nbytes:
+        return images.new(mode, (width, height))
+    return images.frombytes(mode, (width, height), bytes(data))
+
+
+DECODERS: dict[str, Decode] = {
+    "ndarray": _read_ndarray,
+    "numpy": _read_scalar,
+    "image": _read_image,
+}

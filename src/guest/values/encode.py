@@ -1,0 +1,154 @@
+"""From a value to its tree. Nothing is raised for what a value is: what cannot cross, or any part
+of it, becomes its `repr`."""
+
+from __future__ import annotations
+
+from .bounds import (
+    DEEPEST,
+    HEADER_TEXT,
+    HEADER_VALUES,
+    I64,
+    MAX_BUFFERS,
+    MAX_JSON,
+    MAX_NAME,
+    MAX_REPR,
+    MAX_TEXT,
+    MAX_VALUES,
+    Opaque,
+    TooLarge,
+    class_name,
+    cut,
+    is_unicode,
+    safe_repr,
+)
+from .kinds import CONTAINERS, UNHASHABLE, encoder_of
+
+# Not by importing `typing`, for which an interpreter that runs a single cell should not wait.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from .blob import Buffer
+    from .kinds import Encode, Tree
+
+
+class Encoder:
+    """Encodes the values of one message, which share its buffers."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Buffer] = []
+        self._values = 0
+        self._text = 0
+        # Identities of the containers around what is being encoded.
+        self._around: set[int] = set()
+
+    def encode(self, value: object) -> Tree:
+        before = len(self.buffers), self._values, self._text
+        try:
+            tree = self.tree(value, 1, False)
+            if self._values <= HEADER_VALUES and self._text <= HEADER_TEXT:
+                return tree
+            _, self._values, self._text = before
+            return self._json(tree)
+        except TooLarge:
+            why = "too large to cross"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # Code of the value's own is guarded; what is left is a lack of memory or stack.
+            why = f"not encoded: {class_name(error)}"
+        buffers, self._values, self._text = before
+        del self.buffers[buffers:]
+        self._around.clear()
+        name = class_name(value)
+        return {"type": "opaque", "name": name, "repr": f"<{name}, {why}>"}
+
+    def tree(self, value: Any, depth: int, key: bool) -> Tree:
+        """The tree of a part, which has to be hashable when it is decoded if it is a `key`."""
+        self.count(1)
+        kind = type(value)
+        if kind is int:
+            if -I64 <= value < I64:
+                return value
+        elif kind is str:
+            if len(value) <= 64 and value.isascii():
+                self._text += len(value)
+                return value
+        elif value is None or kind is bool or (kind is float and value - value == 0):
+            return value
+        encoder = encoder_of(kind)
+        if encoder is None or depth > DEEPEST or (key and encoder in UNHASHABLE):
+            return self.opaque(value)
+        if encoder not in CONTAINERS:
+            return self._guarded(encoder, value, depth, key)
+        if id(value) in self._around:
+            return {"type": "opaque", "name": class_name(value), "repr": "..."}
+        self._around.add(id(value))
+        tree = self._guarded(encoder, value, depth, key)
+        self._around.discard(id(value))
+        return tree
+
+    def _guarded(self, encoder: Encode, value: Any, depth: int, key: bool) -> Tree:
+        before = len(self.buffers)
+        try:
+            tree = encoder(self, value, depth, key)
+        except (TooLarge, MemoryError, RecursionError, KeyboardInterrupt):
+            raise
+        except BaseException:
+            # Code of the value's class, which may raise anything, or a library that refuses.
+            del self.buffers[before:]
+            return self.opaque(value)
+        if type(tree) is dict:
+            self.count(2 * len(tree))
+        return tree
+
+    def count(self, values: int) -> None:
+        """Of JSON, about."""
+        self._values += values
+        if self._values > MAX_VALUES:
+            raise TooLarge
+
+    def opaque(self, value: object) -> Tree:
+        if type(value) is Opaque:
+            name, text = value.name, value.repr
+        else:
+            name, text = class_name(value), safe_repr(value)
+        name, text = cut(name, MAX_NAME), cut(text, MAX_REPR)
+        self.count(6)
+        self._text += len(name) + len(text)
+        return {"type": "opaque", "name": name, "repr": text}
+
+    def buffer(self, data: Buffer) -> int:
+        """Takes bytes in, and says which buffer they are."""
+        if len(self.buffers) >= MAX_BUFFERS:
+            raise TooLarge
+        self.buffers.append(data)
+        return len(self.buffers) - 1
+
+    def text(self, value: str, limit: int = MAX_TEXT) -> Tree:
+        if len(value) <= limit and is_unicode(value):
+            self._text += len(value)
+            return value
+        return {"type": "text", "buffer": self.buffer(value.encode("utf-8", "surrogatepass"))}
+
+    def items(self, values: Iterable[Any], depth: int, key: bool) -> list[Tree]:
+        self.count(1)
+        return [self.tree(value, depth, key) for value in values]
+
+    def pairs(self, pairs: Iterable[tuple[Any, Any]], depth: int) -> list[Tree]:
+        self.count(1)
+        trees = []
+        for name, value in pairs:
+            self.count(1)
+            trees.append([self.tree(name, depth, True), self.tree(value, depth, False)])
+        return trees
+
+    def _json(self, tree: Tree) -> Tree:
+        """Moves a tree that is too much for the header into a buffer."""
+        import json
+
+        data = json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+        if len(data) > MAX_JSON:
+            raise TooLarge
+        return {"type": "json", "buffer": self.buffer(data)}

@@ -1,0 +1,229 @@
+"""pandas' frames and series: both ways, with the dtype of each column. pandas is not imported to
+encode, and where it is missing when a tree is decoded, the value is `Opaque`."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from . import arrays
+from .bounds import Opaque, library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .decode import Decode, Decoder
+    from .encode import Encoder
+    from .kinds import Encode, Tree
+
+# Integers, floats and booleans with a mask beside them, by the dtype of what is below it.
+MASKED = {
+    f"{sign}{size}": f"{sign}{size}".lower() for sign in ("Int", "UInt") for size in (8, 16, 32, 64)
+}
+MASKED.update(Float32="float32", Float64="float64", boolean="bool")
+STRINGS = ("string", "str")
+ZONED = re.compile(r"datetime64\[(?:s|ms|us|ns), ([A-Za-z0-9_+\-/:]{1,64})\]")
+
+
+def _frame(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    columns = [value.iloc[:, i] for i in range(value.shape[1])]
+    return {
+        "type": "dataframe",
+        "columns": _index(encoder, value.columns, depth + 1),
+        "index": _index(encoder, value.index, depth + 1),
+        "data": [_column(encoder, column, depth + 2) for column in columns],
+    }
+
+
+def _series(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    return {
+        "type": "series",
+        "name": encoder.tree(value.name, depth + 1, True),
+        "index": _index(encoder, value.index, depth + 1),
+        "data": _column(encoder, value, depth + 1),
+    }
+
+
+def _index(encoder: Encoder, index: Any, depth: int) -> Tree:
+    pandas = sys.modules["pandas"]
+    if type(index) is pandas.RangeIndex:
+        ends = {"start": index.start, "stop": index.stop, "step": index.step}
+        return {"type": "range-index", **ends, "name": encoder.tree(index.name, depth + 1, True)}
+    levels = [index]
+    if isinstance(index, pandas.MultiIndex):
+        levels = [index.get_level_values(i) for i in range(index.nlevels)]
+    encoder.count(8)
+    return {
+        "type": "index",
+        "names": [encoder.tree(name, depth + 2, True) for name in index.names],
+        "data": [_column(encoder, level, depth + 2) for level in levels],
+    }
+
+
+def _column(encoder: Encoder, column: Any, depth: int) -> Tree:
+    """Of a series or an index."""
+    encoder.count(10)
+    dtype, name = column.dtype, str(column.dtype)
+    pandas, numpy = sys.modules["pandas"], sys.modules["numpy"]
+    if isinstance(dtype, pandas.CategoricalDtype):
+        data = column.array
+        return {
+            "dtype": "category",
+            "values": arrays.array_tree(encoder, numpy.asarray(data.codes)),
+            "categories": _column(encoder, data.categories, depth + 1),
+            "ordered": bool(data.ordered),
+        }
+    if name in MASKED:
+        data, missing = column.array, column.isna()
+        filled = data.to_numpy(dtype=MASKED[name], na_value=False if name == "boolean" else 0)
+        return {
+            "dtype": name,
+            "values": arrays.array_tree(encoder, filled),
+            "mask": arrays.array_tree(encoder, numpy.asarray(missing)),
+        }
+    if name in STRINGS:
+        texts = zip(column.isna(), column.to_numpy(dtype=object))
+        values = [None if missing else text for missing, text in texts]
+        return {"dtype": name, "values": encoder.items(values, depth + 2, False)}
+    if ZONED.fullmatch(name):
+        moments = column.array.tz_convert(None).to_numpy()
+        return {"dtype": name, "values": arrays.array_tree(encoder, moments)}
+    if isinstance(dtype, numpy.dtype) and dtype.kind in "biufcmM":
+        return {"dtype": name, "values": arrays.array_tree(encoder, column.to_numpy())}
+    values = list(column.to_numpy(dtype=object))
+    return {"dtype": "object", "values": encoder.items(values, depth + 2, False)}
+
+
+def _stamp(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    """A moment or a time span of pandas, as numpy's where Python's would lose its nanoseconds."""
+    pandas = sys.modules["pandas"]
+    if value is not pandas.NaT and not value.nanosecond:
+        plain = value.to_pydatetime()
+    elif value is pandas.NaT or value.tzinfo is None:
+        plain = value.to_datetime64()
+    else:
+        raise ValueError("a moment with a zone and nanoseconds")
+    return encoder.tree(plain, depth, key)
+
+
+def _span(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    plain = value.to_timedelta64() if value.nanoseconds else value.to_pytimedelta()
+    return encoder.tree(plain, depth, key)
+
+
+ENCODERS: dict[str, Encode] = {}
+for _module in ("pandas", "pandas.core.frame"):
+    ENCODERS[f"{_module}.DataFrame"] = _frame
+for _module in ("pandas", "pandas.core.series"):
+    ENCODERS[f"{_module}.Series"] = _series
+for _module in ("pandas", "pandas._libs.tslibs.timestamps"):
+    ENCODERS[f"{_module}.Timestamp"] = _stamp
+for _module in ("pandas", "pandas._libs.tslibs.timedeltas"):
+    ENCODERS[f"{_module}.Timedelta"] = _span
+UNHASHABLE: set[Encode] = {_frame, _series}
+
+
+def encoder_of(kind: type) -> Encode | None:
+    """For the class of `NaT`, which is nowhere by its name."""
+    nat = getattr(sys.modules.get("pandas"), "NaT", None)
+    return _stamp if nat is not None and type(nat) is kind else None
+
+
+def _read_frame(decoder: Decoder, tree: Tree, depth: int) -> Any:
+    pandas = library("pandas")
+    if pandas is None:
+        return Opaque("pandas.DataFrame", "<table: pandas is missing here>")
+    columns = _read_index(decoder, decoder.field(tree, "columns", dict), depth + 1)
+    index = _read_index(decoder, decoder.field(tree, "index", dict), depth + 1)
+    data = [_read_column(decoder, part, depth + 2) for part in decoder.field(tree, "data", list)]
+    _require_length("columns", len(columns), len(data))
+    for column in data:
+        _require_length("rows", len(index), len(column))
+    frame = pandas.DataFrame(dict(enumerate(data)), index=index, copy=False)
+    frame.columns = columns
+    return frame
+
+
+def _read_series(decoder: Decoder, tree: Tree, depth: int) -> Any:
+    pandas = library("pandas")
+    if pandas is None:
+        return Opaque("pandas.Series", "<column: pandas is missing here>")
+    name = decoder.value(tree.get("name"), depth + 1)
+    index = _read_index(decoder, decoder.field(tree, "index", dict), depth + 1)
+    data = _read_column(decoder, tree.get("data"), depth + 1)
+    _require_length("rows", len(index), len(data))
+    return pandas.Series(data, index=index, name=name, copy=False)
+
+
+def _require_length(what: str, wanted: int, found: int) -> None:
+    if wanted != found:
+        raise ValueError(f"a table of {wanted} {what} came with {found}")
+
+
+def _read_index(decoder: Decoder, tree: Tree, depth: int) -> Any:
+    pandas = library("pandas")
+    if tree.get("type") == "range-index":
+        name = decoder.value(tree.get("name"), depth + 1)
+        ends = [decoder.inner(tree, end, int, depth) for end in ("start", "stop", "step")]
+        return pandas.RangeIndex(range(*ends), name=name)
+    names = [decoder.value(name, depth + 2) for name in decoder.field(tree, "names", list)]
+    data = [_read_column(decoder, part, depth + 2) for part in decoder.field(tree, "data", list)]
+    _require_length("index names", len(names), len(data))
+    if not data:
+        raise ValueError("an index has no data")
+    if len(data) > 1:
+        for column in data:
+            _require_length("rows", len(data[0]), len(column))
+        return pandas.MultiIndex.from_arrays(data, names=names)
+    return pandas.Index(data[0], name=names[0], **_as_it_is(data[0]))
+
+
+def _as_it_is(data: Any) -> dict[str, Any]:
+    """Keeps pandas from guessing at what objects are."""
+    return {"dtype": object} if getattr(data, "dtype", None) == object else {}
+
+
+def _read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
+    """An array of numpy or of pandas, of one dimension."""
+    numpy, pandas = library("numpy"), library("pandas")
+    if type(tree) is not dict:
+        raise ValueError("the column of a table is no object")
+    name = tree.get("dtype")
+    if name in STRINGS or name == "object":
+        listed = decoder.field(tree, "values", list)
+        values = [decoder.value(part, depth + 2) for part in listed]
+        if name != "object" and all(type(value) in (str, type(None)) for value in values):
+            return pandas.array(values, dtype=name)
+        objects = numpy.empty(len(values), object)
+        for place, value in enumerate(values):
+            objects[place] = value
+        return objects
+    data = _read_array(decoder, tree, "values", depth)
+    if name in MASKED:
+        return _read_masked(pandas, name, data, _read_array(decoder, tree, "mask", depth))
+    if name == "category":
+        categories = pandas.Index(_read_column(decoder, tree.get("categories"), depth + 1))
+        ordered = tree.get("ordered") is True
+        return pandas.Categorical.from_codes(data, categories=categories, ordered=ordered)
+    zoned = ZONED.fullmatch(name) if type(name) is str else None
+    if zoned is not None:
+        return pandas.DatetimeIndex(data).tz_localize("UTC").tz_convert(zoned[1])
+    return data
+
+
+def _read_array(decoder: Decoder, tree: Tree, name: str, depth: int) -> Any:
+    array = decoder.value(tree.get(name), depth + 1)
+    if getattr(array, "ndim", None) != 1:
+        raise ValueError("the column of a table is no array of one dimension")
+    return array
+
+
+def _read_masked(pandas: Any, name: str, data: Any, mask: Any) -> Any:
+    if str(data.dtype) != MASKED[name] or str(mask.dtype) != "bool" or len(mask) != len(data):
+        raise ValueError("the column of a table and its mask do not fit")
+    kinds = {"b": "BooleanArray", "f": "FloatingArray", "i": "IntegerArray", "u": "IntegerArray"}
+    return getattr(pandas.arrays, kinds[data.dtype.kind])(data, mask)
+
+
+DECODERS: dict[str, Decode] = {"dataframe": _read_frame, "series": _read_series}

@@ -1,0 +1,176 @@
+//! The binary part of a message: buffers that its values refer to by number.
+//!
+//! Small ones are the frame's payload. Large ones are a file that is passed beside the frame
+//! (unix(7), `SCM_RIGHTS`), so that an array crosses without being copied through a socket. Each
+//! buffer begins at a multiple of [`ALIGNMENT`], where arrays of any element may be mapped.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Where buffers begin: at multiples of this, bytes.
+pub const ALIGNMENT: u64 = 64;
+
+/// The most bytes that travel as a payload; more are passed as a file.
+pub const LARGEST_PAYLOAD: u64 = 64 << 10;
+
+/// The most bytes of one message.
+pub const LARGEST: u64 = 4 << 30;
+
+/// How many buffers there are, how long they are, and which way they come: the field `blob`.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Fields", into = "Fields")]
+pub struct Blob {
+    lengths: Vec<u64>,
+    way: Way,
+    total: u64,
+}
+
+/// How a blob's bytes travel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// As the frame's payload.
+    Payload,
+    /// In a file passed with the frame.
+    Passed,
+}
+
+/// Why a blob was refused.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[error("a blob of {buffers} buffers is empty, or longer than {LARGEST} bytes")]
+pub struct BlobError {
+    buffers: usize,
+}
+
+impl Blob {
+    /// Buffers of these lengths.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or together they are over [`LARGEST`].
+    pub fn new(lengths: Vec<u64>, way: Way) -> Result<Self, BlobError> {
+        let refused = BlobError {
+            buffers: lengths.len(),
+        };
+        let total = ranges(&lengths)
+            .last()
+            .flatten()
+            .map(|last| last.end)
+            .filter(|total| *total <= LARGEST)
+            .ok_or(refused)?;
+        Ok(Self {
+            lengths,
+            way,
+            total,
+        })
+    }
+
+    /// How the bytes travel.
+    pub const fn way(&self) -> Way {
+        self.way
+    }
+
+    /// The same buffers, travelling the other way.
+    #[must_use]
+    pub const fn travelling(mut self, way: Way) -> Self {
+        self.way = way;
+        self
+    }
+
+    /// Bytes from the first buffer's beginning to the last one's end.
+    pub const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The length of each buffer, bytes.
+    pub fn lengths(&self) -> &[u64] {
+        &self.lengths
+    }
+
+    /// Where each buffer is.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        // Checked when it was made: none overflows.
+        ranges(&self.lengths).flatten()
+    }
+}
+
+/// Where each buffer is; `None` in place of the first that is too far out to have an address, and
+/// of all behind it.
+fn ranges(lengths: &[u64]) -> impl Iterator<Item = Option<Range<u64>>> + '_ {
+    lengths.iter().scan(Some(0u64), |end, length| {
+        let range = end
+            .and_then(|end| end.checked_next_multiple_of(ALIGNMENT))
+            .and_then(|start| Some(start..start.checked_add(*length)?));
+        *end = range.as_ref().map(|range| range.end);
+        Some(range)
+    })
+}
+
+#[derive(Serialize, Deserialize)]
+struct Fields {
+    lengths: Vec<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    passed: bool,
+}
+
+impl TryFrom<Fields> for Blob {
+    type Error = BlobError;
+
+    fn try_from(fields: Fields) -> Result<Self, Self::Error> {
+        let way = if fields.passed {
+            Way::Passed
+        } else {
+            Way::Payload
+        };
+        Self::new(fields.lengths, way)
+    }
+}
+
+impl From<Blob> for Fields {
+    fn from(blob: Blob) -> Self {
+        Self {
+            passed: blob.way == Way::Passed,
+            lengths: blob.lengths,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_begin_at_aligned_places() {
+        let blob = Blob::new(vec![1, 64, 0, 3], Way::Payload).expect("these fit");
+        let places: Vec<_> = blob.ranges().collect();
+        assert_eq!(places, [0..1, 64..128, 128..128, 128..131]);
+        assert_eq!(blob.total(), 131);
+    }
+
+    #[test]
+    fn lengths_that_wrap_around_are_refused() {
+        for lengths in [
+            vec![],
+            vec![u64::MAX],
+            vec![1, u64::MAX - 64],
+            vec![LARGEST, 1],
+        ] {
+            assert!(
+                Blob::new(lengths.clone(), Way::Passed).is_err(),
+                "{lengths:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_field_is_short_where_nothing_is_passed() {
+        let blob = Blob::new(vec![5], Way::Payload).expect("it fits");
+        let text = serde_json::to_string(&blob).expect("it is written");
+        assert_eq!(text, r#"{"lengths":[5]}"#);
+        assert_eq!(
+            serde_json::from_str::<Blob>(&text).expect("it is read"),
+            blob
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! An outcome as a caller is told of it: output and value travel beside it.
+
+use serde::{Serialize, Serializer};
+
+use crate::exit_code;
+use crate::outcome::{
+    Denial, Enforced, ExceptionInfo, LimitHit, Outcome, PolicyIdentity, Status, Usage,
+};
+
+/// An outcome without what travels beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told(pub Outcome);
+
+impl Serialize for Told {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Json<'a> {
+            status: Status,
+            exit_code: u8,
+            limit: Option<LimitHit>,
+            error: Option<&'a ExceptionInfo>,
+            usage: &'a Usage,
+            enforced: &'a Enforced,
+            denied: &'a [Denial],
+            policy: &'a PolicyIdentity,
+        }
+        let outcome = &self.0;
+        Json {
+            status: outcome.status(),
+            exit_code: exit_code::of(outcome.ending()),
+            limit: outcome.limit(),
+            error: outcome.error(),
+            usage: outcome.usage(),
+            enforced: outcome.enforced(),
+            denied: outcome.denied(),
+            policy: outcome.policy(),
+        }
+        .serialize(serializer)
+    }
+}

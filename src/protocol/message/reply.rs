@@ -1,0 +1,101 @@
+//! What a worker says to its supervisor: hostile.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CellResult, Ended, MessageError, check_payload, encode_message};
+use crate::protocol::value::BufferCheck;
+use crate::protocol::{Blob, Frame, FrameLimits, JsonLimits, Value};
+
+/// What a worker says to its supervisor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Reply {
+    /// The jail is closed and the worker waits for a cell. Once, and first.
+    Ready {
+        /// [`VERSION`](crate::protocol::VERSION).
+        version: u32,
+    },
+    /// A cell or a program ended by itself.
+    Result(CellResult),
+    /// A cell shows something.
+    Display(Display),
+    /// A cell calls a host tool.
+    Call(ToolCall),
+}
+
+/// Something that a cell shows, in one or more forms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Display {
+    /// Of the cell.
+    pub id: u64,
+    /// Forms by their media types (RFC 6838): text, or bytes.
+    pub data: BTreeMap<String, Value>,
+    /// Whether it is the value of the cell's last expression.
+    #[serde(default)]
+    pub main: bool,
+    /// The forms' buffers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<Blob>,
+}
+
+/// A call of a host tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Of the cell.
+    pub id: u64,
+    /// A number that the answer repeats.
+    pub call: u64,
+    /// Which tool.
+    pub tool: String,
+    /// Positional arguments.
+    #[serde(default)]
+    pub args: Vec<Value>,
+    /// Keyword arguments.
+    #[serde(default)]
+    pub kwargs: BTreeMap<String, Value>,
+    /// The arguments' buffers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<Blob>,
+}
+
+impl Reply {
+    /// Understands a frame of a worker.
+    ///
+    /// # Errors
+    ///
+    /// When the header is over a bound, of an unknown kind, or lacks what its kind needs, or the
+    /// payload is not as long as the header says. Each is a protocol violation and ends the session.
+    pub fn parse(frame: &Frame) -> Result<Self, MessageError> {
+        let reply: Self = JsonLimits::FROM_WORKER.from_slice(&frame.header)?;
+        check_payload(frame, reply.blob())?;
+        let mut buffers = BufferCheck::new(reply.blob());
+        match &reply {
+            Self::Ready { .. } => {}
+            Self::Result(result) => match &result.ended {
+                Ended::Ok(Some(value)) => buffers.value(value)?,
+                Ended::Ok(None) | Ended::Exception(_) | Ended::Exit(_) => {}
+            },
+            Self::Display(display) => buffers.values(display.data.values())?,
+            Self::Call(call) => buffers.values(call.args.iter().chain(call.kwargs.values()))?,
+        }
+        Ok(reply)
+    }
+
+    /// The buffers that come with it.
+    pub const fn blob(&self) -> Option<&Blob> {
+        match self {
+            Self::Ready { .. } => None,
+            Self::Result(result) => result.blob.as_ref(),
+            Self::Display(display) => display.blob.as_ref(),
+            Self::Call(call) => call.blob.as_ref(),
+        }
+    }
+
+    /// Appends the message's frame to `out`: the worker's side, used by tests.
+    pub fn encode_into(&self, out: &mut Vec<u8>) -> Result<(), MessageError> {
+        encode_message(self, &[], &FrameLimits::FROM_WORKER, out)
+    }
+}

@@ -1,0 +1,165 @@
+//! How a cell ended, as its worker says.
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::{Blob, Value};
+
+/// How a cell or a program ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "ResultFields", into = "ResultFields")]
+#[non_exhaustive]
+pub struct CellResult {
+    /// Of the request.
+    pub id: u64,
+    /// What the guest says happened.
+    pub ended: Ended,
+    /// Operations that raised a permission error and that the guest's side noticed.
+    pub denied: Vec<Denied>,
+    /// What made it end.
+    pub finish: Finish,
+    /// The buffers of its value.
+    pub blob: Option<Blob>,
+}
+
+/// What made a cell come to its end.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Finish {
+    /// Its last statement.
+    #[default]
+    LastStatement,
+    /// A host tool that ends the cell, whose answer is then its value.
+    Tool,
+}
+
+impl CellResult {
+    /// A result without denied operations.
+    pub const fn new(id: u64, ended: Ended) -> Self {
+        Self {
+            id,
+            ended,
+            denied: Vec::new(),
+            finish: Finish::LastStatement,
+            blob: None,
+        }
+    }
+}
+
+/// The ways in which guest code ends by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ended {
+    /// It ran to its end, with the value of its last expression if that is not `None`.
+    Ok(Option<Value>),
+    /// An exception was not caught, or a program could not be started.
+    Exception(GuestError),
+    /// `sys.exit`, or a program's exit status.
+    Exit(u8),
+}
+
+/// An exception as the guest describes it.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+pub struct GuestError {
+    /// Name of the exception's class.
+    pub name: String,
+    /// `str()` of the exception.
+    pub message: String,
+    /// As Python prints it, guest frames only.
+    #[serde(default)]
+    pub traceback: String,
+    /// `errno` of an `OSError`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errno: Option<i32>,
+}
+
+/// One operation that was refused, as the guest's side saw it.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Denied {
+    /// What was tried: `file access`, or `system call` where no file is named.
+    pub operation: String,
+    /// On what: a path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The error that the guest got.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errno: Option<i32>,
+}
+
+/// [`CellResult`] as it is written.
+#[derive(Serialize, Deserialize)]
+struct ResultFields {
+    id: u64,
+    status: ResultStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exit_code: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    value: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<GuestError>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    denied: Vec<Denied>,
+    #[serde(default, rename = "final", skip_serializing_if = "std::ops::Not::not")]
+    by_tool: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    blob: Option<Blob>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ResultStatus {
+    Ok,
+    Exception,
+    Exit,
+}
+
+impl TryFrom<ResultFields> for CellResult {
+    type Error = &'static str;
+
+    fn try_from(fields: ResultFields) -> Result<Self, Self::Error> {
+        let ended = match fields.status {
+            ResultStatus::Ok => Ended::Ok(fields.value),
+            ResultStatus::Exception => {
+                Ended::Exception(fields.error.ok_or("an exception without `error`")?)
+            }
+            ResultStatus::Exit => {
+                Ended::Exit(fields.exit_code.ok_or("an exit without `exit_code`")?)
+            }
+        };
+        Ok(Self {
+            id: fields.id,
+            ended,
+            denied: fields.denied,
+            finish: if fields.by_tool {
+                Finish::Tool
+            } else {
+                Finish::LastStatement
+            },
+            blob: fields.blob,
+        })
+    }
+}
+
+impl From<CellResult> for ResultFields {
+    fn from(result: CellResult) -> Self {
+        let CellResult {
+            id,
+            ended,
+            denied,
+            finish,
+            blob,
+        } = result;
+        let (status, exit_code, value, error) = match ended {
+            Ended::Ok(value) => (ResultStatus::Ok, None, value, None),
+            Ended::Exception(error) => (ResultStatus::Exception, None, None, Some(error)),
+            Ended::Exit(code) => (ResultStatus::Exit, Some(code), None, None),
+        };
+        Self {
+            id,
+            status,
+            exit_code,
+            value,
+            error,
+            denied,
+            by_tool: finish == Finish::Tool,
+            blob,
+        }
+    }
+}

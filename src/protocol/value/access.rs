@@ -1,0 +1,235 @@
+//! What a caller reads from a value.
+
+use std::borrow::Cow;
+
+use super::{Buffers, Dtype, PackedFormat, TypedValue, Value, ValueError};
+use crate::protocol::JsonLimits;
+
+/// Bounds of a tree that comes in a buffer: 64 MiB of text, which is at most about a gigabyte in memory.
+const OF_BUFFER: JsonLimits = JsonLimits {
+    values: 8 << 20,
+    string: LONGEST_JSON,
+    ..JsonLimits::FROM_WORKER
+};
+const LONGEST_JSON: usize = 64 << 20;
+
+impl Value {
+    /// Whether it is `None`.
+    pub const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// A `bool`.
+    pub const fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// An `int` of 64 bits.
+    pub const fn as_i64(&self) -> Option<i64> {
+        match self {
+            Self::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// A `float`.
+    pub const fn as_f64(&self) -> Option<f64> {
+        match self {
+            Self::Float(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// A `str` that stands in the tree; [`text`](Self::text) has long ones too.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Str(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The elements of a `list`, `tuple`, `set` or `frozenset`; not of one that is packed.
+    pub fn as_list(&self) -> Option<&[Self]> {
+        match self {
+            Self::List(items) => Some(items),
+            Self::Typed(typed) => match &**typed {
+                TypedValue::Tuple(held) | TypedValue::Set(held) | TypedValue::Frozenset(held) => {
+                    Some(&held.items)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The pairs of a `dict`.
+    pub fn as_dict(&self) -> Option<&[(Self, Self)]> {
+        match self.as_typed()? {
+            TypedValue::Dict(dict) => Some(&dict.items),
+            _ => None,
+        }
+    }
+
+    /// What a `str` key of a `dict`, or a field of a dataclass or named tuple, leads to.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        match self.as_typed()? {
+            TypedValue::Dict(dict) => {
+                let mut pairs = dict.items.iter();
+                let found = pairs.find(|(found, _)| found.as_str() == Some(key));
+                found.map(|(_, value)| value)
+            }
+            TypedValue::Dataclass(record) | TypedValue::Namedtuple(record) => {
+                let mut fields = record.fields.iter();
+                let found = fields.find(|(name, _)| name == key);
+                found.map(|(_, value)| value)
+            }
+            _ => None,
+        }
+    }
+
+    /// A value with a `type`.
+    pub fn as_typed(&self) -> Option<&TypedValue> {
+        match self {
+            Self::Typed(typed) => Some(typed),
+            _ => None,
+        }
+    }
+
+    /// `bytes` or a `bytearray`.
+    pub fn bytes<'a>(&self, buffers: &Buffers<'a>) -> Option<&'a [u8]> {
+        match self.as_typed()? {
+            TypedValue::Bytes(held) | TypedValue::Bytearray(held) => buffers.get(held.buffer),
+            _ => None,
+        }
+    }
+
+    /// A `str` of any length, with U+FFFD for what no Rust string holds: lone surrogates.
+    pub fn text<'a>(&'a self, buffers: &Buffers<'a>) -> Option<Cow<'a, str>> {
+        match self {
+            Self::Str(text) => Some(Cow::Borrowed(text)),
+            Self::Typed(typed) => match **typed {
+                TypedValue::Text(held) => buffers.get(held.buffer).map(String::from_utf8_lossy),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// A `list` of `int`, packed or not.
+    pub fn integers(&self, buffers: &Buffers<'_>) -> Option<Vec<i64>> {
+        match self.packed(PackedFormat::Int, buffers) {
+            Some(bytes) => Some(eights(bytes).map(i64::from_le_bytes).collect()),
+            None => self.as_list()?.iter().map(Self::as_i64).collect(),
+        }
+    }
+
+    /// A `list` of `float`, packed or not.
+    pub fn floats(&self, buffers: &Buffers<'_>) -> Option<Vec<f64>> {
+        match self.packed(PackedFormat::Float, buffers) {
+            Some(bytes) => Some(eights(bytes).map(f64::from_le_bytes).collect()),
+            None => self.as_list()?.iter().map(Self::as_f64).collect(),
+        }
+    }
+
+    fn packed<'a>(&self, wanted: PackedFormat, buffers: &Buffers<'a>) -> Option<&'a [u8]> {
+        match self.as_typed()? {
+            TypedValue::Packed(packed) if packed.format == wanted => buffers.get(packed.buffer),
+            _ => None,
+        }
+    }
+
+    /// An array of numpy.
+    pub fn ndarray<'a>(&'a self, buffers: &Buffers<'a>) -> Option<NdarrayView<'a>> {
+        match self.as_typed()? {
+            TypedValue::Ndarray(array) => Some(NdarrayView {
+                dtype: &array.dtype,
+                shape: &array.shape,
+                bytes: buffers.get(array.buffer)?,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The value that a `json` buffer holds; a copy of any other. What its own buffers are is to be
+    /// looked up among the same.
+    ///
+    /// # Errors
+    ///
+    /// When the buffer does not hold a value, or one that is over the bounds of 64 MiB, 96 levels and
+    /// eight million values.
+    pub fn unfolded(&self, buffers: &Buffers<'_>) -> Result<Cow<'_, Self>, ValueError> {
+        let Some(TypedValue::Json(held)) = self.as_typed() else {
+            return Ok(Cow::Borrowed(self));
+        };
+        let refused = |fault| ValueError::Malformed {
+            kind: "json",
+            fault,
+        };
+        let text = buffers.get(held.buffer).ok_or(ValueError::NoBuffer {
+            buffer: held.buffer,
+            count: buffers.len(),
+        })?;
+        if text.len() > LONGEST_JSON {
+            return Err(refused("is over 64 MiB"));
+        }
+        let value = OF_BUFFER.from_slice(text);
+        Ok(Cow::Owned(value.map_err(|_| {
+            refused("does not parse, or is over a bound")
+        })?))
+    }
+}
+
+/// The bytes, eight at a time.
+fn eights(bytes: &[u8]) -> impl Iterator<Item = [u8; 8]> {
+    bytes.as_chunks().0.iter().copied()
+}
+
+/// An array of numpy, its elements in C order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NdarrayView<'a> {
+    /// Type of its elements.
+    pub dtype: &'a Dtype,
+    /// Length of each dimension.
+    pub shape: &'a [u64],
+    /// The elements.
+    pub bytes: &'a [u8],
+}
+
+impl NdarrayView<'_> {
+    /// The elements, if they are floating-point numbers of 32 or 64 bits.
+    pub fn floats(&self) -> Option<Vec<f64>> {
+        match self.dtype.kind() {
+            "f8" => Some(self.elements(f64::from_le_bytes).collect()),
+            "f4" => Some(self.elements(f32::from_le_bytes).map(f64::from).collect()),
+            _ => None,
+        }
+    }
+
+    /// The elements, if they are truth values, or integers that 64 bits with a sign can hold.
+    pub fn integers(&self) -> Option<Vec<i64>> {
+        Some(match self.dtype.kind() {
+            "i8" => self.elements(i64::from_le_bytes).collect(),
+            "i4" => self.elements(i32::from_le_bytes).map(i64::from).collect(),
+            "i2" => self.elements(i16::from_le_bytes).map(i64::from).collect(),
+            "i1" => self.elements(i8::from_le_bytes).map(i64::from).collect(),
+            "u4" => self.elements(u32::from_le_bytes).map(i64::from).collect(),
+            "u2" => self.elements(u16::from_le_bytes).map(i64::from).collect(),
+            "u1" | "b1" => self.elements(u8::from_le_bytes).map(i64::from).collect(),
+            _ => return None,
+        })
+    }
+
+    fn elements<const N: usize, T>(&self, read: fn([u8; N]) -> T) -> impl Iterator<Item = T> {
+        let little = self.dtype.is_little_endian();
+        let chunks = self.bytes.as_chunks().0.iter().copied();
+        chunks.map(move |mut bytes: [u8; N]| {
+            if !little {
+                bytes.reverse();
+            }
+            read(bytes)
+        })
+    }
+}

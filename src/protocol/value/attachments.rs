@@ -1,0 +1,133 @@
+//! The buffers of a message that is being made.
+
+use std::borrow::Cow;
+
+use super::{Dtype, Held, Ndarray, Packed, PackedFormat, TypedValue, Value, ValueError};
+use crate::protocol::blob::{ALIGNMENT, BlobError, LARGEST_PAYLOAD};
+use crate::protocol::{Blob, Way};
+
+/// The most characters of a `str` that stands in the tree itself.
+const LONGEST_STR: usize = 32 << 10;
+
+/// What fills the gap behind a buffer.
+const GAP: [u8; 64] = [0; 64];
+const _: () = assert!(GAP.len() as u64 == ALIGNMENT);
+
+/// Buffers of a message, made as its values are.
+///
+/// Bytes are borrowed where the caller keeps them: [`pieces`](Self::pieces) hands them to a write
+/// without a copy.
+#[derive(Clone, Debug, Default)]
+pub struct Attachments<'a> {
+    buffers: Vec<Cow<'a, [u8]>>,
+}
+
+impl<'a> Attachments<'a> {
+    /// `bytes`.
+    pub fn bytes(&mut self, bytes: impl Into<Cow<'a, [u8]>>) -> Value {
+        let buffer = self.attach(bytes.into());
+        TypedValue::Bytes(Held { buffer }).into()
+    }
+
+    /// `str` of any length.
+    pub fn text(&mut self, text: impl Into<Cow<'a, str>>) -> Value {
+        let text = text.into();
+        // No text has more characters than bytes.
+        if text.len() <= LONGEST_STR || text.chars().count() <= LONGEST_STR {
+            return Value::Str(text.into_owned());
+        }
+        let buffer = self.attach(match text {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        });
+        TypedValue::Text(Held { buffer }).into()
+    }
+
+    /// `list` of `int`.
+    pub fn integers(&mut self, numbers: &[i64]) -> Value {
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+        self.packed(PackedFormat::Int, bytes.collect())
+    }
+
+    /// `list` of `float`.
+    pub fn floats(&mut self, numbers: &[f64]) -> Value {
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+        self.packed(PackedFormat::Float, bytes.collect())
+    }
+
+    /// `numpy.ndarray`, its elements in C order.
+    ///
+    /// # Errors
+    ///
+    /// When there are more or fewer bytes than the shape has elements.
+    pub fn ndarray(
+        &mut self,
+        dtype: Dtype,
+        shape: impl Into<Vec<u64>>,
+        elements: impl Into<Cow<'a, [u8]>>,
+    ) -> Result<Value, ValueError> {
+        let elements = elements.into();
+        let mut array = Ndarray {
+            dtype,
+            shape: shape.into(),
+            buffer: 0,
+        };
+        let (expected, found) = (array.bytes()?, elements.len() as u64);
+        if expected != found {
+            return Err(ValueError::Length {
+                kind: "ndarray",
+                expected,
+                found,
+            });
+        }
+        array.buffer = self.attach(elements);
+        Ok(TypedValue::Ndarray(array).into())
+    }
+
+    /// The field that announces them, unless there are none: as a payload if they are short.
+    ///
+    /// # Errors
+    ///
+    /// When they are too long for one message.
+    pub fn blob(&self) -> Result<Option<Blob>, BlobError> {
+        if self.buffers.is_empty() {
+            return Ok(None);
+        }
+        let lengths = self.buffers.iter().map(|buffer| buffer.len() as u64);
+        let blob = Blob::new(lengths.collect(), Way::Payload)?;
+        Ok(Some(match blob.total() {
+            0..=LARGEST_PAYLOAD => blob,
+            _ => blob.travelling(Way::Passed),
+        }))
+    }
+
+    /// Their bytes as they follow each other, with the gaps between them.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let last = self.buffers.len().saturating_sub(1);
+        let buffers = self.buffers.iter().enumerate();
+        buffers.flat_map(move |(number, buffer)| {
+            let gap = match number {
+                number if number == last => 0,
+                _ => buffer.len().next_multiple_of(GAP.len()) - buffer.len(),
+            };
+            [buffer.as_ref(), &GAP[..gap]]
+        })
+    }
+
+    /// Their bytes in one piece.
+    pub fn concatenated(&self) -> Vec<u8> {
+        self.pieces().flatten().copied().collect()
+    }
+
+    fn packed(&mut self, format: PackedFormat, bytes: Vec<u8>) -> Value {
+        let buffer = self.attach(Cow::Owned(bytes));
+        TypedValue::Packed(Packed { format, buffer }).into()
+    }
+
+    fn attach(&mut self, bytes: Cow<'a, [u8]>) -> u32 {
+        let number = self.buffers.len();
+        self.buffers.push(bytes);
+        // A message with so many buffers is over every other bound.
+        u32::try_from(number).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,301 @@
+//! Whether values and the buffers that came with them fit together, as far as the header tells.
+
+use thiserror::Error;
+
+use super::{Image, ImageMode, Ndarray, Packed, TableColumn, TableIndex, TypedValue, Uuid, Value};
+use crate::protocol::Blob;
+
+/// The most dimensions of an array: numpy had no more before its version 2.
+const MOST_DIMENSIONS: usize = 32;
+
+/// Why values of a message were refused.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ValueError {
+    /// A number that no buffer has.
+    #[error("a value refers to buffer {buffer}, and the message has {count}")]
+    NoBuffer {
+        /// The number.
+        buffer: u32,
+        /// How many there are.
+        count: usize,
+    },
+    /// Two values with one buffer: a short message would stand for any amount of memory.
+    #[error("two values refer to buffer {buffer}")]
+    Shared {
+        /// Its number.
+        buffer: u32,
+    },
+    /// A buffer of another length than its value says.
+    #[error("a value of type `{kind}` says {expected} bytes, and its buffer has {found}")]
+    Length {
+        /// The value's type.
+        kind: &'static str,
+        /// What the value says, bytes.
+        expected: u64,
+        /// Length of the buffer, bytes.
+        found: u64,
+    },
+    /// More or fewer bytes than the message's buffers take.
+    #[error("the buffers of a message take {expected} bytes, and {found} came")]
+    Total {
+        /// What the blob says.
+        expected: u64,
+        /// What there is.
+        found: u64,
+    },
+    /// A value that is none, whatever its buffers hold.
+    #[error("a value of type `{kind}` {fault}")]
+    Malformed {
+        /// The value's type.
+        kind: &'static str,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+}
+
+impl Value {
+    /// Whether this value, the only one of its message, fits the message's buffers.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong first.
+    pub fn check(&self, blob: Option<&Blob>) -> Result<(), ValueError> {
+        BufferCheck::new(blob).value(self)
+    }
+}
+
+/// Looks at the values of one message, each buffer of which belongs to one value.
+#[derive(Clone, Debug)]
+pub struct BufferCheck<'a> {
+    lengths: &'a [u64],
+    taken: Vec<bool>,
+}
+
+impl<'a> BufferCheck<'a> {
+    /// Nothing looked at yet.
+    pub fn new(blob: Option<&'a Blob>) -> Self {
+        let lengths = blob.map_or(&[] as &[u64], Blob::lengths);
+        Self {
+            lengths,
+            taken: vec![false; lengths.len()],
+        }
+    }
+
+    /// Looks at one value and all that it holds.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong first.
+    pub fn value(&mut self, value: &Value) -> Result<(), ValueError> {
+        match value {
+            Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_) => {
+                Ok(())
+            }
+            Value::List(items) => self.values(items),
+            Value::Typed(value) => self.typed(value),
+        }
+    }
+
+    /// Looks at several.
+    pub fn values<'v>(
+        &mut self,
+        values: impl IntoIterator<Item = &'v Value>,
+    ) -> Result<(), ValueError> {
+        values.into_iter().try_for_each(|value| self.value(value))
+    }
+
+    fn typed(&mut self, value: &TypedValue) -> Result<(), ValueError> {
+        match value {
+            TypedValue::Int(_)
+            | TypedValue::Decimal(_)
+            | TypedValue::Fraction(_)
+            | TypedValue::Date(_)
+            | TypedValue::Time(_)
+            | TypedValue::Datetime(_)
+            | TypedValue::Timedelta(_)
+            | TypedValue::Opaque(_) => Ok(()),
+            TypedValue::Text(held)
+            | TypedValue::Bytes(held)
+            | TypedValue::Bytearray(held)
+            | TypedValue::Json(held) => self.take(held.buffer).map(drop),
+            TypedValue::Tuple(held) | TypedValue::Set(held) | TypedValue::Frozenset(held) => {
+                self.values(&held.items)
+            }
+            TypedValue::Dict(dict) => {
+                let mut pairs = dict.items.iter();
+                pairs.try_for_each(|(key, value)| self.values([key, value]))
+            }
+            TypedValue::Packed(packed) => self.packed(*packed),
+            TypedValue::Complex(complex) => floats([&complex.real, &complex.imag]),
+            TypedValue::Timezone(zone) => self.values(&zone.name),
+            TypedValue::Path(path) => self.value(&path.text),
+            TypedValue::Uuid(uuid) => is_uuid(uuid),
+            TypedValue::Dataclass(record) | TypedValue::Namedtuple(record) => {
+                self.values(record.fields.iter().map(|(_, value)| value))
+            }
+            TypedValue::Enum(member) => self.value(&member.value),
+            TypedValue::Range(range) => integers([&range.start, &range.stop, &range.step]),
+            TypedValue::Ndarray(array) => self.array(array),
+            TypedValue::Numpy(scalar) => self.value(&scalar.value),
+            TypedValue::Dataframe(frame) => {
+                self.index(&frame.columns)?;
+                self.index(&frame.index)?;
+                self.columns(&frame.data)
+            }
+            TypedValue::Series(series) => {
+                self.value(&series.name)?;
+                self.index(&series.index)?;
+                self.column(&series.data)
+            }
+            TypedValue::Image(image) => self.image(*image),
+        }
+    }
+
+    fn index(&mut self, index: &TableIndex) -> Result<(), ValueError> {
+        match index {
+            TableIndex::RangeIndex(range) => self.value(&range.name),
+            TableIndex::Index(index) => {
+                self.values(&index.names)?;
+                self.columns(&index.data)
+            }
+        }
+    }
+
+    fn columns(&mut self, columns: &[TableColumn]) -> Result<(), ValueError> {
+        columns.iter().try_for_each(|column| self.column(column))
+    }
+
+    fn column(&mut self, column: &TableColumn) -> Result<(), ValueError> {
+        self.value(&column.values)?;
+        self.values(&column.mask)?;
+        match &column.categories {
+            Some(categories) => self.column(categories),
+            None => Ok(()),
+        }
+    }
+
+    fn packed(&mut self, packed: Packed) -> Result<(), ValueError> {
+        let length = self.take(packed.buffer)?;
+        if length.is_multiple_of(Packed::SIZE) {
+            Ok(())
+        } else {
+            Err(malformed("packed", "has a part of an element"))
+        }
+    }
+
+    fn array(&mut self, array: &Ndarray) -> Result<(), ValueError> {
+        self.take_exactly("ndarray", array.buffer, array.bytes()?)
+    }
+
+    fn image(&mut self, image: Image) -> Result<(), ValueError> {
+        let expected = image.bytes();
+        self.take_exactly("image", image.buffer, expected)
+    }
+
+    fn take_exactly(
+        &mut self,
+        kind: &'static str,
+        buffer: u32,
+        expected: u64,
+    ) -> Result<(), ValueError> {
+        let found = self.take(buffer)?;
+        if found == expected {
+            Ok(())
+        } else {
+            Err(ValueError::Length {
+                kind,
+                expected,
+                found,
+            })
+        }
+    }
+
+    /// Gives a buffer to the value that refers to it; its length, bytes.
+    fn take(&mut self, buffer: u32) -> Result<u64, ValueError> {
+        let place = usize::try_from(buffer).unwrap_or(usize::MAX);
+        let (Some(length), Some(taken)) = (self.lengths.get(place), self.taken.get_mut(place))
+        else {
+            let count = self.lengths.len();
+            return Err(ValueError::NoBuffer { buffer, count });
+        };
+        if std::mem::replace(taken, true) {
+            return Err(ValueError::Shared { buffer });
+        }
+        Ok(*length)
+    }
+}
+
+impl Ndarray {
+    /// Bytes of all elements.
+    ///
+    /// # Errors
+    ///
+    /// When no array has this shape.
+    pub fn bytes(&self) -> Result<u64, ValueError> {
+        if self.shape.len() > MOST_DIMENSIONS {
+            return Err(malformed("ndarray", "has more than 32 dimensions"));
+        }
+        // Of what would be there if no dimension were empty: numpy refuses the same.
+        let mut lengths = self.shape.iter().filter(|length| **length > 0);
+        let whole = lengths.try_fold(u64::from(self.dtype.size()), |product, length| {
+            product.checked_mul(*length)
+        });
+        let whole = whole.ok_or(malformed("ndarray", "has a size that cannot be"))?;
+        Ok(if self.shape.contains(&0) { 0 } else { whole })
+    }
+}
+
+impl Packed {
+    /// Bytes of one number.
+    pub(super) const SIZE: u64 = 8;
+}
+
+impl Image {
+    /// Bytes of all rows.
+    pub fn bytes(&self) -> u64 {
+        let (width, height) = (u64::from(self.size.0), u64::from(self.size.1));
+        let pixel = match self.mode {
+            ImageMode::Bit => return width.div_ceil(8).saturating_mul(height),
+            ImageMode::L => 1,
+            ImageMode::La => 2,
+            ImageMode::Rgb => 3,
+            ImageMode::Rgba | ImageMode::I | ImageMode::F => 4,
+        };
+        // Saturated, it is still more than any buffer has.
+        width.saturating_mul(height).saturating_mul(pixel)
+    }
+}
+
+const fn malformed(kind: &'static str, fault: &'static str) -> ValueError {
+    ValueError::Malformed { kind, fault }
+}
+
+fn floats(parts: [&Value; 2]) -> Result<(), ValueError> {
+    if parts.iter().all(|part| matches!(part, Value::Float(_))) {
+        Ok(())
+    } else {
+        Err(malformed("complex", "has a part that is no `float`"))
+    }
+}
+
+fn integers(parts: [&Value; 3]) -> Result<(), ValueError> {
+    let is_integer = |part: &&Value| match part {
+        Value::Int(_) => true,
+        Value::Typed(typed) => matches!(**typed, TypedValue::Int(_)),
+        _ => false,
+    };
+    if parts.iter().all(is_integer) {
+        Ok(())
+    } else {
+        Err(malformed("range", "has a part that is no `int`"))
+    }
+}
+
+fn is_uuid(uuid: &Uuid) -> Result<(), ValueError> {
+    if uuid.hex.len() == 32 && uuid.hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        Ok(())
+    } else {
+        Err(malformed("uuid", "has not 32 hexadecimal digits"))
+    }
+}

@@ -1,0 +1,179 @@
+//! Values that cross between caller and guest, as a typed JSON tree.
+//!
+//! What JSON writes without loss stands as itself, and an array is a `list`. Everything else is an
+//! object whose first member is `type`, so a plain JSON object never occurs and new types can be
+//! added beside those of [`TypedValue`]. Long bytes are not in the tree: a value refers by number to
+//! one of the message's buffers, and [`Value::check`] says whether those that came fit.
+//!
+//! Nothing here runs anything of the sender's, and a tree is only as large as the text that it was
+//! read from.
+//!
+//! ```
+//! use sandfork::protocol::value::{Attachments, Buffers, Value};
+//!
+//! let mut attached = Attachments::default();
+//! let value = Value::from(vec![Value::from(1), "two".into(), attached.bytes(b"three")]);
+//! assert_eq!(value.to_string(), "[1, 'two', <bytes>]");
+//!
+//! let blob = attached.blob()?;
+//! value.check(blob.as_ref())?;
+//! let bytes = attached.concatenated();
+//! let buffers = blob.map_or_else(|| Ok(Buffers::default()), |blob| Buffers::new(&blob, &bytes))?;
+//! let third = &value.as_list().unwrap_or_default()[2];
+//! assert_eq!(third.bytes(&buffers), Some(b"three".as_slice()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod access;
+mod attachments;
+mod buffers;
+mod check;
+mod dtype;
+mod number;
+mod read;
+mod show;
+mod typed;
+mod write;
+
+pub use access::NdarrayView;
+pub use attachments::Attachments;
+pub use buffers::Buffers;
+pub use check::{BufferCheck, ValueError};
+pub use dtype::Dtype;
+pub use number::BigInt;
+pub use typed::{
+    Complex, DataFrame, Datetime, Dict, EnumMember, Held, Image, ImageMode, Index, Items, Ndarray,
+    NumpyScalar, Opaque, Packed, PackedFormat, Path, Range, RangeIndex, Record, Series,
+    TableColumn, TableIndex, Text, Time, Timedelta, Timezone, TypedValue, Uuid,
+};
+
+/// A value, as the side that has it describes it.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// `None`.
+    #[default]
+    None,
+    /// `bool`.
+    Bool(bool),
+    /// `int` between -2^63 and 2^63 - 1.
+    Int(i64),
+    /// `float`. What JSON has no number for (`nan`, `inf`) is written as an object.
+    Float(f64),
+    /// `str`, of whole characters.
+    Str(String),
+    /// `list`.
+    List(Vec<Self>),
+    /// A value with a `type`. Boxed, because most values of a long list are scalars.
+    Typed(Box<TypedValue>),
+}
+
+impl Value {
+    /// A value that is only shown.
+    pub fn opaque(repr: impl Into<String>) -> Self {
+        TypedValue::Opaque(Opaque {
+            name: String::new(),
+            repr: repr.into(),
+        })
+        .into()
+    }
+
+    /// A `tuple` of these.
+    pub fn tuple(items: impl IntoIterator<Item = Self>) -> Self {
+        TypedValue::Tuple(Items::from_iter(items)).into()
+    }
+
+    /// A `dict` of these pairs, in their order.
+    pub fn dict<K: Into<Self>, V: Into<Self>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
+        let pairs = pairs.into_iter();
+        let items = pairs
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
+        TypedValue::Dict(Dict { items }).into()
+    }
+}
+
+impl From<TypedValue> for Value {
+    fn from(value: TypedValue) -> Self {
+        Self::Typed(Box::new(value))
+    }
+}
+
+impl From<()> for Value {
+    fn from((): ()) -> Self {
+        Self::None
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<i32> for Value {
+    fn from(value: i32) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<u32> for Value {
+    fn from(value: u32) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Self {
+        BigInt::from(value).into()
+    }
+}
+
+impl From<BigInt> for Value {
+    /// An [`Value::Int`] where it fits, so that one number has one form.
+    fn from(value: BigInt) -> Self {
+        match value.to_i64() {
+            Some(value) => Self::Int(value),
+            None => TypedValue::Int(value).into(),
+        }
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Self::Str(value.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(value: String) -> Self {
+        Self::Str(value)
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::None, Into::into)
+    }
+}
+
+impl<T: Into<Self>> From<Vec<T>> for Value {
+    fn from(values: Vec<T>) -> Self {
+        Self::List(values.into_iter().map(Into::into).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! Values from JSON, in one pass: the `type` of an object comes first, so nothing of it is kept
+//! aside until it is known what it is.
+
+use std::fmt;
+
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor,
+};
+
+use super::{BigInt, TypedValue, Value};
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::None)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Int(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        let wanted = &"an integer of 64 bits with a sign";
+        let value = i64::try_from(value);
+        value
+            .map(Value::Int)
+            .map_err(|_| E::invalid_value(Unexpected::Other("a larger one"), wanted))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Float(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        Ok(Value::Str(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = items.next_element()? {
+            values.push(value);
+        }
+        Ok(Value::List(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        match members.next_key::<FirstKey>()? {
+            Some(FirstKey) => typed(members),
+            None => Err(A::Error::missing_field("type")),
+        }
+    }
+}
+
+/// The word `type`.
+struct FirstKey;
+
+impl<'de> Deserialize<'de> for FirstKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Word;
+
+        impl Visitor<'_> for Word {
+            type Value = FirstKey;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`type` as the first member of a value")
+            }
+
+            fn visit_str<E: Error>(self, word: &str) -> Result<FirstKey, E> {
+                match word {
+                    "type" => Ok(FirstKey),
+                    other => Err(E::invalid_value(Unexpected::Str(other), &self)),
+                }
+            }
+        }
+
+        deserializer.deserialize_identifier(Word)
+    }
+}
+
+/// The types of [`TypedValue`], and `float`, which is a notation only.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    Int,
+    Float,
+    Text,
+    Bytes,
+    Bytearray,
+    Json,
+    Tuple,
+    Set,
+    Frozenset,
+    Dict,
+    Packed,
+    Complex,
+    Decimal,
+    Fraction,
+    Date,
+    Time,
+    Datetime,
+    Timedelta,
+    Timezone,
+    Path,
+    Uuid,
+    Dataclass,
+    Namedtuple,
+    Enum,
+    Range,
+    Ndarray,
+    Numpy,
+    Dataframe,
+    Series,
+    Image,
+    Opaque,
+}
+
+/// A value whose `type` comes next.
+fn typed<'de, A: MapAccess<'de>>(mut members: A) -> Result<Value, A::Error> {
+    let kind = members.next_value::<Kind>()?;
+    let rest = Rest(members);
+    Ok(Value::from(match kind {
+        Kind::Int => return rest.read::<BigInt>().map(Value::from),
+        Kind::Float => return rest.read::<SpecialFloat>().map(Value::from),
+        Kind::Text => TypedValue::Text(rest.read()?),
+        Kind::Bytes => TypedValue::Bytes(rest.read()?),
+        Kind::Bytearray => TypedValue::Bytearray(rest.read()?),
+        Kind::Json => TypedValue::Json(rest.read()?),
+        Kind::Tuple => TypedValue::Tuple(rest.read()?),
+        Kind::Set => TypedValue::Set(rest.read()?),
+        Kind::Frozenset => TypedValue::Frozenset(rest.read()?),
+        Kind::Dict => TypedValue::Dict(rest.read()?),
+        Kind::Packed => TypedValue::Packed(rest.read()?),
+        Kind::Complex => TypedValue::Complex(rest.read()?),
+        Kind::Decimal => TypedValue::Decimal(rest.read()?),
+        Kind::Fraction => TypedValue::Fraction(rest.read()?),
+        Kind::Date => TypedValue::Date(rest.read()?),
+        Kind::Time => TypedValue::Time(rest.read()?),
+        Kind::Datetime => TypedValue::Datetime(rest.read()?),
+        Kind::Timedelta => TypedValue::Timedelta(rest.read()?),
+        Kind::Timezone => TypedValue::Timezone(rest.read()?),
+        Kind::Path => TypedValue::Path(rest.read()?),
+        Kind::Uuid => TypedValue::Uuid(rest.read()?),
+        Kind::Dataclass => TypedValue::Dataclass(rest.read()?),
+        Kind::Namedtuple => TypedValue::Namedtuple(rest.read()?),
+        Kind::Enum => TypedValue::Enum(rest.read()?),
+        Kind::Range => TypedValue::Range(rest.read()?),
+        Kind::Ndarray => TypedValue::Ndarray(rest.read()?),
+        Kind::Numpy => TypedValue::Numpy(rest.read()?),
+        Kind::Dataframe => TypedValue::Dataframe(rest.read()?),
+        Kind::Series => TypedValue::Series(rest.read()?),
+        Kind::Image => TypedValue::Image(rest.read()?),
+        Kind::Opaque => TypedValue::Opaque(rest.read()?),
+    }))
+}
+
+/// The members behind `type`.
+struct Rest<A>(A);
+
+impl<'de, A: MapAccess<'de>> Rest<A> {
+    fn read<T: Deserialize<'de>>(self) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(self))
+    }
+}
+
+/// The same members. A second `type` would be an unknown one to what reads the rest, and be ignored.
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Rest<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        key: K,
+    ) -> Result<Option<K::Value>, A::Error> {
+        self.0.next_key_seed(LaterKey(key))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, value: V) -> Result<V::Value, A::Error> {
+        self.0.next_value_seed(value)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.0.size_hint()
+    }
+}
+
+/// A key that is not `type`.
+struct LaterKey<K>(K);
+
+impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for LaterKey<K> {
+    type Value = K::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<K::Value, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for LaterKey<K> {
+    type Value = K::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a member's name")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<K::Value, E> {
+        match key {
+            "type" => Err(E::duplicate_field("type")),
+            key => self.0.deserialize(StrDeserializer::new(key)),
+        }
+    }
+}
+
+/// A `float` that JSON has no number for.
+#[derive(serde::Deserialize)]
+struct SpecialFloat {
+    text: SpecialText,
+}
+
+#[derive(serde::Deserialize)]
+enum SpecialText {
+    #[serde(rename = "nan")]
+    Nan,
+    #[serde(rename = "inf")]
+    Infinite,
+    #[serde(rename = "-inf")]
+    NegativeInfinite,
+}
+
+impl From<SpecialFloat> for Value {
+    fn from(float: SpecialFloat) -> Self {
+        Self::Float(match float.text {
+            SpecialText::Nan => f64::NAN,
+            SpecialText::Infinite => f64::INFINITY,
+            SpecialText::NegativeInfinite => f64::NEG_INFINITY,
+        })
+    }
+}

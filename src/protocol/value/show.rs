@@ -1,0 +1,274 @@
+//! Values as a person reads them: as Python's `repr()` writes them, shortened.
+
+use std::fmt::{self, Write};
+
+use super::{Dict, PackedFormat, Record, TableColumn, TableIndex, TypedValue, Value};
+
+/// About how many characters a value is shown with.
+const MOST_CHARACTERS: usize = 2000;
+/// Elements of one container.
+const MOST_ITEMS: usize = 50;
+/// Containers inside each other.
+const MOST_LEVELS: usize = 8;
+/// Characters of one text.
+const MOST_OF_TEXT: usize = 500;
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = Shown {
+            out: f,
+            left: MOST_CHARACTERS,
+        };
+        shown.value(self, 0)
+    }
+}
+
+struct Shown<'a, 'b> {
+    out: &'a mut fmt::Formatter<'b>,
+    /// Characters until containers show no more elements.
+    left: usize,
+}
+
+impl Write for Shown<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.left = self.left.saturating_sub(text.len());
+        self.out.write_str(text)
+    }
+}
+
+impl Shown<'_, '_> {
+    fn value(&mut self, value: &Value, level: usize) -> fmt::Result {
+        match value {
+            Value::None => self.write_str("None"),
+            Value::Bool(true) => self.write_str("True"),
+            Value::Bool(false) => self.write_str("False"),
+            Value::Int(value) => write!(self, "{value}"),
+            Value::Float(value) => self.float(*value),
+            Value::Str(text) => self.text(text),
+            Value::List(items) => self.items(["[", "]"], items, level),
+            Value::Typed(typed) => self.typed(typed, level),
+        }
+    }
+
+    fn typed(&mut self, value: &TypedValue, level: usize) -> fmt::Result {
+        match value {
+            TypedValue::Int(value) => write!(self, "{value}"),
+            TypedValue::Text(_) => self.write_str("<str>"),
+            TypedValue::Bytes(_) => self.write_str("<bytes>"),
+            TypedValue::Bytearray(_) => self.write_str("<bytearray>"),
+            TypedValue::Json(_) => self.write_str("<large value>"),
+            TypedValue::Packed(packed) => match packed.format {
+                PackedFormat::Int => self.write_str("<list of int>"),
+                PackedFormat::Float => self.write_str("<list of float>"),
+            },
+            TypedValue::Tuple(held) => match held.items.len() {
+                1 => self.items(["(", ",)"], &held.items, level),
+                _ => self.items(["(", ")"], &held.items, level),
+            },
+            TypedValue::Set(held) if held.items.is_empty() => self.write_str("set()"),
+            TypedValue::Set(held) => self.items(["{", "}"], &held.items, level),
+            TypedValue::Frozenset(held) => match held.items.len() {
+                0 => self.write_str("frozenset()"),
+                _ => self.items(["frozenset({", "})"], &held.items, level),
+            },
+            TypedValue::Dict(dict) => self.dict(dict, level),
+            TypedValue::Complex(complex) => {
+                self.write_str("complex")?;
+                self.parts([&complex.real, &complex.imag], level)
+            }
+            TypedValue::Decimal(held) => self.made("Decimal", &held.text),
+            TypedValue::Fraction(held) => self.made("Fraction", &held.text),
+            TypedValue::Date(held) => self.made("date", &held.text),
+            TypedValue::Time(held) => self.made("time", &held.text),
+            TypedValue::Datetime(held) => self.made("datetime", &held.text),
+            TypedValue::Path(path) => {
+                self.write_str("PurePosixPath")?;
+                self.parts([&path.text], level)
+            }
+            TypedValue::Uuid(held) => self.made("UUID", &held.hex),
+            TypedValue::Timedelta(span) => write!(
+                self,
+                "timedelta(days={}, seconds={}, microseconds={})",
+                span.days, span.seconds, span.microseconds
+            ),
+            TypedValue::Timezone(zone) => write!(self, "timezone(seconds={})", zone.seconds),
+            TypedValue::Dataclass(record) | TypedValue::Namedtuple(record) => {
+                self.record(record, level)
+            }
+            TypedValue::Enum(member) => self.plain(&member.name),
+            TypedValue::Range(range) => {
+                self.write_str("range")?;
+                self.parts([&range.start, &range.stop, &range.step], level)
+            }
+            TypedValue::Ndarray(array) => {
+                write!(self, "<ndarray {} {:?}>", array.dtype, array.shape)
+            }
+            TypedValue::Numpy(scalar) => {
+                write!(self, "numpy.{}", scalar.dtype)?;
+                self.parts([&scalar.value], level)
+            }
+            TypedValue::Dataframe(frame) => {
+                write!(self, "<DataFrame of {} columns", frame.data.len())?;
+                self.rows(&frame.index)
+            }
+            TypedValue::Series(series) => {
+                self.write_str("<Series ")?;
+                self.value(&series.name, level + 1)?;
+                self.rows(&series.index)
+            }
+            TypedValue::Image(image) => write!(self, "<image {}x{}>", image.size.0, image.size.1),
+            TypedValue::Opaque(opaque) => self.plain(&opaque.repr),
+        }
+    }
+
+    fn dict(&mut self, dict: &Dict, level: usize) -> fmt::Result {
+        let pairs = dict.items.iter();
+        self.some(["{", "}"], pairs, level, |shown, (key, value)| {
+            shown.value(key, level + 1)?;
+            shown.write_str(": ")?;
+            shown.value(value, level + 1)
+        })
+    }
+
+    fn record(&mut self, record: &Record, level: usize) -> fmt::Result {
+        self.plain(&record.name)?;
+        let fields = record.fields.iter();
+        self.some(["(", ")"], fields, level, |shown, (name, value)| {
+            shown.plain(name)?;
+            shown.write_str("=")?;
+            shown.value(value, level + 1)
+        })
+    }
+
+    /// Arguments of a constructor.
+    fn parts<const N: usize>(&mut self, parts: [&Value; N], level: usize) -> fmt::Result {
+        self.some(["(", ")"], parts.into_iter(), level, |shown, part| {
+            shown.value(part, level + 1)
+        })
+    }
+
+    /// `, 12 rows>`, where the header tells.
+    fn rows(&mut self, index: &TableIndex) -> fmt::Result {
+        let rows = match index {
+            TableIndex::RangeIndex(range) => range.count(),
+            TableIndex::Index(index) => index.data.first().and_then(TableColumn::count),
+        };
+        match rows {
+            Some(rows) => write!(self, ", {rows} rows>"),
+            None => self.write_str(">"),
+        }
+    }
+
+    fn items(&mut self, around: [&str; 2], items: &[Value], level: usize) -> fmt::Result {
+        self.some(around, items.iter(), level, |shown, item| {
+            shown.value(item, level + 1)
+        })
+    }
+
+    /// The first of some elements.
+    fn some<T>(
+        &mut self,
+        [open, close]: [&str; 2],
+        items: impl ExactSizeIterator<Item = T>,
+        level: usize,
+        mut one: impl FnMut(&mut Self, T) -> fmt::Result,
+    ) -> fmt::Result {
+        self.write_str(open)?;
+        let last = if level < MOST_LEVELS { MOST_ITEMS } else { 0 };
+        for (number, item) in items.enumerate() {
+            if number > 0 {
+                self.write_str(", ")?;
+            }
+            if number >= last || self.left == 0 {
+                self.write_str("...")?;
+                break;
+            }
+            one(self, item)?;
+        }
+        self.write_str(close)
+    }
+
+    fn made(&mut self, constructor: &str, text: &str) -> fmt::Result {
+        write!(self, "{constructor}(")?;
+        self.text(text)?;
+        self.write_str(")")
+    }
+
+    /// In Python's quotes.
+    fn text(&mut self, text: &str) -> fmt::Result {
+        let quote = if text.contains('\'') && !text.contains('"') {
+            '"'
+        } else {
+            '\''
+        };
+        self.write_char(quote)?;
+        for (number, character) in text.chars().enumerate() {
+            if number == MOST_OF_TEXT {
+                self.write_str("...")?;
+                break;
+            }
+            match character {
+                '\\' => self.write_str("\\\\")?,
+                character if character == quote => write!(self, "\\{character}")?,
+                '\'' | '"' => self.write_char(character)?,
+                '\n' => self.write_str("\\n")?,
+                '\r' => self.write_str("\\r")?,
+                '\t' => self.write_str("\\t")?,
+                character => self.character(character)?,
+            }
+        }
+        self.write_char(quote)
+    }
+
+    /// Text of the sender's without quotes: nothing in it acts on a terminal.
+    fn plain(&mut self, text: &str) -> fmt::Result {
+        for (number, character) in text.chars().enumerate() {
+            if number == MOST_OF_TEXT {
+                return self.write_str("...");
+            }
+            match character {
+                '\'' | '"' | '\\' | '\n' => self.write_char(character)?,
+                character => self.character(character)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// As it is if it can be seen.
+    fn character(&mut self, character: char) -> fmt::Result {
+        let code = u32::from(character);
+        if character.escape_debug().len() == 1 {
+            return self.write_char(character);
+        }
+        match code {
+            0..=0xff => write!(self, "\\x{code:02x}"),
+            0x100..=0xffff => write!(self, "\\u{code:04x}"),
+            _ => write!(self, "\\U{code:08x}"),
+        }
+    }
+
+    fn float(&mut self, value: f64) -> fmt::Result {
+        if value.is_nan() {
+            return self.write_str("nan");
+        }
+        if value.is_infinite() {
+            return self.write_str(if value > 0.0 { "inf" } else { "-inf" });
+        }
+        let size = value.abs();
+        if size == 0.0 || (1e-4..1e16).contains(&size) {
+            return write!(self, "{value:?}");
+        }
+        // Python writes a sign and two digits behind the `e`.
+        let text = format!("{value:e}");
+        match text.split_once('e') {
+            Some((digits, power)) => {
+                let (sign, power) = match power.strip_prefix('-') {
+                    Some(power) => ('-', power),
+                    None => ('+', power),
+                };
+                write!(self, "{digits}e{sign}{power:0>2}")
+            }
+            None => self.write_str(&text),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+#![allow(clippy::expect_used, reason = "a test")]
+
+mod properties;
+
+use super::*;
+use crate::protocol::{Blob, Way};
+
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn written(value: &Value) -> String {
+    serde_json::to_string(value).expect("values are written")
+}
+
+fn blob(lengths: &[u64]) -> Blob {
+    Blob::new(lengths.to_vec(), Way::Passed).expect("a test's blob")
+}
+
+/// Every type, as it is written: what is read and written again is the same text.
+const EVERY_TYPE: [&str; 36] = [
+    "null",
+    "true",
+    "-9223372036854775808",
+    "0.1",
+    r#""\u0000 ü""#,
+    r#"[1,[],"two"]"#,
+    r#"{"type":"int","hex":"-1f0000000000000000"}"#,
+    r#"{"type":"float","text":"-inf"}"#,
+    r#"{"type":"text","buffer":0}"#,
+    r#"{"type":"bytes","buffer":4294967295}"#,
+    r#"{"type":"bytearray","buffer":1}"#,
+    r#"{"type":"json","buffer":1}"#,
+    r#"{"type":"tuple","items":[1,{"type":"tuple","items":[]}]}"#,
+    r#"{"type":"set","items":[1]}"#,
+    r#"{"type":"frozenset","items":[1]}"#,
+    r#"{"type":"dict","items":[[1,"one"],[null,[]]]}"#,
+    r#"{"type":"packed","format":"i8","buffer":0}"#,
+    r#"{"type":"complex","real":-0.0,"imag":{"type":"float","text":"nan"}}"#,
+    r#"{"type":"decimal","text":"1.10"}"#,
+    r#"{"type":"fraction","text":"1/3"}"#,
+    r#"{"type":"date","text":"2024-02-29"}"#,
+    r#"{"type":"time","text":"23:59:59+01:00","fold":1}"#,
+    r#"{"type":"datetime","text":"2024-10-27T02:30:00","fold":1,"zone":"Europe/Vienna"}"#,
+    r#"{"type":"timedelta","days":-1,"seconds":86399,"microseconds":999999}"#,
+    r#"{"type":"timezone","seconds":-3600,"name":"west"}"#,
+    r#"{"type":"path","text":"/work/a"}"#,
+    r#"{"type":"uuid","hex":"00112233445566778899aabbccddeeff"}"#,
+    r#"{"type":"dataclass","name":"Point","fields":[["x",1.0]]}"#,
+    r#"{"type":"namedtuple","name":"Point","fields":[["x",1.0]]}"#,
+    r#"{"type":"enum","name":"Color.RED","value":1}"#,
+    r#"{"type":"range","start":0,"stop":{"type":"int","hex":"10000000000000000"},"step":1}"#,
+    r#"{"type":"ndarray","dtype":"<f8","shape":[2,3],"buffer":0}"#,
+    r#"{"type":"numpy","dtype":"<i8","value":3}"#,
+    r#"{"type":"dataframe","columns":{"type":"index","names":[null],"data":[{"dtype":"object","values":["a"]}]},"index":{"type":"range-index","start":0,"stop":2,"step":1,"name":null},"data":[{"dtype":"category","values":{"type":"ndarray","dtype":"|i1","shape":[2],"buffer":0},"mask":{"type":"ndarray","dtype":"|b1","shape":[2],"buffer":1},"categories":{"dtype":"object","values":["x"]},"ordered":false}]}"#,
+    r#"{"type":"series","name":"s","index":{"type":"range-index","start":0,"stop":1,"step":1,"name":"n"},"data":{"dtype":"int64","values":[1]}}"#,
+    r#"{"type":"image","mode":"RGBA","size":[2,3],"buffer":0}"#,
+];
+
+#[test]
+fn every_type_is_read_and_written_alike() {
+    for text in EVERY_TYPE {
+        assert_eq!(written(&read(text)), text);
+    }
+    let opaque = r#"{"type":"opaque","name":"m.C","repr":"<C>"}"#;
+    assert_eq!(written(&read(opaque)), opaque);
+}
+
+#[test]
+fn members_that_may_be_missing_are_read_without() {
+    let opaque = read(r#"{"type":"opaque","repr":"<C>"}"#);
+    assert_eq!(opaque, Value::opaque("<C>"));
+    assert_eq!(
+        written(&opaque),
+        r#"{"type":"opaque","name":"","repr":"<C>"}"#
+    );
+    let time = written(&read(r#"{"type":"time","text":"12:00:00"}"#));
+    assert_eq!(time, r#"{"type":"time","text":"12:00:00","fold":0}"#);
+}
+
+#[test]
+fn one_number_has_one_form() {
+    assert_eq!(read(r#"{"type":"int","hex":"-ff"}"#), Value::Int(-255));
+    assert_eq!(
+        Value::from(u64::MAX),
+        read(r#"{"type":"int","hex":"ffffffffffffffff"}"#)
+    );
+    assert_eq!(Value::from(7u64), Value::Int(7));
+    assert_eq!(
+        read(r#"{"type":"float","text":"inf"}"#),
+        Value::Float(f64::INFINITY)
+    );
+}
+
+#[test]
+fn what_is_no_value_is_refused() {
+    let refused = [
+        "{}",
+        r#"{"a":1}"#,
+        r#"{"repr":"x","type":"opaque"}"#,
+        r#"{"type":"pickle","buffer":0}"#,
+        r#"{"type":"Bytes","buffer":0}"#,
+        r#"{"type":7}"#,
+        r#"{"type":"opaque","repr":"x","type":"bytes"}"#,
+        r#"{"type":"opaque","repr":"a","repr":"b"}"#,
+        r#"{"type":"bytes"}"#,
+        r#"{"type":"bytes","buffer":-1}"#,
+        r#"{"type":"bytes","buffer":4294967296}"#,
+        r#"{"type":"bytes","buffer":0.0}"#,
+        r#"{"type":"int","hex":""}"#,
+        r#"{"type":"int","hex":"-"}"#,
+        r#"{"type":"int","hex":"+1"}"#,
+        r#"{"type":"int","hex":"0x1"}"#,
+        r#"{"type":"float","text":"infinity"}"#,
+        r#"{"type":"dict","items":[[1]]}"#,
+        r#"{"type":"dict","items":[[1,2,3]]}"#,
+        r#"{"type":"dict","items":{"a":1}}"#,
+        r#"{"type":"packed","format":"i4","buffer":0}"#,
+        r#"{"type":"ndarray","dtype":"|O","shape":[1],"buffer":0}"#,
+        r#"{"type":"ndarray","dtype":"<f8","shape":[-1],"buffer":0}"#,
+        r#"{"type":"image","mode":"P","size":[1,1],"buffer":0}"#,
+        r#"{"type":"image","mode":"L","size":[1],"buffer":0}"#,
+        r#"{"type":"range-index","start":0,"stop":1,"step":1}"#,
+        "9223372036854775808",
+        r#""\ud800""#,
+    ];
+    for text in refused {
+        assert!(serde_json::from_str::<Value>(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn unknown_members_are_ignored() {
+    let value = read(r#"{"type":"bytes","later":{"a":[1]},"buffer":3}"#);
+    assert_eq!(written(&value), r#"{"type":"bytes","buffer":3}"#);
+}
+
+#[test]
+fn buffers_must_be_there_and_be_as_long_as_the_value_says() {
+    let fits = [
+        (r#"{"type":"bytes","buffer":1}"#, vec![0, 9]),
+        (r#"{"type":"packed","format":"f8","buffer":0}"#, vec![24]),
+        (
+            r#"{"type":"ndarray","dtype":"<U3","shape":[2,2],"buffer":0}"#,
+            vec![48],
+        ),
+        (
+            r#"{"type":"ndarray","dtype":"<f8","shape":[],"buffer":0}"#,
+            vec![8],
+        ),
+        (
+            r#"{"type":"ndarray","dtype":"<f8","shape":[5,0],"buffer":0}"#,
+            vec![0],
+        ),
+        (
+            r#"{"type":"image","mode":"1","size":[9,2],"buffer":0}"#,
+            vec![4],
+        ),
+        (
+            r#"{"type":"image","mode":"RGB","size":[3,2],"buffer":0}"#,
+            vec![18],
+        ),
+    ];
+    for (text, lengths) in fits {
+        assert_eq!(read(text).check(Some(&blob(&lengths))), Ok(()), "{text}");
+        assert!(matches!(
+            read(text).check(None),
+            Err(ValueError::NoBuffer { count: 0, .. })
+        ));
+    }
+    let refused = [
+        (r#"{"type":"bytes","buffer":1}"#, 9),
+        (r#"{"type":"packed","format":"i8","buffer":0}"#, 12),
+        (
+            r#"{"type":"ndarray","dtype":"<f8","shape":[2],"buffer":0}"#,
+            8,
+        ),
+        (
+            r#"{"type":"ndarray","dtype":"<f8","shape":[5,0],"buffer":0}"#,
+            8,
+        ),
+        (
+            r#"{"type":"ndarray","dtype":"<f8","shape":[2305843009213693952],"buffer":0}"#,
+            0,
+        ),
+        (
+            r#"{"type":"ndarray","dtype":"|i1","shape":[4294967296,4294967296],"buffer":0}"#,
+            0,
+        ),
+        (
+            r#"{"type":"ndarray","dtype":"|i1","shape":[0,9223372036854775808,2],"buffer":0}"#,
+            0,
+        ),
+        (
+            r#"{"type":"image","mode":"RGBA","size":[4294967295,4294967295],"buffer":0}"#,
+            4,
+        ),
+        (r#"{"type":"complex","real":1,"imag":0.0}"#, 1),
+        (r#"{"type":"range","start":0,"stop":1,"step":"x"}"#, 1),
+        (r#"{"type":"uuid","hex":"xyz"}"#, 1),
+    ];
+    for (text, length) in refused {
+        assert!(read(text).check(Some(&blob(&[length]))).is_err(), "{text}");
+    }
+    let dimensions = vec!["1"; 33].join(",");
+    let many = format!(r#"{{"type":"ndarray","dtype":"|i1","shape":[{dimensions}],"buffer":0}}"#);
+    assert!(read(&many).check(Some(&blob(&[1]))).is_err());
+}
+
+#[test]
+fn one_buffer_is_one_value() {
+    let bytes = r#"{"type":"bytes","buffer":0}"#;
+    let twice = [
+        format!("[{bytes},{bytes}]"),
+        format!(r#"{{"type":"dict","items":[[{bytes},{bytes}]]}}"#),
+        format!(r#"{{"type":"enum","name":"E.A","value":[{bytes},{{"type":"json","buffer":0}}]}}"#),
+        EVERY_TYPE[33]
+            .replace(r#"["a"]"#, bytes)
+            .replace(r#"["x"]"#, bytes),
+        EVERY_TYPE[34]
+            .replace(r#""s""#, bytes)
+            .replace("[1]", bytes),
+    ];
+    for text in twice {
+        let shared = ValueError::Shared { buffer: 0 };
+        assert_eq!(read(&text).check(Some(&blob(&[2]))), Err(shared), "{text}");
+    }
+}
+
+#[test]
+fn attached_bytes_come_back() {
+    let mut attached = Attachments::default();
+    let elements = [1.5f64, -2.0].map(f64::to_le_bytes).concat();
+    let long = "ü".repeat(40_000);
+    let dtype = Dtype::new("<f8").expect("a dtype");
+    let values = [
+        attached.bytes(b"raw".as_slice()),
+        attached.integers(&[1, i64::MIN]),
+        attached.floats(&[0.5]),
+        attached.text(&long),
+        attached
+            .ndarray(dtype.clone(), [2], &elements[..])
+            .expect("it fits"),
+        attached.text("short"),
+    ];
+    assert!(attached.ndarray(dtype, [3], &elements[..]).is_err());
+    let blob = attached.blob().expect("they fit").expect("there are some");
+    assert_eq!(blob.way(), Way::Passed);
+    let bytes = attached.concatenated();
+    let buffers = Buffers::new(&blob, &bytes).expect("all bytes");
+    let mut check = BufferCheck::new(Some(&blob));
+    assert_eq!(check.values(&values), Ok(()));
+
+    assert_eq!(values[0].bytes(&buffers), Some(b"raw".as_slice()));
+    assert_eq!(values[1].integers(&buffers), Some(vec![1, i64::MIN]));
+    assert_eq!(values[2].floats(&buffers), Some(vec![0.5]));
+    assert_eq!(values[3].text(&buffers).as_deref(), Some(long.as_str()));
+    let array = values[4].ndarray(&buffers).expect("an array");
+    assert_eq!(array.floats(), Some(vec![1.5, -2.0]));
+    assert_eq!(values[5], Value::from("short"));
+    assert!(Buffers::new(&blob, &bytes[1..]).is_err());
+}
+
+#[test]
+fn arrays_are_read_in_either_byte_order() {
+    let read = |dtype: &str, bytes: &[u8]| {
+        let dtype = Dtype::new(dtype).expect("a dtype");
+        let view = NdarrayView {
+            dtype: &dtype,
+            shape: &[],
+            bytes,
+        };
+        view.integers()
+    };
+    assert_eq!(read(">i2", &[0xff, 0xfe, 0, 2]), Some(vec![-2, 2]));
+    assert_eq!(read("<u4", &[1, 0, 0, 0]), Some(vec![1]));
+    assert_eq!(read("|b1", &[1, 0]), Some(vec![1, 0]));
+    assert_eq!(read("<f8", &[0; 8]), None);
+}
+
+#[test]
+fn a_folded_tree_is_unfolded_within_bounds() {
+    let folded = read(r#"{"type":"json","buffer":0}"#);
+    let unfold = |text: &str| {
+        let blob = blob(&[text.len() as u64]);
+        let buffers = Buffers::new(&blob, text.as_bytes()).expect("all bytes");
+        folded.unfolded(&buffers).map(std::borrow::Cow::into_owned)
+    };
+    assert_eq!(unfold("[1,2]"), Ok(Value::from(vec![1, 2])));
+    assert!(unfold("[1,").is_err());
+    assert!(unfold(&format!("{}{}", "[".repeat(97), "]".repeat(97))).is_err());
+    assert!(unfold("{\"a\":1}").is_err());
+    assert!(folded.unfolded(&Buffers::default()).is_err());
+}
+
+#[test]
+fn values_are_shown_as_python_shows_them() {
+    let shown = [
+        ("null", "None"),
+        ("[true,-3]", "[True, -3]"),
+        (
+            "[1.0,0.0001,1e16,1.5e-5,-0.0,1e300]",
+            "[1.0, 0.0001, 1e+16, 1.5e-05, -0.0, 1e+300]",
+        ),
+        (r#"{"type":"float","text":"nan"}"#, "nan"),
+        (r#""it's""#, r#""it's""#),
+        (r#""it's \"""#, r#"'it\'s "'"#),
+        (r#""\\\n\u001b[31mü\u202e""#, r"'\\\n\x1b[31mü\u202e'"),
+        (EVERY_TYPE[12], "(1, ())"),
+        (r#"{"type":"tuple","items":[1]}"#, "(1,)"),
+        (r#"{"type":"set","items":[]}"#, "set()"),
+        (EVERY_TYPE[15], "{1: 'one', None: []}"),
+        (EVERY_TYPE[6], "-0x1f0000000000000000"),
+        (EVERY_TYPE[18], "Decimal('1.10')"),
+        (EVERY_TYPE[27], "Point(x=1.0)"),
+        (EVERY_TYPE[33], "<DataFrame of 1 columns, 2 rows>"),
+        (r#"{"type":"opaque","repr":"<a\u001b[2J>"}"#, r"<a\x1b[2J>"),
+    ];
+    for (text, expected) in shown {
+        assert_eq!(read(text).to_string(), expected);
+    }
+}
+
+#[test]
+fn a_large_value_is_shown_short() {
+    let row = Value::from(vec![Value::from("x".repeat(1000)); 100]);
+    let wide = Value::List(vec![row; 60]);
+    let mut deep = Value::None;
+    for _ in 0..90 {
+        deep = Value::List(vec![deep]);
+    }
+    for value in [wide, deep] {
+        let shown = value.to_string();
+        assert!(
+            shown.len() < 10_000 && shown.contains("..."),
+            "{}",
+            shown.len()
+        );
+    }
+}

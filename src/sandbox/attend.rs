@@ -1,0 +1,205 @@
+//! Sessions: one caller, one live worker at a time.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use nix::poll::PollFlags;
+
+use super::Sandbox;
+use crate::error::{Error, ErrorKind};
+use crate::outcome::Enforced;
+use crate::policy::LimitName;
+use crate::protocol::VERSION;
+use crate::protocol::caller::{Answer, Ask, ErrorWord, Opened, Python, ToolTime};
+use crate::supervisor::{
+    Caller, Hearing, Left, Payload, SessionTerms, SupervisorError, attend, ended, refuse, wait,
+};
+
+/// How long a caller that has its last answer may take to read it.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What a caller says about a session when it opens one.
+#[derive(Debug, Default)]
+pub struct SessionRequest {
+    /// What the guest reads; nothing without it.
+    pub stdin: Option<OwnedFd>,
+    /// Whether the time in which a host tool runs counts as the cell's.
+    pub tool_time: ToolTime,
+}
+
+/// What comes after a worker.
+enum Next {
+    Worker,
+    End,
+}
+
+impl Sandbox {
+    /// Serves sessions to a caller, one worker after another, until it closes or is gone.
+    ///
+    /// Blocks the calling thread. The answers, from [`Answer::Opened`] on, are those of
+    /// `docs/protocol.md`.
+    ///
+    /// # Errors
+    ///
+    /// When no worker could be provided. The caller has been told.
+    pub fn attend(&self, caller: &mut dyn Caller, request: SessionRequest) -> Result<(), Error> {
+        let mut stdin = request.stdin;
+        loop {
+            let input = match stdin.take() {
+                Some(input) => input,
+                None => nothing_to_read()?,
+            };
+            let why = match self.attempt_session(caller, input, request.tool_time) {
+                Ok(Left::Gone) => return Ok(()),
+                Ok(Left::Closed) => return finish(caller),
+                Ok(Left::Restart { .. }) => continue,
+                Ok(Left::Ended(why)) => why,
+                Err(error) => {
+                    refuse(caller, None, word(&error), error.to_string());
+                    "no worker could be made".to_owned()
+                }
+            };
+            match mourn(caller, &why)? {
+                Next::Worker => {}
+                Next::End => return Ok(()),
+            }
+        }
+    }
+
+    fn attempt_session(
+        &self,
+        caller: &mut dyn Caller,
+        stdin: OwnedFd,
+        tool_time: ToolTime,
+    ) -> Result<Left, Error> {
+        // A zygote that was ended from outside costs time, not the session.
+        let again = stdin.try_clone().map_err(|_| lacks_descriptors())?;
+        match self.attend_once(caller, stdin, tool_time) {
+            Err(SupervisorError::ZygoteGone) => Ok(self.attend_once(caller, again, tool_time)?),
+            other => Ok(other?),
+        }
+    }
+
+    fn attend_once(
+        &self,
+        caller: &mut dyn Caller,
+        stdin: OwnedFd,
+        tool_time: ToolTime,
+    ) -> Result<Left, SupervisorError> {
+        let zygote = self.zygote()?;
+        let terms = SessionTerms {
+            idle: None,
+            age: None,
+            tool_time,
+        };
+        let mut opened = |enforced: &Enforced, caller: &mut dyn Caller| {
+            caller.answer(
+                Answer::Opened(Box::new(self.opened(enforced))),
+                Payload::default(),
+            );
+        };
+        let left = attend(&self.place(&zygote), terms, stdin, caller, &mut opened);
+        let lost = matches!(
+            left,
+            Err(SupervisorError::ZygoteGone | SupervisorError::RunLost)
+        );
+        if lost || !zygote.is_alive() {
+            self.warm.discard(&zygote);
+        }
+        left
+    }
+
+    fn opened(&self, enforced: &Enforced) -> Opened {
+        let interpreter = &self.plan.interpreter;
+        let (major, minor, micro) = interpreter.version;
+        let limits = self.limits();
+        #[allow(clippy::cast_precision_loss)] // what is that large may be off by a byte
+        let limits = BTreeMap::from([
+            (LimitName::Wall.key(), limits.wall.as_secs_f64()),
+            (LimitName::Cpu.key(), limits.cpu.as_secs_f64()),
+            (LimitName::Memory.key(), limits.memory as f64),
+            (LimitName::Pids.key(), f64::from(limits.pids)),
+            (LimitName::Output.key(), limits.output as f64),
+        ]);
+        Opened {
+            version: VERSION,
+            enforced: enforced.clone(),
+            policy: self.policy.clone(),
+            python: Python {
+                executable: interpreter.executable.display().to_string(),
+                version: format!("{major}.{minor}.{micro}"),
+                environment: interpreter.environment.display().to_string(),
+            },
+            limits,
+        }
+    }
+}
+
+/// Answers the caller of a session that has ended, until it wants another worker or nothing more.
+fn mourn(caller: &mut dyn Caller, why: &str) -> Result<Next, Error> {
+    loop {
+        match caller.hear() {
+            Hearing::Ask(Ask::Restart { .. }, _) => return Ok(Next::Worker),
+            Hearing::Ask(Ask::Close, _) => return finish(caller).map(|()| Next::End),
+            Hearing::Ask(ask, _) => {
+                // An answer or an interrupt that comes too late is nobody's.
+                if ask.id().is_some() {
+                    refuse(caller, ask.id(), ErrorWord::SessionEnded, ended(why));
+                }
+            }
+            Hearing::Gone => return Ok(Next::End),
+            Hearing::Garbled(how) => {
+                refuse(caller, None, ErrorWord::Protocol, how);
+                return Ok(Next::End);
+            }
+            Hearing::Nothing => {
+                let mut events = PollFlags::POLLIN;
+                events.set(PollFlags::POLLOUT, caller.unsent() > 0);
+                wait([Some((caller.as_fd(), events))], None)
+                    .map_err(|errno| system("wait for the caller", errno))?;
+                caller.flush();
+            }
+        }
+    }
+}
+
+/// Says that the session is closed, and sees to it that the caller can read it.
+fn finish(caller: &mut dyn Caller) -> Result<(), Error> {
+    caller.answer(Answer::Closed, Payload::default());
+    let until = Instant::now() + LAST_WORDS;
+    while caller.unsent() > 0 && Instant::now() < until {
+        wait([Some((caller.as_fd(), PollFlags::POLLOUT))], Some(until))
+            .map_err(|errno| system("wait for the caller", errno))?;
+        caller.flush();
+    }
+    Ok(())
+}
+
+/// The kind of an error, in the word that a caller gets.
+pub fn word(error: &Error) -> ErrorWord {
+    match error.kind() {
+        ErrorKind::Policy => ErrorWord::Policy,
+        ErrorKind::Host => ErrorWord::Host,
+        ErrorKind::Interpreter => ErrorWord::Interpreter,
+        ErrorKind::NotEnforced => ErrorWord::NotEnforced,
+        ErrorKind::Request => ErrorWord::Request,
+        ErrorKind::Busy => ErrorWord::Busy,
+        ErrorKind::SessionEnded => ErrorWord::SessionEnded,
+        ErrorKind::System => ErrorWord::System,
+    }
+}
+
+fn nothing_to_read() -> Result<OwnedFd, Error> {
+    let null = File::open("/dev/null").map_err(|_| lacks_descriptors())?;
+    Ok(null.into())
+}
+
+fn lacks_descriptors() -> Error {
+    system("open stdin", nix::errno::Errno::EMFILE)
+}
+
+fn system(what: &'static str, errno: nix::errno::Errno) -> Error {
+    SupervisorError::System { what, errno }.into()
+}

@@ -1,0 +1,106 @@
+//! Sessions for another process: what `sandfork serve` does.
+//!
+//! The other process has one end of a `SOCK_SEQPACKET` pair, and hands a connection over by sending
+//! one byte and one end of a `SOCK_STREAM` pair. Each connection is one session, on a thread of its
+//! own; what is said on it is [`protocol::caller`](crate::protocol::caller). When the pair's other end
+//! is closed, however that comes about, everything ends.
+
+mod connection;
+mod sandboxes;
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{Shutdown, shutdown};
+
+use self::connection::Connection;
+use self::sandboxes::Sandboxes;
+use crate::sys::descriptors::{inherited, receive};
+
+/// The control socket, which this process inherited by number.
+///
+/// # Panics
+///
+/// When the number is negative.
+pub fn control_socket(number: i32) -> OwnedFd {
+    inherited(number)
+}
+
+/// Serves connections until the control socket's other end is closed, and returns when nothing of
+/// them is left.
+///
+/// # Errors
+///
+/// When the control socket is none.
+pub fn serve(control: &OwnedFd) -> Result<(), Errno> {
+    raise_open_files();
+    let sandboxes = Arc::new(Sandboxes::default());
+    let open = Open::default();
+    let served = accept(control, &sandboxes, &open);
+    open.end_all();
+    served
+}
+
+fn accept(control: &OwnedFd, sandboxes: &Arc<Sandboxes>, open: &Open) -> Result<(), Errno> {
+    let mut byte = [0; 1];
+    loop {
+        let (length, fds) = match receive(control.as_fd(), &mut byte) {
+            // More descriptors than one connection has, or none left: the sender sees its own closed.
+            Err(Errno::EMSGSIZE | Errno::EMFILE | Errno::ENFILE) => continue,
+            Err(Errno::ECONNRESET) => return Ok(()),
+            other => other?,
+        };
+        if length == 0 {
+            return Ok(());
+        }
+        let Ok([socket]) = <[OwnedFd; 1]>::try_from(fds) else {
+            continue;
+        };
+        let socket = Arc::new(socket);
+        let connection = Connection::new(Arc::clone(&socket), Arc::clone(sandboxes));
+        // A host without a thread to spare closes the connection, which its other end sees.
+        let started = thread::Builder::new()
+            .name("session".into())
+            .spawn(move || connection.serve());
+        if let Ok(thread) = started {
+            open.add(&socket, thread);
+        }
+    }
+}
+
+/// Each session has about a dozen descriptors.
+fn raise_open_files() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // A host that refuses has fewer sessions at once.
+        _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
+/// The connections that are open.
+#[derive(Default)]
+struct Open(Mutex<Vec<(Weak<OwnedFd>, JoinHandle<()>)>>);
+
+impl Open {
+    fn add(&self, socket: &Arc<OwnedFd>, thread: JoinHandle<()>) {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(_, thread)| !thread.is_finished());
+        open.push((Arc::downgrade(socket), thread));
+    }
+
+    fn end_all(self) {
+        let open = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (socket, _) in &open {
+            if let Some(socket) = socket.upgrade() {
+                // Seen by its thread as the caller's end.
+                _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
+            }
+        }
+        for (_, thread) in open {
+            // One that panicked has said so.
+            _ = thread.join();
+        }
+    }
+}

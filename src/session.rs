@@ -1,0 +1,266 @@
+//! A live session: a worker that keeps its variables, imports and files from cell to cell.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! let sandbox = Arc::new(sandfork::Sandbox::builder().build()?);
+//! let mut session = sandbox.session()?;
+//! session.run("total = sum(range(10))")?;
+//! let report = session.run("total * 2")?;
+//! assert_eq!(report.outcome().value(), Some(&90.into()));
+//! # Ok::<(), sandfork::Error>(())
+//! ```
+
+mod caller;
+mod cell;
+mod error;
+mod files;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+pub use cell::{Carried, Cell, CellReport, Parcel, Shown};
+pub use error::SessionError;
+pub use tools::{ToolArguments, ToolFunction};
+
+use crate::error::Error;
+use crate::outcome::Enforced;
+use crate::protocol::ToolDeclaration;
+use crate::protocol::caller::{Answer, Ask};
+use crate::sandbox::{Sandbox, SessionRequest};
+pub use crate::supervisor::files::{Contents, Parents, Removal};
+use crate::supervisor::{OutputSink, Payload};
+
+use self::caller::{Answers, Asker, ThreadCaller, link};
+use self::tools::Tool;
+
+/// A live session. Dropping it ends its worker, with every process and file that it made.
+///
+/// It runs one cell at a time: `&mut` sees to that. [`Session::interrupter`] reaches a running cell
+/// from another thread.
+#[derive(Debug)]
+pub struct Session {
+    asker: Asker,
+    answers: Answers,
+    thread: Option<JoinHandle<()>>,
+    tools: BTreeMap<String, Tool>,
+    next_id: u64,
+    enforced: Enforced,
+}
+
+/// Interrupts the cell that a session runs, from any thread.
+#[derive(Clone, Debug)]
+pub struct Interrupter(Asker);
+
+impl Interrupter {
+    /// Interrupts the cell that runs, if one does: Python raises `KeyboardInterrupt`, and its outcome
+    /// is `interrupted`. A cell that does not end within a second takes its worker with it.
+    pub fn interrupt(&self) {
+        self.0.ask(Ask::Interrupt, Payload::default());
+    }
+}
+
+impl Sandbox {
+    /// Opens a session: a fresh worker, forked from the warm interpreter, that stays.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sandbox::run`]: only when the session could not be provided.
+    pub fn session(self: &Arc<Self>) -> Result<Session, Error> {
+        let (asker, caller, answers) = link()?;
+        let thread = attend_on_a_thread(Arc::clone(self), caller)?;
+        let enforced = await_opened(&answers)?;
+        Ok(Session {
+            asker,
+            answers,
+            thread: Some(thread),
+            tools: BTreeMap::new(),
+            next_id: 0,
+            enforced,
+        })
+    }
+}
+
+fn attend_on_a_thread(
+    sandbox: Arc<Sandbox>,
+    mut caller: ThreadCaller,
+) -> Result<JoinHandle<()>, SessionError> {
+    let attend = move || {
+        // The caller has been told of an error.
+        _ = sandbox.attend(&mut caller, SessionRequest::default());
+    };
+    let builder = thread::Builder::new().name("session".into());
+    builder.spawn(attend).map_err(SessionError::Thread)
+}
+
+impl Session {
+    /// Runs a cell and waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// When the session has ended ([`ErrorKind::SessionEnded`](crate::ErrorKind::SessionEnded)) or the
+    /// cell cannot be sent. Whatever the guest does is in the report.
+    pub fn run(&mut self, cell: impl Into<Cell>) -> Result<CellReport, Error> {
+        self.run_streaming(cell, &mut ())
+    }
+
+    /// The same, handing on the guest's output as it comes. The report has it all the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_streaming(
+        &mut self,
+        cell: impl Into<Cell>,
+        sink: &mut dyn OutputSink,
+    ) -> Result<CellReport, Error> {
+        let id = self.id();
+        let (ask, source) = cell.into().ask(id);
+        self.asker.ask(ask, Payload::bytes(source));
+        self.await_outcome(sink)
+    }
+
+    /// Defines a variable of the session.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and when the value's buffers are too long.
+    pub fn set(
+        &mut self,
+        name: impl Into<String>,
+        value: impl Into<Parcel>,
+    ) -> Result<CellReport, Error> {
+        let id = self.id();
+        let (value, blob, payload) = value.into().pack()?;
+        let variables = vec![(name.into(), value)];
+        let ask = Ask::Set {
+            id,
+            variables,
+            blob,
+        };
+        self.asker.ask(ask, payload);
+        self.await_outcome(&mut ())
+    }
+
+    /// Defines a host tool: a function of this process that the guest calls by name. It runs on the
+    /// thread that runs the cell, and what it uses stays here.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn tool(
+        &mut self,
+        name: impl Into<String>,
+        function: impl ToolFunction + 'static,
+    ) -> Result<CellReport, Error> {
+        let declaration = ToolDeclaration {
+            name: name.into(),
+            doc: String::new(),
+            signature: String::new(),
+            ends_cell: false,
+        };
+        let name = declaration.name.clone();
+        let report = self.declare(vec![declaration.clone()])?;
+        if report.outcome().is_ok() {
+            self.tools.insert(name, Tool::new(declaration, function));
+        }
+        Ok(report)
+    }
+
+    fn declare(&mut self, tools: Vec<ToolDeclaration>) -> Result<CellReport, Error> {
+        let id = self.id();
+        self.asker.ask(Ask::Tools { id, tools }, Payload::default());
+        self.await_outcome(&mut ())
+    }
+
+    /// Ends the worker, whatever became of it, and starts another, with the same tools.
+    ///
+    /// # Errors
+    ///
+    /// When no worker could be provided.
+    pub fn restart(&mut self) -> Result<(), Error> {
+        let id = self.id();
+        self.asker.ask(Ask::Restart { id }, Payload::default());
+        self.enforced = await_opened(&self.answers)?;
+        let tools: Vec<_> = self.tools.values().map(Tool::declaration).collect();
+        if !tools.is_empty() {
+            self.declare(tools)?;
+        }
+        Ok(())
+    }
+
+    /// A handle that interrupts the cell that runs.
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter(self.asker.clone())
+    }
+
+    /// What holds the session's worker.
+    pub fn enforced(&self) -> &Enforced {
+        &self.enforced
+    }
+
+    fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn await_outcome(&mut self, sink: &mut dyn OutputSink) -> Result<CellReport, Error> {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let mut shown = Vec::new();
+        loop {
+            let (answer, payload) = next(&self.answers)?;
+            match answer {
+                Answer::Output {
+                    stream: "stdout", ..
+                } => {
+                    sink.stdout(&payload.bytes);
+                    stdout.extend(payload.bytes);
+                }
+                Answer::Output { .. } => {
+                    sink.stderr(&payload.bytes);
+                    stderr.extend(payload.bytes);
+                }
+                Answer::Display(display) => shown.push(Shown::new(display, payload)),
+                Answer::Call(call) => {
+                    let (answer, payload) = tools::answer(&mut self.tools, call, payload);
+                    self.asker.ask(Ask::Return(answer), payload);
+                }
+                Answer::Outcome(told) => {
+                    return Ok(CellReport::new(*told, payload, (stdout, stderr), shown));
+                }
+                Answer::Error { error, message, .. } => {
+                    return Err(SessionError::told(error, message).into());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn await_opened(answers: &Answers) -> Result<Enforced, Error> {
+    loop {
+        match next(answers)?.0 {
+            Answer::Opened(opened) => return Ok(opened.enforced),
+            Answer::Error { error, message, .. } => {
+                return Err(SessionError::told(error, message).into());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn next(answers: &Answers) -> Result<(Answer, Payload), SessionError> {
+    answers.recv().map_err(|_| SessionError::Lost)
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.asker.hang_up();
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so.
+            _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Host tools: functions of this process that a guest calls by name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::cell::{Carried, Parcel};
+use crate::protocol::{NamedError, ToolAnswer, ToolCall, ToolDeclaration, Value};
+use crate::supervisor::Payload;
+
+/// What a guest calls a tool with. All of it is the guest's word.
+#[derive(Debug)]
+pub struct ToolArguments {
+    /// Positional.
+    pub args: Vec<Value>,
+    /// By keyword.
+    pub kwargs: BTreeMap<String, Value>,
+    /// What they refer to.
+    pub carried: Carried,
+}
+
+/// A host tool's function: a value, or the exception that the guest's call raises.
+pub trait ToolFunction: FnMut(ToolArguments) -> Result<Parcel, NamedError> + Send {}
+
+impl<F: FnMut(ToolArguments) -> Result<Parcel, NamedError> + Send> ToolFunction for F {}
+
+/// A tool as a session keeps it.
+pub struct Tool {
+    declaration: ToolDeclaration,
+    function: Box<dyn ToolFunction>,
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.declaration.fmt(f)
+    }
+}
+
+impl Tool {
+    /// A tool.
+    pub fn new(declaration: ToolDeclaration, function: impl ToolFunction + 'static) -> Self {
+        Self {
+            declaration,
+            function: Box::new(function),
+        }
+    }
+
+    /// As the guest is told of it.
+    pub fn declaration(&self) -> ToolDeclaration {
+        self.declaration.clone()
+    }
+}
+
+/// Calls the tool that a guest names.
+pub fn answer(
+    tools: &mut BTreeMap<String, Tool>,
+    call: ToolCall,
+    payload: Payload,
+) -> (ToolAnswer, Payload) {
+    let number = call.call;
+    let returned = match tools.get_mut(&call.tool) {
+        Some(tool) => (tool.function)(ToolArguments {
+            args: call.args,
+            kwargs: call.kwargs,
+            carried: Carried::new(call.blob, payload),
+        }),
+        None => Err(NamedError::new(
+            "NameError",
+            format!("the host has no tool `{}`", call.tool),
+        )),
+    };
+    let packed = returned.and_then(|parcel| {
+        let packed = parcel.pack();
+        packed.map_err(|error| NamedError::new("ValueError", error.to_string()))
+    });
+    match packed {
+        Ok((value, blob, payload)) => {
+            let answer = ToolAnswer {
+                call: number,
+                value: Some(value),
+                error: None,
+                blob,
+            };
+            (answer, payload)
+        }
+        Err(error) => (ToolAnswer::raising(number, error), Payload::default()),
+    }
+}

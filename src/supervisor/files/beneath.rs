@@ -1,0 +1,84 @@
+//! The one way from a path to a descriptor.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::{Mode, SFlag, fstat};
+
+use super::list::EntryKind;
+
+/// How often a path is resolved again because it changed meanwhile (openat2(2), `EAGAIN`), or
+/// because a thing of the guest's was replaced by another.
+pub const ATTEMPTS: usize = 32;
+
+/// Through no link, of any kind, and neither out of the directory nor into what is mounted in it.
+const RESOLVE: ResolveFlag = ResolveFlag::RESOLVE_BENEATH
+    .union(ResolveFlag::RESOLVE_NO_SYMLINKS)
+    .union(ResolveFlag::RESOLVE_NO_MAGICLINKS)
+    .union(ResolveFlag::RESOLVE_NO_XDEV);
+
+/// A handle that opens nothing: neither a fifo's other end nor a device learns of it.
+pub const HANDLE: OFlag = OFlag::O_PATH;
+/// A handle on a directory.
+pub const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY);
+
+/// Opens what is at `path`, which begins at `directory`.
+pub fn open_beneath(directory: impl AsFd, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
+    resolve(directory, path, flags, Mode::empty())
+}
+
+/// Makes a regular file at `path`, where nothing may be.
+pub fn create_beneath(
+    directory: impl AsFd,
+    path: &CStr,
+    flags: OFlag,
+    mode: Mode,
+) -> Result<OwnedFd, Errno> {
+    resolve(
+        directory,
+        path,
+        flags | OFlag::O_CREAT | OFlag::O_EXCL,
+        mode,
+    )
+}
+
+fn resolve(directory: impl AsFd, path: &CStr, flags: OFlag, mode: Mode) -> Result<OwnedFd, Errno> {
+    let how = OpenHow::new()
+        .flags(flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
+        .mode(mode)
+        .resolve(RESOLVE);
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match openat2(directory.as_fd(), path, how) {
+            Err(Errno::EAGAIN) if attempt < ATTEMPTS => {}
+            Err(Errno::EINTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// What a handle is on.
+pub fn kind_of(handle: &OwnedFd) -> Result<EntryKind, Errno> {
+    Ok(kind(SFlag::from_bits_truncate(fstat(handle)?.st_mode)))
+}
+
+/// The kind of thing in a `st_mode`.
+pub fn kind(mode: SFlag) -> EntryKind {
+    match mode & SFlag::S_IFMT {
+        SFlag::S_IFREG => EntryKind::File,
+        SFlag::S_IFDIR => EntryKind::Directory,
+        SFlag::S_IFLNK => EntryKind::Symlink,
+        _ => EntryKind::Other,
+    }
+}
+
+/// Opens the very file that a handle is on. `O_NONBLOCK`, because a guest that holds a lease on it
+/// could make an open wait (fcntl(2), `F_SETLEASE`).
+pub fn reopen(handle: &OwnedFd, flags: OFlag) -> Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let flags = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    open(path.as_str(), flags, Mode::empty())
+}

@@ -1,0 +1,143 @@
+//! Why something could not be done with a guest's file.
+
+use nix::errno::Errno;
+use thiserror::Error;
+
+use super::list::EntryKind;
+use super::path::{GuestPath, PathError};
+
+/// Why something could not be done with a file of a session. Nothing was changed, but where a tree
+/// was being removed.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The path is none in the work directory.
+    #[error(transparent)]
+    Path(PathError),
+    /// What is there has no bytes to be read or written.
+    #[error("`{path}` cannot be {act}: it is {kind}, and only regular files are", act = .act.done())]
+    NotRegular {
+        /// Which.
+        path: String,
+        /// What was to be done.
+        act: Act,
+        /// What it is.
+        kind: EntryKind,
+    },
+    /// There is no work directory any more.
+    #[error("the session has no work directory; it has ended")]
+    Gone,
+    /// The work directory itself, of which that cannot be done.
+    #[error("the work directory itself cannot be {}", .0.done())]
+    Root(Act),
+    /// More entries than are handled at once.
+    #[error("`{path}` cannot be {act}: it holds more than {limit} entries; {remedy}", act = .act.done(), remedy = .act.in_parts())]
+    TooMany {
+        /// Which.
+        path: String,
+        /// What was to be done.
+        act: Act,
+        /// How many entries are handled.
+        limit: usize,
+    },
+    /// A system call failed.
+    #[error("`{path}` cannot be {act}: {cause}", act = .act.done(), cause = cause(*act, *errno))]
+    Failed {
+        /// Which.
+        path: String,
+        /// What was to be done.
+        act: Act,
+        /// Why not.
+        errno: Errno,
+    },
+}
+
+/// What is done with a file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the words say it")]
+pub enum Act {
+    Read,
+    Write,
+    List,
+    Look,
+    Remove,
+    MakeDirectory,
+}
+
+impl Act {
+    const fn done(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "written",
+            Self::List => "listed",
+            Self::Look => "looked at",
+            Self::Remove => "removed",
+            Self::MakeDirectory => "made",
+        }
+    }
+
+    const fn in_parts(self) -> &'static str {
+        match self {
+            Self::Remove => "some are gone, so ask again, unless the guest goes on making more",
+            _ => "have the guest list it",
+        }
+    }
+}
+
+impl FileError {
+    pub(super) fn failed(path: &GuestPath, act: Act, errno: Errno) -> Self {
+        Self::Failed {
+            path: path.to_string(),
+            act,
+            errno,
+        }
+    }
+
+    /// The number of it, as errno(3) has it: what a program decides by.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::Path(PathError::TooLong { .. }) => Errno::ENAMETOOLONG,
+            Self::Path(_) => Errno::EINVAL,
+            Self::NotRegular { kind, .. } => match kind {
+                EntryKind::Directory => Errno::EISDIR,
+                EntryKind::Symlink => Errno::ELOOP,
+                EntryKind::File | EntryKind::Other => Errno::EINVAL,
+            },
+            Self::Gone => Errno::ENOENT,
+            Self::Root(_) => Errno::EBUSY,
+            Self::TooMany { .. } => Errno::E2BIG,
+            Self::Failed { errno, .. } => *errno,
+        }
+    }
+}
+
+/// What an errno means where it is of a guest's file, and what helps.
+fn cause(act: Act, errno: Errno) -> &'static str {
+    match (errno, act) {
+        (Errno::ENOENT, Act::Write | Act::MakeDirectory) => {
+            "the directory that it would be in does not exist; make that first"
+        }
+        (Errno::ENOENT, _) => "it does not exist",
+        (Errno::EEXIST, _) => "it exists already",
+        (Errno::ENOSPC | Errno::EDQUOT, _) => {
+            "the work directory is full; remove files, or raise `filesystem.work_size`, or \
+             `filesystem.work_inodes` if there are many"
+        }
+        (Errno::ELOOP, _) => "a symbolic link leads to it, and those of a guest are not followed",
+        (Errno::ENOTDIR, Act::List) => "it, or what is above it, is not a directory",
+        (Errno::ENOTDIR, _) => "what is above it is not a directory",
+        (Errno::EISDIR, _) => "it is a directory",
+        (Errno::ENOTEMPTY, _) => "it is a directory that is not empty; remove it recursively",
+        (Errno::EXDEV, _) => {
+            "another file system is mounted there, which is read by the guest alone"
+        }
+        (Errno::EACCES, _) => "the guest has taken away the rights to it, and can give them back",
+        (Errno::EAGAIN | Errno::EBUSY, _) => "the guest keeps it busy; try again",
+        (Errno::ENAMETOOLONG, _) => "it lies deeper than a path can say",
+        (Errno::ENOSYS | Errno::EPERM, _) => {
+            "openat2(2) is refused here; Linux has it since 5.6, and a container's seccomp profile \
+             must let it through"
+        }
+        (errno, _) => errno.desc(),
+    }
+}

@@ -1,0 +1,78 @@
+//! The files of a live session, read and written from outside while its guest runs.
+//!
+//! Everything beneath the work directory is the guest's, who may replace any name by another thing
+//! at any moment: a directory by a link to `/etc`, a file by a fifo that nobody writes to. So every
+//! path starts at a handle on the directory itself, taken before guest code ran, and is resolved by
+//! one call, openat2(2), that follows no link, leaves neither the directory nor its file system, and
+//! says so instead. What is there is looked at through a handle that does not open it (`O_PATH`);
+//! only a regular file is then opened, by that handle and not by its name again.
+//!
+//! A supervisor that is root makes, writes and removes as the guest's own user, so that it can do no
+//! more than the guest could.
+
+mod beneath;
+mod error;
+mod list;
+mod make;
+mod open;
+mod path;
+mod put;
+mod remove;
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+pub use self::error::{Act, FileError};
+pub use self::list::{Entry, EntryKind};
+pub use self::make::Parents;
+pub use self::open::Contents;
+pub use self::path::{GuestPath, PathError};
+pub use self::remove::Removal;
+
+use super::as_guest::as_guest;
+use crate::jail::program::HostIds;
+
+/// The work directory of a live session.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkDir<'a> {
+    directory: BorrowedFd<'a>,
+    root: &'a Path,
+    guest: Option<HostIds>,
+}
+
+impl<'a> WorkDir<'a> {
+    /// The directory of this handle, which the guest sees at `root`.
+    ///
+    /// `guest` is who owns what is in it, where the supervisor is root; an ordinary user's guests are
+    /// the user himself.
+    pub const fn new(directory: BorrowedFd<'a>, root: &'a Path, guest: Option<HostIds>) -> Self {
+        Self {
+            directory,
+            root,
+            guest,
+        }
+    }
+
+    /// A path in it: relative to it, or as the guest would write it.
+    ///
+    /// # Errors
+    ///
+    /// When it leads elsewhere, or no file can have it.
+    pub fn path(&self, text: &str) -> Result<GuestPath, FileError> {
+        GuestPath::parse(text, self.root).map_err(FileError::Path)
+    }
+
+    /// Does something as the guest's user.
+    fn as_guest<T: Send>(
+        &self,
+        path: &GuestPath,
+        act: Act,
+        what: impl FnOnce() -> Result<T, FileError> + Send,
+    ) -> Result<T, FileError> {
+        let done = as_guest(self.guest, || Ok(what()));
+        done.map_err(|errno| FileError::failed(path, act, errno))?
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Regular files, opened for whoever moves their bytes.
+
+use std::fs::File;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::{Mode, fchmod};
+
+use super::beneath::{ATTEMPTS, HANDLE, create_beneath, kind_of, open_beneath, reopen};
+use super::list::EntryKind;
+use super::{Act, FileError, GuestPath, WorkDir};
+
+/// What becomes of the bytes that a file has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Contents {
+    /// They are lost.
+    Replaced,
+    /// They stay, before those that are written.
+    Kept,
+}
+
+/// Rights of a file that was made from outside: the guest's own to read and write.
+const MODE: Mode = Mode::S_IRUSR
+    .union(Mode::S_IWUSR)
+    .union(Mode::S_IRGRP)
+    .union(Mode::S_IROTH);
+
+impl WorkDir<'_> {
+    /// Opens a regular file for reading; with its size now, bytes. The guest may go on writing to
+    /// it, or shorten it: read it, and map it nowhere.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it is not a regular file.
+    pub fn open_read(&self, path: &GuestPath) -> Result<(File, u64), FileError> {
+        let failed = |errno| FileError::failed(path, Act::Read, errno);
+        let handle = open_beneath(self.directory, &path.to_c(), HANDLE).map_err(failed)?;
+        require_regular(path, Act::Read, kind_of(&handle).map_err(failed)?)?;
+        let file = File::from(reopen(&handle, OFlag::O_RDONLY).map_err(failed)?);
+        let size = file.metadata().map_err(|error| failed(errno_of(&error)))?;
+        Ok((file, size.len()))
+    }
+
+    /// Opens a regular file for writing, and makes it if nothing is there, as the guest's own.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made, or something else is there.
+    pub fn open_write(&self, path: &GuestPath, contents: Contents) -> Result<File, FileError> {
+        self.as_guest(path, Act::Write, || self.open_or_make(path, contents))
+    }
+
+    fn open_or_make(&self, path: &GuestPath, contents: Contents) -> Result<File, FileError> {
+        let failed = |errno| FileError::failed(path, Act::Write, errno);
+        let (made, found) = match contents {
+            Contents::Replaced => (OFlag::O_WRONLY, OFlag::O_WRONLY | OFlag::O_TRUNC),
+            Contents::Kept => {
+                let appending = OFlag::O_WRONLY | OFlag::O_APPEND;
+                (appending, appending)
+            }
+        };
+        let name = path.to_c();
+        for _ in 0..ATTEMPTS {
+            match create_beneath(self.directory, &name, made, MODE) {
+                Ok(file) => {
+                    // Whatever the umask.
+                    fchmod(&file, MODE).map_err(failed)?;
+                    return Ok(File::from(file));
+                }
+                Err(Errno::EEXIST) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+            match open_beneath(self.directory, &name, HANDLE) {
+                Ok(handle) => {
+                    require_regular(path, Act::Write, kind_of(&handle).map_err(failed)?)?;
+                    return reopen(&handle, found).map(File::from).map_err(failed);
+                }
+                // Gone again.
+                Err(Errno::ENOENT) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Err(failed(Errno::EAGAIN))
+    }
+}
+
+fn require_regular(path: &GuestPath, act: Act, kind: EntryKind) -> Result<(), FileError> {
+    match kind {
+        EntryKind::File => Ok(()),
+        kind => Err(FileError::NotRegular {
+            path: path.to_string(),
+            act,
+            kind,
+        }),
+    }
+}
+
+pub(super) fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
+}

@@ -1,0 +1,224 @@
+//! Paths in a guest's work directory.
+
+use std::ffi::CString;
+use std::fmt;
+use std::path::Path;
+
+use thiserror::Error;
+
+use crate::jail::program::WORK;
+
+/// The longest name of one entry, bytes (`NAME_MAX`).
+const LONGEST_NAME: usize = 255;
+/// The longest path, bytes, the final zero not counted (`PATH_MAX`).
+const LONGEST_PATH: usize = 4095;
+
+/// A path beneath a work directory, by names alone: no link is followed, so `..` takes away the name
+/// before it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct GuestPath {
+    names: Vec<String>,
+}
+
+/// Why a text is no path in a work directory.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum PathError {
+    /// It leads out of the directory.
+    #[error(
+        "`{path}` is not in the session's work directory: name it relative to that, or beneath {root}"
+    )]
+    Elsewhere {
+        /// As it was given.
+        path: String,
+        /// Where the guest sees the directory.
+        root: String,
+    },
+    /// It is the directory itself.
+    #[error("a file's path names the work directory itself: name a file in it")]
+    NoName,
+    /// It has a zero byte.
+    #[error("a file's path has a zero byte, which no file's name can have")]
+    ZeroByte,
+    /// It is longer than a path, or a name in it longer than a name, can be.
+    #[error(
+        "`{start}...` is too long: a name has at most {LONGEST_NAME} bytes, a path {LONGEST_PATH}"
+    )]
+    TooLong {
+        /// How it begins.
+        start: String,
+    },
+}
+
+impl GuestPath {
+    /// Reads the path of a file: relative to the work directory, or beneath `/work`, where most guests
+    /// see it.
+    ///
+    /// # Errors
+    ///
+    /// When it leads elsewhere, names the work directory itself, or no file can have it.
+    pub fn of_file(text: &str) -> Result<Self, PathError> {
+        let path = Self::parse(text, Path::new(WORK))?;
+        if path.names.is_empty() {
+            return Err(PathError::NoName);
+        }
+        Ok(path)
+    }
+
+    /// Reads a path: relative to `root`, or beneath it.
+    pub(super) fn parse(text: &str, root: &Path) -> Result<Self, PathError> {
+        let elsewhere = || PathError::Elsewhere {
+            path: shortened(text),
+            root: root.display().to_string(),
+        };
+        if text.contains('\0') {
+            return Err(PathError::ZeroByte);
+        }
+        let relative = if text.starts_with('/') {
+            let below = Path::new(text).strip_prefix(root);
+            below.ok().and_then(Path::to_str).ok_or_else(elsewhere)?
+        } else {
+            text
+        };
+        let mut names: Vec<String> = Vec::new();
+        for name in relative.split('/') {
+            match name {
+                "" | "." => {}
+                ".." => drop(names.pop().ok_or_else(elsewhere)?),
+                name => names.push(name.to_owned()),
+            }
+        }
+        let path = Self { names };
+        let too_long = path.names.iter().any(|name| name.len() > LONGEST_NAME)
+            || path.to_string().len() > LONGEST_PATH;
+        if too_long {
+            return Err(PathError::TooLong {
+                start: shortened(text),
+            });
+        }
+        Ok(path)
+    }
+
+    /// Each name, from the outermost.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The directory that it is in, and its name there; the work directory itself has none.
+    pub(super) fn split(&self) -> Option<(Self, &str)> {
+        let (name, above) = self.names.split_last()?;
+        let above = Self {
+            names: above.to_vec(),
+        };
+        Some((above, name))
+    }
+
+    /// For the kernel.
+    pub(super) fn to_c(&self) -> CString {
+        // Zero bytes were refused when it was made.
+        CString::new(self.to_string()).unwrap_or_default()
+    }
+}
+
+/// As it is found from the work directory.
+impl fmt::Display for GuestPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.names.as_slice() {
+            [] => f.write_str("."),
+            names => f.write_str(&names.join("/")),
+        }
+    }
+}
+
+/// So much of a path as a message should quote.
+fn shortened(text: &str) -> String {
+    const QUOTED: usize = 200;
+    text.chars().take(QUOTED).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(text: &str) -> Result<String, PathError> {
+        GuestPath::parse(text, Path::new("/work")).map(|path| path.to_string())
+    }
+
+    #[test]
+    fn a_path_is_relative_or_beneath_the_work_directory() {
+        let same = [
+            ("a", "a"),
+            ("./a//b/", "a/b"),
+            ("/work/a", "a"),
+            ("/work//a", "a"),
+            ("a/../b", "b"),
+            ("a/b/../../c", "c"),
+            ("...", "..."),
+            ("work/a", "work/a"),
+            ("ü\n", "ü\n"),
+            ("", "."),
+            (".", "."),
+            ("/work", "."),
+            ("/work/", "."),
+            ("/work/a/..", "."),
+        ];
+        for (text, path) in same {
+            assert_eq!(parse(text).as_deref(), Ok(path), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_a_name() {
+        let file = |text| GuestPath::of_file(text).map(|path| path.to_string());
+        assert_eq!(file("/work/a/b").as_deref(), Ok("a/b"));
+        for directory in ["", ".", "/work", "/work/", "a/.."] {
+            assert_eq!(file(directory), Err(PathError::NoName), "{directory}");
+        }
+        assert!(matches!(
+            file("/etc/passwd"),
+            Err(PathError::Elsewhere { .. })
+        ));
+    }
+
+    #[test]
+    fn what_leads_elsewhere_is_refused() {
+        for text in [
+            "..",
+            "../a",
+            "a/../../b",
+            "/",
+            "/etc/passwd",
+            "/working",
+            "/work/..",
+            "/work/../etc",
+        ] {
+            let refused = parse(text);
+            assert!(
+                matches!(refused, Err(PathError::Elsewhere { .. })),
+                "{text}: {refused:?}"
+            );
+        }
+        assert_eq!(parse("a\0b"), Err(PathError::ZeroByte));
+    }
+
+    #[test]
+    fn lengths_end_where_the_kernels_end() {
+        assert!(parse(&"a".repeat(255)).is_ok());
+        assert!(parse(&"a/".repeat(2048)[..4095]).is_ok());
+        for long in ["a".repeat(256), "a/".repeat(2048) + "a"] {
+            assert!(matches!(parse(&long), Err(PathError::TooLong { .. })));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_has_a_name_that_leads_up(text in r"(/work)?/?([./a]|\.\.|b)*") {
+            if let Ok(path) = GuestPath::parse(&text, Path::new("/work")) {
+                let bad = |name: &String| matches!(name.as_str(), "" | "." | "..");
+                prop_assert!(!path.names().iter().any(bad), "{path}");
+            }
+        }
+    }
+}

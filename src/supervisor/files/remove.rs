@@ -1,0 +1,205 @@
+//! Removing what a guest has, while it goes on making more.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::AsFd;
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::{Mode, fstat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::beneath::{DIRECTORY, open_beneath};
+use super::list::names;
+use super::{Act, FileError, GuestPath, WorkDir};
+use crate::supervisor::session::make_usable;
+
+/// How much is removed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Removal {
+    /// One entry: a directory only if it is empty.
+    Single,
+    /// A directory with all that it holds.
+    Tree,
+}
+
+/// The most entries that one request removes or looks at again: a guest could make them as fast.
+const MOST_ENTRIES: usize = 100_000;
+
+/// Names of a directory that are held at once.
+const BATCH: usize = 1024;
+
+impl WorkDir<'_> {
+    /// Removes what is at a path; of a link, the link itself.
+    ///
+    /// # Errors
+    ///
+    /// When nothing is there, or it cannot be removed. A tree may be partly gone then.
+    pub fn remove(&self, path: &GuestPath, removal: Removal) -> Result<(), FileError> {
+        if path.names().is_empty() {
+            return Err(FileError::Root(Act::Remove));
+        }
+        self.as_guest(path, Act::Remove, || match removal {
+            Removal::Single => self
+                .remove_single(path)
+                .map_err(|errno| FileError::failed(path, Act::Remove, errno)),
+            Removal::Tree => self.remove_tree(path),
+        })
+    }
+
+    fn remove_single(&self, path: &GuestPath) -> Result<(), Errno> {
+        let (above, name) = path.split().ok_or(Errno::EBUSY)?;
+        let above = open_beneath(self.directory, &above.to_c(), DIRECTORY)?;
+        match unlinkat(&above, name, UnlinkatFlags::NoRemoveDir) {
+            Err(Errno::EISDIR) => unlinkat(&above, name, UnlinkatFlags::RemoveDir),
+            other => other,
+        }
+    }
+
+    fn remove_tree(&self, path: &GuestPath) -> Result<(), FileError> {
+        let failed = |errno| FileError::failed(path, Act::Remove, errno);
+        match self.remove_single(path) {
+            Err(Errno::ENOTEMPTY) => {}
+            other => return other.map_err(failed),
+        }
+        let mut tree = Tree {
+            work: *self,
+            path: path.to_string().into_bytes(),
+            above: Vec::new(),
+            left: MOST_ENTRIES,
+        };
+        match tree.remove() {
+            Ok(()) => Ok(()),
+            Err(Stopped::Failed(errno)) => Err(failed(errno)),
+            Err(Stopped::TooMany) => Err(FileError::TooMany {
+                path: path.to_string(),
+                act: Act::Remove,
+                limit: MOST_ENTRIES,
+            }),
+        }
+    }
+}
+
+enum Stopped {
+    Failed(Errno),
+    TooMany,
+}
+
+impl From<Errno> for Stopped {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno)
+    }
+}
+
+/// A tree that is being removed. Every directory is opened by its whole path from the work directory:
+/// one that was moved away is not found, and no more than one descriptor is held for any depth.
+struct Tree<'a> {
+    work: WorkDir<'a>,
+    /// The directory that is emptied now.
+    path: Vec<u8>,
+    /// For each directory between it and the tree's root: its length as a path, and which of its
+    /// directories come next.
+    above: Vec<(usize, Vec<CString>)>,
+    /// Entries until it is given up.
+    left: usize,
+}
+
+impl Tree<'_> {
+    fn remove(&mut self) -> Result<(), Stopped> {
+        loop {
+            self.count()?;
+            let inner = self.empty()?;
+            if let Some(next) = self.descend(inner) {
+                self.enter(&next);
+                continue;
+            }
+            // Empty, unless there was more than one batch, or the guest put something in.
+            let emptied = match self.remove_directory() {
+                Err(Errno::ENOTEMPTY) => false,
+                // The guest was faster, or has put something else there: that goes with the rest of
+                // the directory above, if it is in this tree.
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => true,
+                other => other.map(|()| true)?,
+            };
+            if emptied && !self.ascend() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One entry more, or one directory that is looked at again.
+    fn count(&mut self) -> Result<(), Stopped> {
+        self.left = self.left.checked_sub(1).ok_or(Stopped::TooMany)?;
+        Ok(())
+    }
+
+    /// Removes what is in the directory, but for directories; some of which there are.
+    fn empty(&mut self) -> Result<Vec<CString>, Stopped> {
+        let mut listing = match self.open() {
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut inner = Vec::new();
+        for name in names(&mut listing, BATCH)? {
+            self.count()?;
+            match unlinkat(listing.as_fd(), name.as_c_str(), UnlinkatFlags::NoRemoveDir) {
+                Err(Errno::EISDIR) => inner.push(name),
+                Err(Errno::ENOENT) => {}
+                other => other?,
+            }
+        }
+        Ok(inner)
+    }
+
+    /// Opens the directory, even one that its owner has closed to himself.
+    fn open(&self) -> Result<Dir, Errno> {
+        let path = self.c_path()?;
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK;
+        let handle = open_beneath(self.work.directory, &path, DIRECTORY)?;
+        if !Mode::from_bits_truncate(fstat(&handle)?.st_mode).contains(Mode::S_IRWXU) {
+            // By the handle: whatever is at the path by then.
+            make_usable(handle.as_fd())?;
+        }
+        Dir::from_fd(open_beneath(&handle, c".", flags)?)
+    }
+
+    fn c_path(&self) -> Result<CString, Errno> {
+        CString::new(self.path.as_slice()).map_err(|_| Errno::EINVAL)
+    }
+
+    /// Notes the directories that are in this one; the first to go on with.
+    fn descend(&mut self, mut inner: Vec<CString>) -> Option<CString> {
+        let first = inner.pop()?;
+        self.above.push((self.path.len(), inner));
+        Some(first)
+    }
+
+    fn enter(&mut self, name: &CStr) {
+        self.path.push(b'/');
+        self.path.extend_from_slice(name.to_bytes());
+    }
+
+    /// Goes to the next directory beside this one, or else to the one above; whether there is any.
+    fn ascend(&mut self) -> bool {
+        let Some((length, beside)) = self.above.last_mut() else {
+            return false;
+        };
+        self.path.truncate(*length);
+        match beside.pop() {
+            Some(name) => self.enter(&name),
+            None => drop(self.above.pop()),
+        }
+        true
+    }
+
+    fn remove_directory(&self) -> Result<(), Errno> {
+        let slash = self.path.iter().rposition(|byte| *byte == b'/');
+        let (above, name) = match slash {
+            Some(slash) => (&self.path[..slash], &self.path[slash + 1..]),
+            None => (b".".as_slice(), self.path.as_slice()),
+        };
+        let above = CString::new(above).map_err(|_| Errno::EINVAL)?;
+        let above = open_beneath(self.work.directory, &above, DIRECTORY)?;
+        unlinkat(&above, name, UnlinkatFlags::RemoveDir)
+    }
+}

@@ -1,0 +1,257 @@
+//! What each operation does where nobody interferes.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::{Duration, SystemTime};
+
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::mkfifo;
+
+use super::*;
+
+#[test]
+fn what_is_written_is_read() {
+    let world = World::new();
+    let write = |text: &str, contents| {
+        let mut file = world.dir().open_write(&world.at("a"), contents).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    };
+    write("one", Contents::Replaced);
+    write(" two", Contents::Kept);
+    assert_eq!(world.read("/work/a").unwrap(), "one two");
+    write("3", Contents::Replaced);
+    let (_, size) = world.dir().open_read(&world.at("./a")).unwrap();
+    assert_eq!(size, 1);
+    assert_eq!(world.read("a").unwrap(), "3");
+}
+
+/// The mask is the whole process's: tests beside this one make their files without rights for others,
+/// and none of them minds.
+#[test]
+fn rights_do_not_depend_on_the_callers_mask() {
+    let world = World::new();
+    let before = umask(Mode::from_bits_truncate(0o077));
+    let written = world
+        .dir()
+        .open_write(&world.at("file"), Contents::Replaced);
+    let made = world.dir().make_dir(&world.at("dir"), Parents::Required);
+    umask(before);
+    written.unwrap();
+    made.unwrap();
+    let rights = |name| fs::metadata(world.path(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((rights("file"), rights("dir")), (0o644, 0o755));
+}
+
+#[test]
+fn what_is_not_there_is_said_with_what_helps() {
+    let world = World::new();
+    let said = |result: Result<(), FileError>| result.unwrap_err().to_string();
+    let (dir, at) = (world.dir(), |path: &str| world.at(path));
+    assert_eq!(
+        said(dir.open_read(&at("a")).map(drop)),
+        "`a` cannot be read: it does not exist"
+    );
+    assert_eq!(
+        said(dir.open_write(&at("b/a"), Contents::Kept).map(drop)),
+        "`b/a` cannot be written: the directory that it would be in does not exist; make that first"
+    );
+    assert_eq!(
+        said(dir.make_dir(&at("b/a"), Parents::Required)),
+        "`b/a` cannot be made: the directory that it would be in does not exist; make that first"
+    );
+    assert_eq!(
+        said(dir.open_read(&at(".")).map(drop)),
+        "`.` cannot be read: it is a directory, and only regular files are"
+    );
+    assert_eq!(
+        said(dir.path("../x").map(drop)),
+        "`../x` is not in the session's work directory: name it relative to that, or beneath /work"
+    );
+    assert_eq!(
+        said(dir.remove(&at("."), Removal::Tree)),
+        "the work directory itself cannot be removed"
+    );
+    assert_eq!(errno(dir.list(&at("a"))), Errno::ENOENT);
+    assert_eq!(errno(dir.stat(&at("a"))), Errno::ENOENT);
+    assert_eq!(errno(dir.remove(&at("a"), Removal::Tree)), Errno::ENOENT);
+}
+
+#[test]
+fn only_regular_files_have_bytes() {
+    let world = World::new();
+    fs::create_dir(world.path("dir")).unwrap();
+    symlink(world.outside().join("file"), world.path("link")).unwrap();
+    symlink(world.outside().join("new"), world.path("dangling")).unwrap();
+    symlink("/proc/self/root/etc/passwd", world.path("magic")).unwrap();
+    symlink(world.outside(), world.path("dirlink")).unwrap();
+    symlink(".", world.path("dir/here")).unwrap();
+    mkfifo(&world.path("fifo"), Mode::S_IRWXU).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(world.path("socket")).unwrap();
+    for (path, expected) in [
+        ("dir", Errno::EISDIR),
+        ("link", Errno::ELOOP),
+        ("dangling", Errno::ELOOP),
+        ("magic", Errno::ELOOP),
+        ("dirlink/file", Errno::ELOOP),
+        ("dir/here/x", Errno::ELOOP),
+        ("fifo", Errno::EINVAL),
+        ("fifo/x", Errno::ENOTDIR),
+        ("socket", Errno::EINVAL),
+    ] {
+        let at = world.at(path);
+        assert_eq!(errno(world.dir().open_read(&at)), expected, "{path}");
+        for contents in [Contents::Replaced, Contents::Kept] {
+            assert_eq!(
+                errno(world.dir().open_write(&at, contents)),
+                expected,
+                "{path}"
+            );
+        }
+    }
+    let entries = world.dir().list(&world.at("")).unwrap();
+    let kinds: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry.name.to_str().unwrap(), entry.kind))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            ("dangling", EntryKind::Symlink),
+            ("dir", EntryKind::Directory),
+            ("dirlink", EntryKind::Symlink),
+            ("fifo", EntryKind::Other),
+            ("link", EntryKind::Symlink),
+            ("magic", EntryKind::Symlink),
+            ("socket", EntryKind::Other),
+        ]
+    );
+    world.assert_outside_untouched();
+}
+
+#[test]
+fn an_entry_is_told_as_it_is() {
+    let world = World::new();
+    fs::write(world.path("file"), "12345").unwrap();
+    let long_ago = SystemTime::UNIX_EPOCH - Duration::from_millis(1500);
+    let file = File::options()
+        .write(true)
+        .open(world.path("file"))
+        .unwrap();
+    file.set_modified(long_ago).unwrap();
+    let entry = world.dir().stat(&world.at("file")).unwrap();
+    assert_eq!(
+        (entry.kind, entry.size, entry.modified),
+        (EntryKind::File, 5, long_ago)
+    );
+    assert_eq!(world.dir().list(&world.at(".")).unwrap(), [entry]);
+    let root = world.dir().stat(&world.at("/work")).unwrap();
+    assert_eq!(root.kind, EntryKind::Directory);
+    assert_eq!(errno(world.dir().list(&world.at("file"))), Errno::ENOTDIR);
+}
+
+#[test]
+fn directories_are_made_with_those_above() {
+    let world = World::new();
+    let make = |path, parents| world.dir().make_dir(&world.at(path), parents);
+    make("a/b/c", Parents::Made).unwrap();
+    make("a/b/c", Parents::Made).unwrap();
+    make("a/d", Parents::Required).unwrap();
+    assert_eq!(errno(make("a/d", Parents::Required)), Errno::EEXIST);
+    make(".", Parents::Made).unwrap();
+    assert_eq!(errno(make(".", Parents::Required)), Errno::EEXIST);
+    fs::write(world.path("file"), "").unwrap();
+    assert_eq!(errno(make("file/x", Parents::Made)), Errno::ENOTDIR);
+    assert_eq!(errno(make("file", Parents::Made)), Errno::ENOTDIR);
+    symlink(world.outside(), world.path("link")).unwrap();
+    assert!(make("link/x", Parents::Made).is_err());
+    world.assert_outside_untouched();
+}
+
+#[test]
+fn links_are_removed_and_never_what_they_lead_to() {
+    let world = World::new();
+    symlink(world.outside(), world.path("link")).unwrap();
+    let remove = |path, removal| world.dir().remove(&world.at(path), removal);
+    assert_eq!(errno(remove("link/file", Removal::Single)), Errno::ENOTDIR);
+    remove("link", Removal::Tree).unwrap();
+    assert!(!world.path("link").is_symlink());
+    world.assert_outside_untouched();
+}
+
+#[test]
+fn a_tree_goes_with_all_that_it_holds() {
+    let world = World::new();
+    fs::create_dir_all(world.path("tree/a/b")).unwrap();
+    fs::create_dir_all(world.path("tree/c")).unwrap();
+    fs::write(world.path("tree/a/file"), "").unwrap();
+    symlink(world.outside(), world.path("tree/a/b/link")).unwrap();
+    mkfifo(&world.path("tree/c/fifo"), Mode::S_IRWXU).unwrap();
+    for number in 0..3000 {
+        fs::write(world.path(&format!("tree/c/{number}")), "").unwrap();
+    }
+    for number in 0..1500 {
+        fs::create_dir(world.path(&format!("tree/a/{number}"))).unwrap();
+    }
+    fs::write(world.path("beside"), "").unwrap();
+    // Closed to their owner.
+    fs::set_permissions(world.path("tree/c"), fs::Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(world.path("tree"), fs::Permissions::from_mode(0o500)).unwrap();
+    let remove = |path, removal| world.dir().remove(&world.at(path), removal);
+    assert_eq!(errno(remove("tree", Removal::Single)), Errno::ENOTEMPTY);
+    remove("tree", Removal::Tree).unwrap();
+    assert!(!world.path("tree").exists() && world.path("beside").exists());
+    remove("beside", Removal::Tree).unwrap();
+    fs::create_dir(world.path("empty")).unwrap();
+    remove("empty", Removal::Single).unwrap();
+    world.assert_outside_untouched();
+}
+
+#[test]
+fn a_deep_tree_needs_few_descriptors_and_one_too_deep_is_said() {
+    let world = World::new();
+    let names = vec!["d"; 2000].join("/");
+    world
+        .dir()
+        .make_dir(&world.at(&names), Parents::Made)
+        .unwrap();
+    world.dir().remove(&world.at("d"), Removal::Tree).unwrap();
+    assert!(!world.path("d").exists());
+
+    // As a guest makes it, who goes on from where it is.
+    let mut at = world.work.try_clone().unwrap();
+    let name = "x".repeat(200);
+    for _ in 0..30 {
+        nix::sys::stat::mkdirat(&at, name.as_str(), Mode::S_IRWXU).unwrap();
+        at = nix::fcntl::openat(&at, name.as_str(), OFlag::O_PATH, Mode::empty()).unwrap();
+    }
+    let deep = world.at(&name);
+    assert_eq!(
+        errno(world.dir().remove(&deep, Removal::Tree)),
+        Errno::ENAMETOOLONG
+    );
+}
+
+#[test]
+fn more_than_a_host_should_hold_is_refused() {
+    let world = World::new();
+    let count = 50_001;
+    let directory = world.path("many");
+    fs::create_dir(&directory).unwrap();
+    let first = directory.join("first");
+    fs::write(&first, "").unwrap();
+    for number in 1..count {
+        fs::hard_link(&first, directory.join(number.to_string())).unwrap();
+    }
+    let refused = world.dir().list(&world.at("many")).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "`many` cannot be listed: it holds more than 50000 entries; have the guest list it"
+    );
+    fs::remove_file(first).unwrap();
+    assert_eq!(world.dir().list(&world.at("many")).unwrap().len(), 50_000);
+    world
+        .dir()
+        .remove(&world.at("many"), Removal::Tree)
+        .unwrap();
+}

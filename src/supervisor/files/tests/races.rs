@@ -1,0 +1,199 @@
+//! A guest that replaces what is there while the host is at it: whatever it does, the host reads and
+//! changes nothing outside, and waits for nothing.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::unistd::mkfifo;
+
+use super::*;
+
+/// How often the host tries.
+const ATTEMPTS: usize = 3000;
+
+/// Has a guest exchange the names `a` and each of the others, round and round, while `host` runs.
+fn while_exchanging(world: &World, a: &str, others: &[&str], mut host: impl FnMut()) {
+    let over = AtomicBool::new(false);
+    let swaps = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut others = others.iter().cycle();
+            while !over.load(Ordering::Relaxed) {
+                let (from, to) = (world.path(a), world.path(others.next().unwrap()));
+                let flags = RenameFlags::RENAME_EXCHANGE;
+                // What the host removed is not there to be exchanged.
+                _ = renameat2(AT_FDCWD, &from, AT_FDCWD, &to, flags);
+                swaps.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for _ in 0..ATTEMPTS {
+            host();
+        }
+        while swaps.load(Ordering::Relaxed) < ATTEMPTS {
+            host();
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    world.assert_outside_untouched();
+}
+
+#[test]
+fn a_directory_that_becomes_a_link_leads_nowhere() {
+    let world = World::new();
+    fs::create_dir(world.path("dir")).unwrap();
+    fs::write(world.path("dir/file"), "inside").unwrap();
+    symlink(world.outside(), world.path("link")).unwrap();
+    let (mut read, mut refused) = (0, 0);
+    while_exchanging(&world, "dir", &["link"], || match world.read("dir/file") {
+        Ok(text) => {
+            assert_eq!(text, "inside");
+            read += 1;
+        }
+        Err(error) => {
+            assert!(
+                matches!(error.errno(), Errno::ELOOP | Errno::ENOTDIR | Errno::ENOENT),
+                "{error}"
+            );
+            refused += 1;
+        }
+    });
+    assert!(read > 0 && refused > 0, "{read} read, {refused} refused");
+}
+
+#[test]
+fn a_file_that_becomes_something_else_is_not_opened() {
+    let world = World::new();
+    fs::write(world.path("file"), "inside").unwrap();
+    symlink(world.outside().join("file"), world.path("link")).unwrap();
+    symlink("/etc/shadow", world.path("shadow")).unwrap();
+    mkfifo(&world.path("fifo"), Mode::S_IRWXU).unwrap();
+    fs::create_dir(world.path("dir")).unwrap();
+    let others = ["link", "fifo", "shadow", "dir"];
+    let (mut read, mut refused) = (0, 0);
+    while_exchanging(&world, "file", &others, || {
+        match world.read("file") {
+            Ok(text) => {
+                assert_eq!(text, "inside");
+                read += 1;
+            }
+            Err(_) => refused += 1,
+        }
+        let written = world.dir().open_write(&world.at("file"), Contents::Kept);
+        if let Ok(mut file) = written {
+            file.write_all(b"").unwrap();
+            assert!(file.metadata().unwrap().is_file());
+        }
+    });
+    assert!(read > 0 && refused > 0, "{read} read, {refused} refused");
+}
+
+/// A guest that waits for the other end of its fifo waits for ever.
+#[test]
+fn a_fifo_never_learns_of_the_host() {
+    let world = World::new();
+    mkfifo(&world.path("fifo"), Mode::S_IRWXU).unwrap();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let fifo = world.path("fifo");
+            let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK;
+            while !over.load(Ordering::Relaxed) {
+                let heard = open(&fifo, flags, Mode::empty()).unwrap_err();
+                assert_eq!(heard, Errno::ENXIO);
+            }
+        });
+        for _ in 0..ATTEMPTS {
+            let fifo = world.at("fifo");
+            assert_eq!(errno(world.dir().open_read(&fifo)), Errno::EINVAL);
+            assert_eq!(
+                errno(world.dir().open_write(&fifo, Contents::Kept)),
+                Errno::EINVAL
+            );
+            let kind = world.dir().stat(&fifo).unwrap().kind;
+            assert_eq!(kind, EntryKind::Other);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_tree_that_is_swapped_for_a_link_takes_nothing_with_it() {
+    let world = World::new();
+    symlink(world.outside(), world.path("link")).unwrap();
+    let tree = world.at("tree");
+    let mut removed = 0;
+    while_exchanging(&world, "tree/inner", &["link"], || {
+        let (deep, file) = (
+            world.at("tree/inner/deep"),
+            world.at("tree/inner/deep/file"),
+        );
+        _ = world.dir().make_dir(&deep, Parents::Made);
+        _ = world.dir().open_write(&file, Contents::Kept);
+        if world.dir().remove(&tree, Removal::Tree).is_ok() {
+            removed += 1;
+        }
+        if !world.path("link").is_symlink() {
+            _ = fs::remove_dir_all(world.path("link"));
+            _ = symlink(world.outside(), world.path("link"));
+        }
+    });
+    assert!(removed > 0);
+}
+
+#[test]
+fn a_list_is_of_what_is_inside() {
+    let world = World::new();
+    fs::create_dir(world.path("dir")).unwrap();
+    fs::write(world.path("dir/inside"), "").unwrap();
+    symlink(world.outside(), world.path("link")).unwrap();
+    let mut listed = 0;
+    while_exchanging(&world, "dir", &["link"], || {
+        if let Ok(entries) = world.dir().list(&world.at("dir")) {
+            listed += 1;
+            let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+            assert_eq!(names, ["inside"]);
+        }
+    });
+    assert!(listed > 0);
+}
+
+#[test]
+fn directories_are_made_inside_alone() {
+    let world = World::new();
+    fs::create_dir(world.path("dir")).unwrap();
+    symlink(world.outside(), world.path("link")).unwrap();
+    while_exchanging(&world, "dir", &["link"], || {
+        _ = world
+            .dir()
+            .make_dir(&world.at("dir/new/deep"), Parents::Made);
+        _ = world
+            .dir()
+            .open_write(&world.at("dir/new/deep/file"), Contents::Replaced);
+        _ = world.dir().remove(&world.at("dir/new"), Removal::Tree);
+    });
+}
+
+/// One that fills a tree while it is removed does not keep the host at it for ever.
+#[test]
+fn a_tree_that_grows_again_is_given_up() {
+    let world = World::new();
+    fs::create_dir(world.path("tree")).unwrap();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                _ = fs::create_dir(world.path("tree"));
+                _ = fs::write(world.path("tree/file"), "");
+            }
+        });
+        for _ in 0..200 {
+            // It ends, one way or the other.
+            _ = world.dir().remove(&world.at("tree"), Removal::Tree);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}

@@ -1,0 +1,76 @@
+//! A live session: a worker that runs cell after cell for one caller.
+//!
+//! One thread per session runs [`attend`]: it hears the caller, feeds the worker, drains and watches
+//! it, in a cell and between cells, for a guest's threads and processes go on after the cell that
+//! started them. Nothing here waits for the guest, or for a caller that does not read.
+
+mod attend;
+mod caller;
+mod calls;
+mod cell;
+mod clocks;
+mod files;
+mod finish;
+mod hear;
+mod worker_says;
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+pub use self::caller::{Caller, FrameCaller, Hearing, Payload};
+
+pub use self::hear::{ended, refuse};
+
+use self::attend::Live;
+use super::error::SupervisorError;
+use super::run::Place;
+use super::standing::Standing;
+use crate::jail::control::CpuSpan;
+use crate::outcome::Enforced;
+use crate::protocol::caller::ToolTime;
+
+/// What holds for a session besides its place.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SessionTerms {
+    /// How long it may wait for its next cell.
+    pub idle: Option<Duration>,
+    /// How long it may live.
+    pub age: Option<Duration>,
+    /// Whether the time in which a host tool runs counts as the cell's.
+    pub tool_time: ToolTime,
+}
+
+/// Why a session's worker is left.
+#[derive(Debug)]
+pub enum Left {
+    /// The caller asked for its end.
+    Closed,
+    /// The caller is gone.
+    Gone,
+    /// The caller asked for another worker.
+    Restart {
+        /// Of the request.
+        id: u64,
+    },
+    /// The worker is gone: why, as a part of a sentence.
+    Ended(String),
+}
+
+/// Has a worker forked, looks at it from outside, and attends to it until it, or the caller, is gone.
+///
+/// # Errors
+///
+/// As [`run`](super::run()); where the worker was lost in a cell, the caller is told by the caller of
+/// this.
+pub fn attend(
+    place: &Place,
+    terms: SessionTerms,
+    stdin: OwnedFd,
+    caller: &mut dyn Caller,
+    opened: &mut dyn FnMut(&Enforced, &mut dyn Caller),
+) -> Result<Left, SupervisorError> {
+    let standing = Standing::new(place, stdin, CpuSpan::Cell)?;
+    let mut live = Live::new(place, &standing, terms)?;
+    opened(&standing.enforced, caller);
+    live.attend(caller)
+}

@@ -1,0 +1,154 @@
+//! The other end of a session: whoever asks.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use crate::protocol::{Answer, Ask, FrameLimits, MessageError, Way};
+use crate::supervisor::link::{Link, LinkError, Received};
+
+/// What travels with a message: bytes, or a file.
+#[derive(Debug, Default)]
+pub struct Payload {
+    /// The frame's payload.
+    pub bytes: Vec<u8>,
+    /// What was passed with it.
+    pub passed: Option<OwnedFd>,
+}
+
+impl Payload {
+    /// These bytes.
+    pub const fn bytes(bytes: Vec<u8>) -> Self {
+        Self {
+            bytes,
+            passed: None,
+        }
+    }
+
+    /// This descriptor.
+    pub const fn passed(fd: OwnedFd) -> Self {
+        Self {
+            bytes: Vec::new(),
+            passed: Some(fd),
+        }
+    }
+}
+
+/// What listening to a caller gave.
+#[derive(Debug)]
+pub enum Hearing {
+    /// It asks for something.
+    Ask(Ask, Payload),
+    /// Nothing, for now.
+    Nothing,
+    /// It is gone.
+    Gone,
+    /// What it said is not understood, and where the next message begins is not known: why.
+    Garbled(String),
+}
+
+/// Whoever asks, and is answered. Nothing here waits.
+pub trait Caller {
+    /// Readable when there may be something to hear.
+    fn as_fd(&self) -> BorrowedFd<'_>;
+    /// Bytes of answers that are not sent yet.
+    fn unsent(&self) -> usize;
+    /// Sends more of them.
+    fn flush(&mut self);
+    /// Listens.
+    fn hear(&mut self) -> Hearing;
+    /// Answers.
+    fn answer(&mut self, answer: Answer, payload: Payload);
+}
+
+/// A caller at the other end of a stream socket.
+#[derive(Debug)]
+pub struct FrameCaller(Link<Arc<OwnedFd>>);
+
+impl FrameCaller {
+    /// The caller at the other end of this socket.
+    ///
+    /// # Errors
+    ///
+    /// When the socket cannot be made non-blocking.
+    pub fn new(socket: Arc<OwnedFd>) -> Result<Self, Errno> {
+        Link::new(socket, FrameLimits::FROM_CALLER).map(Self)
+    }
+
+    fn next(&mut self) -> Option<Hearing> {
+        let frame = self.0.next()?;
+        let heard = Ask::parse(&frame).map_err(|error| error.to_string());
+        let heard = heard.and_then(|ask| {
+            let comes_with_file = match &ask {
+                Ask::Open(open) => open.stdin,
+                ask => ask.blob().is_some_and(|blob| blob.way() == Way::Passed),
+            };
+            let passed = comes_with_file.then(|| self.0.take_passed()).transpose();
+            let passed = passed.map_err(|error: LinkError| error.to_string())?;
+            let payload = Payload {
+                bytes: frame.payload,
+                passed,
+            };
+            Ok(Hearing::Ask(ask, payload))
+        });
+        Some(heard.unwrap_or_else(Hearing::Garbled))
+    }
+}
+
+impl Caller for FrameCaller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn unsent(&self) -> usize {
+        self.0.unsent()
+    }
+
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+
+    fn hear(&mut self) -> Hearing {
+        if let Some(heard) = self.next() {
+            return heard;
+        }
+        match self.0.receive() {
+            Ok(Received::Some) => self.next().unwrap_or(Hearing::Nothing),
+            Ok(Received::Nothing) => Hearing::Nothing,
+            Ok(Received::End) => Hearing::Gone,
+            Err(error) => Hearing::Garbled(error.to_string()),
+        }
+    }
+
+    fn answer(&mut self, answer: Answer, payload: Payload) {
+        let mut bytes = Vec::new();
+        match answer.encode_into(&payload.bytes, &mut bytes) {
+            Ok(()) => self.0.send(bytes, payload.passed),
+            Err(error) => self.answer_instead(&answer, &error),
+        }
+    }
+}
+
+impl FrameCaller {
+    /// What a worker said was within its bounds, and is over those of a caller: say so.
+    fn answer_instead(&mut self, answer: &Answer, error: &MessageError) {
+        let id = match answer {
+            Answer::Outcome(outcome) => Some(outcome.id),
+            Answer::Call(call) => Some(call.id),
+            Answer::Display(display) => Some(display.id),
+            Answer::File { id, .. } => Some(*id),
+            _ => None,
+        };
+        let instead = Answer::Error {
+            id,
+            error: crate::protocol::caller::ErrorWord::Protocol,
+            message: format!("an answer could not be written: {error}"),
+            errno: None,
+        };
+        let mut bytes = Vec::new();
+        if instead.encode_into(&[], &mut bytes).is_ok() {
+            self.0.send(bytes, None);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What a caller asks of its session's files.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::time::UNIX_EPOCH;
+
+use super::attend::Live;
+use super::caller::{Caller, Payload};
+use crate::protocol::caller::{Answer, ErrorWord, FileEntry, FileOperation, FileRequest};
+use crate::supervisor::files::{Contents, Entry, EntryKind, FileError, Parents, Removal, WorkDir};
+use crate::supervisor::session::SessionDirectory;
+
+impl Live<'_> {
+    /// Does it, also while a cell runs.
+    pub(super) fn file(&self, request: &FileRequest, caller: &mut dyn Caller) {
+        let id = request.id;
+        let (answer, payload) = match self.do_with_file(request) {
+            Ok(Done {
+                file,
+                size,
+                entry,
+                entries,
+            }) => {
+                let payload = file.map(|file| Payload::passed(file.into()));
+                let answer = Answer::File {
+                    id,
+                    size,
+                    entry,
+                    entries,
+                };
+                (answer, payload.unwrap_or_default())
+            }
+            Err(error) => {
+                let answer = Answer::Error {
+                    id: Some(id),
+                    error: ErrorWord::File,
+                    message: error.to_string(),
+                    errno: Some(error.errno() as i32),
+                };
+                (answer, Payload::default())
+            }
+        };
+        caller.answer(answer, payload);
+    }
+
+    fn do_with_file(&self, request: &FileRequest) -> Result<Done, FileError> {
+        let work = self.work_dir()?;
+        let path = work.path(&request.path)?;
+        let mut done = Done::default();
+        match request.op {
+            FileOperation::OpenRead => {
+                let (file, size) = work.open_read(&path)?;
+                (done.file, done.size) = (Some(file), Some(size));
+            }
+            FileOperation::OpenWrite { append } => {
+                let contents = if append {
+                    Contents::Kept
+                } else {
+                    Contents::Replaced
+                };
+                done.file = Some(work.open_write(&path, contents)?);
+            }
+            FileOperation::List => {
+                let entries = work.list(&path)?;
+                done.entries = Some(entries.iter().map(told).collect());
+            }
+            FileOperation::Stat => done.entry = Some(told(&work.stat(&path)?)),
+            FileOperation::Remove { recursive } => {
+                let removal = if recursive {
+                    Removal::Tree
+                } else {
+                    Removal::Single
+                };
+                work.remove(&path, removal)?;
+            }
+            FileOperation::MakeDir { parents } => {
+                let parents = if parents {
+                    Parents::Made
+                } else {
+                    Parents::Required
+                };
+                work.make_dir(&path, parents)?;
+            }
+        }
+        Ok(done)
+    }
+
+    fn work_dir(&self) -> Result<WorkDir<'_>, FileError> {
+        let jail = self.place.jail;
+        let session = self.standing.session.as_ref();
+        let root = session.map(SessionDirectory::path);
+        // The worker hands it over before its jail is taken to stand.
+        let handle = self.worker.directories.first().ok_or(FileError::Gone)?;
+        Ok(WorkDir::new(
+            handle.as_fd(),
+            root.unwrap_or(&jail.worker.cwd),
+            jail.identity.drop_to,
+        ))
+    }
+}
+
+/// What there is to answer.
+#[derive(Default)]
+struct Done {
+    file: Option<File>,
+    size: Option<u64>,
+    entry: Option<FileEntry>,
+    entries: Option<Vec<FileEntry>>,
+}
+
+/// An entry as a caller is told of it.
+fn told(entry: &Entry) -> FileEntry {
+    let modified = match entry.modified.duration_since(UNIX_EPOCH) {
+        Ok(since) => since.as_secs_f64(),
+        Err(before) => -before.duration().as_secs_f64(),
+    };
+    FileEntry {
+        name: entry.name.to_string_lossy().into_owned(),
+        kind: match entry.kind {
+            EntryKind::File => "file",
+            EntryKind::Directory => "dir",
+            EntryKind::Symlink => "symlink",
+            EntryKind::Other => "other",
+        },
+        size: entry.size,
+        modified,
+    }
+}

@@ -1,0 +1,200 @@
+//! The end of a cell, as the caller is told of it.
+
+use std::time::Instant;
+
+use super::attend::Live;
+use super::caller::{Caller, Payload};
+use super::cell::{CellUnderWay, Streaming};
+use crate::jail::control::{Exit, ExitStatus};
+use crate::outcome::Phases;
+use crate::protocol::caller::{Answer, CellOutcome, SessionState, Told};
+use crate::protocol::message::Finish;
+use crate::protocol::{Blob, CellResult, Ended, Value};
+use crate::supervisor::drain::{OutputSink, Stream};
+use crate::supervisor::ending::{Kind, Stop};
+use crate::supervisor::run::{Fate, Pace, Seen, report};
+
+/// What a worker said of a cell's end, in its parts.
+#[derive(Default)]
+struct Said {
+    result: Option<CellResult>,
+    value: Option<Value>,
+    blob: Option<Blob>,
+    payload: Payload,
+    finish: Finish,
+}
+
+impl Said {
+    fn new((mut result, payload): (CellResult, Payload)) -> Self {
+        let value = match &mut result.ended {
+            Ended::Ok(value) => value.take(),
+            Ended::Exception(_) | Ended::Exit(_) => None,
+        };
+        Self {
+            value,
+            blob: result.blob.take(),
+            payload,
+            finish: result.finish,
+            result: Some(result),
+        }
+    }
+
+    /// Without what only a cell that ended well has.
+    fn without_value(self) -> Self {
+        Self {
+            result: self.result,
+            ..Self::default()
+        }
+    }
+}
+
+impl Live<'_> {
+    /// A cell came to its end, and the worker waits for the next.
+    pub(super) fn finish_live(
+        &mut self,
+        result: CellResult,
+        payload: Payload,
+        caller: &mut dyn Caller,
+    ) {
+        let Some(cell) = self.cell.take() else { return };
+        self.refuse_open_calls(&cell);
+        self.finish(cell, Some((result, payload)), Fate::Lives, caller);
+        let now = Instant::now();
+        self.waiting_since = now;
+        self.watch.begin(Pace::Waiting, now, self.counted.cpu_us);
+    }
+
+    /// Tells how a cell ended; in one word too.
+    pub(super) fn finish(
+        &mut self,
+        mut cell: CellUnderWay,
+        result: Option<(CellResult, Payload)>,
+        fate: Fate,
+        caller: &mut dyn Caller,
+    ) -> &'static str {
+        let output_bytes = self.hand_out_the_rest(&cell, caller);
+        let said = result.or_else(|| cell.result.take());
+        let mut said = said.map(Said::new).unwrap_or_default();
+        let seen = self.seen(&mut cell, said.result.take(), fate);
+        let enforced = self.standing.enforced.clone();
+        let outcome = report(self.place, Kind::Cell, seen, output_bytes, enforced);
+        let status = outcome.status().as_str();
+        if !outcome.is_ok() {
+            said = said.without_value();
+        }
+        let told = CellOutcome {
+            id: cell.id,
+            outcome: Told(outcome),
+            value: said.value,
+            by_tool: said.finish == Finish::Tool,
+            session: match fate {
+                Fate::Lives => SessionState::Live,
+                Fate::Ended => SessionState::Ended,
+            },
+            execution_count: self.cells,
+            blob: said.blob,
+        };
+        caller.answer(Answer::Outcome(Box::new(told)), said.payload);
+        status
+    }
+
+    /// What was printed and not handed on yet; how much the whole cell printed.
+    fn hand_out_the_rest(&mut self, cell: &CellUnderWay, caller: &mut dyn Caller) -> u64 {
+        let mut sink = Handed {
+            caller,
+            id: cell.id,
+        };
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            match cell.streaming {
+                Streaming::AsItComes => self.output.drain(stream, &mut sink),
+                Streaming::AtTheEnd => self.output.drain(stream, &mut ()),
+            };
+        }
+        let total = self.output.total();
+        let (stdout, stderr) = self.output.take();
+        if cell.streaming == Streaming::AtTheEnd {
+            sink.stdout(&stdout);
+            sink.stderr(&stderr);
+        }
+        total
+    }
+
+    fn seen(&mut self, cell: &mut CellUnderWay, result: Option<CellResult>, fate: Fate) -> Seen {
+        let answered = cell.answered.unwrap_or_else(Instant::now);
+        let ended = match fate {
+            Fate::Lives => answered,
+            Fate::Ended => self.exited.unwrap_or(answered),
+        };
+        let stop = match cell.interrupted.take().map(|interrupted| interrupted.stop) {
+            // It ended well before the interrupt came.
+            Some(Stop::Cancelled) if ended_well(result.as_ref()) => None,
+            Some(stop) => Some(stop),
+            None => self.stop.clone(),
+        };
+        Seen {
+            stop,
+            exit: match (fate, &result) {
+                (Fate::Lives, Some(said)) => Some(exit_that_agrees(&said.ended)),
+                _ => self.exit,
+            },
+            result,
+            counts: self.counts().since(&cell.before),
+            watched: self.watch.since_begin(),
+            files: self.standing.files(self.place),
+            wall: ended.saturating_duration_since(cell.started),
+            phases: Phases {
+                code: answered - cell.started,
+                ..Phases::default()
+            },
+            fate,
+        }
+    }
+}
+
+fn ended_well(result: Option<&CellResult>) -> bool {
+    result.is_some_and(|result| matches!(result.ended, Ended::Ok(_)))
+}
+
+/// How the main process would have ended if it had, after what a cell said.
+fn exit_that_agrees(ended: &Ended) -> Exit {
+    let code = match ended {
+        Ended::Ok(_) => 0,
+        Ended::Exception(_) => 1,
+        Ended::Exit(code) => i32::from(*code),
+    };
+    Exit {
+        status: ExitStatus::Code(code),
+        cpu_us: 0,
+        max_rss_kib: 0,
+    }
+}
+
+/// Hands output on to the caller.
+pub(super) struct Handed<'c> {
+    pub(super) caller: &'c mut dyn Caller,
+    pub(super) id: u64,
+}
+
+impl Handed<'_> {
+    fn hand(&mut self, stream: &'static str, bytes: &[u8]) {
+        // As a frame's payload may be, with room to spare.
+        const PIECE: usize = 1 << 20;
+        for piece in bytes.chunks(PIECE) {
+            let answer = Answer::Output {
+                id: self.id,
+                stream,
+            };
+            self.caller.answer(answer, Payload::bytes(piece.to_vec()));
+        }
+    }
+}
+
+impl OutputSink for Handed<'_> {
+    fn stdout(&mut self, bytes: &[u8]) {
+        self.hand("stdout", bytes);
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) {
+        self.hand("stderr", bytes);
+    }
+}

@@ -1,0 +1,137 @@
+//! Files that a guest passes: looked at before anyone maps them.
+//!
+//! A file that can still change is a trap: one that shrinks kills whoever reads its mapping (SIGBUS),
+//! one that is written to can be one thing when it is checked and another when it is used, and one
+//! with holes costs nothing to make and gigabytes to read. So a passed file goes on only if it is
+//! sealed (fcntl(2), `F_ADD_SEALS`) and its pages exist, which means that the guest's own limits have
+//! paid for them. One that is not sealed, from a guest that may not make memory files, is copied.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::{SFlag, fstat};
+
+use crate::sys::sealed::{UNCHANGING, is_unchanging};
+
+/// `st_blocks` counts in these (stat(2)), bytes.
+const BLOCK: u64 = 512;
+
+/// Why a passed file was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum PassedError {
+    /// It is not a file with that many bytes.
+    #[error("it passed something that is no file of {wanted} bytes")]
+    Unfit {
+        /// As the frame announced.
+        wanted: u64,
+    },
+    /// It could not be copied.
+    #[error("what it passed could not be read: {}", .0.desc())]
+    Unreadable(Errno),
+}
+
+/// A file of this size that nobody can change any more.
+pub fn accept(passed: OwnedFd, wanted: u64) -> Result<OwnedFd, PassedError> {
+    let stat = fstat(&passed).map_err(PassedError::Unreadable)?;
+    let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    let held = u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK;
+    if kind != SFlag::S_IFREG || size != wanted || held < wanted {
+        return Err(PassedError::Unfit { wanted });
+    }
+    if is_unchanging(passed.as_fd()) {
+        return Ok(passed);
+    }
+    copy(&File::from(passed), wanted).map_err(PassedError::Unreadable)
+}
+
+/// A sealed copy of the first `length` bytes.
+fn copy(from: &File, length: u64) -> Result<OwnedFd, Errno> {
+    const CHUNK: u64 = 1 << 20;
+    let to = File::from(memory_file()?);
+    let mut buffer = vec![0; usize::try_from(CHUNK.min(length)).unwrap_or(0)];
+    let mut done = 0;
+    while done < length {
+        let part = usize::try_from(CHUNK.min(length - done)).unwrap_or(0);
+        let part = &mut buffer[..part];
+        from.read_exact_at(part, done)
+            .and_then(|()| to.write_all_at(part, done))
+            .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+        done += part.len() as u64;
+    }
+    seal(to.into())
+}
+
+/// A sealed file with these bytes.
+pub fn sealed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<OwnedFd, Errno> {
+    let mut file = File::from(memory_file()?);
+    for piece in pieces {
+        file.write_all(piece)
+            .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+    }
+    seal(file.into())
+}
+
+fn memory_file() -> Result<OwnedFd, Errno> {
+    // `MFD_NOEXEC_SEAL` of `linux/memfd.h`, which nix does not name yet: a host may allow no other
+    // kind. Linux before 6.3 does not know it.
+    const MFD_NOEXEC_SEAL: MFdFlags = MFdFlags::from_bits_retain(0x8);
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    match memfd_create(c"sandfork-value", flags | MFD_NOEXEC_SEAL) {
+        Err(Errno::EINVAL) => memfd_create(c"sandfork-value", flags),
+        other => other,
+    }
+}
+
+fn seal(file: OwnedFd) -> Result<OwnedFd, Errno> {
+    let seals = UNCHANGING | SealFlag::F_SEAL_SEAL;
+    fcntl(file.as_fd(), FcntlArg::F_ADD_SEALS(seals))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unsealed(bytes: &[u8]) -> OwnedFd {
+        let file = File::from(memory_file().expect("a memory file is made"));
+        file.write_all_at(bytes, 0).expect("it is written");
+        file.into()
+    }
+
+    #[test]
+    fn a_sealed_file_goes_on_as_it_is() {
+        let bytes = vec![7; 100_000];
+        let file = sealed([bytes.as_slice()]).expect("it is made");
+        let inode = fstat(&file).expect("it is there").st_ino;
+        let accepted = accept(file, 100_000).expect("it is accepted");
+        assert_eq!(fstat(&accepted).expect("it is there").st_ino, inode);
+    }
+
+    #[test]
+    fn an_unsealed_file_is_copied_and_the_copy_cannot_change() {
+        let bytes: Vec<u8> = (0..3_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
+        let accepted = accept(unsealed(&bytes), bytes.len() as u64).expect("it is copied");
+        let copy = File::from(accepted);
+        let mut read = vec![0; bytes.len()];
+        copy.read_exact_at(&mut read, 0).expect("it is read");
+        assert_eq!(read, bytes);
+        assert!(copy.set_len(1).is_err());
+        assert!(copy.write_at(b"x", 0).is_err());
+    }
+
+    #[test]
+    fn what_is_no_whole_file_is_refused() {
+        let holes = File::from(memory_file().expect("a memory file is made"));
+        holes.set_len(1 << 30).expect("it grows");
+        assert!(accept(holes.into(), 1 << 30).is_err(), "holes");
+        assert!(accept(unsealed(b"abc"), 4).is_err(), "another size");
+        let (pipe, _other) = nix::unistd::pipe().expect("a pipe is made");
+        assert!(accept(pipe, 0).is_err(), "a pipe");
+    }
+}

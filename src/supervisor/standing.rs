@@ -1,0 +1,77 @@
+//! A worker that stands in its jail and was looked at from outside, with what was made for it.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use super::cgroup::{CgroupRoot, WorkerCgroup};
+use super::error::SupervisorError;
+use super::run::{Files, Place, Watch};
+use super::session::{SessionDirectory, SessionRoot};
+use super::spawn::Worker;
+use super::verify::verify;
+use crate::jail::control::CpuSpan;
+use crate::outcome::Enforced;
+
+/// A worker in which no guest code has run yet. Dropping it ends it, and removes what was made for it.
+#[derive(Debug)]
+pub struct Standing {
+    // Dropped first: the cgroup and the directory can be removed once nothing is left in them.
+    pub worker: Worker,
+    pub cgroup: Option<WorkerCgroup>,
+    pub session: Option<SessionDirectory>,
+    /// What holds it, as the kernel says.
+    pub enforced: Enforced,
+    /// When its jail stood.
+    pub jailed: Instant,
+}
+
+impl Standing {
+    /// Has a worker forked, with this standard input, and compares it with the plan.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be made, or a layer does not hold ([`SupervisorError::NotEnforced`]): nothing
+    /// of it is left then.
+    pub fn new(place: &Place, stdin: OwnedFd, cpu: CpuSpan) -> Result<Self, SupervisorError> {
+        let cgroup = place.cgroups.map(CgroupRoot::worker).transpose()?;
+        let session = place.sessions.map(SessionRoot::directory).transpose()?;
+        let worker = Worker::spawn(
+            place.zygote,
+            stdin,
+            cgroup.as_ref(),
+            session.as_ref(),
+            place.first_core,
+            cpu,
+        )?;
+        let jailed = Instant::now();
+        let enforced = verify(
+            &worker.proc,
+            place.jail,
+            place.zygote.born_in(),
+            cgroup.as_ref(),
+            session.as_ref(),
+            cpu,
+        )?;
+        Ok(Self {
+            worker,
+            cgroup,
+            session,
+            enforced,
+            jailed,
+        })
+    }
+
+    /// Starts to watch it.
+    pub fn watch(&self, place: &Place) -> Result<Watch<'_>, SupervisorError> {
+        let (cgroup, session) = (self.cgroup.as_ref(), self.session.as_ref());
+        Watch::new(&self.worker, cgroup, session, place.limits)
+    }
+
+    /// Measures its files.
+    pub fn files(&self, place: &Place) -> Files {
+        match (&self.session, place.limits.files) {
+            (Some(session), Some(quota)) => Files::of_session(session, quota),
+            _ => Files::measure(&self.worker.directories),
+        }
+    }
+}

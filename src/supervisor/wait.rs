@@ -1,0 +1,46 @@
+//! Waiting for any of several descriptors, some of which may not be there.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// Waits until something can be done with one of these descriptors or `until`, and says what with
+/// which (poll(2)). A signal ends the wait too.
+pub fn wait<const N: usize>(
+    sources: [Option<(BorrowedFd, PollFlags)>; N],
+    until: Option<Instant>,
+) -> Result<[PollFlags; N], Errno> {
+    let (places, mut fds): (Vec<usize>, Vec<PollFd>) = sources
+        .into_iter()
+        .enumerate()
+        .filter_map(|(place, source)| {
+            let (fd, events) = source?;
+            Some((place, PollFd::new(fd, events)))
+        })
+        .unzip();
+    let mut found = [PollFlags::empty(); N];
+    match poll(&mut fds, patience(until)) {
+        Err(Errno::EINTR) => return Ok(found),
+        other => other?,
+    };
+    for (place, fd) in places.into_iter().zip(&fds) {
+        found[place] = fd.revents().unwrap_or(PollFlags::POLLERR);
+    }
+    Ok(found)
+}
+
+fn patience(until: Option<Instant>) -> PollTimeout {
+    let Some(until) = until else {
+        return PollTimeout::NONE;
+    };
+    let left = until.saturating_duration_since(Instant::now());
+    // Rounded up, so that it is not waited for zero milliseconds again and again.
+    PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+}
+
+/// Whether there is something to read, or an end or an error to be found by reading.
+pub fn is_readable(events: PollFlags) -> bool {
+    !(events - PollFlags::POLLOUT).is_empty()
+}

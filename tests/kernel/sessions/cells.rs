@@ -1,0 +1,139 @@
+//! Cell after cell in one interpreter.
+
+use sandfork::outcome::Status;
+use sandfork::protocol::caller::SessionState;
+use sandfork::protocol::message::Last;
+use sandfork::session::Cell;
+
+use super::{assert_ended, open, run, value};
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        variables_imports_and_files_stay,
+        output_is_its_own_cells,
+        an_exception_leaves_the_session_as_it_is,
+        an_exit_leaves_the_session_as_it_is,
+        usage_is_of_one_cell,
+        the_last_statement_has_a_value_if_asked_for,
+        awaits_at_top_level,
+        a_session_has_no_input,
+        rich_values_are_displayed,
+        what_holds_is_what_was_verified,
+    ]
+}
+
+fn variables_imports_and_files_stay(world: &World) {
+    let mut session = open(world, standard());
+    run(
+        &mut session,
+        "import os, math\nx = 41\nopen('kept', 'w').write('text')",
+    );
+    assert_eq!(value(&mut session, "x + 1"), "42");
+    assert_eq!(value(&mut session, "math.floor(2.5)"), "2");
+    assert_eq!(value(&mut session, "open('kept').read()"), "'text'");
+    assert_eq!(value(&mut session, "os.getcwd()"), "'/work'");
+}
+
+fn output_is_its_own_cells(world: &World) {
+    let mut session = open(world, standard());
+    for number in 1..20 {
+        let code = format!("import sys\nprint({number})\nprint(-{number}, file=sys.stderr)");
+        let report = run(&mut session, code);
+        assert_eq!(report.outcome().stdout(), format!("{number}\n"));
+        assert_eq!(report.outcome().stderr(), format!("-{number}\n"));
+    }
+}
+
+fn an_exception_leaves_the_session_as_it_is(world: &World) {
+    let mut session = open(world, standard());
+    run(&mut session, "kept = 1");
+    let cell = Cell::new("def fail():\n    raise ValueError('why')\nfail()").filename("<cell 2>");
+    let report = run(&mut session, cell);
+    assert_ended(&report, Status::Exception, SessionState::Live);
+    let error = report.outcome().error().expect("it says which");
+    assert_eq!(
+        (error.name.as_str(), error.message.as_str()),
+        ("ValueError", "why")
+    );
+    assert!(
+        error.traceback.contains("File \"<cell 2>\", line 3"),
+        "{}",
+        error.traceback
+    );
+    assert!(
+        error.traceback.contains("raise ValueError('why')"),
+        "{}",
+        error.traceback
+    );
+    assert!(!error.traceback.contains("sandfork"), "{}", error.traceback);
+    assert_eq!(value(&mut session, "kept"), "1");
+}
+
+fn an_exit_leaves_the_session_as_it_is(world: &World) {
+    let mut session = open(world, standard());
+    let report = run(&mut session, "import sys\nkept = 2\nsys.exit(3)");
+    assert_ended(&report, Status::Exit, SessionState::Live);
+    assert_eq!(report.outcome().exit_code(), 3);
+    assert_eq!(value(&mut session, "kept"), "2");
+}
+
+fn usage_is_of_one_cell(world: &World) {
+    let mut session = open(world, standard());
+    let busy =
+        "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass";
+    let busy = run(&mut session, busy);
+    let idle = run(&mut session, "1");
+    let cpu = |report: &sandfork::session::CellReport| report.outcome().usage().cpu.as_millis();
+    assert!(cpu(&busy) >= 280, "{}", cpu(&busy));
+    assert!(cpu(&idle) < 150, "{}", cpu(&idle));
+    assert!(idle.outcome().usage().wall < busy.outcome().usage().wall);
+}
+
+fn the_last_statement_has_a_value_if_asked_for(world: &World) {
+    let mut session = open(world, standard());
+    let report = run(&mut session, Cell::new("x = 3").last(Last::Statement));
+    assert_eq!(report.outcome().value(), Some(&3.into()));
+    let report = run(&mut session, "x = 4");
+    assert_eq!(report.outcome().value(), None);
+}
+
+fn awaits_at_top_level(world: &World) {
+    let mut session = open(world, standard());
+    run(
+        &mut session,
+        "import asyncio\nasync def twice(n):\n    await asyncio.sleep(0)\n    return 2 * n",
+    );
+    assert_eq!(value(&mut session, "await twice(21)"), "42");
+}
+
+fn a_session_has_no_input(world: &World) {
+    let mut session = open(world, standard());
+    let report = run(&mut session, "input()");
+    assert_ended(&report, Status::Exception, SessionState::Live);
+    let error = report.outcome().error().expect("it says why");
+    assert!(error.message.contains("input"), "{}", error.message);
+}
+
+fn rich_values_are_displayed(world: &World) {
+    let mut session = open(world, standard());
+    let code =
+        "class Rich:\n    def _repr_html_(self): return '<b>rich</b>'\ndisplay(Rich())\nRich()";
+    let report = run(&mut session, code);
+    assert_ended(&report, Status::Ok, SessionState::Live);
+    let shown = report.shown();
+    assert_eq!(shown.len(), 2);
+    assert_eq!((shown[0].is_main(), shown[1].is_main()), (false, true));
+    for one in shown {
+        assert_eq!(one.data()["text/html"].to_string(), "'<b>rich</b>'");
+    }
+}
+
+fn what_holds_is_what_was_verified(world: &World) {
+    let mut session = open(world, standard());
+    let report = run(&mut session, "1");
+    assert_eq!(report.outcome().enforced(), session.enforced());
+    assert!(!session.enforced().layers.is_empty());
+}

@@ -1,0 +1,120 @@
+//! What a session is held to: each cell by itself, and the whole.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sandfork::ErrorKind;
+use sandfork::outcome::{LimitName, Status};
+use sandfork::protocol::caller::SessionState;
+use sandfork::session::Cell;
+
+use super::{assert_ended, open, run, value};
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        a_timeout_that_python_notices_keeps_the_session,
+        a_timeout_that_python_does_not_notice_ends_it,
+        a_cell_may_have_its_own_time,
+        processor_time_is_counted_for_each_cell,
+        an_output_flood_is_interrupted,
+        a_caller_interrupts_a_cell,
+        an_interrupt_between_cells_does_nothing,
+        what_runs_on_between_cells_is_held_too,
+    ]
+}
+
+fn a_timeout_that_python_notices_keeps_the_session(world: &World) {
+    let mut session = open(world, standard().set("limits.wall=300ms"));
+    run(&mut session, "kept = 1\nimport time");
+    for code in ["time.sleep(60)", "while True: pass"] {
+        let report = run(&mut session, code);
+        assert_ended(&report, Status::Timeout, SessionState::Live);
+        let error = report.outcome().error().expect("it says where it was");
+        assert_eq!(error.name, "KeyboardInterrupt");
+    }
+    assert_eq!(value(&mut session, "kept"), "1");
+}
+
+fn a_timeout_that_python_does_not_notice_ends_it(world: &World) {
+    let mut session = open(world, standard().set("limits.wall=300ms"));
+    let stubborn = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass";
+    let started = Instant::now();
+    let report = run(&mut session, stubborn);
+    assert_ended(&report, Status::Timeout, SessionState::Ended);
+    assert!(started.elapsed() < Duration::from_secs(10));
+    let error = session.run("1").expect_err("the session has ended");
+    assert_eq!(error.kind(), ErrorKind::SessionEnded);
+    assert!(error.to_string().contains("timeout"), "{error}");
+    session.restart().expect("another worker is made");
+    assert_eq!(value(&mut session, "'fresh'"), "'fresh'");
+}
+
+fn a_cell_may_have_its_own_time(world: &World) {
+    let mut session = open(world, standard().set("limits.wall=30s"));
+    let cell = Cell::new("import time; time.sleep(60)").wall(Duration::from_millis(200));
+    let report = run(&mut session, cell);
+    assert_ended(&report, Status::Timeout, SessionState::Live);
+}
+
+fn processor_time_is_counted_for_each_cell(world: &World) {
+    let mut session = open(world, standard().set("limits.cpu=1s"));
+    let part =
+        "import time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass";
+    for _ in 0..3 {
+        assert_ended(&run(&mut session, part), Status::Ok, SessionState::Live);
+    }
+    let report = run(&mut session, "while True: pass");
+    assert_ended(&report, Status::CpuLimit, SessionState::Live);
+    assert_ended(&run(&mut session, part), Status::Ok, SessionState::Live);
+}
+
+fn an_output_flood_is_interrupted(world: &World) {
+    let mut session = open(world, standard().set("limits.output=64KiB"));
+    let report = run(&mut session, "kept = 3\nwhile True: print('x' * 1000)");
+    assert_ended(&report, Status::OutputLimit, SessionState::Live);
+    assert_eq!(
+        report.outcome().limit().map(|hit| hit.name),
+        Some(LimitName::Output)
+    );
+    assert!(report.outcome().stdout().len() <= 64 << 10);
+    let report = run(&mut session, "print(kept)");
+    assert_eq!(report.outcome().stdout(), "3\n");
+}
+
+fn a_caller_interrupts_a_cell(world: &World) {
+    let mut session = open(world, standard());
+    let interrupter = session.interrupter();
+    let interrupts = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(200));
+        interrupter.interrupt();
+    });
+    let report = run(&mut session, "kept = 4\nimport time\ntime.sleep(60)");
+    assert_ended(&report, Status::Interrupted, SessionState::Live);
+    interrupts.join().expect("it interrupts");
+    assert_eq!(value(&mut session, "kept"), "4");
+}
+
+fn an_interrupt_between_cells_does_nothing(world: &World) {
+    let mut session = open(world, standard());
+    run(&mut session, "kept = 5");
+    for _ in 0..50 {
+        session.interrupter().interrupt();
+        assert_eq!(value(&mut session, "kept"), "5");
+    }
+}
+
+fn what_runs_on_between_cells_is_held_too(world: &World) {
+    let mut session = open(world, standard().set("limits.cpu=1s"));
+    let report = run(
+        &mut session,
+        "import threading\ndef spin():\n    while True: pass\nthreading.Thread(target=spin, daemon=True).start()",
+    );
+    assert_ended(&report, Status::Ok, SessionState::Live);
+    thread::sleep(Duration::from_secs(4));
+    let error = session.run("1").expect_err("the session has ended");
+    assert_eq!(error.kind(), ErrorKind::SessionEnded);
+    assert!(error.to_string().contains("limits.cpu"), "{error}");
+}

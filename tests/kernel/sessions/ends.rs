@@ -1,0 +1,143 @@
+//! What a cell can do to end its session, and what is said of it then.
+
+use std::sync::Arc;
+
+use sandfork::outcome::Status;
+use sandfork::protocol::caller::SessionState;
+use sandfork::{ErrorKind, Sandbox};
+
+use super::{assert_ended, open, run, session, value};
+use crate::apart;
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        a_dead_worker_ends_the_cell_and_the_session,
+        a_forged_frame_hurts_only_its_session,
+        sessions_do_not_see_each_other,
+        a_session_that_is_dropped_leaves_nothing,
+        a_worker_that_dies_between_cells_is_told_of,
+    ]
+}
+
+fn a_dead_worker_ends_the_cell_and_the_session(world: &World) {
+    let endings = [
+        ("import os; os._exit(7)", Status::Exit),
+        ("import ctypes; ctypes.string_at(0)", Status::Signal),
+        ("import os; os.kill(os.getpid(), 9)", Status::Signal),
+        (
+            "kept = []\nwhile True: kept.append(bytearray(1 << 20))",
+            Status::MemoryLimit,
+        ),
+    ];
+    let sandbox = Arc::new(world.build(standard().set("limits.memory=192MiB")));
+    for (code, status) in endings {
+        let mut session = session(&sandbox);
+        run(&mut session, "lost = 1");
+        let report = run(&mut session, code);
+        if status == Status::MemoryLimit && report.session() == SessionState::Live {
+            // A soft MemoryError: the interpreter let go of what it held.
+            assert_eq!(report.outcome().status(), status);
+            continue;
+        }
+        assert_ended(&report, status, SessionState::Ended);
+        let error = session.run("lost").expect_err("the session has ended");
+        assert_eq!(error.kind(), ErrorKind::SessionEnded);
+        for word in [status.as_str(), "variables", "restart"] {
+            assert!(error.to_string().contains(word), "{error}");
+        }
+        session.restart().expect("another worker is made");
+        let report = run(&mut session, "lost");
+        assert_ended(&report, Status::Exception, SessionState::Live);
+    }
+}
+
+fn a_forged_frame_hurts_only_its_session(world: &World) {
+    let sandbox = Arc::new(world.build(standard()));
+    let mut bystander = session(&sandbox);
+    run(&mut bystander, "kept = 6");
+    let frame = |header: &str| {
+        format!(
+            "import os\nheader = b'''{header}'''\n\
+             os.write(1023, len(header).to_bytes(4, 'little') + bytes(4) + header)\n\
+             import time; time.sleep(5)"
+        )
+    };
+    let forged = [
+        frame(r#"{"kind":"ready","version":2}"#),
+        frame(r#"{"kind":"result","id":99,"status":"ok"}"#),
+        frame(
+            r#"{"kind":"result","id":2,"status":"ok","blob":{"lengths":[100000],"passed":true}}"#,
+        ),
+        frame("junk"),
+        "import os\nos.write(1023, b'\\xff' * 4096)\nimport time; time.sleep(5)".to_owned(),
+        "import os, time\nos.close(1023)\ntime.sleep(5)".to_owned(),
+    ];
+    for code in forged {
+        let mut victim = session(&sandbox);
+        run(&mut victim, "1");
+        let report = run(&mut victim, code.as_str());
+        assert_ended(&report, Status::ProtocolViolation, SessionState::Ended);
+        assert_eq!(value(&mut bystander, "kept"), "6");
+    }
+    let mut liar = session(&sandbox);
+    run(&mut liar, "1");
+    let lie = frame(r#"{"kind":"result","id":2,"status":"ok","value":"a lie"}"#);
+    let report = run(&mut liar, lie.as_str());
+    assert_ended(&report, Status::Ok, SessionState::Live);
+    assert_eq!(report.outcome().value(), Some(&"a lie".into()));
+    assert_eq!(value(&mut bystander, "kept"), "6");
+}
+
+fn sessions_do_not_see_each_other(world: &World) {
+    let sandbox = Arc::new(world.build(standard()));
+    let (mut one, mut other) = (session(&sandbox), session(&sandbox));
+    let mark = "import os\nseen = os.listdir('/work') + os.listdir('/tmp') + os.listdir('/dev/shm')\n\
+                open('/work/a', 'w'), open('/tmp/b', 'w'), open('/dev/shm/c', 'w')\nx = 1";
+    run(&mut one, mark);
+    run(&mut other, mark);
+    for session in [&mut one, &mut other] {
+        assert_eq!(value(session, "seen"), "[]");
+        assert_eq!(value(session, "x"), "1");
+    }
+}
+
+fn a_session_that_is_dropped_leaves_nothing(_: &World) {
+    apart::finishes("dropped-sessions");
+}
+
+/// In a process of its own, in which nothing else makes children and descriptors.
+pub(super) fn dropped_sessions() {
+    let sandbox = Sandbox::builder().policy(standard().policy()).build();
+    let sandbox = Arc::new(sandbox.expect("a sandbox is made"));
+    let children = || {
+        let own = std::process::id();
+        let text = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
+        text.expect("it is read").split_whitespace().count()
+    };
+    let descriptors = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    drop(session(&sandbox));
+    let before = (children(), descriptors());
+    for _ in 0..20 {
+        let mut session = session(&sandbox);
+        let started = run(
+            &mut session,
+            "import subprocess\nsubprocess.Popen(['sleep', '100'])",
+        );
+        assert_ended(&started, Status::Ok, SessionState::Live);
+    }
+    assert_eq!((children(), descriptors()), before);
+}
+
+fn a_worker_that_dies_between_cells_is_told_of(world: &World) {
+    let mut session = open(world, standard());
+    let code = "import threading, os, time\n\
+                threading.Thread(target=lambda: (time.sleep(0.2), os._exit(9)), daemon=True).start()";
+    run(&mut session, code);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let error = session.run("1").expect_err("the session has ended");
+    assert_eq!(error.kind(), ErrorKind::SessionEnded);
+    assert!(error.to_string().contains("exited with 9"), "{error}");
+}

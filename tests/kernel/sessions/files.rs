@@ -1,0 +1,243 @@
+//! A session's files from outside: what the host writes is the guest's, what a guest makes leads
+//! nowhere.
+
+use std::io::{Read, Write};
+
+use nix::errno::Errno;
+use sandfork::outcome::Status;
+use sandfork::protocol::caller::{FileEntry, SessionState};
+use sandfork::session::{Contents, Parents, Removal};
+use sandfork::{Error, Session};
+
+use super::{assert_ended, open, run, value};
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        what_the_host_writes_is_the_guests,
+        what_the_guest_writes_is_read,
+        only_regular_files_are_opened,
+        a_full_work_directory_is_named,
+        files_end_with_the_session,
+        a_guest_that_swaps_what_is_there_leads_nowhere,
+    ]
+}
+
+fn write(session: &mut Session, path: &str, text: &str) {
+    let file = session.open_write(path, Contents::Replaced);
+    let mut file = file.unwrap_or_else(|error| panic!("{path}: {error}"));
+    file.write_all(text.as_bytes()).expect("there is room");
+}
+
+fn read(session: &mut Session, path: &str) -> Result<String, Error> {
+    let (mut file, size) = session.open_read(path)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).expect("a regular file");
+    assert!(size <= 1 << 20);
+    Ok(text)
+}
+
+fn names(entries: &[FileEntry]) -> Vec<(&str, &str)> {
+    entries
+        .iter()
+        .map(|entry| (entry.name.as_str(), entry.kind))
+        .collect()
+}
+
+#[track_caller]
+fn assert_refused<T: std::fmt::Debug>(done: Result<T, Error>, errno: Errno) -> String {
+    let refused = done.expect_err("it is refused");
+    assert_eq!(refused.errno(), Some(errno as i32), "{refused}");
+    refused.to_string()
+}
+
+fn what_the_host_writes_is_the_guests(world: &World) {
+    let mut session = open(world, standard());
+    session
+        .make_dir("in/deep", Parents::Made)
+        .expect("it is made");
+    write(&mut session, "in/deep/data", "from outside");
+    let code = "import os\n\
+                def mine(path):\n\
+                \x20   at = os.stat(path)\n\
+                \x20   return (at.st_uid, at.st_gid) == (os.getuid(), os.getgid())\n\
+                [mine('in'), mine('in/deep'), mine('in/deep/data'), open('in/deep/data').read()]";
+    assert_eq!(
+        value(&mut session, code),
+        "[True, True, True, 'from outside']"
+    );
+    let code = "open('in/deep/data', 'a').write(' and inside')\n\
+                open('in/own', 'w').close()\n\
+                os.chmod('in/deep', 0o700)\n\
+                [oct(os.stat(path).st_mode & 0o7777) for path in ('in', 'in/deep/data')]";
+    assert_eq!(value(&mut session, code), "['0o755', '0o644']");
+    let text = read(&mut session, "/work/in/deep/data").expect("it is there");
+    assert_eq!(text, "from outside and inside");
+    let mut file = session
+        .open_write("in/deep/data", Contents::Kept)
+        .expect("it is opened");
+    file.write_all(b"!").expect("there is room");
+    assert_eq!(
+        value(&mut session, "open('in/deep/data').read()[-1]"),
+        "'!'"
+    );
+    session.remove("in", Removal::Tree).expect("it is removed");
+    assert_eq!(value(&mut session, "os.listdir()"), "[]");
+}
+
+fn what_the_guest_writes_is_read(world: &World) {
+    let mut session = open(world, standard());
+    let code = "import os\n\
+                os.makedirs('a/b')\n\
+                open('a/file', 'w').write('x' * 100000)\n\
+                open('closed', 'w').write('mine')\n\
+                os.chmod('closed', 0o600)\n\
+                os.symlink('/etc/passwd', 'a/link')\n\
+                os.mkfifo('a/fifo')";
+    assert_ended(&run(&mut session, code), Status::Ok, SessionState::Live);
+    let entries = session.list("a").expect("it is a directory");
+    assert_eq!(
+        names(&entries),
+        [
+            ("b", "dir"),
+            ("fifo", "other"),
+            ("file", "file"),
+            ("link", "symlink")
+        ]
+    );
+    assert_eq!(entries[2].size, 100_000);
+    assert!(entries[2].modified > 1.6e9);
+    assert_eq!(
+        session.stat("a/file").expect("it is there"),
+        entries[2].clone()
+    );
+    let text = read(&mut session, "a/file").expect("it is there");
+    assert_eq!(text.len(), 100_000);
+    assert_eq!(
+        read(&mut session, "closed").expect("it is the guest's own"),
+        "mine"
+    );
+}
+
+fn only_regular_files_are_opened(world: &World) {
+    let mut session = open(world, standard());
+    let code = "import os, socket\n\
+                os.symlink('/etc/passwd', 'link')\n\
+                os.symlink('/', 'root')\n\
+                os.symlink('/dev/null', 'null')\n\
+                os.symlink('/proc/self/root/etc/passwd', 'magic')\n\
+                os.mkfifo('fifo')\n\
+                server = socket.socket(socket.AF_UNIX); server.bind('socket')";
+    assert_ended(&run(&mut session, code), Status::Ok, SessionState::Live);
+    for (path, errno) in [
+        ("link", Errno::ELOOP),
+        ("root/etc/passwd", Errno::ELOOP),
+        ("magic", Errno::ELOOP),
+        ("fifo", Errno::EINVAL),
+        ("socket", Errno::EINVAL),
+        (".", Errno::EISDIR),
+        ("../etc/passwd", Errno::EINVAL),
+        ("/etc/passwd", Errno::EINVAL),
+        ("nowhere", Errno::ENOENT),
+    ] {
+        assert_refused(session.open_read(path), errno);
+    }
+    // What would be harmless if it were done.
+    for path in ["null", "fifo", "root/tmp/sandfork-test"] {
+        session
+            .open_write(path, Contents::Replaced)
+            .expect_err("it is not opened");
+    }
+    // The session does not mind.
+    assert_eq!(value(&mut session, "1 + 1"), "2");
+}
+
+fn a_full_work_directory_is_named(world: &World) {
+    let small = standard()
+        .set("filesystem.work_size=1MiB")
+        .set("filesystem.work_inodes=20");
+    let mut session = open(world, small);
+    let mut file = session
+        .open_write("large", Contents::Replaced)
+        .expect("there is room for it");
+    let refused = file
+        .write_all(&vec![1; 2 << 20])
+        .expect_err("there is no room");
+    assert_eq!(refused.raw_os_error(), Some(Errno::ENOSPC as i32));
+    let more = (0..30).find_map(|number| {
+        session
+            .make_dir(&format!("dir{number}"), Parents::Required)
+            .err()
+    });
+    let refused = more.expect("there is an end to it").to_string();
+    assert!(
+        refused.contains("the work directory is full")
+            && refused.contains("filesystem.work_inodes"),
+        "{refused}"
+    );
+    session
+        .remove("large", Removal::Single)
+        .expect("it is removed");
+    assert_eq!(value(&mut session, "1"), "1");
+}
+
+fn files_end_with_the_session(world: &World) {
+    let mut session = open(world, standard());
+    write(&mut session, "file", "text");
+    session.restart().expect("there is another worker");
+    assert_refused(session.open_read("file"), Errno::ENOENT);
+    write(&mut session, "file", "text");
+    run(&mut session, "import os; os._exit(1)");
+    let refused = session.open_read("file").expect_err("it is gone");
+    assert!(refused.to_string().contains("files are lost"), "{refused}");
+}
+
+/// A thread of the guest's goes on when its cell is over.
+fn a_guest_that_swaps_what_is_there_leads_nowhere(world: &World) {
+    const SWAPPER: &str = "
+import ctypes, os, threading
+os.makedirs('dir'); open('dir/file', 'w').write('inside')
+os.symlink('/etc', 'etc')
+open('file', 'w').write('inside')
+os.symlink('/etc/passwd', 'passwd'); os.mkfifo('fifo'); os.symlink('/proc/self/mem', 'mem')
+libc = ctypes.CDLL(None)
+def swap():
+    while True:
+        for a, b in ((b'dir', b'etc'), (b'file', b'passwd'), (b'file', b'fifo'), (b'file', b'mem')):
+            libc.renameat2(-100, a, -100, b, 2)
+for _ in range(2):
+    threading.Thread(target=swap, daemon=True).start()
+";
+    let mut session = open(world, standard().set("limits.wall=60s"));
+    assert_ended(&run(&mut session, SWAPPER), Status::Ok, SessionState::Live);
+    let (mut inside, mut refused) = (0, 0);
+    for _ in 0..1500 {
+        for path in ["dir/file", "file"] {
+            match read(&mut session, path) {
+                Ok(text) => {
+                    assert_eq!(text, "inside");
+                    inside += 1;
+                }
+                Err(error) => {
+                    assert!(error.errno().is_some(), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        if let Ok(entries) = session.list("dir") {
+            let known = |entry: &FileEntry| matches!(entry.name.as_str(), "file" | "of the host");
+            assert!(entries.iter().all(known), "{entries:?}");
+        }
+        _ = session.open_write("file", Contents::Kept);
+        _ = session.open_write("dir/of the host", Contents::Kept);
+        _ = session.remove("dir/of the host", Removal::Single);
+    }
+    assert!(
+        inside > 0 && refused > 0,
+        "{inside} inside, {refused} refused"
+    );
+    session.remove("dir", Removal::Tree).ok();
+    assert_eq!(value(&mut session, "1 + 1"), "2");
+}

@@ -1,0 +1,70 @@
+//! Sessions: what a worker keeps from cell to cell, and what ends it.
+
+mod cells;
+mod clocks;
+mod ends;
+mod files;
+mod tools;
+mod values;
+
+use std::sync::Arc;
+
+use sandfork::outcome::Status;
+use sandfork::protocol::caller::SessionState;
+use sandfork::session::{Cell, CellReport};
+use sandfork::{Sandbox, Session};
+
+use crate::apart::Part;
+use crate::check::shown;
+use crate::recipe::Recipe;
+use crate::test::Test;
+use crate::world::World;
+
+pub const PARTS: [Part; 1] = [("dropped-sessions", ends::dropped_sessions)];
+
+pub fn tests() -> Vec<Test> {
+    let mut tests = cells::tests();
+    tests.extend(clocks::tests());
+    tests.extend(ends::tests());
+    tests.extend(files::tests());
+    tests.extend(tools::tests());
+    tests.extend(values::tests());
+    tests
+}
+
+/// A session in a sandbox of its own.
+fn open(world: &World, recipe: Recipe) -> Session {
+    session(&Arc::new(world.build(recipe)))
+}
+
+fn session(sandbox: &Arc<Sandbox>) -> Session {
+    let session = sandbox.session();
+    session.unwrap_or_else(|error| panic!("no session: {error}"))
+}
+
+/// Runs a cell, however it ends.
+#[track_caller]
+fn run(session: &mut Session, cell: impl Into<Cell>) -> CellReport {
+    let report = session.run(cell);
+    report.unwrap_or_else(|error| panic!("no cell: {error}"))
+}
+
+/// Runs a cell that must end well, and shows its value as Python would.
+#[track_caller]
+fn value(session: &mut Session, source: &str) -> String {
+    let report = run(session, source);
+    assert_ended(&report, Status::Ok, SessionState::Live);
+    let value = report.outcome().value().cloned().unwrap_or_default();
+    value.to_string()
+}
+
+#[track_caller]
+fn assert_ended(report: &CellReport, status: Status, session: SessionState) {
+    let outcome = report.outcome();
+    assert_eq!(
+        (outcome.status(), report.session()),
+        (status, session),
+        "{}",
+        shown(outcome)
+    );
+}

@@ -1,0 +1,91 @@
+//! Values in both directions, short and long.
+
+use sandfork::outcome::Status;
+use sandfork::protocol::Value;
+use sandfork::protocol::caller::SessionState;
+use sandfork::protocol::value::Attachments;
+use sandfork::session::Parcel;
+
+use super::{assert_ended, open, run, value};
+use crate::need::Need;
+use crate::recipe::{data_science, standard};
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    let mut tests = tests![
+        short_values_cross_both_ways,
+        long_bytes_cross_both_ways,
+        what_cannot_cross_is_shown,
+    ];
+    let arrays = tests![arrays_come_out_with_their_type];
+    tests.extend(arrays.into_iter().map(|test| test.needs(Need::Packages)));
+    tests
+}
+
+fn short_values_cross_both_ways(world: &World) {
+    let mut session = open(world, standard());
+    let list: Vec<Value> = vec![1.into(), "two".into(), 3.5.into(), Value::None, true.into()];
+    let report = session
+        .set("given", Value::from(list.clone()))
+        .expect("it is set");
+    assert_ended(&report, Status::Ok, SessionState::Live);
+    assert_eq!(
+        value(&mut session, "given == [1, 'two', 3.5, None, True]"),
+        "True"
+    );
+    let report = run(&mut session, "given");
+    assert_eq!(
+        report.outcome().value().and_then(Value::as_list),
+        Some(list.as_slice())
+    );
+    assert_eq!(
+        value(&mut session, "{'a': (1, {2}), 3: b'x'}"),
+        "{'a': (1, {2}), 3: <bytes>}"
+    );
+}
+
+fn long_bytes_cross_both_ways(world: &World) {
+    let mut session = open(world, standard());
+    for length in [10, 100_000, 20_000_000] {
+        let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
+        let mut attachments = Attachments::default();
+        let parcel = Parcel {
+            value: attachments.bytes(bytes.clone()),
+            attachments,
+        };
+        let report = session.set("given", parcel).expect("it is set");
+        assert_ended(&report, Status::Ok, SessionState::Live);
+        let report = run(&mut session, "bytes(given)[::-1]");
+        assert_ended(&report, Status::Ok, SessionState::Live);
+        let value = report.outcome().value().expect("it has a value");
+        let buffers = report.buffers();
+        let mut back = value.bytes(&buffers).expect("bytes").to_vec();
+        back.reverse();
+        assert!(back == bytes, "{length} bytes are not the same");
+    }
+}
+
+fn arrays_come_out_with_their_type(world: &World) {
+    let mut session = open(world, data_science());
+    let report = run(
+        &mut session,
+        "import numpy\nnumpy.arange(100000, dtype='f8').reshape(100, 1000)",
+    );
+    assert_ended(&report, Status::Ok, SessionState::Live);
+    let value = report.outcome().value().expect("it has a value");
+    value.check(None).expect_err("it has a buffer");
+    let buffers = report.buffers();
+    let array = value.ndarray(&buffers).expect("an array");
+    assert_eq!(array.shape, [100, 1000]);
+    assert_eq!(array.bytes[8..16], 1.0f64.to_le_bytes());
+}
+
+fn what_cannot_cross_is_shown(world: &World) {
+    let mut session = open(world, standard());
+    let code = "class Odd:\n    def __repr__(self): raise RuntimeError('no')\n[1, Odd(), object]";
+    let shown = value(&mut session, code);
+    assert!(shown.starts_with("[1, "), "{shown}");
+    let cyclic = "loop = []\nloop.append(loop)\nloop";
+    assert!(value(&mut session, cyclic).starts_with('['));
+}

@@ -1,0 +1,47 @@
+//! The Python that runs inside, without what the zygote's bootstrap begins with.
+
+/// Files of `src/guest`, each with its text.
+macro_rules! guest_sources {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../../src/guest/", $name, ".py")))),*]
+    };
+}
+
+/// Each is imported when it is first needed, by the name that it has here.
+const SOURCES: &[(&str, &str)] = &guest_sources![
+    "cell",
+    "ending",
+    "imports",
+    "process",
+    "report",
+    "session/__init__",
+    "session/awaiting",
+    "session/display",
+    "session/evaluate",
+    "session/interrupts",
+    "session/link",
+    "session/plots",
+    "session/shared",
+    "session/statement",
+    "session/stdin",
+    "session/tools",
+    "values/__init__",
+    "values/arrays",
+    "values/blob",
+    "values/bounds",
+    "values/decode",
+    "values/encode",
+    "values/kinds",
+    "values/standard",
+    "values/tables",
+    "worker",
+    "zygote",
+];
+
+/// The text of a file, by its path without the extension.
+pub fn find(name: &str) -> Option<&'static str> {
+    SOURCES
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, text)| *text)
+}
