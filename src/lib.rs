@@ -83,3 +83,8 @@ pub use supervisor::{Cancel, OutputSink, Request};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So does that of the page on batches.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/batch.md")]
+struct Batches;
