@@ -1,5 +1,6 @@
 //! The project's chores.
 
+mod bench_map;
 mod interpreters;
 mod ordinary_user;
 mod tally;
@@ -18,13 +19,16 @@ usage: cargo xtask COMMAND
   test         makes the test environments, then runs every test: as the current user and,
                where that is root, the kernel tests as an ordinary user too
   test-envs    makes the test environments under target/test-envs, which plain
-               `cargo test` then finds";
+               `cargo test` then finds
+  bench-map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
+               compares; --rounds N, --jobs N";
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1);
     let done = match command.as_deref() {
         Some("test") => test::run(),
         Some("test-envs") => test_envs::make(&workspace()).map(|_| ExitCode::SUCCESS),
+        Some("bench-map") => bench_map::run(std::env::args().skip(2)),
         _ => Err(USAGE.into()),
     };
     done.unwrap_or_else(|error| {

@@ -66,7 +66,8 @@ fn test_program(workspace: &Path, name: &str) -> Result<PathBuf, Error> {
     executable.ok_or_else(|| format!("cargo built no test program `{name}`").into())
 }
 
-fn cargo(workspace: &Path) -> Command {
+/// Cargo, in the workspace.
+pub fn cargo(workspace: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(workspace);
     cargo
