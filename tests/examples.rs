@@ -99,7 +99,7 @@ fn custom_policy() -> Result<(), Failed> {
             (
                 "an import that is not listed: exception after ",
                 " ms. ImportError: Import of subprocess is not allowed. \
-                 Authorized imports are: fractions, math, statistics",
+                 Authorized imports are: ['fractions', 'math', 'statistics']",
             ),
             ("an endless loop: timeout after ", " ms."),
             ("too much memory: memory-limit after ", " ms. MemoryError:"),

@@ -44,7 +44,7 @@ impl Sandboxes {
             .map(|setting| setting.parse())
             .collect::<Result<_, _>>()?;
         let policy = Policy::load("standard", &settings, &BuiltInsOnly)?;
-        let sandbox = Sandbox::builder().policy(policy).build()?;
+        let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
         let last = run(&sandbox)?;
         Ok(Self {
             preload,

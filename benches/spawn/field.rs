@@ -8,6 +8,7 @@ use sandfork::outcome::Enforced;
 
 use crate::contestant::{BareForks, Contestant, Error, Process, Sandboxes};
 use crate::options::{Extent, Options};
+use crate::session::{PythonClient, RustSessions};
 use crate::subject::{Preload, Subject};
 
 /// All contestants.
@@ -68,6 +69,10 @@ impl Field {
         field.enter_if_able(Subject::ColdRun, cold_run(&python));
         let bubblewrap = Process::new(Subject::Bubblewrap, bubblewrap(&python));
         field.enter_if_able(Subject::Bubblewrap, bubblewrap);
+        field.enter(RustSessions::new(&python), 1)?;
+        if let Err(why) = field.enter(PythonClient::new(&python), 1) {
+            field.left_out.push(format!("the Python client: {why}"));
+        }
         field.enter_preloaded(options)?;
         Ok(field)
     }

@@ -10,6 +10,7 @@ mod options;
 mod ratio;
 mod report;
 mod samples;
+mod session;
 mod subject;
 mod table;
 

@@ -1,18 +1,37 @@
 //! Ratios between two measured things, and whether they reach what was aimed at.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::samples::Summary;
-use crate::subject::{Preload, Subject};
+use crate::subject::{Client, Preload, Subject};
 
-/// One line of the table's aims: a quantile of the subject in medians of the base.
+/// One line of the table's aims: a quantile of the subject, as a multiple of the base.
 #[derive(Clone, Copy, Debug)]
 pub struct Aim {
     pub subject: Subject,
     pub quantile: Quantile,
-    pub base: Subject,
+    pub base: Base,
     pub at_most: f64,
     pub rank: Rank,
+}
+
+/// What a ratio is of.
+#[derive(Clone, Copy, Debug)]
+pub enum Base {
+    /// The median of something measured in the same run.
+    Median(Subject),
+    /// A time that was aimed at as such.
+    Time(Duration),
+}
+
+impl fmt::Display for Base {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Median(subject) => subject.fmt(f),
+            Self::Time(time) => write!(f, "{} us", time.as_micros()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -56,7 +75,7 @@ impl Rank {
 const PYTHON: Subject = Subject::Python(Preload::Nothing);
 const PANDAS: Preload = Preload::NumpyAndPandas;
 
-pub const AIMS: [Aim; 8] = [
+pub const AIMS: [Aim; 10] = [
     aim(
         Subject::Result(Preload::Nothing),
         Quantile::P50,
@@ -89,13 +108,27 @@ pub const AIMS: [Aim; 8] = [
         Rank::Final,
     ),
     cycle(PANDAS),
+    Aim {
+        subject: Subject::Call(Client::Python),
+        quantile: Quantile::P50,
+        base: Base::Time(Duration::from_micros(150)),
+        at_most: 1.0,
+        rank: Rank::Final,
+    },
+    aim(
+        Subject::Create(Client::Python),
+        Quantile::P50,
+        Subject::Create(Client::Rust),
+        1.3,
+        Rank::Final,
+    ),
 ];
 
 const fn aim(subject: Subject, quantile: Quantile, base: Subject, at_most: f64, rank: Rank) -> Aim {
     Aim {
         subject,
         quantile,
-        base,
+        base: Base::Median(base),
         at_most,
         rank,
     }
@@ -124,6 +157,16 @@ impl Ratio {
             low: quotient(above.low, below.high) / noise,
             value: quotient(above.value, below.value),
             high: quotient(above.high, below.low) * noise,
+        }
+    }
+
+    /// The interval is that of the quantile.
+    pub fn of_time(subject: &Summary, quantile: Quantile, base: Duration) -> Self {
+        let above = subject.estimate(quantile.share());
+        Self {
+            low: quotient(above.low, base),
+            value: quotient(above.value, base),
+            high: quotient(above.high, base),
         }
     }
 

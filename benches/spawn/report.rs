@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::field::{Facts, Field, target_directory};
 use crate::options::{Extent, Options};
-use crate::ratio::{AIMS, Aim, Ratio};
+use crate::ratio::{AIMS, Aim, Base, Ratio};
 use crate::samples::{Samples, Summary};
-use crate::subject::{Preload, Subject};
+use crate::subject::{Client, Preload, Subject};
 
 /// Above this spread of `python3 -c pass` the machine was doing too much else.
 pub const QUIET_SPREAD: f64 = 0.15;
@@ -42,8 +42,12 @@ impl Report {
             .filter_map(|(subject, samples)| Some((*subject, samples.summary()?)))
             .collect();
         let ratio = |aim: &Aim| {
-            let (subject, base) = (summaries.get(&aim.subject)?, summaries.get(&aim.base)?);
-            Some((*aim, Ratio::of(subject, aim.quantile, base)))
+            let subject = summaries.get(&aim.subject)?;
+            let ratio = match aim.base {
+                Base::Median(base) => Ratio::of(subject, aim.quantile, summaries.get(&base)?),
+                Base::Time(base) => Ratio::of_time(subject, aim.quantile, base),
+            };
+            Some((*aim, ratio))
         };
         Self {
             facts: field.facts.clone(),
@@ -70,6 +74,8 @@ impl Report {
             .into_iter()
             .chain(each(Subject::Cycle));
         let all = all
+            .chain(Client::ALL.map(Subject::Call))
+            .chain(Client::ALL.map(Subject::Create))
             .chain(each(Subject::Python))
             .chain(each(Subject::BareFork))
             .chain(fixed);

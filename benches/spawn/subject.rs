@@ -39,6 +39,28 @@ pub enum Subject {
     BareFork(Preload),
     /// `bwrap ... python3 -c pass`.
     Bubblewrap,
+    /// A small cell in a live session.
+    Call(Client),
+    /// A new session of a warm zygote, until it can be used.
+    Create(Client),
+}
+
+/// Whose call it is.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Client {
+    Rust,
+    Python,
+}
+
+impl Client {
+    pub const ALL: [Self; 2] = [Self::Rust, Self::Python];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Rust => "Rust",
+            Self::Python => "Python",
+        }
+    }
 }
 
 impl fmt::Display for Subject {
@@ -60,6 +82,8 @@ impl fmt::Display for Subject {
                 write!(f, "python3 -c \"import {last}\"")
             }
             Self::BareFork(preload) => write!(f, "bare fork+exit+wait{}", With(*preload)),
+            Self::Call(client) => write!(f, "cell in a live session, from {}", client.name()),
+            Self::Create(client) => write!(f, "new session, from {}", client.name()),
             Self::Bubblewrap => f.write_str("bubblewrap + python3 -c pass"),
         }
     }

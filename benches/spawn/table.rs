@@ -8,7 +8,7 @@ use crate::report::{QUIET_SPREAD, Report};
 use crate::samples::Summary;
 use crate::subject::Preload;
 
-const HEAD: [&str; 6] = ["", "ratio", "of the median of", "aim", "", ""];
+const HEAD: [&str; 6] = ["", "ratio", "of", "aim", "", ""];
 
 /// The whole text.
 pub fn render(report: &Report) -> String {

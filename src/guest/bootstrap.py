@@ -3,7 +3,6 @@
 # there.
 # Descriptor 0 is the control socket, descriptor 1 the sealed memfd with the native module.
 import _signal
-import sys
 
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import ExtensionFileLoader

@@ -19,7 +19,7 @@ def guard_imports(allowed):
             if not is_allowed(name, allowed):
                 raise ImportError(
                     "Import of %s is not allowed. Authorized imports are: %s"
-                    % (name, list(allowed)),
+                    % (name, sorted(allowed)),
                     name=name,
                 )
         return original(name, globals, locals, fromlist, level)
@@ -33,6 +33,4 @@ def is_allowed(name, allowed):
         return True
     parts = name.split(".")
     stars = [".".join(parts[:i]) + ".*" for i in range(1, len(parts) + 1)]
-    return any(
-        entry == name or entry.startswith(name + ".") or entry in stars for entry in allowed
-    )
+    return any(entry == name or entry.startswith(name + ".") or entry in stars for entry in allowed)

@@ -1,6 +1,5 @@
 """How the guest's side of a worker is imported: it is in no file that the interpreter could read."""
 
-import builtins
 import sys
 
 from _frozen_importlib import ModuleSpec
@@ -15,8 +14,6 @@ class Sources:
     def __init__(self, source):
         self.source = source
         self.loaded = {}
-        # A guest may replace what it likes, `len` or `__import__`: not for us.
-        self.builtins = dict(vars(builtins))
 
     def load(self, name):
         name = "%s.%s" % (self.package, name)
@@ -46,19 +43,23 @@ class Sources:
         place = name.partition(".")[2].replace(".", "/")
         if not name.startswith(self.package + "."):
             return None
-        for place, is_package in ((place + "/__init__", True), (place, False)):
-            source = self.source(place)
-            if source:
-                return ModuleSpec(
-                    name, self, origin=place, loader_state=source, is_package=is_package
-                )
-        return None
+        source = self.source(place)
+        package = "" if source else self.source(place + "/__init__")
+        if not source and not package:
+            return None
+        return ModuleSpec(
+            name,
+            self,
+            origin=place,
+            loader_state=source or package,
+            is_package=not source,
+        )
 
     def create_module(self, spec):
         return None
 
     def exec_module(self, module):
         spec = module.__spec__
-        module.__dict__["__builtins__"] = self.builtins
+        module.__dict__["__builtins__"] = __builtins__
         code = compile(spec.loader_state, "<sandfork %s>" % spec.origin, "exec", dont_inherit=True)
         exec(code, module.__dict__)

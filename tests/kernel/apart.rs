@@ -3,7 +3,7 @@
 use std::env;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::{bad_input, leftovers};
+use crate::{bad_input, batch, leftovers, pool, sessions};
 
 const VARIABLE: &str = "SANDFORK_KERNEL_TEST_PART";
 
@@ -17,7 +17,12 @@ pub fn requested() -> Option<String> {
 
 /// Plays it.
 pub fn play(name: &str) -> ExitCode {
-    let mut parts = bad_input::PARTS.iter().chain(&leftovers::PARTS);
+    let mut parts = bad_input::PARTS
+        .iter()
+        .chain(&batch::PARTS)
+        .chain(&leftovers::PARTS)
+        .chain(&pool::PARTS)
+        .chain(&sessions::PARTS);
     if let Some((_, part)) = parts.find(|part| part.0 == name) {
         part();
         ExitCode::SUCCESS

@@ -12,13 +12,16 @@
 
 mod apart;
 mod bad_input;
+mod batch;
 mod check;
 mod compat;
 mod concurrency;
+mod environment;
 mod humaneval;
 mod leftovers;
 mod need;
 mod outcomes;
+mod pool;
 mod recipe;
 mod sessions;
 mod test;
@@ -47,10 +50,13 @@ fn main() -> ExitCode {
     };
     let mut tests = outcomes::tests();
     tests.extend(bad_input::tests(&world));
+    tests.extend(batch::tests());
     tests.extend(compat::tests(&world));
     tests.extend(concurrency::tests());
+    tests.extend(environment::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());
+    tests.extend(pool::tests());
     tests.extend(sessions::tests());
     let trials = tests
         .into_iter()

@@ -65,7 +65,9 @@ def class_name(value: object) -> str:
         name, module = kind.__qualname__, kind.__module__
         if type(name) is str and type(module) is str:
             return cut(name if module == "builtins" else f"{module}.{name}", MAX_NAME)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         # A metaclass of the guest answered.
         pass
     return "object"

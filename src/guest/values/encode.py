@@ -53,7 +53,9 @@ class Encoder:
             return self._json(tree)
         except TooLarge:
             why = "too large to cross"
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             # Code of the value's own is guarded; what is left is a lack of memory or stack.
             why = f"not encoded: {class_name(error)}"
         buffers, self._values, self._text = before
@@ -91,10 +93,10 @@ class Encoder:
         before = len(self.buffers)
         try:
             tree = encoder(self, value, depth, key)
-        except (TooLarge, MemoryError, RecursionError):
+        except (TooLarge, MemoryError, RecursionError, KeyboardInterrupt):
             raise
-        except Exception:
-            # Code of the value's class, or a library that refuses.
+        except BaseException:
+            # Code of the value's class, which may raise anything, or a library that refuses.
             del self.buffers[before:]
             return self.opaque(value)
         if type(tree) is dict:

@@ -191,7 +191,9 @@ def encoder_of(kind: type) -> Encode | None:
         return known
     try:
         return _named(kind) or _declared(kind) or _inherited(kind)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         # A metaclass that answers for its class.
         return None
 

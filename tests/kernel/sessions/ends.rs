@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use sandfork::ErrorKind;
 use sandfork::outcome::Status;
 use sandfork::protocol::caller::SessionState;
+use sandfork::{ErrorKind, Sandbox};
 
 use super::{assert_ended, open, run, session, value};
+use crate::apart;
 use crate::recipe::standard;
 use crate::test::{Test, tests};
 use crate::world::World;
@@ -103,22 +104,29 @@ fn sessions_do_not_see_each_other(world: &World) {
     }
 }
 
-fn a_session_that_is_dropped_leaves_nothing(world: &World) {
-    let sandbox = Arc::new(world.build(standard()));
+fn a_session_that_is_dropped_leaves_nothing(_: &World) {
+    apart::finishes("dropped-sessions");
+}
+
+/// In a process of its own, in which nothing else makes children and descriptors.
+pub(super) fn dropped_sessions() {
+    let sandbox = Sandbox::builder().policy(standard().policy()).build();
+    let sandbox = Arc::new(sandbox.expect("a sandbox is made"));
     let children = || {
-        let zygote = std::process::id();
-        let text = std::fs::read_to_string(format!("/proc/{zygote}/task/{zygote}/children"));
-        text.map_or(0, |text| text.split_whitespace().count())
+        let own = std::process::id();
+        let text = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
+        text.expect("it is read").split_whitespace().count()
     };
     let descriptors = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     drop(session(&sandbox));
     let before = (children(), descriptors());
     for _ in 0..20 {
         let mut session = session(&sandbox);
-        run(
+        let started = run(
             &mut session,
             "import subprocess\nsubprocess.Popen(['sleep', '100'])",
         );
+        assert_ended(&started, Status::Ok, SessionState::Live);
     }
     assert_eq!((children(), descriptors()), before);
 }

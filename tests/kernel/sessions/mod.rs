@@ -4,6 +4,7 @@ mod cells;
 mod clocks;
 mod ends;
 mod files;
+mod terms;
 mod tools;
 mod values;
 
@@ -14,16 +15,20 @@ use sandfork::protocol::caller::SessionState;
 use sandfork::session::{Cell, CellReport};
 use sandfork::{Sandbox, Session};
 
+use crate::apart::Part;
 use crate::check::shown;
 use crate::recipe::Recipe;
 use crate::test::Test;
 use crate::world::World;
+
+pub const PARTS: [Part; 1] = [("dropped-sessions", ends::dropped_sessions)];
 
 pub fn tests() -> Vec<Test> {
     let mut tests = cells::tests();
     tests.extend(clocks::tests());
     tests.extend(ends::tests());
     tests.extend(files::tests());
+    tests.extend(terms::tests());
     tests.extend(tools::tests());
     tests.extend(values::tests());
     tests

@@ -23,6 +23,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
+#[allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps)] // as a tool is
 fn add(arguments: ToolArguments) -> Result<sandfork::session::Parcel, NamedError> {
     let by_name = arguments.kwargs.get("plus").and_then(Value::as_i64);
     let sum: i64 = arguments.args.iter().filter_map(Value::as_i64).sum();

@@ -1,0 +1,34 @@
+"""Times the Python client, in the same run as everything else.
+
+Each line of standard input is a count; the answer is a line of that many times of a cell in a live
+session, in nanoseconds, and a line of that many times of making a sandbox with its session."""
+
+import sys
+import time
+
+from sandfork import Policy, Sandbox
+
+policy = Policy(python={"interpreter": sys.argv[1]})
+live = Sandbox(policy=policy)
+if live.run("6 * 7").value != 42:
+    sys.exit("the session did not compute")
+
+
+def call():
+    start = time.perf_counter_ns()
+    live.run("x = 1")
+    return time.perf_counter_ns() - start
+
+
+def create():
+    start = time.perf_counter_ns()
+    made = Sandbox(policy=policy)
+    time_taken = time.perf_counter_ns() - start
+    made.close()
+    return time_taken
+
+
+for line in iter(sys.stdin.readline, ""):
+    count = int(line)
+    print(*[call() for _ in range(count)], flush=True)
+    print(*[create() for _ in range(count)], flush=True)

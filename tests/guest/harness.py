@@ -1,0 +1,290 @@
+"""Plays the supervisor of a worker: the real sources of the guest's side, without a jail."""
+
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+GUEST = Path(__file__).resolve().parents[2] / "src" / "guest"
+sys.path.insert(0, str(GUEST))
+
+import values  # noqa: E402, it is found there
+
+DATA = 1023
+# What a zygote does before it serves, on an ordinary interpreter.
+BOOT = """
+def read(name, root=%(root)r):
+    try:
+        with open(root + "/" + name + ".py") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+import site, signal
+site.main()
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sources = Sources(read)
+sources.add("wire", globals())
+sources.load("process").open_streams()
+worker = sources.load("worker")
+for name in %(preload)r:
+    __import__(name)
+if %(warm)r:
+    worker.warm_up(sources)
+worker.main({"imports": %(imports)r}, %(stdin)r, sources)
+"""
+# Seconds in which anything here is over.
+PATIENCE = 30
+
+
+class Ended(Exception):
+    """The worker hung up."""
+
+
+class Outcome:
+    """The result of a request, with what came before it."""
+
+    def __init__(self, header, value, displays):
+        self.header = header
+        self.status = header["status"]
+        self.value = value
+        self.displays = displays
+        self.error = header.get("error") or {}
+        self.final = header.get("final", False)
+
+    def __repr__(self):
+        return "%s %r %r" % (self.status, self.value, self.error)
+
+
+class Worker:
+    def __init__(
+        self, imports=("*",), serves="session", preload=(), warm=False, stdin=None, env=None
+    ):
+        ours, theirs = socket.socketpair()
+        self.link = ours
+        boot = BOOT % {
+            "root": str(GUEST),
+            "imports": list(imports),
+            "preload": list(preload),
+            "warm": warm,
+            "stdin": "nothing" if stdin is None else "input",
+        }
+        text = "".join((GUEST / name).read_text() for name in ("wire.py", "sources.py")) + boot
+        os.dup2(theirs.fileno(), DATA)
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", text],
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[DATA],
+            env={**os.environ, **(env or {})},
+        )
+        os.close(DATA)
+        theirs.close()
+        self.link.settimeout(PATIENCE)
+        self.received = bytearray()
+        self.passed = []
+        self.last_id = 0
+        self.tools = {}
+        self.frames = 0
+        self.out = bytearray()
+        self.err = bytearray()
+        self.send({"kind": "hello", "version": 2, "serves": serves})
+        assert self.receive()[0] == {"kind": "ready", "version": 2}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """How the process ended, after the link was closed."""
+        self.link.close()
+        for number in self.passed:
+            os.close(number)
+        try:
+            return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self.process.stdout.close()
+            self.process.stderr.close()
+
+    # Frames.
+
+    def send(self, header, payload=b"", buffers=()):
+        passed = None
+        if buffers:
+            lengths = [len(buffer) for buffer in buffers]
+            blob = b"".join(bytes(part) for part in values.pieces(buffers))
+            header = {**header, "blob": {"lengths": lengths}}
+            if len(blob) > values.SHARED:
+                header["blob"]["passed"] = True
+                passed = os.memfd_create("test", os.MFD_CLOEXEC)
+                assert os.write(passed, blob) == len(blob)
+            else:
+                payload = blob
+        data = encode_json(header)
+        frame = len(data).to_bytes(4, "little") + len(payload).to_bytes(4, "little")
+        frame += data + payload
+        if passed is not None:
+            sent = socket.send_fds(self.link, [frame], [passed])
+            frame = frame[sent:]
+            os.close(passed)
+        self.link.sendall(frame)
+
+    def receive(self):
+        prefix = self.take(8)
+        header = decode_json(self.take(int.from_bytes(prefix[:4], "little")))
+        payload = self.take(int.from_bytes(prefix[4:], "little"))
+        self.frames += 1
+        blob = header.get("blob")
+        buffers = []
+        if blob is not None:
+            if blob.get("passed"):
+                assert not payload
+                number = self.passed.pop(0)
+                with os.fdopen(number, "rb") as file:
+                    # Nobody says where the sender's writing left it.
+                    file.seek(0)
+                    payload = file.read()
+                assert len(payload) > values.SHARED
+            buffers = values.split(memoryview(bytearray(payload)), blob["lengths"])
+        else:
+            assert not payload
+        return header, values.Decoder(buffers)
+
+    def take(self, count):
+        while len(self.received) < count:
+            data, numbers, _, _ = socket.recv_fds(self.link, 1 << 16, 4)
+            if not data:
+                raise Ended
+            self.received += data
+            self.passed += numbers
+        taken = bytes(self.received[:count])
+        del self.received[:count]
+        return taken
+
+    # Requests.
+
+    def next_id(self):
+        self.last_id += 1
+        return self.last_id
+
+    def begin(self, source, filename=None, argv=(), **options):
+        number = self.next_id()
+        filename = filename or "<cell %d>" % number
+        header = {"kind": "cell", "id": number, "filename": filename, "argv": list(argv)}
+        self.send({**header, **options}, source.encode())
+        return number
+
+    def cell(self, source, **options):
+        self.begin(source, **options)
+        return self.outcome()
+
+    def value(self, source, **options):
+        outcome = self.cell(source, **options)
+        assert outcome.status == "ok", outcome.error
+        return outcome.value
+
+    def set(self, **variables):
+        encoder = values.Encoder()
+        trees = [[name, encoder.encode(value)] for name, value in variables.items()]
+        header = {"kind": "set", "id": self.next_id(), "variables": trees}
+        self.send(header, buffers=encoder.buffers)
+        return self.outcome()
+
+    def define(self, *ending, **tools):
+        """Host tools; those named in `ending` end the cell."""
+        self.tools.update(tools)
+        declared = [
+            {
+                "name": name,
+                "doc": function.__doc__ or "",
+                "signature": "(...)",
+                "ends_cell": name in ending,
+            }
+            for name, function in tools.items()
+        ]
+        self.send({"kind": "tools", "id": self.next_id(), "tools": declared})
+        return self.outcome()
+
+    def outcome(self):
+        displays = []
+        while True:
+            header, decoder = self.receive()
+            if header["kind"] == "call":
+                self.answer(header, decoder)
+            elif header["kind"] == "display":
+                data = {mime: decoder.decode(tree) for mime, tree in header["data"].items()}
+                displays.append((data, header["main"]))
+            else:
+                assert header["kind"] == "result", header
+                assert header["id"] == self.last_id, header
+                return Outcome(header, decoder.decode(header.get("value")), displays)
+
+    def answer(self, header, decoder):
+        args = [decoder.decode(tree) for tree in header["args"]]
+        kwargs = {name: decoder.decode(tree) for name, tree in header["kwargs"].items()}
+        try:
+            value = self.tools[header["tool"]](*args, **kwargs)
+        except Exception as error:
+            told = {"name": type(error).__name__, "message": str(error)}
+            self.send({"kind": "return", "call": header["call"], "error": told})
+            return
+        tree, buffers = values.encode(value)
+        self.send({"kind": "return", "call": header["call"], "value": tree}, buffers=buffers)
+
+    def interrupt(self):
+        self.process.send_signal(signal.SIGINT)
+
+    # Output.
+
+    def output(self):
+        """What came on both streams by now, since it was last asked for."""
+        for stream, kept in ((self.process.stdout, self.out), (self.process.stderr, self.err)):
+            os.set_blocking(stream.fileno(), False)
+            while True:
+                try:
+                    part = os.read(stream.fileno(), 1 << 16)
+                except BlockingIOError:
+                    break
+                if not part:
+                    break
+                kept += part
+        taken = self.out.decode(), self.err.decode()
+        self.out.clear()
+        self.err.clear()
+        return taken
+
+    def wait_for_output(self, text):
+        """Until the guest has printed something."""
+        until = time.monotonic() + PATIENCE
+        seen = ""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while text not in seen:
+                assert time.monotonic() < until, seen
+                selector.select(1)
+                seen += self.output()[0]
+        return seen
+
+
+def encode_json(header):
+    import json
+
+    return json.dumps(header, ensure_ascii=False).encode()
+
+
+def decode_json(data):
+    import json
+
+    return json.loads(data)

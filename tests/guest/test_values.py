@@ -1,0 +1,416 @@
+"""The codec of values: there and back, and what a hostile tree can cause."""
+
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import json
+import math
+import os
+import pathlib
+import random
+import sys
+import unittest
+import uuid
+import zoneinfo
+
+from harness import values
+
+SEED = int(os.environ.get("SANDFORK_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
+ROUNDS = 1000
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    x: int
+    y: object
+
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+class Text(str):
+    def __len__(self):
+        raise RuntimeError("none of a subclass's own code is run")
+
+    encode = __str__ = __getitem__ = __len__
+
+
+class Numbers(list):
+    def __iter__(self):
+        raise RuntimeError("none of a subclass's own code is run")
+
+
+def views(buffers):
+    """As a reader has them: in one blob."""
+    blob = bytearray(b"".join(bytes(piece) for piece in values.pieces(buffers)))
+    return values.split(memoryview(blob), [len(buffer) for buffer in buffers])
+
+
+def there_and_back(value):
+    tree, buffers = values.encode(value)
+    text = json.dumps(tree, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    assert len(text) < 2 << 20 and count_json(tree) < 60_000, "over the bounds of a header"
+    return values.decode(json.loads(text), views(buffers))
+
+
+def count_json(tree):
+    if type(tree) is list:
+        return 1 + sum(map(count_json, tree))
+    if type(tree) is dict:
+        return 1 + sum(1 + count_json(part) for part in tree.values())
+    return 1
+
+
+class Same(unittest.TestCase):
+    def test_plain_values_come_back_as_they_were(self):
+        zone = zoneinfo.ZoneInfo("UTC")
+        offset = datetime.timezone(datetime.timedelta(hours=-5, minutes=-30), "here")
+        for value in [
+            *(None, True, False, 0, -1, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 16**100_000),
+            *(0.0, 1.5, -1e308, 5e-324, math.inf, -math.inf, 1j, complex(math.inf, -0.0)),
+            *("", "x", "x" * 32768, "x" * 32769, '\0\x1f"\\', "\ud800", "é\U0010ffff" * 20000),
+            *(b"", b"\0\xff", b"x" * 100_000, bytearray(b"abc")),
+            *((), [], {}, set(), frozenset(), (1, (2,)), [[]], {1: {2: 3}}, {(1, "a"): [None]}),
+            *({1, "a", None}, frozenset([frozenset(), b"x"]), range(0), range(9, -(2**70), -3)),
+            *(list(range(256)), [1.5, math.inf] * 128, [2**63] * 256, [True] * 300, [1, 2.0] * 200),
+            *(decimal.Decimal("-1.50E+7"), decimal.Decimal("Infinity"), decimal.Decimal("sNaN12")),
+            *(fractions.Fraction(-1, 3), uuid.UUID(int=2**127)),
+            *(datetime.date.min, datetime.date.max, datetime.time(1, 2, 3, 4, fold=1)),
+            *(datetime.time(1, tzinfo=offset), datetime.datetime(2024, 2, 29, 23, 59, 59, 999999)),
+            datetime.datetime(2024, 10, 27, 2, 30, tzinfo=zone, fold=1),
+            datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc),
+            *(datetime.timedelta(-3, 4, 5), datetime.timezone.utc, offset),
+            pathlib.PurePosixPath("/a/é b"),
+            values.Opaque("a.B", "<b>"),
+        ]:
+            with self.subTest(value=values.encode(value)[0]):
+                back = there_and_back(value)
+                self.assertIs(type(back), type(value))
+                if type(value) is decimal.Decimal:
+                    self.assertEqual(str(back), str(value))
+                else:
+                    self.assertEqual(back, value)
+                if isinstance(value, (datetime.datetime, datetime.time)):
+                    self.assertEqual((back.fold, back.utcoffset()), (value.fold, value.utcoffset()))
+        self.assertTrue(math.isnan(there_and_back(math.nan)))
+        self.assertEqual(math.copysign(1, there_and_back(-0.0)), -1)
+
+    def test_kin_of_plain_values_come_back_as_those(self):
+        for value, back in [
+            (Text("abc"), "abc"),
+            (Numbers([1, 2]), [1, 2]),
+            (collections.Counter("aab"), {"a": 2, "b": 1}),
+            (collections.defaultdict(list, {1: [2]}), {1: [2]}),
+            (memoryview(b"abc"), b"abc"),
+            (pathlib.Path("/x"), pathlib.PurePosixPath("/x")),
+            (Color.RED, 1),
+            (Level.HIGH, 3),
+            (Point(1, (2,)), {"x": 1, "y": (2,)}),
+            (Pair(1, [2]), (1, [2])),
+        ]:
+            with self.subTest(value=repr(value)):
+                found = there_and_back(value)
+                self.assertEqual((type(found), found), (type(back), back))
+        ordered = collections.OrderedDict([(1, 1), (2, 2)])
+        ordered.move_to_end(1)
+        self.assertEqual(list(there_and_back(ordered)), [2, 1])
+
+    def test_random_values_come_back_as_they_were(self):
+        chance = random.Random(SEED)
+        for round in range(ROUNDS):
+            value = make(chance, 4)
+            with self.subTest(seed=SEED, round=round):
+                self.assertEqual(there_and_back(value), value)
+
+    def test_several_values_share_the_buffers_of_a_message(self):
+        encoder = values.Encoder()
+        trees = [encoder.encode(value) for value in ([b"a"], b"b", "x" * 40_000)]
+        decoder = values.Decoder(views(encoder.buffers))
+        self.assertEqual([decoder.decode(tree) for tree in trees], [[b"a"], b"b", "x" * 40_000])
+
+    def test_a_large_tree_goes_into_a_buffer(self):
+        rows = [
+            {
+                "id": number,
+                "text": "row %d, of many" % number,
+                "b": b"%d" % number if number < 99 else None,
+            }
+            for number in range(20_000)
+        ]
+        tree, _ = values.encode(rows)
+        self.assertEqual(tree["type"], "json")
+        self.assertEqual(there_and_back(rows), rows)
+        long = ["\x01" * 32_000] * 12
+        self.assertEqual(there_and_back(long), long)
+
+
+def make(chance, depth):
+    """A value that equals what it comes back as."""
+    if depth and chance.random() < 0.6:
+        many = range(chance.choice([0, 1, 2, 5]))
+        kind = chance.randrange(5)
+        if kind == 0:
+            return [make(chance, depth - 1) for _ in many]
+        if kind == 1:
+            return tuple(make(chance, depth - 1) for _ in many)
+        if kind == 2:
+            return {make_key(chance): make(chance, depth - 1) for _ in many}
+        if kind == 3:
+            return {make_key(chance) for _ in many}
+        return frozenset(make_key(chance) for _ in many)
+    return make_key(chance) if chance.random() < 0.9 else bytearray(chance.randbytes(9))
+
+
+def make_key(chance):
+    return chance.choice(
+        [
+            lambda: None,
+            lambda: chance.random() < 0.5,
+            lambda: chance.randrange(-(2**70), 2**70) >> chance.randrange(70),
+            lambda: chance.uniform(-1, 1) * 10.0 ** chance.randrange(-300, 300),
+            lambda: "".join(chr(chance.randrange(0x110000)) for _ in range(chance.randrange(9))),
+            lambda: chance.randbytes(chance.randrange(80)),
+            lambda: complex(chance.random(), chance.random()),
+            lambda: decimal.Decimal(chance.randrange(10**9)).scaleb(chance.randrange(-9, 9)),
+            lambda: fractions.Fraction(chance.randrange(-99, 99), chance.randrange(1, 99)),
+            lambda: datetime.datetime.fromordinal(chance.randrange(1, 3_000_000)),
+            lambda: datetime.timedelta(chance.randrange(-999, 999), chance.randrange(86400)),
+            lambda: uuid.UUID(int=chance.getrandbits(128)),
+            lambda: (chance.random(), "x"),
+        ]
+    )()
+
+
+if not hasattr(random.Random, "randbytes"):
+    sys.exit("Python 3.9 or later is needed")
+
+
+class Shown(unittest.TestCase):
+    """What cannot cross is shown, and the rest of the value crosses."""
+
+    def shown(self, value):
+        back = there_and_back(value)
+        self.assertIs(type(back), values.Opaque)
+        return back
+
+    def test_what_has_no_notation(self):
+        found = there_and_back([1, object, print, lambda: 0, ...])
+        self.assertEqual(found[0], 1)
+        self.assertEqual(
+            found[2], values.Opaque("builtin_function_or_method", "<built-in function print>")
+        )
+        self.assertTrue(all(type(part) is values.Opaque for part in found[1:]))
+
+    def test_cycles_end_where_they_close(self):
+        cycle = [1]
+        cycle.append({"back": cycle})
+        self.assertEqual(there_and_back(cycle), [1, {"back": values.Opaque("list", "...")}])
+        twice = [1]
+        self.assertEqual(there_and_back([twice, twice]), [[1], [1]])
+
+    def test_what_is_too_deep_or_too_much(self):
+        deep = []
+        for _ in range(1000):
+            deep = [deep]
+        there_and_back(deep)
+        wide = [0]
+        for _ in range(64):
+            wide = [wide, wide]
+        self.assertIn("too large", self.shown(wide).repr)
+        self.assertIn("too large", self.shown([b""] * 20_000).repr)
+        self.assertEqual(self.shown(1 << 5_000_000).repr, "<int of 5000001 bits>")
+        self.assertLess(
+            len(self.shown(type("T", (), {"__repr__": lambda _: "x" * 10**7})()).repr), 20_000
+        )
+
+    def test_hostile_objects(self):
+        def fail(*_):
+            raise SystemExit("of the object")
+
+        class Meta(type):
+            __module__ = property(fail)
+            __getattribute__ = fail
+
+        class Hidden(metaclass=Meta):
+            pass
+
+        class Lies:
+            __class__ = property(lambda _: dict)
+            __repr__ = fail
+
+            def __getattr__(self, name):
+                raise KeyError(name)
+
+        class BadEnum(enum.Enum):
+            A = 1
+            value = property(lambda _: 1 / 0)
+
+        @dataclasses.dataclass
+        class BadFields:
+            x: int
+
+            def __getattribute__(self, name):
+                raise ValueError(name)
+
+        self.assertIn("repr raises SystemExit", self.shown(Lies()).repr)
+        for value in (Hidden(), BadEnum.A, BadFields(1), type.__call__(Meta, "N", (), {})):
+            self.shown(value)
+        self.assertEqual(
+            there_and_back({"a": Lies()})["a"].name,
+            f"{__name__}.{Shown.__name__}.test_hostile_objects.<locals>.Lies",
+        )
+
+    def test_a_repr_can_be_interrupted(self):
+        class Interrupted:
+            def __repr__(self):
+                raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            values.encode([Interrupted()])
+
+    def test_keys_stay_hashable(self):
+        class Key(list):
+            __hash__ = object.__hash__
+
+        back = there_and_back({Point(1, 2): 1, Key(): 2, (Point(3, 4),): 3})
+        self.assertEqual(sorted(back.values()), [1, 2, 3])
+
+
+class Refused(unittest.TestCase):
+    def refuse(self, tree, *buffers):
+        with self.subTest(tree=repr(tree)[:100]), self.assertRaises(ValueError):
+            values.decode(tree, [memoryview(buffer) for buffer in buffers])
+
+    def test_malformed_trees(self):
+        for tree in [
+            *({}, {"type": 1}, {"type": "nothing"}, {"type": ["list"]}, 2**63, b"", (1,), object()),
+            *({"type": "int"}, {"type": "int", "hex": "0x1"}, {"type": "int", "hex": "1_0"}),
+            *({"type": "float", "text": "1"}, {"type": "complex", "real": 1, "imag": 1.0}),
+            *({"type": "tuple", "items": 1}, {"type": "set", "items": [[]]}),
+            *({"type": "dict", "items": [1]}, {"type": "dict", "items": [[1]]}),
+            *(
+                {"type": "dict", "items": [[[], 1]]},
+                {"type": "dataclass", "name": "", "fields": [[1, 1]]},
+            ),
+            *({"type": "range", "start": 0, "stop": 1, "step": 0}, {"type": "opaque", "name": "x"}),
+            *({"type": "decimal", "text": "1" * 5000}, {"type": "decimal", "text": " 1"}),
+            {"type": "decimal", "text": "1E" + "9" * 19},
+            *({"type": "fraction", "text": "1/0"}, {"type": "fraction", "text": "1e999999999"}),
+            *({"type": "date", "text": "x"}, {"type": "uuid", "hex": "{" * 32}),
+            {"type": "datetime", "text": "2024-01-01", "fold": 2},
+            {"type": "datetime", "text": "2024-01-01", "fold": 0, "zone": "../../etc/passwd"},
+            {"type": "timedelta", "days": 10**12, "seconds": 0, "microseconds": 0},
+            *({"type": "timezone", "seconds": 10**9}, {"type": "path", "text": b"x"}),
+        ]:
+            self.refuse(tree)
+        deep = 1
+        for _ in range(100):
+            deep = [deep]
+        self.refuse(deep)
+
+    def test_buffers(self):
+        for index in (-1, 1, 2**70, True, "0", None):
+            self.refuse({"type": "bytes", "buffer": index}, b"x")
+        self.refuse([{"type": "bytes", "buffer": 0}] * 2, b"x")
+        self.refuse({"type": "text", "buffer": 0}, b"\xff")
+        self.refuse({"type": "packed", "format": "i8", "buffer": 0}, b"x" * 9)
+        self.refuse({"type": "packed", "format": "O", "buffer": 0}, b"x" * 8)
+        with self.assertRaises(ValueError):
+            values.layout([-1])
+        with self.assertRaises(ValueError):
+            values.layout([True])
+        for lengths in ([3], [1, 1], [2**62] * 2):
+            with self.assertRaises(ValueError):
+                values.split(memoryview(b"xx"), lengths)
+
+    def test_json_in_a_buffer(self):
+        for text in (
+            *(b"", b"\xff", b"[", b"[1]x", b"NaN", b"1" * 5000, b'{"type": "json", "buffer": 0}'),
+            *(b"[" * 100_000, b'{"a":' * 100_000, b"[" * 200 + b"]" * 200),
+            b"[" + b"[]," * (2 << 20) + b"[]]",
+        ):
+            self.refuse({"type": "json", "buffer": 0}, text)
+        self.refuse({"type": "json", "buffer": 0}, b'{"type": "json", "buffer": 1}', b"1")
+        commas = json.dumps([",[{:" * 8000] * 200).encode()
+        found = values.decode({"type": "json", "buffer": 0}, [memoryview(commas)])
+        self.assertEqual(len(found), 200)
+
+    def test_keys_that_were_made_to_collide(self):
+        step = (1 << 61) - 1
+        items = [{"type": "int", "hex": "%x" % (number * step)} for number in range(5000)]
+        self.refuse({"type": "set", "items": items})
+        self.refuse({"type": "dict", "items": [[item, 1] for item in items]})
+
+    def test_mutated_trees_cause_nothing_but_an_error(self):
+        chance = random.Random(SEED)
+        samples = [make(chance, 4) for _ in range(200)] + [Point(1, 2), Color.RED, list(range(300))]
+        samples += library_values()
+        for round in range(ROUNDS * 3):
+            tree, buffers = values.encode(chance.choice(samples))
+            tree = mutate(chance, json.loads(json.dumps(tree)))
+            with self.subTest(seed=SEED, round=round):
+                try:
+                    values.decode(tree, views(buffers))
+                except ValueError:
+                    pass
+
+
+def mutate(chance, tree):
+    """Changes something somewhere."""
+    if chance.random() < 0.15 or not isinstance(tree, (list, dict)) or not tree:
+        return chance.choice(
+            [
+                *(None, -1, 0, 1, 7, 2**63, 1.5, "", "x", "O", "<f8", "|b1", "category", "Int64"),
+                *([], {}, [[1, 2]], [2**40] * 4, {"type": "bytes", "buffer": 0}),
+                *({"type": "tuple", "items": [1]}, {"type": "ndarray"}, "datetime64[ns, UTC]"),
+            ]
+        )
+    if isinstance(tree, list):
+        place = chance.randrange(len(tree))
+        tree[place] = mutate(chance, tree[place])
+    elif chance.random() < 0.1:
+        tree.pop(chance.choice(list(tree)))
+    else:
+        name = chance.choice(list(tree))
+        tree[name] = mutate(chance, tree[name])
+    return tree
+
+
+def library_values():
+    """Of the packages that are there."""
+    found = []
+    try:
+        import numpy
+
+        found += [numpy.arange(6).reshape(2, 3), numpy.array([True, False]), numpy.float32(1)]
+        found += [numpy.array(["a", "bc"]), numpy.datetime64("2024-01-01"), numpy.zeros((0, 3))]
+        import pandas
+
+        frame = pandas.DataFrame(
+            {"a": [1, 2], "b": ["x", None], "c": pandas.Categorical(["u", "v"])}
+        )
+        frame["d"] = pandas.array([1, None], dtype="Int64")
+        frame["e"] = pandas.date_range("2024", periods=2, tz="UTC")
+        found += [frame, frame.set_index(["a", "b"]), frame["d"], frame["e"]]
+        from PIL import Image
+
+        found += [Image.new("RGB", (3, 2)), Image.new("1", (9, 2))]
+    except ImportError:
+        pass
+    return found
+
+
+if __name__ == "__main__":
+    print("SANDFORK_TEST_SEED=%d" % SEED)
+    unittest.main()
