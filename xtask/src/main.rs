@@ -1,5 +1,6 @@
 //! The project's chores.
 
+mod clients;
 mod interpreters;
 mod ordinary_user;
 mod python;

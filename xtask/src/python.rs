@@ -5,22 +5,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Error;
+use crate::clients;
 use crate::interpreters::Interpreter;
 use crate::tally::Tally;
 use crate::test_envs::{TestEnv, TestEnvs};
 use crate::venv::Venv;
 
-const REQUIREMENTS: &str = include_str!("../python-requirements.txt");
 const TOOLS: &str = include_str!("../python-tools.txt");
 
 /// Runs them against this `sandfork` program.
 pub fn test(workspace: &Path, envs: &TestEnvs, binary: &Path) -> Result<Tally, Error> {
-    let package = Package {
-        directory: workspace.join("python"),
-        envs: workspace.join("target/python-envs"),
-        binary,
-    };
-    fs::create_dir_all(&package.envs)?;
+    let package = Package { workspace, binary };
     let newest = envs.envs.iter().max_by_key(|env| env.interpreter.version);
     let newest = newest.ok_or("no interpreter")?;
     let mut tally = package.check(&newest.interpreter)?;
@@ -34,8 +29,7 @@ pub fn test(workspace: &Path, envs: &TestEnvs, binary: &Path) -> Result<Tally, E
 
 /// The package, and what it is tested with.
 struct Package<'a> {
-    directory: PathBuf,
-    envs: PathBuf,
+    workspace: &'a Path,
     binary: &'a Path,
 }
 
@@ -55,7 +49,7 @@ impl Package<'_> {
             ("mypy", &[]),
         ] {
             let mut check = Command::new(self.tools().join("bin").join(tool));
-            check.args(arguments).current_dir(&self.directory);
+            check.args(arguments).current_dir(self.directory());
             tally.add(Tally::of_check(&mut check)?);
         }
         Ok(tally)
@@ -72,23 +66,23 @@ impl Package<'_> {
             pytest.args(["-m", "not stress"]);
         }
         pytest
-            .env("PYTHONPATH", self.directory.join("src"))
+            .env("PYTHONPATH", self.directory().join("src"))
             .env("SANDFORK_BINARY", self.binary);
         Tally::of_pytest(&mut pytest)
     }
 
     /// Builds a wheel, out of what cargo has built already, and installs it in every way.
     fn test_wheel(&self, env: &TestEnv) -> Result<Tally, Error> {
-        let wheels = self.envs.join("wheel");
+        let wheels = clients::root(self.workspace).join("wheel");
         if wheels.exists() {
             fs::remove_dir_all(&wheels)?;
         }
-        let mut build = Command::new(self.tools().join("bin/maturin"));
-        build
+        let mut maturin = Command::new(self.tools().join("bin/maturin"));
+        maturin
             .args(["build", "--quiet", "--profile", "dev", "--out"])
             .arg(&wheels);
-        build.current_dir(&self.directory);
-        let built = Tally::of_check(&mut build)?;
+        maturin.current_dir(self.directory());
+        let built = Tally::of_check(&mut maturin)?;
         if !built.is_success() {
             return Ok(built);
         }
@@ -103,34 +97,27 @@ impl Package<'_> {
     }
 
     fn pytest(&self, env: &TestEnv) -> Result<Command, Error> {
-        let [major, minor, _] = env.interpreter.version;
-        let directory = self
-            .envs
-            .join(format!("cpython-{}", env.interpreter.version_text()));
-        let venv = Venv {
-            interpreter: &env.interpreter,
-            directory: &directory,
-            requirements: REQUIREMENTS,
-        };
-        venv.make()?;
-        // numpy and pandas are those of the guests: values that cross are equal on both sides.
-        let packages = format!("lib/python{major}.{minor}/site-packages");
-        fs::write(
-            directory.join(&packages).join("guest-packages.pth"),
-            format!("{}\n", env.directory.join(&packages).display()),
-        )?;
-        let mut pytest = Command::new(venv.python());
+        let python = clients::make(self.workspace, env)?;
+        let mut pytest = Command::new(&python);
         pytest
             .args(["-m", "pytest", "-q", "-rs", "--color=no"])
             .args(["-p", "no:cacheprovider"]);
         pytest
-            .current_dir(&self.directory)
-            .env("PYTHONDONTWRITEBYTECODE", "1");
+            .current_dir(self.directory())
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env(
+                "SANDFORK_SMOLAGENTS_SOURCE",
+                clients::smolagents_source(self.workspace, &python)?,
+            );
         Ok(pytest)
     }
 
+    fn directory(&self) -> PathBuf {
+        self.workspace.join("python")
+    }
+
     fn tools(&self) -> PathBuf {
-        self.envs.join("tools")
+        clients::root(self.workspace).join("tools")
     }
 }
 

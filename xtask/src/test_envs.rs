@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::Error;
+use crate::clients;
 use crate::interpreters::{self, Found, Interpreter};
 use crate::venv::Venv;
 
@@ -31,6 +32,8 @@ pub struct TestEnvs {
     pub envs: Vec<TestEnv>,
     /// Interpreters that Sandfork must refuse.
     pub too_old: Vec<Interpreter>,
+    /// The interpreter of the host's side, for what is tested with one only.
+    pub client: Option<PathBuf>,
 }
 
 /// Makes what is missing, and the manifest `target/test-envs/manifest.json`.
@@ -60,7 +63,15 @@ pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
         .make()?;
         envs.push(env);
     }
-    let made = TestEnvs { envs, too_old };
+    let newest = envs.iter().max_by_key(|env| env.interpreter.version);
+    let client = newest
+        .map(|newest| clients::make(workspace, newest))
+        .transpose()?;
+    let made = TestEnvs {
+        envs,
+        too_old,
+        client,
+    };
     made.write_manifest(&manifest)?;
     Ok(made)
 }
@@ -94,6 +105,7 @@ impl TestEnvs {
         let manifest = json!({
             "interpreters": self.envs.iter().map(env).collect::<Vec<_>>(),
             "too_old": self.too_old.iter().map(too_old).collect::<Vec<_>>(),
+            "client": self.client.as_ref().map(|python| json!({"python": python})),
         });
         fs::write(root.join(MANIFEST), format!("{manifest:#}\n"))?;
         Ok(())
