@@ -116,9 +116,10 @@ impl Sandbox {
     fn attempt(&self, request: &Request, sink: &mut dyn OutputSink) -> Result<Outcome, Error> {
         let called = Instant::now();
         // A worker that stands ready has nothing to read.
-        let parked = match request.has_stdin() {
-            false => self.filler.take(&self.inner, CpuSpan::Life),
-            true => None,
+        let parked = if request.has_stdin() {
+            None
+        } else {
+            self.filler.take(&self.inner, CpuSpan::Life)
         };
         let (zygote, ready) = match parked {
             Some(Parked { standing, zygote }) => (zygote, Some(standing)),
@@ -126,7 +127,7 @@ impl Sandbox {
         };
         let place = self.inner.place(&zygote);
         let outcome = match ready {
-            Some(standing) => run_in(standing, &place, request, sink, called),
+            Some(standing) => run_in(&standing, &place, request, sink, called),
             None => run(&place, request, sink),
         };
         if let Err(SupervisorError::ZygoteGone | SupervisorError::RunLost) = outcome {

@@ -88,7 +88,7 @@ impl Sandbox {
         };
         let opened = self.opened(&standing.enforced);
         caller.answer(Answer::Opened(Box::new(opened)), Payload::default());
-        let left = attend(standing, &self.inner.place(&zygote), terms, caller);
+        let left = attend(&standing, &self.inner.place(&zygote), terms, caller);
         if !zygote.is_alive() {
             self.inner.warm.discard(&zygote);
         }

@@ -96,14 +96,14 @@ pub fn run(
 ///
 /// As [`run`].
 pub(crate) fn run_in(
-    standing: Standing,
+    standing: &Standing,
     place: &Place,
     request: &Request,
     sink: &mut dyn OutputSink,
     called: Instant,
 ) -> Result<Outcome, SupervisorError> {
     let prepared = Prepared::new(place, request)?;
-    prepared.run(&standing, sink, called)
+    prepared.run(standing, sink, called)
 }
 /// A request that was found fit to be run, before anything was made for it.
 struct Prepared<'a> {
