@@ -235,13 +235,13 @@ fn data_to_read_and_a_place_for_results(world: &World) {
         .set(format!("filesystem.write={}", list(&["data/results"])));
     let code = format!(
         "import os\n\
-         os.chdir({:?})\n\
+         os.chdir('{}')\n\
          print(open('data/input').read(), open('single').read(), os.path.exists('secret'))\n\
          open('data/results/out', 'w').write('result')\n\
          for path in ('data/input', 'data/new', 'single'):\n\
          \x20   try: open(path, 'a'); print('opened', path)\n\
          \x20   except OSError: pass",
-        host.path()
+        host.path().display()
     );
     let outcome = world.run(recipe, &code);
     fine(&outcome);
