@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import NoReturn
+
 import pytest
 from smolagents import FinalAnswerTool, tool
 
@@ -104,3 +110,49 @@ def test_the_budget_of_tool_calls_outlives_a_session() -> None:
 def test_variables_that_end_the_session_are_their_senders_affair(small: NativeExecutor) -> None:
     with pytest.raises(Exception, match=r"memory|lost|bytes"):
         small.send_variables({"huge": b"x" * (1 << 28)})
+
+
+def test_an_interrupt_of_the_host_keeps_the_session(small: NativeExecutor) -> None:
+    small("own = 1")
+    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        small("while True: pass")
+    assert small("own").output == 1
+
+
+def test_a_tool_that_ends_the_program_ends_the_program(small: NativeExecutor) -> None:
+    def leave() -> NoReturn:
+        raise SystemExit(3)
+
+    small.send_tools({"leave": leave})
+    small("own = 1")
+    with pytest.raises(SystemExit):
+        small("leave()")
+    assert small("own").output == 1
+
+
+def test_a_supervisor_that_is_killed(small: NativeExecutor) -> None:
+    def kill() -> None:
+        for children in Path("/proc/self/task").glob("*/children"):
+            for pid in children.read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+
+    small.send_tools({"kill": kill, "double": double})
+    with pytest.raises(CodeError, match="the sandbox broke down") as stopped:
+        small("kill()\nwhile True: pass")
+    assert LOST in str(stopped.value)
+    assert small("double(given)").output == 40
+
+
+def test_a_fork_of_the_host_has_a_session_of_its_own(small: NativeExecutor) -> None:
+    small("own = 1")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            done = small("double(given)")
+            code = 0 if done.output == 40 and done.logs.startswith("Note: ") else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert small("own").output == 1

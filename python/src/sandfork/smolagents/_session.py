@@ -50,9 +50,8 @@ class AgentSession:
         self._is_live = False
         self._loss_untold = False
 
-    @property
-    def sandbox(self) -> Sandbox:
-        """With a live session in it; a fresh one if there is none."""
+    def live(self) -> Sandbox:
+        """The sandbox, with a live session in it: a fresh one if there was none."""
         if self._sandbox is None:
             self._sandbox = Sandbox(self._policy, on_death="raise", **self._options)
         elif not self._is_live:
@@ -70,7 +69,7 @@ class AgentSession:
 
     def require(self, imports: Iterable[str]) -> None:
         """Raises `InterpreterError` where one of these is not installed for the code."""
-        sandbox, names = self.sandbox, top_level_names(imports)
+        sandbox, names = self.live(), top_level_names(imports)
         missing = sandbox.run(_MISSING % names).value if names else None
         if missing:
             where = sandbox.info.python.environment
@@ -137,7 +136,7 @@ class AgentSession:
         return {**self.__dict__, **own}
 
     def _run(self, code: str, filename: str) -> tuple[Execution, str]:
-        sandbox, note = self.sandbox, ""
+        sandbox, note = self.live(), ""
         if self._loss_untold:
             self._loss_untold = False
             note = (
@@ -151,11 +150,11 @@ class AgentSession:
             # A fresh one gets it with all the rest.
             return
         try:
-            send(self.sandbox)
+            send(self.live())
         except (*_GONE, SupervisorError) as error:
             self._lose(error)
             # It has all that was sent; where that is what ended the last one, its sender hears of it.
-            _ = self.sandbox
+            self.live()
 
     def _lose(self, error: Exception | None = None) -> None:
         self._is_live = False
