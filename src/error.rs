@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use nix::errno::Errno;
+
+use crate::admission::Busy;
 use crate::host::HostError;
 use crate::plan::PlanError;
 use crate::policy::PolicyError;
@@ -27,10 +30,14 @@ pub enum ErrorKind {
     Interpreter,
     /// A layer did not hold when the worker was looked at from outside. Nothing was run.
     NotEnforced,
-    /// The request itself is too large, or has a standard input that the policy closes.
+    /// The request itself is too large, has a standard input that the policy closes, asks for more
+    /// than the policy allows, or has files that cannot be placed.
     Request,
     /// The session's worker is gone, with its variables, imports and files.
     SessionEnded,
+    /// More runs go on and wait than an [`Admission`](crate::Admission) allows: trying again later may
+    /// help.
+    Busy,
     /// A system call failed, or a process that was needed ended: trying again may help.
     System,
 }
@@ -47,6 +54,8 @@ pub(crate) enum Cause {
     Supervisor(#[from] SupervisorError),
     #[error(transparent)]
     Session(#[from] SessionError),
+    #[error(transparent)]
+    Busy(#[from] Busy),
 }
 
 impl Error {
@@ -55,6 +64,7 @@ impl Error {
         use SupervisorError as S;
         match &self.0 {
             Cause::Policy(_) => ErrorKind::Policy,
+            Cause::Busy(_) => ErrorKind::Busy,
             Cause::Plan(_) | Cause::Host(HostError::UnknownKernel) => ErrorKind::Host,
             Cause::Host(HostError::Interpreter(_)) => ErrorKind::Interpreter,
             Cause::Session(error) => error.kind(),
@@ -66,7 +76,12 @@ impl Error {
                 | S::Threads { .. }
                 | S::Startup { .. } => ErrorKind::Interpreter,
                 S::NotEnforced { .. } => ErrorKind::NotEnforced,
-                S::Request(_) | S::StdinRefused => ErrorKind::Request,
+                S::FileNotPlaced { errno, .. } if !is_of_names(*errno) => ErrorKind::System,
+                S::Request(_)
+                | S::StdinRefused
+                | S::AbovePolicy { .. }
+                | S::FilesTooLarge { .. }
+                | S::FileNotPlaced { .. } => ErrorKind::Request,
                 S::Jail { .. } | S::Cgroup { .. } | S::SessionPlace { .. } => ErrorKind::Host,
                 S::System { .. }
                 | S::ZygoteGone
@@ -86,6 +101,11 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// Whether a file could not be made for its own name, or another's of the request.
+fn is_of_names(errno: Errno) -> bool {
+    matches!(errno, Errno::EEXIST | Errno::ENOTDIR | Errno::EISDIR)
 }
 
 impl fmt::Display for Error {

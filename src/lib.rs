@@ -27,6 +27,9 @@
 //! | [`supervisor`] | starts workers, looks at them from outside, watches and ends them |
 //! | [`outcome`] | how a run ended, what it used, what held it. Pure |
 //! | [`error`] | why no sandbox could be provided |
+//! | [`admission`] | how many runs go on at once, and who waits |
+//! | [`batch`] | many tasks, several at a time |
+//! | [`capacity`] | how many runs the host can hold at once. Pure |
 //! | [`session`] | a worker that stays: cells, values, host tools |
 //! | [`serve`] | sessions for another process, which asks in frames |
 //! | [`exit_code`] | outcome or error to the exit code of the `sandfork` command |
@@ -61,14 +64,20 @@ mod sandbox;
 pub mod session;
 // ... or of many of them, at the other end of a socket.
 pub mod serve;
+// Many runs at once.
+pub mod admission;
+pub mod batch;
+pub mod capacity;
 
+pub use admission::Admission;
 pub use error::{Error, ErrorKind};
+pub use host::CallerEnvironment;
 pub use jail::control::Lifetime;
 pub use outcome::Outcome;
 pub use policy::Policy;
-pub use sandbox::{Sandbox, SandboxBuilder};
+pub use sandbox::{Sandbox, SandboxBuilder, SandboxKey};
 pub use session::Session;
-pub use supervisor::{Cancel, OutputSink, Request};
+pub use supervisor::{Cancel, OutputSink, Request, WorkPath, WorkPathError};
 
 /// The Rust of the README compiles.
 #[cfg(doctest)]

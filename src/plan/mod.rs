@@ -40,6 +40,7 @@ pub use layer::{Layer, LayerState};
 pub use level::LayerPlan;
 pub use obstacle::Obstacle;
 pub use session_directory::{FileQuota, SessionFiles};
+pub(crate) use words::bytes;
 
 use crate::host::{Controller, Host, Needs};
 use crate::jail::program::ZygoteJail;
@@ -64,6 +65,16 @@ pub struct Plan {
     pub session_files: SessionFiles,
     /// What the zygote and its workers do to themselves.
     pub jail: ZygoteJail,
+}
+
+impl Plan {
+    /// What the work directory of a session may hold, bytes.
+    pub fn work_size(&self) -> u64 {
+        let worker = &self.jail.worker;
+        let mounted = worker.tmpfs.iter().find(|own| own.target == worker.cwd);
+        let measured = self.session_files.quota().map(|quota| quota.size);
+        mounted.map(|own| own.size).or(measured).unwrap_or(0)
+    }
 }
 
 /// Which policy, as an outcome shows it.
@@ -132,6 +143,12 @@ pub struct Supervision {
     pub output: u64,
     /// What the guest reads on its standard input.
     pub stdin: Stdin,
+    /// How long a session may wait for its next cell; for ever where there is none.
+    #[serde(rename = "session_idle_ms", serialize_with = "milliseconds_if_any")]
+    pub session_idle: Option<Duration>,
+    /// How long a session may live; for ever where there is none.
+    #[serde(rename = "session_age_ms", serialize_with = "milliseconds_if_any")]
+    pub session_age: Option<Duration>,
     /// What holds memory and processes together.
     pub held_by: HeldBy,
 }
@@ -140,6 +157,18 @@ pub struct Supervision {
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn milliseconds<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+// The signature is serde's.
+#[allow(clippy::ref_option)]
+fn milliseconds_if_any<S: serde::Serializer>(
+    duration: &Option<Duration>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    match duration {
+        Some(duration) => milliseconds(duration, to),
+        None => to.serialize_none(),
+    }
 }
 
 /// What holds a worker's memory and number of processes together.
@@ -230,6 +259,8 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
         millicores: limits.cores.millicores(),
         output: limits.output,
         stdin: policy.stdin(),
+        session_idle: policy.session().idle,
+        session_age: policy.session().age,
         held_by: if held {
             HeldBy::Cgroup
         } else {
@@ -240,3 +271,5 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::sample;

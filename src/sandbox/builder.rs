@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::pool::{Filler, Pool};
 use super::warm::Warm;
 use super::{AtomicUsize, Inner, Sandbox};
+use crate::admission::Admission;
 use crate::error::Error;
 use crate::host::{
     CallerEnvironment, Host, Interpreter, InterpreterError, probe_interpreter, resolve_interpreter,
@@ -23,7 +24,9 @@ use crate::supervisor::{Launched, SupervisorError};
 pub struct SandboxBuilder {
     policy: Policy,
     lifetime: Lifetime,
+    environment: Option<CallerEnvironment>,
     ready: Option<usize>,
+    admission: Option<Admission>,
 }
 
 /// How many workers may stand ready where nobody said: as many as can be made at once.
@@ -38,6 +41,14 @@ impl SandboxBuilder {
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// Whose environment decides which interpreter a name means, and what `env.pass` passes on; this
+    /// process's unless this is called.
+    #[must_use]
+    pub fn environment(mut self, environment: CallerEnvironment) -> Self {
+        self.environment = Some(environment);
         self
     }
 
@@ -59,6 +70,26 @@ impl SandboxBuilder {
         self
     }
 
+    pub(super) const fn for_policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    pub(super) const fn for_lifetime(&self) -> Lifetime {
+        self.lifetime
+    }
+
+    pub(super) fn caller_environment(&self) -> CallerEnvironment {
+        let given = self.environment.clone();
+        given.unwrap_or_else(CallerEnvironment::current)
+    }
+
+    /// Lets no more go on at once than this admits; as many as are asked for unless this is called.
+    #[must_use]
+    pub fn admission(mut self, admission: &Admission) -> Self {
+        self.admission = Some(admission.clone());
+        self
+    }
+
     /// Starts the interpreter, enters its jail and preloads: some tens of milliseconds, and what
     /// the preloaded packages take.
     ///
@@ -68,9 +99,10 @@ impl SandboxBuilder {
     /// the interpreter cannot be used ([`ErrorKind::Interpreter`](crate::ErrorKind::Interpreter)): in
     /// one sentence that names the thing and the remedy. Nothing is left behind.
     pub fn build(self) -> Result<Sandbox, Error> {
-        let executable = executable(&self.policy)?;
-        let launched = launch(&executable)?;
-        let plan = plan_for(&self.policy, &launched, &executable)?;
+        let environment = self.caller_environment();
+        let executable = executable(&self.policy, &environment)?;
+        let launched = launch(&executable, &environment)?;
+        let plan = plan_for(&self.policy, &launched, &executable, &environment)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         let sessions = match plan.session_files {
             SessionFiles::Private => None,
@@ -93,6 +125,7 @@ impl SandboxBuilder {
             cgroups: cgroups.map(Arc::new),
             sessions,
             warm,
+            admission: self.admission,
             runs: AtomicUsize::new(0),
         };
         Ok(Sandbox {
@@ -104,21 +137,26 @@ impl SandboxBuilder {
 
 /// Starts the interpreter. One that ends without a word is asked again, by the probe, which knows
 /// what else can go by that name.
-fn launch(executable: &Path) -> Result<Launched, Error> {
+fn launch(executable: &Path, environment: &CallerEnvironment) -> Result<Launched, Error> {
     let error = match Launched::start(executable) {
         Err(error @ SupervisorError::ZygoteEnded { .. }) => error,
         other => return Ok(other?),
     };
-    let asked = probe_interpreter(executable, &CallerEnvironment::current());
+    let asked = probe_interpreter(executable, environment);
     asked.map_err(crate::host::HostError::from)?;
     Err(error.into())
 }
 
 /// The interpreter's own facts decide the plan, so that it is started first and asked once.
-fn plan_for(policy: &Policy, launched: &Launched, executable: &Path) -> Result<Plan, Error> {
+fn plan_for(
+    policy: &Policy,
+    launched: &Launched,
+    executable: &Path,
+    environment: &CallerEnvironment,
+) -> Result<Plan, Error> {
     let interpreter = Interpreter::from_facts(launched.facts(), executable)
         .map_err(crate::host::HostError::from)?;
-    let host = Host::with_interpreter(interpreter, &needs(policy))?;
+    let host = Host::with_interpreter(interpreter, &needs(policy), environment)?;
     Ok(plan(policy, &host)?)
 }
 
@@ -126,19 +164,18 @@ fn plan_for(policy: &Policy, launched: &Launched, executable: &Path) -> Result<P
 ///
 /// A launcher script, as pyenv puts on `PATH`, is asked for the interpreter that it would start:
 /// it needs the caller's environment, which a zygote must not have.
-fn executable(policy: &Policy) -> Result<PathBuf, Error> {
-    let environment = CallerEnvironment::current();
+fn executable(policy: &Policy, environment: &CallerEnvironment) -> Result<PathBuf, Error> {
     let find = || -> Result<PathBuf, InterpreterError> {
-        let path = resolve_interpreter(&policy.python().interpreter.value, &environment)?;
+        let path = resolve_interpreter(&policy.python().interpreter.value, environment)?;
         if is_script(&path) {
-            return Ok(probe_interpreter(&path, &environment)?.executable);
+            return Ok(probe_interpreter(&path, environment)?.executable);
         }
         Ok(path)
     };
     Ok(find().map_err(crate::host::HostError::from)?)
 }
 
-fn is_script(path: &Path) -> bool {
+pub(super) fn is_script(path: &Path) -> bool {
     use std::io::Read;
     let mut start = [0; 2];
     std::fs::File::open(path)

@@ -12,9 +12,11 @@
 
 mod apart;
 mod bad_input;
+mod batch;
 mod check;
 mod compat;
 mod concurrency;
+mod environment;
 mod humaneval;
 mod leftovers;
 mod need;
@@ -48,8 +50,10 @@ fn main() -> ExitCode {
     };
     let mut tests = outcomes::tests();
     tests.extend(bad_input::tests(&world));
+    tests.extend(batch::tests());
     tests.extend(compat::tests(&world));
     tests.extend(concurrency::tests());
+    tests.extend(environment::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());
     tests.extend(pool::tests());

@@ -60,9 +60,35 @@ def test_values_both_ways(sbx: Sandbox) -> None:
     assert opaque.repr == "<c>"
 
 
+SHOWN = """
+class Shown:
+    def _repr_html_(self):
+        return "<b>x</b>"
+    def __repr__(self):
+        return "x"
+Shown()
+"""
+
+STUBBORN = """
+import time
+while True:
+    try:
+        time.sleep(9)
+    except KeyboardInterrupt:
+        pass
+"""
+
+HEEDING = """
+import time
+try:
+    time.sleep(20)
+except KeyboardInterrupt:
+    print("heeded")
+"""
+
+
 def test_what_is_shown(sbx: Sandbox) -> None:
-    code = "class Shown:\n    def _repr_html_(self): return '<b>x</b>'\n    def __repr__(self): return 'x'\nShown()"
-    execution = sbx.run(code)
+    execution = sbx.run(SHOWN)
     (main,) = execution.results
     assert (main.html, main.text, main.is_main_result) == ("<b>x</b>", "x", True)
     assert execution.text == "x"
@@ -94,8 +120,7 @@ def test_a_timeout_that_python_heeds_leaves_the_session_alive(sbx: Sandbox) -> N
 
 
 def test_a_timeout_that_python_does_not_heed_ends_the_session(sbx: Sandbox) -> None:
-    stubborn = "import time\nwhile True:\n    try:\n        time.sleep(9)\n    except KeyboardInterrupt:\n        pass"
-    execution = sbx.run(stubborn, timeout=0.2)
+    execution = sbx.run(STUBBORN, timeout=0.2)
     assert (execution.status, execution.session) == ("timeout", "ended")
     with pytest.raises(sandfork.SessionEnded, match="timeout.*variables, imports and files are lost"):
         sbx.run("1")
@@ -129,7 +154,7 @@ def test_exits_leave_the_session_alive(sbx: Sandbox) -> None:
 def test_an_interrupt_from_another_thread(sbx: Sandbox) -> None:
     timer = threading.Timer(0.2, sbx.interrupt)
     timer.start()
-    execution = sbx.run("import time\ntry:\n    time.sleep(20)\nexcept KeyboardInterrupt:\n    print('heeded')")
+    execution = sbx.run(HEEDING)
     timer.join()
     assert execution.logs.stdout == ["heeded\n"]
     assert sbx.run("1").value == 1

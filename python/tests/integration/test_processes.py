@@ -229,7 +229,8 @@ sys.stdin.readline()
 
 
 def test_ctrl_c_ends_a_cell_that_does_not_heed_it() -> None:
-    stubborn = "import time\\nprint('running')\\nwhile True:\\n  try: time.sleep(9)\\n  except KeyboardInterrupt: pass"
+    loop = "while True:\\n  try: time.sleep(9)\\n  except KeyboardInterrupt: pass"
+    stubborn = f"import time\\nprint('running')\\n{loop}"
     code = f"""
 sbx = sandfork.Sandbox(on_stdout=lambda text: print(text, end="", flush=True))
 try:
@@ -276,7 +277,7 @@ def test_a_program_that_ends_at_once_is_named(
     with pytest.raises(sandfork.SandforkError) as caught:
         Sandbox()
     ended = isinstance(caught.value, (sandfork.SupervisorDied, sandfork.SystemFailure))
-    assert "exited with code 3" in str(caught.value) if ended else "could not be executed" in str(caught.value)
+    assert ("exited with code 3" if ended else "could not be executed") in str(caught.value)
     if _supervisor._shared is not None:
         _supervisor._shared.end()
         monkeypatch.setattr(_supervisor, "_shared", None)
