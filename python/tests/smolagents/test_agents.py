@@ -15,7 +15,7 @@ from smolagents.memory import PlanningStep
 from smolagents.models import ChatMessageStreamDelta, MessageRole
 from smolagents.utils import AgentExecutionError
 
-from .conftest import Script, code_agent
+from .support import Script, code_agent
 
 DATA = ["numpy", "pandas", "PIL", "PIL.*", "numpy.*"]
 

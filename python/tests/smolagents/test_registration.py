@@ -17,7 +17,7 @@ from smolagents import CodeAgent, InferenceClientModel, LocalPythonExecutor, Mod
 import sandfork.smolagents
 from sandfork.smolagents import NativeExecutor
 
-from .conftest import code_agent
+from .support import code_agent
 
 
 def test_by_its_type() -> None:

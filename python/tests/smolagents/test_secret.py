@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from smolagents import Tool
 
-from .conftest import Script, code_agent
+from .support import Script, code_agent
 
 
 def sandboxed() -> list[int]:

@@ -11,7 +11,7 @@ from smolagents.models import ChatMessageToolCall, ChatMessageToolCallFunction, 
 
 from sandfork.smolagents import CodeError, NativeExecutor
 
-from .conftest import code_agent
+from .support import code_agent
 
 
 class Caller(Model):
