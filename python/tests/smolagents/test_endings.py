@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -73,21 +74,47 @@ def test_too_much_output(small: NativeExecutor) -> None:
     assert small("double(given)").output == 40
 
 
-def test_a_loss_between_steps_is_told_with_the_next(small: NativeExecutor) -> None:
-    small("own = 1")
-    small.sandbox.close()
-    done = small("print('hello')\ndouble(given)")
+@pytest.fixture
+def idle():  # type: ignore[no-untyped-def]
+    """Its session ends when nothing happens for a moment."""
+    executor = NativeExecutor([], policy={"session": {"idle": "200ms"}})
+    executor.send_variables({"given": 20})
+    executor.send_tools({"double": double})
+    yield executor
+    executor.cleanup()
+
+
+def test_a_loss_between_steps_is_told_with_the_next(idle: NativeExecutor) -> None:
+    idle("own = 1")
+    time.sleep(0.6)
+    done = idle("print('hello')\ndouble(given)")
     assert done.output == 40
     assert done.logs.startswith("Note: the Python session had ended")
     assert done.logs.endswith("\nhello\n")
-    assert small("given").logs == ""
+    assert idle("given").logs == ""
 
 
-def test_a_loss_found_by_the_next_run_is_told_with_its_first_step(small: NativeExecutor) -> None:
-    small.sandbox.close()
-    small.send_variables({"given": 1})
-    small.send_tools({"double": double})
-    assert small("double(given)").logs.startswith("Note: the Python session had ended")
+def test_a_loss_found_by_the_next_run_is_told_with_its_first_step(idle: NativeExecutor) -> None:
+    time.sleep(0.6)
+    idle.send_variables({"given": 1})
+    idle.send_tools({"double": double})
+    assert idle("double(given)").logs.startswith("Note: the Python session had ended")
+
+
+def test_code_whose_sandbox_was_closed_is_not_run_again(small: NativeExecutor) -> None:
+    called = []
+    sandbox = small.sandbox
+
+    def close() -> None:
+        called.append(1)
+        sandbox.close()
+
+    small.send_tools({"close": close, "double": double})
+    with pytest.raises(CodeError, match="the sandbox was closed") as stopped:
+        small("close()\nwhile True: pass")
+    assert LOST in str(stopped.value)
+    assert called == [1]
+    assert small("double(given)").output == 40
 
 
 def test_an_answer_counts_whatever_comes_after_it(small: NativeExecutor) -> None:
@@ -138,7 +165,7 @@ def test_a_supervisor_that_is_killed(small: NativeExecutor) -> None:
                 os.kill(int(pid), signal.SIGKILL)
 
     small.send_tools({"kill": kill, "double": double})
-    with pytest.raises(CodeError, match="the sandbox broke down") as stopped:
+    with pytest.raises(CodeError, match="the sandbox was closed") as stopped:
         small("kill()\nwhile True: pass")
     assert LOST in str(stopped.value)
     assert small("double(given)").output == 40

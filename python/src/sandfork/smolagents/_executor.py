@@ -17,7 +17,7 @@ from smolagents.local_python_executor import (
 from smolagents.monitoring import AgentLogger, LogLevel
 from smolagents.utils import truncate_content
 
-from sandfork import Execution, Sandbox, SandforkError, SupervisorError
+from sandfork import Execution, Sandbox, SandforkError, SessionClosed, SupervisorError
 
 from ._code import bound_tool
 from ._errors import CodeError
@@ -172,10 +172,10 @@ class NativeExecutor(PythonExecutor):
     def _run(self, code: str, filename: str) -> tuple[Execution, str]:
         try:
             return self._session.run(code, filename)
-        except SupervisorError as error:
+        except (SessionClosed, SupervisorError) as error:
             # Its own words are for whoever looks after the host.
             lost = self._session.tell_loss()
-            raise CodeError(f"Code execution was stopped: the sandbox broke down; {lost}.") from error
+            raise CodeError(f"Code execution was stopped: the sandbox was closed; {lost}.") from error
         except SandforkError as error:
             raise CodeError(f"Code execution was stopped: {error}") from error
 

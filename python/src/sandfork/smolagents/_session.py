@@ -32,8 +32,10 @@ _FURNISH = """\
 _MISSING = (
     '[name for name in %r if __import__("importlib.util", {}, {}, ["find_spec"]).find_spec(name) is None]'
 )
-# Nothing has run when one of these is raised.
-_GONE = (SessionEnded, SessionClosed, SessionForked)
+# When one of these is raised nothing has run: the same code can be run in another session.
+_GONE = (SessionEnded, SessionForked)
+# When one of these is, something may have.
+_BROKEN = (SessionClosed, SupervisorError)
 _MOST_NAMES = 8
 
 
@@ -110,7 +112,7 @@ class AgentSession:
         except _GONE as error:
             self._lose(error)
             execution, note = self._run(code, filename)
-        except SupervisorError as error:
+        except _BROKEN as error:
             self._lose(error)
             raise
         if execution.session == "ended":
@@ -151,7 +153,7 @@ class AgentSession:
             return
         try:
             send(self.live())
-        except (*_GONE, SupervisorError) as error:
+        except (*_GONE, *_BROKEN) as error:
             self._lose(error)
             # It has all that was sent; where that is what ended the last one, its sender hears of it.
             self.live()
