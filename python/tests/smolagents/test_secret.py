@@ -94,6 +94,10 @@ class Bank(Tool):
         return 40 if account == "savings" else 2
 
 
+# The processes of a sandbox cannot be traced, but by root.
+UNREADABLE = {"unreadable"}
+
+
 class Teller(Script):
     api_key = ""
 
@@ -103,7 +107,10 @@ def held_while_solving(secret: str, shown: str) -> list[tuple[set[str], set[str]
     seen: list[tuple[set[str], set[str]]] = []
 
     def look() -> None:
-        seen.append((holders(secret.encode()), holders(shown.encode())))
+        try:
+            seen.append((holders(secret.encode()), holders(shown.encode())))
+        except PermissionError:
+            seen.append((UNREADABLE, UNREADABLE))
 
     clerk = code_agent(
         "final_answer(balance('savings'))",
@@ -132,6 +139,8 @@ def test_a_secret_of_the_host_is_nowhere_in_the_sandbox(monkeypatch: pytest.Monk
     # A process of its own, so that all sandboxes beneath it are this task's.
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         seen = pool.submit(held_while_solving, secret, shown).result()
+    if seen[0][0] == UNREADABLE and os.geteuid() != 0:
+        pytest.skip("an ordinary user may not read the memory of sandboxed processes")
     assert [held for held, _ in seen] == [set(), set(), set()]
     # What the code was given is found, by the same search: in its memory and in its file.
     assert [held for _, held in seen] == [{"memory", "files"}] * 3
