@@ -122,13 +122,13 @@ def test_to_dict_and_back() -> None:
 
 
 def test_to_a_folder_and_back(tmp_path: Path) -> None:
-    with saved(name="helper", description="Helps.") as helper:
-        manager = ToolCallingAgent(tools=[], model=InferenceClientModel(), managed_agents=[helper])
+    with saved(name="aide", description="Aids.") as aide:
+        manager = ToolCallingAgent(tools=[], model=InferenceClientModel(), managed_agents=[aide])
         manager.save(tmp_path / "manager")
-        helper.save(tmp_path / "helper")
-    with CodeAgent.from_folder(tmp_path / "helper") as restored:
+        aide.save(tmp_path / "aide")
+    with CodeAgent.from_folder(tmp_path / "aide") as restored:
         check_restored(restored)
-    with ToolCallingAgent.from_folder(tmp_path / "manager").managed_agents["helper"] as restored:
+    with ToolCallingAgent.from_folder(tmp_path / "manager").managed_agents["aide"] as restored:
         check_restored(restored)
 
 
