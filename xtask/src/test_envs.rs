@@ -64,12 +64,12 @@ pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
 }
 
 /// Where the environments are: beside the manifest, unless the checkout lies where a sandbox has a
-/// directory of its own, which would hide them.
+/// directory of its own. Tests of what lies there make their own.
 fn place(beside_the_manifest: &Path) -> Result<PathBuf, Error> {
-    let hidden = ["/work", "/tmp", "/dev"]
+    let inside = ["/work", "/tmp", "/dev"]
         .iter()
         .any(|own| beside_the_manifest.starts_with(own));
-    if !hidden {
+    if !inside {
         return Ok(beside_the_manifest.to_owned());
     }
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
