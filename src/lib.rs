@@ -71,10 +71,11 @@ pub mod capacity;
 
 pub use admission::Admission;
 pub use error::{Error, ErrorKind};
+pub use host::CallerEnvironment;
 pub use jail::control::Lifetime;
 pub use outcome::Outcome;
 pub use policy::Policy;
-pub use sandbox::{Sandbox, SandboxBuilder};
+pub use sandbox::{Sandbox, SandboxBuilder, SandboxKey};
 pub use session::Session;
 pub use supervisor::files::GuestPath;
 pub use supervisor::{Cancel, OutputSink, Request};

@@ -3,23 +3,35 @@
 
 mod attend;
 mod builder;
+mod demand;
+mod key;
+mod pool;
 mod warm;
 
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 pub use self::attend::{SessionRequest, word};
 pub use self::builder::SandboxBuilder;
+pub use self::key::SandboxKey;
 
+use self::pool::{Filler, Parked, Pool};
 use self::warm::Warm;
 use crate::admission::Admission;
 use crate::error::{Cause, Error};
+use crate::jail::control::CpuSpan;
 use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Plan, Start};
 use crate::policy::Stdin;
 use crate::supervisor::cgroup::CgroupRoot;
+use crate::supervisor::error::While;
 use crate::supervisor::session::SessionRoot;
-use crate::supervisor::{OutputSink, Place, Request, RunLimits, SupervisorError, Zygote, run};
+use crate::supervisor::{
+    OutputSink, Place, Request, RunLimits, SupervisorError, Zygote, run, run_in,
+};
 
 /// A sandbox: a plan, a warm interpreter under it, and the place for its workers' cgroups.
 ///
@@ -31,7 +43,15 @@ use crate::supervisor::{OutputSink, Place, Request, RunLimits, SupervisorError, 
 /// comes about.
 #[derive(Debug)]
 pub struct Sandbox {
-    // Dropped first: what is left in the cgroups and directories ends with it.
+    inner: Arc<Inner>,
+    filler: Filler,
+}
+
+/// What the sandbox shares with the thread that fills its pool.
+#[derive(Debug)]
+struct Inner {
+    // Dropped first: what is left in the cgroups and directories ends with these.
+    pool: Pool,
     warm: Warm,
     cgroups: Option<Arc<CgroupRoot>>,
     sessions: Option<Arc<SessionRoot>>,
@@ -79,12 +99,12 @@ impl Sandbox {
         sink: &mut dyn OutputSink,
     ) -> Result<Outcome, Error> {
         let request = request.into();
-        if request.has_stdin() && self.plan.supervision.stdin == Stdin::Closed {
+        if request.has_stdin() && self.inner.plan.supervision.stdin == Stdin::Closed {
             return Err(SupervisorError::StdinRefused.into());
         }
         let admit =
             |admission: &Admission| admission.enter(request.for_client(), request.cancelled_by());
-        let _permit = self.admission.as_ref().map(admit).transpose()?;
+        let _permit = self.inner.admission.as_ref().map(admit).transpose()?;
         match self.attempt(&request, sink) {
             // Nothing has run yet: a zygote that was ended from outside costs time, not the run.
             Err(Error(Cause::Supervisor(SupervisorError::ZygoteGone))) => {}
@@ -94,19 +114,41 @@ impl Sandbox {
     }
 
     fn attempt(&self, request: &Request, sink: &mut dyn OutputSink) -> Result<Outcome, Error> {
-        let zygote = self.zygote()?;
-        let outcome = run(&self.place(&zygote), request, sink);
+        let called = Instant::now();
+        // A worker that stands ready has nothing to read.
+        let parked = if request.has_stdin() {
+            None
+        } else {
+            self.filler.take(&self.inner, CpuSpan::Life)
+        };
+        let (zygote, ready) = match parked {
+            Some(Parked { standing, zygote }) => (zygote, Some(standing)),
+            None => (self.inner.zygote()?, None),
+        };
+        let place = self.inner.place(&zygote);
+        let outcome = match ready {
+            Some(standing) => run_in(&standing, &place, request, sink, called),
+            None => run(&place, request, sink),
+        };
         if let Err(SupervisorError::ZygoteGone | SupervisorError::RunLost) = outcome {
-            self.warm.discard(&zygote);
+            self.inner.warm.discard(&zygote);
         }
         Ok(outcome?)
     }
 
     /// What is done to each worker, as plain data; [`explain`](crate::plan::explain) makes a text of it.
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        &self.inner.plan
     }
+}
 
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.filler.close(&self.inner);
+    }
+}
+
+impl Inner {
     fn zygote(&self) -> Result<Arc<Zygote>, SupervisorError> {
         match self.plan.interpreter.start {
             Start::Forked => self.warm.get(&self.plan),
@@ -139,4 +181,10 @@ impl Sandbox {
             files: self.plan.session_files.quota(),
         }
     }
+}
+
+/// The standard input of a guest that has none.
+fn nothing_to_read() -> Result<OwnedFd, SupervisorError> {
+    let null = File::open("/dev/null").when("open stdin")?;
+    Ok(null.into())
 }

@@ -1,8 +1,8 @@
 """What an interpreter does at the end of a program, which a worker does before it reports."""
 
 import atexit
-import os
 import sys
+from os import _exit
 
 from .process import flush
 from .report import describe_error
@@ -36,4 +36,4 @@ def end_as_child(result, code):
         atexit._run_exitfuncs()
         flush()
     finally:
-        os._exit(code)
+        _exit(code)

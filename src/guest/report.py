@@ -7,6 +7,9 @@ import sys
 # Characters. Even where each takes six bytes of JSON this is below the supervisor's bounds, which
 # end the session when they are exceeded.
 MAX_TEXT = 32 * 1024
+MAX_NAME = 256
+MAX_CAUSES = 16
+INTERRUPTED = "<interrupted while reading the message>"
 REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
 # Text of what was run, by the name that tracebacks have for it, and the most that is kept of it.
 SOURCES = {}
@@ -21,7 +24,11 @@ def keep_source(filename, text):
     while size > MAX_SOURCES and len(SOURCES) > 1:
         size -= len(SOURCES.pop(next(iter(SOURCES))))
     if "linecache" in sys.modules:
-        show_lines(filename)
+        try:
+            show_lines(filename)
+        except Exception:
+            # The guest made something else of it.
+            pass
 
 
 def show_lines(*filenames):
@@ -37,21 +44,37 @@ def show_lines(*filenames):
 
 def describe_error(error):
     note = missing_package(error)
+    message = safe_str(error)
+    # One that had to be interrupted is not asked for its text again.
+    told = last_line(error, message) if message is INTERRUPTED else format_traceback(error)
     described = {
-        "name": type(error).__name__,
-        "message": cut(safe_str(error) + note, MAX_TEXT),
-        "traceback": cut(add_note(format_traceback(error), note), MAX_TEXT),
+        "name": class_name(error),
+        "message": cut(message + note, MAX_TEXT),
+        "traceback": cut(add_note(told, note), MAX_TEXT),
     }
-    number = getattr(error, "errno", None)
-    if isinstance(error, OSError) and isinstance(number, int):
+    number = attribute(error, "errno")
+    if issubclass(type(error), OSError) and type(number) is int and abs(number) < 1 << 31:
         described["errno"] = number
     return described
 
 
+def class_name(error):
+    name = attribute(type(error), "__name__")
+    return cut(name, MAX_NAME) if type(name) is str else "Exception"
+
+
+def attribute(error, name):
+    """Of an object that may answer with anything; `isinstance` asks it too, for its `__class__`."""
+    try:
+        return getattr(error, name, None)
+    except BaseException:
+        return None
+
+
 def missing_package(error):
     """How to get a package that the guest imported in vain."""
-    name = getattr(error, "name", None)
-    if not isinstance(error, ModuleNotFoundError) or type(name) is not str:
+    name = attribute(error, "name")
+    if not issubclass(type(error), ModuleNotFoundError) or type(name) is not str:
         return ""
     if "." in name or name in getattr(sys, "stdlib_module_names", ()):
         return ""
@@ -69,15 +92,19 @@ def add_note(traceback, note):
 def denied_by(error):
     """The refusals behind an uncaught exception: what is seen of denied operations from here."""
     found = []
-    while error is not None and len(found) < 16:
-        number = getattr(error, "errno", None)
-        if isinstance(error, OSError) and number in REFUSALS:
+    # Exceptions may be each other's cause.
+    for _ in range(MAX_CAUSES):
+        number = attribute(error, "errno")
+        if issubclass(type(error), OSError) and number in REFUSALS:
             refusal = {"operation": "system call", "errno": number}
-            if isinstance(error.filename, (str, bytes)):
+            filename = attribute(error, "filename")
+            if isinstance(filename, (str, bytes)):
                 refusal["operation"] = "file access"
-                refusal["target"] = cut(os.fsdecode(error.filename), 4096)
+                refusal["target"] = cut(os.fsdecode(filename), 4096)
             found.append(refusal)
-        error = error.__cause__ or error.__context__
+        error = attribute(error, "__cause__") or attribute(error, "__context__")
+        if error is None:
+            break
     return found
 
 
@@ -92,7 +119,11 @@ def format_traceback(error):
         keep_guest_frames(traceback, told, set())
         return "".join(told.format())
     except BaseException:
-        return "%s: %s\n" % (type(error).__name__, safe_str(error))
+        return last_line(error, safe_str(error))
+
+
+def last_line(error, message):
+    return "%s: %s\n" % (class_name(error), message)
 
 
 def keep_guest_frames(traceback, told, seen):
@@ -117,8 +148,10 @@ def runner_frames(frames):
 def safe_str(error):
     try:
         return str(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BaseException as second:
-        return "<%s while reading the message>" % type(second).__name__
+        return "<%s while reading the message>" % class_name(second)
 
 
 def cut(text, limit):

@@ -1,6 +1,5 @@
 """How the guest's side of a worker is imported: it is in no file that the interpreter could read."""
 
-import builtins
 import sys
 
 from _frozen_importlib import ModuleSpec
@@ -15,8 +14,6 @@ class Sources:
     def __init__(self, source):
         self.source = source
         self.loaded = {}
-        # A guest may replace what it likes, `len` or `__import__`: not for us.
-        self.builtins = dict(vars(builtins))
 
     def load(self, name):
         name = "%s.%s" % (self.package, name)
@@ -63,6 +60,6 @@ class Sources:
 
     def exec_module(self, module):
         spec = module.__spec__
-        module.__dict__["__builtins__"] = self.builtins
+        module.__dict__["__builtins__"] = __builtins__
         code = compile(spec.loader_state, "<sandfork %s>" % spec.origin, "exec", dont_inherit=True)
         exec(code, module.__dict__)

@@ -9,6 +9,8 @@ import builtins
 import errno
 import os
 import sys
+from os import _exit, getpid
+from os.path import abspath
 
 from . import wire
 from .cell import Lines, execute, exit_code, set_argv
@@ -29,14 +31,17 @@ def main(setup, stdin, sources):
     guard_imports(setup["imports"])
     # Before the work directory: code that writes a module and imports it expects it to be found.
     sys.path.insert(0, os.getcwd())
+    # An interrupt that comes with the first cell waits until there is a handler for it.
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
     wire.write(READY)
     hello, _ = wire.receive_alone()
     if hello.get("serves") == "session":
-        sources.load("session").serve(stdin)
+        sources.load("session").serve(stdin, mask)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     request, payload = wire.receive()
     if request["kind"] == "exec":
         run_program(request)
-    os._exit(run_cell(request, payload))
+    _exit(run_cell(request, payload))
 
 
 def warm_up(sources):
@@ -60,13 +65,13 @@ def warm_up(sources):
 
 
 def run_cell(request, source):
-    worker = os.getpid()
+    worker = getpid()
     filename = request["filename"]
     set_argv(filename, request["argv"])
     main_module = type(sys)("__main__")
     main_module.__builtins__ = builtins
     if not filename.startswith("<"):
-        main_module.__file__ = os.path.abspath(filename)
+        main_module.__file__ = abspath(filename)
         main_module.__loader__ = Lines(source)
     sys.modules["__main__"] = main_module
     result = {"kind": "result", "id": request["id"], "status": "ok"}
@@ -80,7 +85,7 @@ def run_cell(request, source):
     except BaseException as error:
         code = 1
         result.update(status="exception", error=describe_error(error), denied=denied_by(error))
-    if os.getpid() != worker:
+    if getpid() != worker:
         end_as_child(result, code)
     code = finish(result, code)
     try:
@@ -107,7 +112,7 @@ def run_program(request):
                 "error": describe_error(error),
             }
         )
-        os._exit(126 if error.errno == errno.EACCES else 127)
+        _exit(126 if error.errno == errno.EACCES else 127)
 
 
 def encode_value(value):

@@ -4,6 +4,7 @@
 //! what `plan` does with a policy and a host.
 
 mod cgroup;
+mod environment;
 mod errno;
 mod headroom;
 mod interpreter;
@@ -24,15 +25,17 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use cgroup::{CgroupAbsence, CgroupSupport, Controller, SUPERVISOR_LEAF, V2Entry};
+pub use environment::CallerEnvironment;
 pub use errno::Errno;
 pub use headroom::Headroom;
 pub use interpreter::{
-    CallerEnvironment, FACTS_SCRIPT, Interpreter, InterpreterError, Link, Reach, Rejection,
+    FACTS_SCRIPT, Interpreter, InterpreterError, Link, Reach, Rejection,
     probe as probe_interpreter, resolve as resolve_interpreter,
 };
 pub use kernel::{Arch, KernelVersion};
 pub use landlock::LandlockSupport;
 pub use limits::{HardLimits, HostLimits};
+pub(crate) use mountinfo::unescape;
 pub use namespaces::{NamespaceSupport, Refusal, RefusalCause};
 pub use paths::{PathFact, PathKind};
 pub use probe::{HostError, Needs, probe};

@@ -49,7 +49,12 @@ impl Machine {
 
 impl Host {
     /// Looks at what else a plan needs, for a machine and an interpreter that are known.
-    pub fn new(machine: Machine, interpreter: Interpreter, needs: &Needs) -> Self {
+    pub fn new(
+        machine: Machine,
+        interpreter: Interpreter,
+        needs: &Needs,
+        environment: &CallerEnvironment,
+    ) -> Self {
         Self {
             machine,
             interpreter,
@@ -59,32 +64,38 @@ impl Host {
                 .iter()
                 .map(|path| (path.clone(), PathFact::probe(path)))
                 .collect(),
-            caller_env: caller_env(&needs.variables),
+            caller_env: caller_env(&needs.variables, environment),
         }
     }
 }
 
 impl Host {
     /// Asks the kernel, for an interpreter that is known.
-    pub fn with_interpreter(interpreter: Interpreter, needs: &Needs) -> Result<Self, HostError> {
-        Ok(Self::new(Machine::probe()?, interpreter, needs))
+    pub fn with_interpreter(
+        interpreter: Interpreter,
+        needs: &Needs,
+        environment: &CallerEnvironment,
+    ) -> Result<Self, HostError> {
+        let machine = Machine::probe()?;
+        Ok(Self::new(machine, interpreter, needs, environment))
     }
 }
 
 /// Variables that are not set, or are not text, are not passed.
-fn caller_env(names: &BTreeSet<String>) -> BTreeMap<String, String> {
-    names
-        .iter()
-        .filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)))
-        .collect()
+fn caller_env(
+    names: &BTreeSet<String>,
+    environment: &CallerEnvironment,
+) -> BTreeMap<String, String> {
+    let passed = |name: &String| Some((name.clone(), environment.text(name)?.to_owned()));
+    names.iter().filter_map(passed).collect()
 }
 
-/// Finds and asks the interpreter, then the kernel.
+/// Finds and asks the interpreter, then the kernel, in this process's environment.
 pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, HostError> {
     let environment = CallerEnvironment::current();
     let path = interpreter::resolve(interpreter, &environment)?;
     let interpreter = interpreter::probe(&path, &environment)?;
-    Host::with_interpreter(interpreter, needs)
+    Host::with_interpreter(interpreter, needs, &environment)
 }
 
 #[cfg(test)]

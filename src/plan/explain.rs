@@ -1,6 +1,7 @@
 //! A plan for a person to read (`sandfork plan`).
 
 use std::fmt::{self, Write as _};
+use std::time::Duration;
 
 use super::layer::LayerState;
 use super::words::{bytes, processors, seconds};
@@ -201,7 +202,16 @@ fn write_limits(plan: &Plan, f: &mut String) -> fmt::Result {
         "largest file",
         &bytes(rlimit(&plan.jail, RlimitResource::FileSize)),
     )?;
-    row(f, "output", &bytes(limits.output))
+    row(f, "output", &bytes(limits.output))?;
+    row(f, "idle session", &end(limits.session_idle))?;
+    row(f, "any session", &end(limits.session_age))
+}
+
+fn end(after: Option<Duration>) -> String {
+    after.map_or_else(
+        || "never ended".to_owned(),
+        |after| format!("ended after {}", seconds(after)),
+    )
 }
 
 fn share(plan: &Plan) -> String {

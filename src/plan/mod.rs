@@ -143,6 +143,12 @@ pub struct Supervision {
     pub output: u64,
     /// What the guest reads on its standard input.
     pub stdin: Stdin,
+    /// How long a session may wait for its next cell; for ever where there is none.
+    #[serde(rename = "session_idle_ms", serialize_with = "milliseconds_if_any")]
+    pub session_idle: Option<Duration>,
+    /// How long a session may live; for ever where there is none.
+    #[serde(rename = "session_age_ms", serialize_with = "milliseconds_if_any")]
+    pub session_age: Option<Duration>,
     /// What holds memory and processes together.
     pub held_by: HeldBy,
 }
@@ -151,6 +157,18 @@ pub struct Supervision {
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn milliseconds<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+// The signature is serde's.
+#[allow(clippy::ref_option)]
+fn milliseconds_if_any<S: serde::Serializer>(
+    duration: &Option<Duration>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    match duration {
+        Some(duration) => milliseconds(duration, to),
+        None => to.serialize_none(),
+    }
 }
 
 /// What holds a worker's memory and number of processes together.
@@ -241,6 +259,8 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
         millicores: limits.cores.millicores(),
         output: limits.output,
         stdin: policy.stdin(),
+        session_idle: policy.session().idle,
+        session_age: policy.session().age,
         held_by: if held {
             HeldBy::Cgroup
         } else {

@@ -16,6 +16,7 @@ use super::module_name::{ImportPattern, Preload};
 use super::origin::Located;
 use super::paths::{HostPath, resolve, resolve_visible};
 use super::render;
+use super::session::SessionPolicy;
 
 /// The effective policy of the layers, the one that everything builds on first.
 pub(super) fn assemble(name: &str, layers: Merge) -> Result<Policy, PolicyError> {
@@ -39,6 +40,7 @@ pub(super) fn assemble(name: &str, layers: Merge) -> Result<Policy, PolicyError>
             .value,
         limits: located_limits.limits(),
         located_limits,
+        session: SessionPolicy::new(layers)?,
         syscalls: syscalls(layers)?,
         require: require(layers)?,
     };

@@ -8,6 +8,7 @@ use super::limits::{LimitName, Limits, Quota};
 use super::located_limits::LocatedLimits;
 use super::module_name::{ImportPattern, Preload};
 use super::origin::{Located, Origin};
+use super::session::SessionPolicy;
 
 /// What a guest may do, complete and checked. Made by [`Policy::load`] and [`Policy::builtin`].
 ///
@@ -26,6 +27,7 @@ pub struct Policy {
     pub(super) stdin: Stdin,
     pub(super) limits: Limits,
     pub(super) located_limits: LocatedLimits,
+    pub(super) session: SessionPolicy,
     pub(super) syscalls: SyscallPolicy,
     pub(super) require: Located<Level>,
 }
@@ -171,6 +173,11 @@ impl Policy {
     /// Where a limit was written.
     pub fn limit_origin(&self, name: LimitName) -> &Origin {
         self.located_limits.origin(name)
+    }
+
+    /// How long a session may live that nobody closes.
+    pub fn session(&self) -> SessionPolicy {
+        self.session
     }
 
     /// Changes to the list of allowed system calls.

@@ -10,6 +10,7 @@ use super::keyword::{Level, NetworkMode, Stdin, SystemFiles};
 use super::module_name::{ImportPattern, Preload};
 use super::numbers::{Cores, Count};
 use super::paths::HostPath;
+use super::session::Term;
 use super::units::{ByteSize, Milliseconds};
 
 /// A Sandfork policy: what untrusted Python may do. Every key is optional; what a file leaves
@@ -47,6 +48,9 @@ pub struct PolicyFile {
     /// Limits on time, memory and everything else that can run out.
     #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) limits: LimitsSection,
+    /// How long a session may live that nobody closes.
+    #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
+    pub(super) session: SessionSection,
     /// Changes to the list of allowed system calls.
     #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) syscalls: SyscallsSection,
@@ -176,6 +180,15 @@ section! {
         output: Field<ByteSize>,
         /// Share of the processors: 0.5 is half of one, 2 is two.
         cores: Field<Cores>,
+    }
+}
+
+section! {
+    SessionSection {
+        /// Time without a cell after which the session is ended; "never": it is not.
+        idle: Field<Term>,
+        /// Time after which the session is ended, in a cell or not; "never": it is not.
+        age: Field<Term>,
     }
 }
 

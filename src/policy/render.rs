@@ -11,7 +11,7 @@ use super::effective::{Freshness, Policy, ProcVisibility};
 use super::field::{Field, List};
 use super::file::{
     AssuranceSection, EnvSection, FilesystemSection, ImportsSection, LimitsSection, NetworkSection,
-    PolicyFile, PythonSection, StdioSection, SyscallsSection,
+    PolicyFile, PythonSection, SessionSection, StdioSection, SyscallsSection,
 };
 use super::origin::Located;
 use super::paths::HostPath;
@@ -49,6 +49,10 @@ impl PolicyFile {
                 stdin: field(policy.stdin),
             },
             limits: limits(policy),
+            session: SessionSection {
+                idle: field(policy.session.idle.into()),
+                age: field(policy.session.age.into()),
+            },
             syscalls: SyscallsSection {
                 allow: values(&policy.syscalls.allow, Clone::clone),
                 deny: values(&policy.syscalls.deny, Clone::clone),

@@ -236,7 +236,12 @@ impl fmt::Display for Milliseconds {
     }
 }
 
-text_value!(Milliseconds, "a duration in quotes, such as \"500ms\" or \"2s\"", "pattern": DURATION.pattern());
+/// What a duration looks like, for the JSON Schema.
+pub(super) fn duration_pattern() -> String {
+    DURATION.pattern()
+}
+
+text_value!(Milliseconds, "a duration in quotes, such as \"500ms\" or \"2s\"", "pattern": duration_pattern());
 
 #[cfg(test)]
 mod tests;

@@ -1,18 +1,20 @@
 //! Sessions: one caller, one live worker at a time.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
 
-use super::Sandbox;
+use super::pool::Parked;
+use super::{Inner, Sandbox};
 use crate::error::{Error, ErrorKind};
+use crate::jail::control::CpuSpan;
 use crate::outcome::Enforced;
 use crate::policy::LimitName;
 use crate::protocol::VERSION;
 use crate::protocol::caller::{Answer, Ask, ErrorWord, Opened, Python, ToolTime};
+use crate::supervisor::error::While;
 use crate::supervisor::{
     Caller, Hearing, Left, Payload, SessionTerms, SupervisorError, attend, ended, refuse, wait,
 };
@@ -47,11 +49,7 @@ impl Sandbox {
     pub fn attend(&self, caller: &mut dyn Caller, request: SessionRequest) -> Result<(), Error> {
         let mut stdin = request.stdin;
         loop {
-            let input = match stdin.take() {
-                Some(input) => input,
-                None => nothing_to_read()?,
-            };
-            let why = match self.attempt_session(caller, input, request.tool_time) {
+            let why = match self.attempt_session(caller, stdin.take(), request.tool_time) {
                 Ok(Left::Gone) => return Ok(()),
                 Ok(Left::Closed) => return finish(caller),
                 Ok(Left::Restart { .. }) => continue,
@@ -71,50 +69,36 @@ impl Sandbox {
     fn attempt_session(
         &self,
         caller: &mut dyn Caller,
-        stdin: OwnedFd,
+        stdin: Option<OwnedFd>,
         tool_time: ToolTime,
     ) -> Result<Left, Error> {
-        // A zygote that was ended from outside costs time, not the session.
-        let again = stdin.try_clone().map_err(|_| lacks_descriptors())?;
-        match self.attend_once(caller, stdin, tool_time) {
-            Err(SupervisorError::ZygoteGone) => Ok(self.attend_once(caller, again, tool_time)?),
-            other => Ok(other?),
-        }
-    }
-
-    fn attend_once(
-        &self,
-        caller: &mut dyn Caller,
-        stdin: OwnedFd,
-        tool_time: ToolTime,
-    ) -> Result<Left, SupervisorError> {
-        let zygote = self.zygote()?;
+        let parked = match &stdin {
+            // A worker that stands ready has nothing to read.
+            None => self.filler.take(&self.inner, CpuSpan::Cell),
+            Some(_) => None,
+        };
+        let Parked { standing, zygote } = match parked {
+            Some(parked) => parked,
+            None => self.inner.stand(stdin)?,
+        };
         let terms = SessionTerms {
-            idle: None,
-            age: None,
+            idle: self.inner.plan.supervision.session_idle,
+            age: self.inner.plan.supervision.session_age,
             tool_time,
         };
-        let mut opened = |enforced: &Enforced, caller: &mut dyn Caller| {
-            caller.answer(
-                Answer::Opened(Box::new(self.opened(enforced))),
-                Payload::default(),
-            );
-        };
-        let left = attend(&self.place(&zygote), terms, stdin, caller, &mut opened);
-        let lost = matches!(
-            left,
-            Err(SupervisorError::ZygoteGone | SupervisorError::RunLost)
-        );
-        if lost || !zygote.is_alive() {
-            self.warm.discard(&zygote);
+        let opened = self.opened(&standing.enforced);
+        caller.answer(Answer::Opened(Box::new(opened)), Payload::default());
+        let left = attend(&standing, &self.inner.place(&zygote), terms, caller);
+        if !zygote.is_alive() {
+            self.inner.warm.discard(&zygote);
         }
-        left
+        Ok(left?)
     }
 
     fn opened(&self, enforced: &Enforced) -> Opened {
-        let interpreter = &self.plan.interpreter;
+        let interpreter = &self.inner.plan.interpreter;
         let (major, minor, micro) = interpreter.version;
-        let limits = self.limits();
+        let limits = self.inner.limits();
         #[allow(clippy::cast_precision_loss)] // what is that large may be off by a byte
         let limits = BTreeMap::from([
             (LimitName::Wall.key(), limits.wall.as_secs_f64()),
@@ -126,13 +110,26 @@ impl Sandbox {
         Opened {
             version: VERSION,
             enforced: enforced.clone(),
-            policy: self.policy.clone(),
+            policy: self.inner.policy.clone(),
             python: Python {
                 executable: interpreter.executable.display().to_string(),
                 version: format!("{major}.{minor}.{micro}"),
                 environment: interpreter.environment.display().to_string(),
             },
             limits,
+        }
+    }
+}
+
+impl Inner {
+    /// A worker that stands, made now. A zygote that was ended from outside costs time, not the session.
+    fn stand(&self, stdin: Option<OwnedFd>) -> Result<Parked, SupervisorError> {
+        let again = stdin.as_ref().map(OwnedFd::try_clone).transpose();
+        match self.park(CpuSpan::Cell, stdin) {
+            Err(SupervisorError::ZygoteGone) => {
+                self.park(CpuSpan::Cell, again.when("copy the input's descriptor")?)
+            }
+            other => other,
         }
     }
 }
@@ -189,15 +186,6 @@ pub fn word(error: &Error) -> ErrorWord {
         ErrorKind::SessionEnded => ErrorWord::SessionEnded,
         ErrorKind::System => ErrorWord::System,
     }
-}
-
-fn nothing_to_read() -> Result<OwnedFd, Error> {
-    let null = File::open("/dev/null").map_err(|_| lacks_descriptors())?;
-    Ok(null.into())
-}
-
-fn lacks_descriptors() -> Error {
-    system("open stdin", nix::errno::Errno::EMFILE)
 }
 
 fn system(what: &'static str, errno: nix::errno::Errno) -> Error {

@@ -1,31 +1,23 @@
 //! The sandboxes of a supervisor: one for each policy, shared by all sessions under it.
 
-use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::Sandbox;
 use crate::error::Error;
 use crate::policy::{Override, Policy, PolicySource};
 use crate::policy_source::FileSystem;
 use crate::protocol::caller::{Open, PolicyChoice};
+use crate::{CallerEnvironment, Sandbox, SandboxKey};
 
 /// The most sandboxes that are kept warm while no session is under them.
 const MOST_UNUSED: usize = 8;
 
 /// Sandboxes by what they were made of.
 #[derive(Default)]
-pub struct Sandboxes(Mutex<HashMap<Key, Slot>>);
-
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct Key {
-    /// Of the effective policy.
-    sha256: String,
-    environ: BTreeMap<String, Option<String>>,
-}
+pub struct Sandboxes(Mutex<HashMap<SandboxKey, Slot>>);
 
 struct Slot {
     /// Locked while it is made, so that it is made once and others are made meanwhile.
@@ -36,22 +28,23 @@ struct Slot {
 impl Sandboxes {
     /// The sandbox for these terms, which is made if there is none.
     pub fn get(&self, open: &Open) -> Result<Arc<Sandbox>, Error> {
-        let policy = policy(open)?;
-        let key = Key {
-            sha256: policy.sha256().to_owned(),
-            environ: open.environ.clone(),
-        };
-        let slot = self.slot(key);
+        let differences = open.environ.iter();
+        let environment = CallerEnvironment::current()
+            .changed_by(differences.map(|(name, value)| (name, value.as_ref())));
+        let builder = Sandbox::builder()
+            .policy(policy(open)?)
+            .environment(environment);
+        let slot = self.slot(builder.key()?);
         let mut made = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sandbox) = &*made {
             return Ok(Arc::clone(sandbox));
         }
-        let sandbox = Arc::new(Sandbox::builder().policy(policy).build()?);
+        let sandbox = Arc::new(builder.build()?);
         *made = Some(Arc::clone(&sandbox));
         Ok(sandbox)
     }
 
-    fn slot(&self, key: Key) -> Arc<Mutex<Option<Arc<Sandbox>>>> {
+    fn slot(&self, key: SandboxKey) -> Arc<Mutex<Option<Arc<Sandbox>>>> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = slots.entry(key).or_insert_with(|| Slot {
             sandbox: Arc::default(),
@@ -65,11 +58,11 @@ impl Sandboxes {
 }
 
 /// Drops the sandboxes that were used least lately, of those that nobody uses.
-fn forget_unused(slots: &mut HashMap<Key, Slot>) {
-    let mut unused: Vec<(Instant, Key)> = slots
+fn forget_unused(slots: &mut HashMap<SandboxKey, Slot>) {
+    let mut unused: Vec<(Instant, SandboxKey)> = slots
         .iter()
         .filter(|(_, slot)| Arc::strong_count(&slot.sandbox) == 1 && slot.is_unused())
-        .map(|(key, slot)| (slot.used, key.clone()))
+        .map(|(key, slot)| (slot.used, *key))
         .collect();
     unused.sort_by_key(|(used, _)| *used);
     let surplus = unused.len().saturating_sub(MOST_UNUSED);

@@ -14,7 +14,6 @@ mod finish;
 mod hear;
 mod worker_says;
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 pub use self::caller::{Caller, FrameCaller, Hearing, Payload};
@@ -25,8 +24,6 @@ use self::attend::Live;
 use super::error::SupervisorError;
 use super::run::Place;
 use super::standing::Standing;
-use crate::jail::control::CpuSpan;
-use crate::outcome::Enforced;
 use crate::protocol::caller::ToolTime;
 
 /// What holds for a session besides its place.
@@ -56,21 +53,17 @@ pub enum Left {
     Ended(String),
 }
 
-/// Has a worker forked, looks at it from outside, and attends to it until it, or the caller, is gone.
+/// Attends to a worker that stands until it, or the caller, is gone.
 ///
 /// # Errors
 ///
 /// As [`run`](super::run()); where the worker was lost in a cell, the caller is told by the caller of
 /// this.
-pub fn attend(
+pub(crate) fn attend(
+    standing: &Standing,
     place: &Place,
     terms: SessionTerms,
-    stdin: OwnedFd,
     caller: &mut dyn Caller,
-    opened: &mut dyn FnMut(&Enforced, &mut dyn Caller),
 ) -> Result<Left, SupervisorError> {
-    let standing = Standing::new(place, stdin, CpuSpan::Cell)?;
-    let mut live = Live::new(place, &standing, terms)?;
-    opened(&standing.enforced, caller);
-    live.attend(caller)
+    Live::new(place, standing, terms)?.attend(caller)
 }

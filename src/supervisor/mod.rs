@@ -27,8 +27,11 @@ pub mod session;
 
 pub use error::SupervisorError;
 pub use launch::Launched;
-pub use live::{Caller, FrameCaller, Hearing, Left, Payload, SessionTerms, attend, ended, refuse};
+pub(crate) use live::attend;
+pub use live::{Caller, FrameCaller, Hearing, Left, Payload, SessionTerms, ended, refuse};
 pub use passed::sealed;
+pub(crate) use run::run_in;
 pub use run::{Cancel, OutputSink, Place, Request, RunLimits, run};
+pub(crate) use standing::Standing;
 pub use wait::wait;
 pub use zygote::Zygote;

@@ -22,7 +22,6 @@ pub(super) use self::watch::{Pace, Watch};
 use super::cgroup::{CgroupRoot, WorkerCgroup};
 use super::error::{SupervisorError, While};
 use super::session::SessionRoot;
-use super::spawn::Worker;
 use super::standing::Standing;
 use super::zygote::Zygote;
 use crate::jail::control::CpuSpan;
@@ -83,52 +82,103 @@ pub fn run(
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
     let called = Instant::now();
-    let message = request.encode()?;
-    let limits = request.limits(place.limits)?;
-    let place = &Place { limits, ..*place };
+    let prepared = Prepared::new(place, request)?;
     let stdin = request.open_stdin().when("open stdin")?;
     let standing = Standing::new(place, stdin, CpuSpan::Life)?;
-    let worker = &standing.worker;
-    placed::put(request.files(), worker, place)?;
-    let watch = standing.watch(place)?;
-    let running = Running::new(worker, message, place.limits, request.kind(), watch)?;
-    let Ended {
-        stop,
-        exit,
-        result,
-        output,
-        times,
-        watched,
-    } = running.until_end(sink, request.cancelled_by())?;
-    worker.end();
-    if exit.is_none() && stop.is_none() {
-        return Err(SupervisorError::RunLost);
-    }
-
-    let counts = standing.cgroup.as_ref().map(WorkerCgroup::counts);
-    let seen = Seen {
-        stop,
-        exit,
-        result,
-        counts: counts.unwrap_or_default(),
-        watched,
-        files: standing.files(place),
-        wall: times.exited - times.started,
-        phases: phases(called, worker, standing.jailed, times),
-        fate: Fate::Ended,
-    };
-    let enforced = standing.enforced.clone();
-    let outcome = report(place, request.kind(), seen, output.total(), enforced);
-    let (stdout, stderr) = output.into_bytes();
-    Ok(outcome.with_output(stdout, stderr))
+    prepared.run(&standing, sink, called)
 }
 
-fn phases(called: Instant, worker: &Worker, jailed: Instant, times: Times) -> Phases {
+/// Runs a request in a worker that stood ready: what [`run`] does after making one. `called` is when it
+/// was asked for.
+///
+/// # Errors
+///
+/// As [`run`].
+pub(crate) fn run_in(
+    standing: &Standing,
+    place: &Place,
+    request: &Request,
+    sink: &mut dyn OutputSink,
+    called: Instant,
+) -> Result<Outcome, SupervisorError> {
+    let prepared = Prepared::new(place, request)?;
+    prepared.run(standing, sink, called)
+}
+/// A request that was found fit to be run, before anything was made for it.
+struct Prepared<'a> {
+    place: Place<'a>,
+    request: &'a Request,
+    message: Vec<u8>,
+}
+
+impl<'a> Prepared<'a> {
+    fn new(place: &Place<'a>, request: &'a Request) -> Result<Self, SupervisorError> {
+        let limits = request.limits(place.limits)?;
+        Ok(Self {
+            place: Place { limits, ..*place },
+            request,
+            message: request.encode()?,
+        })
+    }
+
+    fn run(
+        self,
+        standing: &Standing,
+        sink: &mut dyn OutputSink,
+        called: Instant,
+    ) -> Result<Outcome, SupervisorError> {
+        let Self {
+            place,
+            request,
+            message,
+        } = self;
+        let worker = &standing.worker;
+        placed::put(request.files(), worker, &place)?;
+        let watch = standing.watch(&place)?;
+        let running = Running::new(worker, message, place.limits, request.kind(), watch)?;
+        let Ended {
+            stop,
+            exit,
+            result,
+            output,
+            times,
+            watched,
+        } = running.until_end(sink, request.cancelled_by())?;
+        worker.end();
+        if exit.is_none() && stop.is_none() {
+            return Err(SupervisorError::RunLost);
+        }
+
+        let counts = standing.cgroup.as_ref().map(WorkerCgroup::counts);
+        let seen = Seen {
+            stop,
+            exit,
+            result,
+            counts: counts.unwrap_or_default(),
+            watched,
+            files: standing.files(&place),
+            wall: times.exited - times.started,
+            phases: phases(called, standing, times),
+            fate: Fate::Ended,
+        };
+        let enforced = standing.enforced.clone();
+        let outcome = report(&place, request.kind(), seen, output.total(), enforced);
+        let (stdout, stderr) = output.into_bytes();
+        Ok(outcome.with_output(stdout, stderr))
+    }
+}
+
+fn phases(called: Instant, standing: &Standing, times: Times) -> Phases {
+    let Standing { worker, jailed, .. } = standing;
+    // A worker that stood ready was made on nobody's time.
+    let since =
+        |later: Instant, earlier: Instant| later.saturating_duration_since(earlier.max(called));
+    let ready = (*jailed).max(called);
     Phases {
-        place: worker.asked - called,
-        fork: worker.born - worker.asked,
-        jail: jailed - worker.born,
-        verify: times.started - jailed,
+        place: since(worker.asked, called),
+        fork: since(worker.born, worker.asked),
+        jail: since(*jailed, worker.born),
+        verify: times.started - ready,
         code: times.answered - times.started,
         exit: times.exited - times.answered,
         reap: times.gone - times.exited,

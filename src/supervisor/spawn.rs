@@ -145,6 +145,13 @@ impl Worker {
         Ok(directories)
     }
 
+    /// Whether nothing is left of it, or its main process has ended.
+    pub fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(self.monitor.as_fd(), PollFlags::POLLIN)];
+        // An error comes to the same as something to read: it is not to be used.
+        poll(&mut fds, PollTimeout::ZERO) != Ok(0)
+    }
+
     /// Ends the worker, with every process that it made.
     pub fn kill(&self) {
         // One that is gone already is as good.

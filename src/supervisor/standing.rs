@@ -14,10 +14,13 @@ use crate::outcome::Enforced;
 
 /// A worker in which no guest code has run yet. Dropping it ends it, and removes what was made for it.
 #[derive(Debug)]
-pub struct Standing {
+pub(crate) struct Standing {
     // Dropped first: the cgroup and the directory can be removed once nothing is left in them.
+    /// The worker.
     pub worker: Worker,
+    /// Where the plan has that layer.
     pub cgroup: Option<WorkerCgroup>,
+    /// Where the plan has no mounts.
     pub session: Option<SessionDirectory>,
     /// What holds it, as the kernel says.
     pub enforced: Enforced,

@@ -38,7 +38,7 @@ if %(warm)r:
 worker.main({"imports": %(imports)r}, %(stdin)r, sources)
 """
 # Seconds in which anything here is over.
-PATIENCE = 60
+PATIENCE = 30
 
 
 class Ended(Exception):

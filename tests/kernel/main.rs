@@ -16,10 +16,13 @@ mod batch;
 mod check;
 mod compat;
 mod concurrency;
+mod environment;
 mod humaneval;
 mod leftovers;
 mod need;
 mod outcomes;
+mod packages;
+mod pool;
 mod recipe;
 mod sessions;
 mod test;
@@ -51,8 +54,11 @@ fn main() -> ExitCode {
     tests.extend(batch::tests());
     tests.extend(compat::tests(&world));
     tests.extend(concurrency::tests());
+    tests.extend(environment::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());
+    tests.extend(packages::tests());
+    tests.extend(pool::tests());
     tests.extend(sessions::tests());
     let trials = tests
         .into_iter()

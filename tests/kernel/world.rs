@@ -98,7 +98,7 @@ impl World {
     /// A sandbox for one test.
     pub fn build(&self, recipe: Recipe) -> Sandbox {
         let policy = recipe.python_unless_named(self.python()).policy();
-        let built = Sandbox::builder().policy(policy).build();
+        let built = Sandbox::builder().policy(policy).ready(0).build();
         built.unwrap_or_else(|error| panic!("no sandbox: {error}"))
     }
 

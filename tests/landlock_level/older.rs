@@ -3,7 +3,7 @@
 use std::process::exit;
 use std::sync::Arc;
 
-use sandfork::host::{Host, Interpreter, LandlockSupport};
+use sandfork::host::{CallerEnvironment, Host, Interpreter, LandlockSupport};
 use sandfork::jail::control::PythonSetup;
 use sandfork::outcome::PolicyIdentity;
 use sandfork::plan::{PRELOAD_ONLY, Plan, needs, plan};
@@ -46,7 +46,8 @@ fn run_under(
     let policy = Policy::load("standard", settings, &FileSystem)?;
     let launched = Launched::start(PYTHON.as_ref())?;
     let interpreter = Interpreter::from_facts(launched.facts(), PYTHON.as_ref())?;
-    let mut host = Host::with_interpreter(interpreter, &needs(&policy))?;
+    let mut host =
+        Host::with_interpreter(interpreter, &needs(&policy), &CallerEnvironment::current())?;
     host.machine.landlock = LandlockSupport::Abi { abi };
     let plan = Plan {
         cgroup: None,

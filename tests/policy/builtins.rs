@@ -92,6 +92,10 @@ fn standard_says_every_key() {
     output = "1MiB"
     cores = 1.0
 
+    [session]
+    idle = "1h"
+    age = "24h"
+
     [syscalls]
     allow = []
     deny = []

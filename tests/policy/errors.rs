@@ -11,7 +11,7 @@ fn unknown_keys_come_with_the_nearest_known_one() {
     assert_snapshot!(refusal("wall = '2s'"), @"tenant.toml:1: wall: unknown key: did you mean `limits.wall`?");
     assert_snapshot!(refusal("limits.work_size = '2MiB'"), @"tenant.toml:1: limits.work_size: unknown key: did you mean `filesystem.work_size`?");
     assert_snapshot!(refusal("limits.timeout = '2s'"), @"tenant.toml:1: limits.timeout: unknown key: [limits] has cores, cpu, file_size, memory, open_files, output, pids, wall");
-    assert_snapshot!(refusal("timeout = '2s'"), @"tenant.toml:1: timeout: unknown key: a policy has assurance, description, env, extends, filesystem, imports, limits, network, python, stdio, syscalls");
+    assert_snapshot!(refusal("timeout = '2s'"), @"tenant.toml:1: timeout: unknown key: a policy has assurance, description, env, extends, filesystem, imports, limits, network, python, session, stdio, syscalls");
     assert_snapshot!(refusal("limits = { pids = 4, 'open files' = 5 }"), @"tenant.toml:1: limits.open files: unknown key: did you mean `limits.open_files`?");
 }
 
@@ -29,6 +29,14 @@ fn quantities_without_a_known_unit_are_refused() {
     assert_snapshot!(refusal("limits.memory = '256mb'"), @r#"tenant.toml:1: limits.memory: "256mb" has an unknown unit `mb`: did you mean `MB`? Write B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"#);
     assert_snapshot!(refusal("limits.memory = 'lots'"), @r#"tenant.toml:1: limits.memory: "lots" is not a size: write a whole or decimal number and a unit, such as "256MiB""#);
     assert_snapshot!(refusal("limits.memory = '99999999TiB'"), @r#"tenant.toml:1: limits.memory: "99999999TiB" is more than the kernel can count: write a smaller size"#);
+}
+
+#[test]
+fn a_session_without_a_known_end_is_refused() {
+    assert_snapshot!(refusal("session.idle = false"), @r#"tenant.toml:1: session.idle: boolean `false` is the wrong type: write a duration in quotes, such as "1h", or "never""#);
+    assert_snapshot!(refusal("session.idle = 'none'"), @r#"tenant.toml:1: session.idle: "none" is not a duration: write a whole or decimal number and a unit, such as "2s", or "never""#);
+    assert_snapshot!(refusal("session.age = '0s'"), @r#"tenant.toml:1: session.age: 0ms is out of range: write 1ms to 720h, or "never""#);
+    assert_snapshot!(refusal("session.age = '31 days'"), @r#"tenant.toml:1: session.age: "31 days" has an unknown unit `days`: write ms, s, m or h, or "never""#);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What the effective policy says for what a file says.
 
+use std::time::Duration;
+
 use sandfork::policy::{
     Freshness, ImportPattern, Level, NetworkMode, Policy, Presence, ProcVisibility, Stdin,
     SystemFiles,
@@ -45,6 +47,9 @@ open_files = 105
 file_size = "106MiB"
 output = "107KiB"
 cores = 1.08
+[session]
+idle = "1300ms"
+age = "never"
 [syscalls]
 allow = ["ptrace"]
 deny = ["execve"]
@@ -100,6 +105,9 @@ fn every_key_reaches_the_effective_policy() {
     assert_eq!(policy.syscalls().allow[0].value, "ptrace");
     assert_eq!(policy.syscalls().deny[0].value, "execve");
     assert_eq!(policy.require(), Level::Full);
+    let session = policy.session();
+    assert_eq!(session.idle, Some(Duration::from_millis(1300)));
+    assert_eq!(session.age, None);
 }
 
 #[test]

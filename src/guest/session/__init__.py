@@ -1,14 +1,16 @@
 """A session in a worker: cell after cell in one `__main__`, until the supervisor hangs up."""
 
 import builtins
-import os
 import sys
+from _signal import SIG_SETMASK, pthread_sigmask
+from os import _exit, getpid
+from os.path import abspath
 
 from .. import values, wire
 from ..cell import Lines, exit_code, set_argv
 from ..ending import end_as_child, finish
 from ..process import flush
-from ..report import cut, denied_by, describe_error
+from ..report import class_name, cut, denied_by, describe_error
 from .display import Displays
 from .evaluate import Evaluator
 from .interrupts import Interrupts
@@ -19,17 +21,20 @@ from .stdin import NoInput
 from .tools import Tools
 
 
-def serve(stdin):
-    """Never returns."""
+def serve(stdin, mask):
+    """Never returns. Signals wait until this sets the mask."""
     try:
         session = Session(Link(Interrupts()))
         session.stdin = sys.stdin if stdin == "input" else NoInput()
         session.plots.prepare()
+        session.interrupts.take_signal()
+        pthread_sigmask(SIG_SETMASK, mask)
         while True:
             session.answer(*session.link.request())
+            session.interrupts.rest()
     except BaseException:
         # The guest broke the link: nobody can be told anything.
-        os._exit(1)
+        _exit(1)
 
 
 def warm_up():
@@ -54,7 +59,7 @@ class Session:
         self.displays = Displays(link, self.interrupts, self.tools)
         self.plots = Plots(self.displays)
         self.evaluator = Evaluator()
-        self.worker = os.getpid()
+        self.worker = getpid()
         # As IPython has it: also for functions of modules that the guest imports.
         builtins.display = self.tools.module.display = self.displays.display
         self.main = type(sys)("__main__")
@@ -86,6 +91,7 @@ class Session:
         guarded = self.interrupts.guarded
         encoder = values.Encoder()
         _, error = guarded(lambda: self.evaluate(request, source, encoder, result))
+        self.interrupts.pending = False
         code = 0
         if self.interrupts.answered():
             error = None
@@ -96,17 +102,18 @@ class Session:
             encoder.buffers.clear()
             result.pop("value", None)
             code = guarded(lambda: self.describe(error, result))[0] or 0
-        if os.getpid() != self.worker:
+        if getpid() != self.worker:
             end_as_child(result, code)
-        if not isinstance(error, KeyboardInterrupt):
+        if not issubclass(type(error), KeyboardInterrupt):
             guarded(self.plots.show_figures)
         if request.get("then") == "end":
             code = guarded(lambda: finish(result, code))[0] or code
         else:
             guarded(flush)
+        self.interrupts.take_signal()
         self.send_result(result, encoder.buffers)
         if request.get("then") == "end":
-            os._exit(code)
+            _exit(code)
 
     def prepare(self, request, source):
         filename = request["filename"]
@@ -116,12 +123,13 @@ class Session:
         if filename.startswith("<"):
             main.pop("__file__", None)
         else:
-            main.update(__file__=os.path.abspath(filename), __loader__=Lines(source))
+            main.update(__file__=abspath(filename), __loader__=Lines(source))
         # A whole program finds an empty file, as it does anywhere.
         sys.stdin = sys.__stdin__ if request.get("then") == "end" else self.stdin
         sys.modules["__main__"] = self.main
 
     def evaluate(self, request, source, encoder, result):
+        self.interrupts.check()
         last = request.get("last", "expression")
         value = self.evaluator.run(source, request["filename"], vars(self.main), last)
         if last == "expression" and value is not None:
@@ -131,9 +139,9 @@ class Session:
 
     def describe(self, error, result):
         # First what is known without the guest's own code, which may be interrupted again.
-        unsaid = {"name": type(error).__name__, "message": "", "traceback": ""}
+        unsaid = {"name": class_name(error), "message": "", "traceback": ""}
         result.update(status="exception", error=unsaid)
-        if isinstance(error, SystemExit):
+        if issubclass(type(error), SystemExit):
             code = exit_code(error)
             result.pop("error")
             result.update(status="exit", exit_code=code)

@@ -129,7 +129,7 @@ def form(value, name):
 def method_of(value, name):
     """A method that its class declares: an object that answers to every name declares none."""
     try:
-        if isinstance(value, type) or getattr(type(value), name, None) is None:
+        if issubclass(type(value), type) or getattr(type(value), name, None) is None:
             return None
         method = getattr(value, name)
     except Exception:

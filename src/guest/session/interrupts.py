@@ -1,11 +1,14 @@
 """SIGINT from the supervisor: `KeyboardInterrupt` in the cell that runs, nothing between cells, and
-never in the middle of a frame."""
+never in the middle of a frame.
+
+The supervisor sends it from the moment that it has written a cell until it has read the result. So
+one that finds no cell running is for the cell that lies in the socket, or else came too late."""
 
 import _signal
 from _thread import get_ident
 
 # Where the main thread is, for a handler that runs between two of its bytecodes.
-# No cell: an interrupt is nobody's.
+# In the session's own code: whether a cell is about to run is seen elsewhere.
 IDLE = 0
 # In the guest's code: it is interrupted.
 OPEN = 1
@@ -13,13 +16,6 @@ OPEN = 1
 SHUT = 2
 # In the link's code where it waits and holds nothing.
 WAITING = 3
-
-
-class CellEnd(SystemExit):
-    """Ends a cell whose tool gave the final answer.
-
-    Not an `Exception`, which code of agents catches; of the family of `SystemExit`, which ends a
-    thread without a word and leaves an event loop at once."""
 
 
 class Interrupts:
@@ -32,14 +28,22 @@ class Interrupts:
         # The number of the cell, and the answer of the tool that ended one, with its number.
         self.cell = 0
         self.final = None
+        # Whether the next request is being waited for, and what tells whether it has come.
+        self.resting = True
+        self.has_input = None
+
+    def take_signal(self):
+        """After each cell, for the guest may have put a handler of its own."""
+        if _signal.getsignal(_signal.SIGINT) != self.handle:
+            _signal.signal(_signal.SIGINT, self.handle)
 
     def begin(self, cell):
         self.cell = cell
-        self.pending = False
         self.final = None
-        # The guest may have put a handler of its own in an earlier cell.
-        if _signal.getsignal(_signal.SIGINT) != self.handle:
-            _signal.signal(_signal.SIGINT, self.handle)
+
+    def rest(self):
+        self.pending = False
+        self.resting = True
 
     def answered(self):
         """The answer of a tool that ended this cell, in a tuple."""
@@ -52,13 +56,17 @@ class Interrupts:
             self.final = cell, answer
         if get_ident() != self.main and cell == self.cell and self.mode != IDLE:
             _signal.pthread_kill(self.main, _signal.SIGINT)
-        raise CellEnd
+        # No `Exception`, which code of agents catches; it ends a thread without a word, and leaves
+        # an event loop at once.
+        raise SystemExit
 
     def handle(self, number, frame):
         mode = self.mode
-        if mode == SHUT:
+        if mode == IDLE:
+            self.pending = not self.resting or self.has_input()
+        elif mode == SHUT:
             self.pending = True
-        elif mode != IDLE:
+        else:
             if mode == WAITING:
                 self.mode = SHUT
             elif frame is not None and frame.f_code is GUARDED:
@@ -68,7 +76,11 @@ class Interrupts:
 
     def interrupt(self):
         self.pending = False
-        raise CellEnd if self.answered() else KeyboardInterrupt
+        raise SystemExit if self.answered() else KeyboardInterrupt
+
+    def check(self):
+        if self.pending:
+            self.interrupt()
 
     def guarded(self, act):
         """The result of what runs guest code, and no exception; or `None` and the exception."""
@@ -89,8 +101,7 @@ class Interrupts:
     def open(self):
         if self.mode == SHUT and get_ident() == self.main:
             self.mode = OPEN
-            if self.pending:
-                self.interrupt()
+            self.check()
 
     def wait(self, act, *args):
         """Runs what waits, and may be left at any time."""
@@ -98,8 +109,7 @@ class Interrupts:
             return act(*args)
         try:
             self.mode = WAITING
-            if self.pending:
-                self.interrupt()
+            self.check()
             return act(*args)
         finally:
             self.mode = SHUT

@@ -3,9 +3,9 @@
 No thread is there only to read: one that waits reads for all, and what it reads for another it
 hands over. A thread that stops waiting passes the reading on to one that still does."""
 
-import os
 import sys
 from _thread import allocate_lock
+from os import _exit, close
 from select import POLLIN, poll
 
 import _socket
@@ -43,6 +43,10 @@ class Link:
         self.socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, wire.DATA)
         self.input = poll()
         self.input.register(wire.DATA, POLLIN)
+        # Another, for a signal's handler may run while that one waits.
+        look = poll()
+        look.register(wire.DATA, POLLIN)
+        interrupts.has_input = lambda: bool(self.received or look.poll(0))
         self.received = bytearray()
         self.passed = []
         self.writing = allocate_lock()
@@ -69,11 +73,13 @@ class Link:
                     self.socket.sendall(frame)
         finally:
             if descriptor is not None:
-                os.close(descriptor)
+                close(descriptor)
 
     def request(self):
         """The supervisor's next request, and its payload."""
-        return self.receive_for(self.requests)
+        request = self.receive_for(self.requests)
+        self.interrupts.resting = False
+        return request
 
     def call(self, number, header, packed):
         """Sends a call, and waits for its answer."""
@@ -119,7 +125,7 @@ class Link:
         if header["kind"] == "return":
             owner = self.calls.get(header["call"])
             if owner is None and passed is not None:
-                os.close(passed)
+                close(passed)
         if owner is not None:
             with self.state:
                 owner.messages.append((header, payload, passed))
@@ -146,7 +152,7 @@ class Link:
                 max(count - len(received), CHUNK), ANCILLARY, _socket.MSG_CMSG_CLOEXEC
             )
             if not data:
-                os._exit(0)
+                _exit(0)
             received.extend(data)
             for level, kind, numbers in ancillary:
                 if (level, kind) == RIGHTS:

@@ -83,7 +83,7 @@ def change_when_loaded(loader, change):
 def is_figure(value):
     pyplot = sys.modules.get("matplotlib.pyplot")
     kind = getattr(pyplot, "Figure", None)
-    return isinstance(kind, type) and isinstance(value, kind)
+    return isinstance(kind, type) and issubclass(type(value), kind)
 
 
 def figure_forms(value):

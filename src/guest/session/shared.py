@@ -1,9 +1,11 @@
 """The bytes of a message: a payload where they are few, else a file that is passed beside it."""
 
-import fcntl
 import os
 import sys
+from fcntl import fcntl
 from mmap import ACCESS_COPY, mmap
+from os import close, getpid, unlink, urandom, writev
+from os import open as open_file
 
 from ..values import SHARED, layout, pieces, split
 
@@ -15,6 +17,9 @@ F_ADD_SEALS = 1033
 ALL_SEALS = 0x1 | 0x2 | 0x4 | 0x8
 # Where Python can: no descriptor of its own for as long as the mapping lives.
 MAPPING = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+# A Python that was built with an older C library has none.
+memfd_create = getattr(os, "memfd_create", None)
 # Buffers in one writev(2): IOV_MAX of limits.h.
 AT_ONCE = 1024
 
@@ -39,9 +44,9 @@ def fill(parts):
         for start in range(0, len(parts), AT_ONCE):
             write_all(descriptor, parts[start : start + AT_ONCE])
         if sealable:
-            fcntl.fcntl(descriptor, F_ADD_SEALS, ALL_SEALS)
+            fcntl(descriptor, F_ADD_SEALS, ALL_SEALS)
     except BaseException:
-        os.close(descriptor)
+        close(descriptor)
         raise
     return descriptor
 
@@ -49,7 +54,7 @@ def fill(parts):
 def write_all(descriptor, parts):
     parts = [memoryview(part) for part in parts]
     while parts:
-        written = os.writev(descriptor, parts)
+        written = writev(descriptor, parts)
         while parts and written >= len(parts[0]):
             written -= len(parts.pop(0))
         if written:
@@ -59,8 +64,8 @@ def write_all(descriptor, parts):
 def create():
     for flags in (MFD_NOEXEC_SEAL, MFD_ALLOW_SEALING):
         try:
-            return os.memfd_create("sandfork-value", MFD_CLOEXEC | flags), True
-        except (AttributeError, OSError):
+            return memfd_create("sandfork-value", MFD_CLOEXEC | flags), True
+        except (TypeError, OSError):
             # Refused by the policy, or unknown to this Python or this kernel.
             continue
     return create_file(), False
@@ -70,13 +75,13 @@ def create_file():
     """A file without a name; the supervisor copies it into one that cannot change."""
     refusal = None
     for directory in ("/dev/shm", "/tmp", os.environ.get("TMPDIR", "/work")):
-        path = "%s/.sandfork-%d-%s" % (directory, os.getpid(), os.urandom(8).hex())
+        path = "%s/.sandfork-%d-%s" % (directory, getpid(), urandom(8).hex())
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            descriptor = open_file(path, FLAGS, 0o600)
         except OSError as error:
             refusal = error
             continue
-        os.unlink(path)
+        unlink(path)
         return descriptor
     raise refusal
 
@@ -93,5 +98,5 @@ def unpack(blob, payload, passed):
         # Pages that the guest writes to become its own: arrays are taken as they lie there.
         data = mmap(passed, total, access=ACCESS_COPY, **MAPPING)
     finally:
-        os.close(passed)
+        close(passed)
     return split(memoryview(data), lengths)

@@ -2,9 +2,9 @@
 them, and always attributes of the module `sandfork_host`."""
 
 import builtins
-import os
 import sys
 from itertools import count
+from os import getpid
 
 from .. import values
 from ..report import safe_str
@@ -32,7 +32,7 @@ class Tools:
     def __init__(self, link, interrupts):
         self.link = link
         self.interrupts = interrupts
-        self.worker = os.getpid()
+        self.worker = getpid()
         self.numbers = count(1)
         self.module = type(sys)(NAME, "Functions of whoever runs this sandbox.")
         self.module.ToolError = ToolError
@@ -91,7 +91,7 @@ class Tools:
         return value
 
     def require_link(self):
-        if os.getpid() != self.worker:
+        if getpid() != self.worker:
             raise RuntimeError(
                 "host tools and displays belong to the process that the session started, not to "
                 "those that it forked: use threads, or return the result to it"

@@ -197,7 +197,7 @@ def _read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
             return pandas.array(values, dtype=name)
         objects = numpy.empty(len(values), object)
         for place, value in enumerate(values):
-            objects[place] = value
+            objects[place] = _missing(numpy, pandas, value)
         return objects
     data = _read_array(decoder, tree, "values", depth)
     if name in MASKED:
@@ -210,6 +210,15 @@ def _read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
     if zoned is not None:
         return pandas.DatetimeIndex(data).tz_localize("UTC").tz_convert(zoned[1])
     return data
+
+
+def _missing(numpy: Any, pandas: Any, value: Any) -> Any:
+    """Among objects, what pandas has for none of them."""
+    if isinstance(value, (numpy.datetime64, numpy.timedelta64)) and numpy.isnat(value):
+        return pandas.NaT
+    if type(value) is Opaque and value.repr == "<NA>" and value.name.endswith(".NAType"):
+        return pandas.NA
+    return value
 
 
 def _read_array(decoder: Decoder, tree: Tree, name: str, depth: int) -> Any:

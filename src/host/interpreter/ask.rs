@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{CallerEnvironment, Interpreter, InterpreterError, Rejection};
+use super::{Interpreter, InterpreterError, Rejection};
+use crate::host::CallerEnvironment;
 
 /// Defines `_sandfork_facts()`, which returns what [`Interpreter::from_facts`] reads. For
 /// CPython 3.9 and later, and runs on whatever calls itself Python 3.
@@ -90,7 +91,7 @@ fn run(
     let mut child = Command::new(path)
         .args(arguments)
         .env_clear()
-        .envs(environment.variables())
+        .envs(environment.deciding())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use ask::{FACTS_SCRIPT, probe};
-pub use resolve::{CallerEnvironment, resolve};
+pub use resolve::resolve;
 
 /// A CPython that Sandfork can use.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]

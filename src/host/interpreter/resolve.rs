@@ -1,53 +1,13 @@
 //! From what a policy says (`python3`, a path, a virtual environment) to a program to run.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::InterpreterError;
-
-/// The part of the caller's environment that decides which interpreter a name means.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct CallerEnvironment {
-    /// `PATH`, `HOME` and `PYENV_*`.
-    variables: Vec<(OsString, OsString)>,
-}
-
-impl CallerEnvironment {
-    /// Takes from this process's environment.
-    pub fn current() -> Self {
-        Self::from_variables(env::vars_os())
-    }
-
-    /// Takes what matters of these variables.
-    pub fn from_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        let matters = |name: &OsStr| {
-            let name = name.to_string_lossy();
-            name == "PATH" || name == "HOME" || name.starts_with("PYENV_")
-        };
-        Self {
-            variables: variables
-                .into_iter()
-                .filter(|(name, _)| matters(name))
-                .collect(),
-        }
-    }
-
-    /// What matters.
-    pub fn variables(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        self.variables
-            .iter()
-            .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
-    }
-
-    fn path(&self) -> &OsStr {
-        self.variables()
-            .find(|(name, _)| *name == "PATH")
-            .map_or(OsStr::new(""), |(_, path)| path)
-    }
-}
+use crate::host::CallerEnvironment;
 
 /// Finds the program: a name on PATH, a path, or the directory of a virtual environment.
 pub fn resolve(

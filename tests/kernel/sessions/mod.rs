@@ -4,6 +4,7 @@ mod cells;
 mod clocks;
 mod ends;
 mod files;
+mod terms;
 mod tools;
 mod values;
 
@@ -27,6 +28,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(clocks::tests());
     tests.extend(ends::tests());
     tests.extend(files::tests());
+    tests.extend(terms::tests());
     tests.extend(tools::tests());
     tests.extend(values::tests());
     tests

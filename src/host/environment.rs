@@ -1,0 +1,134 @@
+//! The environment of whoever wants a sandbox, as a value.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+
+/// The variables of the caller: those by which an interpreter is found, and those that a policy may
+/// pass on. A supervisor that serves others has its own environment, and theirs.
+#[derive(Clone, Default, Eq, PartialEq)]
+pub struct CallerEnvironment {
+    variables: BTreeMap<OsString, OsString>,
+}
+
+impl CallerEnvironment {
+    /// That of this process.
+    pub fn current() -> Self {
+        env::vars_os().collect()
+    }
+
+    /// The same but for these variables, which have another value, or are missing where there is none,
+    /// or one that no environment can hold (environ(7)).
+    #[must_use]
+    pub fn changed_by<N: Into<OsString>, V: Into<OsString>>(
+        mut self,
+        differences: impl IntoIterator<Item = (N, Option<V>)>,
+    ) -> Self {
+        for (name, value) in differences {
+            let name = name.into();
+            match value.map(Into::into).filter(|value| can_hold(&name, value)) {
+                Some(value) => self.variables.insert(name, value),
+                None => self.variables.remove(&name),
+            };
+        }
+        self
+    }
+
+    /// A variable's value, if it is set and is text: no other can be passed on.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.variables.get(OsStr::new(name))?.to_str()
+    }
+
+    /// Where programs are looked for.
+    pub(super) fn path(&self) -> &OsStr {
+        let path = self.variables.get(OsStr::new("PATH"));
+        path.map_or(OsStr::new(""), OsString::as_os_str)
+    }
+
+    /// What decides which interpreter a name means, to itself or to a launcher of that name: `PATH`,
+    /// `HOME` and `PYENV_*`.
+    pub(crate) fn deciding(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        let decides = |name: &OsStr| {
+            let name = name.to_string_lossy();
+            name == "PATH" || name == "HOME" || name.starts_with("PYENV_")
+        };
+        self.variables
+            .iter()
+            .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+            .filter(move |(name, _)| decides(name))
+    }
+}
+
+fn can_hold(name: &OsStr, value: &OsStr) -> bool {
+    let (name, value) = (name.as_bytes(), value.as_bytes());
+    !name.is_empty() && !name.contains(&b'=') && !name.contains(&0) && !value.contains(&0)
+}
+
+impl FromIterator<(OsString, OsString)> for CallerEnvironment {
+    fn from_iter<T: IntoIterator<Item = (OsString, OsString)>>(variables: T) -> Self {
+        Self {
+            variables: variables.into_iter().collect(),
+        }
+    }
+}
+
+/// By names alone: the values are where the caller's secrets are.
+impl fmt::Debug for CallerEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.variables.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(names: &[&str]) -> CallerEnvironment {
+        let of = |name: &&str| (OsString::from(name), OsString::from("value"));
+        names.iter().map(of).collect()
+    }
+
+    #[test]
+    fn only_what_chooses_the_interpreter_decides() {
+        let all = environment(&[
+            "PATH",
+            "HOME",
+            "PYENV_VERSION",
+            "PYTHONPATH",
+            "LD_PRELOAD",
+            "AWS_SECRET_ACCESS_KEY",
+        ]);
+        let names: Vec<_> = all.deciding().map(|(name, _)| name).collect();
+        assert_eq!(names, ["HOME", "PATH", "PYENV_VERSION"]);
+    }
+
+    #[test]
+    fn differences_set_and_remove() {
+        let changed = environment(&["A", "B", "C"]).changed_by([
+            ("A", Some("other")),
+            ("B", None),
+            ("D", Some("")),
+            ("E", None),
+            ("F", Some("a\0b")),
+            ("G=H", Some("value")),
+        ]);
+        let values = ["A", "B", "C", "D", "E"].map(|name| changed.text(name));
+        assert_eq!(values, [Some("other"), None, Some("value"), Some(""), None]);
+        assert_eq!(["F", "G=H"].map(|name| changed.text(name)), [None, None]);
+    }
+
+    #[test]
+    fn values_are_not_shown() {
+        let shown = format!("{:?}", environment(&["TOKEN"]));
+        assert_eq!(shown, r#"{"TOKEN"}"#);
+    }
+
+    #[test]
+    fn what_is_no_text_is_not_passed_on() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = [(OsString::from("A"), OsString::from_vec(vec![0xff]))];
+        assert_eq!(CallerEnvironment::from_iter(odd).text("A"), None);
+    }
+}

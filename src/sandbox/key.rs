@@ -1,0 +1,202 @@
+//! What a sandbox would be made of, in short.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::builder::{SandboxBuilder, is_script};
+use crate::error::Error;
+use crate::host::{HostError, resolve_interpreter};
+use crate::jail::control::Lifetime;
+use crate::plan::needs;
+
+/// What a builder would make its sandbox of: where two keys are equal, one sandbox serves both.
+///
+/// It is made of the policy, its name included, the values of the variables that it passes on, the
+/// interpreter that it means to this caller, and what stands now at each path that it names. It tells
+/// nobody any of them.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct SandboxKey([u8; 32]);
+
+impl fmt::Debug for SandboxKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [first, second, ..] = self.0;
+        write!(f, "SandboxKey({first:02x}{second:02x}...)")
+    }
+}
+
+impl SandboxBuilder {
+    /// What the sandbox would be made of, found out without starting anything: some tens of
+    /// microseconds.
+    ///
+    /// # Errors
+    ///
+    /// When the interpreter cannot be found.
+    pub fn key(&self) -> Result<SandboxKey, Error> {
+        let policy = self.for_policy();
+        let environment = self.caller_environment();
+        let named = &policy.python().interpreter.value;
+        let interpreter = resolve_interpreter(named, &environment).map_err(HostError::from)?;
+        let needs = needs(policy);
+
+        let mut parts = Parts(Sha256::new());
+        parts.add(policy.name());
+        parts.add(policy.sha256());
+        parts.add(match self.for_lifetime() {
+            Lifetime::ManyRuns => "many",
+            Lifetime::OneRun => "one",
+        });
+        for name in &needs.variables {
+            parts.add_if_any(environment.text(name));
+        }
+        parts.add(&interpreter);
+        parts.add_identity(&interpreter);
+        if is_script(&interpreter) {
+            // A launcher decides by these, and by files of its own.
+            for (name, value) in environment.deciding() {
+                parts.add(name);
+                parts.add(value);
+            }
+        }
+        // An environment that was made anew is another one, at the same path.
+        parts.add_identity(interpreter.parent().unwrap_or(Path::new("/")));
+        for path in &needs.paths {
+            parts.add_identity(path);
+        }
+        Ok(SandboxKey(parts.0.finalize().into()))
+    }
+}
+
+/// Parts of a key, each with its length, so that none runs into the next.
+struct Parts(Sha256);
+
+impl Parts {
+    fn add(&mut self, part: impl AsRef<OsStr>) {
+        let bytes = part.as_ref().as_bytes();
+        self.0.update((bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    fn add_if_any(&mut self, part: Option<&str>) {
+        self.0.update([u8::from(part.is_some())]);
+        self.add(part.unwrap_or_default());
+    }
+
+    /// What stands at a path, and whether it is a file that was written anew.
+    fn add_identity(&mut self, path: &Path) {
+        let found = fs::metadata(path).ok();
+        self.0.update([u8::from(found.is_some())]);
+        if let Some(found) = found {
+            self.0.update(found.dev().to_le_bytes());
+            self.0.update(found.ino().to_le_bytes());
+            if found.is_file() {
+                self.0.update(found.mtime().to_le_bytes());
+                self.0.update(found.mtime_nsec().to_le_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::host::CallerEnvironment;
+    use crate::policy::{BuiltInsOnly, Policy};
+    use crate::sandbox::Sandbox;
+
+    /// A directory of programs with a `python3` in it.
+    struct Programs(tempfile::TempDir);
+
+    impl Programs {
+        fn new(program: &str) -> Self {
+            use std::os::unix::fs::PermissionsExt;
+            let dir = tempfile::tempdir().unwrap();
+            let python = dir.path().join("python3");
+            fs::write(&python, program).unwrap();
+            fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+            Self(dir)
+        }
+
+        fn python(&self) -> PathBuf {
+            self.0.path().join("python3")
+        }
+
+        fn environment(&self) -> CallerEnvironment {
+            let path = ("PATH", Some(self.0.path()));
+            CallerEnvironment::default().changed_by([path])
+        }
+    }
+
+    fn key(sets: &[&str], environment: &CallerEnvironment) -> SandboxKey {
+        let sets: Vec<_> = sets.iter().map(|set| set.parse().unwrap()).collect();
+        let policy = Policy::load("standard", &sets, &BuiltInsOnly).unwrap();
+        let builder = Sandbox::builder().policy(policy);
+        builder.environment(environment.clone()).key().unwrap()
+    }
+
+    #[test]
+    fn what_makes_no_difference_is_in_no_key() {
+        let programs = Programs::new("binary");
+        let environment = programs.environment();
+        let other = environment.clone().changed_by([("OTHER", Some("value"))]);
+        assert_eq!(key(&[], &environment), key(&[], &other));
+        let home = environment.clone().changed_by([("HOME", Some("/root"))]);
+        assert_eq!(key(&[], &environment), key(&[], &home));
+    }
+
+    #[test]
+    fn each_part_makes_a_difference() {
+        let programs = Programs::new("binary");
+        let environment = programs.environment();
+        let plain = key(&[], &environment);
+        assert_ne!(plain, key(&["limits.wall=2s"], &environment));
+        assert_ne!(plain, key(&[], &Programs::new("binary").environment()));
+
+        let pass: &[&str] = &["env.pass=TOKEN"];
+        let with = |value| environment.clone().changed_by([("TOKEN", value)]);
+        let keys = [None, Some(""), Some("a"), Some("b")].map(|value| key(pass, &with(value)));
+        for (number, one) in keys.iter().enumerate() {
+            assert!(!keys[number + 1..].contains(one), "{number}");
+        }
+
+        let shown = tempfile::tempdir().unwrap();
+        let read = format!("filesystem.read={}", shown.path().join("data").display());
+        let absent = key(&[&read], &environment);
+        fs::create_dir(shown.path().join("data")).unwrap();
+        assert_ne!(absent, key(&[&read], &environment));
+
+        fs::write(programs.python(), "another").unwrap();
+        assert_ne!(plain, key(&[], &environment));
+        let one_run = Sandbox::builder()
+            .lifetime(Lifetime::OneRun)
+            .environment(environment.clone());
+        let many_runs = Sandbox::builder().environment(environment);
+        assert_ne!(one_run.key().unwrap(), many_runs.key().unwrap());
+    }
+
+    #[test]
+    fn a_launcher_is_known_by_what_it_decides_by() {
+        let programs = Programs::new("#!/bin/sh\n");
+        let environment = programs.environment();
+        let version = |version| {
+            let difference = ("PYENV_VERSION", Some(version));
+            environment.clone().changed_by([difference])
+        };
+        assert_ne!(key(&[], &version("3.11")), key(&[], &version("3.12")));
+    }
+
+    #[test]
+    fn an_interpreter_that_is_not_there_is_an_error() {
+        let nowhere = Sandbox::builder().environment(CallerEnvironment::default());
+        assert!(nowhere.key().is_err());
+    }
+}

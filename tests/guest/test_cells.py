@@ -1,0 +1,294 @@
+"""Cells of a session: one namespace, values, tracebacks, `await`, input, ends."""
+
+import subprocess
+import unittest
+
+from harness import DATA, Ended, Worker, values
+
+
+class Cells(unittest.TestCase):
+    def setUp(self):
+        self.worker = Worker(warm=True)
+        self.addCleanup(self.worker.close)
+
+    def value(self, source, **options):
+        return self.worker.value(source, **options)
+
+    def fail(self, source, **options):
+        outcome = self.worker.cell(source, **options)
+        self.assertEqual(outcome.status, "exception", outcome)
+        return outcome.error
+
+    def test_cells_share_a_namespace(self):
+        self.assertIsNone(self.value("x = 1\ndef f():\n    return x"))
+        self.assertEqual(self.value("x += 1\nf()"), 2)
+        self.assertEqual(self.value("import __main__; __main__.x, __name__"), (2, "__main__"))
+        self.assertIsNone(self.value("# nothing"))
+        self.assertEqual(self.value("'a text'"), "a text")
+        self.assertIn("NameError", self.fail("del x\nx")["traceback"])
+
+    def test_a_small_cell_is_one_frame(self):
+        for source in ("1", "x = 1", "'a'", "[1, {2: 3}]", "None", "print(1)", "1/0"):
+            before = self.worker.frames
+            self.worker.cell(source)
+            self.assertEqual(self.worker.frames, before + 1, source)
+
+    def test_tracebacks_have_the_guests_lines_only(self):
+        self.value("def f(n):\n    return 1 / n")
+        error = self.fail("y = 1\nf(0)")
+        self.assertEqual((error["name"], error["message"]), ("ZeroDivisionError", "division by zero"))
+        lines = [line for line in error["traceback"].splitlines() if set(line) - set(" ^~")]
+        self.assertEqual(
+            lines,
+            [
+                "Traceback (most recent call last):",
+                '  File "<cell 2>", line 2, in <module>',
+                "    f(0)",
+                '  File "<cell 1>", line 2, in f',
+                "    return 1 / n",
+                "ZeroDivisionError: division by zero",
+            ],
+        )
+        self.assertIn('File "<cell 3>", line 1', self.fail("1 +")["traceback"])
+        self.assertNotIn("sandfork", self.fail("1 +")["traceback"])
+
+    def test_quoted_lines_survive_a_cleared_cache(self):
+        self.value("def f():\n    raise KeyError(1)")
+        self.assertIn("raise KeyError(1)", self.fail("import linecache\nlinecache.clearcache()\nf()")["traceback"])
+        source = self.value("import inspect\ndef g(): return 5\ninspect.getsource(g)")
+        self.assertEqual(source, "def g(): return 5\n")
+
+    def test_futures_hold_for_the_last_expression(self):
+        source = "from __future__ import annotations\nf = lambda: 0\n(lambda x: x)(3)"
+        self.assertEqual(self.value(source), 3)
+
+    def test_argv_and_file(self):
+        found = self.value("import sys\nsys.argv, '__file__' in globals()", argv=["a"])
+        self.assertEqual(found, (["<cell 1>", "a"], False))
+        found = self.value("sys.argv[0], __file__, __loader__.get_source('x')[:3]", filename="a.py")
+        self.assertEqual((found[0], found[2]), ("a.py", "sys"))
+        self.assertTrue(found[1].endswith("/a.py"))
+        self.assertFalse(self.value("'__file__' in globals()"))
+
+    def test_exits_leave_the_session_alive(self):
+        for source, code in (("raise SystemExit", 0), ("import sys\nsys.exit(300)", 44), ("exit('why')", 1)):
+            outcome = self.worker.cell(source)
+            self.assertEqual((outcome.status, outcome.header["exit_code"]), ("exit", code))
+        self.assertEqual(self.worker.output(), ("", "why\n"))
+        self.assertEqual(self.value("1"), 1)
+
+    def test_output_is_there_at_the_end_of_a_cell(self):
+        self.value("import sys\nprint('a', end='')\nsys.stderr.write('b')")
+        self.assertEqual(self.worker.output(), ("a", "b"))
+
+    def test_await(self):
+        self.value("import asyncio\nq = asyncio.Queue()\nasync def put():\n    await q.put(3)")
+        self.assertEqual(self.value("await put()\nawait q.get()"), 3)
+        self.value("async def later():\n    await asyncio.sleep(0.01)\n    return 5")
+        # Also where a cell runs a loop of its own, which it may.
+        self.assertEqual(self.value("asyncio.run(later())"), 5)
+        self.assertEqual(self.value("task = asyncio.create_task(later())\nawait asyncio.sleep(0)\ntask.done()"), False)
+        self.assertEqual(self.value("await task"), 5)
+        self.assertEqual(self.value("async with asyncio.Lock():\n    x = 6\nx"), 6)
+        self.assertEqual(self.value("x = await later()", last="statement"), 5)
+        error = self.fail("async def f():\n    await asyncio.sleep(0)\n    1 / 0\nawait f()")
+        self.assertEqual(error["traceback"].count("File "), 2)
+        self.assertNotIn("asyncio/", error["traceback"])
+
+    def test_a_module_is_not_awaited_before_it_is_needed(self):
+        self.assertFalse(self.value("import sys\n'asyncio' in sys.modules"))
+
+    def test_no_input(self):
+        for source in ("input()", "import sys\nsys.stdin.read()", "next(sys.stdin)", "sys.stdin.buffer.read()"):
+            error = self.fail(source)
+            self.assertEqual(error["name"], "EOFError")
+            self.assertIn("pass values as variables, or call a host tool", error["message"])
+        self.assertEqual(self.value("import os\nos.read(sys.stdin.fileno(), 9)"), b"")
+        self.assertEqual(self.value("sys.stdin.isatty()"), False)
+
+    def test_input_that_was_given(self):
+        read, write = subprocess.os.pipe()
+        subprocess.os.write(write, b"line\nrest")
+        subprocess.os.close(write)
+        with Worker(stdin=read) as worker:
+            self.assertEqual(worker.value("input()"), "line")
+            self.assertEqual(worker.value("import sys\nsys.stdin.read()"), "rest")
+        subprocess.os.close(read)
+
+    def test_variables(self):
+        long = list(range(100_000))
+        outcome = self.worker.set(a=1, b={"x": (1, b"y")}, c=long, d=b"z" * 70_000)
+        self.assertEqual(outcome.status, "ok")
+        self.assertEqual(self.value("a, b, sum(c), len(d)"), (1, {"x": (1, b"y")}, sum(long), 70_000))
+        self.worker.send({"kind": "set", "id": self.worker.next_id(), "variables": [["e", {"type": "?"}]]})
+        self.assertEqual(self.worker.outcome().error["name"], "ValueError")
+        for _ in range(300):
+            # None of their files stays open.
+            self.worker.set(d=b"z" * 70_000)
+        self.assertLess(self.value("import os\nlen(os.listdir('/proc/self/fd'))"), 20)
+
+    def test_values_of_any_size(self):
+        self.assertEqual(self.value("b'x' * 65536"), b"x" * 65536)
+        self.assertEqual(self.value("b'x' * 65537"), b"x" * 65537)
+        self.assertEqual(self.value("['a' * 40000] * 100"), ["a" * 40000] * 100)
+        self.assertEqual(len(self.value("[b'x' * 1000] * 3000")), 3000)
+        self.assertIs(type(self.value("object()")), values.Opaque)
+
+    def test_a_value_over_a_limit_is_shown(self):
+        self.value("import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, 1 << 17))")
+        self.assertEqual(len(self.value("bytes(1 << 17)")), 1 << 17)
+        self.assertIn("File too large", self.value("bytes((1 << 17) + 1)").repr)
+        self.worker.define(take=len)
+        self.assertIn("File too large", self.fail("take(bytes((1 << 17) + 1))")["message"])
+        self.assertEqual(self.value("take(b'123')"), 3)
+
+    def test_packages_that_are_missing(self):
+        error = self.fail("import no_such_package")
+        self.assertIn("No module named 'no_such_package' (this sandbox has the packages of ", error["message"])
+        self.assertTrue(error["traceback"].endswith("nothing is installed while code runs)\n"))
+        self.assertEqual(self.fail("import os.none")["message"], "No module named 'os.none'; 'os' is not a package")
+        self.assertEqual(self.fail("raise ModuleNotFoundError('x')")["message"], "x")
+
+    def test_the_last_cell_ends_like_a_script(self):
+        source = (
+            "import atexit, threading, time, sys\n"
+            "atexit.register(print, 'exit')\n"
+            "def late():\n    time.sleep(0.2)\n    print('thread')\n"
+            "threading.Thread(target=late).start()\nprint(repr(sys.stdin.read()))\n[7]"
+        )
+        outcome = self.worker.cell(source, then="end")
+        self.assertEqual(outcome.value, [7])
+        self.assertEqual(self.worker.output()[0], "''\nthread\nexit\n")
+        with self.assertRaises(Ended):
+            self.worker.receive()
+        self.assertEqual(self.worker.close(), 0)
+
+    def test_ends_that_are_no_success(self):
+        for source, status, code in (("1/0", "exception", 1), ("raise SystemExit(3)", "exit", 3)):
+            with Worker() as worker:
+                self.assertEqual(worker.cell(source, then="end").status, status)
+                self.assertEqual(worker.close(), code)
+
+    def test_a_worker_ends_with_its_supervisor(self):
+        self.value("import atexit\natexit.register(print, 'never')")
+        self.assertEqual(self.worker.close(), 0)
+
+    def test_a_child_that_comes_to_the_end_of_the_cell(self):
+        value = self.value(
+            "import os\npid = os.fork()\nif pid:\n    _, status = os.waitpid(pid, 0)\nelse:\n    1/0\n"
+            "os.WEXITSTATUS(status)"
+        )
+        self.assertEqual(value, 1)
+        self.assertIn("ZeroDivisionError", self.worker.output()[1])
+        self.assertEqual(self.value("2"), 2)
+
+    def test_thousands_of_cells(self):
+        for number in range(2000):
+            self.assertEqual(self.value(f"{number}"), number)
+        self.assertIn("    1/0", self.fail("1/0")["traceback"])
+
+
+class Hostile(unittest.TestCase):
+    def test_what_our_code_uses_may_be_replaced(self):
+        with Worker() as worker:
+            worker.value(
+                "import builtins, json, os, sys, traceback, linecache, io\n"
+                "kept = dict(vars(builtins))\n"
+                "for name in ('len', 'print', 'isinstance', 'type', 'repr', 'getattr', 'dict', 'list',\n"
+                "             'Exception', 'BaseException', 'ValueError', 'map', 'compile', 'exec', 'eval'):\n"
+                "    setattr(builtins, name, None)\n"
+                "builtins.__import__ = None\n"
+                "for module in (json, os, traceback, linecache):\n"
+                "    for name in [*vars(module)]:\n"
+                "        if not name.startswith('__'): setattr(module, name, None)\n"
+                "sys.modules.clear()\n"
+                "sys.stdout = sys.stderr = None"
+            )
+            self.assertEqual(worker.value("[1, {2: b'3'}]"), [1, {2: b"3"}])
+            self.assertEqual(worker.cell("1/0").error["name"], "ZeroDivisionError")
+            self.assertIn("name 'nothing'", worker.cell("nothing").error["message"])
+            worker.define(add=lambda a, b: a + b)
+            self.assertEqual(worker.value("add(1, 2)"), 3)
+
+    def test_broken_streams(self):
+        with Worker() as worker:
+            worker.value("import sys\nclass S:\n    closed = property(lambda _: 1/0)\nsys.stdout = S()")
+            self.assertEqual(worker.value("2"), 2)
+            worker.value("sys.stdout = sys.__stdout__\nimport os\nos.close(1)")
+            self.assertEqual(worker.cell("print('lost')").error["name"], "OSError")
+            self.assertEqual(worker.value("3"), 3)
+
+    def test_exceptions_that_lie(self):
+        with Worker() as worker:
+            error = worker.cell("class E(Exception):\n    def __str__(self): raise KeyError\nraise E").error
+            self.assertEqual(error["message"], "<KeyError while reading the message>")
+            worker.cell("e = ValueError('x')\ne.__cause__ = e\nraise e")
+            worker.cell("class F(Exception):\n    def __getattribute__(self, name): raise KeyError(name)\nraise F")
+            worker.cell("class G(BaseException): pass\nraise G('\\ud800' * 100000)")
+            self.assertEqual(worker.value("1"), 1)
+
+    def test_a_closed_or_broken_link_ends_the_guest_only(self):
+        for source in (f"import os\nos.close({DATA})", f"import os\nos.dup2(0, {DATA})"):
+            with Worker() as worker:
+                worker.begin(source)
+                with self.assertRaises((Ended, ConnectionError)):
+                    worker.outcome()
+                worker.close()
+
+    def test_deep_recursion_and_low_limits(self):
+        with Worker() as worker:
+            self.assertEqual(worker.cell("def f(): f()\nf()").error["name"], "RecursionError")
+            worker.cell("x = []\nfor _ in range(100000): x = [x]\nx")
+            worker.cell("import sys\nsys.setrecursionlimit(60)")
+            self.assertEqual(worker.value("[[1]]"), [[1]])
+
+    def test_traces_that_raise(self):
+        with Worker() as worker:
+            worker.cell("import sys\ndef trace(*_): raise KeyError\nsys.settrace(trace)")
+            self.assertEqual(worker.value("1"), 1)
+            worker.cell("sys.setprofile(trace)")
+            self.assertEqual(worker.value("2"), 2)
+
+
+class Imports(unittest.TestCase):
+    def test_what_is_listed_may_be_imported(self):
+        allowed = ["math", "json.*", "os.path", "collections.abc"]
+        with Worker(imports=allowed) as worker:
+            worker.define(add=lambda: 0)
+            for source in (
+                *("import math", "import json", "import json.decoder", "from json.decoder import *"),
+                *("import os.path", "import os", "from os import path", "import collections.abc"),
+                *("import sandfork_host", "from sandfork_host import add"),
+            ):
+                self.assertEqual(worker.cell(source).status, "ok", source)
+            listed = "Authorized imports are: ['collections.abc', 'json.*', 'math', 'os.path']"
+            for name in ("subprocess", "math.x", "os.x", "collections.x", "jso"):
+                error = worker.cell(f"import {name}").error
+                self.assertEqual(error["message"], f"Import of {name} is not allowed. {listed}")
+            error = worker.cell("from sys import path").error
+            self.assertEqual(error["message"], f"Import of sys is not allowed. {listed}")
+
+    def test_a_star_allows_all(self):
+        with Worker(imports=["math", "*"]) as worker:
+            self.assertEqual(worker.cell("import sys, subprocess").status, "ok")
+
+
+class OneRun(unittest.TestCase):
+    def test_one_cell_and_no_buffers(self):
+        for warm in (False, True):
+            with Worker(serves="one-run", warm=warm) as worker:
+                outcome = worker.cell("import sys\nprint('a')\n[b'x', sys.argv]", argv=["y"])
+                self.assertEqual(outcome.value.repr, "[b'x', ['<cell 1>', 'y']]")
+                self.assertNotIn("blob", outcome.header)
+                self.assertEqual(worker.close(), 0)
+
+    def test_nothing_of_a_session_is_loaded(self):
+        source = "import sys\nsorted(m for m in ('_socket', 'select', 'mmap', 're', 'typing', 'asyncio', 'sandfork_guest', 'sandfork_host') if m in sys.modules)"
+        with Worker(serves="one-run") as worker:
+            self.assertEqual(worker.cell(source).value.repr, "[]")
+        with Worker(serves="one-run") as worker:
+            self.assertEqual(worker.cell("display(1)").error["name"], "NameError")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,64 @@
+//! A sandbox for a caller whose environment is not this process's.
+
+use std::ffi::OsString;
+use std::os::unix::fs::symlink;
+
+use sandfork::{CallerEnvironment, Sandbox};
+
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::{World, run};
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        only_what_the_policy_names_is_passed,
+        a_name_is_looked_up_where_the_caller_would,
+    ]
+}
+
+fn only_what_the_policy_names_is_passed(world: &World) {
+    let given = CallerEnvironment::current().changed_by([
+        ("SANDFORK_TEST_TOKEN", Some("of the caller")),
+        ("SANDFORK_TEST_OTHER", Some("secret")),
+        ("SANDFORK_TEST_NONE", None),
+    ]);
+    let policy = standard()
+        .set("env.pass=['SANDFORK_TEST_TOKEN', 'SANDFORK_TEST_NONE']")
+        .python_unless_named(world.python())
+        .policy();
+    let sandbox = Sandbox::builder().policy(policy).environment(given).build();
+    let sandbox = sandbox.unwrap_or_else(|error| panic!("no sandbox: {error}"));
+    let code = "import os\nprint({k: v for k, v in os.environ.items() if 'SANDFORK' in k})";
+    let outcome = run(&sandbox, code);
+    assert_eq!(
+        outcome.stdout(),
+        "{'SANDFORK_TEST_TOKEN': 'of the caller'}\n"
+    );
+}
+
+fn a_name_is_looked_up_where_the_caller_would(world: &World) {
+    let programs = tempfile::tempdir().expect("a temporary directory");
+    symlink(
+        &world.host.interpreter.executable,
+        programs.path().join("the-callers-python"),
+    )
+    .expect("a link");
+    let policy = standard().set("python.interpreter=the-callers-python");
+    let build = |path: OsString| {
+        let environment = CallerEnvironment::default().changed_by([("PATH", Some(path))]);
+        let builder = Sandbox::builder().policy(policy.policy());
+        builder.environment(environment).build()
+    };
+    let refused = build("/usr/bin".into()).expect_err("it is not there");
+    assert!(
+        refused
+            .to_string()
+            .contains("no `the-callers-python` on PATH"),
+        "{refused}"
+    );
+    let sandbox = build(programs.path().into());
+    let sandbox = sandbox.unwrap_or_else(|error| panic!("no sandbox: {error}"));
+    let outcome = run(&sandbox, "import sys; print(sys.executable)");
+    let python = programs.path().join("the-callers-python");
+    assert_eq!(outcome.stdout(), format!("{}\n", python.display()));
+}

@@ -1,0 +1,164 @@
+//! Workers that stand ready: as fresh as any, and gone with their sandbox.
+
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sandfork::{Outcome, Sandbox};
+
+use crate::apart::{self, Part};
+use crate::check::{fine, shown};
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::{World, run};
+
+pub const PARTS: [Part; 1] = [("pool-alone", alone)];
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        a_worker_that_stands_ready_is_used,
+        what_stands_ready_is_fresh,
+        a_session_begins_in_a_worker_that_stands_ready,
+        workers_that_stand_ready_end_with_their_sandbox,
+    ]
+}
+
+fn pooled(world: &World) -> Sandbox {
+    let policy = standard().python(world.python()).policy();
+    let built = Sandbox::builder().policy(policy).ready(2).build();
+    built.unwrap_or_else(|error| panic!("no sandbox: {error}"))
+}
+
+/// Whether its worker had been forked before it was asked for.
+fn stood_ready(outcome: &Outcome) -> bool {
+    outcome.usage().phases.fork.is_zero()
+}
+
+/// Runs until a worker that stood ready is used.
+fn run_in_ready(sandbox: &Sandbox, code: &str) -> Outcome {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let outcome = run(sandbox, code);
+        if stood_ready(&outcome) {
+            return outcome;
+        }
+        assert!(
+            Instant::now() < until,
+            "none stands ready: {}",
+            shown(&outcome)
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn a_worker_that_stands_ready_is_used(world: &World) {
+    let sandbox = pooled(world);
+    assert!(
+        !stood_ready(&run(&sandbox, "1")),
+        "nobody had asked for one"
+    );
+    let outcome = run_in_ready(&sandbox, "6 * 7");
+    fine(&outcome);
+    assert_eq!(outcome.value(), Some(&42.into()));
+    assert!(!outcome.enforced().layers.is_empty());
+    let never = world.build(standard());
+    for _ in 0..5 {
+        assert!(!stood_ready(&run(&never, "1")));
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn what_stands_ready_is_fresh(world: &World) {
+    let sandbox = pooled(world);
+    let code = "import os, random\nseen = os.listdir('/work') + os.listdir('/tmp')\n\
+                open('/work/mark', 'w').write('x')\nprint(seen, os.urandom(8).hex(), random.random())";
+    let printed: Vec<String> = (0..10)
+        .map(|_| run_in_ready(&sandbox, code).stdout().into_owned())
+        .collect();
+    for (number, one) in printed.iter().enumerate() {
+        assert!(one.starts_with("[] "), "{one}");
+        assert!(!printed[..number].contains(one), "twins: {one}");
+    }
+}
+
+fn a_session_begins_in_a_worker_that_stands_ready(world: &World) {
+    let sandbox = Arc::new(pooled(world));
+    for number in 0..10 {
+        let mut session = sandbox.session().expect("a session");
+        let report = session.run(format!("x = {number}\nx")).expect("a cell");
+        assert_eq!(report.outcome().value(), Some(&i64::from(number).into()));
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn workers_that_stand_ready_end_with_their_sandbox(_: &World) {
+    apart::finishes("pool-alone");
+}
+
+/// In a process of its own, in which nothing else makes processes and descriptors.
+fn alone() {
+    let descriptors = || fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let build = || {
+        let builder = Sandbox::builder().policy(standard().policy()).ready(3);
+        builder.build().expect("a sandbox")
+    };
+    // The first one opens what the process keeps.
+    drop(build());
+    let before = descriptors();
+    let sandbox = build();
+    let outcome = run_in_ready(&sandbox, "6 * 7");
+    fine(&outcome);
+    // What stands ready can be ended from outside, as by the kernel for want of memory.
+    thread::sleep(Duration::from_millis(200));
+    let waiting: Vec<Pid> = descendants(std::process::id())
+        .into_iter()
+        .filter(|pid| is_worker(*pid))
+        .collect();
+    assert!(!waiting.is_empty(), "none stands ready");
+    for worker in &waiting {
+        kill(*worker, Signal::SIGKILL).expect("it is there");
+    }
+    thread::sleep(Duration::from_millis(50));
+    fine(&run(&sandbox, "1"));
+    let below = descendants(std::process::id());
+    assert!(!below.is_empty());
+    drop(sandbox);
+    assert_eq!(descriptors(), before);
+    for pid in below {
+        let gone = !std::path::Path::new(&format!("/proc/{pid}")).exists();
+        assert!(gone, "{pid} is left");
+    }
+}
+
+/// Everything beneath a process, from `/proc/PID/task/TID/children` (proc(5)).
+fn descendants(root: u32) -> Vec<Pid> {
+    let (mut found, mut unseen) = (Vec::new(), vec![root.to_string()]);
+    while let Some(parent) = unseen.pop() {
+        for task in fs::read_dir(format!("/proc/{parent}/task"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            for child in children.split_ascii_whitespace() {
+                found.push(Pid::from_raw(child.parse().expect("a number")));
+                unseen.push(child.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// Guests are process 2 of a pid namespace two levels down (`NSpid` of proc(5)).
+fn is_worker(pid: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let numbers: Vec<&str> = numbers
+        .unwrap_or_default()
+        .split_ascii_whitespace()
+        .collect();
+    numbers.len() >= 3 && numbers.last() == Some(&"2")
+}

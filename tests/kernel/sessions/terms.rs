@@ -1,0 +1,67 @@
+//! Sessions that nobody closes.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use sandfork::ErrorKind;
+use sandfork::outcome::Status;
+use sandfork::protocol::caller::SessionState;
+
+use super::{assert_ended, open, run, value};
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        one_that_waits_too_long_is_ended,
+        one_that_is_too_old_is_ended,
+        one_that_is_too_old_is_ended_in_a_cell,
+        one_without_an_end_waits,
+    ]
+}
+
+fn one_that_waits_too_long_is_ended(world: &World) {
+    let mut session = open(world, standard().set("session.idle=700ms"));
+    // Each cell begins the wait anew.
+    for _ in 0..4 {
+        sleep(Duration::from_millis(300));
+        assert_eq!(value(&mut session, "1"), "1");
+    }
+    // What a cell takes is no waiting.
+    run(&mut session, "import time; time.sleep(1)");
+    sleep(Duration::from_millis(1500));
+    let refused = session.run("1").expect_err("it has ended");
+    assert_eq!(refused.kind(), ErrorKind::SessionEnded);
+    assert!(refused.to_string().contains("`session.idle`"), "{refused}");
+    session.restart().expect("there is another worker");
+    assert_eq!(value(&mut session, "1"), "1");
+}
+
+fn one_that_is_too_old_is_ended(world: &World) {
+    let mut session = open(world, standard().set("session.age=500ms"));
+    assert_eq!(value(&mut session, "1"), "1");
+    sleep(Duration::from_secs(1));
+    let refused = session.run("1").expect_err("it has ended");
+    assert_eq!(refused.kind(), ErrorKind::SessionEnded);
+    assert!(refused.to_string().contains("`session.age`"), "{refused}");
+}
+
+fn one_that_is_too_old_is_ended_in_a_cell(world: &World) {
+    let mut session = open(world, standard().set("session.age=500ms"));
+    let report = run(&mut session, "import time; time.sleep(20)");
+    // Python could be interrupted, and would have lived on.
+    assert_ended(&report, Status::Timeout, SessionState::Live);
+    sleep(Duration::from_millis(200));
+    let refused = session.run("1").expect_err("it has ended");
+    assert!(refused.to_string().contains("`session.age`"), "{refused}");
+}
+
+fn one_without_an_end_waits(world: &World) {
+    let endless = standard()
+        .set("session.idle=never")
+        .set("session.age=never");
+    let mut session = open(world, endless);
+    sleep(Duration::from_millis(300));
+    assert_eq!(value(&mut session, "1"), "1");
+}
