@@ -21,6 +21,7 @@ mod humaneval;
 mod leftovers;
 mod need;
 mod outcomes;
+mod packages;
 mod pool;
 mod recipe;
 mod sessions;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
     tests.extend(environment::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());
+    tests.extend(packages::tests());
     tests.extend(pool::tests());
     tests.extend(sessions::tests());
     let trials = tests

@@ -1,5 +1,6 @@
 //! The project's chores.
 
+mod bench_map;
 mod clients;
 mod interpreters;
 mod ordinary_user;
@@ -23,7 +24,9 @@ usage: cargo xtask COMMAND
                the Python package
   test-python  the tests of the Python package alone
   test-envs    makes the test environments under target/test-envs, which plain
-               `cargo test` then finds";
+               `cargo test` then finds
+  bench-map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
+               compares; --rounds N, --jobs N";
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1);
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         Some("test") => test::run(),
         Some("test-python") => test::run_python(),
         Some("test-envs") => test_envs::make(&workspace()).map(|_| ExitCode::SUCCESS),
+        Some("bench-map") => bench_map::run(std::env::args().skip(2)),
         _ => Err(USAGE.into()),
     };
     done.unwrap_or_else(|error| {

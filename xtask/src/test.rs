@@ -92,7 +92,8 @@ fn built(
     executable.ok_or_else(|| format!("`cargo {}` built nothing", command.join(" ")).into())
 }
 
-fn cargo(workspace: &Path) -> Command {
+/// Cargo, in the workspace.
+pub fn cargo(workspace: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(workspace);
     cargo

@@ -76,13 +76,13 @@ pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
     Ok(made)
 }
 
-/// Where environments are: here, unless the checkout lies where a sandbox has a directory of its own,
-/// which would hide them. `name` is their directory's elsewhere.
+/// Where environments are: here, unless the checkout lies where a sandbox has a directory of its own;
+/// `name` is what they are called elsewhere. Tests of what lies there make their own.
 pub fn place(here: &Path, name: &str) -> Result<PathBuf, Error> {
-    let hidden = ["/work", "/tmp", "/dev"]
+    let inside = ["/work", "/tmp", "/dev"]
         .iter()
         .any(|own| here.starts_with(own));
-    if !hidden {
+    if !inside {
         return Ok(here.to_owned());
     }
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
