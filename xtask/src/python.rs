@@ -1,5 +1,6 @@
 //! The tests of the Python package: with each interpreter, and once what is the same for all.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,21 +35,27 @@ struct Package<'a> {
 }
 
 impl Package<'_> {
-    /// Format, lints and types.
+    /// Format, lints and types; and what the tests need of the tools.
     fn check(&self, interpreter: &Interpreter) -> Result<Tally, Error> {
         let tools = Venv {
             interpreter,
-            directory: &self.tools(),
+            directory: &self.built("tools"),
             requirements: TOOLS,
         };
         tools.make()?;
-        let mut tally = Tally::default();
+        // As if it were installed: its entry points are found beside its sources.
+        let mut metadata = Command::new(self.built("tools").join("bin/maturin"));
+        metadata
+            .args(["pep517", "write-dist-info", "--metadata-directory"])
+            .arg(self.built("metadata"))
+            .current_dir(self.directory());
+        let mut tally = Tally::of_check(&mut metadata)?;
         for (tool, arguments) in [
             ("ruff", &["format", "--check"][..]),
             ("ruff", &["check"]),
             ("mypy", &[]),
         ] {
-            let mut check = Command::new(self.tools().join("bin").join(tool));
+            let mut check = Command::new(self.built("tools").join("bin").join(tool));
             check.args(arguments).current_dir(self.directory());
             tally.add(Tally::of_check(&mut check)?);
         }
@@ -56,28 +63,25 @@ impl Package<'_> {
     }
 
     /// Every test with one interpreter; what takes long only with the newest.
-    fn test_with(&self, env: &TestEnv, is_newest: bool) -> Result<Tally, Error> {
+    fn test_with(&self, guest: &TestEnv, is_newest: bool) -> Result<Tally, Error> {
         println!(
             "\nthe Python package, CPython {}:",
-            env.interpreter.version_text()
+            guest.interpreter.version_text()
         );
-        let mut pytest = self.pytest(env)?;
+        let mut pytest = self.pytest(guest)?;
         if !is_newest {
             pytest.args(["-m", "not stress"]);
         }
-        pytest
-            .env("PYTHONPATH", self.directory().join("src"))
-            .env("SANDFORK_BINARY", self.binary);
-        Tally::of_pytest(&mut pytest)
+        Tally::of_pytest(pytest.env("SANDFORK_BINARY", self.binary))
     }
 
     /// Builds a wheel, out of what cargo has built already, and installs it in every way.
     fn test_wheel(&self, env: &TestEnv) -> Result<Tally, Error> {
-        let wheels = clients::root(self.workspace).join("wheel");
+        let wheels = self.built("wheel");
         if wheels.exists() {
             fs::remove_dir_all(&wheels)?;
         }
-        let mut maturin = Command::new(self.tools().join("bin/maturin"));
+        let mut maturin = Command::new(self.built("tools").join("bin/maturin"));
         maturin
             .args(["build", "--quiet", "--profile", "dev", "--out"])
             .arg(&wheels);
@@ -96,19 +100,19 @@ impl Package<'_> {
         Ok(tally)
     }
 
-    fn pytest(&self, env: &TestEnv) -> Result<Command, Error> {
-        let python = clients::make(self.workspace, env)?;
+    fn pytest(&self, guest: &TestEnv) -> Result<Command, Error> {
+        let python = clients::make(self.workspace, guest)?;
+        let sources = clients::smolagents_source(self.workspace, &python)?;
         let mut pytest = Command::new(&python);
         pytest
             .args(["-m", "pytest", "-q", "-rs", "--color=no"])
-            .args(["-p", "no:cacheprovider"]);
+            .args(["-p", "no:cacheprovider"])
+            .current_dir(self.directory());
+        let path = env::join_paths([self.directory().join("src"), self.built("metadata")])?;
         pytest
-            .current_dir(self.directory())
+            .env("PYTHONPATH", path)
             .env("PYTHONDONTWRITEBYTECODE", "1")
-            .env(
-                "SANDFORK_SMOLAGENTS_SOURCE",
-                clients::smolagents_source(self.workspace, &python)?,
-            );
+            .env("SANDFORK_SMOLAGENTS_SOURCE", sources);
         Ok(pytest)
     }
 
@@ -116,8 +120,8 @@ impl Package<'_> {
         self.workspace.join("python")
     }
 
-    fn tools(&self) -> PathBuf {
-        clients::root(self.workspace).join("tools")
+    fn built(&self, name: &str) -> PathBuf {
+        self.workspace.join("target/python").join(name)
     }
 }
 

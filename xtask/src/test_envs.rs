@@ -39,7 +39,7 @@ pub struct TestEnvs {
 /// Makes what is missing, and the manifest `target/test-envs/manifest.json`.
 pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
     let manifest = workspace.join("target/test-envs");
-    let root = place(&manifest)?;
+    let root = place(&manifest, "test-envs")?;
     fs::create_dir_all(&manifest)?;
     fs::create_dir_all(&root)?;
     let Found { supported, too_old } = interpreters::find();
@@ -76,18 +76,18 @@ pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
     Ok(made)
 }
 
-/// Where the environments are: beside the manifest, unless the checkout lies where a sandbox has a
-/// directory of its own. Tests of what lies there make their own.
-pub fn place(beside_the_manifest: &Path) -> Result<PathBuf, Error> {
+/// Where environments are: here, unless the checkout lies where a sandbox has a directory of its own;
+/// `name` is what they are called elsewhere. Tests of what lies there make their own.
+pub fn place(here: &Path, name: &str) -> Result<PathBuf, Error> {
     let inside = ["/work", "/tmp", "/dev"]
         .iter()
-        .any(|own| beside_the_manifest.starts_with(own));
+        .any(|own| here.starts_with(own));
     if !inside {
-        return Ok(beside_the_manifest.to_owned());
+        return Ok(here.to_owned());
     }
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(env::home_dir()?.join(".cache")));
-    Ok(cache.ok_or("HOME is not set")?.join("sandfork/test-envs"))
+    Ok(cache.ok_or("HOME is not set")?.join("sandfork").join(name))
 }
 
 impl TestEnvs {
