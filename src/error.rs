@@ -2,11 +2,15 @@
 
 use std::fmt;
 
+use nix::errno::Errno;
+
+use crate::admission::Busy;
 use crate::host::HostError;
 use crate::plan::PlanError;
 use crate::policy::PolicyError;
 use crate::session::SessionError;
 use crate::supervisor::SupervisorError;
+use crate::supervisor::files::FileError;
 
 /// The sandbox could not be provided. What a guest does is never an error but an
 /// [`Outcome`](crate::Outcome).
@@ -27,8 +31,12 @@ pub enum ErrorKind {
     Interpreter,
     /// A layer did not hold when the worker was looked at from outside. Nothing was run.
     NotEnforced,
-    /// The request itself is too large, or has a standard input that the policy closes.
+    /// The request itself is too large, has a standard input that the policy closes, asks for more
+    /// than the policy allows, or has files that cannot be placed.
     Request,
+    /// More runs go on and wait than an [`Admission`](crate::Admission) allows: trying again later may
+    /// help.
+    Busy,
     /// The session's worker is gone, with its variables, imports and files.
     SessionEnded,
     /// A system call failed, or a process that was needed ended: trying again may help.
@@ -46,6 +54,8 @@ pub(crate) enum Cause {
     #[error(transparent)]
     Supervisor(#[from] SupervisorError),
     #[error(transparent)]
+    Busy(#[from] Busy),
+    #[error(transparent)]
     Session(#[from] SessionError),
 }
 
@@ -55,6 +65,7 @@ impl Error {
         use SupervisorError as S;
         match &self.0 {
             Cause::Policy(_) => ErrorKind::Policy,
+            Cause::Busy(_) => ErrorKind::Busy,
             Cause::Plan(_) | Cause::Host(HostError::UnknownKernel) => ErrorKind::Host,
             Cause::Host(HostError::Interpreter(_)) => ErrorKind::Interpreter,
             Cause::Session(error) => error.kind(),
@@ -66,7 +77,12 @@ impl Error {
                 | S::Threads { .. }
                 | S::Startup { .. } => ErrorKind::Interpreter,
                 S::NotEnforced { .. } => ErrorKind::NotEnforced,
-                S::Request(_) | S::StdinRefused => ErrorKind::Request,
+                S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,
+                S::Request(_)
+                | S::StdinRefused
+                | S::AbovePolicy { .. }
+                | S::FilesTooLarge { .. }
+                | S::FileNotPlaced(_) => ErrorKind::Request,
                 S::Jail { .. } | S::Cgroup { .. } | S::SessionPlace { .. } => ErrorKind::Host,
                 S::System { .. }
                 | S::ZygoteGone
@@ -76,6 +92,14 @@ impl Error {
             },
         }
     }
+}
+
+/// Whether a file could not be made because of what the request itself asks for.
+fn is_of_the_request(error: &FileError) -> bool {
+    use Errno as E;
+    let errno = error.errno();
+    let names = [E::EEXIST, E::ENOTDIR, E::EISDIR, E::ENAMETOOLONG];
+    names.contains(&errno) || [E::ENOSPC, E::EDQUOT].contains(&errno)
 }
 
 impl Error {

@@ -15,6 +15,17 @@
 //! | 137 | the memory limit, as a shell shows the OOM killer's SIGKILL |
 //! | 128 + n | a signal; 159 is SIGSYS, a system call that the policy refuses by death |
 //!
+//! Those of `sandfork map` are not about its guests, whose own are in the results:
+//!
+//! | code | when |
+//! |---|---|
+//! | 0 | every task has had its run, however it ended |
+//! | 1 | the results could not be written |
+//! | 2 | usage: an argument, the policy or a line of the tasks is wrong; those before it were run |
+//! | 125 | a task got no sandbox, or none could be provided at all |
+//! | 130 | interrupted; `--resume` goes on |
+//! | 141 | the reader of the results has left, as a shell shows SIGPIPE |
+//!
 //! A guest may exit with any code, so a code alone does not prove what happened; `status` of
 //! `--json` does.
 
@@ -25,6 +36,8 @@ use crate::outcome::{Ending, Status};
 pub const OK: u8 = 0;
 /// An uncaught exception.
 pub const EXCEPTION: u8 = 1;
+/// What the command has to say could not be written.
+pub const NOT_WRITTEN: u8 = 1;
 /// An argument, the script or the policy is wrong.
 pub const USAGE: u8 = 2;
 /// The guest tampered with its link to the supervisor.
@@ -45,6 +58,9 @@ pub const SIGNAL_BASE: u8 = 128;
 pub const INTERRUPTED: u8 = 130;
 /// The memory limit: 128 + SIGKILL.
 pub const MEMORY_LIMIT: u8 = 137;
+
+/// Nobody reads what the command writes: 128 + SIGPIPE.
+pub const BROKEN_PIPE: u8 = 141;
 
 // The same on every architecture that Sandfork runs on; this module stays free of libc.
 const SIGSYS: u8 = 31;
@@ -76,6 +92,7 @@ pub fn of_error(error: &Error) -> u8 {
         ErrorKind::Host
         | ErrorKind::Interpreter
         | ErrorKind::NotEnforced
+        | ErrorKind::Busy
         | ErrorKind::SessionEnded
         | ErrorKind::System => SANDBOX_UNAVAILABLE,
     }

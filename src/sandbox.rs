@@ -20,6 +20,7 @@ pub use self::key::SandboxKey;
 
 use self::pool::{Filler, Parked, Pool};
 use self::warm::Warm;
+use crate::admission::Admission;
 use crate::error::{Cause, Error};
 use crate::jail::control::CpuSpan;
 use crate::outcome::{Outcome, PolicyIdentity};
@@ -56,6 +57,7 @@ struct Inner {
     sessions: Option<Arc<SessionRoot>>,
     plan: Plan,
     policy: PolicyIdentity,
+    admission: Option<Admission>,
     runs: AtomicUsize,
 }
 
@@ -100,6 +102,9 @@ impl Sandbox {
         if request.has_stdin() && self.inner.plan.supervision.stdin == Stdin::Closed {
             return Err(SupervisorError::StdinRefused.into());
         }
+        let admit =
+            |admission: &Admission| admission.enter(request.for_client(), request.cancelled_by());
+        let _permit = self.inner.admission.as_ref().map(admit).transpose()?;
         match self.attempt(&request, sink) {
             // Nothing has run yet: a zygote that was ended from outside costs time, not the run.
             Err(Error(Cause::Supervisor(SupervisorError::ZygoteGone))) => {}
@@ -111,17 +116,18 @@ impl Sandbox {
     fn attempt(&self, request: &Request, sink: &mut dyn OutputSink) -> Result<Outcome, Error> {
         let called = Instant::now();
         // A worker that stands ready has nothing to read.
-        let parked = match request.has_stdin() {
-            false => self.filler.take(&self.inner, CpuSpan::Life),
-            true => None,
+        let parked = if request.has_stdin() {
+            None
+        } else {
+            self.filler.take(&self.inner, CpuSpan::Life)
         };
-        let (zygote, standing) = match parked {
+        let (zygote, ready) = match parked {
             Some(Parked { standing, zygote }) => (zygote, Some(standing)),
             None => (self.inner.zygote()?, None),
         };
         let place = self.inner.place(&zygote);
-        let outcome = match standing {
-            Some(standing) => run_in(standing, &place, request, sink, called),
+        let outcome = match ready {
+            Some(standing) => run_in(&standing, &place, request, sink, called),
             None => run(&place, request, sink),
         };
         if let Err(SupervisorError::ZygoteGone | SupervisorError::RunLost) = outcome {
@@ -157,6 +163,7 @@ impl Inner {
             cgroups: self.cgroups.as_ref(),
             sessions: self.sessions.as_ref(),
             limits: self.limits(),
+            work_size: self.plan.work_size(),
             policy: &self.policy,
             first_core: self.runs.fetch_add(1, Ordering::Relaxed),
         }

@@ -32,6 +32,10 @@ pub struct Sandboxes {
 
 impl Sandboxes {
     pub fn new(python: &Path, preload: Preload) -> Result<Self, Error> {
+        Self::with(python, preload, 0)
+    }
+
+    fn with(python: &Path, preload: Preload, ready: usize) -> Result<Self, Error> {
         let mut settings = vec![format!("python.interpreter={}", python.display())];
         settings.extend(
             preload
@@ -44,7 +48,7 @@ impl Sandboxes {
             .map(|setting| setting.parse())
             .collect::<Result<_, _>>()?;
         let policy = Policy::load("standard", &settings, &BuiltInsOnly)?;
-        let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
+        let sandbox = Sandbox::builder().policy(policy).ready(ready).build()?;
         let last = run(&sandbox)?;
         Ok(Self {
             preload,
@@ -55,6 +59,10 @@ impl Sandboxes {
 
     pub fn sandbox(&self) -> &Sandbox {
         &self.sandbox
+    }
+
+    fn one(&self) -> Option<()> {
+        run(&self.sandbox).ok().map(drop)
     }
 
     /// What the latest run came to.
@@ -85,6 +93,68 @@ fn run(sandbox: &Sandbox) -> Result<Outcome, Error> {
     match outcome.value() {
         Some(Value::Int(42)) => Ok(outcome),
         _ => Err(format!("the sandbox answered {outcome:?}").into()),
+    }
+}
+
+/// Fresh sandboxes in workers that stood ready when they were asked for.
+pub struct Ready(Sandboxes);
+
+/// Longer than a worker takes to be made.
+pub const UNTIL_READY: Duration = Duration::from_millis(8);
+
+impl Ready {
+    pub fn new(python: &Path) -> Result<Self, Error> {
+        Ok(Self(Sandboxes::with(python, Preload::Nothing, 2)?))
+    }
+}
+
+impl Contestant for Ready {
+    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
+        for _ in 0..REPEATS {
+            std::thread::sleep(UNTIL_READY);
+            let phases = run(&self.0.sandbox)?.usage().phases;
+            // Another did not stand ready.
+            if phases.fork.is_zero() {
+                record(Subject::Ready, phases.until_result());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fresh sandboxes, several at a time.
+pub struct InFlight(Sandboxes);
+
+/// How many are in flight.
+pub const IN_FLIGHT: [usize; 5] = [1, 2, 4, 8, 16];
+
+/// How many are made in one turn, at each number in flight.
+const IN_ONE_TURN: usize = 32;
+
+impl InFlight {
+    pub fn new(python: &Path) -> Result<Self, Error> {
+        Ok(Self(Sandboxes::with(python, Preload::Nothing, 0)?))
+    }
+}
+
+impl Contestant for InFlight {
+    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
+        for in_flight in IN_FLIGHT {
+            let start = Instant::now();
+            let ran = std::thread::scope(|scope| {
+                let runs = || (0..IN_ONE_TURN / in_flight).try_for_each(|_| self.0.one());
+                let threads: Vec<_> = (0..in_flight).map(|_| scope.spawn(runs)).collect();
+                threads
+                    .into_iter()
+                    .all(|thread| matches!(thread.join(), Ok(Some(()))))
+            });
+            if !ran {
+                return Err("a sandbox in flight did not answer".into());
+            }
+            let count = u32::try_from(IN_ONE_TURN)?;
+            record(Subject::Each(in_flight), start.elapsed() / count);
+        }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use sandfork::outcome::Enforced;
 
-use crate::contestant::{BareForks, Contestant, Error, Process, Sandboxes};
+use crate::contestant::{BareForks, Contestant, Error, InFlight, Process, Ready, Sandboxes};
 use crate::options::{Extent, Options};
 use crate::session::{PythonClient, RustSessions};
 use crate::subject::{Preload, Subject};
@@ -66,6 +66,8 @@ impl Field {
         field.enter(python_with(&python, Preload::Nothing), 1)?;
         field.enter(Ok(bare), 1)?;
         field.enter(BareForks::new(&python, Preload::Nothing), 1)?;
+        field.enter(Ready::new(&python), 1)?;
+        field.enter(InFlight::new(&python), SELDOM)?;
         field.enter_if_able(Subject::ColdRun, cold_run(&python));
         let bubblewrap = Process::new(Subject::Bubblewrap, bubblewrap(&python));
         field.enter_if_able(Subject::Bubblewrap, bubblewrap);

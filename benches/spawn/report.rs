@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::contestant::IN_FLIGHT;
 use crate::field::{Facts, Field, target_directory};
 use crate::options::{Extent, Options};
 use crate::ratio::{AIMS, Aim, Base, Ratio};
@@ -74,6 +75,8 @@ impl Report {
             .into_iter()
             .chain(each(Subject::Cycle));
         let all = all
+            .chain([Subject::Ready])
+            .chain(IN_FLIGHT.map(Subject::Each))
             .chain(Client::ALL.map(Subject::Call))
             .chain(Client::ALL.map(Subject::Create))
             .chain(each(Subject::Python))

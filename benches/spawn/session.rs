@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sandfork::policy::{BuiltInsOnly, Override, Policy};
 use sandfork::{Sandbox, Session};
 
-use crate::contestant::{Contestant, Error};
+use crate::contestant::{Contestant, Error, UNTIL_READY};
 use crate::subject::{Client, Subject};
 
 /// How often in one turn.
@@ -42,6 +42,7 @@ impl Contestant for RustSessions {
             record(Subject::Call(Client::Rust), start.elapsed());
         }
         for _ in 0..REPEATS {
+            std::thread::sleep(UNTIL_READY);
             let start = Instant::now();
             let made = self.sandbox.session()?;
             record(Subject::Create(Client::Rust), start.elapsed());
@@ -64,6 +65,7 @@ impl PythonClient {
         let mut child = Command::new(python)
             .args(["-c", include_str!("client_probe.py")])
             .arg(python)
+            .arg(UNTIL_READY.as_secs_f64().to_string())
             .env("PYTHONPATH", package)
             .env("SANDFORK_BINARY", env!("CARGO_BIN_EXE_sandfork"))
             .stdin(Stdio::piped())

@@ -29,6 +29,11 @@ pub enum Subject {
     Result(Preload),
     /// The same call until it returns: nothing of the sandbox is left.
     Cycle(Preload),
+    /// The same as the first, in a worker that stood ready.
+    Ready,
+    /// A fresh sandbox, whole cycle, where so many are in flight: the time of all, divided by their
+    /// number.
+    Each(usize),
     /// One phase of that call.
     Phase(Preload, &'static str),
     /// `sandfork run -c pass`, a whole process with nothing warm.
@@ -73,6 +78,10 @@ impl fmt::Display for Subject {
                     "fresh sandbox, whole cycle until reaped{}",
                     With(*preload)
                 )
+            }
+            Self::Ready => f.write_str("fresh sandbox from the pool, code to result"),
+            Self::Each(in_flight) => {
+                write!(f, "fresh sandboxes, {in_flight} in flight: time of each")
             }
             Self::Phase(preload, phase) => write!(f, "{phase}{}", With(*preload)),
             Self::ColdRun => f.write_str("sandfork run -c pass, nothing warm"),

@@ -278,9 +278,11 @@ async def test_the_end_of_the_supervisor_is_one_exception(fake: FakeSupervisor) 
 
 async def test_garbage_leaves_nothing_open(fake: FakeSupervisor) -> None:
     before = opened()
-    sbx = AsyncSandbox(tools={"own": lambda: sbx.info})
+    around: list[AsyncSandbox] = []
+    sbx = AsyncSandbox(tools={"own": around.copy})
+    around.append(sbx)
     await sbx.run("1")
-    del sbx
+    del sbx, around
     gc.collect()
     fake.close()
     assert_closed_since(before)

@@ -108,9 +108,8 @@ def test_a_full_disk_is_the_guests_error(fake: FakeSupervisor) -> None:
         os.close(writer)
 
     fake.on("file", full)
-    with Sandbox() as sbx:
-        with pytest.raises(sandfork.FileError, match="file: No space left on device"):
-            sbx.files.write("file", b"1")
+    with Sandbox() as sbx, pytest.raises(sandfork.FileError, match="file: No space left on device"):
+        sbx.files.write("file", b"1")
 
 
 def test_an_answer_without_a_file_is_a_protocol_error(fake: FakeSupervisor) -> None:

@@ -169,11 +169,13 @@ def test_closing_ends_a_call_that_is_under_way(fake: FakeSupervisor) -> None:
 
 
 def test_garbage_ends_its_session(fake: FakeSupervisor) -> None:
-    sbx = Sandbox(tools={"own": lambda: sbx.info})
+    around: list[Sandbox] = []
+    sbx = Sandbox(tools={"own": around.copy})
+    around.append(sbx)
     assert sbx.run("1").ok
     gone = weakref.ref(sbx)
     session = fake.session
-    del sbx
+    del sbx, around
     gc.collect()
     assert gone() is None
     deadline = time.monotonic() + 5
@@ -207,7 +209,9 @@ def test_a_session_that_ended_says_what_is_lost(fake: FakeSupervisor) -> None:
 
 
 def test_a_session_starts_again_if_asked(fake: FakeSupervisor) -> None:
-    fake.on("die", lambda session, cell: session.outcome(cell, status="signal", exit_code=139, session="ended"))
+    fake.on(
+        "die", lambda session, cell: session.outcome(cell, status="signal", exit_code=139, session="ended")
+    )
     with Sandbox(tools={"add": lambda a, b: a + b}, variables={"v": 1}, on_death="restart") as sbx:
         died = sbx.run("die")
         assert died.error is not None

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 
 /// Run untrusted Python in a fresh, sealed Linux sandbox.
@@ -49,6 +49,8 @@ pub enum Command {
     Run(RunArguments),
     /// Run any program of the sandbox
     Exec(ExecArguments),
+    /// Run many tasks, each in a fresh sandbox
+    Map(MapArguments),
     /// Show what would be enforced on this host, and how
     Plan(PlanArguments),
     /// Check for each layer whether this host can provide it, and what mends it
@@ -123,6 +125,38 @@ pub struct ExecArguments {
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub argv: Vec<String>,
 }
+
+/// `sandfork map`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit codes: 0 every task has had its run, however it ended; 1 the results could \
+    not be written; 2 usage, also a wrong line of TASKS; 125 a task got no sandbox; 130 interrupted."
+)]
+pub struct MapArguments {
+    #[command(flatten)]
+    pub policy: PolicyChoice,
+    /// How many run at once [default: the number of processors]
+    #[arg(long, short, value_name = "N", value_parser = value_parser!(u16).range(1..=MOST_JOBS))]
+    pub jobs: Option<u16>,
+    /// Write the results to this file instead of stdout
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Go on behind the results that the file of `--output` has
+    #[arg(long, requires = "output")]
+    pub resume: bool,
+    /// Write the results in the order of the tasks, not as they finish
+    #[arg(long)]
+    pub ordered: bool,
+    /// Draw no progress bar, even on a terminal
+    #[arg(long)]
+    pub no_progress: bool,
+    /// The tasks, one JSON object a line; `-` reads them from stdin
+    #[arg(value_name = "TASKS")]
+    pub tasks: PathBuf,
+}
+
+/// What one zygote can have alive at once.
+const MOST_JOBS: i64 = 4096;
 
 /// `sandfork plan`.
 #[derive(Args, Debug)]

@@ -3,14 +3,13 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use sandfork::exit_code::{self, SIGNAL_BASE};
+use sandfork::exit_code;
 use sandfork::policy::PolicyError;
 use thiserror::Error;
 
+use super::map::MapError;
 use super::script::ScriptError;
 use super::terminal::harmless;
-
-const SIGPIPE: u8 = 13;
 
 /// The end of a command that failed before, or beside, a guest.
 #[derive(Debug, Error)]
@@ -24,6 +23,9 @@ pub enum Failure {
     /// No sandbox could be provided.
     #[error(transparent)]
     Sandbox(#[from] sandfork::Error),
+    /// The tasks or the results of `map` are wrong.
+    #[error(transparent)]
+    Map(#[from] MapError),
     /// The command itself lacks something: a thread, a descriptor.
     #[error("the command cannot be set up: {0}; look at `ulimit -a`")]
     Setup(io::Error),
@@ -49,17 +51,22 @@ impl Failure {
 
     fn exit_code(&self) -> u8 {
         match self {
+            // The reader has seen enough, as `head` has; the code is what any other writer ends with.
+            _ if self.is_broken_pipe() => exit_code::BROKEN_PIPE,
             Self::Script(_) | Self::Policy(_) => exit_code::USAGE,
             Self::Sandbox(error) => exit_code::of_error(error),
+            Self::Map(error) => error.exit_code(),
             Self::Setup(_) => exit_code::SANDBOX_UNAVAILABLE,
-            // The reader has seen enough, as `head` has; the code is what any other writer ends with.
-            Self::Output(_) if self.is_broken_pipe() => SIGNAL_BASE + SIGPIPE,
-            Self::Output(_) => exit_code::EXCEPTION,
+            Self::Output(_) => exit_code::NOT_WRITTEN,
         }
     }
 
     fn is_broken_pipe(&self) -> bool {
-        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+        match self {
+            Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            Self::Map(error) => error.is_broken_pipe(),
+            _ => false,
+        }
     }
 }
 

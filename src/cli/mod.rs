@@ -3,6 +3,7 @@
 mod args;
 mod failure;
 mod interrupt;
+mod map;
 mod plan;
 mod policy;
 mod report;
@@ -25,6 +26,7 @@ pub fn execute(arguments: Arguments) -> Result<u8, Failure> {
     match arguments.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Exec(arguments) => run::exec(arguments),
+        Command::Map(arguments) => map::map(&arguments),
         Command::Plan(arguments) => plan::plan(&arguments),
         Command::Doctor(arguments) => plan::doctor(&arguments),
         Command::Policy(arguments) => policy::policy(arguments.command),

@@ -46,7 +46,8 @@ fn launch(
 ) -> Result<u8, Failure> {
     let policy = chosen(policy)?;
     let cancel = Cancel::new().map_err(Failure::Setup)?;
-    let interrupts = Interrupts::take(cancel.clone()).map_err(Failure::Setup)?;
+    let to_end = cancel.clone();
+    let interrupts = Interrupts::take(move || to_end.cancel()).map_err(Failure::Setup)?;
     let mut request = request.cancel(&cancel);
     if policy.stdin() == Stdin::Pass {
         request = request.stdin(copied_stdin().map_err(Failure::Setup)?);
@@ -55,7 +56,7 @@ fn launch(
         .policy(policy.clone())
         .lifetime(Lifetime::OneRun)
         .build()?;
-    interrupts.end_run();
+    interrupts.end_what_runs();
     if output.json {
         let outcome = sandbox.run(request)?;
         print_json(&outcome)?;

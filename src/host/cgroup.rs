@@ -1,5 +1,6 @@
 //! Where this process may make cgroups (cgroups(7)): version 1, version 2, or nowhere.
 
+mod room;
 mod v2;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 use serde::{Deserialize, Serialize};
+
+pub(super) use self::room::room;
 
 use super::mountinfo::{self, Mount};
 

@@ -6,6 +6,7 @@
 mod cgroup;
 mod environment;
 mod errno;
+mod headroom;
 mod interpreter;
 mod kernel;
 mod landlock;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 pub use cgroup::{CgroupAbsence, CgroupSupport, Controller, SUPERVISOR_LEAF, V2Entry};
 pub use environment::CallerEnvironment;
 pub use errno::Errno;
+pub use headroom::Headroom;
 pub use interpreter::{
     FACTS_SCRIPT, Interpreter, InterpreterError, Link, Reach, Rejection,
     probe as probe_interpreter, resolve as resolve_interpreter,
@@ -33,6 +35,7 @@ pub use interpreter::{
 pub use kernel::{Arch, KernelVersion};
 pub use landlock::LandlockSupport;
 pub use limits::{HardLimits, HostLimits};
+pub(crate) use mountinfo::unescape;
 pub use namespaces::{NamespaceSupport, Refusal, RefusalCause};
 pub use paths::{PathFact, PathKind};
 pub use probe::{HostError, Needs, probe};

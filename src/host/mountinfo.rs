@@ -38,7 +38,7 @@ fn parse_line(line: &str) -> Option<Mount> {
 }
 
 /// Undoes the kernel's octal escapes of space, tab, newline and backslash.
-fn unescape(field: &str) -> PathBuf {
+pub(crate) fn unescape(field: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
     while let Some((first, tail)) = rest.split_first() {

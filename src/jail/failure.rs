@@ -31,6 +31,7 @@ pub enum Step {
     JoinCgroup,
     UnshareWorker,
     MountTmpfs,
+    ShowTrees,
     WorkerProc,
     OpenHandles,
     Rlimits,
@@ -52,7 +53,7 @@ pub enum Step {
     ForkReaper,
 }
 
-const STEPS: [Step; 40] = [
+const STEPS: [Step; 41] = [
     Step::Prepare,
     Step::CloneTrees,
     Step::DropHostIds,
@@ -74,6 +75,7 @@ const STEPS: [Step; 40] = [
     Step::JoinCgroup,
     Step::UnshareWorker,
     Step::MountTmpfs,
+    Step::ShowTrees,
     Step::WorkerProc,
     Step::OpenHandles,
     Step::Rlimits,
@@ -127,6 +129,7 @@ impl Step {
             Self::JoinCgroup => "join the worker's cgroup",
             Self::UnshareWorker => "make the worker's mount, ipc and uts namespaces (unshare)",
             Self::MountTmpfs => "mount the worker's private tmpfs",
+            Self::ShowTrees => "show the host's directories beneath a private tmpfs (move_mount)",
             Self::WorkerProc => "mount the worker's own /proc",
             Self::OpenHandles => "open the worker's directories for the supervisor",
             Self::Rlimits => "set a resource limit (setrlimit)",

@@ -251,6 +251,31 @@ pub struct Tmpfs {
     pub size: u64,
     /// Inode quota.
     pub inodes: u64,
+    /// What stands beneath it in the zygote's root. It would be hidden, so that each worker puts it
+    /// back, into its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shows: Vec<Shown>,
+}
+
+/// Something of the zygote's root that a worker's tmpfs shows.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "kebab-case")]
+pub enum Shown {
+    /// A mount, with those that are mounted in it.
+    Tree {
+        /// Where.
+        target: PathBuf,
+        /// Whether the guest may write to it. Landlock adds up what it grants on the way, and grants
+        /// all on the tmpfs: this mount alone keeps a tree in it from being written to.
+        access: Access,
+    },
+    /// A symbolic link.
+    Symlink {
+        /// Where.
+        target: PathBuf,
+        /// What it points at.
+        points_at: PathBuf,
+    },
 }
 
 /// One resource limit.

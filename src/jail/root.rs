@@ -6,11 +6,13 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{chdir, pivot_root};
 
 use super::failure::{Failure, InStep, Step};
-use super::program::{Access, ProcMount, RootEntry, Tmpfs};
+use super::program::{Access, ProcMount, RootEntry, Shown, Tmpfs};
 use crate::sys::mount as mounts;
 
 /// Where the new root is built before it becomes `/`: a directory that every Linux has.
@@ -150,10 +152,13 @@ pub fn build_and_enter(
     .in_step(Step::PivotRoot)
 }
 
-/// A worker's own tmpfs mounts and `/proc`, over the zygote's mount points.
+/// A worker's own tmpfs mounts and `/proc`, over the zygote's mount points. What the zygote has mounted
+/// beneath one of them is moved into it.
 pub fn mount_private(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     for one in tmpfs {
+        // Their paths lead into the tmpfs once it stands.
+        let shown = hold(&one.shows).in_step(Step::ShowTrees)?;
         let options = format!("mode=0700,size={},nr_inodes={}", one.size, one.inodes);
         mount(
             Some("sandfork"),
@@ -163,6 +168,7 @@ pub fn mount_private(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
             Some(options.as_str()),
         )
         .in_step(Step::MountTmpfs)?;
+        shown.iter().try_for_each(show).in_step(Step::ShowTrees)?;
     }
     if proc == ProcMount::Own {
         // `subset=pid` leaves out everything that is the machine's and not a process's
@@ -178,6 +184,42 @@ pub fn mount_private(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
         .in_step(Step::WorkerProc)?;
     }
     Ok(())
+}
+
+/// Something that a tmpfs is to show, held while its path is hidden.
+enum Held<'a> {
+    Tree(OwnedFd, &'a Path),
+    Symlink(&'a Path, &'a Path),
+}
+
+fn hold(shows: &[Shown]) -> Result<Vec<Held<'_>>, Errno> {
+    let mut held = Vec::with_capacity(shows.len());
+    for shown in shows {
+        held.push(match shown {
+            Shown::Tree { target, .. } => {
+                let mounted = open(target, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+                Held::Tree(mounted, target)
+            }
+            Shown::Symlink { target, points_at } => Held::Symlink(target, points_at),
+        });
+    }
+    Ok(held)
+}
+
+fn show(held: &Held) -> Result<(), Errno> {
+    match held {
+        Held::Tree(mounted, target) => {
+            let kind = match fstat(mounted)?.st_mode & libc::S_IFMT {
+                libc::S_IFDIR => TreeKind::Directory,
+                _ => TreeKind::File,
+            };
+            make_mount_point(target, kind)?;
+            mounts::attach(mounted, target)
+        }
+        Held::Symlink(target, points_at) => parent_of(target)
+            .and_then(|()| symlink(points_at, target))
+            .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))),
+    }
 }
 
 fn make_entry(stage: &Path, entry: &RootEntry) -> Result<(), Errno> {

@@ -1,5 +1,7 @@
 //! The prepared jail: what the zygote and its workers do to themselves.
 
+use std::path::Path;
+
 use super::PlanError;
 use super::assess::LANDLOCK_SCOPES;
 use super::cgroup::CgroupPlan;
@@ -9,8 +11,8 @@ use super::view::View;
 use super::{environment, filters, landlock, limits, root};
 use crate::host::{Controller, GUEST_ID, Host, HostUser};
 use crate::jail::program::{
-    HostIds, Identity, LandlockRules, NetworkNamespace, ProcMount, Tmpfs, WorkerJail, ZygoteJail,
-    ZygoteNamespaces,
+    HostIds, Identity, LandlockRules, NetworkNamespace, ProcMount, Shown, Tmpfs, WorkerJail,
+    ZygoteJail, ZygoteNamespaces,
 };
 use crate::policy::{Level, Policy, ProcVisibility, Quota};
 
@@ -39,7 +41,7 @@ pub(super) fn prepare(
         env: environment::variables(policy, host, level),
         worker: WorkerJail {
             filters: filters.worker,
-            ..worker(policy, host, level, cgroup)
+            ..worker(policy, host, level, cgroup, &view)
         },
     })
 }
@@ -71,12 +73,23 @@ fn identity(user: HostUser, level: Level) -> Identity {
     Identity { drop_to, inside }
 }
 
-fn worker(policy: &Policy, host: &Host, level: Level, cgroup: Option<&CgroupPlan>) -> WorkerJail {
+fn worker(
+    policy: &Policy,
+    host: &Host,
+    level: Level,
+    cgroup: Option<&CgroupPlan>,
+    view: &View,
+) -> WorkerJail {
     let files = policy.filesystem();
-    let quota = |target: &str, quota: Quota| Tmpfs {
-        target: target.into(),
-        size: quota.size,
-        inodes: quota.inodes,
+    let quota = |target: &str, quota: Quota| {
+        let shows = view.shown_beneath(Path::new(target));
+        Tmpfs {
+            target: target.into(),
+            size: quota.size,
+            // What has to be made for it is not the guest's.
+            inodes: quota.inodes + mount_points(&shows),
+            shows,
+        }
     };
     let count = match level {
         // The unprivileged user of root's is that of every other guest too.
@@ -105,6 +118,14 @@ fn worker(policy: &Policy, host: &Host, level: Level, cgroup: Option<&CgroupPlan
         filters: Vec::new(),
         cwd: WORK.into(),
     }
+}
+
+/// The most files and directories that have to be made for all of these to have a place.
+fn mount_points(shows: &[Shown]) -> u64 {
+    let names = shows.iter().map(|shown| match shown {
+        Shown::Tree { target, .. } | Shown::Symlink { target, .. } => target.components().count(),
+    });
+    names.sum::<usize>() as u64
 }
 
 fn proc_mount(policy: &Policy, level: Level) -> ProcMount {

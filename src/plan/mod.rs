@@ -40,6 +40,7 @@ pub use layer::{Layer, LayerState};
 pub use level::LayerPlan;
 pub use obstacle::Obstacle;
 pub use session_directory::{FileQuota, SessionFiles};
+pub(crate) use words::bytes;
 
 use crate::host::{Controller, Host, Needs};
 use crate::jail::program::ZygoteJail;
@@ -64,6 +65,16 @@ pub struct Plan {
     pub session_files: SessionFiles,
     /// What the zygote and its workers do to themselves.
     pub jail: ZygoteJail,
+}
+
+impl Plan {
+    /// What the work directory of a session may hold, bytes.
+    pub fn work_size(&self) -> u64 {
+        let worker = &self.jail.worker;
+        let mounted = worker.tmpfs.iter().find(|own| own.target == worker.cwd);
+        let measured = self.session_files.quota().map(|quota| quota.size);
+        mounted.map(|own| own.size).or(measured).unwrap_or(0)
+    }
 }
 
 /// Which policy, as an outcome shows it.
@@ -260,3 +271,5 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::sample;

@@ -12,7 +12,10 @@ pub(super) const TMP: &str = "/tmp";
 pub(super) const SHM: &str = "/dev/shm";
 
 /// Directories that every sandbox fills itself: nothing of the host shows beneath them.
-const OWN_TREES: [&str; 5] = ["/dev", "/proc", "/sys", TMP, WORK];
+const OWN_TREES: [&str; 3] = ["/dev", "/proc", "/sys"];
+
+/// Directories that are the session's own, and may show something of the host in them.
+pub(super) const SESSIONS: [&str; 2] = [WORK, TMP];
 
 /// Files of the sandbox's own `/etc`, in which a host's files may stand beside them.
 pub(super) const ETC: &str = "/etc";
@@ -20,7 +23,10 @@ pub(super) const ETC: &str = "/etc";
 /// The sandbox's own place that would hide `path`, or be hidden by it.
 pub(super) fn clash(path: &Path) -> Option<&'static str> {
     let own_tree = OWN_TREES.into_iter().find(|own| path.starts_with(own));
-    let whole = || [ETC, "/"].into_iter().find(|own| path == Path::new(own));
+    let whole = || {
+        let shared = [ETC, "/"].into_iter().chain(SESSIONS);
+        shared.into_iter().find(|own| path == Path::new(own))
+    };
     let synthetic = || {
         super::root::ETC_FILES
             .iter()

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::places::{ETC, SHM, TMP, WORK};
 use super::view::View;
 use crate::host::GUEST_ID;
-use crate::jail::program::{Access, RootEntry};
+use crate::jail::program::RootEntry;
 use crate::policy::{Level, Policy, ProcVisibility};
 
 /// Name of every sandbox.
@@ -67,11 +67,7 @@ pub(super) fn entries(policy: &Policy, level: Level, view: &View) -> Vec<RootEnt
     entries.extend(view.trees.iter().map(|tree| RootEntry::Bind {
         source: tree.path.clone(),
         target: tree.path.clone(),
-        access: if tree.is_writable() {
-            Access::ReadWrite
-        } else {
-            Access::ReadOnly
-        },
+        access: tree.access(),
     }));
     entries.extend(DEVICES.map(|name| RootEntry::Device {
         name: name.to_owned(),

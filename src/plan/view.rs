@@ -7,7 +7,7 @@ use super::error::{Place, PlanError};
 use super::places::clash;
 use super::wanted;
 use crate::host::{Host, Reach};
-use crate::jail::program::PathAccess;
+use crate::jail::program::{Access, PathAccess, Shown};
 use crate::policy::{Level, Policy};
 
 /// A directory or file of the host.
@@ -54,6 +54,28 @@ impl View {
         check_writable(&view.trees, level)?;
         view.link_interpreter(host);
         Ok(view)
+    }
+
+    /// What stands beneath a directory that is a session's own: each tree that no other one there
+    /// brings along, and the links between them.
+    pub(super) fn shown_beneath(&self, own: &Path) -> Vec<Shown> {
+        let trees = || self.trees.iter().filter(|tree| tree.path.starts_with(own));
+        let brought_along =
+            |tree: &Tree| trees().any(|above| above != tree && tree.path.starts_with(&above.path));
+        let outermost = trees().filter(|tree| !brought_along(tree));
+        let trees = outermost.map(|tree| Shown::Tree {
+            target: tree.path.clone(),
+            access: tree.access(),
+        });
+        let links = self
+            .links
+            .iter()
+            .filter(|link| link.path.starts_with(own))
+            .map(|link| Shown::Symlink {
+                target: link.path.clone(),
+                points_at: link.points_at.clone(),
+            });
+        trees.chain(links).collect()
     }
 
     /// Follows the sandbox's own links at the start of a path, as `/lib` where `/usr` is merged.
@@ -132,6 +154,15 @@ fn covering<'a>(trees: &'a [Tree], path: &Path) -> Option<&'a Tree> {
 impl Tree {
     pub(super) fn is_writable(&self) -> bool {
         self.allow == PathAccess::ReadWrite
+    }
+
+    /// How it is mounted.
+    pub(super) fn access(&self) -> Access {
+        if self.is_writable() {
+            Access::ReadWrite
+        } else {
+            Access::ReadOnly
+        }
     }
 
     /// Whether a tree beneath this one needs no mount and no rule of its own.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Bytes in the largest unit that shows them whole and short, or with two digits.
-pub(super) fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [(&str, u64); 4] = [
         ("TiB", 1 << 40),
         ("GiB", 1 << 30),

@@ -5,7 +5,7 @@
 const ALIKE: f64 = 0.78;
 
 /// The candidate nearest to `word`, if one is near.
-pub(super) fn closest<'a>(
+pub(crate) fn closest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {

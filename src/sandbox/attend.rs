@@ -88,7 +88,7 @@ impl Sandbox {
         };
         let opened = self.opened(&standing.enforced);
         caller.answer(Answer::Opened(Box::new(opened)), Payload::default());
-        let left = attend(standing, &self.inner.place(&zygote), terms, caller);
+        let left = attend(&standing, &self.inner.place(&zygote), terms, caller);
         if !zygote.is_alive() {
             self.inner.warm.discard(&zygote);
         }
@@ -182,6 +182,7 @@ pub fn word(error: &Error) -> ErrorWord {
         ErrorKind::Interpreter => ErrorWord::Interpreter,
         ErrorKind::NotEnforced => ErrorWord::NotEnforced,
         ErrorKind::Request => ErrorWord::Request,
+        ErrorKind::Busy => ErrorWord::Busy,
         ErrorKind::SessionEnded => ErrorWord::SessionEnded,
         ErrorKind::System => ErrorWord::System,
     }

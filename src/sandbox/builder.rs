@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::pool::{Filler, Pool};
 use super::warm::Warm;
 use super::{AtomicUsize, Inner, Sandbox};
+use crate::admission::Admission;
 use crate::error::Error;
 use crate::host::{
     CallerEnvironment, Host, Interpreter, InterpreterError, probe_interpreter, resolve_interpreter,
@@ -25,6 +26,7 @@ pub struct SandboxBuilder {
     lifetime: Lifetime,
     environment: Option<CallerEnvironment>,
     ready: Option<usize>,
+    admission: Option<Admission>,
 }
 
 /// How many workers may stand ready where nobody said: as many as can be made at once.
@@ -81,6 +83,13 @@ impl SandboxBuilder {
         given.unwrap_or_else(CallerEnvironment::current)
     }
 
+    /// Lets no more go on at once than this admits; as many as are asked for unless this is called.
+    #[must_use]
+    pub fn admission(mut self, admission: &Admission) -> Self {
+        self.admission = Some(admission.clone());
+        self
+    }
+
     /// Starts the interpreter, enters its jail and preloads: some tens of milliseconds, and what
     /// the preloaded packages take.
     ///
@@ -116,6 +125,7 @@ impl SandboxBuilder {
             cgroups: cgroups.map(Arc::new),
             sessions,
             warm,
+            admission: self.admission,
             runs: AtomicUsize::new(0),
         };
         Ok(Sandbox {

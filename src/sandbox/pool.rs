@@ -80,12 +80,12 @@ impl Pool {
     /// A worker that stands ready, if there is one; in any case another is wanted.
     fn take(&self, cpu: CpuSpan) -> Option<Parked> {
         let mut state = self.lock();
-        let shelf = &mut state.shelves[place(cpu)];
-        shelf.demand.note(Instant::now());
+        let wanted = &mut state.shelves[place(cpu)];
+        wanted.demand.note(Instant::now());
         let mut dead = Vec::new();
         // The one that has stood longest, so that none stands much longer than the others.
         let taken = loop {
-            match shelf.parked.pop_front() {
+            match wanted.parked.pop_front() {
                 Some(parked) if parked.standing.worker.has_ended() => dead.push(parked),
                 other => break other,
             }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 
+use super::files::FileError;
 use crate::jail::failure::Failure;
 use crate::plan::Layer;
 use crate::protocol::MessageError;
@@ -133,6 +134,33 @@ pub enum SupervisorError {
          `stdio.stdin = \"pass\"`, or leave it out"
     )]
     StdinRefused,
+    /// The request asks for more than the policy allows.
+    #[error(
+        "the request asks for `{key}` of {wanted}, and the policy allows {allowed}: ask for less, or \
+         raise it in the policy"
+    )]
+    AbovePolicy {
+        /// The limit.
+        key: &'static str,
+        /// What is asked for.
+        wanted: String,
+        /// The policy's.
+        allowed: String,
+    },
+    /// The request's files do not fit into the work directory.
+    #[error(
+        "the request's files do not fit into its work directory: they have {total} bytes, and \
+         `filesystem.work_size` is {room} bytes, and there may be only `filesystem.work_inodes` of them"
+    )]
+    FilesTooLarge {
+        /// Bytes in all of them.
+        total: u64,
+        /// Bytes that the work directory may hold.
+        room: u64,
+    },
+    /// One of the request's files could not be put into the work directory.
+    #[error(transparent)]
+    FileNotPlaced(#[from] FileError),
     /// The request is larger than a frame may be.
     #[error("the source is too large: {0}")]
     Request(#[from] MessageError),

@@ -60,10 +60,10 @@ pub enum Left {
 /// As [`run`](super::run()); where the worker was lost in a cell, the caller is told by the caller of
 /// this.
 pub(crate) fn attend(
-    standing: Standing,
+    standing: &Standing,
     place: &Place,
     terms: SessionTerms,
     caller: &mut dyn Caller,
 ) -> Result<Left, SupervisorError> {
-    Live::new(place, &standing, terms)?.attend(caller)
+    Live::new(place, standing, terms)?.attend(caller)
 }

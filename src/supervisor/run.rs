@@ -2,8 +2,11 @@
 
 mod event_loop;
 mod files;
+mod less;
+mod placed;
 mod report;
 mod request;
+mod stdin;
 mod watch;
 
 use std::sync::Arc;
@@ -58,6 +61,8 @@ pub struct Place<'a> {
     pub sessions: Option<&'a Arc<SessionRoot>>,
     /// The limits.
     pub limits: RunLimits,
+    /// What the work directory may hold, bytes.
+    pub work_size: u64,
     /// The policy's name and digest.
     pub policy: &'a PolicyIdentity,
     /// The processor to start at, where the plan pins.
@@ -77,57 +82,90 @@ pub fn run(
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
     let called = Instant::now();
+    let prepared = Prepared::new(place, request)?;
     let stdin = request.open_stdin().when("open stdin")?;
     let standing = Standing::new(place, stdin, CpuSpan::Life)?;
-    run_in(standing, place, request, sink, called)
+    prepared.run(&standing, sink, called)
 }
 
-/// Runs a request in a worker that stands: what [`run`] does after that. `called` is when it was asked
-/// for.
+/// Runs a request in a worker that stood ready: what [`run`] does after making one. `called` is when it
+/// was asked for.
 ///
 /// # Errors
 ///
 /// As [`run`].
 pub(crate) fn run_in(
-    standing: Standing,
+    standing: &Standing,
     place: &Place,
     request: &Request,
     sink: &mut dyn OutputSink,
     called: Instant,
 ) -> Result<Outcome, SupervisorError> {
-    let message = request.encode()?;
-    let worker = &standing.worker;
-    let watch = standing.watch(place)?;
-    let running = Running::new(worker, message, place.limits, request.kind(), watch)?;
-    let Ended {
-        stop,
-        exit,
-        result,
-        output,
-        times,
-        watched,
-    } = running.until_end(sink, request.cancelled_by())?;
-    worker.end();
-    if exit.is_none() && stop.is_none() {
-        return Err(SupervisorError::RunLost);
+    let prepared = Prepared::new(place, request)?;
+    prepared.run(standing, sink, called)
+}
+/// A request that was found fit to be run, before anything was made for it.
+struct Prepared<'a> {
+    place: Place<'a>,
+    request: &'a Request,
+    message: Vec<u8>,
+}
+
+impl<'a> Prepared<'a> {
+    fn new(place: &Place<'a>, request: &'a Request) -> Result<Self, SupervisorError> {
+        let limits = request.limits(place.limits)?;
+        Ok(Self {
+            place: Place { limits, ..*place },
+            request,
+            message: request.encode()?,
+        })
     }
 
-    let counts = standing.cgroup.as_ref().map(WorkerCgroup::counts);
-    let seen = Seen {
-        stop,
-        exit,
-        result,
-        counts: counts.unwrap_or_default(),
-        watched,
-        files: standing.files(place),
-        wall: times.exited - times.started,
-        phases: phases(called, &standing, times),
-        fate: Fate::Ended,
-    };
-    let enforced = standing.enforced.clone();
-    let outcome = report(place, request.kind(), seen, output.total(), enforced);
-    let (stdout, stderr) = output.into_bytes();
-    Ok(outcome.with_output(stdout, stderr))
+    fn run(
+        self,
+        standing: &Standing,
+        sink: &mut dyn OutputSink,
+        called: Instant,
+    ) -> Result<Outcome, SupervisorError> {
+        let Self {
+            place,
+            request,
+            message,
+        } = self;
+        let worker = &standing.worker;
+        placed::put(request.files(), worker, &place)?;
+        let watch = standing.watch(&place)?;
+        let running = Running::new(worker, message, place.limits, request.kind(), watch)?;
+        let Ended {
+            stop,
+            exit,
+            result,
+            output,
+            times,
+            watched,
+        } = running.until_end(sink, request.cancelled_by())?;
+        worker.end();
+        if exit.is_none() && stop.is_none() {
+            return Err(SupervisorError::RunLost);
+        }
+
+        let counts = standing.cgroup.as_ref().map(WorkerCgroup::counts);
+        let seen = Seen {
+            stop,
+            exit,
+            result,
+            counts: counts.unwrap_or_default(),
+            watched,
+            files: standing.files(&place),
+            wall: times.exited - times.started,
+            phases: phases(called, standing, times),
+            fate: Fate::Ended,
+        };
+        let enforced = standing.enforced.clone();
+        let outcome = report(&place, request.kind(), seen, output.total(), enforced);
+        let (stdout, stderr) = output.into_bytes();
+        Ok(outcome.with_output(stdout, stderr))
+    }
 }
 
 fn phases(called: Instant, standing: &Standing, times: Times) -> Phases {

@@ -1,6 +1,7 @@
 //! Looks at a worker from outside, before it gets any guest code: what the kernel says of the
 //! process is compared with the plan, and what agrees, and only that, is called enforced.
 
+mod mounts;
 mod proc_status;
 
 use std::ffi::OsString;
@@ -18,7 +19,7 @@ use super::proc_dir::ProcDir;
 use super::session::SessionDirectory;
 use crate::jail::DATA;
 use crate::jail::control::CpuSpan;
-use crate::jail::program::{Identity, ProcMount, RlimitResource, ZygoteJail};
+use crate::jail::program::{Identity, RlimitResource, ZygoteJail};
 use crate::outcome::Enforced;
 use crate::plan::Layer;
 use crate::policy::Level;
@@ -64,7 +65,7 @@ pub fn verify(
     if jail.namespaces.is_some() {
         namespaces(process, jail, host)?;
         layers.push(Layer::Namespaces);
-        mounts(process, jail)?;
+        mounts::check(process, jail)?;
         layers.push(Layer::Mounts);
     }
     if jail.landlock.is_some() {
@@ -130,67 +131,6 @@ fn namespaces(process: &ProcDir, jail: &ZygoteJail, host: &HostNamespaces) -> Ch
         );
     }
     Ok(())
-}
-
-fn mounts(process: &ProcDir, jail: &ZygoteJail) -> Checked {
-    let table = process.read("mountinfo").when("read the worker's mounts")?;
-    let mut points: Vec<(&Path, &str, &str)> = Vec::new();
-    for line in table.lines() {
-        let mut fields = line.split(' ').skip(4);
-        let (Some(point), Some(options)) = (fields.next(), fields.next()) else {
-            continue;
-        };
-        let kind = fields
-            .skip_while(|field| *field != "-")
-            .nth(1)
-            .unwrap_or("");
-        if !options.split(',').any(|option| option == "nosuid") {
-            return differs(
-                Layer::Mounts,
-                format!("{point} with {options}"),
-                "nosuid everywhere",
-            );
-        }
-        points.push((Path::new(point), options, kind));
-    }
-    // The last mount at a point is the one on top.
-    let top = |at: &Path| points.iter().rev().find(|(point, ..)| *point == at);
-    let has = |options: &str, all: &[&str]| {
-        all.iter()
-            .all(|wanted| options.split(',').any(|option| option == *wanted))
-    };
-    match top(Path::new("/")) {
-        Some((_, options, "tmpfs")) if has(options, &["ro", "nodev"]) => {}
-        other => {
-            return differs(
-                Layer::Mounts,
-                format!("root {other:?}"),
-                "a read-only tmpfs",
-            );
-        }
-    }
-    for tmpfs in &jail.worker.tmpfs {
-        match top(&tmpfs.target) {
-            Some((_, options, "tmpfs")) if has(options, &["nodev", "noexec"]) => {}
-            other => {
-                let at = tmpfs.target.display();
-                return differs(
-                    Layer::Mounts,
-                    format!("{at} as {other:?}"),
-                    "a private noexec tmpfs",
-                );
-            }
-        }
-    }
-    match (jail.worker.proc, top(Path::new("/proc"))) {
-        (ProcMount::Own, Some((_, options, "proc"))) if has(options, &["ro", "noexec"]) => Ok(()),
-        (ProcMount::Absent, None) => Ok(()),
-        (wanted, found) => differs(
-            Layer::Mounts,
-            format!("/proc as {found:?}"),
-            format!("{wanted:?}"),
-        ),
-    }
 }
 
 fn seccomp(status: &ProcStatus, jail: &ZygoteJail) -> Checked {

@@ -79,7 +79,8 @@ pub fn set_attributes(tree: impl AsFd, set: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Attaches a detached tree at `target`.
+/// Attaches a detached tree at `target`, or moves one there that is attached elsewhere in this mount
+/// namespace: the descriptor is of its root.
 pub fn attach(tree: impl AsFd, target: &Path) -> Result<(), Errno> {
     let target = c_path(target)?;
     // SAFETY: both paths are NUL-terminated strings that outlive the call, and the descriptor is

@@ -5,22 +5,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::trial;
-
-macro_rules! trials {
-    ($($test:ident,)+) => {
-        /// Each of these functions as a test.
-        pub fn trials() -> impl Iterator<Item = Trial> {
-            [$(trial(stringify!($test), $test)),+].into_iter()
-        }
-    };
-}
+use super::trials;
 
 trials! {
     ctrl_c_ends_the_run_and_reports_it,
@@ -39,7 +30,7 @@ trials! {
 /// Long enough to be told apart from a run that ends when it should.
 const FOREVER: &str = "print('up', flush=True)\nwhile True: pass";
 
-fn sandfork(arguments: &[&str]) -> Command {
+pub fn sandfork(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
     command
         .args(arguments)
@@ -49,7 +40,7 @@ fn sandfork(arguments: &[&str]) -> Command {
     command
 }
 
-fn signal(child: &Child, signal: Signal) {
+pub fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
 }
 

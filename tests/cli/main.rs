@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod behaviour;
+mod killed_map;
+mod map;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sandfork::Policy;
@@ -13,8 +15,10 @@ use sandfork::plan::{needs, plan};
 
 fn main() {
     let mut trials = vec![transcripts("usage", "tests/cli/pure/*.trycmd")];
-    let with_jail =
-        std::iter::once(transcripts("runs", "tests/cli/jail/*.trycmd")).chain(behaviour::trials());
+    let with_jail = std::iter::once(transcripts("runs", "tests/cli/jail/*.trycmd"))
+        .chain(behaviour::trials())
+        .chain(map::trials())
+        .chain(killed_map::trials());
     match obstacle() {
         None => trials.extend(with_jail),
         Some(reason) => trials
@@ -40,7 +44,19 @@ fn obstacle() -> Option<String> {
     }
 }
 
-/// A test of `behaviour`.
-fn trial(name: &str, test: fn() -> Result<(), Failed>) -> Trial {
-    Trial::test(format!("behaviour::{name}"), test)
+/// A test of a module.
+fn trial(module: &str, name: &str, test: fn() -> Result<(), Failed>) -> Trial {
+    let module = module.rsplit("::").next().unwrap_or_default();
+    Trial::test(format!("{module}::{name}"), test)
 }
+
+/// Has a module's tests, which are these functions of it, in its `trials`.
+macro_rules! trials {
+    ($($test:ident,)+) => {
+        /// Each of these functions as a test.
+        pub fn trials() -> impl Iterator<Item = libtest_mimic::Trial> {
+            [$($crate::trial(module_path!(), stringify!($test), $test)),+].into_iter()
+        }
+    };
+}
+use trials;

@@ -3,7 +3,7 @@
 use std::env;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::{bad_input, leftovers, pool, sessions};
+use crate::{bad_input, batch, leftovers, pool, sessions};
 
 const VARIABLE: &str = "SANDFORK_KERNEL_TEST_PART";
 
@@ -19,6 +19,7 @@ pub fn requested() -> Option<String> {
 pub fn play(name: &str) -> ExitCode {
     let mut parts = bad_input::PARTS
         .iter()
+        .chain(&batch::PARTS)
         .chain(&leftovers::PARTS)
         .chain(&pool::PARTS)
         .chain(&sessions::PARTS);

@@ -1,7 +1,11 @@
 //! Many threads, one sandbox: every outcome belongs to its run.
 
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
+use sandfork::{Admission, ErrorKind, Request, Sandbox};
 use serde_json::json;
 
 use crate::check::{fine, shown};
@@ -13,7 +17,7 @@ const THREADS: usize = 16;
 const RUNS: usize = 20;
 
 pub fn tests() -> Vec<Test> {
-    tests![outputs_are_not_mixed]
+    tests![outputs_are_not_mixed, an_admission_holds_back_a_crowd]
 }
 
 fn outputs_are_not_mixed(world: &World) {
@@ -42,4 +46,59 @@ fn outputs_are_not_mixed(world: &World) {
             });
         }
     });
+}
+
+/// Tells from when to when it ran, by a clock that all guests share.
+const TIMED: &str = "import time\nbegun = time.monotonic()\ntime.sleep(0.02)\n\
+                     print(begun, time.monotonic())";
+
+fn an_admission_holds_back_a_crowd(world: &World) {
+    const IN_FLIGHT: usize = 2;
+    let two = NonZeroUsize::new(IN_FLIGHT).expect("two is not zero");
+    let admission = Admission::new(two, 2);
+    let policy = standard().python_unless_named(world.python()).policy();
+    let sandbox = Sandbox::builder()
+        .policy(policy)
+        .admission(&admission)
+        .build();
+    let sandbox = sandbox.unwrap_or_else(|error| panic!("no sandbox: {error}"));
+    let refused = AtomicUsize::new(0);
+    let client = |name: String| -> Vec<(f64, f64)> {
+        let mut times = Vec::new();
+        while times.len() < 5 {
+            match sandbox.run(Request::python(TIMED).client(name.as_str())) {
+                Ok(outcome) => {
+                    fine(&outcome);
+                    let printed = outcome.stdout().into_owned();
+                    let mut printed = printed.split_whitespace().map(|it| it.parse().unwrap());
+                    times.push((printed.next().unwrap(), printed.next().unwrap()));
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+                    refused.fetch_add(1, Ordering::Relaxed);
+                    thread::sleep(Duration::from_millis(2));
+                }
+            }
+        }
+        times
+    };
+    let times: Vec<(f64, f64)> = thread::scope(|scope| {
+        let client = &client;
+        let clients = (0..12).map(|number| scope.spawn(move || client(format!("{}", number % 4))));
+        let clients: Vec<_> = clients.collect();
+        clients
+            .into_iter()
+            .flat_map(|client| client.join().expect("it only asks"))
+            .collect()
+    });
+    assert_eq!(times.len(), 60);
+    let at_once = |moment: f64| {
+        times
+            .iter()
+            .filter(|run| run.0 <= moment && moment < run.1)
+            .count()
+    };
+    let most = times.iter().map(|run| at_once(run.0)).max();
+    assert_eq!(most, Some(IN_FLIGHT));
+    assert!(refused.into_inner() > 0);
 }

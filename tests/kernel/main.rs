@@ -12,6 +12,7 @@
 
 mod apart;
 mod bad_input;
+mod batch;
 mod check;
 mod compat;
 mod concurrency;
@@ -20,6 +21,7 @@ mod humaneval;
 mod leftovers;
 mod need;
 mod outcomes;
+mod packages;
 mod pool;
 mod recipe;
 mod sessions;
@@ -49,11 +51,13 @@ fn main() -> ExitCode {
     };
     let mut tests = outcomes::tests();
     tests.extend(bad_input::tests(&world));
+    tests.extend(batch::tests());
     tests.extend(compat::tests(&world));
     tests.extend(concurrency::tests());
     tests.extend(environment::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());
+    tests.extend(packages::tests());
     tests.extend(pool::tests());
     tests.extend(sessions::tests());
     let trials = tests

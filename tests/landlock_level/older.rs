@@ -61,6 +61,7 @@ fn run_under(
     };
     let zygote = Zygote::enter(launched, plan.jail.clone(), python)?;
     let place = Place {
+        work_size: plan.work_size(),
         zygote: &zygote,
         jail: &plan.jail,
         cgroups: None,

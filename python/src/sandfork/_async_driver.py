@@ -10,7 +10,7 @@ from typing import Any, Callable, TypeVar
 
 from . import _supervisor, _threads
 from ._driver import FATAL, Driver, busy
-from ._exceptions import ProtocolError
+from ._exceptions import ProtocolError, SupervisorDied
 from ._frames import Frame
 from ._link import Link
 from ._session import Session
@@ -77,7 +77,12 @@ class AsyncDriver(Driver):
             step = next(steps)
             while True:
                 if isinstance(step, Receive):
-                    step = steps.send(await self._receive(step.deadline))
+                    try:
+                        frame = await self._receive(step.deadline)
+                    except SupervisorDied as error:
+                        step = steps.throw(error)
+                    else:
+                        step = steps.send(frame)
                 elif isinstance(step, Send):
                     await self._send(step)
                     step = steps.send(None)

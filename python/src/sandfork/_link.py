@@ -17,7 +17,10 @@ _CHUNK = 64 << 10
 _LARGEST_CHUNK = 1 << 20
 # The supervisor passes one descriptor with a frame; room for more shows where it passes more.
 _ANCILLARY = socket.CMSG_SPACE(4 * struct.calcsize("i"))
+# Plain numbers: operations of their enumeration take longer than a system call.
 _CLOEXEC = int(socket.MSG_CMSG_CLOEXEC)
+_TRUNCATED = int(socket.MSG_CTRUNC)
+DONT_WAIT = int(socket.MSG_DONTWAIT)
 _INTERRUPT = encode({"kind": "interrupt"})
 
 
@@ -51,7 +54,7 @@ class Link:
             raise
         except OSError as error:
             raise self.unusable(error) from None
-        if ancillary or told & socket.MSG_CTRUNC:
+        if ancillary or told & _TRUNCATED:
             self._feed_with_descriptors(data, ancillary, told)
         else:
             self.decoder.feed(data)
@@ -64,7 +67,7 @@ class Link:
                 count = len(content) // struct.calcsize("i")
                 descriptors.extend(struct.unpack_from(f"{count}i", content))
         self.decoder.feed(data, descriptors)
-        if told & socket.MSG_CTRUNC or len(descriptors) > 1:
+        if told & _TRUNCATED or len(descriptors) > 1:
             self.decoder.drop_descriptors()
             raise ProtocolError("the supervisor passed more files with a message than one")
 
@@ -74,9 +77,9 @@ class Link:
         nothing."""
         try:
             if descriptor is None:
-                return self._socket.send(data, socket.MSG_DONTWAIT)
+                return self._socket.send(data, DONT_WAIT)
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))]
-            return self._socket.sendmsg([data], rights, socket.MSG_DONTWAIT)
+            return self._socket.sendmsg([data], rights, DONT_WAIT)
         except ConnectionError:
             return len(data)
         except BlockingIOError:

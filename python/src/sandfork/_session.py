@@ -14,6 +14,7 @@ from ._exceptions import (
     ProtocolError,
     RequestError,
     SessionEnded,
+    SupervisorDied,
     UndefinedVariable,
     ValueTooLarge,
 )
@@ -68,8 +69,7 @@ class Session(Conversation):
 
     def open(self) -> Steps[None]:
         """A connection, and everything that makes the session."""
-        yield from self.connect()
-        yield from self._establish(self._open_message())
+        yield from self._connected(lambda: self._establish(self._open_message()))
 
     def opened(self) -> Steps[None]:
         """Opens it, if that has not been done."""
@@ -90,17 +90,7 @@ class Session(Conversation):
 
     def once(self, cell: Cell) -> Steps[Execution]:
         """A whole session of one cell."""
-        yield from self.connect()
-        header, source = self._cell_header(cell), checked(cell.source)
-        opening, sent = self._open_message(), self.numbered(header, source)
-        self.under_way = self._number
-        # Both at once: the supervisor has the code when the worker is ready for it.
-        yield Send(opening.data + sent.data, opening.descriptor)
-        number = self.under_way
-        yield from self._opened()
-        self.under_way = number
-        self.running = True
-        return (yield from self._follow(cell))
+        return (yield from self._connected(lambda: self._once(cell)))
 
     def set_variables(self, variables: Mapping[str, Any]) -> Steps[None]:
         """Defines globals of the guest."""
@@ -144,6 +134,19 @@ class Session(Conversation):
 
     # Parts of them.
 
+    def _connected(self, conversation: Callable[[], Steps[T]]) -> Steps[T]:
+        """A conversation on a new connection, once more if the supervisor was just about to end: as
+        long as it has not said that the session is open, nothing was run."""
+        self.info = None
+        yield from self.connect()
+        try:
+            return (yield from conversation())
+        except SupervisorDied:
+            if self.info is not None:
+                raise
+        yield from self.connect()
+        return (yield from conversation())
+
     def _alive(self, conversation: Callable[[], Steps[T]]) -> Steps[T]:
         """A conversation in a session that lives: the present one, or a fresh one if that is wanted."""
         yield from self.opened()
@@ -173,20 +176,24 @@ class Session(Conversation):
         return Send(encode(header), opening.stdin)
 
     def _establish(self, first: Send) -> Steps[None]:
-        """Sends what makes a session, all of it before the first answer comes."""
+        """Sends what makes a session."""
         tools = self.calls.declarations()
         variables, outgoing = self._variables(self._opening.variables)
-        waiting = []
+        requests: list[tuple[str, dict[str, Any], _blobs.Outgoing | None]] = []
+        if tools:
+            requests.append(("the tools", {"kind": "tools", "tools": tools}, None))
+        if variables:
+            header = {"kind": "set", "variables": variables}
+            requests.append(("the variables", header, outgoing))
         self._establishing = True
         yield first
-        if tools:
-            number = yield from self.ask({"kind": "tools", "tools": tools})
-            waiting.append((number, "the tools"))
-        if variables:
-            number = yield from self.ask({"kind": "set", "variables": variables}, outgoing=outgoing)
-            waiting.append((number, "the variables"))
+        # The first goes along, so that it is there when the worker is; a session does one at a time.
+        numbers = []
+        for _, header, binary in requests[:1]:
+            numbers.append((yield from self.ask(header, outgoing=binary)))
         yield from self._opened()
-        for number, what in waiting:
+        for what, header, binary in requests:
+            number = numbers.pop() if numbers else (yield from self.ask(header, outgoing=binary))
             yield from self._defined(number, what)
         self._establishing = False
         self.ended = None
@@ -201,6 +208,18 @@ class Session(Conversation):
                 f"version {VERSION}: install both from the same release"
             )
         self.info = _reports.session_info(frame.header)
+
+    def _once(self, cell: Cell) -> Steps[Execution]:
+        header, source = self._cell_header(cell), checked(cell.source)
+        opening, sent = self._open_message(), self.numbered(header, source)
+        self.under_way = self._number
+        # Both at once: the supervisor has the code when the worker is ready for it.
+        yield Send(opening.data + sent.data, opening.descriptor)
+        number = self.under_way
+        yield from self._opened()
+        self.under_way = number
+        self.running = True
+        return (yield from self._follow(cell))
 
     def _run(self, cell: Cell) -> Steps[Execution]:
         source = checked(cell.source)

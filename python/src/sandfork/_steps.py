@@ -30,7 +30,8 @@ class Send:
 
 
 class Receive:
-    """Wait for a frame. The answer is it, or `None` when the deadline (of `time.monotonic`) is over."""
+    """Wait for a frame. The answer is it, or `None` when the deadline (of `time.monotonic`) is over.
+    `SupervisorDied` is raised in the conversation when there will be none."""
 
     __slots__ = ("deadline",)
 

@@ -132,9 +132,10 @@ def connect() -> Connection:
     global _shared
     with _lock:
         try:
-            if _shared is not None:
+            if _shared is not None and _shared.process.returncode is None:
                 with contextlib.suppress(ConnectionError):
                     return Connection(_shared.connect(), _shared)
+            if _shared is not None:
                 _shared.end()
             _shared = Supervisor()
             return Connection(_shared.connect(), _shared)

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import inspect
 import select
-import socket
 import threading
 import time
 from typing import Any, TypeVar
 
 from . import _supervisor
 from ._driver import FATAL, Driver, busy
-from ._exceptions import ProtocolError
+from ._exceptions import ProtocolError, SupervisorDied
 from ._frames import Frame
-from ._link import Link
+from ._link import DONT_WAIT, Link
 from ._session import Session
 from ._steps import Invoke, Notify, Receive, Send, Steps
 from ._tools import is_async
@@ -73,7 +72,12 @@ class SyncDriver(Driver):
             step = next(steps)
             while True:
                 if isinstance(step, Receive):
-                    step = steps.send(self._receive(step.deadline))
+                    try:
+                        frame = self._receive(step.deadline)
+                    except SupervisorDied as error:
+                        step = steps.throw(error)
+                    else:
+                        step = steps.send(frame)
                 elif isinstance(step, Send):
                     self._send(step)
                     step = steps.send(None)
@@ -155,7 +159,7 @@ def _make_room(link: Link) -> bool:
     waiting for us to read before it reads. False when the other side is gone."""
     events = _wait(link, select.POLLIN | select.POLLOUT, None)
     try:
-        return not events & select.POLLIN or link.read(socket.MSG_DONTWAIT)
+        return not events & select.POLLIN or link.read(DONT_WAIT)
     except BlockingIOError:
         return True
 

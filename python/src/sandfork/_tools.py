@@ -11,7 +11,7 @@ import keyword
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Union
 
 from ._exceptions import RequestError
@@ -66,7 +66,7 @@ class Tool:
 
 
 # What is taken wherever tools are: functions by the names that they get, or tools with names.
-Tools = Union[Mapping[str, Union[Callable[..., Any], Tool]], Iterable[Union[Callable[..., Any], Tool]]]
+Tools = Union[Mapping[str, Union[Callable[..., Any], Tool]], Sequence[Union[Callable[..., Any], Tool]]]
 
 
 def collect(tools: Tools | None) -> dict[str, Tool]:

@@ -86,14 +86,14 @@ fn a_path_that_cannot_be_shown() {
         read("/run/docker.sock", plain().with_path("/run/docker.sock", PathKind::Special, "/run/docker.sock")),
         @"/srv/tenant.toml:2: /run/docker.sock is a device, a socket or a fifo, and a directory or a regular file is needed here"
     );
-    for own in ["/tmp/data", "/work/data", "/etc", "/etc/passwd"] {
+    for own in ["/etc", "/etc/passwd"] {
         let error = read(own, plain().with_directory(own)).to_string();
         assert!(
             error.starts_with(&format!("/srv/tenant.toml:2: {own} cannot be shown")),
             "{error}"
         );
     }
-    insta::assert_snapshot!(read("/tmp/data", plain().with_directory("/tmp/data")), @"/srv/tenant.toml:2: /tmp/data cannot be shown, because the sandbox has its own /tmp: name another path, or copy what is needed to one");
+    insta::assert_snapshot!(read("/etc", plain().with_directory("/etc")), @"/srv/tenant.toml:2: /etc cannot be shown, because the sandbox has its own /etc: name another path, or copy what is needed to one");
     insta::assert_snapshot!(
         refusal("python.path = [\"lib.zip\"]", &plain().with_path("/srv/lib.zip", PathKind::File, "/srv/lib.zip")),
         @"/srv/tenant.toml:1: /srv/lib.zip is a file, and a directory of modules is needed here"
@@ -102,8 +102,8 @@ fn a_path_that_cannot_be_shown() {
 
 #[test]
 fn a_link_into_the_sandboxs_own_place() {
-    let host = host(machine()).with_path("/usr/share/x", PathKind::Directory, "/tmp/x");
-    insta::assert_snapshot!(refusal("filesystem.read = [\"/usr/share/x\"]", &host), @"/srv/tenant.toml:1: /tmp/x cannot be shown, because the sandbox has its own /tmp: name another path, or copy what is needed to one");
+    let host = host(machine()).with_path("/usr/share/x", PathKind::Directory, "/dev/x");
+    insta::assert_snapshot!(refusal("filesystem.read = [\"/usr/share/x\"]", &host), @"/srv/tenant.toml:1: /dev/x cannot be shown, because the sandbox has its own /dev: name another path, or copy what is needed to one");
 }
 
 #[test]
@@ -128,8 +128,11 @@ fn without_mounts_code_beneath_a_writable_directory() {
 #[test]
 fn an_interpreter_in_a_sandboxs_own_place() {
     let mut host = host(machine());
-    host.interpreter.programs = vec!["/tmp/python/bin".into()];
-    insta::assert_snapshot!(refusal("", &host), @"the interpreter: /tmp/python/bin cannot be shown, because the sandbox has its own /tmp: name another path, or copy what is needed to one");
+    host.interpreter.venv = Some("/tmp".into());
+    insta::assert_snapshot!(refusal("", &host), @"the interpreter: /tmp cannot be shown, because the sandbox has its own /tmp: name another path, or copy what is needed to one");
+    host.interpreter.venv = None;
+    host.interpreter.programs = vec!["/dev/shm/python/bin".into()];
+    insta::assert_snapshot!(refusal("", &host), @"the interpreter: /dev/shm/python/bin cannot be shown, because the sandbox has its own /dev: name another path, or copy what is needed to one");
 }
 
 #[test]

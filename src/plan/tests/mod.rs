@@ -50,3 +50,8 @@ fn planned(toml: &str, host: &Host) -> Plan {
 fn refusal(toml: &str, host: &Host) -> PlanError {
     plan(&policy(toml), host).unwrap_err()
 }
+
+/// A plan for a host with everything, for tests elsewhere.
+pub(crate) fn sample(toml: &str) -> Plan {
+    planned(toml, &hosts::host(hosts::machine()))
+}

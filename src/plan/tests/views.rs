@@ -1,9 +1,11 @@
 //! Which trees of the host are shown, where, and in which order.
 
-use super::hosts::{host, link, machine, unmerged_system, virtual_environment};
+use std::path::Path;
+
+use super::hosts::{host, link, machine, no_user_namespaces, unmerged_system, virtual_environment};
 use super::{builtin, plan, planned};
-use crate::host::{Host, PathKind};
-use crate::jail::program::{Access, PathAccess, RootEntry};
+use crate::host::{Host, Interpreter, PathKind};
+use crate::jail::program::{Access, PathAccess, RootEntry, Shown};
 use crate::plan::Plan;
 
 /// The mounts, in order, writable ones marked.
@@ -109,6 +111,91 @@ fn strict_shows_no_programs_but_the_interpreter() {
             .all(|rule| rule.allow != PathAccess::ReadExecute),
         "{rules:?}"
     );
+}
+
+/// What each of the session's own directories shows of the host's.
+fn shown(plan: &Plan) -> Vec<String> {
+    let own = plan.jail.worker.tmpfs.iter();
+    let shown = own.flat_map(|tmpfs| {
+        assert!(tmpfs.shows.iter().all(|shown| match shown {
+            Shown::Tree { target, .. } | Shown::Symlink { target, .. } =>
+                target.starts_with(&tmpfs.target),
+        }));
+        &tmpfs.shows
+    });
+    let shown = shown.map(|shown| match shown {
+        Shown::Tree { target, access } => format!("{} {access:?}", target.display()),
+        Shown::Symlink { target, points_at } => {
+            format!("{} -> {}", target.display(), points_at.display())
+        }
+    });
+    shown.collect()
+}
+
+#[test]
+fn what_lies_in_a_sessions_own_place_is_shown_there() {
+    let mut host = plain()
+        .with_directory("/work/project/data")
+        .with_directory("/work/project/data/results")
+        .with_directory("/tmp/lib");
+    assert_eq!(shown(&planned("", &host)), [""; 0]);
+    let toml = "python.path = ['/tmp/lib']\n\
+                filesystem.read = ['/work/project/data']\n\
+                filesystem.write = ['/work/project/data/results']";
+    let plan = planned(toml, &host);
+    // What is mounted in another tree comes with it.
+    assert_eq!(
+        shown(&plan),
+        ["/work/project/data ReadOnly", "/tmp/lib ReadOnly"]
+    );
+    let own = |at: &str| {
+        let mut tmpfs = plan.jail.worker.tmpfs.iter();
+        tmpfs
+            .find(|own| own.target == Path::new(at))
+            .map(|own| own.inodes)
+    };
+    assert!(own("/work").is_some_and(|inodes| inodes > 4096 && inodes < 4112));
+    assert_eq!(own("/dev/shm"), Some(4096));
+    let mounts = mounts(&plan);
+    for mounted in [
+        "/tmp/lib",
+        "/work/project/data",
+        "/work/project/data/results rw",
+    ] {
+        assert!(mounts.contains(&mounted.to_owned()), "{mounts:?}");
+    }
+    assert_eq!(
+        allowed(&plan, "/work/project/data"),
+        Some(PathAccess::ReadExecute)
+    );
+
+    // Nothing is mounted at level `landlock`, and nothing hidden.
+    host.machine.namespaces = no_user_namespaces();
+    let landlock = planned(&format!("{toml}\nassurance.require = 'landlock'"), &host);
+    assert_eq!(shown(&landlock), [""; 0]);
+    assert_eq!(allowed(&landlock, "/tmp/lib"), Some(PathAccess::Read));
+}
+
+#[test]
+fn links_to_an_interpreter_are_made_in_a_sessions_own_place() {
+    let mut host = plain();
+    host.interpreter = in_tmp(&virtual_environment());
+    let strict = plan(&builtin("strict"), &host).unwrap();
+    assert_eq!(
+        shown(&strict),
+        [
+            "/tmp/venv/lib ReadOnly",
+            "/tmp/venv/pyvenv.cfg ReadOnly",
+            "/tmp/venv/bin/python -> /root/.pyenv/versions/3.12.1/bin/python3",
+        ]
+    );
+    assert_eq!(shown(&planned("", &host)), ["/tmp/venv ReadOnly"]);
+}
+
+/// The same environment, in /tmp instead of /srv.
+fn in_tmp(interpreter: &Interpreter) -> Interpreter {
+    let json = serde_json::to_string(interpreter).unwrap();
+    serde_json::from_str(&json.replace("/srv/", "/tmp/")).unwrap()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Removing what a guest has, while it goes on making more.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -9,7 +9,7 @@ use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::beneath::{DIRECTORY, open_beneath};
+use super::beneath::{DIRECTORY, HANDLE, open_beneath};
 use super::list::names;
 use super::{Act, FileError, GuestPath, WorkDir};
 use crate::supervisor::session::make_usable;
@@ -50,8 +50,9 @@ impl WorkDir<'_> {
     fn remove_single(&self, path: &GuestPath) -> Result<(), Errno> {
         let (above, name) = path.split().ok_or(Errno::EBUSY)?;
         let above = open_beneath(self.directory, &above.to_c(), DIRECTORY)?;
-        match unlinkat(&above, name, UnlinkatFlags::NoRemoveDir) {
-            Err(Errno::EISDIR) => unlinkat(&above, name, UnlinkatFlags::RemoveDir),
+        let name = CString::new(name).map_err(|_| Errno::EINVAL)?;
+        match unlink(above.as_fd(), &name) {
+            Err(Errno::EISDIR) => unlinkat(&above, name.as_c_str(), UnlinkatFlags::RemoveDir),
             other => other,
         }
     }
@@ -78,6 +79,13 @@ impl WorkDir<'_> {
             }),
         }
     }
+}
+
+/// Removes what is no directory, and no mount point: here, outside the guest's mount namespace, the
+/// kernel would remove it, and what is mounted there with it.
+fn unlink(directory: BorrowedFd, name: &CStr) -> Result<(), Errno> {
+    open_beneath(directory, name, HANDLE)?;
+    unlinkat(directory, name, UnlinkatFlags::NoRemoveDir)
 }
 
 enum Stopped {
@@ -142,7 +150,7 @@ impl Tree<'_> {
         let mut inner = Vec::new();
         for name in names(&mut listing, BATCH)? {
             self.count()?;
-            match unlinkat(listing.as_fd(), name.as_c_str(), UnlinkatFlags::NoRemoveDir) {
+            match unlink(listing.as_fd(), &name) {
                 Err(Errno::EISDIR) => inner.push(name),
                 Err(Errno::ENOENT) => {}
                 other => other?,

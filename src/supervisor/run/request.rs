@@ -1,30 +1,39 @@
 //! What a caller asks for.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use super::RunLimits;
+use super::less::Less;
+use super::stdin::Stdin;
 use crate::protocol::message::{Last, Serves, Then};
 use crate::protocol::{self, MessageError, VERSION};
 use crate::supervisor::ending::Kind;
+use crate::supervisor::error::SupervisorError;
+use crate::supervisor::files::GuestPath;
 
 /// The number of a worker's one request.
 pub(super) const ONLY_REQUEST: u64 = 1;
 
-/// One run: what to run, what it reads, and how it is called off.
+/// One run: what to run, what it finds and reads, and how it is called off.
 ///
-/// A string is a request too: Python source named `<string>`, with nothing to read.
-#[derive(Debug)]
+/// A string is a request too: Python source named `<string>`, with nothing to read. A clone shares
+/// what the request holds, and costs next to nothing.
+#[derive(Clone, Debug)]
 pub struct Request {
-    program: Program,
-    stdin: Option<OwnedFd>,
+    program: Arc<Program>,
+    files: Arc<Vec<(GuestPath, Vec<u8>)>>,
+    stdin: Stdin,
+    less: Less,
+    client: Arc<str>,
     cancel: Option<Cancel>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Program {
     Python {
         source: Vec<u8>,
@@ -55,8 +64,11 @@ impl Request {
 
     fn new(program: Program) -> Self {
         Self {
-            program,
-            stdin: None,
+            program: Arc::new(program),
+            files: Arc::default(),
+            stdin: Stdin::Nothing,
+            less: Less::default(),
+            client: Arc::from(""),
             cancel: None,
         }
     }
@@ -64,7 +76,7 @@ impl Request {
     /// The name that tracebacks show and that `sys.argv[0]` is. It need not exist as a file.
     #[must_use]
     pub fn filename(mut self, name: impl Into<String>) -> Self {
-        if let Program::Python { filename, .. } = &mut self.program {
+        if let Program::Python { filename, .. } = Arc::make_mut(&mut self.program) {
             *filename = name.into();
         }
         self
@@ -73,8 +85,18 @@ impl Request {
     /// Arguments: `sys.argv[1:]`, or more of them for a program.
     #[must_use]
     pub fn args(mut self, more: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let (Program::Python { args, .. } | Program::Command(args)) = &mut self.program;
+        let (Program::Python { args, .. } | Program::Command(args)) =
+            Arc::make_mut(&mut self.program);
         args.extend(more.into_iter().map(Into::into));
+        self
+    }
+
+    /// A file that is in the work directory when the guest starts, with the directories above it. It
+    /// is the guest's own, and counts against `filesystem.work_size` and `filesystem.work_inodes`:
+    /// what does not fit is an error of kind [`Request`](crate::ErrorKind::Request).
+    #[must_use]
+    pub fn file(mut self, path: GuestPath, contents: impl Into<Vec<u8>>) -> Self {
+        Arc::make_mut(&mut self.files).push((path, contents.into()));
         self
     }
 
@@ -85,7 +107,47 @@ impl Request {
     /// is `"closed"` refuses the request.
     #[must_use]
     pub fn stdin(mut self, stdin: OwnedFd) -> Self {
-        self.stdin = Some(stdin);
+        self.stdin = Stdin::Descriptor(Arc::new(stdin));
+        self
+    }
+
+    /// Lets the guest read these bytes, from a pipe. A policy whose `stdio.stdin` is `"closed"`
+    /// refuses the request.
+    #[must_use]
+    pub fn stdin_bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Stdin::Bytes(Arc::new(bytes.into()));
+        self
+    }
+
+    /// Less time on the clock than the policy's `limits.wall`.
+    ///
+    /// As with [`cpu`](Self::cpu) and [`output`](Self::output), a request may have less than the
+    /// policy allows and never more: that is an error of kind [`Request`](crate::ErrorKind::Request).
+    #[must_use]
+    pub fn wall(mut self, wall: Duration) -> Self {
+        self.less.wall = Some(wall);
+        self
+    }
+
+    /// Less processor time, of all its processes together, than the policy's `limits.cpu`.
+    #[must_use]
+    pub fn cpu(mut self, cpu: Duration) -> Self {
+        self.less.cpu = Some(cpu);
+        self
+    }
+
+    /// Less output, in bytes of both streams together, than the policy's `limits.output`.
+    #[must_use]
+    pub fn output(mut self, output: u64) -> Self {
+        self.less.output = Some(output);
+        self
+    }
+
+    /// For whom it is, where an [`Admission`](crate::Admission) has clients take turns: any text that
+    /// tells one from another. Those without are one client.
+    #[must_use]
+    pub fn client(mut self, client: impl Into<Arc<str>>) -> Self {
+        self.client = client.into();
         self
     }
 
@@ -98,23 +160,35 @@ impl Request {
 
     /// Whether there is something for the guest to read.
     pub(crate) fn has_stdin(&self) -> bool {
-        self.stdin.is_some()
+        !matches!(self.stdin, Stdin::Nothing)
     }
 
     /// What the guest reads: this, or nothing.
     pub(super) fn open_stdin(&self) -> io::Result<OwnedFd> {
-        match &self.stdin {
-            Some(stdin) => stdin.try_clone(),
-            None => Ok(File::open("/dev/null")?.into()),
-        }
+        self.stdin.open()
     }
 
-    pub(super) fn cancelled_by(&self) -> Option<&Cancel> {
+    /// What is in the work directory when the guest starts.
+    pub(super) fn files(&self) -> &[(GuestPath, Vec<u8>)] {
+        &self.files
+    }
+
+    /// The limits of this request under a policy with those.
+    pub(super) fn limits(&self, policy: RunLimits) -> Result<RunLimits, SupervisorError> {
+        self.less.than(policy)
+    }
+
+    /// For whom it is.
+    pub(crate) fn for_client(&self) -> &Arc<str> {
+        &self.client
+    }
+
+    pub(crate) fn cancelled_by(&self) -> Option<&Cancel> {
         self.cancel.as_ref()
     }
 
     pub(super) fn kind(&self) -> Kind {
-        match self.program {
+        match *self.program {
             Program::Python { .. } => Kind::Cell,
             Program::Command(_) => Kind::Program,
         }
@@ -128,7 +202,7 @@ impl Request {
             serves: Serves::OneRun,
         };
         hello.encode_into(&[], &mut bytes)?;
-        match &self.program {
+        match &*self.program {
             Program::Python {
                 source,
                 filename,
@@ -162,6 +236,12 @@ impl From<&str> for Request {
     }
 }
 
+impl From<&Request> for Request {
+    fn from(request: &Request) -> Self {
+        request.clone()
+    }
+}
+
 impl From<String> for Request {
     fn from(source: String) -> Self {
         Self::python(source)
@@ -189,7 +269,7 @@ impl Cancel {
         _ = self.0.write(1);
     }
 
-    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }

@@ -6,6 +6,7 @@ mod frames;
 mod memory;
 mod output;
 mod processes;
+mod requests;
 mod survivors;
 mod time;
 
@@ -17,6 +18,7 @@ pub fn tests() -> Vec<Test> {
         time::tests(),
         memory::tests(),
         processes::tests(),
+        requests::tests(),
         output::tests(),
         files::tests(),
         frames::tests(),

@@ -1,0 +1,1 @@
+../../../../src/guest/values/decode.py

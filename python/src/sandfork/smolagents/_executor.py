@@ -1,0 +1,191 @@
+"""The executor: an agent's code in a sandbox, its tools on the host."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from typing import Any, Callable
+
+from smolagents.local_python_executor import (
+    DEFAULT_MAX_LEN_OUTPUT,
+    CodeOutput,
+    PrintContainer,
+    PythonExecutor,
+)
+from smolagents.monitoring import AgentLogger, LogLevel
+from smolagents.utils import truncate_content
+
+from sandfork import Execution, Sandbox, SandforkError, SessionClosed, SupervisorError
+
+from ._code import bound_tool
+from ._errors import CodeError
+from ._imports import authorized_imports
+from ._policy import FROM_POLICY, FromPolicy, PolicySource, executor_policy
+from ._session import AgentSession
+from ._telling import failure
+from ._tools import HostTools
+
+# The executors whose code is running in this context, so that one that is asked to run code from
+# within its own code says so instead of waiting for itself.
+_running: ContextVar[frozenset[int]] = ContextVar("sandfork_running_executors", default=frozenset())
+
+
+class NativeExecutor(PythonExecutor):
+    """Runs the code of a `CodeAgent` in a session of a sandbox.
+
+    Tools and managed agents stay on the host, with their keys, clients and closures: code calls them
+    by name. Variables, imports and functions are kept from step to step and from run to run.
+
+    `additional_authorized_imports` and `logger` are what an agent gives its executor. The rest are the
+    agent's `executor_kwargs`:
+
+    - `policy`: a built-in name, a path, a `Policy`, or a dict of its tables. What the agent says of
+      imports is added to it. Without one it is `standard`.
+    - `interpreter`: a Python or a virtual environment, whose packages code can import. Without one it
+      is the policy's; without a policy either, it is the one that runs the agent.
+    - `timeout_seconds`: for each piece of code, time in tools not counted; `None` for no limit.
+      Without it, it is the policy's; without a policy either, it is 30.
+    - `max_print_outputs_length`: characters of what is printed that the model gets to see.
+    - `additional_functions`: functions of the host's that code may call besides the tools.
+    - any other is an option of `Sandbox`, such as `tool_timeout`, `tool_budget` and `approve`.
+
+    Give each agent an executor of its own: one that several share serves one after the other.
+    """
+
+    def __init__(
+        self,
+        additional_authorized_imports: Sequence[str] = (),
+        logger: AgentLogger | None = None,
+        *,
+        policy: PolicySource = None,
+        interpreter: str | None = None,
+        timeout_seconds: float | FromPolicy | None = FROM_POLICY,
+        max_print_outputs_length: int | None = None,
+        additional_functions: Mapping[str, Callable[..., Any]] | None = None,
+        **sandbox_options: Any,
+    ) -> None:
+        self.additional_authorized_imports = list(additional_authorized_imports)
+        self.authorized_imports = authorized_imports(self.additional_authorized_imports)
+        self.logger = logger
+        self.max_print_outputs_length = (
+            DEFAULT_MAX_LEN_OUTPUT if max_print_outputs_length is None else max_print_outputs_length
+        )
+        self.additional_functions = dict(additional_functions or {})
+        self._tools = HostTools(self.additional_functions)
+        made_of = executor_policy(policy, self.authorized_imports, interpreter, timeout_seconds)
+        self._session = AgentSession(made_of, sandbox_options, self._tools)
+        self._steps = 0
+        self._make_locks()
+        # The session is made now and not at the first step: what is wrong with the policy, the host or
+        # the imports is for whoever makes the executor, not for the model.
+        with self._turn():
+            self._session.require(self.additional_authorized_imports)
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The live session, for its files and variables. After an ending it is another one."""
+        with self._turn():
+            return self._session.live()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """`_print_outputs`: what the code that this thread ran last has printed."""
+        printed = getattr(self._printed, "value", self._last_printed)
+        return {"__name__": "__main__", "_print_outputs": printed}
+
+    @property
+    def static_tools(self) -> dict[str, Callable[..., Any]]:
+        """What code may call, by name."""
+        return dict(self._tools.functions)
+
+    def send_tools(self, tools: Mapping[str, Callable[..., Any]]) -> None:
+        """Gives code these tools and managed agents, instead of those that it had."""
+        with self._turn():
+            gone = self._tools.replace({**tools, **self.additional_functions})
+            self._session.send_tools(gone)
+
+    def send_variables(self, variables: Mapping[str, Any]) -> None:
+        """Defines variables for code. What cannot cross arrives as an `Opaque` with its repr."""
+        with self._turn():
+            self._session.send_variables(variables)
+
+    def __call__(self, code_action: str) -> CodeOutput:
+        """Runs code. Raises `CodeError` for the model where it fails, runs too long or uses too much."""
+        with self._turn():
+            self._print("")
+            tool = bound_tool(code_action, self._tools.functions)
+            if tool is not None:
+                raise CodeError(
+                    f"Cannot assign to name '{tool}': doing this would erase the existing tool! "
+                    "Nothing was run; use another name."
+                )
+            self._steps += 1
+            filename = f"<code {self._steps}>"
+            self._tools.begin(copy_context())
+            execution, note = self._run(code_action, filename)
+            logs = self._print(note + "".join(execution.logs.stdout))
+            self._log_stderr("".join(execution.logs.stderr))
+            if self._tools.answered:
+                # Whatever became of the code after that: the task is done.
+                return CodeOutput(output=self._tools.answer, logs=logs, is_final_answer=True)
+            if execution.status != "ok":
+                raise failure(code_action, filename, execution, self._session.tell_loss())
+            return CodeOutput(output=execution.value, logs=logs, is_final_answer=False)
+
+    def cleanup(self) -> None:
+        """Ends the session. A later run starts a fresh one."""
+        with self._turn():
+            self._session.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has the same tools and variables, and a session of its own when it needs one."""
+        own = ("_lock", "_printed")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_locks()
+
+    def _make_locks(self) -> None:
+        self._lock = threading.Lock()
+        self._printed = threading.local()
+        self._last_printed = PrintContainer()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """This caller's turn, alone."""
+        running = _running.get()
+        if id(self) in running:
+            raise RuntimeError(
+                "this executor is running the code that asked for this: give each agent an executor "
+                "of its own"
+            )
+        with self._lock:
+            token = _running.set(running | {id(self)})
+            try:
+                yield
+            finally:
+                _running.reset(token)
+
+    def _run(self, code: str, filename: str) -> tuple[Execution, str]:
+        try:
+            return self._session.run(code, filename)
+        except (SessionClosed, SupervisorError) as error:
+            # Its own words are for whoever looks after the host.
+            lost = self._session.tell_loss()
+            raise CodeError(f"Code execution was stopped: the sandbox was closed; {lost}.") from error
+        except SandforkError as error:
+            raise CodeError(f"Code execution was stopped: {error}") from error
+
+    def _print(self, text: str) -> str:
+        printed = PrintContainer()
+        printed.append(truncate_content(text, max_length=self.max_print_outputs_length))
+        self._printed.value = self._last_printed = printed
+        return str(printed)
+
+    def _log_stderr(self, text: str) -> None:
+        # As with the local executor, which leaves it to the host's own.
+        if text and self.logger is not None:
+            self.logger.log(f"stderr of the code:\n{text}", level=LogLevel.DEBUG, markup=False)

@@ -1,0 +1,77 @@
+"""The policy of an executor: what the caller gave, with the agent's imports, interpreter and time."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Union
+
+from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS
+
+from sandfork import Policy
+
+from ._imports import import_patterns
+
+PolicySource = Union[str, "os.PathLike[str]", Mapping[str, Any], Policy, None]
+
+# The longest that a policy can say, for those who want no limit.
+_LONGEST_SECONDS = 720 * 3600
+
+
+class FromPolicy:
+    """Stands for a time that the caller left to the policy."""
+
+    def __repr__(self) -> str:
+        return "FROM_POLICY"
+
+
+FROM_POLICY = FromPolicy()
+
+
+def executor_policy(
+    source: PolicySource,
+    authorized: list[str],
+    interpreter: str | None,
+    timeout_seconds: float | FromPolicy | None,
+) -> Policy:
+    """A policy that builds on `source` and adds what the agent says.
+
+    Without a policy of the caller's own, packages are those of the interpreter that runs the agent, and
+    the time is the local executor's.
+    """
+    tables = _tables(source)
+    if source is None:
+        interpreter = interpreter or sys.executable or None
+        if isinstance(timeout_seconds, FromPolicy):
+            timeout_seconds = MAX_EXECUTION_TIME_SECONDS
+    imports = import_patterns(authorized)
+    if imports is not None:
+        # A policy that lists imports too means both lists, and none of them twice.
+        listed = tables.get("imports", {}).get("allow", ())
+        tables["imports"] = {"allow": sorted({*listed, *imports})}
+    if interpreter:
+        tables["python"] = {**tables.get("python", {}), "interpreter": interpreter}
+    if not isinstance(timeout_seconds, FromPolicy):
+        seconds = _LONGEST_SECONDS if timeout_seconds is None else timeout_seconds
+        limits = {"wall": _duration(seconds)}
+        if source is None:
+            # So that it is the clock which ends code that computes, too.
+            limits["cpu"] = _duration(2 * seconds)
+        tables["limits"] = {**tables.get("limits", {}), **limits}
+    return Policy(**tables)
+
+
+def _tables(source: PolicySource) -> dict[str, Any]:
+    if source is None:
+        return {}
+    if isinstance(source, Policy):
+        return source.tables()
+    if isinstance(source, Mapping):
+        # As JSON has it, so that a saved agent can say it.
+        return Policy(**source).tables()
+    return {"extends": source}
+
+
+def _duration(seconds: float) -> str:
+    return f"{max(1, round(min(seconds, _LONGEST_SECONDS) * 1000))}ms"

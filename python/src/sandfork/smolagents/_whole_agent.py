@@ -1,0 +1,144 @@
+"""A whole agent inside of a sandbox, while its model, with the key, stays on the host."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from importlib import resources
+from types import SimpleNamespace
+from typing import Any
+
+import PIL.Image
+from smolagents import ChatMessage, Model
+from smolagents.models import MessageRole
+
+from sandfork import Sandbox, Tool
+
+_GUEST_FILE = "host_model.py"
+_log = logging.getLogger("sandfork.smolagents")
+
+
+def lend_model(sandbox: Sandbox, model: Model, name: str = "model") -> None:
+    """Lets an agent in this sandbox think with a model that stays here.
+
+    The agent's program writes `from host_model import HostModel` and makes its agents with
+    `model=HostModel()`, or `HostModel(name)` where several are lent. The sandbox's `tool_budget` bounds
+    how often it can ask, its `tool_timeout` how long an answer may take.
+
+    What is lent is `model.generate` with messages of text and images, and nothing else: not the model's
+    attributes, not its other parameters. Why it failed is logged here (`sandfork.smolagents`), for the
+    message of a client can tell its key or its address.
+    """
+    lent = _LentModel(model, name)
+    doc = "Answers messages. Made to be called by host_model.HostModel."
+    sandbox.add_tools([Tool(name, lent.answer, doc=doc)])
+    source = resources.files(__package__).joinpath(_GUEST_FILE).read_text(encoding="utf-8")
+    sandbox.files.write(_GUEST_FILE, source)
+
+
+class _LentModel:
+    """What code in a sandbox can ask of a model. All that it says is checked: it may be anything."""
+
+    def __init__(self, model: Model, name: str) -> None:
+        self._model = model
+        self._name = name
+
+    def answer(
+        self,
+        messages: list[Any],
+        stop_sequences: list[Any] | None = None,
+        response_format: dict[str, Any] | None = None,
+        tools: list[Any] | None = None,
+    ) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        if stop_sequences is not None:
+            options["stop_sequences"] = [_text(stop) for stop in _list(stop_sequences)]
+        if response_format is not None:
+            options["response_format"] = _plain(response_format)
+        if tools:
+            options["tools_to_call_from"] = [_tool(tool) for tool in _list(tools)]
+        asked = [_message(message) for message in _list(messages)]
+        try:
+            said = self._model.generate(asked, **options)
+        except Exception as error:
+            _log.warning("the model that is lent as %r failed", self._name, exc_info=True)
+            raise RuntimeError(
+                f"the host's model failed ({type(error).__name__}); the host's log has the reason"
+            ) from None
+        return _answer(said)
+
+
+def _answer(said: ChatMessage) -> dict[str, Any]:
+    usage = said.token_usage
+    return {
+        "role": MessageRole(said.role).value,
+        "content": said.content,
+        "tool_calls": [
+            {
+                "id": call.id,
+                "type": call.type,
+                "name": call.function.name,
+                "arguments": call.function.arguments,
+            }
+            for call in said.tool_calls or ()
+        ],
+        "tokens": None if usage is None else [usage.input_tokens, usage.output_tokens],
+    }
+
+
+def _message(told: Any) -> ChatMessage:
+    message = _mapping(told)
+    content = message.get("content")
+    if isinstance(content, list):
+        content = [_part(part) for part in content]
+    elif content is not None:
+        content = _text(content)
+    return ChatMessage(role=MessageRole(message.get("role")), content=content)
+
+
+def _part(told: Any) -> dict[str, Any]:
+    """Text, or an image by its pixels: an address or a path would be fetched by somebody out here."""
+    part = _mapping(told)
+    if part.get("type") == "text":
+        return {"type": "text", "text": _text(part.get("text"))}
+    if part.get("type") == "image" and isinstance(part.get("image"), PIL.Image.Image):
+        return {"type": "image", "image": part["image"]}
+    raise ValueError(f"a message holds a {part.get('type')!r}: only text and images can be sent")
+
+
+def _tool(told: Any) -> Any:
+    """As much of a tool as a model looks at to describe it."""
+    tool = _mapping(told)
+    return SimpleNamespace(
+        name=_text(tool.get("name")),
+        description=_text(tool.get("description")),
+        inputs=_plain(_mapping(tool.get("inputs"))),
+        output_type=_text(tool.get("output_type")),
+    )
+
+
+def _plain(told: Any) -> Any:
+    """What JSON has; these are written into a request."""
+    if told is None or isinstance(told, (bool, int, float, str)):
+        return told
+    if isinstance(told, (list, tuple)):
+        return [_plain(item) for item in told]
+    return {_text(key): _plain(value) for key, value in _mapping(told).items()}
+
+
+def _mapping(told: Any) -> Mapping[Any, Any]:
+    if not isinstance(told, dict):
+        raise TypeError(f"a dict was expected, not {type(told).__name__}")
+    return told
+
+
+def _list(told: Any) -> list[Any]:
+    if not isinstance(told, (list, tuple)):
+        raise TypeError(f"a list was expected, not {type(told).__name__}")
+    return list(told)
+
+
+def _text(told: Any) -> str:
+    if not isinstance(told, str):
+        raise TypeError(f"a str was expected, not {type(told).__name__}")
+    return told

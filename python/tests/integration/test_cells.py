@@ -1,0 +1,224 @@
+"""Cells of a live session."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import sandfork
+from sandfork import AsyncSandbox, Sandbox, Tool
+
+
+def test_a_session_keeps_variables_imports_and_files(sbx: Sandbox) -> None:
+    sbx.run("import math\nx = 20\nopen('f', 'w').write('kept')")
+    execution = sbx.run("print('printed'); [x + 1, math.pi, open('f').read()]")
+    assert execution.value == [21, 3.141592653589793, "kept"]
+    assert execution.logs.stdout == ["printed\n"]
+    assert execution.execution_count == 2
+    assert execution.session == "live"
+    assert execution.enforced == sbx.info.enforced
+    assert execution.usage.output_bytes == len("printed\n")
+
+
+def test_a_run_is_fresh() -> None:
+    assert sandfork.run("x = 1; x").value == 1
+    error = sandfork.run("x").error
+    assert error is not None
+    assert error.name == "NameError"
+    execution = sandfork.run("import sys; print(sys.argv, input()); sys.exit(3)", argv=["a"], stdin="hello\n")
+    assert (execution.status, execution.exit_code) == ("exit", 3)
+    assert execution.logs.stdout == ["['-c', 'a'] hello\n"]
+    assert sandfork.run("while True: pass", timeout=0.2).status == "timeout"
+
+
+def test_an_exception_has_the_guests_traceback(sbx: Sandbox) -> None:
+    error = sbx.run("def f():\n    return 1 / 0\nf()", filename="<code 3>").error
+    assert error is not None
+    assert (error.name, error.value) == ("ZeroDivisionError", "division by zero")
+    assert 'File "<code 3>", line 2, in f' in error.traceback
+    assert "sandfork" not in error.traceback
+
+
+def test_the_value_of_a_statement(sbx: Sandbox) -> None:
+    assert sbx.run("x = 3").value is None
+    assert sbx.run("x = 3", last="statement").value == 3
+
+
+def test_values_both_ways(sbx: Sandbox) -> None:
+    value = {"a": [1, 2.5, None, True], (1, "t"): {1, 2}, "b": b"\0\xff", "i": 10**30, "s": "\ud800"}
+    sbx.set(value=value, nothing=None)
+    assert sbx.get("value") == value
+    assert sbx.get("nothing") is None
+    assert sbx.run("value['a'][1] * 2").value == 5.0
+    assert sbx.run("y + 1", variables={"y": 1}).value == 2
+    opaque = sbx.run("class C:\n    def __repr__(self): return '<c>'\nC()").value
+    assert isinstance(opaque, sandfork.Opaque)
+    assert opaque.repr == "<c>"
+
+
+SHOWN = """
+class Shown:
+    def _repr_html_(self):
+        return "<b>x</b>"
+    def __repr__(self):
+        return "x"
+Shown()
+"""
+
+STUBBORN = """
+import time
+while True:
+    try:
+        time.sleep(9)
+    except KeyboardInterrupt:
+        pass
+"""
+
+HEEDING = """
+import time
+try:
+    time.sleep(20)
+except KeyboardInterrupt:
+    print("heeded")
+"""
+
+
+def test_what_is_shown(sbx: Sandbox) -> None:
+    execution = sbx.run(SHOWN)
+    (main,) = execution.results
+    assert (main.html, main.text, main.is_main_result) == ("<b>x</b>", "x", True)
+    assert execution.text == "x"
+    assert sbx.run("6 * 7").text == "42"
+
+
+def test_output_comes_as_it_is_printed(sbx: Sandbox) -> None:
+    came: list[tuple[float, str]] = []
+    code = "import time, sys\nprint('one')\ntime.sleep(0.3)\nprint('two', file=sys.stderr)"
+
+    def note(text: str) -> None:
+        came.append((time.monotonic(), text))
+
+    execution = sbx.run(code, on_stdout=note, on_stderr=note)
+    assert [text for _, text in came] == ["one\n", "two\n"]
+    assert came[1][0] - came[0][0] > 0.2
+    assert (execution.logs.stdout, execution.logs.stderr) == (["one\n"], ["two\n"])
+
+
+def test_a_timeout_that_python_heeds_leaves_the_session_alive(sbx: Sandbox) -> None:
+    sbx.run("x = 1")
+    execution = sbx.run("while True: pass", timeout=0.2)
+    assert (execution.status, execution.session) == ("timeout", "live")
+    assert execution.error is not None
+    assert execution.error.name == "Timeout"
+    assert "limit of 0.2 s on the clock" in execution.error.value
+    assert "KeyboardInterrupt" in execution.error.traceback
+    assert sbx.get("x") == 1
+
+
+def test_a_timeout_that_python_does_not_heed_ends_the_session(sbx: Sandbox) -> None:
+    execution = sbx.run(STUBBORN, timeout=0.2)
+    assert (execution.status, execution.session) == ("timeout", "ended")
+    with pytest.raises(sandfork.SessionEnded, match="timeout.*variables, imports and files are lost"):
+        sbx.run("1")
+    sbx.restart()
+    assert sbx.run("1").value == 1
+
+
+def test_a_crash_ends_the_session_and_the_next_has_its_tools() -> None:
+    tools = {"add": lambda a, b: a + b}
+    with Sandbox(tools=tools, variables={"v": 40}, on_death="restart") as sbx:
+        assert sbx.run("x = 1; add(v, 2)").value == 42
+        execution = sbx.run("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)")
+        assert (execution.status, execution.session) == ("signal", "ended")
+        again = sbx.run("'x' in globals(), add(v, 1)")
+        assert (again.value, again.restarted) == ((False, 41), True)
+
+
+def test_a_memory_limit_ends_no_more_than_it_must(sbx: Sandbox) -> None:
+    execution = sbx.run("x = bytearray(10**9)")
+    assert execution.status in ("memory-limit", "exception")
+    assert not execution.ok
+    assert execution.error is not None
+
+
+def test_exits_leave_the_session_alive(sbx: Sandbox) -> None:
+    execution = sbx.run("import sys\nx = 5\nsys.exit(3)")
+    assert (execution.status, execution.exit_code, execution.session) == ("exit", 3, "live")
+    assert sbx.get("x") == 5
+
+
+def test_an_interrupt_from_another_thread(sbx: Sandbox) -> None:
+    timer = threading.Timer(0.2, sbx.interrupt)
+    timer.start()
+    execution = sbx.run(HEEDING)
+    timer.join()
+    assert execution.logs.stdout == ["heeded\n"]
+    assert sbx.run("1").value == 1
+
+
+def test_a_policy_of_python(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = sandfork.Policy(extends="strict", limits={"wall": "7s"}, imports={"allow": ["math"]})
+    policy.dump(tmp_path / "own.toml")
+    monkeypatch.chdir(tmp_path)
+    for given in (policy, "own.toml", tmp_path / "own.toml", pathlib.Path("own.toml")):
+        with Sandbox(given) as sbx:
+            assert sbx.info.limits["limits.wall"] == 7.0
+            error = sbx.run("import os").error
+            assert error is not None
+            assert "Import of os is not allowed. Authorized imports are: ['math']" in error.value
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ("no-such-policy", "no built-in policy and no file"),
+        ("standrad", "did you mean `standard`"),
+        (sandfork.Policy(limits={"wall": "2x"}), "unknown unit `x`"),
+        (sandfork.Policy(python={"interpreter": "/no/such/python"}), "/no/such/python"),
+    ],
+)
+def test_a_policy_that_cannot_be_kept_is_refused(policy: Any, said: str) -> None:
+    with pytest.raises(sandfork.SandboxUnavailable) as caught:
+        Sandbox(policy)
+    assert said in str(caught.value)
+    with pytest.raises(type(caught.value)):
+        sandfork.run("1", policy=policy)
+
+
+def test_variables_of_the_environment_are_those_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    sandfork.run("1")
+    policy = sandfork.Policy(env={"pass": ["SANDFORK_TEST_TOKEN"]})
+    code = "import os; os.environ.get('SANDFORK_TEST_TOKEN')"
+    for value in ("first", "second"):
+        monkeypatch.setenv("SANDFORK_TEST_TOKEN", value)
+        assert sandfork.run(code, policy=policy).value == value
+    assert sandfork.run(code).value is None
+
+
+def test_a_whole_program_of_the_host(sbx: Sandbox, tmp_path: pathlib.Path) -> None:
+    program = tmp_path / "agent.py"
+    program.write_text("import sys\nif __name__ == '__main__':\n    print(sys.argv[1:], __file__[-8:])\n")
+    assert sbx.run_file(program, argv=["--fast"]).logs.stdout == ["['--fast'] agent.py\n"]
+
+
+def test_a_tool_that_ends_the_cell() -> None:
+    with Sandbox(tools=[Tool("final_answer", lambda x: x, ends_cell=True)]) as sbx:
+        execution = sbx.run("try:\n    final_answer([1])\nexcept Exception:\n    pass\nprint('not reached')")
+        assert (execution.value, execution.final, execution.logs.stdout) == ([1], True, [])
+        assert not sbx.run("1").final
+
+
+async def test_the_async_twins() -> None:
+    async def fetch(x: int) -> int:
+        return x + 1
+
+    async with AsyncSandbox(tools=[fetch], timeout=5) as sbx:
+        execution = await sbx.run("print('hi'); fetch(1)")
+        assert (execution.value, execution.logs.stdout) == (2, ["hi\n"])
+        await sbx.files.write("f", b"1")
+        assert await sbx.files.read("f") == b"1"
+    assert (await sandfork.async_run("6 * 7")).value == 42

@@ -1,0 +1,295 @@
+"""The supervisor as a process: found, started, shared, forked away from, killed, and gone at the end."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import sandfork
+from sandfork import Sandbox, _supervisor
+
+from ..support import processes
+from ..support.descriptors import assert_closed_since, opened
+
+SOURCE = pathlib.Path(sandfork.__file__).parents[1]
+
+
+def supervisor() -> int:
+    """The process number of this process's supervisor."""
+    assert _supervisor._shared is not None
+    return _supervisor._shared.process.pid
+
+
+def script(code: str, **options: object) -> subprocess.Popen[str]:
+    """A host of its own."""
+    environ = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONWARNINGS": "error"}
+    command = [sys.executable, "-c", f"import sandfork, os, sys, time\n{code}"]
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def test_one_supervisor_serves_the_whole_process() -> None:
+    sandfork.run("1")
+    first = supervisor()
+    with Sandbox() as one, Sandbox() as two:
+        one.set(x=1)
+        two.set(x=2)
+        assert (one.get("x"), two.get("x")) == (1, 2)
+    threads = [threading.Thread(target=sandfork.run, args=("1",)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert supervisor() == first
+
+
+def test_nothing_stays_open_and_no_process_is_left() -> None:
+    sandfork.run("1")
+    before = opened()
+    for _ in range(3):
+        with Sandbox(tools={"f": lambda: 1}) as sbx:
+            sbx.run("f()")
+            sbx.set(x=os.urandom(1 << 20))
+            sbx.get("x")
+            sbx.files.write("f", b"1")
+            sbx.files.read("f")
+        sandfork.run("1/0", stdin=b"x")
+        with pytest.raises(sandfork.PolicyError):
+            sandfork.run("1", policy="nothing", stdin="x")
+    abandoned = Sandbox()
+    abandoned.run("1")
+    workers = processes.descendants(supervisor())
+    del abandoned
+    gc.collect()
+    assert_closed_since(before)
+    deadline = time.monotonic() + 10
+    while len(processes.descendants(supervisor())) >= len(workers) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(processes.descendants(supervisor())) < len(workers)
+
+
+def test_a_supervisor_that_is_killed_in_the_middle_of_a_cell() -> None:
+    with Sandbox() as sbx, Sandbox(on_death="restart", variables={"v": 1}) as other:
+        family = processes.descendants(supervisor()) | {processes.of(supervisor())}
+        killer = threading.Timer(0.3, os.kill, (supervisor(), signal.SIGKILL))
+        killer.start()
+        with pytest.raises(sandfork.SupervisorDied, match="was ended by signal 9.*another supervisor"):
+            sbx.run("import time; time.sleep(20)")
+        processes.assert_gone(family)
+        with pytest.raises(sandfork.SessionEnded, match="its supervisor died"):
+            sbx.run("1")
+        # Whoever was not in the middle of something is told when it asks for something.
+        with pytest.raises(sandfork.SupervisorDied):
+            other.run("v")
+        again = other.run("v")
+        assert (again.value, again.restarted) == (1, True)
+        sbx.restart()
+        assert sbx.run("2").value == 2
+        assert sandfork.run("3").value == 3
+
+
+def test_a_supervisor_that_is_killed_in_between() -> None:
+    sandfork.run("1")
+    os.kill(supervisor(), signal.SIGKILL)
+    assert sandfork.run("6 * 7").value == 42
+
+
+def test_everything_ends_with_the_host() -> None:
+    code = """
+sbx = sandfork.Sandbox()
+other = sandfork.Sandbox()
+other.run("1")
+print(sandfork._supervisor._shared.process.pid, flush=True)
+sys.stdin.readline()
+"""
+    for end in ("exit", signal.SIGKILL, signal.SIGTERM):
+        with script(code, stdin=subprocess.PIPE) as host:
+            assert host.stdout is not None
+            number = int(host.stdout.readline())
+            family = processes.descendants(number) | {processes.of(number)}
+            assert len(family) >= 4
+            if isinstance(end, str):
+                host.communicate("\n", timeout=20)
+                assert host.returncode == 0
+            else:
+                host.send_signal(end)
+                host.wait(20)
+        processes.assert_gone(family)
+
+
+def test_a_forked_process_has_a_supervisor_of_its_own() -> None:
+    code = """
+sbx = sandfork.Sandbox(on_death="restart")
+sbx.run("x = 1")
+ours = sandfork._supervisor._shared.process.pid
+before = len(os.listdir("/proc/self/fd"))
+reader, writer = os.pipe()
+if os.fork() == 0:
+    left = len(os.listdir("/proc/self/fd"))
+    try:
+        sbx.run("x")
+    except sandfork.SessionForked as error:
+        said = str(error)
+    sbx.close()
+    value = sandfork.run("6 * 7").value
+    theirs = sandfork._supervisor._shared.process.pid
+    os.write(writer, repr((said, value, theirs != ours, before + 2 - left)).encode())
+    sys.exit(0)
+os.close(writer)
+print(os.read(reader, 1000).decode())
+os.wait()
+print(sbx.get("x"), sandfork._supervisor._shared.process.pid == ours)
+"""
+    with script(code) as host:
+        out, _ = host.communicate(timeout=60)
+    assert host.returncode == 0
+    told, after = out.splitlines()
+    said, value, apart, closed = eval(told)
+    assert "belongs to the process that this one was forked from" in said
+    # The control socket, and the session's.
+    assert (value, apart, closed) == (42, True, 2)
+    assert after == "1 True"
+
+
+def test_a_forked_process_does_not_keep_a_dead_host_s_supervisor() -> None:
+    code = """
+sbx = sandfork.Sandbox()
+sbx.run("1")
+pid = sandfork._supervisor._shared.process.pid
+if os.fork() == 0:
+    time.sleep(60)
+    os._exit(0)
+print(pid, flush=True)
+sys.stdin.readline()
+"""
+    with script(code, stdin=subprocess.PIPE, start_new_session=True) as host:
+        assert host.stdout is not None
+        number = int(host.stdout.readline())
+        family = processes.descendants(number) | {processes.of(number)}
+        children = processes.descendants(host.pid) - family
+        try:
+            host.kill()
+            host.wait(20)
+            processes.assert_gone(family)
+            assert any(map(processes.is_alive, children))
+        finally:
+            for child in children:
+                os.kill(child.number, signal.SIGKILL)
+
+
+def _in_a_child(queue: object) -> None:
+    queue.put(sandfork.run("6 * 7").value)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_children_of_multiprocessing(method: str) -> None:
+    sandfork.run("1")
+    context = multiprocessing.get_context(method)
+    queue = context.SimpleQueue()
+    children = [context.Process(target=_in_a_child, args=(queue,)) for _ in range(2)]
+    for child in children:
+        child.start()
+    assert [queue.get() for _ in children] == [42, 42]
+    for child in children:
+        child.join(20)
+        assert child.exitcode == 0
+    assert sandfork.run("1").value == 1
+
+
+def test_ctrl_c_interrupts_the_cell_and_is_raised() -> None:
+    code = """
+def told(text):
+    print(text, end="", flush=True)
+sbx = sandfork.Sandbox(on_stdout=told)
+try:
+    sbx.run("import time\\nx = 1\\nprint('running')\\ntime.sleep(30)")
+except KeyboardInterrupt:
+    print("raised", sbx.get("x"), flush=True)
+sys.stdin.readline()
+"""
+    with script(code, stdin=subprocess.PIPE, start_new_session=True) as host:
+        assert host.stdout is not None
+        assert host.stdout.readline() == "running\n"
+        began = time.monotonic()
+        # As a terminal does: to the whole group, the supervisor apart.
+        os.killpg(host.pid, signal.SIGINT)
+        assert host.stdout.readline() == "raised 1\n"
+        assert time.monotonic() - began < 5
+        host.communicate("\n", timeout=20)
+        assert host.returncode == 0
+
+
+STUBBORN = """
+import time
+while True:
+    try:
+        print("running")
+        time.sleep(9)
+    except KeyboardInterrupt:
+        pass
+"""
+
+
+def test_ctrl_c_ends_a_cell_that_does_not_heed_it() -> None:
+    code = f"""
+sbx = sandfork.Sandbox(on_stdout=lambda text: print(text, end="", flush=True))
+try:
+    sbx.run({STUBBORN!r})
+except KeyboardInterrupt:
+    try:
+        sbx.run("1")
+    except sandfork.SessionEnded as error:
+        print(error, flush=True)
+"""
+    with script(code, start_new_session=True) as host:
+        assert host.stdout is not None
+        assert host.stdout.readline() == "running\n"
+        os.killpg(host.pid, signal.SIGINT)
+        *_, last = host.stdout
+        assert "the session ended when its caller" in last
+
+
+@pytest.mark.parametrize(
+    ("binary", "said"),
+    [
+        ("/no/such/program", "SANDFORK_BINARY is '/no/such/program', which is no file that can be executed"),
+        ("/etc/passwd", "no file that can be executed"),
+    ],
+)
+def test_a_program_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, binary: str, said: str) -> None:
+    monkeypatch.setattr(_supervisor, "_shared", None)
+    monkeypatch.setenv("SANDFORK_BINARY", binary)
+    before = opened()
+    with pytest.raises(sandfork.BinaryNotFound, match=said):
+        sandfork.run("1")
+    assert_closed_since(before)
+
+
+@pytest.mark.parametrize("content", ["#!/bin/sh\nexit 3\n", "#!/no/such/shell\n"])
+def test_a_program_that_ends_at_once_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, content: str
+) -> None:
+    program = tmp_path / "sandfork"
+    program.write_text(content)
+    program.chmod(0o755)
+    monkeypatch.setattr(_supervisor, "_shared", None)
+    monkeypatch.setenv("SANDFORK_BINARY", str(program))
+    before = opened()
+    with pytest.raises(sandfork.SandforkError) as caught:
+        Sandbox()
+    ended = isinstance(caught.value, (sandfork.SupervisorDied, sandfork.SystemFailure))
+    assert ("exited with code 3" if ended else "could not be executed") in str(caught.value)
+    if _supervisor._shared is not None:
+        _supervisor._shared.end()
+        monkeypatch.setattr(_supervisor, "_shared", None)
+    gc.collect()
+    assert_closed_since(before)

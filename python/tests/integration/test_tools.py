@@ -1,0 +1,173 @@
+"""Host tools that real guest code calls."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from sandfork import Opaque, Sandbox, Tool
+
+
+def test_tools_are_called_by_name_and_from_their_module() -> None:
+    def join(*parts: str, sep: str = "-") -> str:
+        "Joins."
+        return sep.join(parts)
+
+    with Sandbox(tools=[join]) as sbx:
+        assert sbx.run("join('a', 'b', sep='/')").value == "a/b"
+        assert sbx.run("import sandfork_host; sandfork_host.join('a', 'b')").value == "a-b"
+        assert "Joins." in sbx.run("join.__doc__").value
+
+
+def test_exceptions_cross_both_ways() -> None:
+    def fail(kind: str) -> None:
+        if kind == "value":
+            raise ValueError("no such tenant")
+        raise type("Odd", (Exception,), {})("odd")
+
+    with Sandbox(tools=[fail]) as sbx:
+        code = "try:\n    fail('value')\nexcept ValueError as error:\n    caught = str(error)\ncaught"
+        assert sbx.run(code).value == "no such tenant"
+        error = sbx.run("fail('other')").error
+        assert error is not None
+        assert "odd" in error.value
+        assert "tests" not in error.traceback
+
+
+def test_secrets_of_a_tool_stay_on_the_host() -> None:
+    key = "sk-very-secret-key"
+
+    def ask(prompt: str, *, api_key: str = key) -> str:
+        return f"{len(key)} {prompt}"
+
+    search = """
+import gc, sys, os
+needle = "sk-very-" + "secret-key"
+found = [o for o in gc.get_objects() if isinstance(o, (str, dict, list)) and needle in repr(o)]
+maps = [line.split() for line in open("/proc/self/maps")]
+hits = 0
+with open("/proc/self/mem", "rb", 0) as memory:
+    for line in maps:
+        if line[1].startswith("rw") and line[-1] not in ("[vvar]", "[vsyscall]"):
+            start, end = (int(part, 16) for part in line[0].split("-"))
+            try:
+                memory.seek(start)
+                hits += memory.read(end - start).count(b"sk-very-" b"secret")
+            except OSError:
+                pass
+[ask("hi"), len([o for o in found if o is not needle]), needle in repr(os.environ), hits]
+"""
+    with Sandbox(tools=[ask], timeout=60) as sbx:
+        answer, _, in_environ, _ = sbx.run(search).value
+        # The needle itself is put together in the guest; a guest that never names it finds nothing.
+        blind = sbx.run(search.replace('"sk-very-" + "secret-key"', '"".join(map(chr, [0]))'))
+        assert blind.ok
+    assert answer == "18 hi"
+    assert in_environ is False
+
+
+def test_tools_are_called_from_guest_threads() -> None:
+    seen = set()
+
+    def double(x: int) -> int:
+        seen.add(threading.get_ident())
+        return 2 * x
+
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(8) as pool:
+    results = list(pool.map(double, range(100)))
+results
+"""
+    with Sandbox(tools=[double]) as sbx:
+        assert sbx.run(code).value == [2 * x for x in range(100)]
+    assert seen == {threading.get_ident()}
+
+
+def test_the_time_of_a_tool_does_not_count() -> None:
+    with Sandbox(tools={"slow": lambda: time.sleep(0.6)}, timeout=0.3) as sbx:
+        assert sbx.run("slow(); 1").value == 1
+    with Sandbox(tools={"slow": lambda: time.sleep(0.6)}, timeout=0.3, count_tool_time=True) as sbx:
+        assert sbx.run("slow(); 1").status == "timeout"
+        assert sbx.run("1").value == 1
+
+
+def test_a_tool_that_blocks_is_a_timeout_in_the_guest() -> None:
+    release = threading.Event()
+    with Sandbox(tools=[Tool("hang", lambda: release.wait(20), timeout=0.1)]) as sbx:
+        error = sbx.run("hang()").error
+        assert error is not None
+        assert (error.name, error.value) == ("TimeoutError", "the host's function took more than 0.1 s")
+        assert sbx.run("1").value == 1
+    release.set()
+
+
+def test_what_a_tool_returns_and_cannot_cross_is_opaque() -> None:
+    with Sandbox(tools={"client": threading.Lock}) as sbx:
+        execution = sbx.run("c = client()\nprint(type(c).__name__, 'lock' in repr(c))\nc")
+        assert execution.logs.stdout == ["Opaque True\n"]
+        assert isinstance(execution.value, Opaque)
+
+
+def test_budgets_and_approval() -> None:
+    def approve(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return args[0] < 3 or "too much"
+
+    with Sandbox(tools={"f": lambda x: x}, approve=approve, tool_budget=3) as sbx:
+        assert sbx.run("f(1)").value == 1
+        denied = sbx.run("f(5)").error
+        assert denied is not None
+        assert (denied.name, denied.value) == ("PermissionError", "the call of f was denied: too much")
+        assert sbx.run("f(2)").value == 2
+        spent = sbx.run("f(1)").error
+        assert spent is not None
+        assert "the budget of 3 tool calls is spent" in spent.value
+
+
+def test_a_guest_that_forges_calls_harms_only_itself() -> None:
+    called = []
+    flood = """
+import threading
+def call():
+    while True:
+        try:
+            f(1)
+        except BaseException:
+            pass
+for _ in range(20):
+    threading.Thread(target=call, daemon=True).start()
+import time
+time.sleep(0.5)
+"""
+    with Sandbox(tools={"f": called.append}, tool_budget=50, on_death="restart") as sbx:
+        assert sbx.run(flood).status in ("ok", "timeout", "cpu-limit")
+        assert len(called) == 50
+        sbx.restart()
+        assert sbx.run("1").value == 1
+
+
+def test_reprs_that_raise_or_loop_are_the_guests_trouble(sbx: Sandbox) -> None:
+    raising = sbx.run("class R:\n    def __repr__(self): raise RuntimeError('no')\nR()")
+    assert raising.ok
+    assert "repr raises" in raising.value.repr
+    looping = sbx.run("class L:\n    def __repr__(self):\n        while True: pass\nL()", timeout=0.3)
+    assert looping.status == "timeout"
+    cyclic = sbx.run("x = []\nx.append(x)\nx") if looping.session == "live" else None
+    assert cyclic is None or cyclic.ok
+
+
+def test_context_variables_reach_tools_of_a_thread() -> None:
+    variable = contextvars.ContextVar("variable", default="unset")
+    variable.set("set")
+    with Sandbox(tools={"get": variable.get}, tool_timeout=5) as sbx:
+        assert sbx.run("get()").value == "set"
+
+
+@pytest.mark.parametrize("size", [1 << 10, 1 << 17, 20 << 20])
+def test_bytes_of_any_size_go_through_a_tool(size: int) -> None:
+    with Sandbox("data-science", tools={"same": lambda x: x}) as sbx:
+        assert sbx.run(f"same(b'x' * {size}) == b'x' * {size}").value is True

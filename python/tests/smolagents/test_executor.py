@@ -1,0 +1,237 @@
+"""What code does in the executor, and what its caller sees of it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+from smolagents import FinalAnswerTool
+from smolagents.local_python_executor import CodeOutput, InterpreterError, LocalPythonExecutor, PythonExecutor
+from smolagents.monitoring import AgentLogger, LogLevel
+from smolagents.utils import AgentExecutionError
+
+from sandfork import Opaque, Policy
+from sandfork.smolagents import CodeError, CodeTimeout, NativeExecutor
+
+
+def test_it_is_a_python_executor(executor: NativeExecutor) -> None:
+    assert isinstance(executor, PythonExecutor)
+    assert executor("1 + 1") == CodeOutput(output=2, logs="", is_final_answer=False)
+    assert str(executor.state["_print_outputs"]) == ""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = 3",
+        "x = y = 3",
+        "x = 1\nx += 2",
+        "x: int = 3",
+        "a, b = 1, 2",
+        "[n * n for n in range(4)]",
+        "print('x')",
+        "import math",
+        "def f(): return 1\nf()",
+        "3 if True else 4",
+        "sqrt(16) + floor(2.5)",
+        "",
+        "d = {'a': 1}\nd['b'] = 2",
+        "del_me = 1\ndel del_me",
+        "1\npass",
+    ],
+)
+def test_the_value_is_that_of_the_local_executor(executor: NativeExecutor, code: str) -> None:
+    local = LocalPythonExecutor([])
+    local.send_tools({})
+    assert executor(code).output == local(code).output
+
+
+def test_state_is_kept_from_step_to_step(executor: NativeExecutor) -> None:
+    executor("import math\nbase = 10\ndef plus(n):\n    return n + base")
+    executor("class Point:\n    def __init__(self, x):\n        self.x = x\np = Point(math.floor(4.5))")
+    assert executor("plus(p.x)").output == 14
+
+
+def test_what_is_printed_is_in_the_logs(executor: NativeExecutor) -> None:
+    done = executor("print('a', 'b', sep='-')\nprint('c', end='')\n7")
+    assert done == CodeOutput(output=7, logs="a-b\nc", is_final_answer=False)
+    assert str(executor.state["_print_outputs"]) == "a-b\nc"
+
+
+def test_logs_are_cut_as_the_local_executor_cuts_them() -> None:
+    code = "for n in range(2000): print(n)"
+    executor = NativeExecutor([], max_print_outputs_length=100)
+    local = LocalPythonExecutor([], max_print_outputs_length=100)
+    local.send_tools({})
+    assert executor(code).logs == local(code).logs
+    executor.cleanup()
+
+
+def test_stderr_is_for_the_hosts_log_only() -> None:
+    class Kept(AgentLogger):
+        said: list[Any] = []
+
+        def log(self, *args: Any, level: Any = LogLevel.INFO, **kwargs: Any) -> None:
+            self.said.append((level, *args))
+
+    logger = Kept()
+    executor = NativeExecutor(["sys"], logger)
+    assert executor("import sys\nprint('[oops]', file=sys.stderr)").logs == ""
+    assert logger.said == [(LogLevel.DEBUG, "stderr of the code:\n[oops]\n")]
+    executor.cleanup()
+
+
+def test_variables_are_given(executor: NativeExecutor) -> None:
+    executor.send_variables({"x": [1, 2], "image.png": "no name for code", "class": 1})
+    executor.send_variables({"y": 3})
+    assert executor("sum(x) + y").output == 6
+    executor.send_variables({"x": [5]})
+    assert executor("sum(x) + y").output == 8
+
+
+def test_what_cannot_cross_is_shown(executor: NativeExecutor) -> None:
+    output = executor("class Thing:\n    def __repr__(self): return 'a thing'\nThing()").output
+    assert isinstance(output, Opaque)
+    assert str(output) == "a thing"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("x = 1\ny = x / 0", "Code execution failed at line 'y = x / 0' due to: ZeroDivisionError: "),
+        ("for n in [1]:\n    print(n)\n    n.no()", "failed at line 'n.no()' due to: AttributeError: "),
+        (
+            "undefined_name",
+            "at line 'undefined_name' due to: NameError: name 'undefined_name' is not defined",
+        ),
+        ("raise KeyError", "Code execution failed at line 'raise KeyError' due to: KeyError"),
+    ],
+)
+def test_an_error_names_its_line(executor: NativeExecutor, code: str, said: str) -> None:
+    with pytest.raises(CodeError) as failed:
+        executor(code)
+    assert said in str(failed.value)
+    assert "Traceback" not in str(failed.value)
+    # Caught by whoever knows the local executor, and by whoever knows the remote ones.
+    assert isinstance(failed.value, InterpreterError)
+    assert isinstance(failed.value, AgentExecutionError)
+
+
+def test_an_error_below_the_line_has_its_traceback(executor: NativeExecutor) -> None:
+    executor("def half(n):\n    return n / 0")
+    with pytest.raises(CodeError) as failed:
+        executor("print('before')\nhalf(3)")
+    message = str(failed.value)
+    assert message.startswith("Code execution failed at line 'half(3)' due to: ZeroDivisionError: ")
+    assert "in half\n    return n / 0" in message
+    assert "/sandfork" not in message
+    assert "site-packages" not in message
+    assert str(executor.state["_print_outputs"]) == "before\n"
+
+
+def test_an_error_is_that_of_the_last_exception(executor: NativeExecutor) -> None:
+    with pytest.raises(CodeError) as failed:
+        executor("try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('no') from e")
+    first = str(failed.value).splitlines()[0]
+    assert first == ("Code execution failed at line 'raise ValueError('no') from e' due to: ValueError: no")
+
+
+def test_a_syntax_error_quotes_its_line(executor: NativeExecutor) -> None:
+    with pytest.raises(CodeError) as failed:
+        executor("a = 2\n    b = 3\n")
+    message = str(failed.value)
+    assert message.startswith("Code parsing failed on line 2 due to: IndentationError: ")
+    assert "    b = 3" in message
+
+
+def test_a_syntax_error_of_code_within_the_code_is_an_error(executor: NativeExecutor) -> None:
+    with pytest.raises(CodeError, match=r"failed at line 'compile.*' due to: SyntaxError"):
+        executor("compile('a b', 'x', 'exec')")
+
+
+def test_long_tracebacks_are_cut(executor: NativeExecutor) -> None:
+    with pytest.raises(CodeError) as failed:
+        executor("def f(n):\n    if n: return g(n - 1)\n    1 / 0\ndef g(n):\n    return f(n)\nf(200)")
+    assert len(str(failed.value)) < 6000
+    assert str(failed.value).rstrip().endswith("division by zero")
+
+
+@pytest.mark.parametrize(
+    "code", ["final_answer = 3", "def final_answer(x): pass", "import math as final_answer"]
+)
+def test_a_tool_cannot_be_erased(executor: NativeExecutor, code: str) -> None:
+    executor.send_tools({"final_answer": FinalAnswerTool()})
+    with pytest.raises(CodeError, match="Cannot assign to name 'final_answer'"):
+        executor(f"ran = 1\n{code}")
+    with pytest.raises(CodeError, match="'ran' is not defined"):
+        executor("ran")
+    assert executor("final_answer(5)").output == 5
+
+
+def test_exit_ends_the_step_only(executor: NativeExecutor) -> None:
+    executor("kept = 1")
+    with pytest.raises(CodeError, match=r"called exit \(3\).*earlier steps defined is kept.*final_answer"):
+        executor("raise SystemExit(3)")
+    assert executor("kept").output == 1
+
+
+def test_a_surrogate_is_an_error_of_the_code(executor: NativeExecutor) -> None:
+    with pytest.raises(CodeError, match="surrogate"):
+        executor("'\ud800'")
+
+
+def test_a_wrong_policy_is_for_whoever_makes_it() -> None:
+    with pytest.raises(ValueError, match=r"limits\.memory"):
+        NativeExecutor([], policy={"limits": {"memory": "a lot"}})
+    with pytest.raises(TypeError, match="no_such_option"):
+        NativeExecutor([], no_such_option=1)
+
+
+def test_a_timeout_keeps_what_was_there() -> None:
+    quick = NativeExecutor([], timeout_seconds=0.4)
+    quick("kept = 1")
+    with pytest.raises(CodeTimeout) as stopped:
+        quick("print('before', flush=True)\nwhile True: pass")
+    assert str(stopped.value).startswith("Code execution exceeded the maximum execution time: ")
+    assert "0.4 s" in str(stopped.value)
+    assert str(stopped.value).endswith("what earlier steps defined is kept.")
+    assert str(quick.state["_print_outputs"]) == "before\n"
+    assert quick("kept").output == 1
+    quick.cleanup()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+def test_copies_have_a_session_of_their_own(executor: NativeExecutor, copied: Any) -> None:
+    executor.send_variables({"given": 1})
+    executor("own = 2")
+    twin = copied(executor)
+    assert twin("given").output == 1
+    with pytest.raises(CodeError, match="'own' is not defined"):
+        twin("own")
+    twin("own = 3")
+    assert executor("own").output == 2
+    twin.cleanup()
+
+
+def test_cleanup_ends_the_session(executor: NativeExecutor) -> None:
+    executor("x = 1")
+    executor.cleanup()
+    executor.cleanup()
+    with pytest.raises(CodeError, match="'x' is not defined"):
+        executor("x")
+    assert executor("2").logs == ""
+
+
+def test_the_sandbox_is_at_hand(executor: NativeExecutor) -> None:
+    executor.sandbox.files.write("in.txt", "from the host")
+    assert executor("open('in.txt').read()").output == "from the host"
+    executor("x = 41")
+    assert executor.sandbox.get("x") == 41
+
+
+def test_a_policy_reaches_the_sandbox() -> None:
+    executor = NativeExecutor(["os"], policy=Policy(env={"set": {"GREETING": "hello"}}))
+    assert executor("import os\nos.environ['GREETING']").output == "hello"
+    executor.cleanup()

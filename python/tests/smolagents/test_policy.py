@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from sandfork import Policy
+from sandfork.smolagents._policy import FROM_POLICY, executor_policy
+
+
+def tables(*args, **kwargs):  # type: ignore[no-untyped-def]
+    return executor_policy(*args, **kwargs).tables()
+
+
+def test_without_a_policy_it_is_like_the_local_executor() -> None:
+    assert tables(None, ["math"], None, FROM_POLICY) == {
+        "imports": {"allow": ["math"]},
+        "python": {"interpreter": sys.executable},
+        "limits": {"wall": "30000ms", "cpu": "60000ms"},
+    }
+
+
+def test_a_policy_of_ones_own_decides() -> None:
+    assert tables("strict", ["math"], None, FROM_POLICY) == {
+        "extends": "strict",
+        "imports": {"allow": ["math"]},
+    }
+
+
+def test_what_is_said_beside_it_is_added() -> None:
+    policy = Policy(
+        imports={"allow": ["json", "math"]},
+        python={"interpreter": "/usr/bin/python3", "preload": ["json"]},
+        limits={"memory": "1GiB", "wall": "5s", "cpu": "5s"},
+    )
+    assert tables(policy, ["math", "re"], "/opt/venv", 2.5) == {
+        "imports": {"allow": ["json", "math", "re"]},
+        "python": {"interpreter": "/opt/venv", "preload": ["json"]},
+        "limits": {"memory": "1GiB", "wall": "2500ms", "cpu": "5s"},
+    }
+    assert policy.tables()["limits"]["wall"] == "5s"
+
+
+def test_a_dict_says_what_a_saved_agent_can() -> None:
+    saved = json.loads(json.dumps({"extends": "strict", "limits": {"memory": "64MiB"}}))
+    assert tables(saved, [], None, FROM_POLICY) == {
+        "extends": "strict",
+        "imports": {"allow": []},
+        "limits": {"memory": "64MiB"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(None, "2592000000ms"), (0.0001, "1ms"), (1e12, "2592000000ms")]
+)
+def test_times_that_a_policy_can_say(seconds: float | None, told: str) -> None:
+    assert tables("standard", ["*"], None, seconds)["limits"] == {"wall": told}
+
+
+def test_every_import() -> None:
+    assert "imports" not in tables(None, ["math", "*"], None, FROM_POLICY)

@@ -1,0 +1,60 @@
+"""Processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import NamedTuple
+
+
+class Process(NamedTuple):
+    """A process; its start tells it from another that gets its number."""
+
+    number: int
+    started: str
+
+
+def _stat(number: int) -> list[str] | None:
+    """Fields of proc(5) from the state on."""
+    try:
+        with open(f"/proc/{number}/stat") as file:
+            return file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def of(number: int) -> Process:
+    fields = _stat(number)
+    assert fields is not None
+    return Process(number, fields[19])
+
+
+def descendants(number: int) -> set[Process]:
+    """All that a process started, and what these started, zombies not counted."""
+    parents: dict[int, tuple[int, Process]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        fields = _stat(int(name))
+        if fields is not None and fields[0] not in "ZX":
+            parents[int(name)] = (int(fields[1]), Process(int(name), fields[19]))
+    found: set[Process] = set()
+    around = {number}
+    while around:
+        inner = {child for child, (parent, _) in parents.items() if parent in around}
+        found |= {parents[child][1] for child in inner}
+        around = inner
+    return found
+
+
+def is_alive(process: Process) -> bool:
+    fields = _stat(process.number)
+    return fields is not None and fields[19] == process.started and fields[0] not in "ZX"
+
+
+def assert_gone(processes: set[Process]) -> None:
+    """All of them end soon."""
+    deadline = time.monotonic() + 10
+    left = processes
+    while left and time.monotonic() < deadline:
+        left = {process for process in left if is_alive(process)}
+        time.sleep(0.01)
+    assert not left, [open(f"/proc/{process.number}/cmdline").read() for process in left]  # noqa: SIM115

@@ -1,0 +1,70 @@
+"""Checked by mypy, never run: what a caller's own types become."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+from typing import Any
+
+from typing_extensions import assert_type
+
+import sandfork
+from sandfork import AsyncSandbox, Execution, Policy, Result, Sandbox, Tool
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+async def fetch(url: str) -> bytes:
+    return url.encode()
+
+
+def approve(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    return None if name == "add" else "not today"
+
+
+def blocking() -> None:
+    seen: list[str] = []
+    shown: list[Result] = []
+    with Sandbox(
+        policy=Policy(limits={"wall": "2s", "pids": 4}, env={"pass": ["TOKEN"]}),
+        tools={"add": add, "fetch": fetch, "other": Tool("other", add, timeout=2)},
+        timeout=30,
+        approve=approve,
+        on_stdout=seen.append,
+        on_result=shown.append,
+    ) as sbx:
+        assert_type(sbx, Sandbox)
+        execution = sbx.run("1 + 1", on_stderr=print)
+        assert_type(execution, Execution)
+        assert_type(execution.text, "str | None")
+        assert_type(execution.results, list[Result])
+        assert_type(execution.logs.stdout, list[str])
+        assert_type(execution.error, "sandfork.ExecutionError | None")
+        assert_type(execution.usage.peak_memory_bytes, "int | None")
+        assert_type(execution.results[0].png_bytes, "bytes | None")
+        assert_type(sbx.files.read("a"), bytes)
+        assert_type(sbx.files.read_text(pathlib.PurePosixPath("a")), str)
+        assert_type(sbx.files.list()[0].size, int)
+        sbx.files.write("a", io.BytesIO(b"x"))
+        sbx.files.write("a", io.StringIO("x"))
+        sbx.add_tools([add, Tool("f", fetch)])
+        assert_type(sbx.info.limits["limits.wall"], float)
+    assert_type(sandfork.run("1"), Execution)
+
+
+async def asynchronous() -> None:
+    async with AsyncSandbox("strict", tools=[fetch]) as sbx:
+        assert_type(sbx, AsyncSandbox)
+        assert_type(await sbx.run("1"), Execution)
+        assert_type(await sbx.files.read("a"), bytes)
+        assert_type(await sandfork.async_run("1"), Execution)
+
+
+def refused() -> None:
+    Policy(limits={"wall": 2})  # type: ignore[arg-type]
+    Policy(limits={"wal": "2s"})  # type: ignore[arg-type]
+    Policy(limit={})  # type: ignore[call-arg]
+    Sandbox(tools=3)  # type: ignore[arg-type]
+    sandfork.run(b"1")  # type: ignore[arg-type]

@@ -1,0 +1,311 @@
+//! How many runs go on at once, who waits, and who is told to come back: back-pressure for a server
+//! that gets more requests than its host can run.
+//!
+//! ```no_run
+//! use std::num::NonZeroUsize;
+//! use sandfork::{Admission, ErrorKind, Request, Sandbox};
+//!
+//! let admission = Admission::new(NonZeroUsize::new(4).expect("four is not zero"), 4);
+//! let sandbox = Sandbox::builder().admission(&admission).build()?;
+//! match sandbox.run(Request::python("print(1)").client("tenant 7")) {
+//!     Err(error) if error.kind() == ErrorKind::Busy => println!("503, try again later"),
+//!     ended => println!("{}", ended?.stdout()),
+//! }
+//! # Ok::<(), sandfork::Error>(())
+//! ```
+
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::error::Error;
+use crate::supervisor::error::While;
+use crate::supervisor::{Cancel, SupervisorError};
+
+/// Admits so many runs at once, and lets so many others wait.
+///
+/// Beyond that a run is refused at once, with an error of kind [`Busy`](crate::ErrorKind::Busy). What
+/// waits is admitted in turns between [clients](crate::Request::client), each client's own in the order
+/// in which they came. A client cannot keep others from waiting either: when no place is left, one that
+/// has fewer waiting takes that of the latest of the client with the most, which is refused then.
+///
+/// With places for as many to wait as run, one that is admitted has waited about as long as one run
+/// takes. Clones are the same admission: several sandboxes may share one.
+#[derive(Clone, Debug)]
+pub struct Admission(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    in_flight: usize,
+    queue: usize,
+    state: Mutex<State>,
+}
+
+/// Why a run was not admitted. Nothing of it was run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Busy {
+    /// All places are taken.
+    #[error(
+        "busy: {in_flight} runs go on and {queue} wait, which is as many as may: try again later"
+    )]
+    Full {
+        /// How many may go on.
+        in_flight: usize,
+        /// How many may wait.
+        queue: usize,
+    },
+    /// It waited, and its place was given to a client who had fewer waiting.
+    #[error(
+        "busy: others of the same client wait, and the place was needed by another: try again later"
+    )]
+    PushedOut,
+    /// The caller called it off while it waited.
+    #[error("the run was called off while it waited for its turn")]
+    CalledOff,
+}
+
+/// How many there are at this moment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Load {
+    /// Runs that go on.
+    pub running: usize,
+    /// Runs that wait.
+    pub waiting: usize,
+}
+
+/// The right to run, until it is dropped.
+#[derive(Debug)]
+pub struct Permit(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct State {
+    load: Load,
+    /// Who has any waiting, whose turn is next first.
+    turns: VecDeque<Client>,
+    /// What each has waiting, the oldest first; none is empty.
+    lines: HashMap<Client, VecDeque<Arc<Ticket>>>,
+}
+
+type Client = Arc<str>;
+
+/// What becomes of a request.
+enum Asked {
+    Admitted,
+    Waits(Arc<Ticket>),
+}
+
+/// One that waits. Its fate is decided under the lock, and then told.
+#[derive(Debug)]
+struct Ticket {
+    fate: Mutex<Fate>,
+    told: EventFd,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Fate {
+    Open,
+    Admitted,
+    PushedOut,
+}
+
+impl Admission {
+    /// So many runs at once, and so many that wait.
+    ///
+    /// [`Capacity`](crate::capacity::Capacity) says how many the host can hold.
+    pub fn new(in_flight: NonZeroUsize, queue: usize) -> Self {
+        Self(Arc::new(Inner {
+            in_flight: in_flight.get(),
+            queue,
+            state: Mutex::default(),
+        }))
+    }
+
+    /// How many there are at this moment.
+    pub fn load(&self) -> Load {
+        self.0.lock().load
+    }
+
+    /// Waits for the right to run.
+    ///
+    /// # Errors
+    ///
+    /// Of kind [`Busy`](crate::ErrorKind::Busy), when there is no place to wait, or none any more.
+    pub(crate) fn enter(&self, client: &Client, cancel: Option<&Cancel>) -> Result<Permit, Error> {
+        match self.0.ask(client)? {
+            Asked::Admitted => Ok(Permit(Arc::clone(&self.0))),
+            Asked::Waits(ticket) => self.wait(client, &ticket, cancel),
+        }
+    }
+
+    fn wait(
+        &self,
+        client: &Client,
+        ticket: &Arc<Ticket>,
+        cancel: Option<&Cancel>,
+    ) -> Result<Permit, Error> {
+        let waited = ticket.wait(cancel);
+        // Decided under this lock: from here on it does not change.
+        let mut state = self.0.lock();
+        let fate = ticket.fate();
+        if fate == Fate::Open {
+            state.leave(client, ticket);
+        }
+        drop(state);
+        match fate {
+            // Also where it was called off at the same time: then the run is.
+            Fate::Admitted => Ok(Permit(Arc::clone(&self.0))),
+            Fate::PushedOut => Err(Busy::PushedOut.into()),
+            Fate::Open => {
+                waited?;
+                Err(Busy::CalledOff.into())
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask(&self, client: &Client) -> Result<Asked, Error> {
+        let mut state = self.lock();
+        if state.load.running < self.in_flight {
+            state.load.running += 1;
+            return Ok(Asked::Admitted);
+        }
+        let pushed_out = self.place(&state, client)?;
+        let ticket = Arc::new(Ticket::new()?);
+        if let Some(other) = pushed_out {
+            state.push_out(&other);
+        }
+        state.line_up(client, Arc::clone(&ticket));
+        Ok(Asked::Waits(ticket))
+    }
+
+    /// One that was admitted has ended.
+    fn release(&self) {
+        let mut state = self.lock();
+        state.load.running -= 1;
+        state.admit_next();
+    }
+
+    /// A place to wait for one of `client`'s: a free one, or that of this other client's latest.
+    fn place(&self, state: &State, client: &Client) -> Result<Option<Client>, Busy> {
+        if state.load.waiting < self.queue {
+            return Ok(None);
+        }
+        let waiting = |client: &Client| state.lines.get(client).map_or(0, VecDeque::len);
+        let longest = state.turns.iter().max_by_key(|client| waiting(client));
+        match longest {
+            Some(other) if waiting(other) > waiting(client) + 1 => Ok(Some(Arc::clone(other))),
+            _ => Err(Busy::Full {
+                in_flight: self.in_flight,
+                queue: self.queue,
+            }),
+        }
+    }
+}
+
+impl State {
+    fn line_up(&mut self, client: &Client, ticket: Arc<Ticket>) {
+        let line = self.lines.entry(Arc::clone(client)).or_default();
+        if line.is_empty() {
+            self.turns.push_back(Arc::clone(client));
+        }
+        line.push_back(ticket);
+        self.load.waiting += 1;
+    }
+
+    /// Gives a place that has become free to whoever's turn it is.
+    fn admit_next(&mut self) {
+        let Some(client) = self.turns.pop_front() else {
+            return;
+        };
+        let Some(line) = self.lines.get_mut(&client) else {
+            return;
+        };
+        if let Some(ticket) = line.pop_front() {
+            self.load.waiting -= 1;
+            self.load.running += 1;
+            ticket.tell(Fate::Admitted);
+        }
+        if line.is_empty() {
+            self.lines.remove(&client);
+        } else {
+            self.turns.push_back(client);
+        }
+    }
+
+    /// Refuses the latest of a client's.
+    fn push_out(&mut self, client: &Client) {
+        if let Some(ticket) = self.lines.get_mut(client).and_then(VecDeque::pop_back) {
+            ticket.tell(Fate::PushedOut);
+            self.left(client);
+        }
+    }
+
+    /// Takes out one that does not want to wait any more.
+    fn leave(&mut self, client: &Client, ticket: &Arc<Ticket>) {
+        if let Some(line) = self.lines.get_mut(client) {
+            line.retain(|other| !Arc::ptr_eq(other, ticket));
+            self.left(client);
+        }
+    }
+
+    /// One of a client's waits no more.
+    fn left(&mut self, client: &Client) {
+        self.load.waiting -= 1;
+        if self.lines.get(client).is_some_and(VecDeque::is_empty) {
+            self.lines.remove(client);
+            self.turns.retain(|other| other != client);
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+impl Ticket {
+    fn new() -> Result<Self, SupervisorError> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        Ok(Self {
+            fate: Mutex::new(Fate::Open),
+            told: EventFd::from_flags(flags).when("make a place to wait")?,
+        })
+    }
+
+    fn fate(&self) -> Fate {
+        *self.fate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, fate: Fate) {
+        *self.fate.lock().unwrap_or_else(PoisonError::into_inner) = fate;
+        // Fails only when it was told 2^64 times.
+        _ = self.told.write(1);
+    }
+
+    /// Waits until it is told, or called off.
+    fn wait(&self, cancel: Option<&Cancel>) -> Result<(), SupervisorError> {
+        let mut fds = vec![PollFd::new(self.told.as_fd(), PollFlags::POLLIN)];
+        fds.extend(cancel.map(|cancel| PollFd::new(cancel.as_fd(), PollFlags::POLLIN)));
+        loop {
+            match poll(&mut fds, PollTimeout::NONE) {
+                Err(Errno::EINTR) => {}
+                waited => return waited.map(drop).when("wait for a turn"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

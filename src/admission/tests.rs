@@ -1,0 +1,334 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::error::ErrorKind;
+
+fn admission(in_flight: usize, queue: usize) -> Admission {
+    Admission::new(NonZeroUsize::new(in_flight).unwrap(), queue)
+}
+
+fn client(name: &str) -> Client {
+    name.into()
+}
+
+/// Runs that end when they are told to, and tell when they begin.
+struct Server {
+    admission: Admission,
+    begun: Receiver<(String, Permit)>,
+    tell: Sender<(String, Permit)>,
+}
+
+impl Server {
+    fn new(in_flight: usize, queue: usize) -> Self {
+        let (tell, begun) = mpsc::channel();
+        Self {
+            admission: admission(in_flight, queue),
+            begun,
+            tell,
+        }
+    }
+
+    /// A request, which has begun or waits when this returns, or was refused.
+    fn request(&self, name: &str) -> JoinHandle<Result<(), Error>> {
+        self.request_with(name, None)
+    }
+
+    fn request_with(&self, name: &str, cancel: Option<Cancel>) -> JoinHandle<Result<(), Error>> {
+        let before = self.admission.load();
+        let request = self.ask(name, cancel);
+        until(|| self.admission.load() != before || request.is_finished());
+        request
+    }
+
+    fn ask(&self, name: &str, cancel: Option<Cancel>) -> JoinHandle<Result<(), Error>> {
+        let (admission, tell) = (self.admission.clone(), self.tell.clone());
+        let name = name.to_owned();
+        thread::spawn(move || {
+            let permit = admission.enter(&client(&name), cancel.as_ref())?;
+            tell.send((name, permit)).unwrap();
+            Ok(())
+        })
+    }
+
+    /// The next that begins: its client, and the right that it has as long as that is kept.
+    fn next(&self) -> (String, Permit) {
+        self.begun.recv_timeout(Duration::from_secs(60)).unwrap()
+    }
+
+    /// The clients of the next, each of which ends when it was seen to begin.
+    fn turns(&self, count: usize) -> String {
+        (0..count).map(|_| self.next().0).collect()
+    }
+}
+
+fn until(holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < deadline);
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn refusal(request: JoinHandle<Result<(), Error>>) -> String {
+    let error = request.join().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    error.to_string()
+}
+
+#[test]
+fn so_many_run_so_many_wait_and_the_next_is_refused_at_once() {
+    let server = Server::new(2, 3);
+    let waiting: Vec<_> = (0..5).map(|_| server.request("a")).collect();
+    let full = Load {
+        running: 2,
+        waiting: 3,
+    };
+    assert_eq!(server.admission.load(), full);
+    let asked = Instant::now();
+    let refused = server.admission.enter(&client("a"), None).unwrap_err();
+    assert!(asked.elapsed() < Duration::from_secs(5));
+    assert_eq!(refused.kind(), ErrorKind::Busy);
+    assert_eq!(
+        refused.to_string(),
+        "busy: 2 runs go on and 3 wait, which is as many as may: try again later"
+    );
+    assert_eq!(server.admission.load(), full);
+    let running = [server.next(), server.next()];
+    assert_eq!(server.admission.load(), full);
+    drop(running);
+    assert_eq!(server.turns(3), "aaa");
+    for request in waiting {
+        request.join().unwrap().unwrap();
+    }
+    assert_eq!(server.admission.load(), Load::default());
+}
+
+#[test]
+fn without_a_queue_nobody_waits() {
+    let admission = admission(1, 0);
+    let permit = admission.enter(&client("a"), None).unwrap();
+    let refused = admission.enter(&client("b"), None).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Busy);
+    drop(permit);
+    admission.enter(&client("b"), None).unwrap();
+}
+
+#[test]
+fn clients_take_turns() {
+    let server = Server::new(1, 100);
+    let held = server.admission.enter(&client("x"), None).unwrap();
+    for name in ["a", "a", "a", "a", "b", "b", "c", "a"] {
+        server.request(name);
+    }
+    drop(held);
+    assert_eq!(server.turns(8), "abcabaaa");
+}
+
+#[test]
+fn each_clients_own_keep_their_order() {
+    let admission = admission(1, 20);
+    let held = admission.enter(&client("x"), None).unwrap();
+    let (tell, told) = mpsc::channel();
+    let requests: Vec<_> = (0..10)
+        .map(|number| {
+            let (inner, tell) = (admission.clone(), tell.clone());
+            let request = thread::spawn(move || {
+                let permit = inner.enter(&client("a"), None).unwrap();
+                tell.send(number).unwrap();
+                drop(permit);
+            });
+            until(|| admission.load().waiting == number + 1);
+            request
+        })
+        .collect();
+    drop(held);
+    for request in requests {
+        request.join().unwrap();
+    }
+    assert!(told.try_iter().eq(0..10));
+}
+
+#[test]
+fn a_client_that_floods_keeps_nobody_out() {
+    let server = Server::new(1, 4);
+    let held = server.admission.enter(&client("x"), None).unwrap();
+    let mut flood: Vec<_> = (0..4).map(|_| server.request("a")).collect();
+    assert!(refusal(server.request("a")).starts_with("busy: 1 runs go on and 4 wait"));
+    // One of b's takes the place of a's latest, and another the next: then each has two.
+    let polite = [(); 2].map(|()| {
+        let request = server.ask("b", None);
+        let latest = flood.pop().unwrap();
+        assert!(refusal(latest).contains("the place was needed by another"));
+        request
+    });
+    assert!(refusal(server.request("b")).starts_with("busy: 1 runs"));
+    let newcomer = server.ask("c", None);
+    let [first, second] = polite;
+    assert!(refusal(second).contains("the place was needed by another"));
+    drop(held);
+    assert_eq!(server.turns(4), "abca");
+    for admitted in flood.into_iter().chain([first, newcomer]) {
+        admitted.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn with_one_for_each_a_newcomer_is_refused() {
+    let server = Server::new(1, 2);
+    let held = server.admission.enter(&client("x"), None).unwrap();
+    let waiting = [server.request("a"), server.request("b")];
+    assert!(refusal(server.request("c")).starts_with("busy: 1 runs go on and 2 wait"));
+    drop(held);
+    assert_eq!(server.turns(2), "ab");
+    for request in waiting {
+        request.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn one_that_is_called_off_gives_up_its_place() {
+    let server = Server::new(1, 2);
+    let held = server.admission.enter(&client("x"), None).unwrap();
+    let cancel = Cancel::new().unwrap();
+    let first = server.request_with("a", Some(cancel.clone()));
+    let second = server.request("a");
+    cancel.cancel();
+    assert!(refusal(first).starts_with("the run was called off"));
+    assert_eq!(server.admission.load().waiting, 1);
+    let third = server.request("b");
+    drop(held);
+    assert_eq!(server.turns(2), "ab");
+    second.join().unwrap().unwrap();
+    third.join().unwrap().unwrap();
+    assert_eq!(server.admission.load(), Load::default());
+}
+
+/// A server whose runs all take as long, on a clock of ticks.
+struct Simulation {
+    admission: Admission,
+    now: usize,
+    /// When each that runs will end.
+    ends: Vec<usize>,
+    /// What waits: for whom, and since when.
+    waiting: Vec<(&'static str, usize, Arc<Ticket>)>,
+    /// From the request to the end of each that was admitted.
+    latencies: HashMap<&'static str, Vec<usize>>,
+    refused: HashMap<&'static str, usize>,
+}
+
+const SERVICE: usize = 10;
+
+impl Simulation {
+    fn new(in_flight: usize, queue: usize) -> Self {
+        Self {
+            admission: admission(in_flight, queue),
+            now: 0,
+            ends: Vec::new(),
+            waiting: Vec::new(),
+            latencies: HashMap::new(),
+            refused: HashMap::new(),
+        }
+    }
+
+    fn request(&mut self, name: &'static str) {
+        match self.admission.0.ask(&client(name)) {
+            Ok(Asked::Admitted) => self.admitted(name, self.now),
+            Ok(Asked::Waits(ticket)) => self.waiting.push((name, self.now, ticket)),
+            Err(_) => *self.refused.entry(name).or_default() += 1,
+        }
+    }
+
+    fn admitted(&mut self, name: &'static str, since: usize) {
+        let end = self.now + SERVICE;
+        self.ends.push(end);
+        self.latencies.entry(name).or_default().push(end - since);
+    }
+
+    fn tick(&mut self) {
+        self.now += 1;
+        let over = self.ends.extract_if(.., |end| *end == self.now).count();
+        (0..over).for_each(|_| self.admission.0.release());
+        for (name, since, ticket) in std::mem::take(&mut self.waiting) {
+            match ticket.fate() {
+                Fate::Open => self.waiting.push((name, since, ticket)),
+                Fate::Admitted => self.admitted(name, since),
+                Fate::PushedOut => *self.refused.entry(name).or_default() += 1,
+            }
+        }
+        let load = Load {
+            running: self.ends.len(),
+            waiting: self.waiting.len(),
+        };
+        assert_eq!(self.admission.load(), load);
+    }
+}
+
+#[test]
+fn at_ten_times_capacity_what_is_admitted_takes_twice_as_long_at_most() {
+    let mut server = Simulation::new(4, 4);
+    for _ in 0..5000 {
+        // Four at once of ten ticks each are 0.4 a tick.
+        (0..4).for_each(|_| server.request("a"));
+        server.tick();
+    }
+    let latencies = &server.latencies["a"];
+    // Every place was used all of the time.
+    assert!(latencies.len() >= 5000 * 4 / SERVICE, "{}", latencies.len());
+    assert!(latencies.iter().all(|latency| *latency <= 2 * SERVICE));
+    assert!(server.refused["a"] > 17_000);
+}
+
+#[test]
+fn a_crowd_of_one_client_costs_another_nothing_but_his_turn() {
+    let mut server = Simulation::new(4, 4);
+    for now in 0..5000 {
+        (0..4).for_each(|_| server.request("crowd"));
+        // As much as a fifth of the server can do, evenly.
+        if now % 12 == 0 {
+            server.request("polite");
+        }
+        server.tick();
+    }
+    assert_eq!(server.refused.get("polite"), None);
+    let latencies = &server.latencies["polite"];
+    assert!(latencies.len() > 410, "{}", latencies.len());
+    assert!(latencies.iter().all(|latency| *latency <= 2 * SERVICE));
+}
+
+#[test]
+fn a_crowd_of_threads_is_held_to_both_numbers() {
+    let admission = admission(2, 3);
+    let running = AtomicUsize::new(0);
+    let ask = || {
+        let (mut accepted, mut refused) = (0, 0);
+        while accepted < 20 {
+            match admission.enter(&client("a"), None) {
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Busy);
+                    refused += 1;
+                    thread::yield_now();
+                }
+                Ok(permit) => {
+                    assert!(running.fetch_add(1, Ordering::SeqCst) < 2);
+                    assert!(admission.load().waiting <= 3);
+                    accepted += 1;
+                    thread::sleep(Duration::from_micros(200));
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    drop(permit);
+                }
+            }
+        }
+        refused
+    };
+    let refused: usize = thread::scope(|scope| {
+        let crowd: Vec<_> = (0..20).map(|_| scope.spawn(ask)).collect();
+        crowd.into_iter().map(|one| one.join().unwrap()).sum()
+    });
+    assert!(refused > 0);
+    assert_eq!(admission.load(), Load::default());
+}

@@ -1,0 +1,212 @@
+//! What a task came to.
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::{INFRASTRUCTURE, TaskId};
+use crate::error::{Error, ErrorKind};
+use crate::exit_code;
+use crate::outcome::{Outcome, Status};
+
+/// The result of one task.
+#[derive(Debug)]
+pub struct Done {
+    pub(super) id: TaskId,
+    pub(super) verdict: Verdict,
+    pub(super) attempts: u32,
+    pub(super) elapsed: Duration,
+}
+
+/// What a task came to.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It was run, and this is how it ended.
+    Outcome(Box<Outcome>),
+    /// No sandbox could be provided for it, however often that was tried.
+    Infrastructure(Error),
+}
+
+impl Done {
+    /// Which task.
+    pub fn id(&self) -> &TaskId {
+        &self.id
+    }
+
+    /// What it came to.
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    /// The outcome, if it was run.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match &self.verdict {
+            Verdict::Outcome(outcome) => Some(outcome),
+            Verdict::Infrastructure(_) => None,
+        }
+    }
+
+    /// How often it was tried: more than once only where no sandbox could be provided before.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// From taking up the task to its result, all attempts and the pauses between them.
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// The outcome's status, or `infrastructure`.
+    pub fn status(&self) -> &'static str {
+        match &self.verdict {
+            Verdict::Outcome(outcome) => outcome.status().as_str(),
+            Verdict::Infrastructure(_) => INFRASTRUCTURE,
+        }
+    }
+
+    /// Whether the program has had its run. One that was called off, or for which there was no
+    /// sandbox, is to be run again.
+    pub fn is_finished(&self) -> bool {
+        match &self.verdict {
+            Verdict::Outcome(outcome) => outcome.status() != Status::Interrupted,
+            Verdict::Infrastructure(_) => false,
+        }
+    }
+}
+
+/// The object of `sandfork run --json` with the task's `id`, and `attempts` where there was more than
+/// one.
+impl Serialize for Done {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Json<'a, R> {
+            id: &'a TaskId,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            attempts: Option<u32>,
+            #[serde(flatten)]
+            result: R,
+        }
+        let (id, attempts) = (&self.id, (self.attempts > 1).then_some(self.attempts));
+        match &self.verdict {
+            Verdict::Outcome(result) => Json {
+                id,
+                attempts,
+                result,
+            }
+            .serialize(serializer),
+            Verdict::Infrastructure(error) => {
+                let result = infrastructure(error);
+                Json {
+                    id,
+                    attempts,
+                    result,
+                }
+                .serialize(serializer)
+            }
+        }
+    }
+}
+
+/// The same keys as an outcome has, so that a table of results has one set of columns.
+fn infrastructure(error: &Error) -> Value {
+    let name = match error.kind() {
+        ErrorKind::Policy => "Policy",
+        ErrorKind::Host => "Host",
+        ErrorKind::Interpreter => "Interpreter",
+        ErrorKind::NotEnforced => "NotEnforced",
+        ErrorKind::Request => "Request",
+        ErrorKind::SessionEnded => "SessionEnded",
+        ErrorKind::Busy => "Busy",
+        ErrorKind::System => "System",
+    };
+    json!({
+        "status": INFRASTRUCTURE,
+        "exit_code": exit_code::of_error(error),
+        "limit": null,
+        "stdout": "",
+        "stderr": "",
+        "value": null,
+        "error": {"name": name, "message": error.to_string(), "traceback": ""},
+        "usage": null,
+        "enforced": null,
+        "denied": [],
+        "policy": null,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::outcome::{Ending, Enforced, PolicyIdentity};
+    use crate::policy::Level;
+    use crate::supervisor::SupervisorError;
+
+    fn outcome(ending: Ending) -> Verdict {
+        let enforced = Enforced {
+            level: Level::Full,
+            layers: vec![],
+        };
+        Verdict::Outcome(Box::new(Outcome::new(
+            ending,
+            PolicyIdentity::default(),
+            enforced,
+        )))
+    }
+
+    fn done(verdict: Verdict, attempts: u32) -> Done {
+        Done {
+            id: TaskId::from("a"),
+            verdict,
+            attempts,
+            elapsed: Duration::from_millis(1),
+        }
+    }
+
+    fn keys(value: &Value) -> BTreeSet<&String> {
+        value.as_object().unwrap().keys().collect()
+    }
+
+    #[test]
+    fn a_result_is_the_object_of_a_run_with_its_id() {
+        let json = serde_json::to_value(done(outcome(Ending::Exit(3)), 1)).unwrap();
+        assert_eq!(json["id"], "a");
+        assert_eq!(json["status"], "exit");
+        assert_eq!(json["exit_code"], 3);
+        assert_eq!(json.get("attempts"), None);
+        let json = serde_json::to_value(done(outcome(Ending::Ok), 2)).unwrap();
+        assert_eq!(json["attempts"], 2);
+    }
+
+    #[test]
+    fn a_task_without_a_sandbox_has_the_same_keys() {
+        let error = || Verdict::Infrastructure(SupervisorError::ZygoteGone.into());
+        let failed = serde_json::to_value(done(error(), 4)).unwrap();
+        assert_eq!(failed["status"], "infrastructure");
+        assert_eq!(failed["exit_code"], 125);
+        assert_eq!(failed["error"]["name"], "System");
+        assert_eq!(failed["attempts"], 4);
+        let fine = serde_json::to_value(done(outcome(Ending::Ok), 4)).unwrap();
+        assert_eq!(keys(&failed), keys(&fine));
+        assert_eq!(keys(&failed["error"]).len(), 3);
+    }
+
+    #[test]
+    fn only_a_program_that_was_run_is_finished() {
+        for ending in [
+            Ending::Ok,
+            Ending::Exception,
+            Ending::Denied,
+            Ending::Signal(9),
+        ] {
+            assert!(done(outcome(ending), 1).is_finished());
+        }
+        assert!(!done(outcome(Ending::Interrupted), 1).is_finished());
+        let error = SupervisorError::ZygoteGone.into();
+        assert!(!done(Verdict::Infrastructure(error), 4).is_finished());
+    }
+}

@@ -1,0 +1,174 @@
+//! A line of tasks: one JSON object. Pure.
+
+mod error;
+mod fields;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use self::error::TaskLineError;
+
+use self::fields::Fields;
+use super::TaskId;
+use crate::outcome::LimitName;
+use crate::policy::{Policy, Stdin};
+use crate::protocol::FrameLimits;
+use crate::supervisor::Request;
+use crate::supervisor::files::GuestPath;
+
+/// A task as a line says it. `docs/batch.md` has every key.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TaskLine {
+    /// `id`: which task.
+    pub id: TaskId,
+    /// `code`, `file` or `program`: what is run.
+    pub program: TaskProgram,
+    /// `policy`: under which, where it is not the batch's: a built-in one or a file.
+    pub policy: Option<String>,
+    /// `files`: what is in the work directory.
+    pub files: Vec<(GuestPath, Vec<u8>)>,
+    /// `stdin`: what it reads.
+    pub stdin: Option<Vec<u8>>,
+    /// `limits.wall`: less time on the clock than the policy's.
+    pub wall: Option<Duration>,
+    /// `limits.cpu`: less processor time.
+    pub cpu: Option<Duration>,
+    /// `limits.output`: less output, bytes.
+    pub output: Option<u64>,
+}
+
+/// What a task runs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum TaskProgram {
+    /// Python source.
+    Code {
+        /// The source.
+        source: String,
+        /// `sys.argv[1:]`.
+        args: Vec<String>,
+    },
+    /// A script of the host.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// `sys.argv[1:]`.
+        args: Vec<String>,
+    },
+    /// A program of the sandbox, and its arguments.
+    Program(Vec<String>),
+}
+
+impl TaskLine {
+    /// Reads a line.
+    ///
+    /// # Errors
+    ///
+    /// When it is not JSON, a key is unknown, missing, there twice or of another type than it should
+    /// be, or a value says what cannot be.
+    pub fn parse(line: &[u8]) -> Result<Self, TaskLineError> {
+        let mut fields = Fields::parse(line)?;
+        let id = fields.id()?;
+        let program = program(&mut fields)?;
+        let files = fields.files()?;
+        let stdin = fields.bytes("stdin")?;
+        let policy = fields.text("policy")?;
+        let limits = fields.limits()?;
+        Ok(Self {
+            id,
+            program,
+            policy,
+            files,
+            stdin,
+            wall: limits.wall,
+            cpu: limits.cpu,
+            output: limits.output,
+        })
+    }
+
+    /// Whether it can be run under this policy, as far as that can be known before.
+    ///
+    /// # Errors
+    ///
+    /// When it asks for more than the policy allows: with the key, and what would allow it.
+    pub fn check(&self, policy: &Policy) -> Result<(), TaskLineError> {
+        let above = |name| TaskLineError::AbovePolicy {
+            name,
+            allowed: policy.limit_text(name),
+        };
+        let limits = policy.limits();
+        if self.wall.is_some_and(|wall| wall > limits.wall) {
+            return Err(above(LimitName::Wall));
+        }
+        if self.cpu.is_some_and(|cpu| cpu > limits.cpu) {
+            return Err(above(LimitName::Cpu));
+        }
+        if self.output.is_some_and(|output| output > limits.output) {
+            return Err(above(LimitName::Output));
+        }
+        if self.stdin.is_some() && policy.stdin() == Stdin::Closed {
+            return Err(TaskLineError::StdinClosed);
+        }
+        let bytes: usize = self.files.iter().map(|(_, contents)| contents.len()).sum();
+        if bytes as u64 > policy.filesystem().work.size {
+            let allowed = policy.limit_text(LimitName::WorkSize);
+            return Err(TaskLineError::FilesTooLarge { bytes, allowed });
+        }
+        Ok(())
+    }
+
+    /// The request that it is, with what is run given by the caller, who has read a script or not.
+    pub fn request(self, program: Request) -> Request {
+        let files = self.files.into_iter();
+        let mut request = files.fold(program, |request, (path, contents)| {
+            request.file(path, contents)
+        });
+        if let Some(stdin) = self.stdin {
+            request = request.stdin_bytes(stdin);
+        }
+        if let Some(wall) = self.wall {
+            request = request.wall(wall);
+        }
+        if let Some(cpu) = self.cpu {
+            request = request.cpu(cpu);
+        }
+        if let Some(output) = self.output {
+            request = request.output(output);
+        }
+        request
+    }
+}
+
+fn program(fields: &mut Fields) -> Result<TaskProgram, TaskLineError> {
+    const KINDS: [&str; 3] = ["code", "file", "program"];
+    let kinds: Vec<&'static str> = KINDS.into_iter().filter(|kind| fields.has(kind)).collect();
+    let kind = match kinds[..] {
+        [] => return Err(TaskLineError::NothingToRun),
+        [kind] => kind,
+        [first, second, ..] => return Err(TaskLineError::Several { first, second }),
+    };
+    let args = fields.texts("args")?;
+    if kind == "program" {
+        let words = fields.texts(kind)?.unwrap_or_default();
+        return match (words.is_empty(), args) {
+            (true, _) => Err(TaskLineError::NothingToRun),
+            (false, Some(_)) => Err(TaskLineError::ArgsOfProgram),
+            (false, None) => Ok(TaskProgram::Program(words)),
+        };
+    }
+    let args = args.unwrap_or_default();
+    let text = fields.text(kind)?.unwrap_or_default();
+    if text.trim().is_empty() {
+        return Err(TaskLineError::NothingToRun);
+    }
+    if kind == "file" {
+        let path = text.into();
+        return Ok(TaskProgram::File { path, args });
+    }
+    if text.len() > FrameLimits::TO_WORKER.payload {
+        return Err(TaskLineError::CodeTooLarge);
+    }
+    Ok(TaskProgram::Code { source: text, args })
+}
+
+#[cfg(test)]
+mod tests;

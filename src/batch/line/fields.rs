@@ -1,0 +1,235 @@
+//! The keys and values of a line.
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::error::Category;
+
+use super::TaskLineError as Error;
+use crate::batch::TaskId;
+use crate::outcome::LimitName;
+use crate::policy::{closest, parse_duration, parse_size};
+use crate::supervisor::files::GuestPath;
+
+/// Every key of a task.
+const KEYS: [&str; 9] = [
+    "id", "code", "file", "program", "args", "files", "stdin", "limits", "policy",
+];
+
+/// The limits that the supervisor holds, and that a task can therefore have less of.
+const OF_TASK: [LimitName; 3] = [LimitName::Wall, LimitName::Cpu, LimitName::Output];
+
+/// The others of a policy.
+const OF_POLICY: [LimitName; 5] = [
+    LimitName::Memory,
+    LimitName::Pids,
+    LimitName::OpenFiles,
+    LimitName::FileSize,
+    LimitName::Cores,
+];
+
+/// An object's members, none twice.
+#[derive(Debug)]
+pub struct Fields(Vec<(String, Value)>);
+
+/// What `limits` says.
+#[derive(Default)]
+pub struct TaskLimits {
+    pub wall: Option<Duration>,
+    pub cpu: Option<Duration>,
+    pub output: Option<u64>,
+}
+
+impl Fields {
+    /// Reads an object, whose keys must be those of a task.
+    pub fn parse(line: &[u8]) -> Result<Self, Error> {
+        let Members(members) = serde_json::from_slice(line).map_err(|error| not_json(&error))?;
+        for (index, (key, _)) in members.iter().enumerate() {
+            if !KEYS.contains(&key.as_str()) {
+                return Err(unknown(key, "", KEYS));
+            }
+            if members[..index].iter().any(|(other, _)| other == key) {
+                return Err(Error::Twice(key.clone()));
+            }
+        }
+        Ok(Self(members))
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.0.iter().any(|(name, _)| name == key)
+    }
+
+    /// Takes out a value; `null` is as good as none.
+    fn take(&mut self, key: &str) -> Option<Value> {
+        let index = self.0.iter().position(|(name, _)| name == key)?;
+        Some(self.0.swap_remove(index).1).filter(|value| !value.is_null())
+    }
+
+    pub fn id(&mut self) -> Result<TaskId, Error> {
+        let value = self.take("id").ok_or(Error::NoId)?;
+        TaskId::from_json(&value).ok_or(Error::Id)
+    }
+
+    pub fn text(&mut self, key: &str) -> Result<Option<String>, Error> {
+        self.take(key)
+            .map(|value| match value {
+                Value::String(text) => Ok(text),
+                _ => Err(of_type(key, "a text")),
+            })
+            .transpose()
+    }
+
+    pub fn texts(&mut self, key: &str) -> Result<Option<Vec<String>>, Error> {
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        serde_json::from_value(value)
+            .map(Some)
+            .map_err(|_| of_type(key, "a list of texts"))
+    }
+
+    pub fn bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.take(key).map(|value| bytes(key, value)).transpose()
+    }
+
+    pub fn files(&mut self) -> Result<Vec<(GuestPath, Vec<u8>)>, Error> {
+        let file = |(path, value): (String, Value)| {
+            let contents = bytes(&format!("files.{path}"), value)?;
+            Ok((GuestPath::of_file(&path)?, contents))
+        };
+        match members("files", self.take("files"))? {
+            Some(files) => files.into_iter().map(file).collect(),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    pub fn limits(&mut self) -> Result<TaskLimits, Error> {
+        let mut limits = TaskLimits::default();
+        for (key, value) in members("limits", self.take("limits"))?.unwrap_or_default() {
+            let name = limit(&key)?;
+            let Value::String(text) = value else {
+                return Err(of_type(
+                    name.key(),
+                    "a text with a unit, such as \"2s\" or \"64KiB\"",
+                ));
+            };
+            let time = || parse_duration(&text).map_err(|why| Error::Quantity { name, why });
+            let zero = match name {
+                LimitName::Wall => limits.wall.insert(time()?).is_zero(),
+                LimitName::Cpu => limits.cpu.insert(time()?).is_zero(),
+                _ => {
+                    let size = parse_size(&text).map_err(|why| Error::Quantity { name, why })?;
+                    *limits.output.insert(size) == 0
+                }
+            };
+            if zero {
+                return Err(Error::Zero(name));
+            }
+        }
+        Ok(limits)
+    }
+}
+
+/// Which limit a key of `limits` is.
+fn limit(key: &str) -> Result<LimitName, Error> {
+    let is = |name: &&LimitName| short(**name) == key;
+    if let Some(name) = OF_TASK.iter().find(is) {
+        return Ok(*name);
+    }
+    if let Some(name) = OF_POLICY.iter().find(is) {
+        let key = name.key().to_owned();
+        return Err(Error::OfPolicy { key });
+    }
+    Err(unknown(
+        key,
+        "limits.",
+        OF_TASK.into_iter().chain(OF_POLICY).map(short),
+    ))
+}
+
+/// The key without its table.
+fn short(name: LimitName) -> &'static str {
+    name.key().strip_prefix("limits.").unwrap_or(name.key())
+}
+
+fn unknown(key: &str, table: &str, known: impl IntoIterator<Item = &'static str>) -> Error {
+    let shown: String = key.chars().take(60).collect();
+    Error::UnknownKey {
+        key: format!("{table}{shown}"),
+        meant: closest(key, known).map(|meant| format!("{table}{meant}")),
+    }
+}
+
+fn of_type(key: &str, wanted: &'static str) -> Error {
+    let key = key.to_owned();
+    Error::Type { key, wanted }
+}
+
+/// The members of a table within.
+fn members(key: &str, value: Option<Value>) -> Result<Option<Vec<(String, Value)>>, Error> {
+    match value {
+        None => Ok(None),
+        Some(Value::Object(members)) => Ok(Some(members.into_iter().collect())),
+        Some(_) => Err(of_type(key, "a JSON object")),
+    }
+}
+
+/// A text stands for its UTF-8; other bytes are `{"base64": "..."}`.
+fn bytes(key: &str, value: Value) -> Result<Vec<u8>, Error> {
+    const WANTED: &str = "a text, or {\"base64\": \"...\"}";
+    match value {
+        Value::String(text) => Ok(text.into_bytes()),
+        Value::Object(members) if members.len() == 1 => match members.get("base64") {
+            Some(Value::String(text)) => STANDARD
+                .decode(text)
+                .map_err(|_| Error::Base64(key.to_owned())),
+            _ => Err(of_type(key, WANTED)),
+        },
+        _ => Err(of_type(key, WANTED)),
+    }
+}
+
+fn not_json(error: &serde_json::Error) -> Error {
+    match error.classify() {
+        Category::Eof => return Error::Cut,
+        Category::Data => return Error::NotAnObject,
+        Category::Syntax | Category::Io => {}
+    }
+    let text = error.to_string();
+    // The column is told apart from the line, which is always the first.
+    let what = text.split(" at line ").next().unwrap_or(&text).to_owned();
+    let column = error.column();
+    Error::NotJson { what, column }
+}
+
+/// The members of an object in their order, those that stand twice too.
+struct Members(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(Object)
+    }
+}

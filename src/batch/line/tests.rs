@@ -1,0 +1,244 @@
+#![allow(clippy::unwrap_used)]
+
+use serde_json::json;
+
+use super::*;
+use crate::policy::BuiltInsOnly;
+
+fn parse(line: &str) -> TaskLine {
+    TaskLine::parse(line.as_bytes()).unwrap()
+}
+
+#[track_caller]
+fn refusal(line: &str) -> String {
+    TaskLine::parse(line.as_bytes()).unwrap_err().to_string()
+}
+
+/// A task that runs, with these members too.
+fn with(members: &str) -> String {
+    format!(r#"{{"id": 1, "code": "pass", {members}}}"#)
+}
+
+#[test]
+fn a_task_has_all_that_its_line_says() {
+    let line = json!({
+        "id": "a",
+        "code": "print(1)",
+        "args": ["x", "y"],
+        "files": {"data/in.csv": "é\n", "raw": {"base64": "AP8="}},
+        "stdin": "in",
+        "limits": {"wall": "2s", "cpu": "500ms", "output": "64KiB"},
+        "policy": "strict",
+    });
+    let path = |text| GuestPath::of_file(text).unwrap();
+    let task = TaskLine {
+        id: TaskId::from("a"),
+        program: TaskProgram::Code {
+            source: "print(1)".into(),
+            args: vec!["x".into(), "y".into()],
+        },
+        policy: Some("strict".into()),
+        files: vec![
+            (path("data/in.csv"), "é\n".into()),
+            (path("raw"), vec![0, 255]),
+        ],
+        stdin: Some("in".into()),
+        wall: Some(Duration::from_secs(2)),
+        cpu: Some(Duration::from_millis(500)),
+        output: Some(65_536),
+    };
+    assert_eq!(parse(&line.to_string()), task);
+}
+
+#[test]
+fn the_least_is_an_id_and_something_to_run() {
+    let file = parse(r#"{"id": 7, "file": "a/b.py", "args": null, "limits": {}}"#);
+    assert_eq!(file.id, TaskId::from(7));
+    let (path, args) = ("a/b.py".into(), vec![]);
+    assert_eq!(file.program, TaskProgram::File { path, args });
+    let program = parse(r#"{"program": ["sh", "-c", "id"], "id": 7}"#).program;
+    let words = ["sh", "-c", "id"].map(str::to_owned).to_vec();
+    assert_eq!(program, TaskProgram::Program(words));
+}
+
+#[test]
+fn what_is_no_json_is_told_with_its_column() {
+    assert_eq!(
+        refusal(r#"{"id": 1, code: "pass"}"#),
+        "it is not JSON: key must be a string at column 11"
+    );
+    assert!(refusal(r#"{"id": 1, "code": "pass"} {"#).contains("trailing characters at column 27"));
+    assert!(
+        refusal("{\"id\": 1, \"code\": \"\u{0}\"}")
+            .starts_with("it is not JSON: control character")
+    );
+    for cut in [
+        "",
+        "{",
+        r#"{"id": 1, "code": "pa"#,
+        r#"{"id": 1, "code": "pass""#,
+    ] {
+        assert_eq!(
+            refusal(cut),
+            "it is cut off: the line ends before its JSON object does"
+        );
+    }
+    for other in ["1", "[]", "null", "\"a\"", "true"] {
+        assert!(
+            refusal(other).starts_with("it is not a JSON object"),
+            "{other}"
+        );
+    }
+    let not_text = TaskLine::parse(b"{\"id\": 1, \"code\": \"\xff\"}").unwrap_err();
+    assert!(
+        not_text
+            .to_string()
+            .starts_with("it is not JSON: invalid unicode"),
+        "{not_text}"
+    );
+    let deep = "[".repeat(10_000);
+    assert!(refusal(&with(&format!("\"stdin\": {deep}"))).contains("recursion limit"));
+}
+
+#[test]
+fn keys_are_those_of_a_task() {
+    assert_eq!(
+        refusal(&with(r#""polcy": "x""#)),
+        "unknown key `polcy`: did you mean `policy`?"
+    );
+    assert_eq!(refusal(&with(r#""timeout": 3"#)), "unknown key `timeout`");
+    assert_eq!(
+        refusal(&with(r#""id": 2"#)),
+        "the key `id` stands in it twice"
+    );
+    assert_eq!(
+        refusal(&with(r#""limits": {"wal": "1s"}"#)),
+        "unknown key `limits.wal`: did you mean `limits.wall`?"
+    );
+}
+
+#[test]
+fn an_id_and_something_to_run_are_needed() {
+    assert!(refusal(r#"{"code": "pass"}"#).starts_with("`id` is missing"));
+    for id in ["\"\"", "1.5", "[]", "99999999999999999999"] {
+        assert!(refusal(&format!(r#"{{"id": {id}, "code": "pass"}}"#)).starts_with("`id` must be"));
+    }
+    for nothing in [
+        r#""stdin": "x""#,
+        r#""code": " \n""#,
+        r#""file": """#,
+        r#""program": []"#,
+    ] {
+        assert!(
+            refusal(&format!(r#"{{"id": 1, {nothing}}}"#)).starts_with("there is nothing to run")
+        );
+    }
+    assert!(refusal(&with(r#""file": "a.py""#)).starts_with("it has both `code` and `file`"));
+    let args = refusal(r#"{"id": 1, "program": ["a"], "args": ["b"]}"#);
+    assert!(args.starts_with("`args` are of `code`"), "{args}");
+    let long = "#".repeat((16 << 20) + 1);
+    assert!(refusal(&format!(r#"{{"id": 1, "code": "{long}"}}"#)).contains("over the 16 MiB"));
+}
+
+#[test]
+fn values_have_their_types() {
+    for (members, says) in [
+        (r#""args": "x""#, "`args` must be a list of texts"),
+        (r#""args": [1]"#, "`args` must be a list of texts"),
+        (r#""policy": 1"#, "`policy` must be a text"),
+        (
+            r#""stdin": 1"#,
+            "`stdin` must be a text, or {\"base64\": \"...\"}",
+        ),
+        (
+            r#""stdin": {"base64": "AA==", "x": 1}"#,
+            "`stdin` must be a text",
+        ),
+        (r#""stdin": {"base64": "A"}"#, "`stdin` is not base64"),
+        (r#""files": ["a"]"#, "`files` must be a JSON object"),
+        (r#""files": {"a": 1}"#, "`files.a` must be a text"),
+        (
+            r#""files": {"../a": ""}"#,
+            "`files`: `../a` is not in the session's work directory",
+        ),
+        (r#""limits": 1"#, "`limits` must be a JSON object"),
+        (
+            r#""limits": {"wall": 2}"#,
+            "`limits.wall` must be a text with a unit",
+        ),
+        (
+            r#""limits": {"wall": "2"}"#,
+            "`limits.wall`: \"2\" has no unit",
+        ),
+        (
+            r#""limits": {"output": "2s"}"#,
+            "`limits.output`: \"2s\" has an unknown unit",
+        ),
+        (r#""limits": {"cpu": "0s"}"#, "`limits.cpu` is zero"),
+        (
+            r#""limits": {"memory": "1GiB"}"#,
+            "`limits.memory` is part of the jail",
+        ),
+    ] {
+        let said = refusal(&with(members));
+        assert!(said.starts_with(says), "{members}: {said}");
+    }
+}
+
+#[test]
+fn a_task_asks_for_no_more_than_its_policy_allows() {
+    let policy = |sets: &[&str]| {
+        let sets: Vec<_> = sets.iter().map(|set| set.parse().unwrap()).collect();
+        Policy::load("standard", &sets, &BuiltInsOnly).unwrap()
+    };
+    let strict = policy(&[
+        "limits.wall=2s",
+        "limits.cpu=1s",
+        "limits.output=1KiB",
+        "filesystem.work_size=4KiB",
+    ]);
+    for (members, says) in [
+        (
+            r#""limits": {"wall": "2001ms"}"#,
+            "`limits.wall` is above the policy's 2s",
+        ),
+        (
+            r#""limits": {"cpu": "2s"}"#,
+            "`limits.cpu` is above the policy's 1s",
+        ),
+        (
+            r#""limits": {"output": "2KiB"}"#,
+            "`limits.output` is above the policy's 1KiB",
+        ),
+        (
+            r#""stdin": """#,
+            "it has `stdin`, which the policy does not let tasks read",
+        ),
+    ] {
+        let said = parse(&with(members))
+            .check(&strict)
+            .unwrap_err()
+            .to_string();
+        assert!(said.starts_with(says), "{members}: {said}");
+    }
+    let files = |length: usize| {
+        with(&format!(
+            r#""files": {{"a": "{}", "b": "x"}}"#,
+            "x".repeat(length)
+        ))
+    };
+    parse(&files(4095)).check(&strict).unwrap();
+    let said = parse(&files(4096)).check(&strict).unwrap_err().to_string();
+    assert!(
+        said.starts_with("`files` have 4097 bytes, over the 4KiB"),
+        "{said}"
+    );
+    let open = policy(&["stdio.stdin=pass"]);
+    let all = r#""stdin": "x", "limits": {"wall": "1s", "cpu": "1s", "output": "1KiB"}"#;
+    parse(&with(all)).check(&open).unwrap();
+    parse(&with(
+        r#""limits": {"wall": "2s", "cpu": "1s", "output": "1KiB"}"#,
+    ))
+    .check(&strict)
+    .unwrap();
+}

@@ -1,0 +1,194 @@
+//! Tasks in, results out.
+
+use std::convert::Infallible;
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use super::pool::{self, Results, Stopper, Stopping};
+use super::sandboxes::Sandboxes;
+use super::{Done, Order, Retry, Task, Verdict};
+use crate::capacity::{Capacity, Headroom};
+use crate::error::{Error, ErrorKind};
+use crate::sandbox::Sandbox;
+use crate::supervisor::Cancel;
+
+/// How many tasks are run at once, and how.
+#[derive(Debug)]
+pub struct Batch {
+    sandbox: Arc<Sandbox>,
+    jobs: Option<NonZeroUsize>,
+    order: Order,
+    retry: Retry,
+}
+
+impl Batch {
+    /// A batch whose tasks run in this sandbox, but for those with a policy of their own.
+    pub fn new(sandbox: impl Into<Arc<Sandbox>>) -> Self {
+        Self {
+            sandbox: sandbox.into(),
+            jobs: None,
+            order: Order::default(),
+            retry: Retry::default(),
+        }
+    }
+
+    /// How many tasks run at once. Without this as many as there are processors, or fewer where the
+    /// host does not have what so many may use ([`Capacity`]).
+    #[must_use]
+    pub fn jobs(mut self, jobs: NonZeroUsize) -> Self {
+        self.jobs = Some(jobs);
+        self
+    }
+
+    /// In which order the results come; as they finish unless this is called.
+    #[must_use]
+    pub fn order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// How often a task is tried for which no sandbox could be provided.
+    #[must_use]
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Begins. At most as many tasks are read ahead as run at once, and at most [`WINDOW`](super::WINDOW) times as
+    /// many results wait to be taken: then nothing more is begun.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no thread or descriptor left.
+    pub fn map<I>(self, tasks: I) -> io::Result<impl Iterator<Item = Done> + use<I>>
+    where
+        I: IntoIterator<Item = Task>,
+        I::IntoIter: Send + 'static,
+    {
+        let mapped = self.try_map(tasks.into_iter().map(Ok::<_, Infallible>))?;
+        Ok(mapped.map(|Ok(done)| done))
+    }
+
+    /// The same for tasks that come from something that may fail: its errors come among the results.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no thread or descriptor left.
+    pub fn try_map<I, E>(self, tasks: I) -> io::Result<Mapped<E>>
+    where
+        I: IntoIterator<Item = Result<Task, E>>,
+        I::IntoIter: Send + 'static,
+        E: Send + 'static,
+    {
+        let jobs = self.jobs.unwrap_or_else(|| default_jobs(&self.sandbox));
+        let cancel = Cancel::new()?;
+        let worker = Worker {
+            sandboxes: Sandboxes::new(self.sandbox),
+            retry: self.retry,
+            cancel: cancel.clone(),
+        };
+        let results = pool::work(
+            tasks.into_iter(),
+            jobs,
+            self.order,
+            move |task, stopping| task.map(|task| worker.run(task, stopping)),
+        )?;
+        Ok(Mapped { results, cancel })
+    }
+}
+
+fn default_jobs(sandbox: &Sandbox) -> NonZeroUsize {
+    let processors = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    Capacity::of(sandbox.plan(), &Headroom::now())
+        .runs
+        .min(processors)
+}
+
+/// The results of a batch, as they are asked for. Dropping it calls off what is still running, and
+/// waits until that has ended.
+pub struct Mapped<E> {
+    results: Results<Result<Done, E>>,
+    cancel: Cancel,
+}
+
+impl<E> Mapped<E> {
+    /// A handle that ends the batch early.
+    pub fn call_off(&self) -> CallOff<E> {
+        CallOff {
+            stopper: self.results.stopper(),
+            cancel: self.cancel.clone(),
+        }
+    }
+}
+
+impl<E> Iterator for Mapped<E> {
+    type Item = Result<Done, E>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.results.next()
+    }
+}
+
+impl<E> Drop for Mapped<E> {
+    fn drop(&mut self) {
+        self.call_off().now();
+    }
+}
+
+/// Ends a batch early, from any thread.
+pub struct CallOff<E> {
+    stopper: Stopper<Result<Done, E>>,
+    cancel: Cancel,
+}
+
+impl<E> CallOff<E> {
+    /// Begins no further task. The results of those that run still come.
+    pub fn begin_no_more(&self) {
+        self.stopper.stop();
+    }
+
+    /// Begins no further task, and ends those that run: their outcome is `interrupted`.
+    pub fn now(&self) {
+        self.stopper.stop();
+        self.cancel.cancel();
+    }
+}
+
+/// What runs each task.
+struct Worker {
+    sandboxes: Sandboxes,
+    retry: Retry,
+    cancel: Cancel,
+}
+
+impl Worker {
+    fn run(&self, task: Task, stopping: &dyn Stopping) -> Done {
+        let begun = Instant::now();
+        let Task {
+            id,
+            request,
+            policy,
+        } = task;
+        let request = request.cancel(&self.cancel);
+        let attempt = || self.sandboxes.get(policy.as_deref())?.run(&request);
+        let pause = |time| stopping.pause(time);
+        let (ended, attempts) = self.retry.run(attempt, may_pass, pause);
+        Done {
+            id,
+            verdict: match ended {
+                Ok(outcome) => Verdict::Outcome(Box::new(outcome)),
+                Err(error) => Verdict::Infrastructure(error),
+            },
+            attempts,
+            elapsed: begun.elapsed(),
+        }
+    }
+}
+
+/// Whether another attempt may succeed: not where the caller asked for what cannot be.
+fn may_pass(error: &Error) -> bool {
+    !matches!(error.kind(), ErrorKind::Policy | ErrorKind::Request)
+}

@@ -1,0 +1,102 @@
+//! How often a task is tried for which no sandbox could be provided.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use super::pool::Paused;
+
+/// Attempts, and the pauses between them: each four times as long as the one before.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Retry {
+    /// The most that are made.
+    pub attempts: NonZeroU32,
+    /// The pause after the first.
+    pub pause: Duration,
+}
+
+/// Four attempts within about a second: a host that was short of something for a moment has it again.
+impl Default for Retry {
+    fn default() -> Self {
+        const ATTEMPTS: NonZeroU32 = NonZeroU32::new(4).expect("four is not zero");
+        Self {
+            attempts: ATTEMPTS,
+            pause: Duration::from_millis(50),
+        }
+    }
+}
+
+impl Retry {
+    /// Makes attempts until one succeeds, fails so that another would fail as well, or was the last.
+    /// Returns what it came to, and how many were made.
+    pub(super) fn run<T, E>(
+        self,
+        mut attempt: impl FnMut() -> Result<T, E>,
+        may_pass: impl Fn(&E) -> bool,
+        mut pause: impl FnMut(Duration) -> Paused,
+    ) -> (Result<T, E>, u32) {
+        let mut made = 1;
+        let mut next = self.pause;
+        loop {
+            match attempt() {
+                Err(error)
+                    if made < self.attempts.get()
+                        && may_pass(&error)
+                        && pause(next) == Paused::Elapsed =>
+                {
+                    made += 1;
+                    next = next.saturating_mul(4);
+                }
+                ended => return (ended, made),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the attempts come to, and the pauses in between.
+    fn attempts(
+        outcomes: &[Result<u8, bool>],
+        stop_after: usize,
+    ) -> (Result<u8, bool>, u32, Vec<u64>) {
+        let mut left = outcomes.iter().copied();
+        let mut pauses = Vec::new();
+        let (ended, made) = Retry::default().run(
+            || left.next().expect("no more than four attempts"),
+            |may_pass| *may_pass,
+            |time| {
+                pauses.push(u64::try_from(time.as_millis()).expect("short"));
+                if pauses.len() > stop_after {
+                    Paused::Stopped
+                } else {
+                    Paused::Elapsed
+                }
+            },
+        );
+        (ended, made, pauses)
+    }
+
+    #[test]
+    fn what_succeeds_is_done_once() {
+        assert_eq!(attempts(&[Ok(1)], 9), (Ok(1), 1, vec![]));
+    }
+
+    #[test]
+    fn what_may_pass_is_tried_four_times() {
+        let fails = [Err(true); 4];
+        assert_eq!(attempts(&fails, 9), (Err(true), 4, vec![50, 200, 800]));
+        assert_eq!(attempts(&[Err(true), Ok(2)], 9), (Ok(2), 2, vec![50]));
+    }
+
+    #[test]
+    fn what_cannot_pass_is_tried_once() {
+        assert_eq!(attempts(&[Err(false)], 9), (Err(false), 1, vec![]));
+    }
+
+    #[test]
+    fn a_stop_is_the_end_of_it() {
+        assert_eq!(attempts(&[Err(true); 4], 0), (Err(true), 1, vec![50]));
+    }
+}

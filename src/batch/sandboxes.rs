@@ -1,0 +1,49 @@
+//! One sandbox for each policy, so that tasks under the same one share its zygote.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::Error;
+use crate::policy::Policy;
+use crate::sandbox::Sandbox;
+
+/// Made as they are needed.
+#[derive(Debug)]
+pub struct Sandboxes {
+    default: Arc<Sandbox>,
+    /// By name and effect: an outcome tells both.
+    others: Mutex<HashMap<(String, String), Slot>>,
+}
+
+type Slot = Arc<Mutex<Option<Arc<Sandbox>>>>;
+
+impl Sandboxes {
+    /// `default` is for tasks without a policy of their own.
+    pub fn new(default: Arc<Sandbox>) -> Self {
+        Self {
+            default,
+            others: Mutex::default(),
+        }
+    }
+
+    /// The sandbox of a policy. One that cannot be made now is tried again by the next task.
+    pub fn get(&self, policy: Option<&Policy>) -> Result<Arc<Sandbox>, Error> {
+        let Some(policy) = policy else {
+            return Ok(Arc::clone(&self.default));
+        };
+        let key = (policy.name().to_owned(), policy.sha256().to_owned());
+        let slot = Arc::clone(lock(&self.others).entry(key).or_default());
+        // Held while it is made: whoever else needs this one waits for it, and nobody else does.
+        let mut slot = lock(&slot);
+        if let Some(sandbox) = &*slot {
+            return Ok(Arc::clone(sandbox));
+        }
+        let sandbox = Arc::new(Sandbox::builder().policy(policy.clone()).build()?);
+        *slot = Some(Arc::clone(&sandbox));
+        Ok(sandbox)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,245 @@
+//! `sandfork map`: many tasks, from a file of them to a file of their results.
+
+mod ids;
+mod lines;
+mod progress;
+mod results;
+mod resume;
+mod source;
+mod tasks;
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal};
+use sandfork::batch::{Batch, CallOff, Done, Mapped, Order, Verdict};
+use sandfork::capacity::{Capacity, Headroom};
+use sandfork::{Sandbox, exit_code};
+use thiserror::Error;
+
+use self::ids::Ids;
+use self::progress::{Bar, Counts, Progress, Reading};
+use self::results::{Results, ResultsError};
+use self::source::{Source, SourceError};
+use self::tasks::{InputError, Policies, Tasks};
+use super::args::MapArguments;
+use super::failure::{Failure, say};
+use super::interrupt::Interrupts;
+use super::policy::chosen;
+
+/// How long what runs may go on after an interruption before it is called off.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How many tasks in a row may get no sandbox, each tried as often as it is: then none will.
+const LOST_IN_A_ROW: u32 = 16;
+
+/// Why not every task has had its run.
+#[derive(Debug, Error)]
+pub enum MapError {
+    /// There are no tasks.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A line is wrong, or the file changed while it was read.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The results.
+    #[error(transparent)]
+    Results(#[from] ResultsError),
+    /// The host gives no sandboxes any more.
+    #[error("{LOST_IN_A_ROW} tasks in a row got no sandbox, and no more were begun; the last: {0}")]
+    Lost(String),
+    /// A signal.
+    #[error("interrupted{}", if *.resumable { ": `--resume` goes on where it stopped" } else { "" })]
+    Interrupted {
+        /// Whether the results can be gone on with.
+        resumable: bool,
+    },
+}
+
+impl MapError {
+    /// As [`exit_code`] has it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Results(ResultsError::Write { .. }) => exit_code::NOT_WRITTEN,
+            Self::Source(_) | Self::Input(_) | Self::Results(_) => exit_code::USAGE,
+            Self::Lost(_) => exit_code::SANDBOX_UNAVAILABLE,
+            Self::Interrupted { .. } => exit_code::INTERRUPTED,
+        }
+    }
+
+    /// Whether the reader of the results has left.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Results(error) if error.is_broken_pipe())
+    }
+}
+
+/// Runs the tasks.
+pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
+    let policy = chosen(&arguments.policy)?;
+    // A file that may not grow is an error of the write, not the end of the process (setrlimit(2)).
+    let blocked = SigSet::from(Signal::SIGXFSZ).thread_block();
+    blocked.map_err(|errno| Failure::Setup(errno.into()))?;
+    let interruption = Arc::new(Interruption::default());
+    let told = Arc::clone(&interruption);
+    let interrupts = Interrupts::take(move || told.begin()).map_err(Failure::Setup)?;
+    let source = Source::open(&arguments.tasks).map_err(MapError::from)?;
+    let sandbox = Sandbox::builder().policy(policy.clone()).build()?;
+    let jobs = jobs(arguments, &sandbox);
+    let (results, ids) = results(arguments).map_err(MapError::from)?;
+    let reading = Arc::new(Reading::default());
+    let size = source.watched.size();
+    let policies = Policies::new(policy, &arguments.policy);
+    let tasks = Tasks::new(source, policies, ids, Arc::clone(&reading));
+    let order = if arguments.ordered {
+        Order::AsGiven
+    } else {
+        Order::AsFinished
+    };
+    let batch = Batch::new(sandbox).jobs(jobs).order(order);
+    let bar = if arguments.no_progress {
+        Bar::None
+    } else {
+        Bar::where_seen()
+    };
+    let progress = Progress::begin(reading, size, bar).map_err(Failure::Setup)?;
+    let mapped = batch.try_map(tasks).map_err(Failure::Setup)?;
+    interruption.may_call_off(mapped.call_off());
+    interrupts.end_what_runs();
+    let ended = Collector {
+        results,
+        progress: &progress,
+        lost: 0,
+    }
+    .collect(mapped);
+    let (counts, summary) = progress.end();
+    say(&summary);
+    ended?;
+    if interruption.has_come() {
+        let resumable = arguments.output.is_some();
+        return Err(MapError::Interrupted { resumable }.into());
+    }
+    Ok(code(counts))
+}
+
+fn code(counts: Counts) -> u8 {
+    match counts.infrastructure {
+        0 => exit_code::OK,
+        _ => exit_code::SANDBOX_UNAVAILABLE,
+    }
+}
+
+fn results(arguments: &MapArguments) -> Result<(Results, Ids), ResultsError> {
+    match &arguments.output {
+        None => Ok((Results::on_stdout()?, Ids::default())),
+        Some(path) if arguments.resume => Results::resume(path),
+        Some(path) => Ok((Results::create(path)?, Ids::default())),
+    }
+}
+
+/// As many as asked for, or as there are processors; fewer where the host cannot hold them, which is
+/// said.
+fn jobs(arguments: &MapArguments, sandbox: &Sandbox) -> NonZeroUsize {
+    let asked = arguments.jobs.map(usize::from).and_then(NonZeroUsize::new);
+    let wanted =
+        asked.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
+    let Capacity { runs, bound } = Capacity::of(sandbox.plan(), &Headroom::now());
+    if runs >= wanted {
+        return wanted;
+    }
+    say(&format!("running {runs} at once and not {wanted}: {bound}"));
+    runs
+}
+
+/// Takes the results as they come.
+struct Collector<'a> {
+    results: Results,
+    progress: &'a Progress,
+    /// How many tasks in a row got no sandbox.
+    lost: u32,
+}
+
+impl Collector<'_> {
+    /// Writes every result that comes, and ends the batch at the first thing that is wrong: what was
+    /// begun before a wrong line is finished, and what cannot be written is called off.
+    fn collect(mut self, mut mapped: Mapped<InputError>) -> Result<(), MapError> {
+        let mut ended = Ok(());
+        while let Some(result) = mapped.next() {
+            let taken = match result {
+                Ok(done) => self.take(&done),
+                Err(error) => Err(error.into()),
+            };
+            match taken {
+                Ok(()) => {}
+                Err(error @ MapError::Results(_)) => return Err(error),
+                Err(error) => {
+                    mapped.call_off().begin_no_more();
+                    ended = ended.and(Err(error));
+                }
+            }
+        }
+        self.results.finish()?;
+        ended
+    }
+
+    fn take(&mut self, done: &Done) -> Result<(), MapError> {
+        // Called off: it gets its run when the batch is gone on with.
+        if !done.is_finished() && done.outcome().is_some() {
+            return Ok(());
+        }
+        self.results.write(done)?;
+        self.progress.count(done);
+        match done.verdict() {
+            Verdict::Outcome(_) => self.lost = 0,
+            Verdict::Infrastructure(error) => {
+                self.lost += 1;
+                if self.lost == LOST_IN_A_ROW {
+                    return Err(MapError::Lost(error.to_string()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a signal does to a batch.
+#[derive(Default)]
+struct Interruption(Mutex<Interrupted>);
+
+#[derive(Default)]
+struct Interrupted {
+    has_come: bool,
+    call_off: Option<CallOff<InputError>>,
+}
+
+impl Interruption {
+    /// From here on there is something to call off.
+    fn may_call_off(&self, call_off: CallOff<InputError>) {
+        self.lock().call_off = Some(call_off);
+    }
+
+    /// Has no more tasks begun, and calls off those that have not ended soon.
+    fn begin(&self) {
+        let call_off = {
+            let mut state = self.lock();
+            state.has_come = true;
+            state.call_off.take()
+        };
+        if let Some(call_off) = call_off {
+            call_off.begin_no_more();
+            thread::spawn(move || {
+                thread::sleep(GRACE);
+                call_off.now();
+            });
+        }
+    }
+
+    fn has_come(&self) -> bool {
+        self.lock().has_come
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Interrupted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,118 @@
+//! Lines of a file, none of them held whole when it is too long.
+
+use std::io::{self, BufRead};
+
+/// Reads lines, and counts them.
+#[derive(Debug)]
+pub struct Lines<R> {
+    reader: R,
+    most: usize,
+    number: u64,
+    bytes: u64,
+}
+
+/// One line.
+#[derive(Debug, Eq, PartialEq)]
+pub struct Line {
+    /// From 1.
+    pub number: u64,
+    /// Where the next one begins, in bytes from the start.
+    pub end: u64,
+    /// What it says, without its newline.
+    pub text: Vec<u8>,
+    /// How it ends.
+    pub closed: Closed,
+}
+
+/// How a line ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Closed {
+    /// With a newline.
+    ByNewline,
+    /// With the file: nobody knows whether that is all of it.
+    ByTheEnd,
+    /// It does not end within what a line may have; no more of it was read.
+    Never,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Lines of at most `most` bytes.
+    pub fn new(reader: R, most: usize) -> Self {
+        Self {
+            reader,
+            most,
+            number: 0,
+            bytes: 0,
+        }
+    }
+
+    /// The number of the last line that was read.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The next line; `None` at the end.
+    pub fn next(&mut self) -> io::Result<Option<Line>> {
+        let mut text = Vec::new();
+        let limit = self.most as u64 + 1;
+        let read = io::Read::take(&mut self.reader, limit).read_until(b'\n', &mut text)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        self.bytes += read as u64;
+        let closed = if text.last() == Some(&b'\n') {
+            text.pop();
+            Closed::ByNewline
+        } else if text.len() > self.most {
+            Closed::Never
+        } else {
+            Closed::ByTheEnd
+        };
+        Ok(Some(Line {
+            number: self.number,
+            end: self.bytes,
+            text,
+            closed,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn lines(text: &[u8], most: usize) -> Vec<(u64, u64, String, Closed)> {
+        let mut lines = Lines::new(text, most);
+        std::iter::from_fn(|| lines.next().unwrap())
+            .map(|line| {
+                let text = String::from_utf8(line.text).unwrap();
+                (line.number, line.end, text, line.closed)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn each_line_has_its_number_and_its_end() {
+        let text = |text: &str| text.to_owned();
+        assert_eq!(
+            lines(b"a\n\nbcd", 3),
+            [
+                (1, 2, text("a"), Closed::ByNewline),
+                (2, 3, text(""), Closed::ByNewline),
+                (3, 6, text("bcd"), Closed::ByTheEnd),
+            ]
+        );
+        assert_eq!(lines(b"", 3), []);
+        assert_eq!(lines(b"abc\n", 3), [(1, 4, text("abc"), Closed::ByNewline)]);
+    }
+
+    #[test]
+    fn a_line_without_end_is_not_read_to_its_end() {
+        let mut lines = Lines::new(io::BufReader::new(io::repeat(b'x')), 1000);
+        let line = lines.next().unwrap().unwrap();
+        assert_eq!((line.text.len(), line.closed), (1001, Closed::Never));
+    }
+}

@@ -1,0 +1,245 @@
+//! Tasks, line by line, as they are asked for.
+
+use std::collections::HashMap;
+use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+
+use sandfork::batch::{Task, TaskId, TaskLine, TaskLineError, TaskProgram};
+use sandfork::policy::PolicyError;
+use sandfork::{Policy, Request};
+use thiserror::Error;
+
+use super::ids::{Ids, Met};
+use super::lines::{Closed, Line, Lines};
+use super::progress::Reading;
+use super::source::{Change, Source, Watched};
+use crate::cli::args::PolicyChoice;
+use crate::cli::policy::chosen;
+use crate::cli::script::{Origin, Script, ScriptError};
+
+/// The longest line, in bytes: a script and its files, in base64.
+const MOST_BYTES: usize = 64 << 20;
+
+/// The most policies that the tasks of one file name: each has a warm interpreter of its own.
+const MOST_POLICIES: usize = 16;
+
+/// The tasks of a file that are still to be run.
+pub struct Tasks {
+    lines: Lines<BufReader<Box<dyn Read + Send>>>,
+    watched: Watched,
+    policies: Policies,
+    /// Those that were met, and those that have a result.
+    ids: Ids,
+    reading: Arc<Reading>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Reading,
+    /// There is nothing more, or nothing more is read because of what was wrong.
+    Ended,
+}
+
+/// What is wrong with a file of tasks, and where.
+#[derive(Debug, Error)]
+#[error("{name}:{line}: {what}")]
+pub struct InputError {
+    name: String,
+    line: u64,
+    what: Wrong,
+}
+
+#[derive(Debug, Error)]
+enum Wrong {
+    #[error(transparent)]
+    Line(#[from] TaskLineError),
+    #[error("it is over the {} MiB that a task may have; keep data out of it", MOST_BYTES >> 20)]
+    TooLong,
+    #[error("a task before it has the id {0} too; give each its own")]
+    Duplicate(TaskId),
+    #[error("`{0}` does not exist; check the path, which starts where `sandfork` was started")]
+    NoScript(String),
+    #[error(transparent)]
+    Script(ScriptError),
+    #[error("{0}")]
+    Policy(#[from] PolicyError),
+    #[error(
+        "the tasks before it name {MOST_POLICIES} policies already, each with an interpreter of its own; \
+         put tasks of more into another file"
+    )]
+    TooManyPolicies,
+    #[error(
+        "the file has grown since it was opened, and nothing from this line on was run; run it again \
+         with `--resume` when it is complete"
+    )]
+    Grown,
+    #[error("the file has become shorter while it was read, and ends here now")]
+    Shortened,
+    #[error("it cannot be read: {0}")]
+    Unreadable(#[from] io::Error),
+}
+
+impl Tasks {
+    /// Reads `source`, without the tasks that have a result.
+    pub fn new(source: Source, policies: Policies, ids: Ids, reading: Arc<Reading>) -> Self {
+        let Source { reader, watched } = source;
+        Self {
+            lines: Lines::new(reader, MOST_BYTES),
+            watched,
+            policies,
+            ids,
+            reading,
+            state: State::Reading,
+        }
+    }
+
+    /// The next task to run, or what is wrong and in which line.
+    fn find(&mut self) -> Result<Option<Task>, (u64, Wrong)> {
+        loop {
+            let next = self.lines.number() + 1;
+            let line = match self.lines.next() {
+                Err(error) => return Err((next, error.into())),
+                Ok(None) => return self.end(next),
+                Ok(Some(line)) => line,
+            };
+            let (number, end) = (line.number, line.end);
+            let task = self.task(line).map_err(|wrong| (number, wrong))?;
+            match task {
+                Some(task) => {
+                    self.reading.read_to(end);
+                    return Ok(Some(task));
+                }
+                None => self.reading.skipped_to(end),
+            }
+        }
+    }
+
+    /// At the end of what was there when the file was opened.
+    fn end(&mut self, next: u64) -> Result<Option<Task>, (u64, Wrong)> {
+        match self.watched.change() {
+            Change::None => Ok(None),
+            Change::Grown => Err((next, Wrong::Grown)),
+            Change::Shortened => Err((next, Wrong::Shortened)),
+        }
+    }
+
+    /// The task of a line, if it is one that is still to be run.
+    fn task(&mut self, line: Line) -> Result<Option<Task>, Wrong> {
+        let text = match line.closed {
+            Closed::Never => return Err(Wrong::TooLong),
+            // It may go on where the file does.
+            Closed::ByTheEnd => match self.watched.change() {
+                Change::None => line.text,
+                Change::Grown => return Err(Wrong::Grown),
+                Change::Shortened => return Err(Wrong::Shortened),
+            },
+            Closed::ByNewline => line.text,
+        };
+        let mut text = text.as_slice();
+        if line.number == 1 {
+            // What some editors put before UTF-8.
+            text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        }
+        if text.trim_ascii().is_empty() {
+            return Ok(None);
+        }
+        let task = TaskLine::parse(text)?;
+        match self.ids.meet(&task.id) {
+            Met::New => self.policies.task(task).map(Some),
+            Met::Finished => {
+                self.reading.count_finished();
+                Ok(None)
+            }
+            Met::Again => Err(Wrong::Duplicate(task.id)),
+        }
+    }
+}
+
+impl Iterator for Tasks {
+    type Item = Result<Task, InputError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.state == State::Ended {
+            return None;
+        }
+        let found = self.find();
+        if !matches!(found, Ok(Some(_))) {
+            self.state = State::Ended;
+        }
+        let named = |(line, what)| InputError {
+            name: self.watched.name.clone(),
+            line,
+            what,
+        };
+        found.map_err(named).transpose()
+    }
+}
+
+/// The policies that tasks name, each loaded once.
+pub struct Policies {
+    default: Arc<Policy>,
+    overrides: Vec<String>,
+    named: HashMap<String, Arc<Policy>>,
+}
+
+impl Policies {
+    /// `default` is what `choice` chooses; its overrides are for the others too.
+    pub fn new(default: Policy, choice: &PolicyChoice) -> Self {
+        Self {
+            default: Arc::new(default),
+            overrides: choice.overrides.clone(),
+            named: HashMap::new(),
+        }
+    }
+
+    fn get(&mut self, name: &str) -> Result<Arc<Policy>, Wrong> {
+        if let Some(policy) = self.named.get(name) {
+            return Ok(Arc::clone(policy));
+        }
+        if self.named.len() == MOST_POLICIES {
+            return Err(Wrong::TooManyPolicies);
+        }
+        let policy = Arc::new(chosen(&PolicyChoice {
+            policy: name.to_owned(),
+            overrides: self.overrides.clone(),
+        })?);
+        self.named.insert(name.to_owned(), Arc::clone(&policy));
+        Ok(policy)
+    }
+
+    /// Makes a task of its line.
+    fn task(&mut self, mut line: TaskLine) -> Result<Task, Wrong> {
+        let own = line.policy.take().map(|name| self.get(&name)).transpose()?;
+        line.check(own.as_ref().unwrap_or(&self.default))?;
+        let program = match &mut line.program {
+            TaskProgram::Code { source, args } => {
+                Request::python(std::mem::take(source)).args(args.drain(..))
+            }
+            TaskProgram::File { path, args } => {
+                let script = Script::load(Origin::File(path.clone())).map_err(no_script)?;
+                Request::python(script.source)
+                    .filename(script.name)
+                    .args(args.drain(..))
+            }
+            TaskProgram::Program(argv) => Request::program(std::mem::take(argv)),
+        };
+        let id = line.id.clone();
+        let task = Task::new(id, line.request(program));
+        Ok(match own {
+            Some(policy) => task.policy(policy),
+            None => task,
+        })
+    }
+}
+
+/// The command's own remedy, `-c`, is none here.
+fn no_script(error: ScriptError) -> Wrong {
+    match error {
+        ScriptError::Missing(path) => Wrong::NoScript(path.display().to_string()),
+        other => Wrong::Script(other),
+    }
+}
+
+#[cfg(test)]
+mod tests;

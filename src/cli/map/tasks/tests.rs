@@ -1,0 +1,239 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::*;
+
+/// A file of tasks, in a directory of its own.
+struct File {
+    directory: tempfile::TempDir,
+}
+
+impl File {
+    fn new(text: impl AsRef<[u8]>) -> Self {
+        let file = Self {
+            directory: tempfile::tempdir().unwrap(),
+        };
+        fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("tasks.jsonl")
+    }
+
+    fn tasks(&self, finished: &[TaskId]) -> Tasks {
+        let choice = PolicyChoice {
+            policy: "standard".to_owned(),
+            overrides: vec!["limits.wall=3s".to_owned()],
+        };
+        let policies = Policies::new(chosen(&choice).unwrap(), &choice);
+        let mut ids = Ids::default();
+        for id in finished {
+            ids.finish(id);
+        }
+        let source = Source::open(&self.path()).unwrap();
+        Tasks::new(source, policies, ids, Arc::default())
+    }
+
+    /// The ids of the tasks, and what is wrong after them.
+    fn found(&self) -> (Vec<String>, Option<String>) {
+        self.collect(self.tasks(&[]))
+    }
+
+    fn collect(&self, tasks: Tasks) -> (Vec<String>, Option<String>) {
+        let mut ids = Vec::new();
+        for task in tasks {
+            match task {
+                Ok(task) => ids.push(task.id().to_string()),
+                Err(error) => {
+                    let directory = format!("{}/", self.directory.path().display());
+                    return (ids, Some(error.to_string().replace(&directory, "")));
+                }
+            }
+        }
+        (ids, None)
+    }
+}
+
+fn line(id: u32) -> String {
+    format!("{{\"id\": {id}, \"code\": \"pass\"}}\n")
+}
+
+#[track_caller]
+fn wrong(text: impl AsRef<[u8]>, ids: &[&str], says: &str) {
+    let (found, said) = File::new(text).found();
+    assert_eq!(found, ids);
+    let said = said.unwrap();
+    assert!(said.starts_with(says), "{said}");
+}
+
+#[test]
+fn lines_are_tasks_and_empty_ones_are_nothing() {
+    let text = "\u{feff}".to_owned() + &line(1) + "\n \r\n" + &line(2) + line(3).trim_end();
+    let (ids, said) = File::new(text).found();
+    assert_eq!(
+        (ids, said),
+        (["1", "2", "3"].map(str::to_owned).to_vec(), None)
+    );
+    assert_eq!(File::new("").found(), (vec![], None));
+}
+
+#[test]
+fn a_wrong_line_is_told_and_nothing_behind_it_is_read() {
+    let behind = |wrong: &str| line(1) + wrong + &line(2);
+    wrong(
+        behind("{\"id\": 5, \"cod\": \"\"}\n"),
+        &["1"],
+        "tasks.jsonl:2: unknown key `cod`: did you mean",
+    );
+    wrong(
+        behind("\n{\"id\": 1, \"code\": \"x\"}\n"),
+        &["1"],
+        "tasks.jsonl:3: a task before it has the id 1",
+    );
+    wrong(
+        behind("{\"id\": 5\n"),
+        &["1"],
+        "tasks.jsonl:2: it is cut off",
+    );
+    wrong(
+        line(1) + "{\"id\": 2, \"co",
+        &["1"],
+        "tasks.jsonl:2: it is cut off",
+    );
+    wrong("\0\0\0\n", &[], "tasks.jsonl:1: it is not JSON");
+    wrong(
+        behind("{\"id\": 5, \"file\": \"none.py\"}\n"),
+        &["1"],
+        "tasks.jsonl:2: `none.py` does not exist; check",
+    );
+    wrong(
+        behind("{\"id\": 5, \"file\": \"/\"}\n"),
+        &["1"],
+        "tasks.jsonl:2: `/` is a directory",
+    );
+    wrong(
+        behind("{\"id\": 5, \"code\": \"x\", \"policy\": \"strit\"}\n"),
+        &["1"],
+        "tasks.jsonl:2: policy: no built-in policy and no file is called \"strit\"",
+    );
+    wrong(
+        behind("{\"id\": 5, \"code\": \"x\", \"limits\": {\"wall\": \"4s\"}}\n"),
+        &["1"],
+        "tasks.jsonl:2: `limits.wall` is above the policy's 3s",
+    );
+}
+
+#[test]
+fn what_follows_an_error_is_nothing() {
+    let file = File::new("{}\n".to_owned() + &line(1));
+    let mut tasks = file.tasks(&[]);
+    assert!(tasks.next().unwrap().is_err());
+    assert!(tasks.next().is_none());
+}
+
+#[test]
+fn a_line_without_end_is_refused() {
+    let long = vec![b' '; MOST_BYTES + 1];
+    wrong(
+        [line(1).as_bytes(), &long].concat(),
+        &["1"],
+        "tasks.jsonl:2: it is over the 64 MiB",
+    );
+}
+
+#[test]
+fn the_overrides_are_for_every_policy() {
+    let text =
+        "{\"id\": 1, \"code\": \"x\", \"policy\": \"strict\", \"limits\": {\"wall\": \"4s\"}}\n";
+    wrong(
+        text,
+        &[],
+        "tasks.jsonl:1: `limits.wall` is above the policy's 3s",
+    );
+}
+
+#[test]
+fn policies_are_bounded() {
+    let file = File::new("");
+    let mut text = String::new();
+    for number in 0..=MOST_POLICIES {
+        let path = file.directory.path().join(format!("{number}.toml"));
+        fs::write(&path, "").unwrap();
+        for turn in 0..2 {
+            let policy = path.display();
+            let id = format!("{number}.{turn}");
+            writeln!(
+                text,
+                "{{\"id\": \"{id}\", \"code\": \"x\", \"policy\": \"{policy}\"}}"
+            )
+            .unwrap();
+        }
+    }
+    fs::write(file.path(), text).unwrap();
+    let (ids, said) = file.found();
+    assert_eq!(ids.len(), 2 * MOST_POLICIES);
+    assert!(
+        said.unwrap()
+            .starts_with("tasks.jsonl:33: the tasks before it name 16 policies")
+    );
+}
+
+#[test]
+fn finished_tasks_are_left_out_and_still_may_not_stand_twice() {
+    let file = File::new(line(1) + &line(2) + &line(3) + &line(2));
+    let tasks = file.tasks(&[TaskId::from(2), TaskId::from("3")]);
+    let reading = Arc::clone(&tasks.reading);
+    let (ids, said) = file.collect(tasks);
+    assert_eq!(ids, ["1", "3"]);
+    assert!(
+        said.unwrap()
+            .starts_with("tasks.jsonl:4: a task before it has the id 2")
+    );
+    assert_eq!(reading.finished(), 1);
+}
+
+#[test]
+fn a_file_that_grows_is_run_as_far_as_it_went() {
+    let grow = |path: &Path, more: &str| {
+        let mut file = OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all(more.as_bytes()).unwrap();
+    };
+    // Behind a whole line, and in the middle of one.
+    for end in ["\n", "", "{\"id\": 4, \"co"] {
+        let file = File::new(line(1) + &line(2) + line(3).trim_end() + end);
+        let mut tasks = file.tasks(&[]);
+        tasks.next().unwrap().unwrap();
+        grow(&file.path(), "de\": \"pass\"}\n");
+        let (ids, said) = file.collect(tasks);
+        let said = said.unwrap();
+        if end == "\n" {
+            assert_eq!(ids, ["2", "3"]);
+            assert!(
+                said.starts_with("tasks.jsonl:4: the file has grown"),
+                "{said}"
+            );
+        } else {
+            assert_eq!(ids, ["2"]);
+            assert!(
+                said.starts_with("tasks.jsonl:3: the file has grown"),
+                "{said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_short_meanwhile_is_told() {
+    let many: String = (0..10_000).map(line).collect();
+    let file = File::new(&many);
+    let mut tasks = file.tasks(&[]);
+    tasks.next().unwrap().unwrap();
+    fs::write(file.path(), line(0)).unwrap();
+    let (_, said) = file.collect(tasks);
+    assert!(said.unwrap().contains("the file has become shorter"));
+}

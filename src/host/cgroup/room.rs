@@ -1,0 +1,121 @@
+//! What the cgroups that this process is in still leave it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Controller, OwnCgroups, v1_directory, v2};
+use crate::host::mountinfo;
+
+/// What every cgroup from this process's own up to the top leaves of memory, bytes, or of tasks.
+/// `None` where no cgroup bounds it.
+pub fn room(controller: Controller) -> Option<u64> {
+    let mounts = mountinfo::parse(&read(Path::new("/proc/self/mountinfo")));
+    let own = OwnCgroups::parse(&read(Path::new("/proc/self/cgroup")));
+    let (top, dir) = match v1_directory(&mounts, &own, controller) {
+        Some(dir) => (mount_point(&mounts, controller)?, dir),
+        None => v2::own_directory(&mounts, &own)?,
+    };
+    let upwards = dir.ancestors().take_while(|dir| dir.starts_with(&top));
+    upwards.filter_map(|dir| room_in(dir, controller)).min()
+}
+
+fn mount_point(mounts: &[mountinfo::Mount], controller: Controller) -> Option<PathBuf> {
+    let holds = |mount: &&mountinfo::Mount| {
+        mount.kind == "cgroup"
+            && mount
+                .options
+                .iter()
+                .any(|option| option == controller.name())
+    };
+    mounts.iter().find(holds).map(|mount| mount.point.clone())
+}
+
+/// Files of the limit and of what is used, on version 2 and on version 1.
+fn files(controller: Controller) -> &'static [(&'static str, &'static str)] {
+    match controller {
+        Controller::Memory => &[
+            ("memory.max", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ],
+        Controller::Pids => &[("pids.max", "pids.current")],
+        Controller::Cpu | Controller::Cpuacct => &[],
+    }
+}
+
+fn room_in(dir: &Path, controller: Controller) -> Option<u64> {
+    let number = |file: &str| read(&dir.join(file)).trim().parse::<u64>().ok();
+    let (limit, used) = files(controller)
+        .iter()
+        .find_map(|(limit, used)| Some((number(limit)?, number(used)?)))?;
+    // Pages of files that nobody uses are given back when they are needed.
+    let kept = match controller {
+        Controller::Memory => used.saturating_sub(reclaimable(&read(&dir.join("memory.stat")))),
+        _ => used,
+    };
+    Some(limit.saturating_sub(kept))
+}
+
+/// Bytes in files that were not used of late: `total_` is those below too, on version 1, where the
+/// plain number is the cgroup's alone.
+fn reclaimable(stat: &str) -> u64 {
+    let value = |name| {
+        let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(key, _)| *key == name)?.1.parse().ok()
+    };
+    value("total_inactive_file")
+        .or(value("inactive_file"))
+        .unwrap_or(0)
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn version_2_leaves_what_is_not_used() {
+        let dir = directory(&[
+            ("memory.max", "1000\n"),
+            ("memory.current", "700\n"),
+            (
+                "memory.stat",
+                "anon 500\ninactive_file 150\nactive_file 20\n",
+            ),
+            ("pids.max", "max\n"),
+            ("pids.current", "3\n"),
+        ]);
+        assert_eq!(room_in(dir.path(), Controller::Memory), Some(450));
+        assert_eq!(room_in(dir.path(), Controller::Pids), None);
+    }
+
+    #[test]
+    fn version_1_counts_what_is_below_too() {
+        let dir = directory(&[
+            ("memory.limit_in_bytes", "1000\n"),
+            ("memory.usage_in_bytes", "2000\n"),
+            ("memory.stat", "inactive_file 1\ntotal_inactive_file 1200\n"),
+            ("pids.max", "10\n"),
+            ("pids.current", "12\n"),
+        ]);
+        assert_eq!(room_in(dir.path(), Controller::Memory), Some(200));
+        assert_eq!(room_in(dir.path(), Controller::Pids), Some(0));
+    }
+
+    #[test]
+    fn where_there_is_no_limit_there_is_no_bound() {
+        assert_eq!(room_in(directory(&[]).path(), Controller::Memory), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! What a guest reads on its standard input.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread;
+
+/// Where it comes from.
+#[derive(Clone, Debug)]
+pub enum Stdin {
+    /// There is nothing to read.
+    Nothing,
+    /// The caller's open file, which every run shares.
+    Descriptor(Arc<OwnedFd>),
+    /// These bytes, for each run anew.
+    Bytes(Arc<Vec<u8>>),
+}
+
+/// What any pipe holds: the default is 64 KiB, but a user who has many gets single pages (pipe(7)).
+const FITS_A_PIPE: usize = 4096;
+
+impl Stdin {
+    /// The guest's end of it.
+    pub fn open(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Nothing => Ok(File::open("/dev/null")?.into()),
+            Self::Descriptor(descriptor) => descriptor.try_clone(),
+            Self::Bytes(bytes) => feed(bytes),
+        }
+    }
+}
+
+/// A pipe from which the bytes come. Not a file in memory: it would be the guest's to run as a
+/// program, where the kernel cannot be told otherwise.
+fn feed(bytes: &Arc<Vec<u8>>) -> io::Result<OwnedFd> {
+    let (reader, mut writer) = io::pipe()?;
+    if bytes.len() <= FITS_A_PIPE {
+        writer.write_all(bytes)?;
+        return Ok(reader.into());
+    }
+    let bytes = Arc::clone(bytes);
+    // Ends with the guest, if not before: writing fails when nobody can read any more.
+    thread::Builder::new().spawn(move || writer.write_all(&bytes))?;
+    Ok(reader.into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::Read;
+
+    use super::*;
+
+    fn read(stdin: &Stdin) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        File::from(stdin.open().unwrap())
+            .read_to_end(&mut bytes)
+            .unwrap();
+        bytes
+    }
+
+    #[test]
+    fn bytes_are_read_by_each_run() {
+        for length in [0, 1, FITS_A_PIPE, FITS_A_PIPE + 1, 1 << 20] {
+            let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
+            let stdin = Stdin::Bytes(Arc::new(bytes.clone()));
+            assert!(read(&stdin) == bytes && read(&stdin.clone()) == bytes);
+        }
+        assert_eq!(read(&Stdin::Nothing), b"");
+    }
+
+    #[test]
+    fn a_guest_need_not_read() {
+        let stdin = Stdin::Bytes(Arc::new(vec![0; 1 << 20]));
+        drop(stdin.open().unwrap());
+        let Stdin::Bytes(bytes) = &stdin else {
+            unreachable!()
+        };
+        // The thread that wrote holds them no longer.
+        while Arc::strong_count(bytes) > 1 {
+            thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The mounts of a worker, as the kernel lists them (proc_pid_mountinfo(5)).
+
+use std::path::{Path, PathBuf};
+
+use super::{Checked, differs};
+use crate::host::unescape;
+use crate::jail::program::{Access, ProcMount, Shown, Tmpfs, ZygoteJail};
+use crate::plan::Layer;
+use crate::supervisor::error::While;
+use crate::supervisor::proc_dir::ProcDir;
+
+/// Compares a worker's mounts with the plan.
+pub fn check(process: &ProcDir, jail: &ZygoteJail) -> Checked {
+    let table = process.read("mountinfo").when("read the worker's mounts")?;
+    let mounts = Mounts(table.lines().filter_map(Mount::parse).collect());
+    for mount in &mounts.0 {
+        if !mount.has(&["nosuid"]) {
+            return refused(Some(mount), "nosuid everywhere");
+        }
+    }
+    match mounts.top(Path::new("/")) {
+        Some(root) if root.kind == "tmpfs" && root.has(&["ro", "nodev"]) => {}
+        other => return refused(other, "a read-only tmpfs as the root"),
+    }
+    for tmpfs in &jail.worker.tmpfs {
+        mounts.check_tmpfs(tmpfs)?;
+    }
+    match (jail.worker.proc, mounts.top(Path::new("/proc"))) {
+        (ProcMount::Own, Some(proc)) if proc.kind == "proc" && proc.has(&["ro", "noexec"]) => {
+            Ok(())
+        }
+        (ProcMount::Absent, None) => Ok(()),
+        (ProcMount::Own, found) => refused(found, "a /proc of its own, read-only"),
+        (ProcMount::Absent, found) => refused(found, "no /proc"),
+    }
+}
+
+fn refused(found: Option<&Mount>, wanted: impl Into<String>) -> Checked {
+    let found = found.map_or_else(|| "nothing".to_owned(), Mount::describe);
+    differs(Layer::Mounts, found, wanted)
+}
+
+/// In the order in which they were made.
+struct Mounts(Vec<Mount>);
+
+struct Mount {
+    number: u64,
+    /// That of the mount in which its mount point is.
+    parent: u64,
+    point: PathBuf,
+    options: String,
+    kind: String,
+}
+
+impl Mount {
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.split(' ');
+        let (number, parent) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        let point = unescape(fields.nth(2)?);
+        let options = fields.next()?.to_owned();
+        let mut optional = fields.skip_while(|field| *field != "-");
+        let kind = optional.nth(1).unwrap_or_default().to_owned();
+        Some(Self {
+            number,
+            parent,
+            point,
+            options,
+            kind,
+        })
+    }
+
+    fn has(&self, options: &[&str]) -> bool {
+        let mut wanted = options.iter();
+        wanted.all(|wanted| self.options.split(',').any(|option| option == *wanted))
+    }
+
+    fn describe(&self) -> String {
+        let Self {
+            point,
+            options,
+            kind,
+            ..
+        } = self;
+        format!("{} as {kind} with {options}", point.display())
+    }
+}
+
+impl Mounts {
+    /// The last mount at a point is the one on top.
+    fn top(&self, at: &Path) -> Option<&Mount> {
+        self.0.iter().rev().find(|mount| mount.point == at)
+    }
+
+    fn check_tmpfs(&self, tmpfs: &Tmpfs) -> Checked {
+        let at = tmpfs.target.display();
+        let own = match self.top(&tmpfs.target) {
+            Some(own) if own.kind == "tmpfs" && own.has(&["nodev", "noexec"]) => own,
+            other => return refused(other, format!("a private noexec tmpfs at {at}")),
+        };
+        for shown in &tmpfs.shows {
+            let Shown::Tree { target, access } = shown else {
+                continue;
+            };
+            // Not the one that the zygote had there, which the tmpfs hides.
+            let mut within = self.0.iter().filter(|mount| mount.parent == own.number);
+            let found = within.find(|mount| mount.point == *target);
+            let wanted: &[&str] = match access {
+                Access::ReadOnly => &["ro", "nodev"],
+                Access::ReadWrite => &["rw", "nodev", "noexec"],
+            };
+            if !found.is_some_and(|mount| mount.has(wanted)) {
+                let wanted = format!("{} in {at} with {}", target.display(), wanted.join(","));
+                return refused(found, wanted);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINES: &str = "\
+50 40 0:30 / / ro,nosuid,nodev,relatime - tmpfs sandfork rw
+51 50 8:1 /usr /usr ro,nosuid,nodev,relatime - ext4 /dev/sda1 rw
+52 50 8:1 /p\\040q /tmp/p\\040q ro,nosuid,nodev,relatime - ext4 /dev/sda1 rw
+53 50 0:31 / /tmp rw,nosuid,nodev,noexec,relatime - tmpfs sandfork rw
+";
+
+    fn mounts(text: &str) -> Mounts {
+        Mounts(text.lines().filter_map(Mount::parse).collect())
+    }
+
+    fn tmp(access: Access) -> Tmpfs {
+        Tmpfs {
+            target: "/tmp".into(),
+            size: 1,
+            inodes: 1,
+            shows: vec![Shown::Tree {
+                target: "/tmp/p q".into(),
+                access,
+            }],
+        }
+    }
+
+    fn said(text: &str, access: Access) -> Option<String> {
+        let checked = mounts(text).check_tmpfs(&tmp(access));
+        checked.err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_tree_that_the_tmpfs_hides_is_not_shown() {
+        let hidden = said(LINES, Access::ReadOnly);
+        assert!(hidden.is_some_and(|said| said.contains("nothing")));
+        let moved = LINES.replace("52 50", "52 53");
+        assert_eq!(said(&moved, Access::ReadOnly), None);
+    }
+
+    #[test]
+    fn a_tree_that_can_be_written_to_is_not_read_only() {
+        let moved = LINES.replace("52 50", "52 53");
+        let writable = moved.replace("q ro,", "q rw,");
+        let refused = said(&writable, Access::ReadOnly);
+        assert!(refused.is_some_and(|said| said.contains("with rw,nosuid")));
+        assert!(
+            said(&writable, Access::ReadWrite).is_some(),
+            "it may be run from"
+        );
+        let data = writable.replace("q rw,nosuid,nodev,", "q rw,nosuid,nodev,noexec,");
+        assert_eq!(said(&data, Access::ReadWrite), None);
+    }
+}

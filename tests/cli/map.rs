@@ -1,0 +1,400 @@
+//! `sandfork map`: interruptions, full disks, files that are gone on with, a terminal.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Failed;
+use nix::pty::openpty;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::behaviour::{sandfork, signal};
+use super::trials;
+
+trials! {
+    ctrl_c_lets_what_runs_end_and_can_be_gone_on_from,
+    ctrl_c_calls_off_what_does_not_end,
+    a_second_ctrl_c_ends_the_command,
+    ctrl_c_ends_a_wait_for_tasks,
+    a_full_disk_leaves_whole_results,
+    a_full_file_of_stdout_has_whole_results,
+    a_reader_that_leaves_ends_it,
+    tasks_that_got_no_sandbox_are_run_again,
+    tasks_come_through_a_pipe_as_they_are_written,
+    a_zygote_that_is_killed_costs_no_task,
+    results_keep_the_order_of_the_tasks,
+    a_terminal_shows_a_bar,
+}
+
+/// A directory with a file of tasks.
+pub struct Batch {
+    pub directory: TempDir,
+}
+
+impl Batch {
+    /// Tasks 0, 1, 2, ... with this code.
+    pub fn new(codes: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let batch = Self {
+            directory: tempfile::tempdir().unwrap(),
+        };
+        let mut text = String::new();
+        for (id, code) in codes.into_iter().enumerate() {
+            let task = json!({"id": id, "code": code.as_ref()});
+            writeln!(text, "{task}").unwrap();
+        }
+        fs::write(batch.tasks(), text).unwrap();
+        batch
+    }
+
+    pub fn tasks(&self) -> PathBuf {
+        self.directory.path().join("tasks.jsonl")
+    }
+
+    pub fn results(&self) -> PathBuf {
+        self.directory.path().join("results.jsonl")
+    }
+
+    /// `sandfork map`, to the file of results.
+    pub fn map(&self, arguments: &[&str]) -> Command {
+        let mut command = sandfork(&["map"]);
+        command
+            .arg(self.tasks())
+            .arg("--output")
+            .arg(self.results())
+            .args(arguments);
+        command
+    }
+
+    /// The results by their ids. Fails where a line is none, or there are two of one id.
+    pub fn read(&self) -> HashMap<i64, Value> {
+        let text = fs::read_to_string(self.results()).unwrap_or_default();
+        assert!(text.is_empty() || text.ends_with('\n'), "{text}");
+        let mut results = HashMap::new();
+        for line in text.lines() {
+            let result: Value = serde_json::from_str(line).unwrap();
+            let id = result["id"].as_i64().unwrap();
+            assert!(results.insert(id, result).is_none(), "{id} stands twice");
+        }
+        results
+    }
+
+    /// Waits until there are so many results.
+    pub fn wait_for(&self, count: usize) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while fs::read_to_string(self.results()).map_or(0, |text| text.lines().count()) < count {
+            assert!(Instant::now() < deadline, "there are not {count} results");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+pub fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const QUICK: &str = "1 + 1";
+const FOREVER: &str = "while True: pass";
+
+fn ctrl_c_lets_what_runs_end_and_can_be_gone_on_from() -> Result<(), Failed> {
+    let batch = Batch::new(vec!["import time; time.sleep(0.05)"; 60]);
+    let child = batch.map(&["--jobs", "2"]).spawn()?;
+    batch.wait_for(6);
+    signal(&child, Signal::SIGINT);
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    let last = "sandfork: interrupted: `--resume` goes on where it stopped\n";
+    assert!(said(&output).ends_with(last), "{}", said(&output));
+    let first = batch.read();
+    assert!((6..60).contains(&first.len()), "{}", first.len());
+    assert!(first.values().all(|result| result["status"] == "ok"));
+    let output = batch.map(&["--resume"]).output()?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let before = format!("; {} tasks had a result already\n", first.len());
+    assert!(said(&output).ends_with(&before), "{}", said(&output));
+    let all = batch.read();
+    assert_eq!(all.len(), 60);
+    // What was there is there as it was.
+    assert!(first.iter().all(|(id, result)| all[id] == *result));
+    Ok(())
+}
+
+fn ctrl_c_calls_off_what_does_not_end() -> Result<(), Failed> {
+    let batch = Batch::new([QUICK, FOREVER, QUICK, QUICK, QUICK]);
+    let child = batch.map(&["--jobs", "2"]).spawn()?;
+    batch.wait_for(4);
+    let asked = Instant::now();
+    signal(&child, Signal::SIGTERM);
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    // Long before the 30 seconds that it may take.
+    assert!(asked.elapsed() < Duration::from_secs(15));
+    assert!(
+        !batch.read().contains_key(&1),
+        "it was called off, and has no result"
+    );
+    let output = batch
+        .map(&["--resume", "--set", "limits.wall=100ms"])
+        .output()?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let all = batch.read();
+    assert_eq!((all.len(), &all[&1]["status"]), (5, &json!("timeout")));
+    Ok(())
+}
+
+fn a_second_ctrl_c_ends_the_command() -> Result<(), Failed> {
+    let batch = Batch::new([QUICK, FOREVER]);
+    let child = batch.map(&["--jobs", "1"]).spawn()?;
+    batch.wait_for(1);
+    let asked = Instant::now();
+    signal(&child, Signal::SIGINT);
+    thread::sleep(Duration::from_millis(200));
+    signal(&child, Signal::SIGINT);
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(130));
+    assert!(
+        asked.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        asked.elapsed()
+    );
+    assert_eq!(batch.read().len(), 1);
+    Ok(())
+}
+
+fn ctrl_c_ends_a_wait_for_tasks() -> Result<(), Failed> {
+    let batch = Batch::new([] as [&str; 0]);
+    let mut child = sandfork(&["map", "-", "--output"])
+        .arg(batch.results())
+        .stdin(Stdio::piped())
+        .spawn()?;
+    let mut stdin = child.stdin.take().unwrap();
+    writeln!(stdin, "{}", json!({"id": 0, "code": QUICK}))?;
+    batch.wait_for(1);
+    signal(&child, Signal::SIGINT);
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    drop(stdin);
+    Ok(())
+}
+
+/// What a file may have, in KiB: far more than the worker library, which is a file in memory too.
+const FULL: usize = 16 << 10;
+
+/// `sandfork map` with no file over [`FULL`].
+fn with_a_full_disk(map: &Command) -> Command {
+    let mut command = Command::new("bash");
+    let script = format!("ulimit -f {FULL}; exec \"$0\" \"$@\"");
+    command
+        .args(["-c", &script])
+        .arg(map.get_program())
+        .args(map.get_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Leaves so much room in the file of results for more.
+fn fill(batch: &Batch, room: usize) {
+    let mut result = json!({"id": -1, "status": "ok", "stdout": ""});
+    let length = (FULL << 10) - room - result.to_string().len() - 1;
+    result["stdout"] = "x".repeat(length).into();
+    fs::write(batch.results(), format!("{result}\n")).unwrap();
+}
+
+fn a_full_disk_leaves_whole_results() -> Result<(), Failed> {
+    let batch = Batch::new(vec!["print('x' * 1000)"; 40]);
+    fill(&batch, 16 << 10);
+    let arguments = ["--resume", "--set", "limits.file_size=1KiB"];
+    let output = with_a_full_disk(&batch.map(&arguments)).output()?;
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let first = batch.read();
+    assert!((3..20).contains(&first.len()), "{}", first.len());
+    let sentence = format!(
+        "File too large (os error 27); {} of them are there, and `--resume` goes on behind them when \
+         there is room\n",
+        first.len()
+    );
+    assert!(said(&output).ends_with(&sentence), "{}", said(&output));
+    let output = batch.map(&arguments).output()?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let all = batch.read();
+    assert_eq!(all.len(), 41);
+    assert!(first.iter().all(|(id, result)| all[id] == *result));
+    Ok(())
+}
+
+fn a_full_file_of_stdout_has_whole_results() -> Result<(), Failed> {
+    let batch = Batch::new(vec!["print('x' * 1000)"; 40]);
+    fill(&batch, 16 << 10);
+    let mut map = sandfork(&["map", "--set", "limits.file_size=1KiB"]);
+    map.arg(batch.tasks());
+    let results = File::options().append(true).open(batch.results())?;
+    let output = with_a_full_disk(&map).stdout(results).output()?;
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(
+        said(&output).contains("cannot be written to stdout"),
+        "{}",
+        said(&output)
+    );
+    assert!((3..20).contains(&batch.read().len()));
+    Ok(())
+}
+
+fn a_reader_that_leaves_ends_it() -> Result<(), Failed> {
+    let batch = Batch::new(vec![QUICK; 2000]);
+    let mut child = sandfork(&["map"]).arg(batch.tasks()).spawn()?;
+    let mut first = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut first)?;
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(141));
+    assert!(
+        !said(&output).contains("cannot be written"),
+        "{}",
+        said(&output)
+    );
+    assert!(!said(&output).contains("2000 tasks"), "{}", said(&output));
+    Ok(())
+}
+
+fn tasks_that_got_no_sandbox_are_run_again() -> Result<(), Failed> {
+    let batch = Batch::new(vec![QUICK; 4]);
+    let missing = batch.directory.path().join("none/bin/python");
+    let policy = batch.directory.path().join("other.toml");
+    let write = |python: &str| fs::write(&policy, format!("[python]\ninterpreter = {python:?}\n"));
+    let mut tasks = fs::read_to_string(batch.tasks())?;
+    let other = json!({"id": 4, "code": QUICK, "policy": policy.to_str()});
+    writeln!(tasks, "{other}").unwrap();
+    fs::write(batch.tasks(), tasks)?;
+    write(&missing.display().to_string())?;
+    let output = batch.map(&[]).output()?;
+    assert_eq!(output.status.code(), Some(125), "{}", said(&output));
+    assert!(
+        said(&output).contains("4 ok, 0 failed, 1 without a sandbox"),
+        "{}",
+        said(&output)
+    );
+    let lost = &batch.read()[&4];
+    assert_eq!(lost["status"], "infrastructure");
+    assert_eq!(lost["error"]["name"], "Interpreter");
+    assert_eq!(lost["attempts"], 4);
+    write("python3")?;
+    let output = batch.map(&["--resume"]).output()?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(batch.read()[&4]["status"], "ok");
+    Ok(())
+}
+
+fn tasks_come_through_a_pipe_as_they_are_written() -> Result<(), Failed> {
+    let batch = Batch::new([] as [&str; 0]);
+    let mut child = sandfork(&["map", "-", "--output"])
+        .arg(batch.results())
+        .stdin(Stdio::piped())
+        .spawn()?;
+    let mut stdin = child.stdin.take().unwrap();
+    for id in 0..20 {
+        writeln!(stdin, "{}", json!({"id": id, "code": QUICK}))?;
+        // Before the next is written.
+        batch.wait_for(id + 1);
+    }
+    drop(stdin);
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(batch.read().len(), 20);
+    Ok(())
+}
+
+/// Every process beneath another.
+pub fn beneath(pid: u32) -> Vec<u32> {
+    let children = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
+        .flat_map(|text| {
+            let pids = text.split_whitespace().map(|pid| pid.parse().unwrap());
+            pids.collect::<Vec<u32>>()
+        });
+    children
+        .flat_map(|child| [vec![child], beneath(child)].concat())
+        .collect()
+}
+
+fn a_zygote_that_is_killed_costs_no_task() -> Result<(), Failed> {
+    let batch = Batch::new(vec!["import time; time.sleep(0.02)"; 200]);
+    let child = batch.map(&["--jobs", "2"]).spawn()?;
+    for results in [5, 60] {
+        batch.wait_for(results);
+        for pid in beneath(child.id()) {
+            let pid = nix::unistd::Pid::from_raw(i32::try_from(pid)?);
+            // One that is gone by now is as good.
+            _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+        }
+    }
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let results = batch.read();
+    assert_eq!(results.len(), 200);
+    let ended = |status: &str| results.values().filter(|it| it["status"] == status).count();
+    // A guest that was killed before its zygote was seen to go has ended by a signal.
+    assert_eq!(ended("ok") + ended("signal"), 200, "{results:?}");
+    assert!(ended("ok") > 190, "{results:?}");
+    Ok(())
+}
+
+fn results_keep_the_order_of_the_tasks() -> Result<(), Failed> {
+    let codes =
+        (0..60).map(|number| format!("import time; time.sleep({})", (number % 7) * 5 / 1000));
+    let batch = Batch::new(codes);
+    let output = sandfork(&["map", "--ordered", "--jobs", "4"])
+        .arg(batch.tasks())
+        .output()?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let ids: Vec<i64> = String::from_utf8(output.stdout)?
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["id"]
+                .as_i64()
+                .unwrap()
+        })
+        .collect();
+    assert!(ids.into_iter().eq(0..60));
+    Ok(())
+}
+
+fn a_terminal_shows_a_bar() -> Result<(), Failed> {
+    let batch = Batch::new(vec!["import time; time.sleep(0.5)"; 4]);
+    for (arguments, bar) in [(&["--jobs", "2"][..], true), (&["--no-progress"], false)] {
+        _ = fs::remove_file(batch.results());
+        let terminal = openpty(None, None)?;
+        let mut child = batch
+            .map(arguments)
+            .stderr(Stdio::from(terminal.slave.try_clone()?))
+            .spawn()?;
+        drop(terminal.slave);
+        let mut shown = Vec::new();
+        // A terminal whose other side has closed answers EIO (pty(7)).
+        _ = File::from(terminal.master).read_to_end(&mut shown);
+        assert_eq!(child.wait()?.code(), Some(0));
+        let shown = String::from_utf8(shown)?;
+        let drawn: Vec<&str> = shown.split("\r\u{1b}[K").collect();
+        let last = drawn.last().copied().unwrap_or_default();
+        assert!(last.starts_with("sandfork: 4 tasks in "), "{shown:?}");
+        assert_eq!(drawn.len() > 3, bar, "{shown:?}");
+        if bar {
+            assert!(
+                drawn
+                    .iter()
+                    .any(|line| line.contains("% 2 done, 0 failed, ")),
+                "{shown:?}"
+            );
+        }
+    }
+    Ok(())
+}

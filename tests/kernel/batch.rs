@@ -1,0 +1,189 @@
+//! Batches: many tasks of one sandbox, and of several.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sandfork::batch::{Batch, Order, Task};
+use sandfork::capacity::{Bound, Capacity, Headroom};
+use sandfork::{GuestPath, Request};
+use serde_json::json;
+
+use crate::apart::{self, Part};
+use crate::recipe::{standard, strict};
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub const PARTS: [Part; 1] = [("batch-descriptors", descriptors)];
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        every_task_has_its_own_result,
+        tasks_of_one_policy_share_a_zygote,
+        a_batch_that_is_dropped_ends_what_runs,
+        a_batch_that_is_called_off_ends_what_runs,
+        what_cannot_be_run_is_not_tried_again,
+        a_run_holds_no_more_descriptors_than_are_counted_on
+    ]
+}
+
+fn jobs(number: usize) -> NonZeroUsize {
+    NonZeroUsize::new(number).expect("at least one")
+}
+
+fn every_task_has_its_own_result(world: &World) {
+    let path = GuestPath::of_file("own").expect("it is a name");
+    let tasks = (0..120_i64).map(move |id| {
+        let request = Request::python("int(open('own').read()) ** 2");
+        Task::new(id, request.file(path.clone(), id.to_string()))
+    });
+    let batch = Batch::new(world.build(standard()))
+        .jobs(jobs(4))
+        .order(Order::AsGiven);
+    let results = batch.map(tasks).expect("there are threads");
+    for (id, done) in (0..120).zip(results) {
+        let result = serde_json::to_value(&done).expect("a result is JSON");
+        assert_eq!(
+            (&result["id"], &result["value"]),
+            (&json!(id), &json!(id * id)),
+            "{result}"
+        );
+        assert_eq!(done.attempts(), 1);
+        let outcome = done.outcome().expect("it was run");
+        assert!(done.elapsed() >= outcome.usage().phases.until_result());
+    }
+}
+
+/// The workers of one zygote have its hash seed.
+fn tasks_of_one_policy_share_a_zygote(world: &World) {
+    let python =
+        |recipe: crate::recipe::Recipe| recipe.python_unless_named(world.python()).policy();
+    let other = Arc::new(python(strict()));
+    // Another policy, and of the same effect.
+    let same = Arc::new(python(strict()));
+    let tasks = (0..60_i64).map(move |id| {
+        let task = Task::new(id, "hash('a')");
+        match id % 3 {
+            0 => task,
+            1 => task.policy(Arc::clone(&other)),
+            _ => task.policy(Arc::clone(&same)),
+        }
+    });
+    let batch = Batch::new(world.build(standard())).jobs(jobs(3));
+    let mut seeds: HashMap<String, BTreeSet<String>> = HashMap::new();
+    for done in batch.map(tasks).expect("there are threads") {
+        let result = serde_json::to_value(&done).expect("a result is JSON");
+        let policy = result["policy"]["name"].to_string();
+        let value = result["value"].to_string();
+        seeds.entry(policy).or_default().insert(value);
+    }
+    assert_eq!(seeds.len(), 2, "{seeds:?}");
+    assert!(seeds.values().all(|values| values.len() == 1), "{seeds:?}");
+    let all: BTreeSet<_> = seeds.values().flatten().collect();
+    assert_eq!(all.len(), 2, "{seeds:?}");
+}
+
+const FOREVER: &str = "while True: pass";
+
+fn a_batch_that_is_dropped_ends_what_runs(world: &World) {
+    let batch = Batch::new(world.build(standard())).jobs(jobs(2));
+    let tasks = (0..10_i64).map(|id| Task::new(id, if id == 0 { "1" } else { FOREVER }));
+    let mut results = batch.map(tasks).expect("there are threads");
+    results.next().expect("the first ends");
+    let asked = Instant::now();
+    drop(results);
+    assert!(
+        asked.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        asked.elapsed()
+    );
+}
+
+fn a_batch_that_is_called_off_ends_what_runs(world: &World) {
+    let batch = Batch::new(world.build(standard())).jobs(jobs(2));
+    let tasks = (0..10_i64).map(|id| Ok::<_, ()>(Task::new(id, FOREVER)));
+    let results = batch.try_map(tasks).expect("there are threads");
+    let call_off = results.call_off();
+    thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        call_off.now();
+    });
+    let statuses: Vec<&str> = results
+        .map(|done| done.expect("no task is wrong"))
+        .inspect(|done| assert!(!done.is_finished()))
+        .map(|done| done.status())
+        .collect();
+    assert_eq!(statuses, ["interrupted", "interrupted"]);
+}
+
+fn what_cannot_be_run_is_not_tried_again(world: &World) {
+    let path = |text| GuestPath::of_file(text).expect("they are names");
+    let twice = Request::python("1")
+        .file(path("a"), "")
+        .file(path("a/b"), "");
+    let batch = Batch::new(world.build(standard()));
+    let results = batch
+        .map([Task::new("twice", twice)])
+        .expect("there are threads");
+    let done: Vec<_> = results.collect();
+    assert_eq!(
+        (done.len(), done[0].status(), done[0].attempts()),
+        (1, "infrastructure", 1)
+    );
+}
+
+fn a_run_holds_no_more_descriptors_than_are_counted_on(_: &World) {
+    apart::finishes("batch-descriptors");
+}
+
+fn open_descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// In a process of its own, in which nothing else opens any.
+fn descriptors() {
+    const JOBS: usize = 8;
+    let world = World::look().expect("the machine can be looked at");
+    let sandbox = Arc::new(world.build(standard().set("stdio.stdin=pass")));
+    let few = Headroom {
+        memory: u64::MAX,
+        tasks: u64::MAX,
+        descriptors: 0,
+    };
+    let Bound::Descriptors { each, .. } = Capacity::of(sandbox.plan(), &few).bound else {
+        panic!("there is enough of everything else");
+    };
+    let idle = open_descriptors();
+    let over = AtomicBool::new(false);
+    let most = thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let mut most = 0;
+            while !over.load(Ordering::Relaxed) {
+                most = most.max(open_descriptors());
+            }
+            most
+        });
+        let path = GuestPath::of_file("a/b").expect("they are names");
+        let request = Request::python("import time; time.sleep(0.03)")
+            .file(path, "x")
+            .stdin_bytes(vec![0; 100_000]);
+        let tasks = (0..400_i64).map(move |id| Task::new(id, &request));
+        let batch = Batch::new(Arc::clone(&sandbox)).jobs(jobs(JOBS));
+        let results = batch.map(tasks).expect("there are threads");
+        assert!(results.into_iter().all(|done| done.status() == "ok"));
+        over.store(true, Ordering::Relaxed);
+        watching.join().expect("it only counts")
+    });
+    let of_runs = most - idle;
+    assert!(of_runs > JOBS * 8, "only {of_runs} were seen");
+    let allowed = JOBS * usize::try_from(each).expect("a small number");
+    assert!(
+        of_runs <= allowed,
+        "{of_runs} for {JOBS} runs, more than {allowed}"
+    );
+    println!("{of_runs} descriptors for {JOBS} runs");
+}
