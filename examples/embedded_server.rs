@@ -18,14 +18,17 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
-use sandfork::{Outcome, Sandbox};
+use sandfork::{Admission, ErrorKind, Outcome, Sandbox};
 use tokio::net::TcpListener;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> Result<(), Failure> {
     let self_test = std::env::args().any(|argument| argument == "--self-test");
-    let sandbox = Arc::new(Sandbox::builder().build()?);
+    let processors = thread::available_parallelism()?;
+    // As many as there are processors, and a few that wait; the others are told to come back.
+    let admission = Admission::new(processors, 64);
+    let sandbox = Arc::new(Sandbox::builder().admission(&admission).build()?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_io()
         .build()?;
@@ -55,6 +58,9 @@ async fn run(
         tokio::task::spawn_blocking(move || sandbox.run(sandfork::Request::python(code.to_vec())));
     match outcome.await {
         Ok(Ok(outcome)) => Ok(Json(outcome)),
+        Ok(Err(error)) if error.kind() == ErrorKind::Busy => {
+            Err((StatusCode::TOO_MANY_REQUESTS, error.to_string()))
+        }
         Ok(Err(error)) => Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
         Err(error) => Err((StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
     }

@@ -10,6 +10,7 @@ use crate::plan::PlanError;
 use crate::policy::PolicyError;
 use crate::session::SessionError;
 use crate::supervisor::SupervisorError;
+use crate::supervisor::files::FileError;
 
 /// The sandbox could not be provided. What a guest does is never an error but an
 /// [`Outcome`](crate::Outcome).
@@ -33,11 +34,11 @@ pub enum ErrorKind {
     /// The request itself is too large, has a standard input that the policy closes, asks for more
     /// than the policy allows, or has files that cannot be placed.
     Request,
-    /// The session's worker is gone, with its variables, imports and files.
-    SessionEnded,
     /// More runs go on and wait than an [`Admission`](crate::Admission) allows: trying again later may
     /// help.
     Busy,
+    /// The session's worker is gone, with its variables, imports and files.
+    SessionEnded,
     /// A system call failed, or a process that was needed ended: trying again may help.
     System,
 }
@@ -53,9 +54,9 @@ pub(crate) enum Cause {
     #[error(transparent)]
     Supervisor(#[from] SupervisorError),
     #[error(transparent)]
-    Session(#[from] SessionError),
-    #[error(transparent)]
     Busy(#[from] Busy),
+    #[error(transparent)]
+    Session(#[from] SessionError),
 }
 
 impl Error {
@@ -76,12 +77,12 @@ impl Error {
                 | S::Threads { .. }
                 | S::Startup { .. } => ErrorKind::Interpreter,
                 S::NotEnforced { .. } => ErrorKind::NotEnforced,
-                S::FileNotPlaced { errno, .. } if !is_of_names(*errno) => ErrorKind::System,
+                S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,
                 S::Request(_)
                 | S::StdinRefused
                 | S::AbovePolicy { .. }
                 | S::FilesTooLarge { .. }
-                | S::FileNotPlaced { .. } => ErrorKind::Request,
+                | S::FileNotPlaced(_) => ErrorKind::Request,
                 S::Jail { .. } | S::Cgroup { .. } | S::SessionPlace { .. } => ErrorKind::Host,
                 S::System { .. }
                 | S::ZygoteGone
@@ -93,6 +94,14 @@ impl Error {
     }
 }
 
+/// Whether a file could not be made because of what the request itself asks for.
+fn is_of_the_request(error: &FileError) -> bool {
+    use Errno as E;
+    let errno = error.errno();
+    let names = [E::EEXIST, E::ENOTDIR, E::EISDIR, E::ENAMETOOLONG];
+    names.contains(&errno) || [E::ENOSPC, E::EDQUOT].contains(&errno)
+}
+
 impl Error {
     /// The number (errno(3)) of what could not be done with a session's file; `None` for other errors.
     pub const fn errno(&self) -> Option<i32> {
@@ -101,11 +110,6 @@ impl Error {
             _ => None,
         }
     }
-}
-
-/// Whether a file could not be made for its own name, or another's of the request.
-fn is_of_names(errno: Errno) -> bool {
-    matches!(errno, Errno::EEXIST | Errno::ENOTDIR | Errno::EISDIR)
 }
 
 impl fmt::Display for Error {

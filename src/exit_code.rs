@@ -92,8 +92,8 @@ pub fn of_error(error: &Error) -> u8 {
         ErrorKind::Host
         | ErrorKind::Interpreter
         | ErrorKind::NotEnforced
-        | ErrorKind::SessionEnded
         | ErrorKind::Busy
+        | ErrorKind::SessionEnded
         | ErrorKind::System => SANDBOX_UNAVAILABLE,
     }
 }

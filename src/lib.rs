@@ -27,11 +27,11 @@
 //! | [`supervisor`] | starts workers, looks at them from outside, watches and ends them |
 //! | [`outcome`] | how a run ended, what it used, what held it. Pure |
 //! | [`error`] | why no sandbox could be provided |
+//! | [`session`] | a worker that stays: cells, values, host tools |
+//! | [`serve`] | sessions for another process, which asks in frames |
 //! | [`admission`] | how many runs go on at once, and who waits |
 //! | [`batch`] | many tasks, several at a time |
 //! | [`capacity`] | how many runs the host can hold at once. Pure |
-//! | [`session`] | a worker that stays: cells, values, host tools |
-//! | [`serve`] | sessions for another process, which asks in frames |
 //! | [`exit_code`] | outcome or error to the exit code of the `sandfork` command |
 //!
 //! Most callers need [`Sandbox`], [`Request`], [`Policy`] and [`Outcome`], which stand here at the top.
@@ -62,9 +62,9 @@ pub mod exit_code;
 pub mod outcome;
 mod sandbox;
 pub mod session;
-// ... or of many of them, at the other end of a socket.
+// ... or of many of them, at the other end of a socket, ...
 pub mod serve;
-// Many runs at once.
+// ... or of many runs at once.
 pub mod admission;
 pub mod batch;
 pub mod capacity;
@@ -77,9 +77,15 @@ pub use outcome::Outcome;
 pub use policy::Policy;
 pub use sandbox::{Sandbox, SandboxBuilder, SandboxKey};
 pub use session::Session;
-pub use supervisor::{Cancel, OutputSink, Request, WorkPath, WorkPathError};
+pub use supervisor::files::GuestPath;
+pub use supervisor::{Cancel, OutputSink, Request};
 
 /// The Rust of the README compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So does that of the page on batches.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/batch.md")]
+struct Batches;

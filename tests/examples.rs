@@ -16,12 +16,14 @@ use common::{examples, trial};
 type Test = fn() -> Result<(), Failed>;
 
 fn main() -> ExitCode {
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 7] = [
         ("hello", hello),
         ("run_once", run_once),
         ("run_once_with_an_exception", run_once_with_an_exception),
         ("custom_policy", custom_policy),
         ("embedded_server", embedded_server),
+        ("session", session),
+        ("notebook", notebook),
     ];
     let trials = tests.map(|(name, test)| trial(name, Level::Standard, test));
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
@@ -117,4 +119,58 @@ fn embedded_server() -> Result<(), Failed> {
             ("64 snippets of 16 clients were answered", ""),
         ],
     )
+}
+
+fn session() -> Result<(), Failed> {
+    let text = example("session", &[])?;
+    assert_lines(
+        &text,
+        &[
+            ("ok: 3.5", ""),
+            ("exception: LookupError: no price of plum", ""),
+            ("timeout: KeyboardInterrupt", ""),
+            ("ok: 2", ""),
+        ],
+    )
+}
+
+/// With a plain `python3`, which finds the client in the sources.
+fn notebook() -> Result<(), Failed> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let directory = tempfile::tempdir()?;
+    let page = directory.path().join("page.html");
+    let mut command = Command::new("python3");
+    command
+        .arg(root.join("examples/python/notebook.py"))
+        .arg(root.join("examples/python/notebook_cells.py"))
+        .arg(&page)
+        .args(["--patience", "1"])
+        .env("PYTHONPATH", root.join("python/src"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("SANDFORK_BINARY", env!("CARGO_BIN_EXE_sandfork"))
+        .stdin(Stdio::null());
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+    }
+    assert_lines(
+        &String::from_utf8(output.stdout)?,
+        &[
+            ("[1] ok; 13.7", ""),
+            ("[2] ok; <__main__.Chart object", "shows svg"),
+            ("[3] ok; shows html", ""),
+            ("[4] exception; TypeError: list indices", ""),
+            ("[5] interrupted; Interrupted", ""),
+            ("[6] ok; 5", ""),
+            ("[7] signal; Signal: the guest was ended by signal 11", ""),
+            ("[8] ok; in a fresh session; False", ""),
+            ("after a restart: []", ""),
+            ("saved page.html", ""),
+        ],
+    )?;
+    let html = std::fs::read_to_string(&page)?;
+    let chart = std::fs::read_to_string(directory.path().join("page-2.svg"))?;
+    assert!(html.contains("<iframe sandbox"), "what was shown is framed");
+    assert!(chart.starts_with("<svg"), "{chart}");
+    Ok(())
 }

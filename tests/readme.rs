@@ -6,7 +6,7 @@
 //! Each block is one session of a shell in the root of the repository, in which `cargo run` starts
 //! what cargo has built for the tests. Numbers that differ from run to run and from host to host are
 //! not compared, see [`redacted`]; a line `...` stands for any lines. A block that shows level `full`
-//! needs it.
+//! needs it. `tests/readme/tour.py` runs the Python blocks.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
 mod common;
@@ -35,6 +35,8 @@ fn main() -> ExitCode {
         })
         .collect();
     assert!(trials.len() > 8, "only {} blocks", trials.len());
+    trials.push(trial("python_tour", Level::Standard, tour));
+    trials.push(trial("a_wrong_tour_is_seen", Level::Standard, wrong_tour));
     trials.push(Trial::test("the_program_is_an_example", program));
     trials.push(Trial::test("the_diagnosis_is_a_snapshot", diagnosis));
     trials.push(Trial::test("the_exit_codes_are_the_table", exit_codes));
@@ -186,6 +188,40 @@ fn redacted_line(line: &str) -> String {
 fn is_number(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_digit())
         && word.chars().all(|c| c.is_ascii_digit() || c == '.')
+}
+
+/// The Python is run as it stands, by a plain `python3` that finds the client in the sources.
+fn tour() -> Result<(), Failed> {
+    let output = run_tour(&Path::new(ROOT).join("README.md"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
+}
+
+/// A tour that prints something else than it shows does not pass.
+fn wrong_tour() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let document = directory.path().join("wrong.md");
+    let text = "```python\nimport sandfork\n\nprint(sandfork.run('6 * 7').value)  # -> 43\n```\n";
+    std::fs::write(&document, text)?;
+    let output = run_tour(&document)?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() && stderr.contains("it printed\n42\nin place of\n43\n") {
+        return Ok(());
+    }
+    Err(format!("{}: {stderr}", output.status).into())
+}
+
+fn run_tour(document: &Path) -> std::io::Result<std::process::Output> {
+    Command::new("python3")
+        .arg(Path::new(ROOT).join("tests/readme/tour.py"))
+        .arg(document)
+        .env("PYTHONPATH", Path::new(ROOT).join("python/src"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("SANDFORK_BINARY", env!("CARGO_BIN_EXE_sandfork"))
+        .stdin(Stdio::null())
+        .output()
 }
 
 /// The Rust program is `examples/run_once.rs`, which the console block beneath it runs.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
+import pickle
 import re
 
 import pytest
@@ -221,6 +223,14 @@ def test_a_number_too_long_for_text_is_still_a_value() -> None:
     execution = ended(value=encoder.encode(10**6000))
     assert execution.value == 10**6000
     assert execution.text
+
+
+def test_an_execution_can_be_pickled_and_copied_before_it_is_read(fake: FakeSupervisor) -> None:
+    with Sandbox(variables={"data": b"x" * 100_000}) as sbx:
+        for copied in (pickle.loads(pickle.dumps(sbx.run("data"))), copy.deepcopy(sbx.run("data"))):
+            assert copied.value == b"x" * 100_000
+            assert copied.ok
+            assert copied.results[0].is_main_result
 
 
 def test_a_display_keeps_what_is_sound() -> None:

@@ -83,6 +83,17 @@ def test_the_values_are_the_guest_s() -> None:
         assert path.resolve() == theirs[name].resolve()
 
 
+def test_asyncio_is_imported_by_those_who_use_it() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import sandfork\n"
+        "assert 'asyncio' not in sys.modules and 'AsyncSandbox' in dir(sandfork)\n"
+        "from sandfork import AsyncSandbox, async_run\n"
+        "assert AsyncSandbox.__module__ == async_run.__module__ == 'sandfork'\n"
+        "assert not hasattr(sandfork, 'Nothing')\n"
+    )
+    subprocess.run([sys.executable, "-I", "-W", "error", "-c", code], check=True)
+
+
 def test_it_is_typed_and_needs_nothing() -> None:
     assert (PACKAGE / "py.typed").exists()
     code = (

@@ -13,7 +13,8 @@ use super::TaskId;
 use crate::outcome::LimitName;
 use crate::policy::{Policy, Stdin};
 use crate::protocol::FrameLimits;
-use crate::supervisor::{Request, WorkPath};
+use crate::supervisor::Request;
+use crate::supervisor::files::GuestPath;
 
 /// A task as a line says it. `docs/batch.md` has every key.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -25,7 +26,7 @@ pub struct TaskLine {
     /// `policy`: under which, where it is not the batch's: a built-in one or a file.
     pub policy: Option<String>,
     /// `files`: what is in the work directory.
-    pub files: Vec<(WorkPath, Vec<u8>)>,
+    pub files: Vec<(GuestPath, Vec<u8>)>,
     /// `stdin`: what it reads.
     pub stdin: Option<Vec<u8>>,
     /// `limits.wall`: less time on the clock than the policy's.

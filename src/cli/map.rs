@@ -1,5 +1,6 @@
 //! `sandfork map`: many tasks, from a file of them to a file of their results.
 
+mod ids;
 mod lines;
 mod progress;
 mod results;
@@ -7,7 +8,6 @@ mod resume;
 mod source;
 mod tasks;
 
-use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -19,6 +19,7 @@ use sandfork::capacity::{Capacity, Headroom};
 use sandfork::{Sandbox, exit_code};
 use thiserror::Error;
 
+use self::ids::Ids;
 use self::progress::{Bar, Counts, Progress, Reading};
 use self::results::{Results, ResultsError};
 use self::source::{Source, SourceError};
@@ -86,11 +87,11 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let source = Source::open(&arguments.tasks).map_err(MapError::from)?;
     let sandbox = Sandbox::builder().policy(policy.clone()).build()?;
     let jobs = jobs(arguments, &sandbox);
-    let (results, finished) = results(arguments).map_err(MapError::from)?;
+    let (results, ids) = results(arguments).map_err(MapError::from)?;
     let reading = Arc::new(Reading::default());
     let size = source.watched.size();
     let policies = Policies::new(policy, &arguments.policy);
-    let tasks = Tasks::new(source, policies, finished, Arc::clone(&reading));
+    let tasks = Tasks::new(source, policies, ids, Arc::clone(&reading));
     let order = if arguments.ordered {
         Order::AsGiven
     } else {
@@ -129,11 +130,11 @@ fn code(counts: Counts) -> u8 {
     }
 }
 
-fn results(arguments: &MapArguments) -> Result<(Results, HashSet<u128>), ResultsError> {
+fn results(arguments: &MapArguments) -> Result<(Results, Ids), ResultsError> {
     match &arguments.output {
-        None => Ok((Results::on_stdout()?, HashSet::new())),
+        None => Ok((Results::on_stdout()?, Ids::default())),
         Some(path) if arguments.resume => Results::resume(path),
-        Some(path) => Ok((Results::create(path)?, HashSet::new())),
+        Some(path) => Ok((Results::create(path)?, Ids::default())),
     }
 }
 

@@ -3,12 +3,16 @@
 import _ast
 import sys
 
-from .report import keep_source
-
+# Characters. Even where each takes six bytes of JSON this is below the supervisor's bounds, which
+# end the session when they are exceeded.
+MAX_TEXT = 32 * 1024
 # `CO_FUTURE_*` of CPython's Include/cpython/code.h, the same since 3.8.
 FUTURE_FLAGS = 0x1FE0000
 # What the interpreter calls a program that is no file.
 ARGV0 = {"<string>": "-c", "<stdin>": "-"}
+# Text of what was run, by the name that tracebacks have for it, and the most that is kept of it.
+SOURCES = {}
+MAX_SOURCES = 16 << 20
 
 
 def execute(source, filename, namespace):
@@ -65,3 +69,39 @@ class Lines:
 
     def get_source(self, name):
         return self.source.decode("utf-8", "replace")
+
+
+def keep_source(filename, text):
+    """Remembers what tracebacks will quote; the oldest cells of a long session are forgotten."""
+    SOURCES.pop(filename, None)
+    SOURCES[filename] = text
+    size = sum(map(len, SOURCES.values())) if len(SOURCES) % 64 == 0 else 0
+    while size > MAX_SOURCES and len(SOURCES) > 1:
+        size -= len(SOURCES.pop(next(iter(SOURCES))))
+    if "linecache" in sys.modules:
+        try:
+            show_lines(filename)
+        except Exception:
+            # The guest made something else of it.
+            pass
+
+
+def show_lines(*filenames):
+    """Lets tracebacks quote the guest's lines, which are in no file."""
+    import linecache
+
+    for filename in filenames:
+        text = SOURCES[filename]
+        # Every line ends with one, as in a file that is read: carets are counted from there.
+        lines = [line + "\n" for line in text.splitlines()]
+        linecache.cache[filename] = (len(text), None, lines, filename)
+
+
+def cut(text, limit):
+    text = clean(text)
+    return text if len(text) <= limit else text[: limit // 2] + " ... " + text[-limit // 2 :]
+
+
+def clean(text):
+    # Lone surrogates have no UTF-8.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

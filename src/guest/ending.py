@@ -5,7 +5,6 @@ import sys
 from os import _exit
 
 from .process import flush
-from .report import describe_error
 
 
 def join_threads():
@@ -22,6 +21,8 @@ def finish(result, code):
             last_act()
         except BaseException as error:
             if result["status"] == "ok":
+                from .report import describe_error
+
                 code = 1
                 result.pop("value", None)
                 result.update(status="exception", error=describe_error(error))

@@ -4,42 +4,14 @@ import errno
 import os
 import sys
 
-# Characters. Even where each takes six bytes of JSON this is below the supervisor's bounds, which
-# end the session when they are exceeded.
-MAX_TEXT = 32 * 1024
+from .cell import MAX_TEXT, SOURCES, cut, show_lines
+
 MAX_NAME = 256
 MAX_CAUSES = 16
+# A class's own name, whatever its metaclass would say.
+NAME_OF = type.__dict__["__name__"].__get__
 INTERRUPTED = "<interrupted while reading the message>"
 REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
-# Text of what was run, by the name that tracebacks have for it, and the most that is kept of it.
-SOURCES = {}
-MAX_SOURCES = 16 << 20
-
-
-def keep_source(filename, text):
-    """Remembers what tracebacks will quote; the oldest cells of a long session are forgotten."""
-    SOURCES.pop(filename, None)
-    SOURCES[filename] = text
-    size = sum(map(len, SOURCES.values())) if len(SOURCES) % 64 == 0 else 0
-    while size > MAX_SOURCES and len(SOURCES) > 1:
-        size -= len(SOURCES.pop(next(iter(SOURCES))))
-    if "linecache" in sys.modules:
-        try:
-            show_lines(filename)
-        except Exception:
-            # The guest made something else of it.
-            pass
-
-
-def show_lines(*filenames):
-    """Lets tracebacks quote the guest's lines, which are in no file."""
-    import linecache
-
-    for filename in filenames:
-        text = SOURCES[filename]
-        # Every line ends with one, as in a file that is read: carets are counted from there.
-        lines = [line + "\n" for line in text.splitlines()]
-        linecache.cache[filename] = (len(text), None, lines, filename)
 
 
 def describe_error(error):
@@ -59,8 +31,7 @@ def describe_error(error):
 
 
 def class_name(error):
-    name = attribute(type(error), "__name__")
-    return cut(name, MAX_NAME) if type(name) is str else "Exception"
+    return cut(NAME_OF(type(error)), MAX_NAME)
 
 
 def attribute(error, name):
@@ -152,13 +123,3 @@ def safe_str(error):
         return INTERRUPTED
     except BaseException as second:
         return "<%s while reading the message>" % class_name(second)
-
-
-def cut(text, limit):
-    text = clean(text)
-    return text if len(text) <= limit else text[: limit // 2] + " ... " + text[-limit // 2 :]
-
-
-def clean(text):
-    # Lone surrogates have no UTF-8.
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -13,22 +13,23 @@ from os import _exit, getpid
 from os.path import abspath
 
 from . import wire
-from .cell import Lines, execute, exit_code, set_argv
+from .cell import MAX_TEXT, SOURCES, Lines, clean, cut, execute, exit_code, set_argv
 from .ending import end_as_child, finish
-from .imports import guard_imports
 from .process import open_stdin, reseed
-from .report import MAX_TEXT, SOURCES, clean, cut, denied_by, describe_error
 
 VERSION = 2
 MAX_REPR = 16 * 1024
 READY = wire.encode({"kind": "ready", "version": VERSION})
 
 
-def main(setup, stdin, sources):
+def main(setup, stdin):
     if stdin == "input":
         open_stdin()
     reseed()
-    guard_imports(setup["imports"])
+    if "*" not in setup["imports"]:
+        from .imports import guard_imports
+
+        guard_imports(setup["imports"])
     # Before the work directory: code that writes a module and imports it expects it to be found.
     sys.path.insert(0, os.getcwd())
     # An interrupt that comes with the first cell waits until there is a handler for it.
@@ -36,7 +37,9 @@ def main(setup, stdin, sources):
     wire.write(READY)
     hello, _ = wire.receive_alone()
     if hello.get("serves") == "session":
-        sources.load("session").serve(stdin, mask)
+        from .session import serve
+
+        serve(stdin, mask)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     request, payload = wire.receive()
     if request["kind"] == "exec":
@@ -44,13 +47,16 @@ def main(setup, stdin, sources):
     _exit(run_cell(request, payload))
 
 
-def warm_up(sources):
+def warm_up():
     """Runs what the first cell of a worker would otherwise import and allocate in every worker.
 
     Not `threading`, which most guests never use: its hook after a fork would run in each worker, and
     costs more than a small cell."""
     import json  # noqa: F401, most guests do
     import linecache
+
+    from . import session
+    from .report import describe_error
 
     namespace = {"__name__": "__main__", "__builtins__": builtins}
     execute(b"x = 1\nx + 1", "<warm>", namespace)
@@ -59,7 +65,7 @@ def warm_up(sources):
     except ZeroDivisionError as error:
         wire.dumps(describe_error(error))
     encode_value("x")
-    sources.load("session").warm_up()
+    session.warm_up()
     SOURCES.clear()
     linecache.clearcache()
 
@@ -83,6 +89,8 @@ def run_cell(request, source):
         code = exit_code(stop)
         result.update(status="exit", exit_code=code)
     except BaseException as error:
+        from .report import denied_by, describe_error
+
         code = 1
         result.update(status="exception", error=describe_error(error), denied=denied_by(error))
     if getpid() != worker:
@@ -104,6 +112,8 @@ def run_program(request):
     try:
         os.execvpe(argv[0], argv, os.environ)
     except OSError as error:
+        from .report import describe_error
+
         wire.send(
             {
                 "kind": "result",

@@ -7,14 +7,14 @@ import sys
 from . import process, wire, worker
 
 
-def main(native, entered, sources):
+def main(native, entered):
     setup = entered["setup"]
     try:
         os.environ.clear()
         os.environ.update(entered["env"])
         os.environ.update(dict.fromkeys(setup["single_threaded"], "1"))
         process.open_streams()
-        preloaded = prepare(native, setup, sources)
+        preloaded = prepare(native, setup)
         # The libraries have read theirs; guests see their own.
         for name in setup["single_threaded"]:
             del os.environ[name]
@@ -27,10 +27,10 @@ def main(native, entered, sources):
     # From here on this is a worker.
     if changed:
         os.environ.update(wire.loads(changed))
-    worker.main(setup, stdin, sources)
+    worker.main(setup, stdin)
 
 
-def prepare(native, setup, sources):
+def prepare(native, setup):
     import site
 
     # `-S` kept it from running outside the jail, where a `.pth` file could have run anything.
@@ -39,7 +39,7 @@ def prepare(native, setup, sources):
     sys.path.extend(setup["path"])
     preloaded = [module["name"] for module in setup["preload"] if preload(native, module)]
     if setup["lifetime"] == "many-runs":
-        worker.warm_up(sources)
+        worker.warm_up()
         gc.collect()
         # What is here lives as long as any worker: keep the collector, and so the copying of
         # pages, away from it.

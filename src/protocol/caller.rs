@@ -324,7 +324,7 @@ pub enum ErrorWord {
     Request,
     /// A system call failed, or a process that was needed ended.
     System,
-    /// A cell is running.
+    /// A cell is running, or there is no room for another worker.
     Busy,
     /// The session's worker is gone.
     SessionEnded,

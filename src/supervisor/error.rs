@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 
+use super::files::FileError;
 use crate::jail::failure::Failure;
 use crate::plan::Layer;
 use crate::protocol::MessageError;
@@ -157,28 +158,12 @@ pub enum SupervisorError {
         /// Bytes that the work directory may hold.
         room: u64,
     },
-    /// One of the request's files could not be made.
-    #[error("the file `{path}` could not be put into the work directory: {}", file_refusal(*.errno))]
-    FileNotPlaced {
-        /// Which.
-        path: String,
-        /// Why.
-        errno: Errno,
-    },
+    /// One of the request's files could not be put into the work directory.
+    #[error(transparent)]
+    FileNotPlaced(#[from] FileError),
     /// The request is larger than a frame may be.
     #[error("the source is too large: {0}")]
     Request(#[from] MessageError),
-}
-
-/// What the kernel's words mean where a request names files and directories.
-fn file_refusal(errno: Errno) -> &'static str {
-    match errno {
-        Errno::EEXIST => {
-            "it exists already; name each file once, and not as a directory of another"
-        }
-        Errno::ENOTDIR => "one of the directories above it is a file of the same request",
-        errno => errno.desc(),
-    }
 }
 
 fn said(log: &str) -> String {

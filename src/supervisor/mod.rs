@@ -31,7 +31,7 @@ pub(crate) use live::attend;
 pub use live::{Caller, FrameCaller, Hearing, Left, Payload, SessionTerms, ended, refuse};
 pub use passed::sealed;
 pub(crate) use run::run_in;
-pub use run::{Cancel, OutputSink, Place, Request, RunLimits, WorkPath, WorkPathError, run};
+pub use run::{Cancel, OutputSink, Place, Request, RunLimits, run};
 pub(crate) use standing::Standing;
 pub use wait::wait;
 pub use zygote::Zygote;

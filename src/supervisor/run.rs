@@ -3,17 +3,16 @@
 mod event_loop;
 mod files;
 mod less;
+mod placed;
 mod report;
 mod request;
 mod stdin;
 mod watch;
-mod work_file;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::request::{Cancel, Request};
-pub use self::work_file::{WorkPath, WorkPathError};
 pub use super::drain::OutputSink;
 
 use self::event_loop::{Ended, Running, Times};
@@ -134,10 +133,7 @@ impl<'a> Prepared<'a> {
             message,
         } = self;
         let worker = &standing.worker;
-        if let Some(work) = worker.directories.first() {
-            let guest = place.jail.identity.drop_to;
-            work_file::place(request.files(), work, guest, place.work_size)?;
-        }
+        placed::put(request.files(), worker, &place)?;
         let watch = standing.watch(&place)?;
         let running = Running::new(worker, message, place.limits, request.kind(), watch)?;
         let Ended {

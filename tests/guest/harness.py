@@ -29,13 +29,16 @@ site.main()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sources = Sources(read)
 sources.add("wire", globals())
-sources.load("process").open_streams()
-worker = sources.load("worker")
+def load(name):
+    return sources.import_module(PACKAGE + "." + name, None, None, ("*",))
+
+load("process").open_streams()
+worker = load("worker")
 for name in %(preload)r:
     __import__(name)
 if %(warm)r:
-    worker.warm_up(sources)
-worker.main({"imports": %(imports)r}, %(stdin)r, sources)
+    worker.warm_up()
+worker.main({"imports": %(imports)r}, %(stdin)r)
 """
 # Seconds in which anything here is over.
 PATIENCE = 30

@@ -88,6 +88,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(self.worker.value("t.join()\n3"), 3)
 
     def test_nothing_between_cells(self):
+        self.worker.value("0")
         for _ in range(20):
             self.worker.interrupt()
         time.sleep(0.1)

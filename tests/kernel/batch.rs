@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use sandfork::batch::{Batch, Order, Task};
 use sandfork::capacity::{Bound, Capacity, Headroom};
-use sandfork::{Request, WorkPath};
+use sandfork::{GuestPath, Request};
 use serde_json::json;
 
 use crate::apart::{self, Part};
@@ -36,7 +36,7 @@ fn jobs(number: usize) -> NonZeroUsize {
 }
 
 fn every_task_has_its_own_result(world: &World) {
-    let path = WorkPath::parse("own").expect("it is a name");
+    let path = GuestPath::of_file("own").expect("it is a name");
     let tasks = (0..120_i64).map(move |id| {
         let request = Request::python("int(open('own').read()) ** 2");
         Task::new(id, request.file(path.clone(), id.to_string()))
@@ -121,7 +121,7 @@ fn a_batch_that_is_called_off_ends_what_runs(world: &World) {
 }
 
 fn what_cannot_be_run_is_not_tried_again(world: &World) {
-    let path = |text| WorkPath::parse(text).expect("they are names");
+    let path = |text| GuestPath::of_file(text).expect("they are names");
     let twice = Request::python("1")
         .file(path("a"), "")
         .file(path("a/b"), "");
@@ -167,7 +167,7 @@ fn descriptors() {
             }
             most
         });
-        let path = WorkPath::parse("a/b").expect("they are names");
+        let path = GuestPath::of_file("a/b").expect("they are names");
         let request = Request::python("import time; time.sleep(0.03)")
             .file(path, "x")
             .stdin_bytes(vec![0; 100_000]);

@@ -64,3 +64,38 @@ print('made')",
     assert_eq!(fs::read_to_string(&canary)?, "canary");
     Ok(())
 }
+
+pub fn tasks_have_their_files(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    let code = "import os
+assert os.stat('a/b').st_uid == os.getuid()
+open('a/b', 'a').write('!')
+print(open('a/b').read(), sorted(os.listdir()))";
+    let fits = json!({"id": 1, "code": code, "files": {"a/b": "mine", "/work/c": ""}});
+    let alone = json!({"id": 2, "code": "import os; print(os.listdir())"});
+    let large = json!({"id": 3, "code": "1", "files": {"large": "x".repeat(2 << 20)}});
+    let tasks = host.tmp().join("tasks.jsonl");
+    fs::write(&tasks, format!("{fits}\n{alone}\n{large}\n"))?;
+    let settings = ["filesystem.work_size=1MiB"];
+    let mut map = host.sandfork("map", &settings);
+    let output = map
+        .args(["--ordered", "--jobs", "1"])
+        .arg(&tasks)
+        .output()?;
+    let results = String::from_utf8(output.stdout)?;
+    let results: Vec<serde_json::Value> = results
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()?;
+    let said = String::from_utf8(output.stderr)?;
+    assert_eq!(results.len(), 2, "{said}");
+    assert_eq!(results[0]["stdout"], "mine! ['a', 'c']\n", "{}", results[0]);
+    assert_eq!(results[1]["stdout"], "[]\n", "{}", results[1]);
+    assert!(
+        said.contains("tasks.jsonl:3: `files` have 2097152 bytes"),
+        "{said}"
+    );
+    fs::remove_file(&tasks)?;
+    assert!(host.left().is_empty(), "{:?}", host.left());
+    Ok(())
+}

@@ -48,6 +48,7 @@ const TESTS: &[(&str, Test)] = &[
         "nothing_that_a_guest_made_is_left",
         files::nothing_that_a_guest_made_is_left,
     ),
+    ("tasks_have_their_files", files::tasks_have_their_files),
     (
         "files_are_reached_from_outside",
         sessions::files_are_reached_from_outside,

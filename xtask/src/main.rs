@@ -1,10 +1,14 @@
 //! The project's chores.
 
+mod bench_map;
+mod clients;
 mod interpreters;
 mod ordinary_user;
+mod python;
 mod tally;
 mod test;
 mod test_envs;
+mod venv;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,15 +20,21 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test         makes the test environments, then runs every test: as the current user and,
-               where that is root, the kernel tests as an ordinary user too
+               where that is root, the kernel tests as an ordinary user too; then those of
+               the Python package
+  test-python  the tests of the Python package alone
   test-envs    makes the test environments under target/test-envs, which plain
-               `cargo test` then finds";
+               `cargo test` then finds
+  bench-map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
+               compares; --rounds N, --jobs N";
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1);
     let done = match command.as_deref() {
         Some("test") => test::run(),
+        Some("test-python") => test::run_python(),
         Some("test-envs") => test_envs::make(&workspace()).map(|_| ExitCode::SUCCESS),
+        Some("bench-map") => bench_map::run(std::env::args().skip(2)),
         _ => Err(USAGE.into()),
     };
     done.unwrap_or_else(|error| {

@@ -52,6 +52,8 @@ impl OrdinaryUser {
         let mut taken = TestEnvs {
             envs: Vec::new(),
             too_old: envs.too_old.clone(),
+            // The kernel tests run guests only.
+            client: None,
         };
         taken
             .too_old

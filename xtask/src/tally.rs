@@ -1,4 +1,6 @@
 //! Runs a test command, shows what it prints, and counts.
+//!
+//! Rust's harnesses and pytest each have their own words for it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,10 +19,26 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Runs `command` to its end.
+    /// Runs `command`, which prints as libtest does, to its end.
     ///
     /// Standard error is passed on, standard output too, line by line.
     pub fn of(command: &mut Command) -> Result<Self, Error> {
+        Self::of_lines(command, Self::read)
+    }
+
+    /// The same for one that prints as `pytest -q -rs` does.
+    pub fn of_pytest(command: &mut Command) -> Result<Self, Error> {
+        Self::of_lines(command, Self::read_pytest)
+    }
+
+    /// Runs a command that is one test: it passes if it succeeds.
+    pub fn of_check(command: &mut Command) -> Result<Self, Error> {
+        let mut tally = Self::of_lines(command, |_, _| {})?;
+        tally.passed = u64::from(tally.is_success());
+        Ok(tally)
+    }
+
+    fn of_lines(command: &mut Command, read: impl Fn(&mut Self, &str)) -> Result<Self, Error> {
         let program = command.get_program().to_owned();
         let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut child =
@@ -29,7 +47,7 @@ impl Tally {
         for line in BufReader::new(child.stdout.take().ok_or("no output")?).lines() {
             let line = line?;
             println!("{line}");
-            tally.read(&line);
+            read(&mut tally, &line);
         }
         let status = child.wait()?;
         if !status.success() && tally.failed == 0 {
@@ -75,6 +93,31 @@ impl Tally {
                 reason
             };
             *self.skipped.entry(reason.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Takes in one line of pytest: `SKIPPED [2] tests/test_a.py:7: reason`, or the last one,
+    /// `1 failed, 12 passed, 2 skipped, 1 error in 3.21s`.
+    fn read_pytest(&mut self, line: &str) {
+        if let Some((count, rest)) = line
+            .strip_prefix("SKIPPED [")
+            .and_then(|it| it.split_once("] "))
+        {
+            let reason = rest.split_once(": ").map_or(rest, |(_, reason)| reason);
+            *self.skipped.entry(reason.to_owned()).or_default() += count.parse().unwrap_or(1);
+        } else if line.ends_with('s')
+            && line.starts_with(|first: char| first.is_ascii_digit())
+            && let Some((counts, _)) = line.rsplit_once(" in ")
+        {
+            for count in counts.split(", ") {
+                match count.split_once(' ') {
+                    Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
+                    Some((number, "failed" | "error" | "errors")) => {
+                        self.failed += number.parse().unwrap_or(1);
+                    }
+                    _ => {}
+                }
+            }
         }
     }
 }
@@ -126,6 +169,21 @@ mod tests {
         ]));
         assert_eq!(sum.to_string(), "7 passed, 1 failed, 0 skipped");
         assert!(!sum.is_success());
+    }
+
+    #[test]
+    fn pytest_counts_in_its_own_words() {
+        let mut tally = Tally::default();
+        for line in [
+            "...s.F                                                      [100%]",
+            "SKIPPED [2] tests/test_a.py:7: no cgroup: not here",
+            "FAILED tests/test_a.py::test_b - assert 1 in 2",
+            "1 failed, 12 passed, 2 skipped, 1 error in 3.21s",
+        ] {
+            tally.read_pytest(line);
+        }
+        let expected = "2 skipped: no cgroup: not here\n12 passed, 2 failed, 2 skipped";
+        assert_eq!(tally.to_string(), expected);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::ordinary_user::OrdinaryUser;
 use crate::tally::Tally;
 use crate::test_envs::{self, TestEnvs};
-use crate::{Error, workspace};
+use crate::{Error, python, workspace};
 
 /// The test programs that depend on who runs them.
 const KERNEL_TESTS: [&str; 1] = ["kernel"];
@@ -25,12 +25,31 @@ pub fn run() -> Result<ExitCode, Error> {
     } else {
         println!("\nnot root: the tests as root were not run");
     }
+    tally.add(of_python(&workspace, &envs)?);
+    Ok(report(&tally))
+}
+
+/// Runs those of the Python package.
+pub fn run_python() -> Result<ExitCode, Error> {
+    let workspace = workspace();
+    let envs = test_envs::make(&workspace)?;
+    Ok(report(&of_python(&workspace, &envs)?))
+}
+
+fn of_python(workspace: &Path, envs: &TestEnvs) -> Result<Tally, Error> {
+    let binary = built(workspace, &["build", "--bin", "sandfork"], |message| {
+        message["target"]["name"] == "sandfork" && message["target"]["kind"][0] == "bin"
+    })?;
+    python::test(workspace, envs, &binary)
+}
+
+fn report(tally: &Tally) -> ExitCode {
     println!("\n{tally}");
-    Ok(if tally.is_success() {
+    if tally.is_success() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    })
+    }
 }
 
 fn as_ordinary_user(workspace: &Path, envs: &TestEnvs) -> Result<Tally, Error> {
@@ -47,26 +66,34 @@ fn as_ordinary_user(workspace: &Path, envs: &TestEnvs) -> Result<Tally, Error> {
 
 /// Where cargo put a test program.
 fn test_program(workspace: &Path, name: &str) -> Result<PathBuf, Error> {
+    built(
+        workspace,
+        &["test", "--no-run", "--test", name],
+        |message| message["target"]["name"] == name && message["profile"]["test"] == true,
+    )
+}
+
+/// Where cargo put the executable that this command builds and `is_it` knows.
+fn built(
+    workspace: &Path,
+    command: &[&str],
+    is_it: impl Fn(&Value) -> bool,
+) -> Result<PathBuf, Error> {
     let mut build = cargo(workspace);
-    build.args([
-        "test",
-        "--no-run",
-        "--quiet",
-        "--test",
-        name,
-        "--message-format=json",
-    ]);
+    build
+        .args(command)
+        .args(["--quiet", "--message-format=json"]);
     let output = build.stderr(Stdio::inherit()).output()?;
     let messages = String::from_utf8_lossy(&output.stdout);
     let executable = messages.lines().find_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
-        let is_it = message["target"]["name"] == name && message["profile"]["test"] == true;
-        is_it.then(|| message["executable"].as_str().map(PathBuf::from))?
+        is_it(&message).then(|| message["executable"].as_str().map(PathBuf::from))?
     });
-    executable.ok_or_else(|| format!("cargo built no test program `{name}`").into())
+    executable.ok_or_else(|| format!("`cargo {}` built nothing", command.join(" ")).into())
 }
 
-fn cargo(workspace: &Path) -> Command {
+/// Cargo, in the workspace.
+pub fn cargo(workspace: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(workspace);
     cargo

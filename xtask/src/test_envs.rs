@@ -3,17 +3,15 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use serde_json::json;
 
 use crate::Error;
+use crate::clients;
 use crate::interpreters::{self, Found, Interpreter};
+use crate::venv::Venv;
 
 const REQUIREMENTS: &str = include_str!("../test-requirements.txt");
-
-/// Written last, so that one whose making was interrupted is made anew.
-const STAMP: &str = "made-from.txt";
 
 /// What the tests read to find the rest.
 pub const MANIFEST: &str = "manifest.json";
@@ -34,12 +32,14 @@ pub struct TestEnvs {
     pub envs: Vec<TestEnv>,
     /// Interpreters that Sandfork must refuse.
     pub too_old: Vec<Interpreter>,
+    /// The interpreter of the host's side, for what is tested with one only.
+    pub client: Option<PathBuf>,
 }
 
 /// Makes what is missing, and the manifest `target/test-envs/manifest.json`.
 pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
     let manifest = workspace.join("target/test-envs");
-    let root = place(&manifest)?;
+    let root = place(&manifest, "test-envs")?;
     fs::create_dir_all(&manifest)?;
     fs::create_dir_all(&root)?;
     let Found { supported, too_old } = interpreters::find();
@@ -55,26 +55,39 @@ pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
             interpreter,
             directory,
         };
-        env.make()?;
+        Venv {
+            interpreter: &env.interpreter,
+            directory: &env.directory,
+            requirements: REQUIREMENTS,
+        }
+        .make()?;
         envs.push(env);
     }
-    let made = TestEnvs { envs, too_old };
+    let newest = envs.iter().max_by_key(|env| env.interpreter.version);
+    let client = newest
+        .map(|newest| clients::make(workspace, newest))
+        .transpose()?;
+    let made = TestEnvs {
+        envs,
+        too_old,
+        client,
+    };
     made.write_manifest(&manifest)?;
     Ok(made)
 }
 
-/// Where the environments are: beside the manifest, unless the checkout lies where a sandbox has a
-/// directory of its own. Tests of what lies there make their own.
-fn place(beside_the_manifest: &Path) -> Result<PathBuf, Error> {
+/// Where environments are: here, unless the checkout lies where a sandbox has a directory of its own;
+/// `name` is what they are called elsewhere. Tests of what lies there make their own.
+pub fn place(here: &Path, name: &str) -> Result<PathBuf, Error> {
     let inside = ["/work", "/tmp", "/dev"]
         .iter()
-        .any(|own| beside_the_manifest.starts_with(own));
+        .any(|own| here.starts_with(own));
     if !inside {
-        return Ok(beside_the_manifest.to_owned());
+        return Ok(here.to_owned());
     }
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(env::home_dir()?.join(".cache")));
-    Ok(cache.ok_or("HOME is not set")?.join("sandfork/test-envs"))
+    Ok(cache.ok_or("HOME is not set")?.join("sandfork").join(name))
 }
 
 impl TestEnvs {
@@ -92,87 +105,9 @@ impl TestEnvs {
         let manifest = json!({
             "interpreters": self.envs.iter().map(env).collect::<Vec<_>>(),
             "too_old": self.too_old.iter().map(too_old).collect::<Vec<_>>(),
+            "client": self.client.as_ref().map(|python| json!({"python": python})),
         });
         fs::write(root.join(MANIFEST), format!("{manifest:#}\n"))?;
         Ok(())
     }
-}
-
-impl TestEnv {
-    fn make(&self) -> Result<(), Error> {
-        let stamp = format!("{}\n{REQUIREMENTS}", self.interpreter.executable.display());
-        if fs::read_to_string(self.directory.join(STAMP)).is_ok_and(|found| found == stamp) {
-            return Ok(());
-        }
-        println!("making {} (once)", self.directory.display());
-        if self.directory.exists() {
-            fs::remove_dir_all(&self.directory)?;
-        }
-        self.make_venv()?;
-        let requirements = self.directory.join("requirements.txt");
-        fs::write(&requirements, REQUIREMENTS)?;
-        let mut pip = self.pip();
-        pip.args([
-            "install",
-            "--quiet",
-            "--no-input",
-            "--disable-pip-version-check",
-        ])
-        // Everything is listed and ready-made: no compiler is needed, nothing is resolved.
-        .args(["--no-deps", "--only-binary=:all:", "--requirement"])
-        .arg(&requirements);
-        let installed = run(&mut pip)?;
-        if !installed.status.success() {
-            return Err(self.pip_failed(&installed).into());
-        }
-        fs::write(self.directory.join(STAMP), stamp)?;
-        Ok(())
-    }
-
-    fn make_venv(&self) -> Result<(), Error> {
-        let mut venv = Command::new(&self.interpreter.executable);
-        let made = run(venv.args(["-m", "venv"]).arg(&self.directory))?;
-        if made.status.success() {
-            return Ok(());
-        }
-        Err(format!(
-            "{} could not make a virtual environment: {}; on Debian and Ubuntu, `apt install \
-             python3-venv` adds what its package leaves out",
-            self.interpreter.executable.display(),
-            last_line(&made),
-        )
-        .into())
-    }
-
-    fn pip(&self) -> Command {
-        let mut pip = Command::new(self.directory.join("bin/python"));
-        pip.args(["-I", "-m", "pip"]);
-        pip
-    }
-
-    fn pip_failed(&self, output: &Output) -> String {
-        format!(
-            "pip could not install xtask/test-requirements.txt into {}: {}; the first run needs the \
-             Python package index (set PIP_INDEX_URL or HTTPS_PROXY where it is behind a mirror or a \
-             proxy), later ones do not",
-            self.directory.display(),
-            last_line(output),
-        )
-    }
-}
-
-fn run(command: &mut Command) -> Result<Output, Error> {
-    let program = command.get_program().to_owned();
-    let output = command.stdin(Stdio::null()).output();
-    output.map_err(|error| format!("could not run {}: {error}", program.display()).into())
-}
-
-fn last_line(output: &Output) -> String {
-    let said =
-        [&output.stderr, &output.stdout].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    let last = said
-        .iter()
-        .flat_map(|text| text.lines().rev())
-        .find(|line| !line.trim().is_empty());
-    last.map_or_else(|| output.status.to_string(), |line| line.trim().to_owned())
 }

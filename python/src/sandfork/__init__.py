@@ -15,7 +15,8 @@ Whatever guest code does is told by the `Execution` that they return; what they 
 
 from __future__ import annotations
 
-from ._async_sandbox import AsyncSandbox, async_run
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from ._exceptions import (
     BinaryNotFound,
     FileError,
@@ -97,7 +98,31 @@ __all__ = [
     "run",
 ]
 
+if _TYPE_CHECKING:
+    from ._async_sandbox import AsyncSandbox, async_run
+
+# asyncio takes longer to import than everything else: who does not use it does not wait for it.
+_LATER = ("AsyncSandbox", "async_run")
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import _async_sandbox
+
+    for later in _LATER:
+        found = getattr(_async_sandbox, later)
+        found.__module__ = __name__
+        globals()[later] = found
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_LATER]
+
+
 # Where they are in this package is nobody's business but ours.
 for _name in __all__:
-    globals()[_name].__module__ = __name__
+    if _name not in _LATER:
+        globals()[_name].__module__ = __name__
 del _name

@@ -205,6 +205,11 @@ class Execution:
         }
         return json.dumps(told, default=repr)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Decoded first: buffers are mapped files, which belong to this process.
+        state = {name: getattr(self, name) for name in self.__slots__}
+        return _restored, ({**state, "_value": self.value, "_buffers": ()},)
+
     def __repr__(self) -> str:
         parts = [self.status]
         for name, said in (("text", self.text), *zip(Logs._fields, map("".join, self.logs))):
@@ -217,6 +222,14 @@ class Execution:
 
     def _repr_html_(self) -> str:
         return _html.execution(self)
+
+
+def _restored(state: Mapping[str, Any]) -> Execution:
+    """An execution that was pickled or copied."""
+    execution = Execution.__new__(Execution)
+    for name, value in state.items():
+        setattr(execution, name, value)
+    return execution
 
 
 def _short(text: str) -> str:

@@ -2,53 +2,34 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("smolagents", reason="smolagents is not installed (it needs Python 3.10)")
-
-from smolagents import ChatMessage, CodeAgent, Model
-from smolagents.models import MessageRole
-from smolagents.monitoring import LogLevel, TokenUsage
-
-from sandfork.smolagents import NativeExecutor
+if TYPE_CHECKING:
+    from sandfork.smolagents import NativeExecutor
 
 
-class Script(Model):
-    """A model that says these pieces of code, one after the other, and keeps what it was asked."""
+class Unavailable(pytest.Module):
+    """Tests that cannot even be imported: skipped, and counted."""
 
-    def __init__(self, *codes: str) -> None:
-        super().__init__(model_id="script")
-        self.codes = list(codes)
-        self.asked: list[str] = []
-
-    def generate(self, messages: list[Any], **kwargs: Any) -> ChatMessage:
-        self.asked.append("\n".join(map(text_of, messages)))
-        code = self.codes.pop(0)
-        return ChatMessage(
-            role=MessageRole.ASSISTANT,
-            content=f"Thought: go on.\n<code>\n{code}\n</code>",
-            token_usage=TokenUsage(input_tokens=1, output_tokens=1),
-        )
+    def collect(self) -> list[pytest.Item]:
+        pytest.skip("smolagents is not installed; it needs Python 3.10", allow_module_level=True)
 
 
-def text_of(message: Any) -> str:
-    """All that a model reads of it."""
-    if isinstance(message.content, list):
-        return "\n".join(str(part.get("text")) for part in message.content)
-    return str(message.content)
-
-
-def code_agent(*codes: str, **options: Any) -> CodeAgent:
-    """An agent that does what is written here."""
-    options = {"tools": [], "executor_type": "native", "verbosity_level": LogLevel.OFF, **options}
-    return CodeAgent(model=Script(*codes), **options)
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    if importlib.util.find_spec("smolagents") is not None:
+        return None
+    return Unavailable.from_parent(parent, path=module_path)
 
 
 @pytest.fixture
 def executor() -> Iterator[NativeExecutor]:
+    from sandfork.smolagents import NativeExecutor
+
     made = NativeExecutor([])
     yield made
     made.cleanup()

@@ -15,7 +15,7 @@ from smolagents.memory import PlanningStep
 from smolagents.models import ChatMessageStreamDelta, MessageRole
 from smolagents.utils import AgentExecutionError
 
-from .conftest import Script, code_agent
+from .support import Script, code_agent
 
 DATA = ["numpy", "pandas", "PIL", "PIL.*", "numpy.*"]
 
@@ -115,16 +115,16 @@ def test_data_as_answers_and_results() -> None:
         pd.testing.assert_frame_equal(output, pd.DataFrame({"a": [3]}))
 
 
-def helper(*codes: str, **options: Any) -> CodeAgent:
-    return code_agent(*codes, name="helper", description="Answers questions.", **options)
+def aide(*codes: str, **options: Any) -> CodeAgent:
+    return code_agent(*codes, name="aide", description="Answers questions.", **options)
 
 
 def test_a_managed_agent_is_called_from_code() -> None:
-    with helper("final_answer(len(extra) + int(n))") as managed:
-        task = "report = helper('How much?', additional_args={'extra': [1, 2], 'n': 40})\nprint(report)"
+    with aide("final_answer(len(extra) + int(n))") as managed:
+        task = "report = aide('How much?', additional_args={'extra': [1, 2], 'n': 40})\nprint(report)"
         with code_agent(task, "final_answer(report[-2:])", managed_agents=[managed]) as agent:
             assert agent.run("?") == "42"
-            assert "Here is the final answer from your managed agent 'helper'" in agent.model.asked[1]
+            assert "Here is the final answer from your managed agent 'aide'" in agent.model.asked[1]
             assert "How much?" in managed.model.asked[0]
 
 
@@ -133,17 +133,17 @@ def test_a_managed_agent_that_fails_is_an_error_of_the_code() -> None:
         def generate(self, messages: list[Any], **kwargs: Any) -> ChatMessage:
             raise ConnectionError("no network")
 
-    with helper() as managed:
+    with aide() as managed:
         managed.model = Broken()
-        with code_agent("helper('?')", "final_answer('went on')", managed_agents=[managed]) as agent:
+        with code_agent("aide('?')", "final_answer('went on')", managed_agents=[managed]) as agent:
             assert agent.run("?") == "went on"
             assert "AgentGenerationError" in agent.model.asked[1]
 
 
 def test_one_executor_for_two_agents_says_so() -> None:
-    managed = helper("final_answer(1)")
+    managed = aide("final_answer(1)")
     managed.cleanup()
-    with code_agent("helper('?')", "final_answer('went on')", managed_agents=[managed]) as agent:
+    with code_agent("aide('?')", "final_answer('went on')", managed_agents=[managed]) as agent:
         managed.python_executor = agent.python_executor
         assert agent.run("?") == "went on"
         assert "give each agent an executor of its own" in agent.model.asked[1]

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import NoReturn
+
 import pytest
 from smolagents import FinalAnswerTool, tool
 
@@ -67,21 +74,47 @@ def test_too_much_output(small: NativeExecutor) -> None:
     assert small("double(given)").output == 40
 
 
-def test_a_loss_between_steps_is_told_with_the_next(small: NativeExecutor) -> None:
-    small("own = 1")
-    small.sandbox.close()
-    done = small("print('hello')\ndouble(given)")
+@pytest.fixture
+def idle():  # type: ignore[no-untyped-def]
+    """Its session ends when nothing happens for a moment."""
+    executor = NativeExecutor([], policy={"session": {"idle": "200ms"}})
+    executor.send_variables({"given": 20})
+    executor.send_tools({"double": double})
+    yield executor
+    executor.cleanup()
+
+
+def test_a_loss_between_steps_is_told_with_the_next(idle: NativeExecutor) -> None:
+    idle("own = 1")
+    time.sleep(0.6)
+    done = idle("print('hello')\ndouble(given)")
     assert done.output == 40
     assert done.logs.startswith("Note: the Python session had ended")
     assert done.logs.endswith("\nhello\n")
-    assert small("given").logs == ""
+    assert idle("given").logs == ""
 
 
-def test_a_loss_found_by_the_next_run_is_told_with_its_first_step(small: NativeExecutor) -> None:
-    small.sandbox.close()
-    small.send_variables({"given": 1})
-    small.send_tools({"double": double})
-    assert small("double(given)").logs.startswith("Note: the Python session had ended")
+def test_a_loss_found_by_the_next_run_is_told_with_its_first_step(idle: NativeExecutor) -> None:
+    time.sleep(0.6)
+    idle.send_variables({"given": 1})
+    idle.send_tools({"double": double})
+    assert idle("double(given)").logs.startswith("Note: the Python session had ended")
+
+
+def test_code_whose_sandbox_was_closed_is_not_run_again(small: NativeExecutor) -> None:
+    called = []
+    sandbox = small.sandbox
+
+    def close() -> None:
+        called.append(1)
+        sandbox.close()
+
+    small.send_tools({"close": close, "double": double})
+    with pytest.raises(CodeError, match="the sandbox was closed") as stopped:
+        small("close()\nwhile True: pass")
+    assert LOST in str(stopped.value)
+    assert called == [1]
+    assert small("double(given)").output == 40
 
 
 def test_an_answer_counts_whatever_comes_after_it(small: NativeExecutor) -> None:
@@ -104,3 +137,49 @@ def test_the_budget_of_tool_calls_outlives_a_session() -> None:
 def test_variables_that_end_the_session_are_their_senders_affair(small: NativeExecutor) -> None:
     with pytest.raises(Exception, match=r"memory|lost|bytes"):
         small.send_variables({"huge": b"x" * (1 << 28)})
+
+
+def test_an_interrupt_of_the_host_keeps_the_session(small: NativeExecutor) -> None:
+    small("own = 1")
+    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        small("while True: pass")
+    assert small("own").output == 1
+
+
+def test_a_tool_that_ends_the_program_ends_the_program(small: NativeExecutor) -> None:
+    def leave() -> NoReturn:
+        raise SystemExit(3)
+
+    small.send_tools({"leave": leave})
+    small("own = 1")
+    with pytest.raises(SystemExit):
+        small("leave()")
+    assert small("own").output == 1
+
+
+def test_a_supervisor_that_is_killed(small: NativeExecutor) -> None:
+    def kill() -> None:
+        for children in Path("/proc/self/task").glob("*/children"):
+            for pid in children.read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+
+    small.send_tools({"kill": kill, "double": double})
+    with pytest.raises(CodeError, match="the sandbox was closed") as stopped:
+        small("kill()\nwhile True: pass")
+    assert LOST in str(stopped.value)
+    assert small("double(given)").output == 40
+
+
+def test_a_fork_of_the_host_has_a_session_of_its_own(small: NativeExecutor) -> None:
+    small("own = 1")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            done = small("double(given)")
+            code = 0 if done.output == 40 and done.logs.startswith("Note: ") else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert small("own").output == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from smolagents import CodeAgent, InferenceClientModel, LocalPythonExecutor, Mod
 import sandfork.smolagents
 from sandfork.smolagents import NativeExecutor
 
-from .conftest import code_agent
+from .support import code_agent
 
 
 def test_by_its_type() -> None:
@@ -76,9 +77,12 @@ def test_registering_twice_changes_nothing() -> None:
 
 def test_the_entry_point() -> None:
     """Called as the proposal for later releases has it: imports and logger by position, the rest by name."""
-    found = importlib.metadata.entry_points(group="smolagents.executors", name="native")
-    assert [each.value for each in found] == ["sandfork.smolagents:NativeExecutor"]
-    (entry_point,) = found
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    group = "smolagents.executors"
+    declared = re.search(rf'\[project\.entry-points\."{re.escape(group)}"\]\nnative = "(.+)"', project)
+    assert declared is not None
+    entry_point = importlib.metadata.EntryPoint("native", declared[1], group)
+    assert entry_point.load() is NativeExecutor
     executor = entry_point.load()(["json"], None, max_print_outputs_length=7)
     assert executor("import json; json.loads('5')").output == 5
     executor.cleanup()
@@ -118,13 +122,13 @@ def test_to_dict_and_back() -> None:
 
 
 def test_to_a_folder_and_back(tmp_path: Path) -> None:
-    with saved(name="helper", description="Helps.") as helper:
-        manager = ToolCallingAgent(tools=[], model=InferenceClientModel(), managed_agents=[helper])
+    with saved(name="aide", description="Aids.") as aide:
+        manager = ToolCallingAgent(tools=[], model=InferenceClientModel(), managed_agents=[aide])
         manager.save(tmp_path / "manager")
-        helper.save(tmp_path / "helper")
-    with CodeAgent.from_folder(tmp_path / "helper") as restored:
+        aide.save(tmp_path / "aide")
+    with CodeAgent.from_folder(tmp_path / "aide") as restored:
         check_restored(restored)
-    with ToolCallingAgent.from_folder(tmp_path / "manager").managed_agents["helper"] as restored:
+    with ToolCallingAgent.from_folder(tmp_path / "manager").managed_agents["aide"] as restored:
         check_restored(restored)
 
 

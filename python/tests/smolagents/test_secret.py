@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from smolagents import Tool
 
-from .conftest import Script, code_agent
+from .support import Script, code_agent
 
 
 def sandboxed() -> list[int]:
@@ -92,18 +94,23 @@ class Bank(Tool):
         return 40 if account == "savings" else 2
 
 
-def test_a_secret_of_the_host_is_nowhere_in_the_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Made here, so that no file has it; where the environment has it from the start, too.
-    secret = secrets.token_urlsafe(32)
-    monkeypatch.setenv("BANK_KEY", secret)
-    shown = secrets.token_urlsafe(32)
+# The processes of a sandbox cannot be traced, but by root.
+UNREADABLE = {"unreadable"}
+
+
+class Teller(Script):
+    api_key = ""
+
+
+def held_while_solving(secret: str, shown: str) -> list[tuple[set[str], set[str]]]:
+    """Solves a task with two agents that hold the secret; who had it and what was shown, at three moments."""
     seen: list[tuple[set[str], set[str]]] = []
 
     def look() -> None:
-        seen.append((holders(secret.encode()), holders(shown.encode())))
-
-    class Teller(Script):
-        api_key = secret
+        try:
+            seen.append((holders(secret.encode()), holders(shown.encode())))
+        except PermissionError:
+            seen.append((UNREADABLE, UNREADABLE))
 
     clerk = code_agent(
         "final_answer(balance('savings'))",
@@ -112,17 +119,28 @@ def test_a_secret_of_the_host_is_nowhere_in_the_sandbox(monkeypatch: pytest.Monk
         description="Knows about savings.",
     )
     clerk.model = Teller(*clerk.model.codes)
-    with clerk:
-        task = (
-            "open('note.txt', 'w').write(marker)\n"
-            "sentence = clerk('How much?')\n"
-            "saved = int(sentence.split()[-1])\n"
-            "final_answer(saved + balance('current'))"
-        )
-        with code_agent(task, tools=[Bank(secret, look)], managed_agents=[clerk]) as agent:
-            assert agent.run("How much do I have?", additional_args={"marker": shown}) == 42
-            look()
-    assert len(seen) == 3
+    clerk.model.api_key = secret
+    task = (
+        "open('note.txt', 'w').write(marker)\n"
+        "sentence = clerk('How much?')\n"
+        "saved = int(sentence.split()[-1])\n"
+        "final_answer(saved + balance('current'))"
+    )
+    with clerk, code_agent(task, tools=[Bank(secret, look)], managed_agents=[clerk]) as agent:
+        assert agent.run("How much do I have?", additional_args={"marker": shown}) == 42
+        look()
+    return seen
+
+
+def test_a_secret_of_the_host_is_nowhere_in_the_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Made here, so that no file has it; the environment has it from the start, too.
+    secret, shown = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+    monkeypatch.setenv("BANK_KEY", secret)
+    # A process of its own, so that all sandboxes beneath it are this task's.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        seen = pool.submit(held_while_solving, secret, shown).result()
+    if seen[0][0] == UNREADABLE and os.geteuid() != 0:
+        pytest.skip("an ordinary user may not read the memory of sandboxed processes")
     assert [held for held, _ in seen] == [set(), set(), set()]
     # What the code was given is found, by the same search: in its memory and in its file.
     assert [held for _, held in seen] == [{"memory", "files"}] * 3

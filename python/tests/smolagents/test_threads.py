@@ -11,7 +11,7 @@ from smolagents.models import ChatMessageToolCall, ChatMessageToolCallFunction, 
 
 from sandfork.smolagents import CodeError, NativeExecutor
 
-from .conftest import code_agent
+from .support import code_agent
 
 
 class Caller(Model):
@@ -42,24 +42,24 @@ def test_managed_agents_of_a_tool_calling_agent_run_at_once() -> None:
     def meet() -> int:
         return together.wait()
 
-    helpers = [
+    team = [
         code_agent(
             f"meet()\nfinal_answer({n} * 111)",
-            name=f"helper{n}",
-            description="Helps.",
+            name=f"aide{n}",
+            description="Aids.",
             executor_kwargs={"additional_functions": {"meet": meet}},
         )
         for n in range(3)
     ]
     agent = ToolCallingAgent(
         tools=[],
-        model=Caller([(f"helper{n}", {"task": "?"}) for n in range(3)]),
-        managed_agents=helpers,
+        model=Caller([(f"aide{n}", {"task": "?"}) for n in range(3)]),
+        managed_agents=team,
         verbosity_level=-1,
     )
     answer = agent.run("?")
     assert all(f"{n * 111}" in answer for n in range(3))
-    for each in helpers:
+    for each in team:
         each.cleanup()
 
 

@@ -144,7 +144,7 @@ def test_tools_see_the_callers_context(executor: NativeExecutor) -> None:
     ],
 )
 def test_a_final_answer_ends_the_code(code: str) -> None:
-    executor = with_tools(NativeExecutor(["threading", "time", "asyncio"], timeout_seconds=15))
+    executor = with_tools(NativeExecutor(["threading", "time", "asyncio"], timeout_seconds=4))
     done = executor(code)
     assert (done.output, done.is_final_answer) == (42, True)
     assert "not here" not in done.logs

@@ -3,7 +3,7 @@
 use crate::outcome::LimitName;
 use crate::policy::QuantityError;
 use crate::protocol::FrameLimits;
-use crate::supervisor::WorkPathError;
+use crate::supervisor::files::PathError;
 
 /// Why a line is no task.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -77,7 +77,7 @@ pub enum TaskLineError {
     Base64(String),
     /// A path in `files`.
     #[error("`files`: {0}")]
-    Path(#[from] WorkPathError),
+    Path(#[from] PathError),
     /// The value of a limit.
     #[error("`{}`: {why}", .name.key())]
     Quantity {

@@ -14,7 +14,7 @@ use super::TaskLineError as Error;
 use crate::batch::TaskId;
 use crate::outcome::LimitName;
 use crate::policy::{closest, parse_duration, parse_size};
-use crate::supervisor::WorkPath;
+use crate::supervisor::files::GuestPath;
 
 /// Every key of a task.
 const KEYS: [&str; 9] = [
@@ -97,10 +97,10 @@ impl Fields {
         self.take(key).map(|value| bytes(key, value)).transpose()
     }
 
-    pub fn files(&mut self) -> Result<Vec<(WorkPath, Vec<u8>)>, Error> {
+    pub fn files(&mut self) -> Result<Vec<(GuestPath, Vec<u8>)>, Error> {
         let file = |(path, value): (String, Value)| {
             let contents = bytes(&format!("files.{path}"), value)?;
-            Ok((WorkPath::parse(&path)?, contents))
+            Ok((GuestPath::of_file(&path)?, contents))
         };
         match members("files", self.take("files"))? {
             Some(files) => files.into_iter().map(file).collect(),

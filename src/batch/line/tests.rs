@@ -30,7 +30,7 @@ fn a_task_has_all_that_its_line_says() {
         "limits": {"wall": "2s", "cpu": "500ms", "output": "64KiB"},
         "policy": "strict",
     });
-    let path = |text| WorkPath::parse(text).unwrap();
+    let path = |text| GuestPath::of_file(text).unwrap();
     let task = TaskLine {
         id: TaskId::from("a"),
         program: TaskProgram::Code {
@@ -159,7 +159,7 @@ fn values_have_their_types() {
         (r#""files": {"a": 1}"#, "`files.a` must be a text"),
         (
             r#""files": {"../a": ""}"#,
-            "`files`: `../a` is not beneath the work directory",
+            "`files`: `../a` is not in the session's work directory",
         ),
         (r#""limits": 1"#, "`limits` must be a JSON object"),
         (

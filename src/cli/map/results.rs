@@ -1,6 +1,5 @@
 //! Where results go: each in one line, which is there whole or not at all.
 
-use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -11,6 +10,7 @@ use nix::fcntl::{Flock, FlockArg};
 use sandfork::batch::Done;
 use thiserror::Error;
 
+use super::ids::Ids;
 use super::resume;
 use crate::cli::terminal::harmless;
 
@@ -142,11 +142,11 @@ impl Results {
         })
     }
 
-    /// A file that is gone on with, or a new one where there is none; with the digests of the ids that
-    /// have a result in it.
-    pub fn resume(path: &Path) -> Result<(Self, HashSet<u128>), ResultsError> {
+    /// A file that is gone on with, or a new one where there is none; with the ids that have a result in
+    /// it.
+    pub fn resume(path: &Path) -> Result<(Self, Ids), ResultsError> {
         if !is_regular(path) {
-            return Ok((Self::create(path)?, HashSet::new()));
+            return Ok((Self::create(path)?, Ids::default()));
         }
         let name = path.display().to_string();
         let found = resume::open(path, &name)?;
@@ -154,10 +154,10 @@ impl Results {
             name: format!("`{name}`"),
             file: copy(&found.file, &name)?,
             shown: Shown::ToAProgram,
-            lines: found.finished.len() as u64,
+            lines: found.ids.count() as u64,
             lock: Some(found.file),
         };
-        Ok((results, found.finished))
+        Ok((results, found.ids))
     }
 
     /// Writes one result.

@@ -1,6 +1,5 @@
 //! Going on behind the results that a file has: what they are of, and what has to go before.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -10,6 +9,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::Flock;
 use sandfork::batch::RecordLine;
 
+use super::ids::Ids;
 use super::lines::{Closed, Lines};
 use super::results::{ResultsError, lock, open_error};
 
@@ -18,8 +18,8 @@ use super::results::{ResultsError, lock, open_error};
 pub struct Found {
     /// Where the next result is appended.
     pub file: Flock<File>,
-    /// Digests of the ids whose programs have had their run.
-    pub finished: HashSet<u128>,
+    /// The ids whose programs have had their run.
+    pub ids: Ids,
 }
 
 /// The longest line, in bytes. Output is written in up to six bytes for each.
@@ -53,8 +53,8 @@ pub fn open(path: &Path, name: &str) -> Result<Found, ResultsError> {
             .map_err(unusable)?;
         locked
     };
-    let finished = scanned.finished;
-    Ok(Found { file, finished })
+    let ids = scanned.ids;
+    Ok(Found { file, ids })
 }
 
 /// Whether a path leads to this open file.
@@ -65,7 +65,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 
 /// What a file has.
 struct Scanned {
-    finished: HashSet<u128>,
+    ids: Ids,
     /// How many lines have to go.
     unfinished: u64,
     /// Where the last whole line ends, bytes.
@@ -74,7 +74,7 @@ struct Scanned {
 
 fn scan(file: &File, name: &str) -> Result<Scanned, ResultsError> {
     let mut scanned = Scanned {
-        finished: HashSet::new(),
+        ids: Ids::default(),
         unfinished: 0,
         end: 0,
     };
@@ -95,7 +95,7 @@ fn scan(file: &File, name: &str) -> Result<Scanned, ResultsError> {
         }
         let record = RecordLine::parse(&line.text).map_err(|error| wrong(error.to_string()))?;
         if record.finished {
-            scanned.finished.insert(record.id.digest());
+            scanned.ids.finish(&record.id);
         } else {
             scanned.unfinished += 1;
         }
@@ -165,6 +165,7 @@ mod tests {
     use sandfork::batch::TaskId;
 
     use super::*;
+    use crate::cli::map::ids::Met;
 
     fn line(id: i64, status: &str) -> String {
         format!("{{\"id\":{id},\"status\":\"{status}\"}}\n")
@@ -188,7 +189,7 @@ mod tests {
         if found.is_err() {
             assert_eq!(fs::read_to_string(&path).unwrap(), text, "it was changed");
         }
-        let Found { file, finished } = found?;
+        let Found { file, ids } = found?;
         let left = fs::read_to_string(&path).unwrap();
         // What is appended is behind it, in the file that has the name.
         (&*file).write_all(b"next").unwrap();
@@ -196,7 +197,7 @@ mod tests {
         let held = open(&path, "FILE").unwrap_err();
         assert!(matches!(held, ResultsError::Locked(_)), "{held}");
         assert!(link.is_symlink());
-        Ok((left, finished.len()))
+        Ok((left, ids.count()))
     }
 
     #[test]
@@ -236,9 +237,9 @@ mod tests {
             "{\"id\": \"a\", \"status\": \"ok\"}\n".to_owned() + &line(-7, "ok"),
         )
         .unwrap();
-        let found = open(&path, "FILE").unwrap();
-        let digests = [TaskId::from("a"), TaskId::from(-7)].map(|id| id.digest());
-        assert_eq!(found.finished, HashSet::from(digests));
+        let mut ids = open(&path, "FILE").unwrap().ids;
+        let met = ["a".into(), (-7).into(), 7.into()].map(|id: TaskId| ids.meet(&id));
+        assert_eq!(met, [Met::Finished, Met::Finished, Met::New]);
     }
 
     #[test]

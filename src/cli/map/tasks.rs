@@ -1,6 +1,6 @@
 //! Tasks, line by line, as they are asked for.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use sandfork::policy::PolicyError;
 use sandfork::{Policy, Request};
 use thiserror::Error;
 
+use super::ids::{Ids, Met};
 use super::lines::{Closed, Line, Lines};
 use super::progress::Reading;
 use super::source::{Change, Source, Watched};
@@ -27,10 +28,8 @@ pub struct Tasks {
     lines: Lines<BufReader<Box<dyn Read + Send>>>,
     watched: Watched,
     policies: Policies,
-    /// Digests of the ids that were seen: 16 bytes each, so that millions are no matter.
-    seen: HashSet<u128>,
-    /// Digests of the ids that have a result.
-    finished: HashSet<u128>,
+    /// Those that were met, and those that have a result.
+    ids: Ids,
     reading: Arc<Reading>,
     state: State,
 }
@@ -82,20 +81,14 @@ enum Wrong {
 }
 
 impl Tasks {
-    /// Reads `source`, without the tasks whose ids have these digests.
-    pub fn new(
-        source: Source,
-        policies: Policies,
-        finished: HashSet<u128>,
-        reading: Arc<Reading>,
-    ) -> Self {
+    /// Reads `source`, without the tasks that have a result.
+    pub fn new(source: Source, policies: Policies, ids: Ids, reading: Arc<Reading>) -> Self {
         let Source { reader, watched } = source;
         Self {
             lines: Lines::new(reader, MOST_BYTES),
             watched,
             policies,
-            seen: HashSet::new(),
-            finished,
+            ids,
             reading,
             state: State::Reading,
         }
@@ -152,15 +145,14 @@ impl Tasks {
             return Ok(None);
         }
         let task = TaskLine::parse(text)?;
-        let digest = task.id.digest();
-        if !self.seen.insert(digest) {
-            return Err(Wrong::Duplicate(task.id));
+        match self.ids.meet(&task.id) {
+            Met::New => self.policies.task(task).map(Some),
+            Met::Finished => {
+                self.reading.count_finished();
+                Ok(None)
+            }
+            Met::Again => Err(Wrong::Duplicate(task.id)),
         }
-        if self.finished.contains(&digest) {
-            self.reading.count_finished();
-            return Ok(None);
-        }
-        self.policies.task(task).map(Some)
     }
 }
 

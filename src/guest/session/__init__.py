@@ -7,10 +7,10 @@ from os import _exit, getpid
 from os.path import abspath
 
 from .. import values, wire
-from ..cell import Lines, exit_code, set_argv
+from ..cell import Lines, cut, exit_code, set_argv
 from ..ending import end_as_child, finish
 from ..process import flush
-from ..report import class_name, cut, denied_by, describe_error
+from ..report import class_name, denied_by, describe_error
 from .display import Displays
 from .evaluate import Evaluator
 from .interrupts import Interrupts
@@ -31,7 +31,6 @@ def serve(stdin, mask):
         pthread_sigmask(SIG_SETMASK, mask)
         while True:
             session.answer(*session.link.request())
-            session.interrupts.rest()
     except BaseException:
         # The guest broke the link: nobody can be told anything.
         _exit(1)
@@ -39,8 +38,6 @@ def serve(stdin, mask):
 
 def warm_up():
     """What the first cell of a session would otherwise import and allocate in every worker."""
-    import array  # noqa: F401
-
     namespace = {"__name__": "__main__", "__builtins__": builtins}
     for _ in range(10):
         Evaluator().run(b"x = 1\nx + 1", "<warm>", namespace, "expression")
@@ -79,7 +76,7 @@ class Session:
                 self.set_variables(request, unpack(request.get("blob"), payload, passed))
         except Exception as error:
             result.update(status="exception", error=describe_error(error))
-        self.link.send(result)
+        self.send(result, ())
 
     def set_variables(self, request, buffers):
         decoder = values.Decoder(buffers)
@@ -115,7 +112,7 @@ class Session:
         else:
             guarded(flush)
         self.interrupts.take_signal()
-        self.send_result(result, encoder.buffers)
+        self.send(result, encoder.buffers if result["status"] == "ok" else ())
         if request.get("then") == "end":
             _exit(code)
 
@@ -153,13 +150,13 @@ class Session:
         result.update(error=describe_error(error), denied=denied_by(error))
         return 1
 
-    def send_result(self, result, buffers):
-        if result["status"] != "ok":
-            buffers = ()
+    def send(self, result, buffers):
         try:
             packed = pack(buffers)
         except OSError as error:
             text = "<not passed: %s>" % cut(str(error), values.MAX_NAME)
             result["value"] = {"type": "opaque", "name": "", "repr": text}
             packed = pack(())
+        # Once it is sent, an interrupt is meant for the next.
+        self.interrupts.rest()
         self.link.send(result, packed)

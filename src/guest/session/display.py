@@ -1,10 +1,9 @@
 """What a cell shows, in the forms that notebooks take from objects, by their media types."""
 
 import sys
-from binascii import a2b_base64
 
 from .. import values
-from ..report import clean
+from ..cell import clean
 from .shared import pack
 
 # Bytes of one form; a cell's displays have a bound in the supervisor, of all together.
@@ -140,6 +139,8 @@ def method_of(value, name):
 def plain_form(mime, made):
     """A form as text or bytes."""
     if mime in BINARY and isinstance(made, str):
+        from binascii import a2b_base64
+
         try:
             return a2b_base64(made)
         except ValueError:

@@ -2,8 +2,7 @@
 
 import _ast
 
-from ..cell import compile_both, parse, pop_last_expression
-from ..report import keep_source
+from ..cell import compile_both, keep_source, parse, pop_last_expression
 from .awaiting import EventLoop
 from .statement import record_last, take_value
 
@@ -24,7 +23,8 @@ class Evaluator:
         body, expression = compile_both(tree, expression, filename, FLAGS)
         keep_source(filename, source.decode("utf-8", "replace"))
         try:
-            self.execute(body, namespace)
+            if tree.body:
+                self.execute(body, namespace)
             if expression is not None:
                 return self.execute(expression, namespace)
         except BaseException:

@@ -6,7 +6,6 @@ hands over. A thread that stops waiting passes the reading on to one that still 
 import sys
 from _thread import allocate_lock
 from os import _exit, close
-from select import POLLIN, poll
 
 import _socket
 
@@ -16,6 +15,7 @@ from .. import wire
 CHUNK = 16 * 1024
 ANCILLARY = _socket.CMSG_SPACE(4 * 4)
 RIGHTS = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS)
+PEEK_NOW = _socket.MSG_PEEK | _socket.MSG_DONTWAIT
 NOTHING = {}
 
 
@@ -41,20 +41,26 @@ class Link:
     def __init__(self, interrupts):
         self.interrupts = interrupts
         self.socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, wire.DATA)
-        self.input = poll()
-        self.input.register(wire.DATA, POLLIN)
-        # Another, for a signal's handler may run while that one waits.
-        look = poll()
-        look.register(wire.DATA, POLLIN)
-        interrupts.has_input = lambda: bool(self.received or look.poll(0))
+        interrupts.has_input = self.has_input
         self.received = bytearray()
         self.passed = []
         self.writing = allocate_lock()
         # Guards what follows; never held while something is waited for.
         self.state = allocate_lock()
+        # Whether a thread reads; whether there is something, and it is being taken in.
         self.reading = False
+        self.taking = False
         self.requests = Mailbox()
         self.calls = {}
+
+    def has_input(self):
+        """Whether a request has come; in a signal's handler, so between any two bytecodes."""
+        if self.taking or self.received or self.requests.messages:
+            return True
+        try:
+            return bool(self.socket.recv(1, PEEK_NOW))
+        except BlockingIOError:
+            return False
 
     def send(self, header, packed=(None, b"", None)):
         """Sends a frame. What `packed` holds open is closed."""
@@ -77,9 +83,7 @@ class Link:
 
     def request(self):
         """The supervisor's next request, and its payload."""
-        request = self.receive_for(self.requests)
-        self.interrupts.resting = False
-        return request
+        return self.receive_for(self.requests)
 
     def call(self, number, header, packed):
         """Sends a call, and waits for its answer."""
@@ -96,6 +100,8 @@ class Link:
             while True:
                 with self.state:
                     if mailbox.messages:
+                        if mailbox is self.requests:
+                            self.interrupts.resting = False
                         return mailbox.messages.pop(0)
                     reads = not self.reading
                     if reads:
@@ -112,24 +118,29 @@ class Link:
     def read_one(self):
         """Reads a frame, and hands it to whom it belongs."""
         try:
-            if not self.received and self.interrupts.mode:
-                # The one place where a cell that waits for an answer may be interrupted.
-                self.interrupts.wait(self.input.poll)
+            if not self.received:
+                # Without taking it: an interrupt must not come between a frame and who takes it.
+                self.interrupts.wait(self.socket.recv, 1, _socket.MSG_PEEK)
+            self.taking = True
             header, payload = self.receive_frame()
+            passed = None
+            if header.get("blob", NOTHING).get("passed"):
+                passed = self.passed.pop(0)
+            self.hand_over(header, payload, passed)
         finally:
+            self.taking = False
             self.reading = False
-        passed = None
-        if header.get("blob", NOTHING).get("passed"):
-            passed = self.passed.pop(0)
+
+    def hand_over(self, header, payload, passed):
         owner = self.requests
         if header["kind"] == "return":
             owner = self.calls.get(header["call"])
-            if owner is None and passed is not None:
-                close(passed)
-        if owner is not None:
-            with self.state:
+        with self.state:
+            if owner is not None:
                 owner.messages.append((header, payload, passed))
                 owner.wake()
+            elif passed is not None:
+                close(passed)
 
     def pass_reading_on(self, mailbox):
         with self.state:

@@ -2,8 +2,6 @@
 
 import os
 import sys
-from fcntl import fcntl
-from mmap import ACCESS_COPY, mmap
 from os import close, getpid, unlink, urandom, writev
 from os import open as open_file
 
@@ -44,6 +42,8 @@ def fill(parts):
         for start in range(0, len(parts), AT_ONCE):
             write_all(descriptor, parts[start : start + AT_ONCE])
         if sealable:
+            from fcntl import fcntl
+
             fcntl(descriptor, F_ADD_SEALS, ALL_SEALS)
     except BaseException:
         close(descriptor)
@@ -93,6 +93,8 @@ def unpack(blob, payload, passed):
     lengths = blob["lengths"]
     if not blob.get("passed"):
         return split(memoryview(payload), lengths)
+    from mmap import ACCESS_COPY, mmap
+
     try:
         _, total = layout(lengths)
         # Pages that the guest writes to become its own: arrays are taken as they lie there.

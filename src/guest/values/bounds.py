@@ -32,6 +32,8 @@ HEADER_TEXT = 192 * 1024
 # Elements from which a list of numbers is packed.
 PACKED = 256
 I64 = 1 << 63
+_MODULE_OF = type.__dict__["__module__"].__get__
+_NAME_OF = type.__dict__["__qualname__"].__get__
 
 
 class Opaque:
@@ -59,18 +61,15 @@ class TooLarge(Exception):
     """A value is over the bounds of a message."""
 
 
+def class_path(kind: type) -> tuple[str, str]:
+    """Where a class says to be from, and its name: its own, whatever its metaclass would say."""
+    module, name = _MODULE_OF(kind), _NAME_OF(kind)
+    return module if type(module) is str else "", name
+
+
 def class_name(value: object) -> str:
-    kind = type(value)
-    try:
-        name, module = kind.__qualname__, kind.__module__
-        if type(name) is str and type(module) is str:
-            return cut(name if module == "builtins" else f"{module}.{name}", MAX_NAME)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        # A metaclass of the guest answered.
-        pass
-    return "object"
+    module, name = class_path(type(value))
+    return cut(name if module in ("builtins", "") else f"{module}.{name}", MAX_NAME)
 
 
 def safe_repr(value: object) -> str:

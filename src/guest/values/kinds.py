@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from . import arrays, standard, tables
-from .bounds import I64, MAX_DIGITS, MAX_NAME, PACKED, Opaque, class_name, cut
+from .bounds import I64, MAX_DIGITS, MAX_NAME, PACKED, Opaque, class_name, class_path, cut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def encoder_of(kind: type) -> Encode | None:
 
 
 def _named(kind: type) -> Encode | None:
-    module, name = kind.__module__, kind.__qualname__
+    module, name = class_path(kind)
     encoder = NAMED.get(f"{module}.{name}")
     if encoder is not None and getattr(sys.modules.get(module), name, None) is kind:
         return encoder

@@ -16,6 +16,7 @@ mod list;
 mod make;
 mod open;
 mod path;
+mod put;
 mod remove;
 
 use std::os::fd::BorrowedFd;

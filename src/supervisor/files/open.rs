@@ -95,6 +95,6 @@ fn require_regular(path: &GuestPath, act: Act, kind: EntryKind) -> Result<(), Fi
     }
 }
 
-fn errno_of(error: &std::io::Error) -> Errno {
+pub(super) fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use thiserror::Error;
 
+use crate::jail::program::WORK;
+
 /// The longest name of one entry, bytes (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
 /// The longest path, bytes, the final zero not counted (`PATH_MAX`).
@@ -32,6 +34,9 @@ pub enum PathError {
         /// Where the guest sees the directory.
         root: String,
     },
+    /// It is the directory itself.
+    #[error("a file's path names the work directory itself: name a file in it")]
+    NoName,
     /// It has a zero byte.
     #[error("a file's path has a zero byte, which no file's name can have")]
     ZeroByte,
@@ -46,6 +51,20 @@ pub enum PathError {
 }
 
 impl GuestPath {
+    /// Reads the path of a file: relative to the work directory, or beneath `/work`, where most guests
+    /// see it.
+    ///
+    /// # Errors
+    ///
+    /// When it leads elsewhere, names the work directory itself, or no file can have it.
+    pub fn of_file(text: &str) -> Result<Self, PathError> {
+        let path = Self::parse(text, Path::new(WORK))?;
+        if path.names.is_empty() {
+            return Err(PathError::NoName);
+        }
+        Ok(path)
+    }
+
     /// Reads a path: relative to `root`, or beneath it.
     pub(super) fn parse(text: &str, root: &Path) -> Result<Self, PathError> {
         let elsewhere = || PathError::Elsewhere {
@@ -148,6 +167,19 @@ mod tests {
         for (text, path) in same {
             assert_eq!(parse(text).as_deref(), Ok(path), "{text}");
         }
+    }
+
+    #[test]
+    fn a_file_has_a_name() {
+        let file = |text| GuestPath::of_file(text).map(|path| path.to_string());
+        assert_eq!(file("/work/a/b").as_deref(), Ok("a/b"));
+        for directory in ["", ".", "/work", "/work/", "a/.."] {
+            assert_eq!(file(directory), Err(PathError::NoName), "{directory}");
+        }
+        assert!(matches!(
+            file("/etc/passwd"),
+            Err(PathError::Elsewhere { .. })
+        ));
     }
 
     #[test]

@@ -10,11 +10,11 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::RunLimits;
 use super::less::Less;
 use super::stdin::Stdin;
-use super::work_file::{WorkFile, WorkPath};
 use crate::protocol::message::{Last, Serves, Then};
 use crate::protocol::{self, MessageError, VERSION};
 use crate::supervisor::ending::Kind;
 use crate::supervisor::error::SupervisorError;
+use crate::supervisor::files::GuestPath;
 
 /// The number of a worker's one request.
 pub(super) const ONLY_REQUEST: u64 = 1;
@@ -26,7 +26,7 @@ pub(super) const ONLY_REQUEST: u64 = 1;
 #[derive(Clone, Debug)]
 pub struct Request {
     program: Arc<Program>,
-    files: Arc<Vec<WorkFile>>,
+    files: Arc<Vec<(GuestPath, Vec<u8>)>>,
     stdin: Stdin,
     less: Less,
     client: Arc<str>,
@@ -95,9 +95,8 @@ impl Request {
     /// is the guest's own, and counts against `filesystem.work_size` and `filesystem.work_inodes`:
     /// what does not fit is an error of kind [`Request`](crate::ErrorKind::Request).
     #[must_use]
-    pub fn file(mut self, path: WorkPath, contents: impl Into<Vec<u8>>) -> Self {
-        let contents = contents.into();
-        Arc::make_mut(&mut self.files).push(WorkFile { path, contents });
+    pub fn file(mut self, path: GuestPath, contents: impl Into<Vec<u8>>) -> Self {
+        Arc::make_mut(&mut self.files).push((path, contents.into()));
         self
     }
 
@@ -170,7 +169,7 @@ impl Request {
     }
 
     /// What is in the work directory when the guest starts.
-    pub(super) fn files(&self) -> &[WorkFile] {
+    pub(super) fn files(&self) -> &[(GuestPath, Vec<u8>)] {
         &self.files
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandfork::outcome::{LimitName, Mechanism};
-use sandfork::{ErrorKind, Request, Sandbox, WorkPath};
+use sandfork::{ErrorKind, GuestPath, Request, Sandbox};
 use serde_json::json;
 
 use crate::check::{by, fine, limited, shown};
@@ -24,8 +24,8 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-fn path(text: &str) -> WorkPath {
-    WorkPath::parse(text).expect("it is beneath the work directory")
+fn path(text: &str) -> GuestPath {
+    GuestPath::of_file(text).expect("it is beneath the work directory")
 }
 
 #[track_caller]
@@ -92,14 +92,21 @@ fn files_that_do_not_fit(world: &World) {
 
 fn files_that_cannot_be(world: &World) {
     world.with_shared(standard(), |sandbox| {
-        let twice = Request::python("pass")
-            .file(path("a"), "1")
-            .file(path("a"), "2");
-        assert!(refused(sandbox, twice).contains("name each file once"));
-        let beneath = Request::python("pass")
-            .file(path("a"), "1")
-            .file(path("a/b"), "2");
-        assert!(refused(sandbox, beneath).contains("`a/b`"));
+        let put = |path_of_a: &str, path_of_b: &str| {
+            Request::python("open('a').read()")
+                .file(path(path_of_a), "1")
+                .file(path(path_of_b), "2")
+        };
+        let twice = run(sandbox, put("a", "b/../a"));
+        let seen = serde_json::to_value(&twice).expect("an outcome is JSON");
+        assert_eq!(seen["value"], json!("2"), "the later of two stays");
+        let beneath = refused(sandbox, put("a", "a/b"));
+        assert!(beneath.contains("`a` cannot be made"), "{beneath}");
+        let above = refused(sandbox, put("a/b", "a"));
+        assert!(
+            above.contains("`a` cannot be written: it is a directory"),
+            "{above}"
+        );
     });
 }
 

@@ -17,7 +17,7 @@ from smolagents.local_python_executor import (
 from smolagents.monitoring import AgentLogger, LogLevel
 from smolagents.utils import truncate_content
 
-from sandfork import Execution, Sandbox, SandforkError
+from sandfork import Execution, Sandbox, SandforkError, SessionClosed, SupervisorError
 
 from ._code import bound_tool
 from ._errors import CodeError
@@ -87,7 +87,7 @@ class NativeExecutor(PythonExecutor):
     def sandbox(self) -> Sandbox:
         """The live session, for its files and variables. After an ending it is another one."""
         with self._turn():
-            return self._session.sandbox
+            return self._session.live()
 
     @property
     def state(self) -> dict[str, Any]:
@@ -172,10 +172,12 @@ class NativeExecutor(PythonExecutor):
     def _run(self, code: str, filename: str) -> tuple[Execution, str]:
         try:
             return self._session.run(code, filename)
-        except SandforkError as error:
+        except (SessionClosed, SupervisorError) as error:
+            # Its own words are for whoever looks after the host.
             lost = self._session.tell_loss()
-            stopped = f"Code execution was stopped: {error}"
-            raise CodeError(f"{stopped}; {lost}." if lost else stopped) from error
+            raise CodeError(f"Code execution was stopped: the sandbox was closed; {lost}.") from error
+        except SandforkError as error:
+            raise CodeError(f"Code execution was stopped: {error}") from error
 
     def _print(self, text: str) -> str:
         printed = PrintContainer()

@@ -32,8 +32,10 @@ _FURNISH = """\
 _MISSING = (
     '[name for name in %r if __import__("importlib.util", {}, {}, ["find_spec"]).find_spec(name) is None]'
 )
-# Nothing has run when one of these is raised.
-_GONE = (SessionEnded, SessionClosed, SessionForked)
+# When one of these is raised nothing has run: the same code can be run in another session.
+_GONE = (SessionEnded, SessionForked)
+# When one of these is, something may have.
+_BROKEN = (SessionClosed, SupervisorError)
 _MOST_NAMES = 8
 
 
@@ -50,9 +52,8 @@ class AgentSession:
         self._is_live = False
         self._loss_untold = False
 
-    @property
-    def sandbox(self) -> Sandbox:
-        """With a live session in it; a fresh one if there is none."""
+    def live(self) -> Sandbox:
+        """The sandbox, with a live session in it: a fresh one if there was none."""
         if self._sandbox is None:
             self._sandbox = Sandbox(self._policy, on_death="raise", **self._options)
         elif not self._is_live:
@@ -70,7 +71,7 @@ class AgentSession:
 
     def require(self, imports: Iterable[str]) -> None:
         """Raises `InterpreterError` where one of these is not installed for the code."""
-        sandbox, names = self.sandbox, top_level_names(imports)
+        sandbox, names = self.live(), top_level_names(imports)
         missing = sandbox.run(_MISSING % names).value if names else None
         if missing:
             where = sandbox.info.python.environment
@@ -111,7 +112,7 @@ class AgentSession:
         except _GONE as error:
             self._lose(error)
             execution, note = self._run(code, filename)
-        except SupervisorError as error:
+        except _BROKEN as error:
             self._lose(error)
             raise
         if execution.session == "ended":
@@ -137,7 +138,7 @@ class AgentSession:
         return {**self.__dict__, **own}
 
     def _run(self, code: str, filename: str) -> tuple[Execution, str]:
-        sandbox, note = self.sandbox, ""
+        sandbox, note = self.live(), ""
         if self._loss_untold:
             self._loss_untold = False
             note = (
@@ -151,11 +152,11 @@ class AgentSession:
             # A fresh one gets it with all the rest.
             return
         try:
-            send(self.sandbox)
-        except (*_GONE, SupervisorError) as error:
+            send(self.live())
+        except (*_GONE, *_BROKEN) as error:
             self._lose(error)
             # It has all that was sent; where that is what ended the last one, its sender hears of it.
-            _ = self.sandbox
+            self.live()
 
     def _lose(self, error: Exception | None = None) -> None:
         self._is_live = False

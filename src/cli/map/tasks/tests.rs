@@ -31,9 +31,12 @@ impl File {
             overrides: vec!["limits.wall=3s".to_owned()],
         };
         let policies = Policies::new(chosen(&choice).unwrap(), &choice);
-        let finished = finished.iter().map(TaskId::digest).collect();
+        let mut ids = Ids::default();
+        for id in finished {
+            ids.finish(id);
+        }
         let source = Source::open(&self.path()).unwrap();
-        Tasks::new(source, policies, finished, Arc::default())
+        Tasks::new(source, policies, ids, Arc::default())
     }
 
     /// The ids of the tasks, and what is wrong after them.

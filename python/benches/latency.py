@@ -1,0 +1,121 @@
+"""How long a call takes, from Python, and how much of it is this package's own.
+
+    SANDFORK_BINARY=target/release/sandfork PYTHONPATH=python/src python3 python/benches/latency.py
+
+The last row is a cell against a supervisor that answers at once, with the same bytes each time, less a
+bare exchange of as many bytes over the same kind of socket: what is left is spent in Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import statistics
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Callable
+
+import sandfork
+from sandfork import Sandbox, _supervisor
+
+ENFORCED = {"level": "full", "layers": ["namespaces", "mounts", "landlock", "seccomp", "rlimits", "cgroup"]}
+POLICY = {"name": "standard", "sha256": "0" * 64}
+USAGE = {"wall_ms": 0.1, "cpu_ms": 0.1, "peak_memory_bytes": 1, "peak_pids": 1, "output_bytes": 0}
+OUTCOME = {"status": "ok", "exit_code": 0, "limit": None, "error": None, "denied": []}
+
+
+def measure(call: Callable[[], object], times: int) -> list[float]:
+    """Microseconds of each of so many calls, sorted; the first tenth is for warming up."""
+    taken = []
+    for _ in range(times + times // 10):
+        began = time.perf_counter_ns()
+        call()
+        taken.append((time.perf_counter_ns() - began) / 1e3)
+    return sorted(taken[times // 10 :])
+
+
+def frame(header: dict[str, Any]) -> bytes:
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return struct.pack("<II", len(text), 0) + text
+
+
+def echo(connected: socket.socket) -> None:
+    """Opens a session, and answers each cell with the same outcome and the next number."""
+    opened = {"kind": "opened", "version": 2, "enforced": ENFORCED, "policy": POLICY, "limits": {}}
+    connected.recv(1 << 16)
+    connected.sendall(frame(opened))
+    told = {**OUTCOME, "usage": USAGE, "enforced": ENFORCED, "policy": POLICY}
+    header = {"kind": "outcome", "id": 10**9, "outcome": told, "session": "live", "execution_count": 1}
+    before, after = frame(header).split(b"1000000000")
+    number = 0
+    while connected.recv(1 << 16):
+        number += 1
+        # Of the same length each time, which is in the frame's first bytes.
+        connected.sendall(before + f"{number:>10}".encode() + after)
+
+
+@contextmanager
+def peer(serve: Callable[[socket.socket], None]) -> Iterator[socket.socket]:
+    """A connection to another process."""
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        ours.close()
+        serve(theirs)
+        os._exit(0)
+    theirs.close()
+    yield ours
+    ours.close()
+    os.waitpid(child, 0)
+
+
+def reply(connected: socket.socket) -> None:
+    while connected.recv(1 << 16):
+        connected.sendall(bytes(600))
+
+
+def own_share(times: int) -> float:
+    """Median of a cell less that of a bare exchange, microseconds."""
+    with peer(echo) as connected:
+        real, _supervisor.connect = (
+            _supervisor.connect,
+            lambda: _supervisor.Connection(connected.dup(), None),
+        )
+        try:
+            with Sandbox() as sbx:
+                cells = measure(lambda: sbx.run("x = 1"), times)
+        finally:
+            _supervisor.connect = real
+
+    with peer(reply) as connected:
+
+        def exchange() -> None:
+            connected.send(bytes(170))
+            connected.recv(1 << 16)
+
+        bare = measure(exchange, times)
+    return statistics.median(cells) - statistics.median(bare)
+
+
+def rows() -> Iterator[tuple[str, list[float]]]:
+    with Sandbox(tools={"add": lambda a, b: a + b}) as sbx:
+        yield "a cell in a live session, `x = 1`", measure(lambda: sbx.run("x = 1"), 3000)
+        yield "a cell that calls a host tool", measure(lambda: sbx.run("add(1, 2)"), 2000)
+        sbx.set(x=1)
+        yield "`get` of an int", measure(lambda: sbx.get("x"), 2000)
+    yield "a sandbox, made and closed", measure(lambda: Sandbox().close(), 300)
+    yield "`run` in a fresh sandbox", measure(lambda: sandfork.run("pass"), 300)
+
+
+def main() -> None:
+    print(f"{'':40}{'p50 us':>10}{'p99 us':>10}")
+    for name, taken in rows():
+        print(f"{name:40}{statistics.median(taken):10.0f}{taken[len(taken) * 99 // 100]:10.0f}")
+    print(f"{'of a cell, in this package':40}{own_share(5000):10.0f}")
+
+
+if __name__ == "__main__":
+    main()

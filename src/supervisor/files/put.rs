@@ -1,0 +1,38 @@
+//! Whole files, put where they are to be found.
+
+use std::io::Write;
+
+use super::open::errno_of;
+use super::{Act, Contents, FileError, GuestPath, Parents, WorkDir};
+
+impl WorkDir<'_> {
+    /// Writes files, with the directories above them, as the guest's own. Of two of one path, the later
+    /// stays.
+    ///
+    /// # Errors
+    ///
+    /// When one cannot be written, with those before it written.
+    pub fn put(&self, files: &[(GuestPath, Vec<u8>)]) -> Result<(), FileError> {
+        let Some((first, _)) = files.first() else {
+            return Ok(());
+        };
+        // The guest's user for all of them: becoming it takes a thread.
+        self.as_guest(first, Act::Write, || {
+            let own = WorkDir {
+                guest: None,
+                ..*self
+            };
+            let mut files = files.iter();
+            files.try_for_each(|(path, contents)| own.put_one(path, contents))
+        })
+    }
+
+    fn put_one(&self, path: &GuestPath, contents: &[u8]) -> Result<(), FileError> {
+        if let Some((above, _)) = path.split() {
+            self.make_dir(&above, Parents::Made)?;
+        }
+        let mut file = self.open_write(path, Contents::Replaced)?;
+        file.write_all(contents)
+            .map_err(|error| FileError::failed(path, Act::Write, errno_of(&error)))
+    }
+}

@@ -1,0 +1,139 @@
+//! The tests of the Python package: with each interpreter, and once what is the same for all.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Error;
+use crate::clients;
+use crate::interpreters::Interpreter;
+use crate::tally::Tally;
+use crate::test_envs::{TestEnv, TestEnvs};
+use crate::venv::Venv;
+
+const TOOLS: &str = include_str!("../python-tools.txt");
+
+/// Runs them against this `sandfork` program.
+pub fn test(workspace: &Path, envs: &TestEnvs, binary: &Path) -> Result<Tally, Error> {
+    let package = Package { workspace, binary };
+    let newest = envs.envs.iter().max_by_key(|env| env.interpreter.version);
+    let newest = newest.ok_or("no interpreter")?;
+    let mut tally = package.check(&newest.interpreter)?;
+    for env in one_of_each_version(&envs.envs) {
+        let is_newest = env.interpreter == newest.interpreter;
+        tally.add(package.test_with(env, is_newest)?);
+    }
+    tally.add(package.test_wheel(newest)?);
+    Ok(tally)
+}
+
+/// The package, and what it is tested with.
+struct Package<'a> {
+    workspace: &'a Path,
+    binary: &'a Path,
+}
+
+impl Package<'_> {
+    /// Format, lints and types; and what the tests need of the tools.
+    fn check(&self, interpreter: &Interpreter) -> Result<Tally, Error> {
+        let tools = Venv {
+            interpreter,
+            directory: &self.built("tools"),
+            requirements: TOOLS,
+        };
+        tools.make()?;
+        // As if it were installed: its entry points are found beside its sources.
+        let mut metadata = Command::new(self.built("tools").join("bin/maturin"));
+        metadata
+            .args(["pep517", "write-dist-info", "--metadata-directory"])
+            .arg(self.built("metadata"))
+            .current_dir(self.directory());
+        let mut tally = Tally::of_check(&mut metadata)?;
+        for (tool, arguments) in [
+            ("ruff", &["format", "--check"][..]),
+            ("ruff", &["check"]),
+            ("mypy", &[]),
+        ] {
+            let mut check = Command::new(self.built("tools").join("bin").join(tool));
+            check.args(arguments).current_dir(self.directory());
+            tally.add(Tally::of_check(&mut check)?);
+        }
+        Ok(tally)
+    }
+
+    /// Every test with one interpreter; what takes long only with the newest.
+    fn test_with(&self, guest: &TestEnv, is_newest: bool) -> Result<Tally, Error> {
+        println!(
+            "\nthe Python package, CPython {}:",
+            guest.interpreter.version_text()
+        );
+        let mut pytest = self.pytest(guest)?;
+        if !is_newest {
+            pytest.args(["-m", "not stress"]);
+        }
+        Tally::of_pytest(pytest.env("SANDFORK_BINARY", self.binary))
+    }
+
+    /// Builds a wheel, out of what cargo has built already, and installs it in every way.
+    fn test_wheel(&self, env: &TestEnv) -> Result<Tally, Error> {
+        let wheels = self.built("wheel");
+        if wheels.exists() {
+            fs::remove_dir_all(&wheels)?;
+        }
+        let mut maturin = Command::new(self.built("tools").join("bin/maturin"));
+        maturin
+            .args(["build", "--quiet", "--profile", "dev", "--out"])
+            .arg(&wheels);
+        maturin.current_dir(self.directory());
+        let built = Tally::of_check(&mut maturin)?;
+        if !built.is_success() {
+            return Ok(built);
+        }
+        let wheel = fs::read_dir(&wheels)?.next().ok_or("no wheel was built")?;
+        let mut pytest = self.pytest(env)?;
+        pytest
+            .arg("tests/wheel")
+            .env("SANDFORK_TEST_WHEEL", wheel?.path());
+        let mut tally = Tally::of_pytest(&mut pytest)?;
+        tally.add(built);
+        Ok(tally)
+    }
+
+    fn pytest(&self, guest: &TestEnv) -> Result<Command, Error> {
+        let python = clients::make(self.workspace, guest)?;
+        let sources = clients::smolagents_source(self.workspace, &python)?;
+        let mut pytest = Command::new(&python);
+        pytest
+            .args(["-m", "pytest", "-q", "-rs", "--color=no"])
+            .args(["-p", "no:cacheprovider"])
+            .current_dir(self.directory());
+        let path = env::join_paths([self.directory().join("src"), self.built("metadata")])?;
+        pytest
+            .env("PYTHONPATH", path)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("SANDFORK_SMOLAGENTS_SOURCE", sources);
+        Ok(pytest)
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.workspace.join("python")
+    }
+
+    fn built(&self, name: &str) -> PathBuf {
+        self.workspace.join("target/python").join(name)
+    }
+}
+
+/// One interpreter for each minor version.
+fn one_of_each_version(envs: &[TestEnv]) -> Vec<&TestEnv> {
+    let mut chosen: Vec<&TestEnv> = Vec::new();
+    for env in envs.iter().rev() {
+        let minor = |env: &TestEnv| env.interpreter.version[..2].to_owned();
+        if !chosen.iter().any(|other| minor(other) == minor(env)) {
+            chosen.push(env);
+        }
+    }
+    chosen.reverse();
+    chosen
+}
