@@ -115,15 +115,18 @@ fn the_chain_is_sound_while_other_threads_allocate() {
 
 #[test]
 fn the_chain_is_quick() {
-    let quickest = (0..20)
-        .map(|_| {
+    let quickest = |act: &dyn Fn()| {
+        let once = |_| {
             let start = Instant::now();
-            NamespaceSupport::probe(me());
+            act();
             start.elapsed()
-        })
-        .min();
-    // The best of many: the test machine may be busy, the chain itself is what is measured.
-    assert!(quickest < Some(Duration::from_millis(10)), "{quickest:?}");
+        };
+        (0..20).map(once).min().unwrap()
+    };
+    // A busy machine makes both slower.
+    let chain = quickest(&|| _ = NamespaceSupport::probe(me()));
+    let process = quickest(&|| _ = std::process::Command::new("true").status().unwrap());
+    assert!(chain < 10 * process, "{chain:?} and {process:?}");
 }
 
 #[test]
