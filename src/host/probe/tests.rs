@@ -3,7 +3,7 @@
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::*;
 use crate::host::{ChainStep, Errno, Refusal, RefusalCause};
@@ -125,7 +125,7 @@ fn the_chain_is_quick() {
     };
     // A busy machine makes both slower.
     let chain = quickest(&|| _ = NamespaceSupport::probe(me()));
-    let process = quickest(&|| _ = std::process::Command::new("true").status().unwrap());
+    let process = quickest(&|| _ = Command::new("true").status().unwrap());
     assert!(chain < 10 * process, "{chain:?} and {process:?}");
 }
 
