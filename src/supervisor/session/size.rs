@@ -8,13 +8,14 @@ use std::os::unix::fs::MetadataExt;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{AtFlags, OFlag};
 use nix::libc::{S_IFDIR, S_IFMT};
 use nix::sys::stat::{FileStat, fstat, fstatat};
 use nix::unistd::Pid;
 
 use super::removal::make_usable;
 use crate::plan::FileQuota;
+use crate::supervisor::files::open_beneath;
 
 /// What was found.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -131,17 +132,7 @@ fn is_dir(stat: &FileStat) -> bool {
 
 /// Opens a directory beneath `root`, through no link, even one that its owner has closed.
 fn open_dir(root: BorrowedFd, path: &CString) -> Result<OwnedFd, Errno> {
-    let open = |flags: OFlag| {
-        let beneath = ResolveFlag::RESOLVE_BENEATH
-            | ResolveFlag::RESOLVE_NO_SYMLINKS
-            | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-        let flags = flags | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        openat2(
-            root,
-            path.as_c_str(),
-            OpenHow::new().flags(flags).resolve(beneath),
-        )
-    };
+    let open = |flags: OFlag| open_beneath(root, path, flags | OFlag::O_DIRECTORY);
     match open(OFlag::O_RDONLY) {
         Err(Errno::EACCES) => {
             make_usable(open(OFlag::O_PATH)?.as_fd())?;
