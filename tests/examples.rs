@@ -1,19 +1,24 @@
 //! The examples do what they say.
 //!
-//! `cargo test` builds them first; `cargo test --test examples` alone does not.
+//! `cargo test` builds them first; `cargo test --test examples` alone does not. Examples that need
+//! packages run with the interpreters that `cargo xtask test-envs` made.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use libtest_mimic::{Arguments, Failed};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use sandfork::policy::Level;
+use serde::Deserialize;
 
-use common::{examples, trial};
+use common::{examples, skips_are_forbidden, trial};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 type Test = fn() -> Result<(), Failed>;
+type PythonTest = fn(&Path) -> Result<(), Failed>;
 
 fn main() -> ExitCode {
     let tests: [(&str, Test); 7] = [
@@ -25,17 +30,87 @@ fn main() -> ExitCode {
         ("session", session),
         ("notebook", notebook),
     ];
-    let trials = tests.map(|(name, test)| trial(name, Level::Standard, test));
-    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
+    let mut trials: Vec<Trial> = tests
+        .map(|(name, test)| trial(name, Level::Standard, test))
+        .into();
+    let manifest = Manifest::read();
+    trials.push(python_trial("analysis", manifest.for_data(), analysis));
+    trials.push(python_trial("server", manifest.for_clients(), server));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// What a program printed to stdout; it must end well.
-fn printed(program: &Path, arguments: &[&str]) -> Result<String, Failed> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null());
-    let output = command.output().map_err(|error| {
-        let program = program.display();
-        format!("{program}: {error}; `cargo build --examples` builds it")
+/// What `cargo xtask test-envs` made; nothing where it was not run.
+#[derive(Default, Deserialize)]
+struct Manifest {
+    interpreters: Vec<Interpreter>,
+    client: Option<Client>,
+}
+
+/// Has what guests import.
+#[derive(Deserialize)]
+struct Interpreter {
+    version: [u8; 3],
+    venv: PathBuf,
+}
+
+/// Has what the host's side imports.
+#[derive(Deserialize)]
+struct Client {
+    python: PathBuf,
+}
+
+impl Manifest {
+    fn read() -> Self {
+        let usual = || Path::new(ROOT).join("target/test-envs");
+        let environments = std::env::var_os("SANDFORK_TEST_ENVS").map_or_else(usual, PathBuf::from);
+        std::fs::read_to_string(environments.join("manifest.json"))
+            .map_or_else(|_| Ok(Self::default()), |text| serde_json::from_str(&text))
+            .unwrap()
+    }
+
+    /// The newest with the packages of data analysis: one that was made of an older list lacks some.
+    fn for_data(&self) -> Option<PathBuf> {
+        let found = self.interpreters.iter().filter(|it| {
+            let packages = it.packages();
+            packages.join("pandas").is_dir() && packages.join("matplotlib").is_dir()
+        });
+        let newest = found.max_by_key(|it| it.version)?;
+        Some(newest.venv.join("bin/python"))
+    }
+
+    fn for_clients(&self) -> Option<PathBuf> {
+        self.client.as_ref().map(|client| client.python.clone())
+    }
+}
+
+impl Interpreter {
+    fn packages(&self) -> PathBuf {
+        let [major, minor, _] = self.version;
+        let library = self.venv.join(format!("lib/python{major}.{minor}"));
+        library.join("site-packages")
+    }
+}
+
+/// A test of an example that needs packages. Whoever lacks them can have them made, so that in CI this
+/// is a failure for every user.
+fn python_trial(name: &'static str, python: Option<PathBuf>, test: PythonTest) -> Trial {
+    if let Some(python) = python {
+        return trial(name, Level::Standard, move || test(&python));
+    }
+    Trial::ignorable_test(name, || {
+        let reason = "no test environment with its packages: run `cargo xtask test-envs`";
+        if skips_are_forbidden() {
+            return Err(format!("may not be skipped here: {reason}").into());
+        }
+        Ok(Completion::ignored_with(reason))
+    })
+}
+
+/// What a command printed to stdout; it must end well.
+fn printed(command: &mut Command) -> Result<String, Failed> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| {
+        let program = Path::new(command.get_program()).display();
+        format!("{program}: {error}; `cargo build --examples` builds the examples")
     })?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
@@ -45,7 +120,18 @@ fn printed(program: &Path, arguments: &[&str]) -> Result<String, Failed> {
 }
 
 fn example(name: &str, arguments: &[&str]) -> Result<String, Failed> {
-    printed(&examples().join(name), arguments)
+    printed(Command::new(examples().join(name)).args(arguments))
+}
+
+/// With an interpreter that finds the client in the sources, and the program that cargo has built.
+fn python_example(python: &Path, name: &str) -> Command {
+    let mut command = Command::new(python);
+    command
+        .arg(Path::new(ROOT).join("examples/python").join(name))
+        .env("PYTHONPATH", Path::new(ROOT).join("python/src"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("SANDFORK_BINARY", env!("CARGO_BIN_EXE_sandfork"));
+    command
 }
 
 /// Each line, in order, begins with its part and ends with it.
@@ -64,8 +150,9 @@ fn assert_lines(text: &str, parts: &[(&str, &str)]) -> Result<(), Failed> {
 }
 
 fn hello() -> Result<(), Failed> {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/hello.py");
-    let text = printed(Path::new(env!("CARGO_BIN_EXE_sandfork")), &["run", script])?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
+    let script = Path::new(ROOT).join("examples/hello.py");
+    let text = printed(command.arg("run").arg(script))?;
     assert_lines(
         &text,
         &[
@@ -134,27 +221,17 @@ fn session() -> Result<(), Failed> {
     )
 }
 
-/// With a plain `python3`, which finds the client in the sources.
+/// With a plain `python3`: it needs no packages.
 fn notebook() -> Result<(), Failed> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let directory = tempfile::tempdir()?;
     let page = directory.path().join("page.html");
-    let mut command = Command::new("python3");
+    let mut command = python_example(Path::new("python3"), "notebook.py");
     command
-        .arg(root.join("examples/python/notebook.py"))
-        .arg(root.join("examples/python/notebook_cells.py"))
+        .arg(Path::new(ROOT).join("examples/python/notebook_cells.py"))
         .arg(&page)
-        .args(["--patience", "1"])
-        .env("PYTHONPATH", root.join("python/src"))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("SANDFORK_BINARY", env!("CARGO_BIN_EXE_sandfork"))
-        .stdin(Stdio::null());
-    let output = command.output()?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
-    }
+        .args(["--patience", "1"]);
     assert_lines(
-        &String::from_utf8(output.stdout)?,
+        &printed(&mut command)?,
         &[
             ("[1] ok; 13.7", ""),
             ("[2] ok; <__main__.Chart object", "shows svg"),
@@ -173,4 +250,62 @@ fn notebook() -> Result<(), Failed> {
     assert!(html.contains("<iframe sandbox"), "what was shown is framed");
     assert!(chart.starts_with("<svg"), "{chart}");
     Ok(())
+}
+
+/// The frame goes in whole, its summary is right, and the chart is a picture.
+fn analysis(python: &Path) -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let chart = directory.path().join("chart.png");
+    let text = printed(
+        python_example(python, "analysis.py")
+            .args(["--rows", "100000", "--chart"])
+            .arg(&chart),
+    )?;
+    assert_lines(
+        &text,
+        &[
+            ("1.7 MB went in, in ", " ms"),
+            ("", "count         sum   mean"),
+            ("city", ""),
+            ("Oslo ", ""),
+            ("Lima ", ""),
+            ("Cairo ", ""),
+            ("Osaka ", ""),
+            ("chart: chart.png, ['png', 'text']", ""),
+        ],
+    )?;
+    let mut rows = 0;
+    for line in text.lines().skip(3).take(4) {
+        let [_, count, sum, mean] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            return Err(text.into());
+        };
+        rows += count.parse::<u32>()?;
+        let (count, sum, mean): (f64, f64, f64) = (count.parse()?, sum.parse()?, mean.parse()?);
+        assert!((sum / count - mean).abs() < 0.01, "{line}");
+        // That of what the amounts are drawn from is 60.
+        assert!((mean - 60.0).abs() < 1.0, "{line}");
+    }
+    assert_eq!(rows, 100_000);
+    let picture = std::fs::read(chart)?;
+    assert!(picture.starts_with(b"\x89PNG\r\n"), "not a PNG");
+    Ok(())
+}
+
+fn server(python: &Path) -> Result<(), Failed> {
+    let text = printed(python_example(python, "server.py").arg("--self-test"))?;
+    assert_lines(
+        &text,
+        &[
+            (
+                "8 users at once, each with variables and files of his own",
+                "",
+            ),
+            ("one more: 503, all sessions are taken", ""),
+            ("two requests to one session: [200, 409]", ""),
+            ("interrupted: interrupted, session live", ""),
+            ("it exits: exit, session ended", ""),
+            ("after that: 410, then 404", ""),
+            ("closed, and room for others", ""),
+        ],
+    )
 }

@@ -6,7 +6,7 @@
 //! Each block is one session of a shell in the root of the repository, in which `cargo run` starts
 //! what cargo has built for the tests. Numbers that differ from run to run and from host to host are
 //! not compared, see [`redacted`]; a line `...` stands for any lines. A block that shows level `full`
-//! needs it. `tests/readme/tour.py` runs the Python blocks.
+//! needs it. `tests/readme/tour.py` runs the Python blocks, and those of python/README.md.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
 mod common;
@@ -35,7 +35,12 @@ fn main() -> ExitCode {
         })
         .collect();
     assert!(trials.len() > 8, "only {} blocks", trials.len());
-    trials.push(trial("python_tour", Level::Standard, tour));
+    for (name, document) in [
+        ("python_tour", "README.md"),
+        ("package_tour", "python/README.md"),
+    ] {
+        trials.push(trial(name, Level::Standard, move || tour(document)));
+    }
     trials.push(trial("a_wrong_tour_is_seen", Level::Standard, wrong_tour));
     trials.push(Trial::test("the_program_is_an_example", program));
     trials.push(Trial::test("the_diagnosis_is_a_snapshot", diagnosis));
@@ -191,8 +196,8 @@ fn is_number(word: &str) -> bool {
 }
 
 /// The Python is run as it stands, by a plain `python3` that finds the client in the sources.
-fn tour() -> Result<(), Failed> {
-    let output = run_tour(&Path::new(ROOT).join("README.md"))?;
+fn tour(document: &str) -> Result<(), Failed> {
+    let output = run_tour(&Path::new(ROOT).join(document))?;
     if output.status.success() {
         return Ok(());
     }

@@ -214,8 +214,8 @@ fn documents() -> Vec<Text> {
         .filter(|entry| entry.path().is_file())
         .flat_map(|file| texts(&file.file_name().to_string_lossy(), &["md"]))
         .collect();
-    for directory in ["docs", "policies", "tests"] {
-        documents.extend(texts(directory, &["md"]));
+    for place in ["docs", "policies", "tests", "examples", "python/README.md"] {
+        documents.extend(texts(place, &["md"]));
     }
     documents
 }

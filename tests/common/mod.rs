@@ -35,7 +35,7 @@ fn obstacle(level: Level) -> Option<String> {
 }
 
 /// Set in CI: what a machine could run must run.
-fn skips_are_forbidden() -> bool {
+pub fn skips_are_forbidden() -> bool {
     std::env::var_os("SANDFORK_FORBID_SKIPS").is_some_and(|value| !value.is_empty())
 }
 
