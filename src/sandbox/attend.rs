@@ -16,7 +16,8 @@ use crate::protocol::VERSION;
 use crate::protocol::caller::{Answer, Ask, ErrorWord, Opened, Python, ToolTime};
 use crate::supervisor::error::While;
 use crate::supervisor::{
-    Caller, Hearing, Left, Payload, SessionTerms, SupervisorError, attend, ended, refuse, wait,
+    Caller, Hearing, Left, Payload, SessionTerms, SupervisorError, attend, await_caller, ended,
+    refuse, wait,
 };
 
 /// How long a caller that has its last answer may take to read it.
@@ -137,7 +138,7 @@ impl Inner {
 /// Answers the caller of a session that has ended, until it wants another worker or nothing more.
 fn mourn(caller: &mut dyn Caller, why: &str) -> Result<Next, Error> {
     loop {
-        match caller.hear() {
+        match await_caller(caller).when("wait for the caller")? {
             Hearing::Ask(Ask::Restart { .. }, _) => return Ok(Next::Worker),
             Hearing::Ask(Ask::Close, _) => return finish(caller).map(|()| Next::End),
             Hearing::Ask(ask, _) => {
@@ -151,13 +152,7 @@ fn mourn(caller: &mut dyn Caller, why: &str) -> Result<Next, Error> {
                 refuse(caller, None, ErrorWord::Protocol, how);
                 return Ok(Next::End);
             }
-            Hearing::Nothing => {
-                let mut events = PollFlags::POLLIN;
-                events.set(PollFlags::POLLOUT, caller.unsent() > 0);
-                wait([Some((caller.as_fd(), events))], None)
-                    .map_err(|errno| system("wait for the caller", errno))?;
-                caller.flush();
-            }
+            Hearing::Nothing => {}
         }
     }
 }
@@ -168,7 +163,7 @@ fn finish(caller: &mut dyn Caller) -> Result<(), Error> {
     let until = Instant::now() + LAST_WORDS;
     while caller.unsent() > 0 && Instant::now() < until {
         wait([Some((caller.as_fd(), PollFlags::POLLOUT))], Some(until))
-            .map_err(|errno| system("wait for the caller", errno))?;
+            .when("wait for the caller")?;
         caller.flush();
     }
     Ok(())
@@ -186,8 +181,4 @@ pub fn word(error: &Error) -> ErrorWord {
         ErrorKind::SessionEnded => ErrorWord::SessionEnded,
         ErrorKind::System => ErrorWord::System,
     }
-}
-
-fn system(what: &'static str, errno: nix::errno::Errno) -> Error {
-    SupervisorError::System { what, errno }.into()
 }

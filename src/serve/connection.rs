@@ -3,13 +3,11 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use nix::poll::PollFlags;
-
 use super::sandboxes::Sandboxes;
 use crate::protocol::VERSION;
 use crate::protocol::caller::{Ask, ErrorWord, Open};
 use crate::sandbox::{SessionRequest, word};
-use crate::supervisor::{Caller, FrameCaller, Hearing, Payload, refuse, wait};
+use crate::supervisor::{FrameCaller, Hearing, Payload, await_caller, refuse};
 
 /// A connection that was handed over.
 pub struct Connection {
@@ -57,7 +55,7 @@ impl Connection {
 /// Waits for the message that opens a session; `None` when there will be none.
 fn first_message(caller: &mut FrameCaller) -> Option<(Box<Open>, Payload)> {
     loop {
-        match caller.hear() {
+        match await_caller(caller).ok()? {
             Hearing::Ask(Ask::Open(open), payload) => return Some((open, payload)),
             Hearing::Ask(ask, _) => {
                 let first = "the first message of a connection opens its session".into();
@@ -68,12 +66,7 @@ fn first_message(caller: &mut FrameCaller) -> Option<(Box<Open>, Payload)> {
                 refuse(caller, None, ErrorWord::Protocol, how);
                 return None;
             }
-            Hearing::Nothing => {
-                let mut events = PollFlags::POLLIN;
-                events.set(PollFlags::POLLOUT, caller.unsent() > 0);
-                wait([Some((caller.as_fd(), events))], None).ok()?;
-                caller.flush();
-            }
+            Hearing::Nothing => {}
         }
     }
 }

@@ -16,7 +16,7 @@ mod worker_says;
 
 use std::time::Duration;
 
-pub use self::caller::{Caller, FrameCaller, Hearing, Payload};
+pub use self::caller::{Caller, FrameCaller, Hearing, Payload, await_caller};
 
 pub use self::hear::{ended, refuse};
 

@@ -28,7 +28,9 @@ pub mod session;
 pub use error::SupervisorError;
 pub use launch::Launched;
 pub(crate) use live::attend;
-pub use live::{Caller, FrameCaller, Hearing, Left, Payload, SessionTerms, ended, refuse};
+pub use live::{
+    Caller, FrameCaller, Hearing, Left, Payload, SessionTerms, await_caller, ended, refuse,
+};
 pub use passed::sealed;
 pub(crate) use run::run_in;
 pub use run::{Cancel, OutputSink, Place, Request, RunLimits, run};

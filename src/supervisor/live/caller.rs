@@ -4,9 +4,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use nix::errno::Errno;
+use nix::poll::PollFlags;
 
 use crate::protocol::{Answer, Ask, FrameLimits, MessageError, Way};
 use crate::supervisor::link::{Link, LinkError, Received};
+use crate::supervisor::wait::wait;
 
 /// What travels with a message: bytes, or a file.
 #[derive(Debug, Default)]
@@ -60,6 +62,20 @@ pub trait Caller {
     fn hear(&mut self) -> Hearing;
     /// Answers.
     fn answer(&mut self, answer: Answer, payload: Payload);
+}
+
+/// Listens to a caller while there is nothing else to listen to: what it says, or [`Hearing::Nothing`]
+/// after some of its answers were sent.
+pub fn await_caller(caller: &mut dyn Caller) -> Result<Hearing, Errno> {
+    let heard = caller.hear();
+    if !matches!(heard, Hearing::Nothing) {
+        return Ok(heard);
+    }
+    let mut events = PollFlags::POLLIN;
+    events.set(PollFlags::POLLOUT, caller.unsent() > 0);
+    wait([Some((caller.as_fd(), events))], None)?;
+    caller.flush();
+    Ok(Hearing::Nothing)
 }
 
 /// A caller at the other end of a stream socket.

@@ -62,21 +62,8 @@ impl Live<'_> {
         }
         match ask {
             Ask::Cell(cell) => self.begin_cell(cell, payload, caller),
-            Ask::Set {
-                id,
-                variables,
-                blob,
-            } => {
-                let request = Request::Set {
-                    id,
-                    variables,
-                    blob,
-                };
-                self.begin(id, &request, payload, caller);
-            }
-            Ask::Tools { id, tools } => {
-                self.begin(id, &Request::Tools { id, tools }, payload, caller);
-            }
+            Ask::Set(set) => _ = self.begin(set.id, &Request::Set(set), payload, caller),
+            Ask::Tools(tools) => _ = self.begin(tools.id, &Request::Tools(tools), payload, caller),
             Ask::Return(answer) => self.return_to_guest(answer, payload),
             Ask::Interrupt => {
                 if self.cell.is_some() {
