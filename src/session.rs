@@ -30,6 +30,7 @@ use crate::outcome::Enforced;
 use crate::protocol::ToolDeclaration;
 pub use crate::protocol::caller::SessionState;
 use crate::protocol::caller::{Answer, Ask};
+use crate::protocol::message::{Tools, Variables};
 pub use crate::protocol::{NamedError, Value};
 use crate::sandbox::{Sandbox, SessionRequest};
 pub use crate::supervisor::files::{Contents, Parents, Removal};
@@ -137,11 +138,11 @@ impl Session {
         let id = self.id();
         let (value, blob, payload) = value.into().pack()?;
         let variables = vec![(name.into(), value)];
-        let ask = Ask::Set {
+        let ask = Ask::Set(Variables {
             id,
             variables,
             blob,
-        };
+        });
         self.asker.ask(ask, payload);
         self.await_outcome(&mut ())
     }
@@ -173,7 +174,8 @@ impl Session {
 
     fn declare(&mut self, tools: Vec<ToolDeclaration>) -> Result<CellReport, Error> {
         let id = self.id();
-        self.asker.ask(Ask::Tools { id, tools }, Payload::default());
+        self.asker
+            .ask(Ask::Tools(Tools { id, tools }), Payload::default());
         self.await_outcome(&mut ())
     }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::message::{
-    Display, Last, MessageError, Then, ToolAnswer, ToolCall, ToolDeclaration, check_payload,
+    Display, Last, MessageError, Then, ToolAnswer, ToolCall, Tools, Variables, check_payload,
     encode_message,
 };
 use super::{Blob, Frame, FrameLimits, JsonLimits, Value};
@@ -29,22 +29,9 @@ pub enum Ask {
     /// Run Python source, which is the payload. Answered by [`Answer::Outcome`], as the next two are.
     Cell(Cell),
     /// Define variables.
-    Set {
-        /// Repeated in the answer.
-        id: u64,
-        /// Names and values, in order.
-        variables: Vec<(String, Value)>,
-        /// The values' buffers.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        blob: Option<Blob>,
-    },
+    Set(Variables),
     /// Define host tools.
-    Tools {
-        /// Repeated in the answer.
-        id: u64,
-        /// Which.
-        tools: Vec<ToolDeclaration>,
-    },
+    Tools(Tools),
     /// What a call gave. Not answered.
     Return(ToolAnswer),
     /// Interrupt the cell that runs. Not answered: its outcome says how it ended.
@@ -351,7 +338,7 @@ impl Ask {
     /// The buffers that come with it.
     pub const fn blob(&self) -> Option<&Blob> {
         match self {
-            Self::Set { blob, .. } => blob.as_ref(),
+            Self::Set(set) => set.blob.as_ref(),
             Self::Return(answer) => answer.blob.as_ref(),
             _ => None,
         }
@@ -362,8 +349,8 @@ impl Ask {
         match self {
             Self::Cell(Cell { id, .. })
             | Self::File(FileRequest { id, .. })
-            | Self::Set { id, .. }
-            | Self::Tools { id, .. }
+            | Self::Set(Variables { id, .. })
+            | Self::Tools(Tools { id, .. })
             | Self::Restart { id } => Some(*id),
             Self::Open(_) | Self::Return(_) | Self::Interrupt | Self::Close => None,
         }

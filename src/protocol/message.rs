@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use reply::{Display, Reply, ToolCall};
-pub use request::{Last, Request, Serves, Then, ToolAnswer, ToolDeclaration};
+pub use request::{Last, Request, Serves, Then, ToolAnswer, ToolDeclaration, Tools, Variables};
 pub use result::{CellResult, Denied, Ended, Finish, GuestError};
 
 use super::frame::encode_into;

@@ -40,24 +40,32 @@ pub enum Request {
         argv: Vec<String>,
     },
     /// Define variables of `__main__`.
-    Set {
-        /// Repeated in the result.
-        id: u64,
-        /// Names and values, in order.
-        variables: Vec<(String, Value)>,
-        /// The values' buffers.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        blob: Option<Blob>,
-    },
+    Set(Variables),
     /// Define host tools.
-    Tools {
-        /// Repeated in the result.
-        id: u64,
-        /// Which.
-        tools: Vec<ToolDeclaration>,
-    },
+    Tools(Tools),
     /// The answer to a call of a host tool.
     Return(ToolAnswer),
+}
+
+/// Variables to define: what a caller says, and what its worker is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Variables {
+    /// Repeated in the answer.
+    pub id: u64,
+    /// Names and values, in order.
+    pub variables: Vec<(String, Value)>,
+    /// The values' buffers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<Blob>,
+}
+
+/// Host tools to define: what a caller says, and what its worker is told.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Tools {
+    /// Repeated in the answer.
+    pub id: u64,
+    /// Which.
+    pub tools: Vec<ToolDeclaration>,
 }
 
 /// What a worker is for.
