@@ -10,7 +10,7 @@ from typing import Any, Callable, TypeVar
 
 from . import _supervisor, _threads
 from ._driver import FATAL, Driver, busy
-from ._exceptions import ProtocolError, SupervisorDied
+from ._exceptions import SupervisorDied
 from ._frames import Frame
 from ._link import Link
 from ._session import Session
@@ -101,7 +101,7 @@ class AsyncDriver(Driver):
             return result
 
     async def _receive(self, deadline: float | None) -> Frame | None:
-        link = self._link()
+        link = self.live_link()
         frame = link.decoder.next_frame()
         while frame is None:
             try:
@@ -115,7 +115,7 @@ class AsyncDriver(Driver):
         return frame
 
     async def _send(self, step: Send) -> None:
-        link = self._link()
+        link = self.live_link()
         data, descriptor = memoryview(step.data), step.descriptor
         whole = False
         with link.writing:
@@ -134,12 +134,6 @@ class AsyncDriver(Driver):
                     # Half a message: nothing that follows it would be understood.
                     link.shut_down()
         link.flush_interrupt()
-
-    def _link(self) -> Link:
-        link = self.resources.link
-        if link is None:
-            raise ProtocolError("there is no connection")
-        return link
 
 
 async def _make_room(link: Link) -> bool:

@@ -66,6 +66,13 @@ class Driver:
         if self.closed:
             raise SessionClosed("the session is closed: open another one")
 
+    def live_link(self) -> Link:
+        """The connection of a session that has one."""
+        link = self.resources.link
+        if link is None:
+            raise ProtocolError("there is no connection")
+        return link
+
     def take(self, link: Link) -> Link:
         """Makes this the session's connection."""
         if self.resources.link is not None:

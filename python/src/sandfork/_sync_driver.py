@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from . import _supervisor
 from ._driver import FATAL, Driver, busy
-from ._exceptions import ProtocolError, SupervisorDied
+from ._exceptions import SupervisorDied
 from ._frames import Frame
 from ._link import DONT_WAIT, Link
 from ._session import Session
@@ -96,7 +96,7 @@ class SyncDriver(Driver):
             return result
 
     def _receive(self, deadline: float | None) -> Frame | None:
-        link = self._link()
+        link = self.live_link()
         frame = link.decoder.next_frame()
         while frame is None:
             if deadline is not None and not _wait(link, select.POLLIN, deadline):
@@ -107,7 +107,7 @@ class SyncDriver(Driver):
         return frame
 
     def _send(self, step: Send) -> None:
-        link = self._link()
+        link = self.live_link()
         data, descriptor = memoryview(step.data), step.descriptor
         whole = False
         with link.writing:
@@ -146,12 +146,6 @@ class SyncDriver(Driver):
         if self.resources.loop is None:
             self.resources.loop = _threads.LoopThread()
         return _wait_for(self.resources.loop.start(given), timeout)
-
-    def _link(self) -> Link:
-        link = self.resources.link
-        if link is None:
-            raise ProtocolError("there is no connection")
-        return link
 
 
 def _make_room(link: Link) -> bool:
