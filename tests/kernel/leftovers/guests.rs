@@ -30,7 +30,7 @@ pub fn code(kind: usize) -> String {
 }
 
 /// Forks twice, ignores what can be ignored, and stays.
-const DAEMON: &str = "\
+pub const DAEMON: &str = "\
 import os, signal, time
 reader, writer = os.pipe()
 if os.fork() == 0:

@@ -1,6 +1,6 @@
 //! Nothing is left behind, however runs, sandboxes and supervisors end.
 
-mod guests;
+pub mod guests;
 mod killed;
 mod mixed;
 pub mod traces;

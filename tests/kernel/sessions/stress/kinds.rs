@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use sandfork::outcome::Status;
 
+use crate::leftovers::guests::DAEMON;
+
 /// What a cell does at its end. Before that each adds one to its session's count and says who it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
@@ -137,7 +139,7 @@ impl Kind {
             Self::ForeignResult => forged(ask + 1, "time.sleep(100)"),
             // Its own result comes when another question is under way, or none.
             Self::EarlyResult => forged(ask, "time.sleep(0.02)"),
-            Self::Daemon => DAEMON.into(),
+            Self::Daemon => format!("{DAEMON}os.close(reader); os.close(writer)\n"),
             Self::ForkedToTheEnd => "import os; os.fork()".into(),
             Self::Tool => format!("assert echo({who:?}, count=count) == [{who:?}, count]"),
         }
@@ -153,24 +155,3 @@ fn forged(ask: u64, then: &str) -> String {
          {then}"
     )
 }
-
-/// Stays, and ignores what can be ignored.
-const DAEMON: &str = "\
-import os, signal, time
-reader, writer = os.pipe()
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() != 0:
-        os._exit(0)
-    for number in range(1, 32):
-        try:
-            signal.signal(number, signal.SIG_IGN)
-        except OSError:
-            pass
-    os.write(writer, b'.')
-    while True:
-        time.sleep(60)
-os.wait()
-os.read(reader, 1)
-os.close(reader); os.close(writer)
-";
