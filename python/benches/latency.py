@@ -47,7 +47,7 @@ def echo(connected: socket.socket) -> None:
     opened = {"kind": "opened", "version": 2, "enforced": ENFORCED, "policy": POLICY, "limits": {}}
     connected.recv(1 << 16)
     connected.sendall(frame(opened))
-    told = {**OUTCOME, "usage": USAGE, "enforced": ENFORCED, "policy": POLICY}
+    told = {**OUTCOME, "usage": USAGE}
     header = {"kind": "outcome", "id": 10**9, "outcome": told, "session": "live", "execution_count": 1}
     before, after = frame(header).split(b"1000000000")
     number = 0

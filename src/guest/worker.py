@@ -13,7 +13,7 @@ from os import _exit, getpid
 from os.path import abspath
 
 from . import wire
-from .cell import MAX_TEXT, SOURCES, Lines, clean, cut, execute, exit_code, set_argv
+from .cell import MAX_TEXT, Lines, clean, cut, execute, exit_code, forget_sources, set_argv
 from .ending import end_as_child, finish
 from .process import open_stdin, reseed
 
@@ -66,7 +66,7 @@ def warm_up():
         wire.dumps(describe_error(error))
     encode_value("x")
     session.warm_up()
-    SOURCES.clear()
+    forget_sources()
     linecache.clearcache()
 
 

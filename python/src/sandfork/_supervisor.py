@@ -88,6 +88,8 @@ def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
         process.wait()
 
 
+# Stands for this process: a forked one has another, and asking the kernel takes longer.
+this_process = object()
 _lock = threading.Lock()
 _shared: Supervisor | None = None
 # Connections of sessions: what a forked process has to close.
@@ -150,7 +152,8 @@ def connect() -> Connection:
 def _forget_in_child() -> None:
     """A forked process has copies of every socket. With them it would keep the parent's supervisor
     alive, and could speak on the parent's sessions."""
-    global _lock, _shared
+    global _lock, _shared, this_process
+    this_process = object()
     # Whoever held it does not exist here.
     _lock = threading.Lock()
     supervisor, _shared = _shared, None

@@ -122,8 +122,9 @@ impl<'a> Live<'a> {
 
     /// Attends to worker and caller until one of them is gone.
     pub fn attend(&mut self, caller: &mut dyn Caller) -> Result<Left, SupervisorError> {
+        let mut heard = self.hear(caller);
         loop {
-            if let Some(left) = self.hear(caller)? {
+            if let Some(left) = heard {
                 return Ok(left);
             }
             let ready = self.wait(caller).when("wait for the worker")?;
@@ -151,6 +152,10 @@ impl<'a> Live<'a> {
             if !self.monitor_open || given_up {
                 return Ok(self.gone(caller));
             }
+            heard = match ready.caller {
+                true => self.hear(caller),
+                false => None,
+            };
         }
     }
 
@@ -172,7 +177,7 @@ impl<'a> Live<'a> {
             data_events -= PollFlags::POLLIN;
         }
         let data = self.data_open && !data_events.is_empty();
-        let [monitor, data, stdout, stderr, _caller] = wait(
+        let [monitor, data, stdout, stderr, caller] = wait(
             [
                 Some((self.worker.monitor.as_fd(), PollFlags::POLLIN)),
                 data.then(|| (self.data.as_fd(), data_events)),
@@ -188,6 +193,7 @@ impl<'a> Live<'a> {
             data_out: data.contains(PollFlags::POLLOUT),
             stdout: is_readable(stdout),
             stderr: is_readable(stderr),
+            caller: is_readable(caller),
         })
     }
 
@@ -279,4 +285,5 @@ struct Ready {
     data_out: bool,
     stdout: bool,
     stderr: bool,
+    caller: bool,
 }
