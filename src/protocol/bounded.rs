@@ -174,9 +174,7 @@ fn within(what: &'static str, found: usize, limit: usize) -> Result<(), JsonErro
 fn invalid(error: &serde_json::Error) -> JsonError {
     const LONGEST: usize = 200;
     let message = error.to_string();
-    let printable = message
-        .chars()
-        .filter(|character| !character.is_control());
+    let printable = message.chars().filter(|character| !character.is_control());
     JsonError::Invalid(printable.take(LONGEST).collect())
 }
 

@@ -70,7 +70,7 @@ pub struct Open {
 }
 
 /// A policy by its name or path, or its text.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PolicyChoice {
     /// The text of a policy file.
