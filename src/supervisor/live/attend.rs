@@ -152,9 +152,10 @@ impl<'a> Live<'a> {
             if !self.monitor_open || given_up {
                 return Ok(self.gone(caller));
             }
-            heard = match ready.caller {
-                true => self.hear(caller),
-                false => None,
+            heard = if ready.caller {
+                self.hear(caller)
+            } else {
+                None
             };
         }
     }
