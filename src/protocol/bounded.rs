@@ -114,7 +114,7 @@ impl JsonLimits {
         self.check(text)?;
         let text = str::from_utf8(text).map_err(|error| JsonError::Invalid(error.to_string()))?;
         // A struct is read from an array too.
-        if !text.starts_with('{') {
+        if !text.trim_ascii_start().starts_with('{') {
             return Err(JsonError::Invalid("it is no object".into()));
         }
         let Tag { kind } = serde_json::from_str(text).map_err(|error| invalid(&error))?;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
 use crate::policy::{Override, Policy, PolicySource};
@@ -38,7 +38,7 @@ impl Policies {
         Ok(policy)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Said, Policy>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Said, Policy>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,13 +103,11 @@ impl PolicySource for Beneath {
     }
 
     fn current_dir(&self) -> io::Result<PathBuf> {
-        match &self.directory {
-            Some(directory) => Ok(directory.clone()),
-            None => {
-                self.grounds.set(Grounds::FileSystem);
-                FileSystem.current_dir()
-            }
+        if let Some(directory) = &self.directory {
+            return Ok(directory.clone());
         }
+        self.grounds.set(Grounds::FileSystem);
+        FileSystem.current_dir()
     }
 }
 
@@ -117,6 +115,7 @@ impl PolicySource for Beneath {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
+    use std::collections::BTreeMap;
     use std::fs;
 
     use super::*;
@@ -128,7 +127,7 @@ mod tests {
             version: VERSION,
             policy,
             set: set.iter().map(|set| (*set).to_owned()).collect(),
-            environ: std::collections::BTreeMap::default(),
+            environ: BTreeMap::default(),
             tool_time: ToolTime::Excluded,
             stdin: false,
         }
