@@ -74,11 +74,8 @@ impl Worker {
             their_data.as_fd(),
             their_monitor.as_fd(),
         ];
-        let join_files = cgroup
-            .map(WorkerCgroup::join_files)
-            .transpose()?
-            .unwrap_or_default();
-        fds.extend(join_files.iter().map(AsFd::as_fd));
+        let join_files = cgroup.map(WorkerCgroup::join_files).transpose()?;
+        fds.extend(join_files.iter().flat_map(|files| files.iter().map(AsFd::as_fd)));
         let work = session.map(|session| session.path().to_owned());
         let spawn = ToZygote::Spawn {
             first_core,
@@ -93,7 +90,6 @@ impl Worker {
             their_monitor,
             their_stdout,
             their_stderr,
-            join_files,
         ));
         let asked = Instant::now();
         let deadline = asked + BIRTH_TIMEOUT;
