@@ -107,7 +107,9 @@ impl CgroupRoot {
 /// Two for each processor: one is in use while the worker before it is taken down. Each costs the
 /// open files through which it is joined and read.
 fn most_spare() -> usize {
-    2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(8)
+    2 * std::thread::available_parallelism()
+        .map_or(1, std::num::NonZero::get)
+        .min(8)
 }
 
 impl Drop for CgroupRoot {

@@ -28,7 +28,8 @@ impl OpenFiles {
 
     /// Resets a count. An error where the kernel cannot.
     pub fn reset(&self, dir: &Path, name: &'static str) -> io::Result<()> {
-        self.with(dir, name, |file| file.write_at(b"0", 0)).map(drop)
+        self.with(dir, name, |file| file.write_at(b"0", 0))
+            .map(drop)
     }
 
     fn with<T>(

@@ -231,7 +231,12 @@ impl<'a> Live<'a> {
 
     /// What the cgroup has counted since the worker's birth.
     pub(super) fn counts(&mut self) -> Counts {
-        self.counted = self.standing.cgroup.as_ref().map(WorkerCgroup::counts).unwrap_or_default();
+        self.counted = self
+            .standing
+            .cgroup
+            .as_ref()
+            .map(WorkerCgroup::counts)
+            .unwrap_or_default();
         self.counted
     }
 
