@@ -86,6 +86,12 @@ def keep_source(filename, text):
             pass
 
 
+def forget_source(filename):
+    SOURCES.pop(filename, None)
+    if "linecache" in sys.modules:
+        sys.modules["linecache"].cache.pop(filename, None)
+
+
 def show_lines(*filenames):
     """Lets tracebacks quote the guest's lines, which are in no file."""
     import linecache
