@@ -97,6 +97,13 @@ def forget_sources():
     kept_characters = 0
 
 
+def forget_source(filename):
+    global kept_characters
+    kept_characters -= len(SOURCES.pop(filename, ""))
+    if "linecache" in sys.modules:
+        sys.modules["linecache"].cache.pop(filename, None)
+
+
 def show_lines(*filenames):
     """Lets tracebacks quote the guest's lines, which are in no file."""
     import linecache

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::demand::Demand;
 use super::{Inner, nothing_to_read};
 use crate::jail::control::CpuSpan;
+use crate::protocol::message::Serves;
 use crate::supervisor::{Standing, SupervisorError, Zygote};
 
 /// How long the thread waits after a worker could not be made. Whoever wants one is told why.
@@ -122,6 +123,13 @@ enum Task {
     End(Vec<Parked>),
 }
 
+fn serves(cpu: CpuSpan) -> Serves {
+    match cpu {
+        CpuSpan::Life => Serves::OneRun,
+        CpuSpan::Cell => Serves::Session,
+    }
+}
+
 fn place(cpu: CpuSpan) -> usize {
     KINDS.iter().position(|kind| *kind == cpu).unwrap_or(0)
 }
@@ -186,7 +194,10 @@ fn fill(inner: &Inner) {
             Ok(Task::Park(cpu)) => {
                 drop(state);
                 let started = Instant::now();
-                let made = inner.park(cpu, None);
+                let made = inner.park(cpu, None).and_then(|parked| {
+                    parked.standing.rehearse(serves(cpu))?;
+                    Ok(parked)
+                });
                 let mut state = pool.lock();
                 match made {
                     Ok(parked) if state.phase != Phase::Closing => {

@@ -1,21 +1,24 @@
 //! One cgroup for each worker (cgroups(7)): memory, processes and processor share, on version 1
 //! and on version 2; swept after a supervisor that was killed.
 
+mod counts;
 mod files;
-mod meter;
+mod open_files;
+mod worker;
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-pub use self::meter::Meter;
+pub use self::counts::Counts;
+pub use self::worker::WorkerCgroup;
 
+use self::worker::Made;
 use super::error::SupervisorError;
 use super::owner;
-use crate::host::{Controller, SUPERVISOR_LEAF, V2Entry};
+use crate::host::{SUPERVISOR_LEAF, V2Entry};
 use crate::plan::{CgroupPlan, CgroupVersion, Hierarchy, Presence};
 
 /// This supervisor's directory in each hierarchy, under which its workers' cgroups are.
@@ -27,6 +30,9 @@ pub struct CgroupRoot {
     plan: CgroupPlan,
     dirs: Vec<PathBuf>,
     next: AtomicU64,
+    /// Empty ones that hold nothing of the workers that they had.
+    spare: Mutex<Vec<Made>>,
+    most_spare: usize,
 }
 
 impl CgroupRoot {
@@ -37,6 +43,8 @@ impl CgroupRoot {
             plan: plan.clone(),
             dirs: Vec::new(),
             next: AtomicU64::new(0),
+            spare: Mutex::default(),
+            most_spare: most_spare(),
         };
         for hierarchy in &plan.hierarchies {
             if let CgroupVersion::V2 { entry } = plan.version {
@@ -54,17 +62,20 @@ impl CgroupRoot {
         Ok(root)
     }
 
-    /// Makes a cgroup for one worker.
+    /// A cgroup for one worker: one that is as good as new, or else a new one.
     pub fn worker(self: &Arc<Self>) -> Result<WorkerCgroup, SupervisorError> {
+        let spare = self.lock_spare().pop();
+        let made = spare.map_or_else(|| self.make(), Ok)?;
+        Ok(WorkerCgroup::new(Arc::clone(self), made))
+    }
+
+    fn make(&self) -> Result<Made, SupervisorError> {
         let name = format!("w{}", self.next.fetch_add(1, Ordering::Relaxed));
-        let mut made = WorkerCgroup {
-            root: Arc::clone(self),
-            dirs: Vec::with_capacity(self.dirs.len()),
-        };
+        let mut made = Made::default();
         for (hierarchy, parent) in self.plan.hierarchies.iter().zip(&self.dirs) {
             let dir = parent.join(&name);
             make_dir(&dir)?;
-            made.dirs.push(dir.clone());
+            made.add(dir.clone());
             for setting in &hierarchy.settings {
                 let file = dir.join(setting.file);
                 match files::write(&file, &setting.value) {
@@ -77,10 +88,33 @@ impl CgroupRoot {
         }
         Ok(made)
     }
+
+    /// Keeps a cgroup for another worker, or gives it back where there are enough.
+    fn keep(&self, made: Made) -> Option<Made> {
+        let mut spare = self.lock_spare();
+        if spare.len() >= self.most_spare {
+            return Some(made);
+        }
+        spare.push(made);
+        None
+    }
+
+    fn lock_spare(&self) -> std::sync::MutexGuard<'_, Vec<Made>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Two for each processor: one is in use while the worker before it is taken down. Each costs the
+/// open files through which it is joined and read.
+fn most_spare() -> usize {
+    2 * std::thread::available_parallelism()
+        .map_or(1, std::num::NonZero::get)
+        .min(8)
 }
 
 impl Drop for CgroupRoot {
     fn drop(&mut self) {
+        // With the spare ones that are in them.
         self.dirs.iter().for_each(|dir| remove_tree(dir));
     }
 }
@@ -106,102 +140,6 @@ fn enter_v2(hierarchy: &Hierarchy, entry: V2Entry) -> Result<(), SupervisorError
         fs::write(&procs, "0").map_err(refused("move the supervisor into", &leaf))?;
     }
     files::enable_controllers(dir, hierarchy).map_err(refused("enable the controllers of", dir))
-}
-
-/// The cgroup of one worker. Removed when dropped, with whatever is still in it.
-#[derive(Debug)]
-pub struct WorkerCgroup {
-    root: Arc<CgroupRoot>,
-    dirs: Vec<PathBuf>,
-}
-
-/// What a cgroup counted.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Counts {
-    /// Largest memory, bytes.
-    pub peak_memory: Option<u64>,
-    /// Largest number of tasks.
-    pub peak_pids: Option<u64>,
-    /// Processor time, microseconds.
-    pub cpu_us: Option<u64>,
-    /// Processes that the kernel killed for want of memory.
-    pub oom_kills: u64,
-    /// Forks and threads that were refused.
-    pub refused_forks: u64,
-}
-
-impl Counts {
-    /// What was counted since an earlier look; peaks stay those of the whole life.
-    #[must_use]
-    pub fn since(self, earlier: &Self) -> Self {
-        let cpu = self.cpu_us.zip(earlier.cpu_us);
-        Self {
-            cpu_us: cpu.map(|(now, then)| now.saturating_sub(then)),
-            oom_kills: self.oom_kills.saturating_sub(earlier.oom_kills),
-            refused_forks: self.refused_forks.saturating_sub(earlier.refused_forks),
-            ..self
-        }
-    }
-}
-
-impl WorkerCgroup {
-    /// Open files through which a process joins, one for each hierarchy.
-    pub fn join_files(&self) -> Result<Vec<OwnedFd>, SupervisorError> {
-        let name = files::join_file(self.root.plan.version);
-        let open = |dir: &PathBuf| {
-            let path = dir.join(name);
-            let file = fs::OpenOptions::new().write(true).open(&path);
-            file.map(OwnedFd::from).map_err(refused("open", &path))
-        };
-        self.dirs.iter().map(open).collect()
-    }
-
-    /// What has been counted so far.
-    pub fn counts(&self) -> Counts {
-        self.places()
-            .fold(Counts::default(), |counts, (hierarchy, dir)| {
-                let mut read = |file: &'static str| files::read(dir, file);
-                files::read_counts(self.root.plan.version, hierarchy, &mut read, counts)
-            })
-    }
-
-    /// Whether it counts processor time.
-    pub fn counts_cpu(&self) -> bool {
-        let counts = |hierarchy: &Hierarchy| files::counts_cpu(self.root.plan.version, hierarchy);
-        self.root.plan.hierarchies.iter().any(counts)
-    }
-
-    /// Processor time so far, microseconds.
-    pub fn cpu_us(&self) -> Option<u64> {
-        self.places().find_map(|(hierarchy, dir)| {
-            let mut read = |file: &'static str| files::read(dir, file);
-            files::cpu_us(self.root.plan.version, hierarchy, &mut read)
-        })
-    }
-
-    /// Where a process that joined must be: a controller of each hierarchy (none on version 2),
-    /// and the directory.
-    pub fn membership(&self) -> impl Iterator<Item = (Option<Controller>, &Path)> {
-        self.places()
-            .map(|(hierarchy, dir)| match self.root.plan.version {
-                CgroupVersion::V1 => (hierarchy.controllers.first().copied(), dir),
-                CgroupVersion::V2 { .. } => (None, dir),
-            })
-    }
-
-    fn places(&self) -> impl Iterator<Item = (&Hierarchy, &Path)> {
-        self.root
-            .plan
-            .hierarchies
-            .iter()
-            .zip(self.dirs.iter().map(PathBuf::as_path))
-    }
-}
-
-impl Drop for WorkerCgroup {
-    fn drop(&mut self) {
-        self.dirs.iter().for_each(|dir| remove_tree(dir));
-    }
 }
 
 fn make_dir(dir: &Path) -> Result<(), SupervisorError> {

@@ -74,11 +74,12 @@ impl Worker {
             their_data.as_fd(),
             their_monitor.as_fd(),
         ];
-        let join_files = cgroup
-            .map(WorkerCgroup::join_files)
-            .transpose()?
-            .unwrap_or_default();
-        fds.extend(join_files.iter().map(AsFd::as_fd));
+        let join_files = cgroup.map(WorkerCgroup::join_files).transpose()?;
+        fds.extend(
+            join_files
+                .iter()
+                .flat_map(|files| files.iter().map(AsFd::as_fd)),
+        );
         let work = session.map(|session| session.path().to_owned());
         let spawn = ToZygote::Spawn {
             first_core,
@@ -87,14 +88,7 @@ impl Worker {
         };
         zygote.request(&spawn, &fds)?;
         // The worker's ends, so that its end shows as ours.
-        drop((
-            stdin,
-            their_data,
-            their_monitor,
-            their_stdout,
-            their_stderr,
-            join_files,
-        ));
+        drop((stdin, their_data, their_monitor, their_stdout, their_stderr));
         let asked = Instant::now();
         let deadline = asked + BIRTH_TIMEOUT;
         let Born {

@@ -4,13 +4,15 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use super::cgroup::{CgroupRoot, WorkerCgroup};
-use super::error::SupervisorError;
+use super::error::{SupervisorError, While};
 use super::run::{Files, Place, Watch};
 use super::session::{SessionDirectory, SessionRoot};
 use super::spawn::Worker;
 use super::verify::verify;
 use crate::jail::control::CpuSpan;
 use crate::outcome::Enforced;
+use crate::protocol::Request;
+use crate::protocol::message::Serves;
 
 /// A worker in which no guest code has run yet. Dropping it ends it, and removes what was made for it.
 #[derive(Debug)]
@@ -62,6 +64,19 @@ impl Standing {
             enforced,
             jailed,
         })
+    }
+
+    /// Has it do, while nobody waits for it, what the first cell would otherwise have to wait for.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended meanwhile.
+    pub fn rehearse(&self, serves: Serves) -> Result<(), SupervisorError> {
+        let mut message = Vec::new();
+        Request::Rehearse { serves }.encode_into(&[], &mut message)?;
+        // The first bytes that the socket gets: there is room for them.
+        let sent = nix::unistd::write(&self.worker.data, &message);
+        sent.map(drop).when("write to the worker")
     }
 
     /// Starts to watch it.

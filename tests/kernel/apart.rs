@@ -3,7 +3,7 @@
 use std::env;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::{bad_input, batch, leftovers, pool, sessions};
+use crate::{bad_input, batch, cgroups, leftovers, pool, sessions};
 
 const VARIABLE: &str = "SANDFORK_KERNEL_TEST_PART";
 
@@ -20,6 +20,7 @@ pub fn play(name: &str) -> ExitCode {
     let mut parts = bad_input::PARTS
         .iter()
         .chain(&batch::PARTS)
+        .chain(&cgroups::PARTS)
         .chain(&leftovers::PARTS)
         .chain(&pool::PARTS)
         .chain(&sessions::PARTS);

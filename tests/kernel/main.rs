@@ -13,6 +13,7 @@
 mod apart;
 mod bad_input;
 mod batch;
+mod cgroups;
 mod check;
 mod compat;
 mod concurrency;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     let mut tests = outcomes::tests();
     tests.extend(bad_input::tests(&world));
     tests.extend(batch::tests());
+    tests.extend(cgroups::tests());
     tests.extend(compat::tests(&world));
     tests.extend(concurrency::tests());
     tests.extend(environment::tests());

@@ -40,12 +40,16 @@ def warm_up():
     """What the first cell of a session would otherwise import and allocate in every worker."""
     namespace = {"__name__": "__main__", "__builtins__": builtins}
     for _ in range(10):
-        Evaluator().run(b"x = 1\nx + 1", "<warm>", namespace, "expression")
-        Evaluator().run(b"x = 1", "<warm>", namespace, "statement")
+        rehearse_cell(namespace)
         encoder = values.Encoder()
         tree = encoder.encode([{"x": 1}, (1.5, "y"), b"z", object()])
         values.decode(tree, values.split(memoryview(pack(encoder.buffers)[1]), [1]))
         wire.loads(wire.dumps(tree))
+
+
+def rehearse_cell(namespace):
+    Evaluator().run(b"x = 1\nx + 1", "<warm>", namespace, "expression")
+    Evaluator().run(b"x = 1", "<warm>", namespace, "statement")
 
 
 class Session:

@@ -17,6 +17,12 @@ pub enum Request {
         /// What the worker is for.
         serves: Serves,
     },
+    /// Before the first message, to a worker that is to wait: run something that is nobody's, so that
+    /// the memory that a first cell writes to has been copied by the time that one comes.
+    Rehearse {
+        /// What the worker will be for.
+        serves: Serves,
+    },
     /// Run Python source, which is the payload.
     Cell {
         /// Repeated in the result.

@@ -75,11 +75,6 @@ pub fn counts_cpu(version: CgroupVersion, hierarchy: &Hierarchy) -> bool {
     version != CgroupVersion::V1 || hierarchy.controllers.contains(&Controller::Cpuacct)
 }
 
-/// The text of one of a directory's files.
-pub fn read(dir: &Path, file: &str) -> Option<String> {
-    proc_dir::read(&dir.join(file)).ok()
-}
-
 /// Writes a setting to a file, which is never created here.
 pub fn write(file: &Path, value: &str) -> io::Result<()> {
     fs::OpenOptions::new()
@@ -115,7 +110,8 @@ pub fn kill_all(dir: &Path) {
     if fs::write(dir.join("cgroup.kill"), "1").is_ok() {
         return;
     }
-    for line in read(dir, "cgroup.procs").unwrap_or_default().lines() {
+    let processes = proc_dir::read(&dir.join("cgroup.procs"));
+    for line in processes.unwrap_or_default().lines() {
         // 0 is a process of another pid namespace, which cannot be meant here.
         if let Some(pid) = line.parse().ok().filter(|pid| *pid > 0) {
             _ = kill(Pid::from_raw(pid), Signal::SIGKILL);

@@ -15,7 +15,7 @@ use crate::jail::control::{Exit, ExitStatus, FromMonitor};
 use crate::protocol::caller::ErrorWord;
 use crate::protocol::message::Serves;
 use crate::protocol::{FrameLimits, Request, VERSION};
-use crate::supervisor::cgroup::{Counts, Meter};
+use crate::supervisor::cgroup::{Counts, WorkerCgroup};
 use crate::supervisor::descriptors::{hear, set_nonblocking};
 use crate::supervisor::drain::{Drained, Output, Stream};
 use crate::supervisor::ending::Stop;
@@ -38,7 +38,6 @@ pub struct Live<'a> {
     pub(super) place: &'a Place<'a>,
     pub(super) standing: &'a Standing,
     pub(super) worker: &'a Worker,
-    meter: Option<Meter<'a>>,
     pub(super) terms: SessionTerms,
     pub(super) watch: Watch<'a>,
     pub(super) data: Link<&'a OwnedFd>,
@@ -94,11 +93,13 @@ impl<'a> Live<'a> {
         .encode_into(&[], &mut hello)?;
         data.send(hello, None);
         watch.begin(Pace::Waiting, now, None);
+        if let Some(cgroup) = &standing.cgroup {
+            cgroup.settle();
+        }
         Ok(Self {
             place,
             standing,
             worker,
-            meter: standing.cgroup.as_ref().map(Meter::new),
             terms,
             watch,
             data,
@@ -237,7 +238,12 @@ impl<'a> Live<'a> {
 
     /// What the cgroup has counted since the worker's birth.
     pub(super) fn counts(&mut self) -> Counts {
-        self.counted = self.meter.as_mut().map(Meter::counts).unwrap_or_default();
+        self.counted = self
+            .standing
+            .cgroup
+            .as_ref()
+            .map(WorkerCgroup::counts)
+            .unwrap_or_default();
         self.counted
     }
 

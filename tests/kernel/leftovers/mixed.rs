@@ -61,7 +61,7 @@ pub fn part() {
 
 fn quick() -> Recipe {
     standard()
-        .set("limits.wall=400ms")
+        .set("limits.wall=600ms")
         .set("limits.memory=100MiB")
         .set("limits.pids=16")
         .set("limits.output=256KiB")
