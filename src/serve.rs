@@ -6,6 +6,7 @@
 //! is closed, however that comes about, everything ends.
 
 mod connection;
+mod policies;
 mod sandboxes;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

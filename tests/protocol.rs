@@ -265,6 +265,8 @@ fn requests_are_written_as_documented() {
 fn unknown_fields_are_ignored() {
     let header = r#"{"kind":"ready","version":1,"later":{"a":[1,2]},"later":null}"#;
     assert_eq!(reply(header), Ok(Reply::Ready { version: 1 }));
+    let spaced = " {\"version\" : 1 , \"kind\" : \"\\u0072eady\"}\n";
+    assert_eq!(reply(spaced), Ok(Reply::Ready { version: 1 }));
 }
 
 #[test]
@@ -279,6 +281,10 @@ fn what_is_not_a_reply_is_refused() {
         r#"{"kind":"cell","id":1,"filename":"","argv":[]}"#,
         r#"{"kind":"usage","wall_ms":0}"#,
         r#"{"kind":"ready"}"#,
+        r#"["ready"]"#,
+        r#"["ready",1]"#,
+        r#"{"kind":0,"version":1}"#,
+        r#"{"kind":{"ready":null},"version":1}"#,
         r#"{"kind":"ready","version":1} {}"#,
         r#"{"kind":"ready","kind":"ready","version":1}"#,
         r#"{"kind":"ready","version":1,"version":2}"#,

@@ -2,6 +2,10 @@
 
     SANDFORK_BINARY=target/release/sandfork PYTHONPATH=python/src python3 python/benches/latency.py
 
+The row before the last is what the kernel takes for a cell's way alone: as many bytes over the same
+kind of sockets, from this process by a second to a third and back, and none of the three does anything
+with them. Each of the four wake-ups on that way costs more where the processors are asleep.
+
 The last row is a cell against a supervisor that answers at once, with the same bytes each time, less a
 bare exchange of as many bytes over the same kind of socket: what is left is spent in Python.
 """
@@ -25,6 +29,8 @@ ENFORCED = {"level": "full", "layers": ["namespaces", "mounts", "landlock", "sec
 POLICY = {"name": "standard", "sha256": "0" * 64}
 USAGE = {"wall_ms": 0.1, "cpu_ms": 0.1, "peak_memory_bytes": 1, "peak_pids": 1, "output_bytes": 0}
 OUTCOME = {"status": "ok", "exit_code": 0, "limit": None, "error": None, "denied": []}
+# Bytes of the frames of a small cell, from hop to hop.
+ASKED, REQUESTED, REPLIED, ANSWERED = 120, 71, 61, 300
 
 
 def measure(call: Callable[[], object], times: int) -> list[float]:
@@ -47,7 +53,7 @@ def echo(connected: socket.socket) -> None:
     opened = {"kind": "opened", "version": 2, "enforced": ENFORCED, "policy": POLICY, "limits": {}}
     connected.recv(1 << 16)
     connected.sendall(frame(opened))
-    told = {**OUTCOME, "usage": USAGE, "enforced": ENFORCED, "policy": POLICY}
+    told = {**OUTCOME, "usage": USAGE}
     header = {"kind": "outcome", "id": 10**9, "outcome": told, "session": "live", "execution_count": 1}
     before, after = frame(header).split(b"1000000000")
     number = 0
@@ -72,9 +78,29 @@ def peer(serve: Callable[[socket.socket], None]) -> Iterator[socket.socket]:
     os.waitpid(child, 0)
 
 
-def reply(connected: socket.socket) -> None:
+def reply(connected: socket.socket, size: int = ANSWERED) -> None:
     while connected.recv(1 << 16):
-        connected.sendall(bytes(600))
+        connected.sendall(bytes(size))
+
+
+def relay(connected: socket.socket) -> None:
+    """Passes on what it is asked to another process, and back what that says."""
+    with peer(lambda other: reply(other, REPLIED)) as other:
+        while connected.recv(1 << 16):
+            other.sendall(bytes(REQUESTED))
+            other.recv(1 << 16)
+            connected.sendall(bytes(ANSWERED))
+
+
+def bare_way(times: int) -> list[float]:
+    """Microseconds of a cell's way through three processes that do nothing else."""
+    with peer(relay) as connected:
+
+        def exchange() -> None:
+            connected.send(bytes(ASKED))
+            connected.recv(1 << 16)
+
+        return measure(exchange, times)
 
 
 def own_share(times: int) -> float:
@@ -93,7 +119,7 @@ def own_share(times: int) -> float:
     with peer(reply) as connected:
 
         def exchange() -> None:
-            connected.send(bytes(170))
+            connected.send(bytes(ASKED))
             connected.recv(1 << 16)
 
         bare = measure(exchange, times)
@@ -108,6 +134,7 @@ def rows() -> Iterator[tuple[str, list[float]]]:
         yield "`get` of an int", measure(lambda: sbx.get("x"), 2000)
     yield "a sandbox, made and closed", measure(lambda: Sandbox().close(), 300)
     yield "`run` in a fresh sandbox", measure(lambda: sandfork.run("pass"), 300)
+    yield "the way of a cell alone", bare_way(3000)
 
 
 def main() -> None:

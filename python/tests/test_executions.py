@@ -11,7 +11,7 @@ import re
 import pytest
 
 import sandfork
-from sandfork import Execution, Logs, Result, Sandbox, _result
+from sandfork import Execution, Logs, Result, Sandbox, _reports, _result
 from sandfork._values import Encoder
 
 from .support.fake import ENFORCED, LIMITS, POLICY, USAGE, FakeSupervisor
@@ -21,10 +21,11 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 def ended(*, shown=(), stdout=(), stderr=(), wall=None, value=None, session="live", **fields) -> Execution:
     inner = {"status": "ok", "exit_code": 0, "limit": None, "error": None, "denied": [], **fields}
-    told = {**inner, "usage": USAGE, "enforced": ENFORCED, "policy": POLICY}
+    told = {**inner, "usage": USAGE}
     header = {"outcome": told, "value": value, "session": session, "execution_count": 3, "final": False}
     logs = Logs(list(stdout), list(stderr))
-    return Execution(header, logs, list(shown), limits=LIMITS, wall=wall)
+    info = _reports.session_info({"enforced": ENFORCED, "policy": POLICY, "limits": LIMITS})
+    return Execution(header, logs, list(shown), info, wall=wall)
 
 
 def test_the_value_is_the_main_result_where_nothing_richer_was_shown() -> None:

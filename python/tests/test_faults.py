@@ -12,13 +12,13 @@ import sandfork
 from sandfork import Sandbox
 
 from .support.descriptors import assert_closed_since, opened
-from .support.fake import ENFORCED, POLICY, USAGE, FakeSession, FakeSupervisor
+from .support.fake import USAGE, FakeSession, FakeSupervisor
 from .support.wire import Received, frame, passed_file
 
 OUTCOME = {
     "kind": "outcome",
     "id": 1,
-    "outcome": {"status": "ok", "usage": USAGE, "enforced": ENFORCED, "denied": [], "policy": POLICY},
+    "outcome": {"status": "ok", "usage": USAGE, "denied": []},
     "session": "live",
     "execution_count": 1,
 }

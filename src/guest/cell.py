@@ -13,6 +13,7 @@ ARGV0 = {"<string>": "-c", "<stdin>": "-"}
 # Text of what was run, by the name that tracebacks have for it, and the most that is kept of it.
 SOURCES = {}
 MAX_SOURCES = 16 << 20
+kept_characters = 0
 
 
 def execute(source, filename, namespace):
@@ -20,7 +21,8 @@ def execute(source, filename, namespace):
     last = pop_last_expression(tree)
     body, last = compile_both(tree, last, filename)
     keep_source(filename, source.decode("utf-8", "replace"))
-    exec(body, namespace)
+    if body is not None:
+        exec(body, namespace)
     return None if last is None else eval(last, namespace)
 
 
@@ -36,12 +38,13 @@ def pop_last_expression(tree):
 
 
 def compile_both(tree, last, filename, flags=0):
-    """The code of all but the last expression, and of that one where there is one."""
-    body = compile(tree, filename, "exec", flags, dont_inherit=True)
+    """The code of all but the last expression, and of that one; `None` for what there is not."""
+    body = compile(tree, filename, "exec", flags, dont_inherit=True) if tree.body else None
     if last is None:
         return body, None
-    # What the statements before it imported from `__future__` holds for it too.
-    flags |= body.co_flags & FUTURE_FLAGS
+    if body is not None:
+        # What the statements before it imported from `__future__` holds for it too.
+        flags |= body.co_flags & FUTURE_FLAGS
     return body, compile(_ast.Expression(last), filename, "eval", flags, dont_inherit=True)
 
 
@@ -73,21 +76,30 @@ class Lines:
 
 def keep_source(filename, text):
     """Remembers what tracebacks will quote; the oldest cells of a long session are forgotten."""
-    SOURCES.pop(filename, None)
+    global kept_characters
+    kept_characters += len(text) - len(SOURCES.pop(filename, ""))
     SOURCES[filename] = text
-    size = sum(map(len, SOURCES.values())) if len(SOURCES) % 64 == 0 else 0
-    while size > MAX_SOURCES and len(SOURCES) > 1:
-        size -= len(SOURCES.pop(next(iter(SOURCES))))
-    if "linecache" in sys.modules:
+    while kept_characters > MAX_SOURCES and len(SOURCES) > 1:
+        kept_characters -= len(SOURCES.pop(next(iter(SOURCES))))
+    # Not imported: one that is there may be the guest's own, or `None`.
+    linecache = sys.modules.get("linecache")
+    if linecache is not None:
         try:
-            show_lines(filename)
+            linecache.cache[filename] = line_entry(filename)
         except Exception:
             # The guest made something else of it.
             pass
 
 
+def forget_sources():
+    global kept_characters
+    SOURCES.clear()
+    kept_characters = 0
+
+
 def forget_source(filename):
-    SOURCES.pop(filename, None)
+    global kept_characters
+    kept_characters -= len(SOURCES.pop(filename, ""))
     if "linecache" in sys.modules:
         sys.modules["linecache"].cache.pop(filename, None)
 
@@ -97,10 +109,14 @@ def show_lines(*filenames):
     import linecache
 
     for filename in filenames:
-        text = SOURCES[filename]
-        # Every line ends with one, as in a file that is read: carets are counted from there.
-        lines = [line + "\n" for line in text.splitlines()]
-        linecache.cache[filename] = (len(text), None, lines, filename)
+        linecache.cache[filename] = line_entry(filename)
+
+
+def line_entry(filename):
+    text = SOURCES[filename]
+    # Every line ends with one, as in a file that is read: carets are counted from there.
+    lines = [line + "\n" for line in text.splitlines()]
+    return len(text), None, lines, filename
 
 
 def cut(text, limit):

@@ -15,13 +15,13 @@ from os.path import abspath
 from . import wire
 from .cell import (
     MAX_TEXT,
-    SOURCES,
     Lines,
     clean,
     cut,
     execute,
     exit_code,
     forget_source,
+    forget_sources,
     set_argv,
 )
 from .ending import end_as_child, finish
@@ -78,7 +78,7 @@ def warm_up():
     except ZeroDivisionError as error:
         wire.dumps(describe_error(error))
     session.warm_up()
-    SOURCES.clear()
+    forget_sources()
     linecache.clearcache()
 
 

@@ -5,7 +5,11 @@
 //! arithmetic of arbitrary size in parsers that keep it. One pass over the bytes, with no
 //! allocation and no recursion, refuses all of these first.
 
-use serde::de::DeserializeOwned;
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::value::StrDeserializer;
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use thiserror::Error;
 
 /// How large a JSON text may be in each direction.
@@ -89,7 +93,53 @@ impl JsonLimits {
     /// the same text would not look at.
     pub fn from_slice<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, JsonError> {
         self.check(text)?;
-        serde_json::from_slice(text).map_err(|error| JsonError::Invalid(excerpt(&error)))
+        serde_json::from_slice(text).map_err(|error| invalid(&error))
+    }
+
+    /// Checks the bounds of an object, then reads what it says that it is, its `kind`. serde's own
+    /// tagged enums do both in one, and keep a tree of all members aside for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_slice`](Self::from_slice), and when it is no object or of another kind.
+    pub fn tagged<'t, K: DeserializeOwned>(
+        &self,
+        text: &'t [u8],
+    ) -> Result<Tagged<'t, K>, JsonError> {
+        #[derive(Deserialize)]
+        struct Tag<'t> {
+            #[serde(borrow)]
+            kind: Cow<'t, str>,
+        }
+        self.check(text)?;
+        let text = str::from_utf8(text).map_err(|error| JsonError::Invalid(error.to_string()))?;
+        // A struct is read from an array too.
+        if !text.trim_ascii_start().starts_with('{') {
+            return Err(JsonError::Invalid("it is no object".into()));
+        }
+        let Tag { kind } = serde_json::from_str(text).map_err(|error| invalid(&error))?;
+        let kind: StrDeserializer<serde_json::Error> = kind.as_ref().into_deserializer();
+        let kind = K::deserialize(kind).map_err(|error| invalid(&error))?;
+        Ok(Tagged { kind, text })
+    }
+}
+
+/// An object whose kind is known and whose other members are not read yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Tagged<'t, K> {
+    /// What it says that it is.
+    pub kind: K,
+    text: &'t str,
+}
+
+impl<K> Tagged<'_, K> {
+    /// Reads its members.
+    ///
+    /// # Errors
+    ///
+    /// When they do not fit `T`.
+    pub fn members<T: DeserializeOwned>(&self) -> Result<T, JsonError> {
+        serde_json::from_str(self.text).map_err(|error| invalid(&error))
     }
 }
 
@@ -120,15 +170,12 @@ fn within(what: &'static str, found: usize, limit: usize) -> Result<(), JsonErro
     }
 }
 
-/// A parser's message, which quotes the text that it refuses: short, on one line.
-fn excerpt(error: &serde_json::Error) -> String {
+/// With the parser's message, which quotes the text that it refuses: short, on one line.
+fn invalid(error: &serde_json::Error) -> JsonError {
     const LONGEST: usize = 200;
     let message = error.to_string();
-    message
-        .chars()
-        .filter(|character| !character.is_control())
-        .take(LONGEST)
-        .collect()
+    let printable = message.chars().filter(|character| !character.is_control());
+    JsonError::Invalid(printable.take(LONGEST).collect())
 }
 
 /// Bytes before the quote that closes a string; `text` begins behind the opening one.

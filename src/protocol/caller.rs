@@ -20,7 +20,7 @@ mod told;
 pub use told::Told;
 
 /// What a caller says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Ask {
@@ -70,7 +70,7 @@ pub struct Open {
 }
 
 /// A policy by its name or path, or its text.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PolicyChoice {
     /// The text of a policy file.
@@ -253,7 +253,7 @@ pub struct Python {
 pub struct CellOutcome {
     /// Of the request.
     pub id: u64,
-    /// The outcome, without output and value.
+    /// The outcome, without output, value, and what [`Opened`] told.
     pub outcome: Told,
     /// The cell's value.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -328,7 +328,38 @@ impl Ask {
     ///
     /// When the header is over a bound, of an unknown kind, or lacks what its kind needs.
     pub fn parse(frame: &Frame) -> Result<Self, MessageError> {
-        let ask: Self = JsonLimits::FROM_CALLER.from_slice(&frame.header)?;
+        #[derive(Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        enum Kind {
+            Open,
+            Cell,
+            Set,
+            Tools,
+            Return,
+            Interrupt,
+            Restart,
+            File,
+            Close,
+        }
+        #[derive(Deserialize)]
+        struct Restart {
+            id: u64,
+        }
+        let header = JsonLimits::FROM_CALLER.tagged(&frame.header)?;
+        let ask = match header.kind {
+            Kind::Open => Self::Open(header.members()?),
+            Kind::Cell => Self::Cell(header.members()?),
+            Kind::Set => Self::Set(header.members()?),
+            Kind::Tools => Self::Tools(header.members()?),
+            Kind::Return => Self::Return(header.members()?),
+            Kind::Interrupt => Self::Interrupt,
+            Kind::Restart => {
+                let Restart { id } = header.members()?;
+                Self::Restart { id }
+            }
+            Kind::File => Self::File(header.members()?),
+            Kind::Close => Self::Close,
+        };
         if !matches!(ask, Self::Cell(_)) {
             check_payload(frame, ask.blob())?;
         }

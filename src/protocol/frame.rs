@@ -9,6 +9,9 @@ use thiserror::Error;
 /// Bytes before the header: the two lengths.
 pub const PREFIX: usize = 8;
 
+/// Bytes of a header, of which most have fewer.
+const USUAL_HEADER: usize = 512;
+
 /// The longest parts that a frame may have, in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FrameLimits {
@@ -73,32 +76,57 @@ pub struct Frame {
 impl Frame {
     /// Appends the frame's bytes to `out`; leaves `out` alone when the frame breaks `limits`.
     pub fn encode_into(&self, limits: &FrameLimits, out: &mut Vec<u8>) -> Result<(), FrameError> {
-        encode_into(&self.header, &self.payload, limits, out)
+        encode_with(&self.payload, limits, out, |out| {
+            out.extend_from_slice(&self.header);
+            Ok(())
+        })
     }
 }
 
-/// Appends a frame made of borrowed parts to `out`; leaves `out` alone when it breaks `limits`.
-pub fn encode_into(
-    header: &[u8],
+/// Appends a frame whose header `write` appends; leaves `out` alone when the frame breaks `limits`
+/// or its header could not be written.
+pub fn encode_with<E: From<FrameError>>(
     payload: &[u8],
     limits: &FrameLimits,
     out: &mut Vec<u8>,
-) -> Result<(), FrameError> {
-    limits.check(header.len(), payload.len())?;
-    let header_length = u32::try_from(header.len()).map_err(|_| FrameError::HeaderTooLong {
-        length: header.len(),
-        limit: u32::MAX as usize,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    let start = out.len();
+    out.reserve(PREFIX + USUAL_HEADER + payload.len());
+    out.extend_from_slice(&[0; PREFIX]);
+    let lengths = write(out).and_then(|()| {
+        let header = out.len() - start - PREFIX;
+        limits.check(header, payload.len())?;
+        Ok(prefix(header, payload.len())?)
+    });
+    match lengths {
+        Ok(lengths) => {
+            out[start..start + PREFIX].copy_from_slice(&lengths);
+            out.extend_from_slice(payload);
+            Ok(())
+        }
+        Err(error) => {
+            out.truncate(start);
+            Err(error)
+        }
+    }
+}
+
+/// The two lengths, as a frame begins with them.
+fn prefix(header: usize, payload: usize) -> Result<[u8; PREFIX], FrameError> {
+    let limit = u32::MAX as usize;
+    let header_length = u32::try_from(header).map_err(|_| FrameError::HeaderTooLong {
+        length: header,
+        limit,
     })?;
-    let payload_length = u32::try_from(payload.len()).map_err(|_| FrameError::PayloadTooLong {
-        length: payload.len(),
-        limit: u32::MAX as usize,
+    let payload_length = u32::try_from(payload).map_err(|_| FrameError::PayloadTooLong {
+        length: payload,
+        limit,
     })?;
-    out.reserve(PREFIX + header.len() + payload.len());
-    out.extend_from_slice(&header_length.to_le_bytes());
-    out.extend_from_slice(&payload_length.to_le_bytes());
-    out.extend_from_slice(header);
-    out.extend_from_slice(payload);
-    Ok(())
+    let mut lengths = [0; PREFIX];
+    lengths[..4].copy_from_slice(&header_length.to_le_bytes());
+    lengths[4..].copy_from_slice(&payload_length.to_le_bytes());
+    Ok(lengths)
 }
 
 /// Why bytes are not frames. After any of these the stream has no known boundary any more.

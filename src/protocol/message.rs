@@ -15,7 +15,7 @@ pub use reply::{Display, Reply, ToolCall};
 pub use request::{Last, Request, Serves, Then, ToolAnswer, ToolDeclaration, Tools, Variables};
 pub use result::{CellResult, Denied, Ended, Finish, GuestError};
 
-use super::frame::encode_into;
+use super::frame::encode_with;
 use super::{Blob, Frame, FrameError, FrameLimits, JsonError};
 use crate::protocol::blob::Way;
 use crate::protocol::value::ValueError;
@@ -75,14 +75,15 @@ pub(super) fn check_payload(frame: &Frame, blob: Option<&Blob>) -> Result<(), Me
     }
 }
 
-/// Appends a message's frame to `out`.
+/// Appends a message's frame to `out`, which is left alone when the message is over `limits`.
 pub(super) fn encode_message(
     message: &impl Serialize,
     payload: &[u8],
     limits: &FrameLimits,
     out: &mut Vec<u8>,
 ) -> Result<(), MessageError> {
-    let header =
-        serde_json::to_vec(message).map_err(|error| JsonError::Invalid(error.to_string()))?;
-    Ok(encode_into(&header, payload, limits, out)?)
+    encode_with(payload, limits, out, |out| {
+        let written = serde_json::to_writer(out, message);
+        Ok(written.map_err(|error| JsonError::Invalid(error.to_string()))?)
+    })
 }

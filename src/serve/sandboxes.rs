@@ -1,15 +1,12 @@
 //! The sandboxes of a supervisor: one for each policy, shared by all sessions under it.
 
 use std::collections::HashMap;
-use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use super::policies::Policies;
 use crate::error::Error;
-use crate::policy::{Override, Policy, PolicySource};
-use crate::policy_source::FileSystem;
-use crate::protocol::caller::{Open, PolicyChoice};
+use crate::protocol::caller::Open;
 use crate::{CallerEnvironment, Sandbox, SandboxKey};
 
 /// The most sandboxes that are kept warm while no session is under them.
@@ -17,7 +14,10 @@ const MOST_UNUSED: usize = 8;
 
 /// Sandboxes by what they were made of.
 #[derive(Default)]
-pub struct Sandboxes(Mutex<HashMap<SandboxKey, Slot>>);
+pub struct Sandboxes {
+    policies: Policies,
+    slots: Mutex<HashMap<SandboxKey, Slot>>,
+}
 
 struct Slot {
     /// Locked while it is made, so that it is made once and others are made meanwhile.
@@ -32,7 +32,7 @@ impl Sandboxes {
         let environment = CallerEnvironment::current()
             .changed_by(differences.map(|(name, value)| (name, value.as_ref())));
         let builder = Sandbox::builder()
-            .policy(policy(open)?)
+            .policy(self.policies.get(open)?)
             .environment(environment);
         let slot = self.slot(builder.key()?);
         let mut made = slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,7 +45,7 @@ impl Sandboxes {
     }
 
     fn slot(&self, key: SandboxKey) -> Arc<Mutex<Option<Arc<Sandbox>>>> {
-        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = slots.entry(key).or_insert_with(|| Slot {
             sandbox: Arc::default(),
             used: Instant::now(),
@@ -76,56 +76,5 @@ impl Slot {
         let made = self.sandbox.lock().unwrap_or_else(PoisonError::into_inner);
         made.as_ref()
             .is_none_or(|sandbox| Arc::strong_count(sandbox) == 1)
-    }
-}
-
-fn policy(open: &Open) -> Result<Policy, Error> {
-    let overrides: Result<Vec<Override>, _> = open.set.iter().map(|set| set.parse()).collect();
-    let overrides = overrides?;
-    let policy = match &open.policy {
-        PolicyChoice::Name { name, directory } => {
-            let source = Beneath {
-                directory: directory.clone(),
-                text: None,
-            };
-            Policy::load(name, &overrides, &source)?
-        }
-        PolicyChoice::Text {
-            toml,
-            directory,
-            label,
-        } => {
-            let label = label.as_deref().unwrap_or("policy");
-            let path = directory.join(format!("{label}.toml"));
-            let name = path.display().to_string();
-            let source = Beneath {
-                directory: Some(directory.clone()),
-                text: Some((path, toml.clone())),
-            };
-            Policy::load(&name, &overrides, &source)?
-        }
-    };
-    Ok(policy)
-}
-
-/// The caller's view of policy files: relative to his directory, and with one that is only a text.
-struct Beneath {
-    directory: Option<PathBuf>,
-    text: Option<(PathBuf, String)>,
-}
-
-impl PolicySource for Beneath {
-    fn read(&self, path: &Path) -> io::Result<String> {
-        if let Some((_, text)) = self.text.as_ref().filter(|(it, _)| it == path) {
-            return Ok(text.clone());
-        }
-        FileSystem.read(&self.current_dir()?.join(path))
-    }
-
-    fn current_dir(&self) -> io::Result<PathBuf> {
-        match &self.directory {
-            Some(directory) => Ok(directory.clone()),
-            None => FileSystem.current_dir(),
-        }
     }
 }

@@ -12,6 +12,7 @@ from ._exceptions import ProtocolError, from_word
 from ._execution import Execution, Logs
 from ._frames import Frame
 from ._link import Link
+from ._reports import SessionInfo
 from ._result import Result
 from ._steps import RECEIVE, Notify, Steps
 
@@ -64,7 +65,7 @@ def follow(
     calls: Calls,
     callbacks: Callbacks,
     *,
-    limits: Mapping[str, float],
+    info: SessionInfo,
     wall: float | None,
     restarted: bool,
 ) -> Steps[Execution | Frame]:
@@ -90,7 +91,7 @@ def follow(
                 yield Notify(callbacks.result, result)
         elif kind == "call":
             _check_call(header)
-            yield from calls.answer(frame, link, limits.get("limits.memory", _blobs.LARGEST))
+            yield from calls.answer(frame, link, info.limits.get("limits.memory", _blobs.LARGEST))
         elif kind == "error" and header.get("id") in (number, None):
             return frame
         else:
@@ -102,7 +103,7 @@ def follow(
     buffers = _blobs.unpack(frame, link.decoder)
     check_outcome(header, link)
     logs = Logs(stdout.pieces, stderr.pieces)
-    return Execution(header, logs, shown, buffers=buffers, limits=limits, wall=wall, restarted=restarted)
+    return Execution(header, logs, shown, info, buffers=buffers, wall=wall, restarted=restarted)
 
 
 def unexpected(frame: Frame) -> Exception:

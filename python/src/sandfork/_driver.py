@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
+from . import _supervisor
 from ._exceptions import (
     ProtocolError,
     SessionBusy,
@@ -49,7 +49,7 @@ class Driver:
         self.session = session
         self.resources = Resources()
         self.closed = False
-        self._process = os.getpid()
+        self._process = _supervisor.this_process
 
     def interrupt(self) -> None:
         """From any thread: interrupts the cell that runs, if one does."""
@@ -59,7 +59,7 @@ class Driver:
 
     def check(self) -> None:
         """Refuses a conversation that cannot be had."""
-        if self._process != os.getpid():
+        if self._process is not _supervisor.this_process:
             raise SessionForked(
                 "this session belongs to the process that this one was forked from: open one here"
             )

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from . import _endings, _html, _reports, _values
-from ._reports import Denial, Enforced, Limit, PolicyIdentity, Usage
+from ._reports import Denial, Enforced, Limit, PolicyIdentity, SessionInfo, Usage
 from ._result import Result
 
 
@@ -64,16 +64,16 @@ class Execution:
         header: Mapping[str, Any],
         logs: Logs,
         shown: list[Result],
+        info: SessionInfo,
         *,
         buffers: Sequence[memoryview] = (),
-        limits: Mapping[str, float] = {},
         wall: float | None = None,
         restarted: bool = False,
     ) -> None:
         self._header = header
         self._outcome: Mapping[str, Any] = header["outcome"]
         self._buffers = buffers
-        self._info = limits
+        self._info = info
         self._wall = wall
         self._shown = shown
         self._results: list[Result] | None = None
@@ -141,7 +141,7 @@ class Execution:
             return ExecutionError("SystemExit", str(self.exit_code), trace)
         if self.status in ("exception", "protocol-violation") and told:
             return ExecutionError(str(told.get("name", "")), str(told.get("message", "")), trace)
-        said = _endings.sentence(self._outcome, self._info, self._wall)
+        said = _endings.sentence(self._outcome, self._info.limits, self._wall)
         return ExecutionError(_endings.class_name(self.status), said, trace)
 
     @property
@@ -162,7 +162,7 @@ class Execution:
     @property
     def enforced(self) -> Enforced:
         """What held it, as it was seen before the code ran."""
-        return _reports.enforced(self._outcome.get("enforced", {}))
+        return self._info.enforced
 
     @property
     def denied(self) -> tuple[Denial, ...]:
@@ -172,7 +172,7 @@ class Execution:
     @property
     def policy(self) -> PolicyIdentity:
         """Under which policy it ran."""
-        return _reports.identity(self._outcome.get("policy", {}))
+        return self._info.policy
 
     @property
     def session(self) -> str:

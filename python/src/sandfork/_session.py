@@ -252,7 +252,7 @@ class Session(Conversation):
             link,
             self.calls,
             cell.callbacks,
-            limits=info.limits,
+            info=info,
             wall=cell.wall,
             restarted=self._restarted,
         )

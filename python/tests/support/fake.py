@@ -129,9 +129,7 @@ class FakeSession:
             "limit": fields.pop("limit", None),
             "error": fields.pop("error", None),
             "usage": USAGE,
-            "enforced": ENFORCED,
             "denied": fields.pop("denied", []),
-            "policy": POLICY,
         }
         encoder = _values.Encoder()
         header = {

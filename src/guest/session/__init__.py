@@ -91,7 +91,7 @@ class Session:
         self.prepare(request, source)
         guarded = self.interrupts.guarded
         encoder = values.Encoder()
-        _, error = guarded(lambda: self.evaluate(request, source, encoder, result))
+        _, error = guarded(self.evaluate, request, source, encoder, result)
         self.interrupts.pending = False
         code = 0
         if self.interrupts.answered():
@@ -102,7 +102,7 @@ class Session:
         elif error is not None:
             encoder.buffers.clear()
             result.pop("value", None)
-            code = guarded(lambda: self.describe(error, result))[0] or 0
+            code = guarded(self.describe, error, result)[0] or 0
         if getpid() != self.worker:
             end_as_child(result, code)
         interrupted = issubclass(type(error), KeyboardInterrupt)
@@ -112,7 +112,7 @@ class Session:
         if not interrupted:
             guarded(self.plots.show_figures)
         if request.get("then") == "end":
-            code = guarded(lambda: finish(result, code))[0] or code
+            code = guarded(finish, result, code)[0] or code
         else:
             guarded(flush)
         self.interrupts.take_signal()

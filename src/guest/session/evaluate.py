@@ -18,19 +18,19 @@ class Evaluator:
     def run(self, source, filename, namespace, last):
         tree = parse(source, filename, FLAGS)
         expression = pop_last_expression(tree)
-        if last == "statement" and expression is None:
+        records = last == "statement" and expression is None
+        if records:
             record_last(tree)
         body, expression = compile_both(tree, expression, filename, FLAGS)
         keep_source(filename, source.decode("utf-8", "replace"))
         try:
-            if tree.body:
+            if body is not None:
                 self.execute(body, namespace)
             if expression is not None:
                 return self.execute(expression, namespace)
-        except BaseException:
-            take_value(namespace)
-            raise
-        return take_value(namespace)
+        finally:
+            value = take_value(namespace) if records else None
+        return value
 
     def execute(self, code, namespace):
         value = eval(code, namespace)

@@ -82,12 +82,12 @@ class Interrupts:
         if self.pending:
             self.interrupt()
 
-    def guarded(self, act):
+    def guarded(self, act, *args):
         """The result of what runs guest code, and no exception; or `None` and the exception."""
         try:
             try:
                 self.mode = OPEN
-                return act(), None
+                return act(*args), None
             finally:
                 self.mode = IDLE
         except BaseException as error:
@@ -103,9 +103,13 @@ class Interrupts:
             self.mode = OPEN
             self.check()
 
+    def may_be_left(self):
+        """Whether an interrupt leaves what this thread waits for in the link's code."""
+        return self.mode == SHUT and get_ident() == self.main
+
     def wait(self, act, *args):
         """Runs what waits, and may be left at any time."""
-        if self.mode != SHUT or get_ident() != self.main:
+        if not self.may_be_left():
             return act(*args)
         try:
             self.mode = WAITING

@@ -13,6 +13,8 @@ from .. import wire
 
 # Bytes read at once; a frame is mostly below.
 CHUNK = 16 * 1024
+# No frame begins like this: its header would be longer than any may be.
+UNTOUCHED = b"\xff\xff\xff\xff"
 ANCILLARY = _socket.CMSG_SPACE(4 * 4)
 RIGHTS = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS)
 PEEK_NOW = _socket.MSG_PEEK | _socket.MSG_DONTWAIT
@@ -42,6 +44,9 @@ class Link:
         self.interrupts = interrupts
         self.socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, wire.DATA)
         interrupts.has_input = self.has_input
+        # What is read comes here first, so that it can be seen to have come as soon as it has.
+        self.chunk = bytearray(UNTOUCHED) + bytearray(CHUNK - len(UNTOUCHED))
+        self.lengths = memoryview(self.chunk)[:8].cast("I")
         self.received = bytearray()
         self.passed = []
         self.writing = allocate_lock()
@@ -56,6 +61,8 @@ class Link:
     def has_input(self):
         """Whether a request has come; in a signal's handler, so between any two bytecodes."""
         if self.taking or self.received or self.requests.messages:
+            return True
+        if not self.chunk.startswith(UNTOUCHED):
             return True
         try:
             return bool(self.socket.recv(1, PEEK_NOW))
@@ -109,38 +116,44 @@ class Link:
                     else:
                         mailbox.asleep = True
                 if reads:
-                    self.read_one()
+                    message = self.read_one(mailbox)
+                    if message is not None:
+                        return message
                 else:
                     self.interrupts.wait(mailbox.bell.acquire)
         finally:
             self.pass_reading_on(mailbox)
 
-    def read_one(self):
-        """Reads a frame, and hands it to whom it belongs."""
+    def read_one(self, mailbox):
+        """Reads a frame: the reader's own message, or nothing where it was another's."""
         try:
-            if not self.received:
+            if self.interrupts.may_be_left() and not self.received:
                 # Without taking it: an interrupt must not come between a frame and who takes it.
                 self.interrupts.wait(self.socket.recv, 1, _socket.MSG_PEEK)
-            self.taking = True
             header, payload = self.receive_frame()
             passed = None
             if header.get("blob", NOTHING).get("passed"):
                 passed = self.passed.pop(0)
-            self.hand_over(header, payload, passed)
+            owner = self.requests
+            if header["kind"] == "return":
+                owner = self.calls.get(header["call"])
+            if owner is not mailbox:
+                self.hand_over(owner, (header, payload, passed))
+                return None
+            if owner is self.requests:
+                self.interrupts.resting = False
+            return header, payload, passed
         finally:
             self.taking = False
             self.reading = False
 
-    def hand_over(self, header, payload, passed):
-        owner = self.requests
-        if header["kind"] == "return":
-            owner = self.calls.get(header["call"])
+    def hand_over(self, owner, message):
         with self.state:
             if owner is not None:
-                owner.messages.append((header, payload, passed))
+                owner.messages.append(message)
                 owner.wake()
-            elif passed is not None:
-                close(passed)
+            elif message[2] is not None:
+                close(message[2])
 
     def pass_reading_on(self, mailbox):
         with self.state:
@@ -151,6 +164,18 @@ class Link:
                         break
 
     def receive_frame(self):
+        if not self.received:
+            count = self.receive()
+            self.taking = True
+            middle = 8 + self.lengths[0]
+            end = middle + self.lengths[1]
+            if count == end:
+                # Almost every frame comes whole and alone.
+                header, payload = self.chunk[8:middle], bytes(self.chunk[middle:end])
+                self.chunk[:4] = UNTOUCHED
+                return wire.loads(header.decode("utf-8")), payload
+            self.keep(count)
+        self.taking = True
         prefix = self.take(8)
         header = self.take(int.from_bytes(prefix[:4], "little"))
         payload = self.take(int.from_bytes(prefix[4:], "little"))
@@ -159,15 +184,23 @@ class Link:
     def take(self, count):
         received = self.received
         while len(received) < count:
-            data, ancillary, _, _ = self.socket.recvmsg(
-                max(count - len(received), CHUNK), ANCILLARY, _socket.MSG_CMSG_CLOEXEC
-            )
-            if not data:
-                _exit(0)
-            received.extend(data)
-            for level, kind, numbers in ancillary:
-                if (level, kind) == RIGHTS:
-                    self.passed.extend(memoryview(numbers).cast("i"))
+            self.keep(self.receive())
         taken = bytes(received[:count])
         del received[:count]
         return taken
+
+    def keep(self, count):
+        self.received += memoryview(self.chunk)[:count]
+        self.chunk[:4] = UNTOUCHED
+
+    def receive(self):
+        """Reads what has come into the chunk; how many bytes."""
+        count, ancillary, _, _ = self.socket.recvmsg_into(
+            (self.chunk,), ANCILLARY, _socket.MSG_CMSG_CLOEXEC
+        )
+        if not count:
+            _exit(0)
+        for level, kind, numbers in ancillary:
+            if (level, kind) == RIGHTS:
+                self.passed.extend(memoryview(numbers).cast("i"))
+        return count

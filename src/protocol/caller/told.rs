@@ -1,13 +1,12 @@
-//! An outcome as a caller is told of it: output and value travel beside it.
+//! An outcome as a caller is told of it: output and value travel beside it, and what holds for the
+//! whole session was told when it was opened.
 
 use serde::{Serialize, Serializer};
 
 use crate::exit_code;
-use crate::outcome::{
-    Denial, Enforced, ExceptionInfo, LimitHit, Outcome, PolicyIdentity, Status, Usage,
-};
+use crate::outcome::{Denial, ExceptionInfo, LimitHit, Outcome, Status, Usage};
 
-/// An outcome without what travels beside it.
+/// An outcome without what travels beside it or was told before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told(pub Outcome);
 
@@ -20,9 +19,7 @@ impl Serialize for Told {
             limit: Option<LimitHit>,
             error: Option<&'a ExceptionInfo>,
             usage: &'a Usage,
-            enforced: &'a Enforced,
             denied: &'a [Denial],
-            policy: &'a PolicyIdentity,
         }
         let outcome = &self.0;
         Json {
@@ -31,9 +28,7 @@ impl Serialize for Told {
             limit: outcome.limit(),
             error: outcome.error(),
             usage: outcome.usage(),
-            enforced: outcome.enforced(),
             denied: outcome.denied(),
-            policy: outcome.policy(),
         }
         .serialize(serializer)
     }

@@ -9,7 +9,7 @@ use crate::protocol::value::BufferCheck;
 use crate::protocol::{Blob, Frame, FrameLimits, JsonLimits, Value};
 
 /// What a worker says to its supervisor.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reply {
@@ -69,7 +69,28 @@ impl Reply {
     /// When the header is over a bound, of an unknown kind, or lacks what its kind needs, or the
     /// payload is not as long as the header says. Each is a protocol violation and ends the session.
     pub fn parse(frame: &Frame) -> Result<Self, MessageError> {
-        let reply: Self = JsonLimits::FROM_WORKER.from_slice(&frame.header)?;
+        #[derive(Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        enum Kind {
+            Ready,
+            Result,
+            Display,
+            Call,
+        }
+        #[derive(Deserialize)]
+        struct Ready {
+            version: u32,
+        }
+        let header = JsonLimits::FROM_WORKER.tagged(&frame.header)?;
+        let reply = match header.kind {
+            Kind::Ready => {
+                let Ready { version } = header.members()?;
+                Self::Ready { version }
+            }
+            Kind::Result => Self::Result(header.members()?),
+            Kind::Display => Self::Display(header.members()?),
+            Kind::Call => Self::Call(header.members()?),
+        };
         check_payload(frame, reply.blob())?;
         let mut buffers = BufferCheck::new(reply.blob());
         match &reply {

@@ -123,8 +123,9 @@ impl<'a> Live<'a> {
 
     /// Attends to worker and caller until one of them is gone.
     pub fn attend(&mut self, caller: &mut dyn Caller) -> Result<Left, SupervisorError> {
+        let mut heard = self.hear(caller);
         loop {
-            if let Some(left) = self.hear(caller)? {
+            if let Some(left) = heard {
                 return Ok(left);
             }
             let ready = self.wait(caller).when("wait for the worker")?;
@@ -152,6 +153,11 @@ impl<'a> Live<'a> {
             if !self.monitor_open || given_up {
                 return Ok(self.gone(caller));
             }
+            heard = if ready.caller {
+                self.hear(caller)
+            } else {
+                None
+            };
         }
     }
 
@@ -173,7 +179,7 @@ impl<'a> Live<'a> {
             data_events -= PollFlags::POLLIN;
         }
         let data = self.data_open && !data_events.is_empty();
-        let [monitor, data, stdout, stderr, _caller] = wait(
+        let [monitor, data, stdout, stderr, caller] = wait(
             [
                 Some((self.worker.monitor.as_fd(), PollFlags::POLLIN)),
                 data.then(|| (self.data.as_fd(), data_events)),
@@ -189,6 +195,7 @@ impl<'a> Live<'a> {
             data_out: data.contains(PollFlags::POLLOUT),
             stdout: is_readable(stdout),
             stderr: is_readable(stderr),
+            caller: is_readable(caller),
         })
     }
 
@@ -285,4 +292,5 @@ struct Ready {
     data_out: bool,
     stdout: bool,
     stderr: bool,
+    caller: bool,
 }

@@ -1,5 +1,6 @@
 //! The other end of a session: whoever asks.
 
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -58,7 +59,8 @@ pub trait Caller {
     fn unsent(&self) -> usize;
     /// Sends more of them.
     fn flush(&mut self);
-    /// Listens.
+    /// Listens: tells what has come, message by message, and then `Nothing`. There may be more even so,
+    /// and then [`as_fd`](Self::as_fd) is readable.
     fn hear(&mut self) -> Hearing;
     /// Answers.
     fn answer(&mut self, answer: Answer, payload: Payload);
@@ -80,7 +82,11 @@ pub fn await_caller(caller: &mut dyn Caller) -> Result<Hearing, Errno> {
 
 /// A caller at the other end of a stream socket.
 #[derive(Debug)]
-pub struct FrameCaller(Link<Arc<OwnedFd>>);
+pub struct FrameCaller {
+    link: Link<Arc<OwnedFd>>,
+    /// Whether what is told just now was read for it.
+    has_read: bool,
+}
 
 impl FrameCaller {
     /// The caller at the other end of this socket.
@@ -89,18 +95,22 @@ impl FrameCaller {
     ///
     /// When the socket cannot be made non-blocking.
     pub fn new(socket: Arc<OwnedFd>) -> Result<Self, Errno> {
-        Link::new(socket, FrameLimits::FROM_CALLER).map(Self)
+        let link = Link::new(socket, FrameLimits::FROM_CALLER)?;
+        Ok(Self {
+            link,
+            has_read: false,
+        })
     }
 
     fn next(&mut self) -> Option<Hearing> {
-        let frame = self.0.next()?;
+        let frame = self.link.next()?;
         let heard = Ask::parse(&frame).map_err(|error| error.to_string());
         let heard = heard.and_then(|ask| {
             let comes_with_file = match &ask {
                 Ask::Open(open) => open.stdin,
                 ask => ask.blob().is_some_and(|blob| blob.way() == Way::Passed),
             };
-            let passed = comes_with_file.then(|| self.0.take_passed()).transpose();
+            let passed = comes_with_file.then(|| self.link.take_passed()).transpose();
             let passed = passed.map_err(|error: LinkError| error.to_string())?;
             let payload = Payload {
                 bytes: frame.payload,
@@ -114,23 +124,32 @@ impl FrameCaller {
 
 impl Caller for FrameCaller {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.link.as_fd()
     }
 
     fn unsent(&self) -> usize {
-        self.0.unsent()
+        self.link.unsent()
     }
 
     fn flush(&mut self) {
-        self.0.flush();
+        self.link.flush();
     }
 
     fn hear(&mut self) -> Hearing {
         if let Some(heard) = self.next() {
             return heard;
         }
-        match self.0.receive() {
-            Ok(Received::Some) => self.next().unwrap_or(Hearing::Nothing),
+        if mem::take(&mut self.has_read) {
+            // Mostly one message at a time is on its way: whether there is another, poll(2) tells
+            // for nothing.
+            return Hearing::Nothing;
+        }
+        match self.link.receive() {
+            Ok(Received::Some) => {
+                let next = self.next();
+                self.has_read = next.is_some();
+                next.unwrap_or(Hearing::Nothing)
+            }
             Ok(Received::Nothing) => Hearing::Nothing,
             Ok(Received::End) => Hearing::Gone,
             Err(error) => Hearing::Garbled(error.to_string()),
@@ -140,7 +159,7 @@ impl Caller for FrameCaller {
     fn answer(&mut self, answer: Answer, payload: Payload) {
         let mut bytes = Vec::new();
         match answer.encode_into(&payload.bytes, &mut bytes) {
-            Ok(()) => self.0.send(bytes, payload.passed),
+            Ok(()) => self.link.send(bytes, payload.passed),
             Err(error) => self.answer_instead(&answer, &error),
         }
     }
@@ -164,7 +183,7 @@ impl FrameCaller {
         };
         let mut bytes = Vec::new();
         if instead.encode_into(&[], &mut bytes).is_ok() {
-            self.0.send(bytes, None);
+            self.link.send(bytes, None);
         }
     }
 }

@@ -9,7 +9,6 @@ use super::cell::{CellUnderWay, Streaming};
 use crate::protocol::Request;
 use crate::protocol::caller::{Answer, Ask, Cell, ErrorWord};
 use crate::supervisor::ending::Stop;
-use crate::supervisor::error::SupervisorError;
 use crate::supervisor::run::Pace;
 
 /// A cell that comes so soon after the one before it begins with what was counted at its end.
@@ -20,21 +19,19 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
 impl Live<'_> {
     /// Hears whatever the caller has said by now.
-    pub(super) fn hear(
-        &mut self,
-        caller: &mut dyn Caller,
-    ) -> Result<Option<Left>, SupervisorError> {
+    pub(super) fn hear(&mut self, caller: &mut dyn Caller) -> Option<Left> {
         loop {
             match caller.hear() {
-                Hearing::Nothing => return Ok(None),
-                Hearing::Gone => return Ok(Some(Left::Gone)),
+                Hearing::Nothing => return None,
+                Hearing::Gone => return Some(Left::Gone),
                 Hearing::Garbled(how) => {
                     refuse(caller, None, ErrorWord::Protocol, how);
-                    return Ok(Some(Left::Gone));
+                    return Some(Left::Gone);
                 }
                 Hearing::Ask(ask, payload) => {
-                    if let Some(left) = self.heed(ask, payload, caller) {
-                        return Ok(Some(left));
+                    let left = self.heed(ask, payload, caller);
+                    if left.is_some() {
+                        return left;
                     }
                 }
             }

@@ -1,0 +1,192 @@
+//! The policies that callers name: loading one takes longer than opening a session under it.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::Error;
+use crate::policy::{Override, Policy, PolicySource};
+use crate::policy_source::FileSystem;
+use crate::protocol::caller::{Open, PolicyChoice};
+
+/// The most policies that are remembered: a caller that makes one up for each session gains nothing.
+const MOST: usize = 32;
+
+/// Policies by what was said of them, where that is all that they were made of.
+#[derive(Default)]
+pub struct Policies(Mutex<HashMap<Said, Policy>>);
+
+type Said = (PolicyChoice, Vec<String>);
+
+impl Policies {
+    /// The policy that a caller means.
+    pub fn get(&self, open: &Open) -> Result<Policy, Error> {
+        let said = (open.policy.clone(), open.set.clone());
+        if let Some(known) = self.lock().get(&said) {
+            return Ok(known.clone());
+        }
+        let (policy, grounds) = load(open)?;
+        if grounds == Grounds::Words {
+            let mut known = self.lock();
+            if known.len() >= MOST {
+                known.clear();
+            }
+            known.insert(said, policy.clone());
+        }
+        Ok(policy)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Said, Policy>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a policy was made of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Grounds {
+    /// The caller's words and the built-in policies: the same words mean the same again.
+    Words,
+    /// Something of the file system, which may be another next time.
+    FileSystem,
+}
+
+fn load(open: &Open) -> Result<(Policy, Grounds), Error> {
+    let overrides: Result<Vec<Override>, _> = open.set.iter().map(|set| set.parse()).collect();
+    let overrides = overrides?;
+    let (name, source) = match &open.policy {
+        PolicyChoice::Name { name, directory } => {
+            let source = Beneath::new(directory.clone(), None);
+            (name.clone(), source)
+        }
+        PolicyChoice::Text {
+            toml,
+            directory,
+            label,
+        } => {
+            let label = label.as_deref().unwrap_or("policy");
+            let path = directory.join(format!("{label}.toml"));
+            let name = path.display().to_string();
+            let source = Beneath::new(Some(directory.clone()), Some((path, toml.clone())));
+            (name, source)
+        }
+    };
+    let policy = Policy::load(&name, &overrides, &source)?;
+    Ok((policy, source.grounds.get()))
+}
+
+/// The caller's view of policy files: relative to his directory, and with one that is only a text.
+struct Beneath {
+    directory: Option<PathBuf>,
+    text: Option<(PathBuf, String)>,
+    grounds: Cell<Grounds>,
+}
+
+impl Beneath {
+    fn new(directory: Option<PathBuf>, text: Option<(PathBuf, String)>) -> Self {
+        Self {
+            directory,
+            text,
+            grounds: Cell::new(Grounds::Words),
+        }
+    }
+}
+
+impl PolicySource for Beneath {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        if let Some((_, text)) = self.text.as_ref().filter(|(it, _)| it == path) {
+            return Ok(text.clone());
+        }
+        self.grounds.set(Grounds::FileSystem);
+        FileSystem.read(&self.current_dir()?.join(path))
+    }
+
+    fn current_dir(&self) -> io::Result<PathBuf> {
+        if let Some(directory) = &self.directory {
+            return Ok(directory.clone());
+        }
+        self.grounds.set(Grounds::FileSystem);
+        FileSystem.current_dir()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use std::collections::BTreeMap;
+    use std::fs;
+
+    use super::*;
+    use crate::protocol::VERSION;
+    use crate::protocol::caller::ToolTime;
+
+    fn open(policy: PolicyChoice, set: &[&str]) -> Open {
+        Open {
+            version: VERSION,
+            policy,
+            set: set.iter().map(|set| (*set).to_owned()).collect(),
+            environ: BTreeMap::default(),
+            tool_time: ToolTime::Excluded,
+            stdin: false,
+        }
+    }
+
+    fn named(name: &str, directory: &Path) -> PolicyChoice {
+        PolicyChoice::Name {
+            name: name.to_owned(),
+            directory: Some(directory.to_owned()),
+        }
+    }
+
+    #[test]
+    fn words_are_remembered_and_files_are_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let policies = Policies::default();
+        let own = dir.path().join("own.toml");
+        let wall = |seconds| format!("[limits]\nwall = \"{seconds}s\"\n");
+        fs::write(&own, wall(3)).unwrap();
+
+        let built_in = policies.get(&open(named("standard", dir.path()), &[]));
+        let other = policies.get(&open(named("standard", dir.path()), &["limits.wall=2s"]));
+        assert_ne!(built_in.unwrap().sha256(), other.unwrap().sha256());
+        let text = |toml: String| PolicyChoice::Text {
+            toml,
+            directory: dir.path().to_owned(),
+            label: Some("Policy".into()),
+        };
+        let before = policies.get(&open(text(wall(3)), &[])).unwrap();
+        assert_eq!(policies.lock().len(), 3);
+        let again = policies.get(&open(text(wall(3)), &[])).unwrap();
+        assert_eq!(before, again);
+
+        let first = policies
+            .get(&open(named("own.toml", dir.path()), &[]))
+            .unwrap();
+        fs::write(&own, wall(4)).unwrap();
+        let second = policies
+            .get(&open(named("own.toml", dir.path()), &[]))
+            .unwrap();
+        assert_ne!(first.sha256(), second.sha256());
+        // A text that builds on a file is made of the file too.
+        let extends = "extends = \"./own.toml\"\n".to_owned();
+        let before = policies.get(&open(text(extends.clone()), &[]));
+        fs::write(&own, wall(5)).unwrap();
+        let after = policies.get(&open(text(extends), &[]));
+        assert_ne!(before.unwrap().sha256(), after.unwrap().sha256());
+        assert_eq!(policies.lock().len(), 3);
+    }
+
+    #[test]
+    fn no_more_than_so_many_are_remembered() {
+        let policies = Policies::default();
+        for seconds in 1..=2 * MOST {
+            let set = format!("limits.wall={seconds}s");
+            policies
+                .get(&open(named("standard", Path::new("/")), &[&set]))
+                .unwrap();
+            assert!(policies.lock().len() <= MOST);
+        }
+    }
+}
