@@ -1,6 +1,6 @@
 //! The sandboxes of a supervisor: one for each policy, shared by all sessions under it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::error::Error;
 use crate::policy::{Override, Policy, PolicySource};
 use crate::policy_source::FileSystem;
-use crate::protocol::caller::{Open, PolicyChoice};
+use crate::protocol::caller::{Open, OpenBatch, PolicyChoice};
 use crate::{CallerEnvironment, Sandbox, SandboxKey};
 
 /// The most sandboxes that are kept warm while no session is under them.
@@ -25,15 +25,77 @@ struct Slot {
     used: Instant,
 }
 
+/// What a caller says of the sandbox that it wants.
+pub struct Wanted<'a> {
+    policy: &'a PolicyChoice,
+    set: &'a [String],
+    environ: &'a BTreeMap<String, Option<String>>,
+}
+
+impl<'a> From<&'a Open> for Wanted<'a> {
+    fn from(open: &'a Open) -> Self {
+        Self {
+            policy: &open.policy,
+            set: &open.set,
+            environ: &open.environ,
+        }
+    }
+}
+
+impl<'a> From<&'a OpenBatch> for Wanted<'a> {
+    fn from(open: &'a OpenBatch) -> Self {
+        Self {
+            policy: &open.policy,
+            set: &open.set,
+            environ: &open.environ,
+        }
+    }
+}
+
+impl Wanted<'_> {
+    /// The policy that it chooses.
+    pub fn policy(&self) -> Result<Policy, Error> {
+        let overrides: Result<Vec<Override>, _> = self.set.iter().map(|set| set.parse()).collect();
+        let overrides = overrides?;
+        let policy = match self.policy {
+            PolicyChoice::Name { name, directory } => {
+                let source = Beneath {
+                    directory: directory.clone(),
+                    text: None,
+                };
+                Policy::load(name, &overrides, &source)?
+            }
+            PolicyChoice::Text {
+                toml,
+                directory,
+                label,
+            } => {
+                let label = label.as_deref().unwrap_or("policy");
+                let path = directory.join(format!("{label}.toml"));
+                let name = path.display().to_string();
+                let source = Beneath {
+                    directory: Some(directory.clone()),
+                    text: Some((path, toml.clone())),
+                };
+                Policy::load(&name, &overrides, &source)?
+            }
+        };
+        Ok(policy)
+    }
+
+    fn environment(&self) -> CallerEnvironment {
+        let differences = self.environ.iter();
+        CallerEnvironment::current()
+            .changed_by(differences.map(|(name, value)| (name, value.as_ref())))
+    }
+}
+
 impl Sandboxes {
-    /// The sandbox for these terms, which is made if there is none.
-    pub fn get(&self, open: &Open) -> Result<Arc<Sandbox>, Error> {
-        let differences = open.environ.iter();
-        let environment = CallerEnvironment::current()
-            .changed_by(differences.map(|(name, value)| (name, value.as_ref())));
+    /// The sandbox for these terms, under the policy that they choose; it is made if there is none.
+    pub fn get(&self, wanted: &Wanted, policy: Policy) -> Result<Arc<Sandbox>, Error> {
         let builder = Sandbox::builder()
-            .policy(policy(open)?)
-            .environment(environment);
+            .policy(policy)
+            .environment(wanted.environment());
         let slot = self.slot(builder.key()?);
         let mut made = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sandbox) = &*made {
@@ -77,35 +139,6 @@ impl Slot {
         made.as_ref()
             .is_none_or(|sandbox| Arc::strong_count(sandbox) == 1)
     }
-}
-
-fn policy(open: &Open) -> Result<Policy, Error> {
-    let overrides: Result<Vec<Override>, _> = open.set.iter().map(|set| set.parse()).collect();
-    let overrides = overrides?;
-    let policy = match &open.policy {
-        PolicyChoice::Name { name, directory } => {
-            let source = Beneath {
-                directory: directory.clone(),
-                text: None,
-            };
-            Policy::load(name, &overrides, &source)?
-        }
-        PolicyChoice::Text {
-            toml,
-            directory,
-            label,
-        } => {
-            let label = label.as_deref().unwrap_or("policy");
-            let path = directory.join(format!("{label}.toml"));
-            let name = path.display().to_string();
-            let source = Beneath {
-                directory: Some(directory.clone()),
-                text: Some((path, toml.clone())),
-            };
-            Policy::load(&name, &overrides, &source)?
-        }
-    };
-    Ok(policy)
 }
 
 /// The caller's view of policy files: relative to his directory, and with one that is only a text.

@@ -66,7 +66,7 @@ class Execution:
         shown: list[Result],
         *,
         buffers: Sequence[memoryview] = (),
-        limits: Mapping[str, float] = {},
+        limits: Mapping[str, float | str] = {},
         wall: float | None = None,
         restarted: bool = False,
     ) -> None:

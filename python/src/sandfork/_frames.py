@@ -23,7 +23,7 @@ MAX_PAYLOAD = 16 << 20
 # What it says has the worker's words in it and its own.
 _MAX_HEADER_RECEIVED = 8 << 20
 
-_write_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+json_text = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _read_json = json.JSONDecoder().raw_decode
 
 
@@ -37,7 +37,7 @@ class Frame(NamedTuple):
 def encode(header: dict[str, Any], payload: bytes = b"") -> bytes:
     """The bytes of a frame."""
     try:
-        text = _write_json(header).encode()
+        text = json_text(header).encode()
     except UnicodeEncodeError as error:
         lone = f"U+{ord(error.object[error.start]):04X}"
         raise RequestError(f"text with a lone surrogate ({lone}) cannot be sent") from None
