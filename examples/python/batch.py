@@ -1,6 +1,6 @@
 """Judges many programs, each in a sandbox of its own: candidate solutions of a model, say.
 
-    python examples/python/batch.py [--candidates 200] [--jobs 4]
+    python examples/python/batch.py [--candidates 100] [--jobs 4]
 
 A candidate is right if its tests pass, and wrong if they do not, whatever it does instead: an endless
 loop and a crash are wrong answers too, and none is run a second time. Only a candidate for which the host
@@ -30,10 +30,10 @@ def candidates(count: int) -> Iterator[sandfork.Task]:
     """Made as they are needed: there may be millions."""
     choice = random.Random(7)
     # What never ends costs its time: a few are enough.
-    kinds = choice.choices(list(CANDIDATES), weights=[60, 30, 2, 8], k=count)
+    kinds = choice.choices(list(CANDIDATES), weights=[57, 30, 5, 8], k=count)
     for number, kind in enumerate(kinds):
         code = f"{CANDIDATES[kind]}\n{TESTS}\n"
-        yield sandfork.Task(code, id=(kind, number), limits={"wall": "500ms"})
+        yield sandfork.Task(code, id=(kind, number), limits={"wall": "1s"})
 
 
 def show(progress: sandfork.Progress) -> None:
@@ -43,7 +43,7 @@ def show(progress: sandfork.Progress) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--candidates", type=int, default=200)
+    parser.add_argument("--candidates", type=int, default=100)
     parser.add_argument("--jobs", type=int, help="how many at once; as many as processors without it")
     options = parser.parse_args()
     verdicts: collections.Counter[tuple[str, str]] = collections.Counter()

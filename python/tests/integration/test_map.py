@@ -87,10 +87,17 @@ def test_every_kind_of_task_and_of_end() -> None:
     assert results[0].execution.usage.wall_ms > 0
 
 
-def test_results_in_order_and_as_they_finish() -> None:
-    codes = [f"import time; time.sleep({0.3 if n == 0 else 0}); {n}" for n in range(12)]
-    assert [result.value for result in sandfork.map(codes, jobs=2, ordered=True)] == list(range(12))
-    values = [result.value for result in sandfork.map(codes, jobs=2)]
+def test_results_in_order_and_as_they_finish(tmp_path: pathlib.Path) -> None:
+    assert [result.value for result in sandfork.map(map(str, range(12)), jobs=2, ordered=True)] == list(
+        range(12)
+    )
+    os.chmod(tmp_path, 0o777)
+    policy = sandfork.Policy(filesystem={"write": [tmp_path]})
+    # The first waits for the last.
+    last = str(tmp_path / "last")
+    waits = f"import os, time\nwhile not os.path.exists({last!r}): time.sleep(0.005)\n0"
+    codes = [waits, *map(str, range(1, 11)), f"open({last!r}, 'w').close(); 11"]
+    values = [result.value for result in sandfork.map(codes, policy=policy, jobs=2)]
     assert sorted(values) == list(range(12))
     assert values[0] != 0
 
@@ -104,7 +111,7 @@ def test_each_task_has_a_sandbox_of_its_own() -> None:
 def test_a_timeout_is_in_place_of_the_policys() -> None:
     code = "import time; time.sleep({})"
     tasks = [Task(code.format(5), id="long"), Task(code.format(0), id="short")]
-    results = {r.id: r for r in sandfork.map(tasks, timeout=0.3)}
+    results = {r.id: r for r in sandfork.map(tasks, timeout=1)}
     assert (results["long"].status, results["short"].status) == ("timeout", "ok")
     # More than the policy has, too.
     policy = sandfork.Policy(limits={"wall": "100ms"})
