@@ -84,7 +84,11 @@ def test_every_kind_of_task_and_of_end() -> None:
     assert results["nothing to read"].value == ""
     assert all(result.attempts == 1 for result in results.values())
     assert results[0].execution is not None
-    assert results[0].execution.usage.wall_ms > 0
+    usage = results[0].execution.usage
+    assert usage.wall_ms > 0
+    assert usage.phases is not None
+    assert usage.phases["code"] > 0
+    assert sandfork.run("1").usage.phases is None
 
 
 def test_results_in_order_and_as_they_finish(tmp_path: pathlib.Path) -> None:
