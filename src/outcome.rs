@@ -15,9 +15,11 @@ use crate::protocol::Value;
 
 mod ending;
 mod parts;
+mod phases;
 
 pub use ending::{Ending, LimitHit, Mechanism, Status};
-pub use parts::{Denial, Enforced, ExceptionInfo, Phases, PolicyIdentity, Reporter, Usage};
+pub use parts::{Denial, Enforced, ExceptionInfo, PolicyIdentity, Reporter, Usage};
+pub use phases::{JailSteps, Phases, microseconds};
 
 /// The end of one cell or one run.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,10 +1,11 @@
-//! Sessions for another process: what `sandfork serve` does.
+//! Sessions and batches for another process: what `sandfork serve` does.
 //!
 //! The other process has one end of a `SOCK_SEQPACKET` pair, and hands a connection over by sending
-//! one byte and one end of a `SOCK_STREAM` pair. Each connection is one session, on a thread of its
-//! own; what is said on it is [`protocol::caller`](crate::protocol::caller). When the pair's other end
+//! one byte and one end of a `SOCK_STREAM` pair. Each connection is one session or one batch, on a
+//! thread of its own; what is said on it is [`protocol::caller`](crate::protocol::caller). When the pair's other end
 //! is closed, however that comes about, everything ends.
 
+mod batch;
 mod connection;
 mod policies;
 mod sandboxes;

@@ -21,7 +21,7 @@ type Test = fn() -> Result<(), Failed>;
 type PythonTest = fn(&Path) -> Result<(), Failed>;
 
 fn main() -> ExitCode {
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("hello", hello),
         ("run_once", run_once),
         ("run_once_with_an_exception", run_once_with_an_exception),
@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         ("embedded_server", embedded_server),
         ("session", session),
         ("notebook", notebook),
+        ("batch", batch),
     ];
     let mut trials: Vec<Trial> = tests
         .map(|(name, test)| trial(name, Level::Standard, test))
@@ -249,6 +250,24 @@ fn notebook() -> Result<(), Failed> {
     let chart = std::fs::read_to_string(directory.path().join("page-2.svg"))?;
     assert!(html.contains("<iframe sandbox"), "what was shown is framed");
     assert!(chart.starts_with("<svg"), "{chart}");
+    Ok(())
+}
+
+/// Every candidate has the verdict of its kind. With a plain `python3`: it needs no packages.
+fn batch() -> Result<(), Failed> {
+    let mut command = python_example(Path::new("python3"), "batch.py");
+    command.args(["--candidates", "60"]);
+    let text = printed(&mut command)?;
+    let ends = [
+        ("crashes: signal, ", " times"),
+        ("endless: timeout, ", " times"),
+        ("right: ok, ", " times"),
+        ("wrong: exception, ", " times"),
+    ];
+    assert_lines(&text, &ends)?;
+    let counts = text.lines().filter_map(|line| line.split(' ').nth(2));
+    let total: Result<u32, _> = counts.map(str::parse::<u32>).sum();
+    assert_eq!(total?, 60);
     Ok(())
 }
 

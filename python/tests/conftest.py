@@ -11,7 +11,9 @@ import pytest
 
 from sandfork import _supervisor
 
+from .support.descriptors import assert_closed_since, opened
 from .support.fake import FakeSupervisor
+from .support.fake_batch import FakeBatches, Script, Serve
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -38,3 +40,23 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSupervisor]:
     monkeypatch.setattr(_supervisor, "connect", connect)
     yield supervisor
     supervisor.close()
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """Has these scripts serve the next connections."""
+    before = opened()
+
+    def start(*scripts: Script) -> FakeBatches:
+        fake = FakeBatches(*scripts)
+
+        def connect() -> _supervisor.Connection:
+            ours, theirs = socket.socketpair()
+            fake.attach(theirs)
+            return _supervisor.Connection(ours, None)
+
+        monkeypatch.setattr(_supervisor, "connect", connect)
+        return fake
+
+    yield start
+    assert_closed_since(before)

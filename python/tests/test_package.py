@@ -60,6 +60,13 @@ def test_both_faces_have_the_same_arguments() -> None:
             if name != "__init__" or blocking is sandfork.Sandbox:
                 assert _parameters(one) == _parameters(other), name
     assert _parameters(sandfork.run) == _parameters(sandfork.async_run)
+    blocking, asynchronous = (
+        inspect.signature(face).parameters for face in (sandfork.map, sandfork.async_map)
+    )
+    # An async iterable is one more way to give tasks.
+    tasks, *others = blocking.values()
+    async_tasks, *async_others = asynchronous.values()
+    assert (tasks.name, others) == (async_tasks.name, async_others)
 
 
 def _parameters(function: object) -> object:

@@ -39,6 +39,11 @@ impl Done {
         &self.verdict
     }
 
+    /// The same, without the rest.
+    pub fn into_verdict(self) -> Verdict {
+        self.verdict
+    }
+
     /// The outcome, if it was run.
     pub fn outcome(&self) -> Option<&Outcome> {
         match &self.verdict {

@@ -32,7 +32,7 @@ mod task;
 pub use done::{Done, Verdict};
 pub use id::TaskId;
 pub use line::{TaskLine, TaskLineError, TaskProgram};
-pub use map::{Batch, CallOff, Mapped};
+pub use map::{Batch, CallOff, LOST_IN_A_ROW, Mapped};
 pub use pool::{Order, WINDOW};
 pub use record::{INFRASTRUCTURE, RecordLine, RecordLineError};
 pub use retry::Retry;

@@ -7,6 +7,7 @@ use sandfork::exit_code;
 use sandfork::policy::PolicyError;
 use thiserror::Error;
 
+use super::log::LogError;
 use super::map::MapError;
 use super::script::ScriptError;
 use super::terminal::harmless;
@@ -20,6 +21,9 @@ pub enum Failure {
     /// The policy is wrong.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// What is to be logged makes no sense.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// No sandbox could be provided.
     #[error(transparent)]
     Sandbox(#[from] sandfork::Error),
@@ -53,7 +57,7 @@ impl Failure {
         match self {
             // The reader has seen enough, as `head` has; the code is what any other writer ends with.
             _ if self.is_broken_pipe() => exit_code::BROKEN_PIPE,
-            Self::Script(_) | Self::Policy(_) => exit_code::USAGE,
+            Self::Script(_) | Self::Policy(_) | Self::Log(_) => exit_code::USAGE,
             Self::Sandbox(error) => exit_code::of_error(error),
             Self::Map(error) => error.exit_code(),
             Self::Setup(_) => exit_code::SANDBOX_UNAVAILABLE,

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
-use sandfork::batch::{Batch, CallOff, Done, Mapped, Order, Verdict};
+use sandfork::batch::{Batch, CallOff, Done, LOST_IN_A_ROW, Mapped, Order, Verdict};
 use sandfork::capacity::{Capacity, Headroom};
 use sandfork::{Sandbox, exit_code};
 use thiserror::Error;
@@ -31,9 +31,6 @@ use super::policy::chosen;
 
 /// How long what runs may go on after an interruption before it is called off.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// How many tasks in a row may get no sandbox, each tried as often as it is: then none will.
-const LOST_IN_A_ROW: u32 = 16;
 
 /// Why not every task has had its run.
 #[derive(Debug, Error)]

@@ -3,6 +3,7 @@
 mod args;
 mod failure;
 mod interrupt;
+mod log;
 mod map;
 mod plan;
 mod policy;
@@ -23,6 +24,7 @@ use sandfork::exit_code;
 
 /// Does what the arguments say, and returns the exit code.
 pub fn execute(arguments: Arguments) -> Result<u8, Failure> {
+    log::begin()?;
     match arguments.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Exec(arguments) => run::exec(arguments),

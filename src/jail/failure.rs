@@ -5,6 +5,8 @@ use std::fmt;
 
 use nix::errno::Errno;
 
+use super::timing::Timing;
+
 /// A step of the jail, in the order of the design; the number is what crosses the process border.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u16)]
@@ -165,29 +167,31 @@ pub struct Failure {
 }
 
 /// Length of an encoded report.
-pub const REPORT_LENGTH: usize = 8;
+pub const REPORT_LENGTH: usize = 8 + Timing::LENGTH;
 
 /// Encodes what a process reports once its jail stands, or failed to: `u16` magic, `u16` step (0
-/// when it stands), `i32` errno, little-endian.
-pub fn encode_report(result: Result<(), Failure>) -> [u8; REPORT_LENGTH] {
-    let (step, errno) = match result {
-        Ok(()) => (0, 0),
-        Err(failure) => (failure.step as u16, failure.errno as i32),
+/// when it stands), `i32` errno, little-endian, and how long its parts took.
+pub fn encode_report(result: Result<Timing, Failure>) -> [u8; REPORT_LENGTH] {
+    let (step, errno, timing) = match result {
+        Ok(timing) => (0, 0, timing),
+        Err(failure) => (failure.step as u16, failure.errno as i32, Timing::default()),
     };
     let mut report = [0; REPORT_LENGTH];
     report[..2].copy_from_slice(&MAGIC.to_le_bytes());
     report[2..4].copy_from_slice(&step.to_le_bytes());
-    report[4..].copy_from_slice(&errno.to_le_bytes());
+    report[4..8].copy_from_slice(&errno.to_le_bytes());
+    report[8..].copy_from_slice(&timing.encode());
     report
 }
 
 /// Decodes a report; `None` when these bytes are not one.
-pub fn decode_report(report: &[u8]) -> Option<Result<(), Failure>> {
+pub fn decode_report(report: &[u8]) -> Option<Result<Timing, Failure>> {
     let report: &[u8; REPORT_LENGTH] = report.try_into().ok()?;
+    let timing = Timing::decode(report[8..].try_into().ok()?);
     let [magic, step] = [0, 2].map(|at| u16::from_le_bytes([report[at], report[at + 1]]));
     let errno = i32::from_le_bytes([report[4], report[5], report[6], report[7]]);
     match (magic, step) {
-        (MAGIC, 0) => Some(Ok(())),
+        (MAGIC, 0) => Some(Ok(timing)),
         (MAGIC, step) => Some(Err(Failure {
             step: Step::from_number(step)?,
             errno: Errno::from_raw(errno),
@@ -233,10 +237,14 @@ impl<T> InStep<T> for std::io::Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jail::timing::{Part, Stopwatch};
 
     #[test]
     fn a_report_survives_the_border() {
-        assert_eq!(decode_report(&encode_report(Ok(()))), Some(Ok(())));
+        let mut stopwatch = Stopwatch::start();
+        stopwatch.end_of(Part::Mounts);
+        let timing = stopwatch.timing();
+        assert_eq!(decode_report(&encode_report(Ok(timing))), Some(Ok(timing)));
         for step in STEPS {
             let failure = Failure {
                 step,
@@ -252,7 +260,12 @@ mod tests {
     #[test]
     fn what_is_not_a_report_is_refused() {
         assert_eq!(decode_report(b""), None);
-        assert_eq!(decode_report(b"12345678"), None);
-        assert_eq!(decode_report(&[0x46, 0x53, 0xff, 0xff, 0, 0, 0, 0]), None);
+        assert_eq!(decode_report(&[b'1'; REPORT_LENGTH]), None);
+        let mut report = [0; REPORT_LENGTH];
+        report[..4].copy_from_slice(&[0x46, 0x53, 0xff, 0xff]);
+        assert_eq!(decode_report(&report), None);
+        report[2..4].fill(0);
+        assert_eq!(decode_report(&report), Some(Ok(Timing::default())));
+        assert_eq!(decode_report(&report[..REPORT_LENGTH - 1]), None);
     }
 }

@@ -15,6 +15,7 @@ pub const DATA: std::os::fd::RawFd = 1023;
 pub mod control;
 pub mod failure;
 pub mod program;
+pub mod timing;
 pub mod tree;
 
 #[cfg(feature = "inside")]

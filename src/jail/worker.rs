@@ -11,6 +11,7 @@ use nix::unistd::{chdir, setsid};
 use super::control::CpuSpan;
 use super::failure::{Failure, InStep, Step, encode_report};
 use super::program::{ZygoteJail, ZygoteNamespaces};
+use super::timing::{Part, Stopwatch, Timing};
 use super::zygote::Zygote;
 use super::{DATA, capabilities, cgroup, identity, landlock, limits, namespaces, root};
 use crate::sys;
@@ -52,6 +53,7 @@ pub fn enter(
     let mut kept = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     kept.push(zygote.proc.as_fd());
     kept.extend(belongings.cgroup.iter().map(AsFd::as_fd));
+    let mut stopwatch = Stopwatch::start();
     // First of all: the control socket and the other workers' descriptors are gone from here on.
     let result = child
         .keep_only(&kept, (belongings.data.as_fd(), DATA))
@@ -67,11 +69,11 @@ pub fn enter(
                     .in_step(Step::CloseDescriptors)?,
                 cgroup: placed.collect(),
             };
-            close_in(jail, tools, birth)
+            close_in(jail, tools, birth, &mut stopwatch)
         });
     std::mem::forget(belongings);
     // Where this fails the supervisor is gone, and so will be this process.
-    _ = report(result, &[]);
+    _ = report(result.map(|()| stopwatch.timing()), &[]);
     result
 }
 
@@ -82,25 +84,35 @@ struct Tools {
 }
 
 /// The order. Each line says why it stands where it does.
-fn close_in(jail: &ZygoteJail, tools: Tools, birth: Birth) -> Result<(), Failure> {
+fn close_in(
+    jail: &ZygoteJail,
+    tools: Tools,
+    birth: Birth,
+    stopwatch: &mut Stopwatch,
+) -> Result<(), Failure> {
     let plan = &jail.worker;
+    stopwatch.end_of(Part::Descriptors);
     // First, so that every page and process from here on is charged to the worker.
     cgroup::join(&tools.cgroup).in_step(Step::JoinCgroup)?;
+    stopwatch.end_of(Part::Cgroup);
     if let Some(ZygoteNamespaces { network }) = jail.namespaces {
         // After the cgroup was joined, which becomes the cgroup namespace's root.
         namespaces::unshare_worker(network).in_step(Step::UnshareWorker)?;
     }
+    stopwatch.end_of(Part::Namespaces);
     // Before Landlock, under which nothing can be mounted, and before the guest's user namespace,
     // which has no privilege over this pid namespace and could not mount its /proc.
     root::mount_private(&plan.tmpfs, plan.proc)?;
     // Before guest code could replace what they name.
     send_handles(jail).in_step(Step::OpenHandles)?;
+    stopwatch.end_of(Part::Mounts);
     limits::set_all(plan.rlimits_in_force(birth.cpu)).in_step(Step::Rlimits)?;
     limits::set_data(birth.zygote_bytes, plan.data_allowance).in_step(Step::Rlimits)?;
     if let Some(cores) = plan.pin_to_cores {
         // Before the filter, which takes the call away.
         limits::pin(cores, birth.first_core).in_step(Step::PinProcessors)?;
     }
+    stopwatch.end_of(Part::Limits);
     // Away from the zygote's session and its terminal, if it had one.
     setsid().in_step(Step::Session)?;
     chdir(&plan.cwd).in_step(Step::WorkDirectory)?;
@@ -121,11 +133,13 @@ fn close_in(jail: &ZygoteJail, tools: Tools, birth: Birth) -> Result<(), Failure
     if let Some(headroom) = plan.process_headroom {
         limits::set_processes_beyond(tools.proc.as_fd(), headroom).in_step(Step::ProcessLimit)?;
     }
+    stopwatch.end_of(Part::Identity);
     if let Some(rules) = &jail.landlock {
         // After the last mount, which it would refuse, and the last open by path.
         landlock::enforce(rules).in_step(Step::Landlock)?;
         landlock::witness().in_step(Step::LandlockWitness)?;
     }
+    stopwatch.end_of(Part::Landlock);
     // After the id maps and the mounts, which needed them.
     match jail.namespaces {
         Some(_) => capabilities::drop_all().in_step(Step::Capabilities)?,
@@ -134,11 +148,13 @@ fn close_in(jail: &ZygoteJail, tools: Tools, birth: Birth) -> Result<(), Failure
     }
     // After the last change of credentials, each of which clears it.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::DeathSignal)?;
+    stopwatch.end_of(Part::Capabilities);
     drop(tools);
     // Last: it takes away what the lines above needed.
     for filter in &plan.filters {
         sys::seccomp::load(filter).in_step(Step::WorkerFilter)?;
     }
+    stopwatch.end_of(Part::Seccomp);
     Ok(())
 }
 
@@ -156,10 +172,10 @@ fn send_handles(jail: &ZygoteJail) -> Result<(), Errno> {
         handles.push(open(&tmpfs.target, flags, Mode::empty())?);
     }
     let handles: Vec<BorrowedFd> = handles.iter().map(AsFd::as_fd).collect();
-    report(Ok(()), &handles)
+    report(Ok(Timing::default()), &handles)
 }
 
-fn report(result: Result<(), Failure>, handles: &[BorrowedFd]) -> Result<(), Errno> {
+fn report(result: Result<Timing, Failure>, handles: &[BorrowedFd]) -> Result<(), Errno> {
     let data = std::mem::ManuallyDrop::new(sys::descriptors::inherited(DATA));
     sys::descriptors::send(data.as_fd(), &encode_report(result), handles)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use super::phases::Phases;
 use crate::plan::Layer;
 use crate::policy::Level;
 use crate::protocol::{Denied, GuestError};
@@ -63,48 +64,8 @@ pub struct Usage {
     pub written_bytes: Option<u64>,
     /// Bytes taken from stdout and stderr, never more than `limits.output`.
     pub output_bytes: u64,
-    /// Where the time went. Not in the JSON.
+    /// Where the time went. In the JSON of a run, and not of a session's cell.
     pub phases: Phases,
-}
-
-/// Where the time of a run went, phase after phase on the supervisor's clock: together they are
-/// the run, from the call to the return but for the last bookkeeping.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Phases {
-    /// Making the worker's cgroup, sockets and pipes, and asking the zygote.
-    pub place: Duration,
-    /// Until the zygote had forked.
-    pub fork: Duration,
-    /// Until the worker stood in its jail.
-    pub jail: Duration,
-    /// Looking at the worker from outside.
-    pub verify: Duration,
-    /// From handing over the code to its result, or to the end of a worker that had none.
-    pub code: Duration,
-    /// Until the worker's main process had ended.
-    pub exit: Duration,
-    /// Until nothing of it was left.
-    pub reap: Duration,
-}
-
-impl Phases {
-    /// From the call until the result was known.
-    pub fn until_result(&self) -> Duration {
-        self.place + self.fork + self.jail + self.verify + self.code
-    }
-
-    /// Each phase by its name, in order.
-    pub fn each(&self) -> [(&'static str, Duration); 7] {
-        [
-            ("place", self.place),
-            ("fork", self.fork),
-            ("jail", self.jail),
-            ("verify", self.verify),
-            ("code", self.code),
-            ("exit", self.exit),
-            ("reap", self.reap),
-        ]
-    }
 }
 
 impl Serialize for Usage {
@@ -117,6 +78,8 @@ impl Serialize for Usage {
             peak_pids: Option<u64>,
             written_bytes: Option<u64>,
             output_bytes: u64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            phases: Option<Phases>,
         }
         Json {
             wall_ms: milliseconds(self.wall),
@@ -125,6 +88,7 @@ impl Serialize for Usage {
             peak_pids: self.peak_pids,
             written_bytes: self.written_bytes,
             output_bytes: self.output_bytes,
+            phases: Some(self.phases).filter(Phases::are_of_a_run),
         }
         .serialize(serializer)
     }

@@ -1,4 +1,4 @@
-//! The messages of the link between a caller and its supervisor: one session on each.
+//! The messages of the link between a caller and its supervisor: one session on each, or one batch.
 //!
 //! Both ends are trusted, but what an [`Answer`] quotes of the guest (values, displays, calls,
 //! errors) is as hostile here as it was on the worker's link.
@@ -15,8 +15,10 @@ use super::message::{
 use super::{Blob, Frame, FrameLimits, JsonLimits, Value};
 use crate::outcome::{Enforced, PolicyIdentity};
 
+mod batch;
 mod told;
 
+pub use batch::{Mapping, OpenBatch, TaskHeader, TaskLoss, TaskOrder, TaskOutcome};
 pub use told::Told;
 
 /// What a caller says.
@@ -45,6 +47,13 @@ pub enum Ask {
     File(FileRequest),
     /// End the session. Answered by [`Answer::Closed`].
     Close,
+    /// The first message of a batch. Answered by [`Answer::Mapping`].
+    Map(Box<OpenBatch>),
+    /// A task of a batch: the payload is a line as `sandfork map` reads it. Answered by
+    /// [`Answer::Done`] or [`Answer::Lost`], or by an error, which ends the batch.
+    Task(TaskHeader),
+    /// No task of the batch follows. Answered by [`Answer::Closed`], behind the last result.
+    End,
 }
 
 /// What a session is to be.
@@ -205,8 +214,14 @@ pub enum Answer {
         #[serde(skip_serializing_if = "Option::is_none")]
         entries: Option<Vec<FileEntry>>,
     },
-    /// The session has ended, and nothing of it is left.
+    /// The session has ended, and nothing of it is left; or a batch has.
     Closed,
+    /// A batch has begun.
+    Mapping(Mapping),
+    /// A task was run. Its output came before, in [`Answer::Output`].
+    Done(Box<TaskOutcome>),
+    /// A task got no sandbox.
+    Lost(TaskLoss),
     /// What was asked for was not done.
     Error {
         /// Of the request, where it had one.
@@ -340,6 +355,9 @@ impl Ask {
             Restart,
             File,
             Close,
+            Map,
+            Task,
+            End,
         }
         #[derive(Deserialize)]
         struct Restart {
@@ -359,8 +377,11 @@ impl Ask {
             }
             Kind::File => Self::File(header.members()?),
             Kind::Close => Self::Close,
+            Kind::Map => Self::Map(header.members()?),
+            Kind::Task => Self::Task(header.members()?),
+            Kind::End => Self::End,
         };
-        if !matches!(ask, Self::Cell(_)) {
+        if !matches!(ask, Self::Cell(_) | Self::Task(_)) {
             check_payload(frame, ask.blob())?;
         }
         Ok(ask)
@@ -382,8 +403,14 @@ impl Ask {
             | Self::File(FileRequest { id, .. })
             | Self::Set(Variables { id, .. })
             | Self::Tools(Tools { id, .. })
+            | Self::Task(TaskHeader { id, .. })
             | Self::Restart { id } => Some(*id),
-            Self::Open(_) | Self::Return(_) | Self::Interrupt | Self::Close => None,
+            Self::Open(_)
+            | Self::Map(_)
+            | Self::Return(_)
+            | Self::Interrupt
+            | Self::End
+            | Self::Close => None,
         }
     }
 }

@@ -99,15 +99,6 @@ impl Sandbox {
     fn opened(&self, enforced: &Enforced) -> Opened {
         let interpreter = &self.inner.plan.interpreter;
         let (major, minor, micro) = interpreter.version;
-        let limits = self.inner.limits();
-        #[allow(clippy::cast_precision_loss)] // what is that large may be off by a byte
-        let limits = BTreeMap::from([
-            (LimitName::Wall.key(), limits.wall.as_secs_f64()),
-            (LimitName::Cpu.key(), limits.cpu.as_secs_f64()),
-            (LimitName::Memory.key(), limits.memory as f64),
-            (LimitName::Pids.key(), f64::from(limits.pids)),
-            (LimitName::Output.key(), limits.output as f64),
-        ]);
         Opened {
             version: VERSION,
             enforced: enforced.clone(),
@@ -117,8 +108,21 @@ impl Sandbox {
                 version: format!("{major}.{minor}.{micro}"),
                 environment: interpreter.environment.display().to_string(),
             },
-            limits,
+            limits: self.limits_by_key(),
         }
+    }
+
+    /// Limits by their keys in the policy: seconds, bytes, counts.
+    pub(crate) fn limits_by_key(&self) -> BTreeMap<&'static str, f64> {
+        let limits = self.inner.limits();
+        #[allow(clippy::cast_precision_loss)] // what is that large may be off by a byte
+        BTreeMap::from([
+            (LimitName::Wall.key(), limits.wall.as_secs_f64()),
+            (LimitName::Cpu.key(), limits.cpu.as_secs_f64()),
+            (LimitName::Memory.key(), limits.memory as f64),
+            (LimitName::Pids.key(), f64::from(limits.pids)),
+            (LimitName::Output.key(), limits.output as f64),
+        ])
     }
 }
 

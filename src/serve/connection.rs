@@ -3,9 +3,10 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::sandboxes::Sandboxes;
+use super::batch;
+use super::sandboxes::{Sandboxes, Wanted};
 use crate::protocol::VERSION;
-use crate::protocol::caller::{Ask, ErrorWord, Open};
+use crate::protocol::caller::{Ask, ErrorWord, Open, OpenBatch};
 use crate::sandbox::{SessionRequest, word};
 use crate::supervisor::{FrameCaller, Hearing, Payload, await_caller, refuse};
 
@@ -24,27 +25,33 @@ impl Connection {
     /// Serves it until its other end is closed.
     pub fn serve(self) {
         // A socket that cannot be used is closed, which its other end sees.
-        let Ok(mut caller) = FrameCaller::new(self.socket) else {
+        let Ok(mut caller) = FrameCaller::new(Arc::clone(&self.socket)) else {
             return;
         };
-        while let Some((open, payload)) = first_message(&mut caller) {
-            if open.version != VERSION {
+        while let Some(first) = first_message(&mut caller) {
+            let version = first.version();
+            if version != VERSION {
                 let ours = format!(
-                    "this supervisor speaks version {VERSION} of the protocol, not {}",
-                    open.version
+                    "this supervisor speaks version {VERSION} of the protocol, not {version}"
                 );
                 refuse(&mut caller, None, ErrorWord::Protocol, ours);
                 continue;
             }
-            let request = SessionRequest {
-                stdin: payload.passed,
-                tool_time: open.tool_time,
-            };
-            match self.sandboxes.get(&open) {
-                Ok(sandbox) => {
-                    // The caller has been told of an error.
-                    _ = sandbox.attend(&mut caller, request);
-                    return;
+            match self.sandboxes.get(&first.wanted()) {
+                Ok((sandbox, policy)) => {
+                    return match first {
+                        First::Session(open, payload) => {
+                            let request = SessionRequest {
+                                stdin: payload.passed,
+                                tool_time: open.tool_time,
+                            };
+                            // The caller has been told of an error.
+                            _ = sandbox.attend(&mut caller, request);
+                        }
+                        First::Batch(open) => {
+                            batch::serve(caller, &self.socket, sandbox, &policy, &open);
+                        }
+                    };
                 }
                 Err(error) => refuse(&mut caller, None, word(&error), error.to_string()),
             }
@@ -52,13 +59,36 @@ impl Connection {
     }
 }
 
-/// Waits for the message that opens a session; `None` when there will be none.
-fn first_message(caller: &mut FrameCaller) -> Option<(Box<Open>, Payload)> {
+/// What a connection is for.
+enum First {
+    Session(Box<Open>, Payload),
+    Batch(Box<OpenBatch>),
+}
+
+impl First {
+    fn version(&self) -> u32 {
+        match self {
+            Self::Session(open, _) => open.version,
+            Self::Batch(open) => open.version,
+        }
+    }
+
+    fn wanted(&self) -> Wanted<'_> {
+        match self {
+            Self::Session(open, _) => open.as_ref().into(),
+            Self::Batch(open) => open.as_ref().into(),
+        }
+    }
+}
+
+/// Waits for the message that says what the connection is for; `None` when there will be none.
+fn first_message(caller: &mut FrameCaller) -> Option<First> {
     loop {
         match await_caller(caller).ok()? {
-            Hearing::Ask(Ask::Open(open), payload) => return Some((open, payload)),
+            Hearing::Ask(Ask::Open(open), payload) => return Some(First::Session(open, payload)),
+            Hearing::Ask(Ask::Map(open), _) => return Some(First::Batch(open)),
             Hearing::Ask(ask, _) => {
-                let first = "the first message of a connection opens its session".into();
+                let first = "the first message of a connection opens its session or batch".into();
                 refuse(caller, ask.id(), ErrorWord::Protocol, first);
             }
             Hearing::Gone => return None,

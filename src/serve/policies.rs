@@ -6,10 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::sandboxes::Wanted;
 use crate::error::Error;
 use crate::policy::{Override, Policy, PolicySource};
 use crate::policy_source::FileSystem;
-use crate::protocol::caller::{Open, PolicyChoice};
+use crate::protocol::caller::PolicyChoice;
 
 /// The most policies that are remembered: a caller that makes one up for each session gains nothing.
 const MOST: usize = 32;
@@ -22,12 +23,12 @@ type Said = (PolicyChoice, Vec<String>);
 
 impl Policies {
     /// The policy that a caller means.
-    pub fn get(&self, open: &Open) -> Result<Policy, Error> {
-        let said = (open.policy.clone(), open.set.clone());
+    pub fn get(&self, wanted: &Wanted) -> Result<Policy, Error> {
+        let said = (wanted.policy.clone(), wanted.set.to_vec());
         if let Some(known) = self.lock().get(&said) {
             return Ok(known.clone());
         }
-        let (policy, grounds) = load(open)?;
+        let (policy, grounds) = load(wanted)?;
         if grounds == Grounds::Words {
             let mut known = self.lock();
             if known.len() >= MOST {
@@ -52,10 +53,10 @@ enum Grounds {
     FileSystem,
 }
 
-fn load(open: &Open) -> Result<(Policy, Grounds), Error> {
-    let overrides: Result<Vec<Override>, _> = open.set.iter().map(|set| set.parse()).collect();
+fn load(wanted: &Wanted) -> Result<(Policy, Grounds), Error> {
+    let overrides: Result<Vec<Override>, _> = wanted.set.iter().map(|set| set.parse()).collect();
     let overrides = overrides?;
-    let (name, source) = match &open.policy {
+    let (name, source) = match wanted.policy {
         PolicyChoice::Name { name, directory } => {
             let source = Beneath::new(directory.clone(), None);
             (name.clone(), source)
@@ -120,17 +121,18 @@ mod tests {
 
     use super::*;
     use crate::protocol::VERSION;
-    use crate::protocol::caller::ToolTime;
+    use crate::protocol::caller::{Open, ToolTime};
 
-    fn open(policy: PolicyChoice, set: &[&str]) -> Open {
-        Open {
+    fn get(policies: &Policies, policy: PolicyChoice, set: &[&str]) -> Result<Policy, Error> {
+        let open = Open {
             version: VERSION,
             policy,
             set: set.iter().map(|set| (*set).to_owned()).collect(),
             environ: BTreeMap::default(),
             tool_time: ToolTime::Excluded,
             stdin: false,
-        }
+        };
+        policies.get(&(&open).into())
     }
 
     fn named(name: &str, directory: &Path) -> PolicyChoice {
@@ -148,32 +150,32 @@ mod tests {
         let wall = |seconds| format!("[limits]\nwall = \"{seconds}s\"\n");
         fs::write(&own, wall(3)).unwrap();
 
-        let built_in = policies.get(&open(named("standard", dir.path()), &[]));
-        let other = policies.get(&open(named("standard", dir.path()), &["limits.wall=2s"]));
+        let built_in = get(&policies, named("standard", dir.path()), &[]);
+        let other = get(
+            &policies,
+            named("standard", dir.path()),
+            &["limits.wall=2s"],
+        );
         assert_ne!(built_in.unwrap().sha256(), other.unwrap().sha256());
         let text = |toml: String| PolicyChoice::Text {
             toml,
             directory: dir.path().to_owned(),
             label: Some("Policy".into()),
         };
-        let before = policies.get(&open(text(wall(3)), &[])).unwrap();
+        let before = get(&policies, text(wall(3)), &[]).unwrap();
         assert_eq!(policies.lock().len(), 3);
-        let again = policies.get(&open(text(wall(3)), &[])).unwrap();
+        let again = get(&policies, text(wall(3)), &[]).unwrap();
         assert_eq!(before, again);
 
-        let first = policies
-            .get(&open(named("own.toml", dir.path()), &[]))
-            .unwrap();
+        let first = get(&policies, named("own.toml", dir.path()), &[]).unwrap();
         fs::write(&own, wall(4)).unwrap();
-        let second = policies
-            .get(&open(named("own.toml", dir.path()), &[]))
-            .unwrap();
+        let second = get(&policies, named("own.toml", dir.path()), &[]).unwrap();
         assert_ne!(first.sha256(), second.sha256());
         // A text that builds on a file is made of the file too.
         let extends = "extends = \"./own.toml\"\n".to_owned();
-        let before = policies.get(&open(text(extends.clone()), &[]));
+        let before = get(&policies, text(extends.clone()), &[]);
         fs::write(&own, wall(5)).unwrap();
-        let after = policies.get(&open(text(extends), &[]));
+        let after = get(&policies, text(extends), &[]);
         assert_ne!(before.unwrap().sha256(), after.unwrap().sha256());
         assert_eq!(policies.lock().len(), 3);
     }
@@ -183,9 +185,7 @@ mod tests {
         let policies = Policies::default();
         for seconds in 1..=2 * MOST {
             let set = format!("limits.wall={seconds}s");
-            policies
-                .get(&open(named("standard", Path::new("/")), &[&set]))
-                .unwrap();
+            get(&policies, named("standard", Path::new("/")), &[&set]).unwrap();
             assert!(policies.lock().len() <= MOST);
         }
     }

@@ -1,12 +1,13 @@
 //! The sandboxes of a supervisor: one for each policy, shared by all sessions under it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::policies::Policies;
 use crate::error::Error;
-use crate::protocol::caller::Open;
+use crate::policy::Policy;
+use crate::protocol::caller::{Open, OpenBatch, PolicyChoice};
 use crate::{CallerEnvironment, Sandbox, SandboxKey};
 
 /// The most sandboxes that are kept warm while no session is under them.
@@ -25,23 +26,58 @@ struct Slot {
     used: Instant,
 }
 
+/// What a caller says of the sandbox that it wants.
+pub struct Wanted<'a> {
+    /// The policy, as it is named or written.
+    pub policy: &'a PolicyChoice,
+    /// Keys of it that are other than it says.
+    pub set: &'a [String],
+    environ: &'a BTreeMap<String, Option<String>>,
+}
+
+impl<'a> From<&'a Open> for Wanted<'a> {
+    fn from(open: &'a Open) -> Self {
+        Self {
+            policy: &open.policy,
+            set: &open.set,
+            environ: &open.environ,
+        }
+    }
+}
+
+impl<'a> From<&'a OpenBatch> for Wanted<'a> {
+    fn from(open: &'a OpenBatch) -> Self {
+        Self {
+            policy: &open.policy,
+            set: &open.set,
+            environ: &open.environ,
+        }
+    }
+}
+
+impl Wanted<'_> {
+    fn environment(&self) -> CallerEnvironment {
+        let differences = self.environ.iter();
+        CallerEnvironment::current()
+            .changed_by(differences.map(|(name, value)| (name, value.as_ref())))
+    }
+}
+
 impl Sandboxes {
-    /// The sandbox for these terms, which is made if there is none.
-    pub fn get(&self, open: &Open) -> Result<Arc<Sandbox>, Error> {
-        let differences = open.environ.iter();
-        let environment = CallerEnvironment::current()
-            .changed_by(differences.map(|(name, value)| (name, value.as_ref())));
+    /// The sandbox for these terms, which is made if there is none, and the policy that it is under.
+    pub fn get(&self, wanted: &Wanted) -> Result<(Arc<Sandbox>, Policy), Error> {
+        let policy = self.policies.get(wanted)?;
         let builder = Sandbox::builder()
-            .policy(self.policies.get(open)?)
-            .environment(environment);
+            .policy(policy.clone())
+            .environment(wanted.environment());
         let slot = self.slot(builder.key()?);
         let mut made = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sandbox) = &*made {
-            return Ok(Arc::clone(sandbox));
+            return Ok((Arc::clone(sandbox), policy));
         }
         let sandbox = Arc::new(builder.build()?);
         *made = Some(Arc::clone(&sandbox));
-        Ok(sandbox)
+        Ok((sandbox, policy))
     }
 
     fn slot(&self, key: SandboxKey) -> Arc<Mutex<Option<Arc<Sandbox>>>> {

@@ -16,6 +16,7 @@ mod proc_dir;
 mod run;
 mod spawn;
 mod standing;
+mod trace;
 mod verify;
 mod wait;
 mod zygote;

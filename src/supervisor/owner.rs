@@ -5,6 +5,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
 /// What every supervisor's name begins with.
 const PREFIX: &str = "sandfork-";
 
@@ -23,8 +27,18 @@ pub fn own_name() -> String {
 /// Those of other pid namespaces are taken to live: their pids say nothing here.
 pub fn is_abandoned(name: &str) -> bool {
     owner(name).is_some_and(|owner| {
-        owner.pid_namespace == pid_namespace() && start_time(owner.pid) != Some(owner.started)
+        owner.pid_namespace == pid_namespace() && is_gone(&owner, start_time(owner.pid))
     })
+}
+
+/// A file that cannot be read proves nothing: this process may be out of descriptors, or `/proc` may
+/// hide what others run (`hidepid` of proc(5)). That nobody has the number does.
+fn is_gone(owner: &Owner, started: Option<u64>) -> bool {
+    match started {
+        Some(started) => started != owner.started,
+        None => i32::try_from(owner.pid)
+            .is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)),
+    }
 }
 
 #[derive(Debug, Eq, PartialEq)]
@@ -84,6 +98,19 @@ mod tests {
         let (namespace, pid) = (pid_namespace(), std::process::id());
         assert!(is_abandoned(&format!("sandfork-{namespace}-{pid}-1-0")));
         assert!(!is_abandoned(&format!("sandfork-1-{pid}-1-0")));
+    }
+
+    #[test]
+    fn who_is_there_but_cannot_be_read_lives() {
+        let of = |pid| Owner {
+            pid_namespace: pid_namespace(),
+            pid,
+            started: 1,
+        };
+        assert!(!is_gone(&of(std::process::id()), None));
+        // Above what the kernel gives out (pid_max of proc(5)).
+        assert!(is_gone(&of(i32::MAX.cast_unsigned()), None));
+        assert!(!is_gone(&of(0), None));
     }
 
     #[test]

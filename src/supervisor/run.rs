@@ -23,10 +23,12 @@ use super::cgroup::{CgroupRoot, WorkerCgroup};
 use super::error::{SupervisorError, While};
 use super::session::SessionRoot;
 use super::standing::Standing;
+use super::trace;
 use super::zygote::Zygote;
 use crate::jail::control::CpuSpan;
 use crate::jail::program::ZygoteJail;
-use crate::outcome::{Outcome, Phases, PolicyIdentity};
+use crate::jail::timing::{Part, Timing};
+use crate::outcome::{JailSteps, Outcome, Phases, PolicyIdentity};
 use crate::plan::FileQuota;
 
 /// What the supervisor itself watches.
@@ -82,10 +84,13 @@ pub fn run(
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
     let called = Instant::now();
+    let span = trace::run().entered();
     let prepared = Prepared::new(place, request)?;
     let stdin = request.open_stdin().when("open stdin")?;
     let standing = Standing::new(place, stdin, CpuSpan::Life)?;
-    prepared.run(&standing, sink, called)
+    let outcome = prepared.run(&standing, sink, called)?;
+    trace::ended(&span, &outcome);
+    Ok(outcome)
 }
 
 /// Runs a request in a worker that stood ready: what [`run`] does after making one. `called` is when it
@@ -101,9 +106,13 @@ pub(crate) fn run_in(
     sink: &mut dyn OutputSink,
     called: Instant,
 ) -> Result<Outcome, SupervisorError> {
+    let span = trace::run().entered();
     let prepared = Prepared::new(place, request)?;
-    prepared.run(standing, sink, called)
+    let outcome = prepared.run(standing, sink, called)?;
+    trace::ended(&span, &outcome);
+    Ok(outcome)
 }
+
 /// A request that was found fit to be run, before anything was made for it.
 struct Prepared<'a> {
     place: Place<'a>,
@@ -178,9 +187,28 @@ fn phases(called: Instant, standing: &Standing, times: Times) -> Phases {
         place: since(worker.asked, called),
         fork: since(worker.born, worker.asked),
         jail: since(*jailed, worker.born),
+        jail_steps: if *jailed > called {
+            jail_steps(&worker.timing)
+        } else {
+            JailSteps::default()
+        },
         verify: times.started - ready,
         code: times.answered - times.started,
         exit: times.exited - times.answered,
         reap: times.gone - times.exited,
+    }
+}
+
+fn jail_steps(timing: &Timing) -> JailSteps {
+    JailSteps {
+        descriptors: timing.of(Part::Descriptors),
+        cgroup: timing.of(Part::Cgroup),
+        namespaces: timing.of(Part::Namespaces),
+        mounts: timing.of(Part::Mounts),
+        limits: timing.of(Part::Limits),
+        identity: timing.of(Part::Identity),
+        landlock: timing.of(Part::Landlock),
+        capabilities: timing.of(Part::Capabilities),
+        seccomp: timing.of(Part::Seccomp),
     }
 }

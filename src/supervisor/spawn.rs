@@ -16,6 +16,7 @@ use super::session::SessionDirectory;
 use super::zygote::{Zygote, failure};
 use crate::jail::control::{Beneath, CpuSpan, FromMonitor, ToZygote};
 use crate::jail::failure::{REPORT_LENGTH, decode_report};
+use crate::jail::timing::Timing;
 use crate::sys;
 use crate::sys::descriptors::receive;
 
@@ -50,6 +51,8 @@ pub struct Worker {
     pub asked: Instant,
     /// When it had been forked.
     pub born: Instant,
+    /// What it took to close its jail, as it says: before there was any guest code in it.
+    pub timing: Timing,
 }
 
 impl Worker {
@@ -109,21 +112,25 @@ impl Worker {
             directories: vec![],
             asked,
             born: Instant::now(),
+            timing: Timing::default(),
         };
-        worker.directories = worker.await_jail(deadline)?;
+        (worker.directories, worker.timing) = worker.await_jail(deadline)?;
         Ok(worker)
     }
 
     /// Waits for the two reports: the directories, and that the jail stands.
-    fn await_jail(&self, deadline: Instant) -> Result<Vec<OwnedFd>, SupervisorError> {
-        let mut directories = Vec::new();
+    fn await_jail(&self, deadline: Instant) -> Result<(Vec<OwnedFd>, Timing), SupervisorError> {
+        let (mut directories, mut timing) = (Vec::new(), Timing::default());
         for _ in 0..2 {
             await_input(self.data.as_fd(), deadline)?;
             let mut report = [0; REPORT_LENGTH];
             let (length, fds) =
                 receive(self.data.as_fd(), &mut report).when("read the worker's report")?;
             match decode_report(&report[..length]) {
-                Some(Ok(())) => directories.extend(fds),
+                Some(Ok(last)) => {
+                    directories.extend(fds);
+                    timing = last;
+                }
                 Some(Err(failure)) => {
                     return Err(SupervisorError::Jail {
                         who: "a worker",
@@ -136,7 +143,7 @@ impl Worker {
                 }
             }
         }
-        Ok(directories)
+        Ok((directories, timing))
     }
 
     /// Whether nothing is left of it, or its main process has ended.

@@ -7,6 +7,7 @@
 mod behaviour;
 mod killed_map;
 mod map;
+mod map_input;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sandfork::Policy;
@@ -18,6 +19,7 @@ fn main() {
     let with_jail = std::iter::once(transcripts("runs", "tests/cli/jail/*.trycmd"))
         .chain(behaviour::trials())
         .chain(map::trials())
+        .chain(map_input::trials())
         .chain(killed_map::trials());
     match obstacle() {
         None => trials.extend(with_jail),

@@ -61,6 +61,11 @@ impl Batch {
         self.directory.path().join("results.jsonl")
     }
 
+    /// Where a file system may be mounted.
+    pub fn disk(&self) -> PathBuf {
+        self.directory.path().join("disk")
+    }
+
     /// `sandfork map`, to the file of results.
     pub fn map(&self, arguments: &[&str]) -> Command {
         let mut command = sandfork(&["map"]);

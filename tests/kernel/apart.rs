@@ -3,7 +3,7 @@
 use std::env;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::{bad_input, batch, cgroups, leftovers, pool, sessions};
+use crate::{bad_input, batch, cgroups, cost, leftovers, pool, sessions};
 
 const VARIABLE: &str = "SANDFORK_KERNEL_TEST_PART";
 
@@ -21,6 +21,7 @@ pub fn play(name: &str) -> ExitCode {
         .iter()
         .chain(&batch::PARTS)
         .chain(&cgroups::PARTS)
+        .chain(&cost::PARTS)
         .chain(&leftovers::PARTS)
         .chain(&pool::PARTS)
         .chain(&sessions::PARTS);

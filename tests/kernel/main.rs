@@ -17,6 +17,7 @@ mod cgroups;
 mod check;
 mod compat;
 mod concurrency;
+mod cost;
 mod environment;
 mod humaneval;
 mod leftovers;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
     tests.extend(cgroups::tests());
     tests.extend(compat::tests(&world));
     tests.extend(concurrency::tests());
+    tests.extend(cost::tests());
     tests.extend(environment::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());

@@ -8,7 +8,8 @@
         sbx.run("x = 20")
         print(sbx.run("x + 1").text)
 
-`Sandbox` is a session that keeps variables, imports and files; `run` is a fresh one for one program.
+`Sandbox` is a session that keeps variables, imports and files; `run` is a fresh one for one program, and
+`map` one for each of many.
 Whatever guest code does is told by the `Execution` that they return; what they raise is a
 `SandforkError`, whose tree stands in the documentation of `sandfork._exceptions`.
 """
@@ -43,10 +44,13 @@ from ._exceptions import (
 )
 from ._execution import Execution, ExecutionError, Logs
 from ._files import AsyncFiles, FileEntry, Files
+from ._map import Mapped, map
 from ._policy import Policy
 from ._reports import Denial, Enforced, Limit, PolicyIdentity, PythonInfo, SessionInfo, Usage
 from ._result import Result
 from ._sandbox import Sandbox, run
+from ._task_results import Progress, TaskResult
+from ._tasks import Task
 from ._tools import Tool
 from ._values import Opaque
 
@@ -54,6 +58,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AsyncFiles",
+    "AsyncMapped",
     "AsyncSandbox",
     "BinaryNotFound",
     "Denial",
@@ -69,11 +74,13 @@ __all__ = [
     "InterpreterError",
     "Limit",
     "Logs",
+    "Mapped",
     "NotEnforced",
     "Opaque",
     "Policy",
     "PolicyError",
     "PolicyIdentity",
+    "Progress",
     "ProtocolError",
     "PythonInfo",
     "RequestError",
@@ -90,31 +97,40 @@ __all__ = [
     "SupervisorDied",
     "SupervisorError",
     "SystemFailure",
+    "Task",
+    "TaskResult",
     "Tool",
     "UndefinedVariable",
     "Usage",
     "ValueTooLarge",
+    "async_map",
     "async_run",
+    "map",
     "run",
 ]
 
 if _TYPE_CHECKING:
+    from ._async_map import AsyncMapped, async_map
     from ._async_sandbox import AsyncSandbox, async_run
 
 # asyncio takes longer to import than everything else: who does not use it does not wait for it.
-_LATER = ("AsyncSandbox", "async_run")
+_LATER = {
+    "AsyncMapped": "_async_map",
+    "AsyncSandbox": "_async_sandbox",
+    "async_map": "_async_map",
+    "async_run": "_async_sandbox",
+}
 
 
 def __getattr__(name: str) -> object:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import _async_sandbox
+    import importlib
 
-    for later in _LATER:
-        found = getattr(_async_sandbox, later)
-        found.__module__ = __name__
-        globals()[later] = found
-    return globals()[name]
+    found = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    found.__module__ = __name__
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -9,21 +9,20 @@ import time
 from typing import Any, Callable, TypeVar
 
 from . import _supervisor, _threads
-from ._driver import FATAL, Driver, busy
+from ._driver import FATAL, C, Driver, busy
 from ._exceptions import SupervisorDied
 from ._frames import Frame
 from ._link import Link
-from ._session import Session
 from ._steps import Invoke, Notify, Receive, Send, Steps
 from ._tools import is_async
 
 T = TypeVar("T")
 
 
-class AsyncDriver(Driver):
-    """Has the conversations of one session, one at a time."""
+class AsyncDriver(Driver[C]):
+    """Has the conversations of one session or batch, one at a time."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: C) -> None:
         super().__init__(session)
         self._busy = False
 
@@ -32,7 +31,7 @@ class AsyncDriver(Driver):
         under way. A task that is cancelled interrupts its cell, and waits a little for its end."""
         self.check()
         if self._busy:
-            raise busy()
+            raise busy(self.session)
         self._busy = True
         try:
             return await self._drive(steps)
@@ -78,7 +77,7 @@ class AsyncDriver(Driver):
             while True:
                 if isinstance(step, Receive):
                     try:
-                        frame = await self._receive(step.deadline)
+                        frame = await self._receive(step)
                     except SupervisorDied as error:
                         step = steps.throw(error)
                     else:
@@ -100,7 +99,7 @@ class AsyncDriver(Driver):
             result: T = end.value
             return result
 
-    async def _receive(self, deadline: float | None) -> Frame | None:
+    async def _receive(self, step: Receive) -> Frame | None:
         link = self.live_link()
         frame = link.decoder.next_frame()
         while frame is None:
@@ -108,7 +107,7 @@ class AsyncDriver(Driver):
                 if not link.read():
                     raise link.gone()
             except BlockingIOError:
-                if not await _wait(link, deadline):
+                if not await _wait(link, step.deadline, wake=step.wake):
                     return None
             else:
                 frame = link.decoder.next_frame()
@@ -146,8 +145,11 @@ async def _make_room(link: Link) -> bool:
         return True
 
 
-async def _wait(link: Link, deadline: float | None, *, writable: bool = False) -> bool:
-    """Waits until the socket can be read, or written too; false when the deadline is over."""
+async def _wait(
+    link: Link, deadline: float | None, *, writable: bool = False, wake: asyncio.Future[Any] | None = None
+) -> bool:
+    """Waits until the socket can be read, or written too; false when the deadline is over or `wake` is
+    done."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[bool] = loop.create_future()
 
@@ -155,12 +157,17 @@ async def _wait(link: Link, deadline: float | None, *, writable: bool = False) -
         if not ready.done():
             ready.set_result(found)
 
+    def told(_: asyncio.Future[Any]) -> None:
+        tell(False)
+
     descriptor = link.fileno()
     timer = None
     if deadline is not None:
         timer = loop.call_later(max(0.0, deadline - time.monotonic()), tell, False)
     loop.add_reader(descriptor, tell, True)
     try:
+        if wake is not None:
+            wake.add_done_callback(told)
         if writable:
             loop.add_writer(descriptor, tell, True)
         return await ready
@@ -170,6 +177,8 @@ async def _wait(link: Link, deadline: float | None, *, writable: bool = False) -
             loop.remove_writer(descriptor)
         if timer is not None:
             timer.cancel()
+        if wake is not None:
+            wake.remove_done_callback(told)
 
 
 async def _call(step: Invoke | Notify) -> Any:

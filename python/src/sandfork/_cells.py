@@ -37,7 +37,7 @@ class Callbacks(NamedTuple):
 NO_CALLBACKS = Callbacks()
 
 
-class _Text:
+class Text:
     """What one stream gave, in pieces of whole characters."""
 
     __slots__ = ("_decoder", "pieces")
@@ -70,7 +70,7 @@ def follow(
     restarted: bool,
 ) -> Steps[Execution | Frame]:
     """Everything of a cell that was sent, to its end; or the error that says that it was not run."""
-    stdout, stderr = _Text(), _Text()
+    stdout, stderr = Text(), Text()
     shown: list[Result] = []
     while True:
         frame: Frame = yield RECEIVE
@@ -116,13 +116,18 @@ def unexpected(frame: Frame) -> Exception:
 
 def check_outcome(header: Mapping[str, Any], link: Link) -> None:
     """Refuses an end that does not say what every end says, and files that nothing refers to."""
-    outcome = header.get("outcome")
-    if type(outcome) is not dict or type(outcome.get("status")) is not str:
-        raise ProtocolError("the supervisor sent an outcome without a status")
+    check_result(header)
     if header.get("session") not in ("live", "ended"):
         raise ProtocolError("the supervisor sent an outcome that does not say whether the session lives")
     if link.decoder.drop_descriptors():
         raise ProtocolError("the supervisor passed a file that no message refers to")
+
+
+def check_result(header: Mapping[str, Any]) -> None:
+    """Refuses an end that does not say how it came about."""
+    outcome = header.get("outcome")
+    if type(outcome) is not dict or type(outcome.get("status")) is not str:
+        raise ProtocolError("the supervisor sent an outcome without a status")
 
 
 def _display(frame: Frame, link: Link) -> Result:

@@ -20,6 +20,9 @@ _GRACE = 2.0
 class Conversation:
     """One request at a time, each with a number that its answer repeats."""
 
+    noun = "session"
+    """What messages call it."""
+
     def __init__(self) -> None:
         self.ended: str | None = None
         """Why there is no worker; `None` while there is one."""

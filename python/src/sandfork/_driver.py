@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from . import _supervisor
+from ._conversation import Conversation
 from ._exceptions import (
     ProtocolError,
     SessionBusy,
@@ -14,7 +15,6 @@ from ._exceptions import (
     SupervisorError,
 )
 from ._link import Link
-from ._session import Session
 
 if TYPE_CHECKING:
     from ._threads import LoopThread
@@ -42,10 +42,13 @@ class Resources:
             loop.stop()
 
 
-class Driver:
+C = TypeVar("C", bound=Conversation)
+
+
+class Driver(Generic[C]):
     """The part of a driver that neither waits nor calls anything."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: C) -> None:
         self.session = session
         self.resources = Resources()
         self.closed = False
@@ -61,10 +64,11 @@ class Driver:
         """Refuses a conversation that cannot be had."""
         if self._process is not _supervisor.this_process:
             raise SessionForked(
-                "this session belongs to the process that this one was forked from: open one here"
+                f"this {self.session.noun} belongs to the process that this one was forked from: open one "
+                "here"
             )
         if self.closed:
-            raise SessionClosed("the session is closed: open another one")
+            raise SessionClosed(f"the {self.session.noun} is closed: open another one")
 
     def live_link(self) -> Link:
         """The connection of a session that has one."""
@@ -91,11 +95,11 @@ class Driver:
             why = "its supervisor could not be understood"
         else:
             why = "its caller left it in the middle of something"
-        self.session.lost(f"the session ended when {why}: variables, imports and files are lost")
+        self.session.lost(f"the {self.session.noun} ended when {why}: variables, imports and files are lost")
 
 
-def busy() -> SessionBusy:
+def busy(session: Conversation) -> SessionBusy:
     return SessionBusy(
-        "the session is running something, for another thread or task or for the one whose tool or "
+        f"the {session.noun} is running something, for another thread or task or for the one whose tool or "
         "callback this is: it serves one caller at a time, so open one for each"
     )

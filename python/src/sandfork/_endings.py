@@ -28,8 +28,9 @@ def class_name(status: str) -> str:
     return "".join(word.capitalize() for word in status.split("-"))
 
 
-def sentence(outcome: Mapping[str, Any], limits: Mapping[str, float], wall: float | None) -> str:
-    """What happened. `wall` is the cell's own timeout, which then stands for `limits.wall`."""
+def sentence(outcome: Mapping[str, Any], limits: Mapping[str, float | str], wall: float | None) -> str:
+    """What happened. `wall` is the cell's own timeout, which then stands for `limits.wall`. A limit that
+    is text is one as a policy writes it."""
     status = outcome["status"]
     hit = outcome.get("limit")
     if hit is not None:
@@ -47,9 +48,11 @@ def sentence(outcome: Mapping[str, Any], limits: Mapping[str, float], wall: floa
     return f"the cell ended with {status}"
 
 
-def _amount(key: str, amount: float | None) -> str:
+def _amount(key: str, amount: float | str | None) -> str:
     if amount is None:
         return "what the policy allows"
+    if isinstance(amount, str):
+        return amount
     if key in _TIMES:
         return f"{amount:g} s"
     if not key.endswith(_SIZES):

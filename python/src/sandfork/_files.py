@@ -17,6 +17,7 @@ from ._transfer import Data, Path
 
 if TYPE_CHECKING:
     from ._async_driver import AsyncDriver
+    from ._session import Session
     from ._sync_driver import SyncDriver
 
 MAX_BYTES = 64 << 20
@@ -43,7 +44,7 @@ class Files:
 
     __slots__ = ("_driver",)
 
-    def __init__(self, driver: SyncDriver) -> None:
+    def __init__(self, driver: SyncDriver[Session]) -> None:
         self._driver = driver
 
     def write(self, path: Path, data: Data, *, append: bool = False) -> None:
@@ -118,7 +119,7 @@ class AsyncFiles:
 
     __slots__ = ("_driver",)
 
-    def __init__(self, driver: AsyncDriver) -> None:
+    def __init__(self, driver: AsyncDriver[Session]) -> None:
         self._driver = driver
 
     async def write(self, path: Path, data: Data, *, append: bool = False) -> None:

@@ -23,23 +23,26 @@ MAX_PAYLOAD = 16 << 20
 # What it says has the worker's words in it and its own.
 _MAX_HEADER_RECEIVED = 8 << 20
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+# Of what the caller made himself, where a cycle is a mistake to be told of.
+json_text = _ENCODER.encode
+
 
 def _make_encoder() -> Callable[[Any], str]:
-    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
-        return encoder.encode
+        return _ENCODER.encode
     try:
         # What `encode` makes anew for each message, which takes as long as writing one. Without
         # markers, which find cycles: there are none in what is sent.
         write = make(
-            None, encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False
+            None, _ENCODER.default, json.encoder.encode_basestring, None, ":", ",", False, False, False
         )
         if "".join(write({"a": [1, None, "\n"]}, 0)) != '{"a":[1,null,"\\n"]}':
-            return encoder.encode
+            return _ENCODER.encode
     except TypeError:
         # A Python in which these internals have changed: slower, not different.
-        return encoder.encode
+        return _ENCODER.encode
     return lambda message: "".join(write(message, 0))
 
 

@@ -100,14 +100,14 @@ def source_of(code: object) -> bytes:
         raise RequestError(f"the code has a lone surrogate, {lone}, which no source can") from None
 
 
-def checked_argv(argv: Iterable[str]) -> tuple[str, ...]:
-    """`sys.argv[1:]`."""
-    if isinstance(argv, str):
-        raise RequestError("argv is a str: give a list of them")
+def checked_argv(argv: Iterable[str], name: str = "argv") -> tuple[str, ...]:
+    """`sys.argv[1:]`, or what messages call otherwise."""
+    if isinstance(argv, str) or not isinstance(argv, Iterable):
+        raise RequestError(f"{name} is a {type(argv).__name__}: give a list of strings")
     arguments = tuple(argv)
     for argument in arguments:
         if not isinstance(argument, str):
-            raise RequestError(f"argv has a {type(argument).__name__}: give strings")
+            raise RequestError(f"{name} has a {type(argument).__name__}: give strings")
     return arguments
 
 

@@ -24,6 +24,9 @@ class Usage:
     """What the session's files hold."""
     output_bytes: int
     """Taken from stdout and stderr."""
+    phases: Mapping[str, Any] | None = None
+    """Where the time of a task of `map` went, whole microseconds, as `usage.phases` of the command's
+    `--json`; cells of sessions have none."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ def usage(told: Mapping[str, Any]) -> Usage:
         peak_pids=told.get("peak_pids"),
         written_bytes=told.get("written_bytes"),
         output_bytes=int(told.get("output_bytes") or 0),
+        phases=told.get("phases"),
     )
 
 

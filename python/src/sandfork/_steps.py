@@ -30,13 +30,15 @@ class Send:
 
 
 class Receive:
-    """Wait for a frame. The answer is it, or `None` when the deadline (of `time.monotonic`) is over.
-    `SupervisorDied` is raised in the conversation when there will be none."""
+    """Wait for a frame. The answer is it, or `None` when the deadline (of `time.monotonic`) is over, or
+    when `wake`, a future of the event loop, is done. `SupervisorDied` is raised in the conversation when
+    there will be none."""
 
-    __slots__ = ("deadline",)
+    __slots__ = ("deadline", "wake")
 
-    def __init__(self, deadline: float | None = None) -> None:
+    def __init__(self, deadline: float | None = None, *, wake: Any = None) -> None:
         self.deadline = deadline
+        self.wake = wake
 
 
 class Invoke:

@@ -10,21 +10,20 @@ import time
 from typing import Any, TypeVar
 
 from . import _supervisor
-from ._driver import FATAL, Driver, busy
+from ._driver import FATAL, C, Driver, busy
 from ._exceptions import SupervisorDied
 from ._frames import Frame
 from ._link import DONT_WAIT, Link
-from ._session import Session
 from ._steps import Invoke, Notify, Receive, Send, Steps
 from ._tools import is_async
 
 T = TypeVar("T")
 
 
-class SyncDriver(Driver):
-    """Has the conversations of one session, one at a time."""
+class SyncDriver(Driver[C]):
+    """Has the conversations of one session or batch, one at a time."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: C) -> None:
         super().__init__(session)
         self._turn = threading.Lock()
 
@@ -33,7 +32,7 @@ class SyncDriver(Driver):
         under way."""
         self.check()
         if not self._turn.acquire(blocking=False):
-            raise busy()
+            raise busy(self.session)
         try:
             return self._drive(steps)
         except BaseException as error:

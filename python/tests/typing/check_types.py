@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import pathlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 from typing_extensions import assert_type
 
 import sandfork
-from sandfork import AsyncSandbox, Execution, Policy, Result, Sandbox, Tool
+from sandfork import AsyncSandbox, Execution, Policy, Result, Sandbox, TaskResult, Tool
 
 
 def add(a: int, b: int) -> int:
@@ -52,6 +53,18 @@ def blocking() -> None:
         sbx.add_tools([add, Tool("f", fetch)])
         assert_type(sbx.info.limits["limits.wall"], float)
     assert_type(sandfork.run("1"), Execution)
+    sandfork.map([{"code": "1", "limits": {"wall": "2s"}}])
+    with sandfork.map([sandfork.Task("1", id=1)], jobs=2, ordered=True, on_progress=follow) as results:
+        assert_type(next(results), TaskResult)
+    assert_type([result.failure for result in sandfork.map(["1"])], "list[sandfork.SandforkError | None]")
+
+
+def follow(progress: sandfork.Progress) -> None:
+    assert_type(progress.remaining, "float | None")
+
+
+async def coming() -> AsyncIterator[str]:
+    yield "1"
 
 
 async def asynchronous() -> None:
@@ -60,6 +73,8 @@ async def asynchronous() -> None:
         assert_type(await sbx.run("1"), Execution)
         assert_type(await sbx.files.read("a"), bytes)
         assert_type(await sandfork.async_run("1"), Execution)
+    async for result in sandfork.async_map(coming(), policy="strict"):
+        assert_type(result, TaskResult)
 
 
 def refused() -> None:
@@ -68,3 +83,5 @@ def refused() -> None:
     Policy(limit={})  # type: ignore[call-arg]
     Sandbox(tools=3)  # type: ignore[arg-type]
     sandfork.run(b"1")  # type: ignore[arg-type]
+    sandfork.map([b"1"])  # type: ignore[list-item]
+    sandfork.Task(files={"f": 1})  # type: ignore[dict-item]

@@ -91,8 +91,8 @@ pub enum TaskLineError {
     Zero(LimitName),
     /// A limit that only a policy can have.
     #[error(
-        "`{key}` is part of the jail, which tasks of one policy share: set it for all of them with \
-         `--set {key}=...`, or give the task a `policy` of its own"
+        "`{key}` is part of the jail, which tasks of one policy share: set it in the policy (`--set \
+         {key}=...`)"
     )]
     OfPolicy {
         /// Its key.
@@ -100,8 +100,8 @@ pub enum TaskLineError {
     },
     /// More than the policy allows.
     #[error(
-        "`{key}` is above the policy's {allowed}, and a task can only have less: raise that with \
-         `--set {key}=...`",
+        "`{key}` is above the policy's {allowed}, and a task can only have less: raise that in the \
+         policy (`--set {key}=...`)",
         key = .name.key()
     )]
     AbovePolicy {
@@ -118,8 +118,8 @@ pub enum TaskLineError {
     StdinClosed,
     /// More than the work directory holds.
     #[error(
-        "`files` have {bytes} bytes, over the {allowed} of the work directory: raise that with `--set \
-         filesystem.work_size=...`"
+        "`files` have {bytes} bytes, over the {allowed} of the work directory: raise that in the policy \
+         (`--set filesystem.work_size=...`)"
     )]
     FilesTooLarge {
         /// Bytes in all of them.

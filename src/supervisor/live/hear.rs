@@ -74,6 +74,10 @@ impl Live<'_> {
                 let twice = "this connection has its session: open another connection for another";
                 refuse(caller, None, ErrorWord::Protocol, twice.into());
             }
+            Ask::Map(_) | Ask::Task(_) | Ask::End => {
+                let other = "this connection is a session's: open another one for a batch";
+                refuse(caller, id, ErrorWord::Protocol, other.into());
+            }
         }
         None
     }

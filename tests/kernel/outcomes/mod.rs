@@ -5,6 +5,7 @@ mod files;
 mod frames;
 mod memory;
 mod output;
+mod phases;
 mod processes;
 mod requests;
 mod survivors;
@@ -20,6 +21,7 @@ pub fn tests() -> Vec<Test> {
         processes::tests(),
         requests::tests(),
         output::tests(),
+        phases::tests(),
         files::tests(),
         frames::tests(),
         survivors::tests(),

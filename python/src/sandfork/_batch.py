@@ -1,0 +1,248 @@
+"""A batch, as a conversation with its supervisor. No input or output happens here: see `_steps`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable, NamedTuple
+
+from ._cells import Text, check_result, unexpected
+from ._conversation import Conversation
+from ._exceptions import ProtocolError, RequestError, SupervisorDied, from_word
+from ._execution import Execution, Logs
+from ._frames import Frame, encode
+from ._session import VERSION
+from ._steps import RECEIVE, Notify, Receive, Send, Steps
+from ._task_results import Progress, TaskResult
+from ._tasks import Sent, described, prepared
+
+OnProgress = Callable[[Progress], Any]
+
+# What a source has when there is no task: yet, or any more.
+PENDING: Any = object()
+END: Any = object()
+
+# How many supervisors in a row may die before one of them gives a result.
+_MOST_DEATHS = 3
+
+
+class Source:
+    """Tasks as they are taken from an iterator."""
+
+    pending: Any = None
+    """A future of the event loop that is done when there is something to take; `None` where `take` waits."""
+
+    def __init__(self, tasks: Iterator[Any]) -> None:
+        self._tasks = tasks
+
+    def take(self) -> Any:
+        """The next task, `PENDING` or `END`; raises what the iterator raises."""
+        return next(self._tasks, END)
+
+
+class BatchOpening(NamedTuple):
+    """What a batch is begun with."""
+
+    policy: Mapping[str, Any]
+    overrides: tuple[str, ...]
+    jobs: int | None
+    order: str
+
+
+class Batch(Conversation):
+    """What is known of a batch, and the conversation about its next result.
+
+    A task is kept until its result has come. A supervisor that dies is replaced and given those again:
+    as with a zygote that is ended from outside, how far they had come is not known.
+    """
+
+    noun = "batch"
+
+    def __init__(
+        self, opening: BatchOpening, source: Source, total: int | None, on_progress: OnProgress | None
+    ) -> None:
+        super().__init__()
+        self._opening = opening
+        self._source = source
+        self._on_progress = on_progress
+        self._total = total
+        self._in_flight: dict[int, Sent] = {}
+        self._window = 0
+        self._limits: Mapping[str, float] = {}
+        self._taken = 0
+        # Whether no further task is taken, and what is raised when those that were have their results.
+        self._ended = False
+        self._failure: Exception | None = None
+        self._output = (Text(), Text())
+        self._deaths = 0
+        self._done, self._failed, self._lost = 0, 0, 0
+        self._begun = 0.0
+
+    def next(self) -> Steps[TaskResult | None]:
+        """The next result; `None` when there are no more."""
+        if self.link is None:
+            self._begun = time.monotonic()
+            yield from self._begin()
+        while True:
+            try:
+                yield from self._fill()
+                frame: Frame | None = yield Receive(wake=None if self._ended else self._source.pending)
+            except SupervisorDied as error:
+                yield from self._again(error)
+                continue
+            if frame is None:
+                continue
+            if frame.header["kind"] == "closed":
+                self._check_end()
+                return None
+            result = self._heard(frame)
+            if result is not None:
+                yield from self._tell(result)
+                return result
+
+    def settle(self) -> Steps[bool]:
+        """After an exception of the caller's: a batch is not gone on with."""
+        return False
+        yield
+
+    # Parts of it.
+
+    def _begin(self) -> Steps[None]:
+        """A connection on which the batch goes on, again if the supervisor was just about to end."""
+        while True:
+            try:
+                yield from self._open()
+                return
+            except SupervisorDied as error:
+                self._count_death(error)
+
+    def _again(self, error: SupervisorDied) -> Steps[None]:
+        self._count_death(error)
+        yield from self._begin()
+
+    def _count_death(self, error: SupervisorDied) -> None:
+        self._deaths += 1
+        if self._deaths == _MOST_DEATHS:
+            raise SupervisorDied(
+                f"{_MOST_DEATHS} supervisors in a row ended before they gave a result of the batch; the "
+                f"last: {str(error).partition(':')[0]}"
+            ) from error
+
+    def _open(self) -> Steps[None]:
+        link = yield from self.connect()
+        opening = self._opening
+        header = {
+            "kind": "map",
+            "version": VERSION,
+            "policy": opening.policy,
+            "set": opening.overrides,
+            "environ": link.connection.environ(),
+            "order": opening.order,
+        }
+        if opening.jobs is not None:
+            header["jobs"] = opening.jobs
+        yield Send(encode(header))
+        frame: Frame = yield RECEIVE
+        told = frame.header
+        if told["kind"] != "mapping" or type(told.get("window")) is not int or told["window"] < 1:
+            raise unexpected(frame)
+        if told.get("version") != VERSION:
+            raise ProtocolError(
+                f"the `sandfork` program speaks version {told.get('version')} of the protocol and this "
+                f"package version {VERSION}: install both from the same release"
+            )
+        self._window, self._limits = told["window"], told.get("limits") or {}
+        self._output = (Text(), Text())
+        for sent in list(self._in_flight.values()):
+            yield Send(sent.frame)
+        if self._ended:
+            yield Send(_NO_MORE)
+
+    def _fill(self) -> Steps[None]:
+        """Sends as many tasks as may be under way."""
+        while not self._ended and len(self._in_flight) < self._window:
+            index = self._taken
+            try:
+                task = self._source.take()
+                sent = None if task is PENDING or task is END else prepared(task, index)
+            except Exception as error:
+                # Told behind the results of the tasks before it.
+                task, sent, self._failure = END, None, error
+            if task is PENDING:
+                return
+            if sent is None:
+                self._ended = True
+                yield Send(_NO_MORE)
+                return
+            self._taken += 1
+            self._in_flight[index] = sent
+            yield Send(sent.frame)
+
+    def _heard(self, frame: Frame) -> TaskResult | None:
+        header = frame.header
+        kind, index = header["kind"], header.get("id")
+        if kind == "error":
+            self._end_with(frame)
+            return None
+        sent = self._in_flight.get(index) if isinstance(index, int) else None
+        if not isinstance(index, int) or sent is None or kind not in ("output", "done", "lost"):
+            raise unexpected(frame)
+        if kind == "output":
+            self._output[header.get("stream") != "stdout"].add(frame.payload)
+            return None
+        if kind == "lost":
+            failure = from_word(str(header.get("error")), str(header.get("message")))
+            execution = None
+        else:
+            failure, execution = None, self._execution(header, sent)
+        del self._in_flight[index]
+        self._deaths = 0
+        return TaskResult(sent.id, index, int(header.get("attempts", 1)), execution, failure)
+
+    def _execution(self, header: dict[str, Any], sent: Sent) -> Execution:
+        check_result(header)
+        for text in self._output:
+            text.end()
+        stdout, stderr = self._output
+        self._output = (Text(), Text())
+        limits: dict[str, float | str] = {**self._limits, **sent.limits}
+        header = {**header, "session": "ended", "execution_count": 1}
+        return Execution(header, Logs(stdout.pieces, stderr.pieces), [], limits=limits)
+
+    def _end_with(self, frame: Frame) -> None:
+        """What the supervisor found wrong: with a task, or with all of them."""
+        header = frame.header
+        index = header.get("id")
+        if index is None:
+            self._failure = self._failure or unexpected(frame)
+        else:
+            sent = self._in_flight.get(index)
+            if sent is None:
+                raise unexpected(frame)
+            said = f"{described(sent.id, index)}: {header.get('message')}"
+            self._failure = RequestError(said)
+            # Nothing behind it is begun.
+            self._in_flight = {i: sent for i, sent in self._in_flight.items() if i < index}
+        self._ended = True
+
+    def _check_end(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        if self._in_flight or not self._ended:
+            raise ProtocolError("the supervisor closed a batch whose results had not all come")
+
+    def _tell(self, result: TaskResult) -> Steps[None]:
+        """Counts a result, and tells whoever follows."""
+        self._done += 1
+        if result.execution is None:
+            self._lost += 1
+        elif not result.ok:
+            self._failed += 1
+        if self._on_progress is not None:
+            elapsed = time.monotonic() - self._begun
+            progress = Progress(self._done, self._failed, self._lost, self._total, elapsed)
+            yield Notify(self._on_progress, progress)
+
+
+_NO_MORE = encode({"kind": "end"})

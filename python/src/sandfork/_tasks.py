@@ -1,0 +1,148 @@
+"""Tasks of `map`: what is run, and how it is sent."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Union
+
+from ._exceptions import RequestError, ValueTooLarge
+from ._frames import MAX_PAYLOAD, encode, json_text
+from ._options import checked_argv, read_source
+
+
+@dataclass(frozen=True)
+class Task:
+    """One program of `map`, with the keys of a line of `sandfork map` (`docs/batch.md` in the
+    repository). Exactly one of `code`, `file` and `program` says what is run."""
+
+    code: str | None = None
+    """Python source."""
+    id: Any = None
+    """What the result is told by, of any type; its number in the iterable, from 0, where it is `None`."""
+    file: str | os.PathLike[str] | None = None
+    """A script of the host's, which is read here."""
+    program: Sequence[str] | None = None
+    """A program of the sandbox, and its arguments."""
+    args: Iterable[str] = ()
+    """`sys.argv[1:]` of `code` and `file`."""
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
+    """What is in the work directory when it starts, by path; text stands for its UTF-8."""
+    stdin: str | bytes | None = None
+    """What it reads."""
+    limits: Mapping[str, str] = field(default_factory=dict)
+    """`wall`, `cpu` and `output`, as a policy writes them (`"2s"`, `"64KiB"`), and never more than its."""
+
+
+TaskLike = Union[str, Mapping[str, Any], Task]
+
+
+class Sent(NamedTuple):
+    """A task on its way, until its result comes."""
+
+    id: Any
+    """The caller's name for it."""
+    frame: bytes
+    """What was sent, and is sent again where a supervisor dies."""
+    limits: Mapping[str, str]
+    """Those of its own."""
+
+
+def checked_tasks(tasks: object) -> Iterator[TaskLike]:
+    """An iterator over tasks. A single task is refused: a text would be one task for each character."""
+    if isinstance(tasks, (str, bytes, Mapping, Task)) or not isinstance(tasks, Iterable):
+        raise refused_tasks(tasks)
+    return iter(tasks)
+
+
+def refused_tasks(tasks: object) -> RequestError:
+    return RequestError(f"tasks is of type {type(tasks).__name__}: give an iterable of them")
+
+
+def prepared(task: object, index: int) -> Sent:
+    """A task as it is sent."""
+    fields = _fields(task, index)
+    name = fields.pop("id", None)
+    if name is None:
+        name = index
+    try:
+        return _sent(fields, name, index)
+    except RequestError as error:
+        raise type(error)(f"{described(name, index)}: {error}") from error.__cause__
+
+
+def described(name: object, index: int) -> str:
+    """A task in a sentence."""
+    if type(name) is int and name == index:
+        return f"task {index}"
+    text = repr(name)
+    return f"task {text if len(text) <= 80 else text[:77] + '...'} (number {index}, from 0)"
+
+
+def _fields(task: object, index: int) -> dict[str, Any]:
+    if isinstance(task, str):
+        return {"code": task}
+    if isinstance(task, Task):
+        given: Mapping[Any, Any] = vars(task)
+    elif isinstance(task, Mapping):
+        given = task
+    else:
+        kind = type(task).__name__
+        raise RequestError(f"task {index} is of type {kind}: give code, a Task, or a dict with its keys")
+    return {str(key): value for key, value in given.items() if value is not None}
+
+
+def _sent(fields: dict[str, Any], name: Any, index: int) -> Sent:
+    header: dict[str, Any] = {"kind": "task", "id": index}
+    if "file" in fields and "code" not in fields and "program" not in fields:
+        header["filename"], fields["code"] = _script(fields.pop("file"))
+    elif "file" in fields:
+        fields["file"] = os.fspath(fields["file"])
+    for key in ("args", "program"):
+        if key in fields:
+            fields[key] = checked_argv(fields[key], key)
+    if not fields.get("args"):
+        # A program has none of its own.
+        fields.pop("args", None)
+    if "stdin" in fields:
+        fields["stdin"] = _bytes("stdin", fields["stdin"])
+    if isinstance(fields.get("files"), Mapping):
+        files = fields["files"].items()
+        fields["files"] = {_path(path): _bytes(f"files.{path}", contents) for path, contents in files}
+    limits = dict(fields["limits"]) if isinstance(fields.get("limits"), Mapping) else {}
+    try:
+        line = json_text({**fields, "id": index}).encode()
+    except UnicodeEncodeError:
+        raise RequestError("it has a text with a lone surrogate, which cannot be sent") from None
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"it cannot be written as JSON: {error}") from None
+    if len(line) > MAX_PAYLOAD:
+        raise ValueTooLarge(
+            f"it takes {len(line)} bytes, more than the {MAX_PAYLOAD} of a message: keep data out of it, in "
+            "a directory that the policy shows (filesystem.read)"
+        )
+    return Sent(name, encode(header, line), {f"limits.{key}": str(text) for key, text in limits.items()})
+
+
+def _script(path: Any) -> tuple[str, str]:
+    try:
+        return os.fspath(path), read_source(path)
+    except (OSError, SyntaxError, UnicodeDecodeError, TypeError) as error:
+        raise RequestError(f"its file cannot be read: {error}") from error
+
+
+def _path(path: Any) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise RequestError(f"files has a key of type {type(path).__name__}: give paths")
+    return os.fspath(path)
+
+
+def _bytes(key: str, value: Any) -> Any:
+    """Bytes as a line has them: text, or base64."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"base64": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, (str, Mapping)):
+        return value
+    raise RequestError(f"{key} is of type {type(value).__name__}: give text or bytes")

@@ -1,0 +1,128 @@
+//! How long the parts of a worker's jail took.
+//!
+//! The worker looks at the clock itself and tells it with the report that its jail stands. That is before
+//! there is any guest code in its process, which could tell anything; and a clock that is read by the
+//! vDSO (vdso(7)) costs less than a system call.
+
+use std::time::{Duration, Instant};
+
+/// A part of the order in [`worker`](super), all its steps together.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Part {
+    /// Closing what was inherited.
+    Descriptors,
+    /// Joining the cgroup.
+    Cgroup,
+    /// Namespaces of mounts, IPC, names and cgroups, and perhaps of the network.
+    Namespaces,
+    /// Private file systems, `/proc`, and the handles on what the guest can write to.
+    Mounts,
+    /// Resource limits and processors.
+    Limits,
+    /// The user namespace with its id maps, session, work directory, limits on processes.
+    Identity,
+    /// The Landlock rules, and that they refuse.
+    Landlock,
+    /// Capabilities.
+    Capabilities,
+    /// The filter.
+    Seccomp,
+}
+
+impl Part {
+    /// How many there are.
+    pub const COUNT: usize = Self::Seccomp as usize + 1;
+}
+
+/// How long each part took, in nanoseconds; what takes over four seconds is told as that.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Timing([u32; Part::COUNT]);
+
+impl Timing {
+    /// Bytes of an encoded one.
+    pub const LENGTH: usize = 4 * Part::COUNT;
+
+    /// How long a part took; nothing where the plan has none of it.
+    pub fn of(&self, part: Part) -> Duration {
+        Duration::from_nanos(self.0[part as usize].into())
+    }
+
+    /// Little-endian, in order.
+    pub fn encode(&self) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        for (place, time) in bytes.chunks_exact_mut(4).zip(self.0) {
+            place.copy_from_slice(&time.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What [`encode`](Self::encode) made.
+    pub fn decode(bytes: &[u8; Self::LENGTH]) -> Self {
+        let mut times = [0; Part::COUNT];
+        for (time, place) in times.iter_mut().zip(bytes.chunks_exact(4)) {
+            *time = place
+                .iter()
+                .rev()
+                .fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+        }
+        Self(times)
+    }
+}
+
+/// Takes the times of parts that follow each other.
+#[derive(Debug)]
+pub struct Stopwatch {
+    since: Instant,
+    timing: Timing,
+}
+
+impl Stopwatch {
+    /// Begins with the first part.
+    pub fn start() -> Self {
+        Self {
+            since: Instant::now(),
+            timing: Timing::default(),
+        }
+    }
+
+    /// A part has ended, and the next begins.
+    pub fn end_of(&mut self, part: Part) {
+        let now = Instant::now();
+        let took = (now - self.since).as_nanos();
+        self.timing.0[part as usize] = u32::try_from(took).unwrap_or(u32::MAX);
+        self.since = now;
+    }
+
+    /// What the parts took until now.
+    pub fn timing(&self) -> Timing {
+        self.timing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timing_survives_the_border() {
+        let mut times = [0; Part::COUNT];
+        for (time, value) in times.iter_mut().zip([1, 0x0102_0304, u32::MAX]) {
+            *time = value;
+        }
+        let timing = Timing(times);
+        assert_eq!(Timing::decode(&timing.encode()), timing);
+        let took = timing.of(Part::Cgroup);
+        assert_eq!(took, Duration::from_nanos(0x0102_0304));
+    }
+
+    #[test]
+    fn a_part_is_from_the_end_of_the_one_before_it() {
+        let mut stopwatch = Stopwatch::start();
+        std::thread::sleep(Duration::from_millis(2));
+        stopwatch.end_of(Part::Mounts);
+        stopwatch.end_of(Part::Seccomp);
+        let timing = stopwatch.timing();
+        assert!(timing.of(Part::Mounts) >= Duration::from_millis(2));
+        assert_eq!(timing.of(Part::Landlock), Duration::ZERO);
+    }
+}

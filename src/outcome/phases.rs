@@ -1,0 +1,161 @@
+//! Where the time of a run went.
+
+use std::time::Duration;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+/// Where the time of a run went, phase after phase on the supervisor's clock: together they are
+/// the run, from the call to the return but for the last bookkeeping.
+///
+/// In JSON each is a whole number of microseconds.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Phases {
+    /// Making the worker's cgroup, sockets and pipes, and asking the zygote.
+    pub place: Duration,
+    /// Until the zygote had forked.
+    pub fork: Duration,
+    /// Until the worker stood in its jail.
+    pub jail: Duration,
+    /// What was done in that time, and in part before it, on the worker's clock.
+    pub jail_steps: JailSteps,
+    /// Looking at the worker from outside.
+    pub verify: Duration,
+    /// From handing over the code to its result, or to the end of a worker that had none.
+    pub code: Duration,
+    /// Until the worker's main process had ended.
+    pub exit: Duration,
+    /// Until nothing of it was left.
+    pub reap: Duration,
+}
+
+/// What a worker took to close its jail, by the layers of `docs/jail-order.md`. It is told before any
+/// guest code is there to tell something else. Nothing where the worker stood ready.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct JailSteps {
+    /// Closing what it inherited.
+    pub descriptors: Duration,
+    /// Joining its cgroup.
+    pub cgroup: Duration,
+    /// Its namespaces, but that of users.
+    pub namespaces: Duration,
+    /// Its private file systems.
+    pub mounts: Duration,
+    /// Its resource limits.
+    pub limits: Duration,
+    /// Its user namespace with the id maps, session and work directory.
+    pub identity: Duration,
+    /// Its Landlock rules.
+    pub landlock: Duration,
+    /// Giving up capabilities.
+    pub capabilities: Duration,
+    /// Loading its filter.
+    pub seccomp: Duration,
+}
+
+impl Phases {
+    /// From the call until the result was known.
+    pub fn until_result(&self) -> Duration {
+        self.place + self.fork + self.jail + self.verify + self.code
+    }
+
+    /// Each phase by its name, in order.
+    pub fn each(&self) -> [(&'static str, Duration); 7] {
+        [
+            ("place", self.place),
+            ("fork", self.fork),
+            ("jail", self.jail),
+            ("verify", self.verify),
+            ("code", self.code),
+            ("exit", self.exit),
+            ("reap", self.reap),
+        ]
+    }
+
+    /// Whether they are a run's, and not those of a cell in a session, whose worker goes on.
+    pub fn are_of_a_run(&self) -> bool {
+        let cell = Self {
+            code: self.code,
+            ..Self::default()
+        };
+        *self != cell
+    }
+}
+
+impl JailSteps {
+    /// Each by its name, in order.
+    pub fn each(&self) -> [(&'static str, Duration); 9] {
+        [
+            ("descriptors", self.descriptors),
+            ("cgroup", self.cgroup),
+            ("namespaces", self.namespaces),
+            ("mounts", self.mounts),
+            ("limits", self.limits),
+            ("identity", self.identity),
+            ("landlock", self.landlock),
+            ("capabilities", self.capabilities),
+            ("seccomp", self.seccomp),
+        ]
+    }
+}
+
+/// Whole microseconds.
+pub fn microseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Serialize for Phases {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, time) in self.each() {
+            map.serialize_entry(name, &microseconds(time))?;
+        }
+        map.serialize_entry("jail_steps", &self.jail_steps)?;
+        map.end()
+    }
+}
+
+impl Serialize for JailSteps {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let each = self.each();
+        serializer.collect_map(each.map(|(name, time)| (name, microseconds(time))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn phases_are_whole_microseconds() {
+        let phases = Phases {
+            place: Duration::from_nanos(1_999),
+            code: Duration::from_millis(3),
+            jail_steps: JailSteps {
+                mounts: Duration::from_micros(7),
+                ..JailSteps::default()
+            },
+            ..Phases::default()
+        };
+        let json = serde_json::to_value(phases).expect("it is a map");
+        assert_eq!(json["place"], 1);
+        assert_eq!(json["code"], 3000);
+        assert_eq!(json["jail_steps"]["mounts"], 7);
+        assert_eq!(json["jail_steps"]["seccomp"], json!(0));
+        assert_eq!(json.as_object().map(serde_json::Map::len), Some(8));
+    }
+
+    #[test]
+    fn a_cell_of_a_session_has_none() {
+        let code = Duration::from_millis(3);
+        let cell = Phases {
+            code,
+            ..Phases::default()
+        };
+        assert!(!cell.are_of_a_run());
+        let exit = Duration::from_micros(1);
+        assert!(Phases { exit, ..cell }.are_of_a_run());
+    }
+}

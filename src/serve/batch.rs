@@ -1,0 +1,307 @@
+//! A batch for another process: its tasks come and its results go on one connection.
+//!
+//! Two threads share the connection's socket. One listens: it hands tasks on and sees that the caller
+//! is gone while nothing is said. The other writes results, and waits for a caller that does not read
+//! them: then nothing more is begun, for results that nobody has taken hold up the batch.
+
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread;
+
+use nix::errno::Errno;
+use nix::poll::PollFlags;
+use nix::sys::socket::{Shutdown, shutdown};
+
+use crate::batch::{
+    Batch, CallOff, Done, LOST_IN_A_ROW, Mapped, Order, Task, TaskId, TaskLine, TaskProgram,
+    Verdict, WINDOW,
+};
+use crate::capacity::{Capacity, Headroom};
+use crate::policy::Policy;
+use crate::protocol::VERSION;
+use crate::protocol::caller::{
+    Answer, Ask, ErrorWord, Mapping, OpenBatch, TaskHeader, TaskLoss, TaskOrder, TaskOutcome, Told,
+};
+use crate::sandbox::word;
+use crate::supervisor::{FrameCaller, Hearing, Request, await_caller, refuse, wait};
+use crate::sys::descriptors::send_some;
+use crate::{Error, Sandbox};
+
+/// As much of an output as one frame carries, in bytes.
+const PIECE: usize = 1 << 20;
+
+/// What ends a batch before its tasks do: told to the caller when all that was begun has ended.
+struct Wrong {
+    id: Option<u64>,
+    word: ErrorWord,
+    message: String,
+}
+
+impl Wrong {
+    fn protocol(message: impl Into<String>) -> Self {
+        Self {
+            id: None,
+            word: ErrorWord::Protocol,
+            message: message.into(),
+        }
+    }
+}
+
+/// Serves a batch until its last result is written, or its caller is gone.
+pub fn serve(
+    mut caller: FrameCaller,
+    socket: &Arc<OwnedFd>,
+    sandbox: Arc<Sandbox>,
+    policy: &Policy,
+    open: &OpenBatch,
+) {
+    let jobs = jobs(open, &sandbox);
+    let window = jobs.get() * WINDOW;
+    let order = match open.order {
+        TaskOrder::Finished => Order::AsFinished,
+        TaskOrder::Given => Order::AsGiven,
+    };
+    let begun = Answer::Mapping(Mapping {
+        version: VERSION,
+        jobs: jobs.get(),
+        window,
+        limits: sandbox.limits_by_key(),
+    });
+    let (tasks, queue) = sync_channel(window);
+    let batch = Batch::new(sandbox).jobs(jobs).order(order);
+    let mapped = match batch.try_map(queue) {
+        Ok(mapped) => mapped,
+        Err(error) => {
+            let message = format!("the supervisor cannot begin a batch: {error}");
+            return refuse(&mut caller, None, ErrorWord::System, message);
+        }
+    };
+    let mut writer = Writer::new(socket);
+    let call_off = mapped.call_off();
+    thread::scope(|threads| {
+        threads.spawn(|| listen(&mut caller, policy, tasks, &call_off));
+        // A caller that is gone is seen by the listener too.
+        _ = writer
+            .say(&begun, &[])
+            .and_then(|()| collect(mapped, &mut writer));
+        // Whatever was written can still be read; the listener has nobody to listen to.
+        _ = shutdown(socket.as_raw_fd(), Shutdown::Read);
+    });
+}
+
+/// As many as asked for, or as there are processors; fewer where the host cannot hold them.
+fn jobs(open: &OpenBatch, sandbox: &Sandbox) -> NonZeroUsize {
+    let asked = open.jobs.map(NonZeroUsize::from);
+    let wanted =
+        asked.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
+    Capacity::of(sandbox.plan(), &Headroom::now())
+        .runs
+        .min(wanted)
+}
+
+/// Hears tasks until the caller is gone, and then calls off what runs.
+fn listen(
+    caller: &mut FrameCaller,
+    policy: &Policy,
+    tasks: SyncSender<Result<Task, Wrong>>,
+    call_off: &CallOff<Wrong>,
+) {
+    let mut tasks = Some(tasks);
+    loop {
+        let heard = match await_caller(caller) {
+            Ok(Hearing::Nothing) => continue,
+            Ok(Hearing::Ask(Ask::Task(header), payload)) => task(header, &payload.bytes, policy),
+            Ok(Hearing::Ask(Ask::End, _)) => {
+                tasks = None;
+                continue;
+            }
+            Ok(Hearing::Ask(..)) => Err(Wrong::protocol("this connection is a batch's")),
+            Ok(Hearing::Garbled(how)) => Err(Wrong::protocol(how)),
+            Ok(Hearing::Gone) | Err(_) => break,
+        };
+        // Nothing behind what is wrong is begun.
+        let last = heard.is_err();
+        let no_room = match &tasks {
+            Some(tasks) => matches!(tasks.try_send(heard), Err(TrySendError::Full(_))),
+            None => false,
+        };
+        if no_room {
+            // No caller of ours: it has had no answer to as many as it was told that it may send.
+            break;
+        }
+        if last {
+            tasks = None;
+        }
+    }
+    drop(tasks);
+    call_off.now();
+}
+
+fn task(header: TaskHeader, line: &[u8], policy: &Policy) -> Result<Task, Wrong> {
+    read(line, policy, header.filename)
+        .map(|request| Task::new(TaskId::Number(header.id.cast_signed()), request))
+        .map_err(|message| Wrong {
+            id: Some(header.id),
+            word: ErrorWord::Request,
+            message,
+        })
+}
+
+fn read(line: &[u8], policy: &Policy, filename: Option<String>) -> Result<Request, String> {
+    let mut line = TaskLine::parse(line).map_err(|error| error.to_string())?;
+    line.check(policy).map_err(|error| error.to_string())?;
+    if line.policy.is_some() {
+        return Err("the tasks of a batch are under one policy: begin another batch".to_owned());
+    }
+    let program = match &mut line.program {
+        TaskProgram::Code { source, args } => {
+            let request = Request::python(std::mem::take(source)).args(args.drain(..));
+            match filename {
+                Some(name) => request.filename(name),
+                None => request,
+            }
+        }
+        TaskProgram::File { .. } => {
+            return Err("the caller reads `file`, and sends `code`".to_owned());
+        }
+        TaskProgram::Program(argv) => Request::program(std::mem::take(argv)),
+    };
+    Ok(line.request(program))
+}
+
+/// Writes every result, and then that there are no more.
+fn collect(mut mapped: Mapped<Wrong>, writer: &mut Writer) -> Result<(), Errno> {
+    let mut lost = 0;
+    while let Some(result) = mapped.next() {
+        let wrong = match result {
+            Ok(done) => {
+                let given_up = match done.verdict() {
+                    Verdict::Outcome(_) => {
+                        lost = 0;
+                        None
+                    }
+                    Verdict::Infrastructure(error) => {
+                        lost += 1;
+                        (lost == LOST_IN_A_ROW).then(|| given_up(error))
+                    }
+                };
+                writer.done(done)?;
+                given_up
+            }
+            Err(wrong) => Some(wrong),
+        };
+        let Some(wrong) = wrong else { continue };
+        mapped.call_off().begin_no_more();
+        writer.error(wrong)?;
+    }
+    writer.say(&Answer::Closed, &[])
+}
+
+fn given_up(error: &Error) -> Wrong {
+    Wrong {
+        id: None,
+        word: word(error),
+        message: format!(
+            "{LOST_IN_A_ROW} tasks in a row got no sandbox, and no more were begun; the last: {error}"
+        ),
+    }
+}
+
+/// Writes answers, and waits until the socket takes them.
+struct Writer<'a> {
+    socket: &'a OwnedFd,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(socket: &'a OwnedFd) -> Self {
+        Self {
+            socket,
+            bytes: Vec::new(),
+        }
+    }
+
+    fn say(&mut self, answer: &Answer, payload: &[u8]) -> Result<(), Errno> {
+        self.add(answer, payload);
+        self.flush()
+    }
+
+    fn error(&mut self, wrong: Wrong) -> Result<(), Errno> {
+        let answer = Answer::Error {
+            id: wrong.id,
+            error: wrong.word,
+            message: wrong.message,
+            errno: None,
+        };
+        self.say(&answer, &[])
+    }
+
+    /// A result: its output, and how it ended.
+    fn done(&mut self, done: Done) -> Result<(), Errno> {
+        let TaskId::Number(id) = *done.id() else {
+            return Ok(());
+        };
+        let (id, attempts) = (id.cast_unsigned(), done.attempts());
+        let outcome = match done.into_verdict() {
+            Verdict::Outcome(outcome) => *outcome,
+            Verdict::Infrastructure(error) => {
+                let lost = TaskLoss {
+                    id,
+                    attempts,
+                    error: word(&error),
+                    message: error.to_string(),
+                };
+                return self.say(&Answer::Lost(lost), &[]);
+            }
+        };
+        for (stream, bytes) in [
+            ("stdout", outcome.stdout_bytes()),
+            ("stderr", outcome.stderr_bytes()),
+        ] {
+            for piece in bytes.chunks(PIECE) {
+                self.add(&Answer::Output { id, stream }, piece);
+                if self.bytes.len() >= PIECE {
+                    self.flush()?;
+                }
+            }
+        }
+        let value = outcome.value().cloned();
+        let told = TaskOutcome {
+            id,
+            attempts,
+            outcome: Told(outcome),
+            value,
+        };
+        self.say(&Answer::Done(Box::new(told)), &[])
+    }
+
+    fn add(&mut self, answer: &Answer, payload: &[u8]) {
+        if let Err(error) = answer.encode_into(payload, &mut self.bytes) {
+            // What a worker said was within its bounds, and is over those of a caller.
+            let instead = Answer::Error {
+                id: None,
+                error: ErrorWord::Protocol,
+                message: format!("an answer could not be written: {error}"),
+                errno: None,
+            };
+            _ = instead.encode_into(&[], &mut self.bytes);
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Errno> {
+        let mut sent = 0;
+        while sent < self.bytes.len() {
+            match send_some(self.socket.as_fd(), &self.bytes[sent..], &[]) {
+                Ok(length) => sent += length,
+                Err(Errno::EAGAIN) => {
+                    wait([Some((self.socket.as_fd(), PollFlags::POLLOUT))], None)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.bytes.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! What is told to whoever subscribes to `tracing`: a span for each run, at level `debug`. Without a
+//! subscriber it costs one load and one branch.
+
+use tracing::field::Empty;
+use tracing::{Span, debug_span};
+
+use crate::outcome::{Outcome, microseconds};
+
+/// A run that begins. Its fields, microseconds but for `status`, are recorded when it ends, and those
+/// that are missing then are those of a run that was none.
+pub fn run() -> Span {
+    debug_span!(
+        target: "sandfork",
+        "run",
+        status = Empty,
+        place = Empty,
+        fork = Empty,
+        jail = Empty,
+        verify = Empty,
+        code = Empty,
+        exit = Empty,
+        reap = Empty,
+        jail.descriptors = Empty,
+        jail.cgroup = Empty,
+        jail.namespaces = Empty,
+        jail.mounts = Empty,
+        jail.limits = Empty,
+        jail.identity = Empty,
+        jail.landlock = Empty,
+        jail.capabilities = Empty,
+        jail.seccomp = Empty,
+    )
+}
+
+/// A run that has ended so.
+pub fn ended(span: &Span, outcome: &Outcome) {
+    if span.is_disabled() {
+        return;
+    }
+    span.record("status", outcome.status().as_str());
+    let phases = outcome.usage().phases;
+    for (name, time) in phases.each() {
+        span.record(name, microseconds(time));
+    }
+    for (name, time) in phases.jail_steps.each() {
+        span.record(format!("jail.{name}").as_str(), microseconds(time));
+    }
+}

@@ -1,0 +1,199 @@
+//! `sandfork map`: tasks that are wrong in the middle of a file, files that change, and a disk that is
+//! full. What was finished stays, the error names the line, and the batch can be gone on with.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+use libtest_mimic::Failed;
+use nix::unistd::geteuid;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::behaviour::sandfork;
+use super::map::{Batch, said};
+use super::trials;
+
+trials! {
+    a_broken_line_in_the_middle_costs_only_what_is_behind_it,
+    an_id_that_stands_twice_is_found_across_a_resumption,
+    a_file_that_grows_is_run_as_far_as_it_went,
+    a_file_that_is_cut_short_is_told,
+    a_disk_without_room_leaves_whole_results,
+}
+
+const QUICK: &str = "1 + 1";
+
+/// How many results an error left, which must be the tasks from 0 on.
+fn finished(batch: &Batch, output: &Output) -> usize {
+    let results = batch.read();
+    let count = results.len();
+    let first = (0..count).all(|id| results.contains_key(&i64::try_from(id).unwrap()));
+    assert!(first, "{:?}", results.keys());
+    assert!(
+        said(output).contains(&format!("{count} ok, 0 failed")),
+        "{}",
+        said(output)
+    );
+    count
+}
+
+fn ends_with(output: &Output, code: i32, sentence: &str) {
+    assert_eq!(output.status.code(), Some(code), "{}", said(output));
+    assert!(said(output).ends_with(sentence), "{}", said(output));
+}
+
+fn a_broken_line_in_the_middle_costs_only_what_is_behind_it() -> Result<(), Failed> {
+    let batch = Batch::new(vec![QUICK; 40]);
+    let good = fs::read_to_string(batch.tasks())?;
+    let broken = good.replacen(
+        "{\"code\":\"1 + 1\",\"id\":25}",
+        "{\"code\": \"1 + 1\", \"id\"",
+        1,
+    );
+    assert_ne!(broken, good);
+    fs::write(batch.tasks(), broken)?;
+    for arguments in [&["--jobs", "4"][..], &["--jobs", "4", "--resume"]] {
+        let output = batch.map(arguments).output()?;
+        let sentence = ":26: it is cut off: the line ends before its JSON object does\n";
+        ends_with(&output, 2, sentence);
+        assert_eq!(batch.read().len(), 25);
+    }
+    let before = batch.read();
+    fs::write(batch.tasks(), good)?;
+    let output = batch.map(&["--resume"]).output()?;
+    ends_with(
+        &output,
+        0,
+        "15 ok, 0 failed; 25 tasks had a result already\n",
+    );
+    let after = batch.read();
+    assert_eq!(after.len(), 40);
+    assert!(before.iter().all(|(id, result)| after[id] == *result));
+    Ok(())
+}
+
+fn an_id_that_stands_twice_is_found_across_a_resumption() -> Result<(), Failed> {
+    let batch = Batch::new(vec![QUICK; 6]);
+    let mut tasks = OpenOptions::new().append(true).open(batch.tasks())?;
+    writeln!(tasks, "{}", json!({"id": 2, "code": QUICK}))?;
+    for arguments in [&[][..], &["--resume"]] {
+        let output = batch.map(arguments).output()?;
+        let sentence = ":7: a task before it has the id 2 too; give each its own\n";
+        ends_with(&output, 2, sentence);
+        assert_eq!(batch.read().len(), 6);
+    }
+    Ok(())
+}
+
+/// A batch that stands still after its first task, until it is let on: meanwhile its last lines cannot
+/// have been read, for few are read ahead.
+struct Gated {
+    batch: Batch,
+    gate: TempDir,
+}
+
+impl Gated {
+    fn new(code: &str) -> Self {
+        let gate = tempfile::tempdir().unwrap();
+        fs::set_permissions(gate.path(), Permissions::from_mode(0o777)).unwrap();
+        let open = gate.path().join("open");
+        let open = open.display();
+        let waits =
+            format!("import os, time\nwhile not os.path.exists('{open}'): time.sleep(0.005)");
+        let codes = std::iter::once(QUICK)
+            .chain([waits.as_str()])
+            .chain(std::iter::repeat_n(code, 58));
+        let batch = Batch::new(codes);
+        Self { batch, gate }
+    }
+
+    /// Runs it one by one, and does something to its tasks while it stands still.
+    fn run(&self, act: impl FnOnce(File)) -> Result<Output, Failed> {
+        let shown = format!("filesystem.read={}", self.gate.path().display());
+        let arguments = ["--jobs", "1", "--set", &shown];
+        let child = self.batch.map(&arguments).spawn()?;
+        self.batch.wait_for(1);
+        act(OpenOptions::new().append(true).open(self.batch.tasks())?);
+        File::create(self.gate.path().join("open"))?;
+        Ok(child.wait_with_output()?)
+    }
+}
+
+fn a_file_that_grows_is_run_as_far_as_it_went() -> Result<(), Failed> {
+    let gated = Gated::new(QUICK);
+    let output = gated.run(|mut tasks| {
+        writeln!(tasks, "{}", json!({"id": 60, "code": QUICK})).unwrap();
+    })?;
+    let sentence = ":61: the file has grown since it was opened, and nothing from this line on was run; \
+                    run it again with `--resume` when it is complete\n";
+    ends_with(&output, 2, sentence);
+    assert_eq!(finished(&gated.batch, &output), 60);
+    let output = gated.batch.map(&["--resume"]).output()?;
+    ends_with(
+        &output,
+        0,
+        "1 ok, 0 failed; 60 tasks had a result already\n",
+    );
+    Ok(())
+}
+
+fn a_file_that_is_cut_short_is_told() -> Result<(), Failed> {
+    // More than is read in one piece.
+    let gated = Gated::new(&format!("# {}\n{QUICK}", "x".repeat(1000)));
+    let output = gated.run(|tasks| tasks.set_len(0).unwrap())?;
+    let sentence = "the file has become shorter while it was read, and ends here now\n";
+    ends_with(&output, 2, sentence);
+    let count = finished(&gated.batch, &output);
+    assert!((2..60).contains(&count), "{count}");
+    Ok(())
+}
+
+/// The same command where the directory of results is a file system of its own, of this size. Only there,
+/// in a mount namespace that ends with it: the results are copied out.
+fn on_a_small_disk(map: &Command, batch: &Batch, size: &str) -> Command {
+    let mut command = Command::new("unshare");
+    if !geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    let script = "disk=$1 size=$2 kept=$3; shift 3; \
+                  mount -t tmpfs -o size=$size none \"$disk\" || exit 99; \
+                  \"$@\"; code=$?; cat \"$disk/results.jsonl\" > \"$kept\"; exit $code";
+    command
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(batch.disk())
+        .args([size])
+        .arg(batch.results())
+        .arg(map.get_program())
+        .args(map.get_args());
+    command
+}
+
+fn a_disk_without_room_leaves_whole_results() -> Result<(), Failed> {
+    let batch = Batch::new(vec!["print('x' * 1000)"; 60]);
+    fs::create_dir(batch.disk())?;
+    let mut map = sandfork(&["map", "--jobs", "2", "--ordered"]);
+    map.arg(batch.tasks())
+        .arg("--output")
+        .arg(batch.disk().join("results.jsonl"));
+    let output = on_a_small_disk(&map, &batch, "32k").output()?;
+    let count = finished(&batch, &output);
+    assert!((5..30).contains(&count), "{count}");
+    let sentence = format!(
+        "No space left on device (os error 28); {count} of them are there, and `--resume` goes on behind \
+         them when there is room\n"
+    );
+    ends_with(&output, 1, &sentence);
+    let before = batch.read();
+    let output = batch.map(&["--resume"]).output()?;
+    let rest = format!(
+        "{} ok, 0 failed; {count} tasks had a result already\n",
+        60 - count
+    );
+    ends_with(&output, 0, &rest);
+    let after = batch.read();
+    assert_eq!(after.len(), 60);
+    assert!(before.iter().all(|(id, result)| after[id] == *result));
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! What a run costs in system calls, which no machine's speed changes: a run that needs more of them than
+//! it did has become slower everywhere.
+//!
+//! A process of its own makes runs while another traces it, with all that it forks (ptrace(2)).
+
+mod tracer;
+
+use std::io::{BufRead, Write};
+use std::process::Stdio;
+
+use nix::unistd::{Pid, getpgid, getppid};
+
+use self::tracer::{Counts, Tracer};
+use crate::apart::{self, Part};
+use crate::need::Need;
+use crate::recipe::standard;
+use crate::test::{Test, name_of};
+use crate::world::{World, run};
+
+/// The most system calls of a run on demand under the default policy, from the call to its return, by who
+/// makes them: about 15 % more than were counted, for other kernels and interpreters. To be lowered with
+/// what a run costs.
+const MOST: Counts = Counts {
+    supervisor: 178,
+    zygote: 41,
+    worker: 261,
+};
+
+/// Fewer were not all of them: the counter has lost somebody.
+const LEAST: Counts = Counts {
+    supervisor: 40,
+    zygote: 10,
+    worker: 60,
+};
+
+/// How many runs are counted. What a busy machine adds, such as one more look at a clock, is not in the
+/// cheapest of them.
+const RUNS: usize = 10;
+
+/// What the counter is tried with.
+const KNOWN: usize = 100;
+
+pub const PARTS: [Part; 2] = [("cost-runs", runs), ("cost-tracer", trace)];
+
+pub fn tests() -> Vec<Test> {
+    let name = name_of(
+        module_path!(),
+        "a_run_takes_no_more_system_calls_than_it_did",
+    );
+    let test = Test::new(name, |_| apart::finishes("cost-tracer"));
+    vec![test.needs(Need::X86_64).needs(Need::Cgroup)]
+}
+
+/// Processes that there are not, by which the one that is traced marks a beginning and an end.
+#[derive(Clone, Copy)]
+enum Mark {
+    Begin = 0x3ade_0001,
+    End = 0x3ade_0002,
+}
+
+fn mark(mark: Mark) {
+    _ = getpgid(Some(Pid::from_raw(mark as i32)));
+}
+
+/// What is traced: a known number of calls, and then runs in a warm sandbox.
+fn runs() {
+    let mut line = String::new();
+    let told = std::io::stdin().lock().read_line(&mut line);
+    told.expect("the tracer says when it is there");
+    mark(Mark::Begin);
+    for _ in 0..KNOWN {
+        _ = getppid();
+    }
+    mark(Mark::End);
+    let world = World::look().expect("the machine can be looked at");
+    let sandbox = world.build(standard());
+    for _ in 0..3 {
+        run(&sandbox, "1");
+    }
+    for _ in 0..RUNS {
+        mark(Mark::Begin);
+        run(&sandbox, "1");
+        mark(Mark::End);
+    }
+}
+
+fn trace() {
+    let mut child = apart::command("cost-runs")
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("it can be started again");
+    let mut tracer = Tracer::seize(Pid::from_raw(child.id().cast_signed()));
+    let mut stdin = child.stdin.take().expect("it is a pipe");
+    writeln!(stdin, "go").expect("it listens");
+    let spans = tracer.follow();
+    // The tracer has waited for it; this closes what is left of it here.
+    _ = child.wait();
+    let [known, runs @ ..] = &spans[..] else {
+        panic!("nothing was marked");
+    };
+    assert_eq!(known.counts.supervisor, KNOWN, "the counter does not count");
+    assert_eq!(runs.len(), RUNS);
+    let cheapest = runs
+        .iter()
+        .map(|span| span.counts)
+        .reduce(Counts::least)
+        .expect("there were runs");
+    for span in runs {
+        println!("{:?}", span.counts);
+    }
+    assert!(
+        cheapest.is_within(&LEAST, &MOST),
+        "{cheapest:?} is not between {LEAST:?} and {MOST:?}; the last run:\n{}",
+        runs[RUNS - 1]
+    );
+}

@@ -1,0 +1,219 @@
+//! Counts the system calls of a process and of all that it forks.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sys::ptrace::{self, Event, Options};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use sandfork::plan::seccomp::{Arch, syscalls};
+
+use super::Mark;
+
+/// `PTRACE_SYSCALL_INFO_ENTRY`: the stop is before the call and not behind it. nix has no name for it.
+const ENTRY: u8 = 1;
+
+/// fcntl(2).
+const FCNTL: u64 = 72;
+const F_GETFD: u64 = 1;
+
+/// System calls, by who makes them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// The process that was seized, all its threads.
+    pub supervisor: usize,
+    /// Processes that were there when the span began.
+    pub zygote: usize,
+    /// Those that were born in it.
+    pub worker: usize,
+}
+
+impl Counts {
+    /// The least of each.
+    pub fn least(self, other: Self) -> Self {
+        Self {
+            supervisor: self.supervisor.min(other.supervisor),
+            zygote: self.zygote.min(other.zygote),
+            worker: self.worker.min(other.worker),
+        }
+    }
+
+    pub fn is_within(&self, least: &Self, most: &Self) -> bool {
+        let each = |counts: &Self| [counts.supervisor, counts.zygote, counts.worker];
+        let [counted, least, most] = [self, least, most].map(each);
+        (0..3).all(|who| (least[who]..=most[who]).contains(&counted[who]))
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Role {
+    Supervisor,
+    Zygote,
+    Worker,
+}
+
+/// What was made from one mark to the next beginning.
+#[derive(Debug, Default)]
+pub struct Span {
+    pub counts: Counts,
+    /// By the call's number.
+    calls: BTreeMap<(Role, u64), usize>,
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: HashMap<u64, &str> = syscalls(Arch::X86_64)
+            .map(|(name, number)| (number.into(), name))
+            .collect();
+        for ((role, number), times) in &self.calls {
+            let name = names.get(number).unwrap_or(&"unknown");
+            writeln!(f, "{role:?}: {name}, {times} times")?;
+        }
+        Ok(())
+    }
+}
+
+/// The tracer of a process. It must be its own process's only waiter.
+pub struct Tracer {
+    root: Pid,
+    /// Processes and threads that were there when the present span began.
+    old: HashSet<Pid>,
+    /// All that live, and whether they are threads of the root.
+    known: HashMap<Pid, bool>,
+    spans: Vec<Span>,
+    /// Whether the supervisor is between two marks.
+    inside: bool,
+}
+
+impl Tracer {
+    /// Begins to trace a process of one thread.
+    pub fn seize(root: Pid) -> Self {
+        let options = Options::PTRACE_O_TRACESYSGOOD
+            | Options::PTRACE_O_TRACEFORK
+            | Options::PTRACE_O_TRACEVFORK
+            | Options::PTRACE_O_TRACECLONE
+            | Options::PTRACE_O_EXITKILL;
+        ptrace::seize(root, options).expect("a child may be traced (ptrace(2))");
+        ptrace::interrupt(root).expect("it is traced");
+        Self {
+            root,
+            old: HashSet::new(),
+            known: HashMap::from([(root, true)]),
+            spans: Vec::new(),
+            inside: false,
+        }
+    }
+
+    /// Follows it until nothing of it is left; what there was between marks.
+    pub fn follow(&mut self) -> Vec<Span> {
+        let mut ended = None;
+        loop {
+            match waitpid(None, Some(WaitPidFlag::__WALL)) {
+                Ok(WaitStatus::PtraceSyscall(pid)) => {
+                    self.count(pid);
+                    go_on(pid, None);
+                }
+                Ok(WaitStatus::PtraceEvent(pid, _, event)) => {
+                    self.heed(pid, event);
+                    go_on(pid, None);
+                }
+                Ok(WaitStatus::Stopped(pid, signal)) => go_on(pid, Some(signal)),
+                Ok(end @ (WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..))) => {
+                    self.known.remove(&pid);
+                    if pid == self.root {
+                        ended = Some(end);
+                    }
+                }
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(Errno::ECHILD) => break,
+                Err(errno) => panic!("waitpid: {errno}"),
+            }
+        }
+        assert_eq!(ended, Some(WaitStatus::Exited(self.root, 0)));
+        std::mem::take(&mut self.spans)
+    }
+
+    /// A new process or thread is known before it makes a call: it stops first, and so does its parent.
+    fn heed(&mut self, pid: Pid, event: i32) {
+        let births = [
+            Event::PTRACE_EVENT_FORK,
+            Event::PTRACE_EVENT_VFORK,
+            Event::PTRACE_EVENT_CLONE,
+        ];
+        if births.iter().any(|birth| *birth as i32 == event) {
+            let Ok(child) = ptrace::getevent(pid) else {
+                return;
+            };
+            self.meet(Pid::from_raw(
+                i32::try_from(child).expect("it is a process number"),
+            ));
+        } else {
+            self.meet(pid);
+        }
+    }
+
+    fn meet(&mut self, pid: Pid) {
+        let root = self.root;
+        let is_thread = || Path::new(&format!("/proc/{root}/task/{pid}")).exists();
+        self.known.entry(pid).or_insert_with(is_thread);
+    }
+
+    fn count(&mut self, pid: Pid) {
+        // A process that was killed meanwhile has nothing to tell.
+        let Ok(stop) = ptrace::syscall_info(pid) else {
+            return;
+        };
+        if stop.op != ENTRY {
+            return;
+        }
+        let Ok(registers) = ptrace::getregs(pid) else {
+            return;
+        };
+        let call = registers.orig_rax;
+        // Of the standard library: where there are debug assertions, it looks at what it closes.
+        if call == FCNTL && registers.rsi == F_GETFD {
+            return;
+        }
+        let role = match self.known.get(&pid) {
+            Some(true) => Role::Supervisor,
+            _ if self.old.contains(&pid) => Role::Zygote,
+            _ => Role::Worker,
+        };
+        if role == Role::Supervisor && self.heard_mark(registers.rdi) {
+            return;
+        }
+        let Some(span) = self.spans.last_mut() else {
+            return;
+        };
+        let who = match role {
+            // What it does between two spans is not theirs.
+            Role::Supervisor if !self.inside => return,
+            Role::Supervisor => &mut span.counts.supervisor,
+            Role::Zygote => &mut span.counts.zygote,
+            Role::Worker => &mut span.counts.worker,
+        };
+        *who += 1;
+        *span.calls.entry((role, call)).or_default() += 1;
+    }
+
+    fn heard_mark(&mut self, argument: u64) -> bool {
+        if argument == Mark::Begin as u64 {
+            self.old = self.known.keys().copied().collect();
+            self.spans.push(Span::default());
+            self.inside = true;
+        } else if argument == Mark::End as u64 {
+            self.inside = false;
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
+fn go_on(pid: Pid, signal: Option<Signal>) {
+    // Killed meanwhile: its end is waited for all the same.
+    _ = ptrace::syscall(pid, signal);
+}
