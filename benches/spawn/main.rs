@@ -1,27 +1,34 @@
-//! What a fresh sandbox costs, beside what one would pick instead, measured in turns in one run.
+//! What a sandbox costs, beside what one would pick instead, measured in turns in one run.
 //!
-//! `cargo bench --bench spawn` prints one table, ratios first, and writes
-//! `target/bench/spawn.json`. Whole processes and whole runs are measured, one at a time, so that
-//! no harness for functions fits.
+//! `cargo bench --bench spawn` prints one table, ratios first, and writes it as data and as a chart to
+//! `target/bench`. Whole processes and whole runs are measured, one at a time, so that no harness for
+//! functions fits. `cargo xtask bench` runs all parts, with all that they need.
 
+mod aims;
+mod base;
 mod contestant;
+mod crowd;
 mod field;
+mod ground;
 mod options;
-mod ratio;
+mod peers;
+mod probe;
+mod processes;
+mod programs;
 mod report;
-mod samples;
 mod session;
 mod subject;
-mod table;
 
 use std::collections::HashMap;
 use std::process::ExitCode;
 
+use sandfork_measure::Samples;
+
+use crate::base::Base;
 use crate::contestant::Error;
 use crate::field::Field;
-use crate::options::Options;
-use crate::report::Report;
-use crate::samples::Samples;
+use crate::ground::Ground;
+use crate::options::{Options, Part};
 use crate::subject::Subject;
 
 fn main() -> ExitCode {
@@ -42,13 +49,40 @@ fn main() -> ExitCode {
 }
 
 fn bench(options: &Options) -> Result<(), Error> {
-    let mut field = Field::assemble(options)?;
-    let load_before = report::load_average();
-    let measured = measure(&mut field, options.rounds)?;
-    let report = Report::new(&field, &measured, options, load_before);
-    print!("{}", table::render(&report));
-    let path = report.write()?;
-    println!("\n{} has all of it", path.display());
+    let ground = Ground::survey(options)?;
+    let mut report = report::head(&ground, options);
+    if options.parts.contains(&Part::Spawn) {
+        eprintln!(
+            "measuring fresh sandboxes and sessions, {} rounds",
+            options.rounds()
+        );
+        let mut field = Field::assemble(&ground, options)?;
+        let measured = measure(&mut field, options.rounds())?;
+        report::add_times(&mut report, &measured);
+        report.left_out.append(&mut field.left_out);
+    }
+    let mut base = Base::new(&ground)?;
+    if options.parts.contains(&Part::Memory) {
+        base.sample()?;
+        eprintln!("measuring many live sessions");
+        let (crowds, mut left_out) = crowd::measure(&ground, options.extent)?;
+        report::add_crowds(&mut report, crowds);
+        report.left_out.append(&mut left_out);
+        base.sample()?;
+    }
+    if options.parts.contains(&Part::Overhead) {
+        base.sample()?;
+        eprintln!("measuring programs inside and outside");
+        let (programs, mut left_out) = programs::measure(&ground, options.extent)?;
+        report::add_programs(&mut report, programs);
+        report.left_out.append(&mut left_out);
+        base.sample()?;
+    }
+    report::add_base(&mut report, &base);
+    print!("{}", report.table());
+    for path in report::write(&report, options)? {
+        println!("wrote {}", path.display());
+    }
     Ok(())
 }
 
