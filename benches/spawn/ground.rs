@@ -29,7 +29,7 @@ pub struct Ground {
     pub load: f64,
 }
 
-/// Interpreters with packages, which `cargo xtask bench` made of the one that is measured.
+/// Interpreters with packages, which `cargo xtask` made of the one that is measured.
 #[derive(Clone, Debug, Default)]
 pub struct Environments {
     /// With numpy and pandas.
@@ -122,10 +122,11 @@ impl Environments {
         };
         let ours = entries(&made).iter().find(is_ours);
         let path = |name| ours.and_then(|ours| ours[name].as_str()).map(PathBuf::from);
-        let modules = entries(&tests).iter().find(is_ours);
-        let modules = modules.and_then(|env| env["venv"].as_str());
+        let of_tests = entries(&tests).iter().find(is_ours);
+        let of_tests = of_tests.and_then(|env| env["venv"].as_str());
+        let of_tests = of_tests.map(|venv| Path::new(venv).join("bin/python"));
         Self {
-            modules: modules.map(|venv| Path::new(venv).join("bin/python")),
+            modules: path("modules").or(of_tests),
             programs: path("pyperformance"),
             sandlock: path("sandlock"),
         }
