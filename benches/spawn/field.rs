@@ -62,10 +62,10 @@ impl Field {
         field.enter(BareForks::new(python, bare, turns.fresh), 1)?;
         field.enter(Ready::new(python, turns.other), 1)?;
         field.enter(InFlight::new(python), SELDOM)?;
-        field.enter_if_able(Subject::ColdRun.to_string(), processes::cold_run(python));
+        field.enter_if_able(&Subject::ColdRun.to_string(), processes::cold_run(python));
         field.enter(RustSessions::new(python, turns.session), 1)?;
         let client = PythonClient::new(python, turns.session);
-        field.enter_if_able("the Python client".to_owned(), client);
+        field.enter_if_able("the Python client", client);
         field.enter_preloaded(ground, options, &turns)?;
         field.enter_peers(ground);
         Ok(field)
@@ -115,11 +115,7 @@ impl Field {
         }
     }
 
-    fn enter_if_able(
-        &mut self,
-        name: String,
-        contestant: Result<impl Contestant + 'static, Error>,
-    ) {
+    fn enter_if_able(&mut self, name: &str, contestant: Result<impl Contestant + 'static, Error>) {
         if let Err(why) = self.enter(contestant, 1) {
             self.left_out.push(format!("{name}: {why}"));
         }

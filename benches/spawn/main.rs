@@ -22,7 +22,7 @@ mod subject;
 use std::collections::HashMap;
 use std::process::ExitCode;
 
-use sandfork_measure::Samples;
+use sandfork_measure::{Report, Samples};
 
 use crate::base::Base;
 use crate::contestant::Error;
@@ -51,30 +51,10 @@ fn main() -> ExitCode {
 fn bench(options: &Options) -> Result<(), Error> {
     let ground = Ground::survey(options)?;
     let mut report = report::head(&ground, options);
-    if options.parts.contains(&Part::Spawn) {
-        eprintln!(
-            "measuring fresh sandboxes and sessions, {} rounds",
-            options.rounds()
-        );
-        let mut field = Field::assemble(&ground, options)?;
-        let measured = measure(&mut field, options.rounds())?;
-        report::add_times(&mut report, &measured);
-        report.left_out.append(&mut field.left_out);
-    }
     let mut base = Base::new(&ground)?;
-    if options.parts.contains(&Part::Memory) {
+    for &part in &options.parts {
         base.sample()?;
-        eprintln!("measuring many live sessions");
-        let (crowds, mut left_out) = crowd::measure(&ground, options.extent)?;
-        report::add_crowds(&mut report, crowds);
-        report.left_out.append(&mut left_out);
-        base.sample()?;
-    }
-    if options.parts.contains(&Part::Overhead) {
-        base.sample()?;
-        eprintln!("measuring programs inside and outside");
-        let (programs, mut left_out) = programs::measure(&ground, options.extent)?;
-        report::add_programs(&mut report, programs);
+        let mut left_out = measure_part(part, &ground, options, &mut report)?;
         report.left_out.append(&mut left_out);
         base.sample()?;
     }
@@ -84,6 +64,37 @@ fn bench(options: &Options) -> Result<(), Error> {
         println!("wrote {}", path.display());
     }
     Ok(())
+}
+
+/// Adds a part to the report; one line for each thing that is not in it.
+fn measure_part(
+    part: Part,
+    ground: &Ground,
+    options: &Options,
+    report: &mut Report,
+) -> Result<Vec<String>, Error> {
+    match part {
+        Part::Spawn => {
+            let rounds = options.rounds();
+            eprintln!("measuring fresh sandboxes and sessions, {rounds} rounds");
+            let mut field = Field::assemble(ground, options)?;
+            let measured = measure(&mut field, rounds)?;
+            report::add_times(report, &measured);
+            Ok(field.left_out)
+        }
+        Part::Memory => {
+            eprintln!("measuring many live sessions");
+            let (crowds, left_out) = crowd::measure(ground, options.extent)?;
+            report::add_crowds(report, crowds);
+            Ok(left_out)
+        }
+        Part::Overhead => {
+            eprintln!("measuring programs inside and outside");
+            let (programs, left_out) = programs::measure(ground, options.extent)?;
+            report::add_programs(report, programs);
+            Ok(left_out)
+        }
+    }
 }
 
 /// The first rounds, which warm caches and are thrown away.

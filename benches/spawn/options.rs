@@ -71,8 +71,10 @@ impl Options {
         if parts.is_empty() {
             parts.push(Part::Spawn);
         }
+        // In their order, each once.
+        let parts = Part::ALL.into_iter().filter(|part| parts.contains(part));
         Ok(Self {
-            parts,
+            parts: parts.collect(),
             extent,
             python,
         })

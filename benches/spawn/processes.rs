@@ -1,6 +1,5 @@
 //! Whole processes: an interpreter, or whatever starts one, waited for.
 
-use std::any::Any;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -13,8 +12,12 @@ use crate::subject::{Preload, Subject};
 pub struct Process {
     subject: Subject,
     command: Command,
-    /// What it needs for as long as it has turns.
-    _kept: Option<Box<dyn Any>>,
+}
+
+/// A process with what it needs for as long as it has turns.
+pub struct Kept<K> {
+    process: Process,
+    _needs: K,
 }
 
 impl Process {
@@ -33,17 +36,15 @@ impl Process {
         command.stdin(Stdio::null());
         run_ref(&mut command)?;
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self {
-            subject,
-            command,
-            _kept: None,
-        })
+        Ok(Self { subject, command })
     }
 
     /// Keeps what the command needs.
-    pub fn keeping(mut self, kept: impl Any) -> Self {
-        self._kept = Some(Box::new(kept));
-        self
+    pub fn keeping<K>(self, needs: K) -> Kept<K> {
+        Kept {
+            process: self,
+            _needs: needs,
+        }
     }
 }
 
@@ -93,6 +94,12 @@ impl Contestant for Process {
         } else {
             Err(format!("{}: {status}", self.subject).into())
         }
+    }
+}
+
+impl<K> Contestant for Kept<K> {
+    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
+        self.process.turn(record)
     }
 }
 

@@ -44,7 +44,7 @@ impl Report {
             .map(|series| {
                 let median = series.summary.median();
                 let ratio = base.map(|base| median.as_secs_f64() / base.as_secs_f64());
-                let ratio = ratio.map(|ratio| format!(" ({ratio:.2} x)"));
+                let ratio = ratio.map(|ratio| format!(" ({})", multiple(ratio)));
                 Bar {
                     label: series.name.clone(),
                     note: format!("{}{}", spoken(median), ratio.unwrap_or_default()),
@@ -74,9 +74,17 @@ fn spoken(time: Duration) -> String {
         format!("{:.2} ms", us / 1e3)
     } else if us < 99_950.0 {
         format!("{:.1} ms", us / 1e3)
-    } else {
+    } else if us < 999_500.0 {
         format!("{:.0} ms", us / 1e3)
+    } else {
+        format!("{:.2} s", us / 1e6)
     }
+}
+
+/// Below a tenth the third decimal is the second digit.
+fn multiple(ratio: f64) -> String {
+    let decimals = if ratio < 0.1 { 3 } else { 2 };
+    format!("{ratio:.decimals$} x")
 }
 
 const WIDTH: f64 = 960.0;
@@ -157,6 +165,7 @@ impl Chart {
             &self.title,
         )?;
         text(svg, (16.0, 46.0), "fill=\"#59636e\"", &self.subtitle)?;
+        self.write_legend(svg)?;
         for decade in axis.low..=axis.high {
             let x = axis.x_of(f64::from(decade));
             writeln!(
@@ -176,6 +185,32 @@ impl Chart {
             bar.write(svg, axis, TOP + ROW * row as f64)?;
         }
         writeln!(svg, "</svg>")
+    }
+}
+
+/// What the colours of the bars stand for.
+const LEGEND: [(Kind, &str); 3] = [
+    (Kind::Ours, "Sandfork"),
+    (Kind::Peer, "others' sandboxes"),
+    (Kind::Bare, "no sandbox"),
+];
+
+impl Chart {
+    fn write_legend(&self, svg: &mut String) -> std::fmt::Result {
+        let mut x = WIDTH - 330.0;
+        for (kind, words) in LEGEND {
+            if !self.bars.iter().any(|bar| bar.kind == kind) {
+                continue;
+            }
+            let colour = colour(kind);
+            writeln!(
+                svg,
+                "<rect x=\"{x}\" y=\"16\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{colour}\"/>"
+            )?;
+            text(svg, (x + 17.0, 26.0), "fill=\"#1f2328\"", words)?;
+            x += 110.0;
+        }
+        Ok(())
     }
 }
 
@@ -280,11 +315,14 @@ mod tests {
 
     #[test]
     fn times_are_spoken_with_three_digits() {
-        let spoken = |us| super::spoken(Duration::from_micros(us));
+        let spoken = |us| spoken(Duration::from_micros(us));
         assert_eq!(spoken(87), "87 us");
         assert_eq!(spoken(1_234), "1.23 ms");
         assert_eq!(spoken(38_552), "38.6 ms");
         assert_eq!(spoken(311_400), "311 ms");
+        assert_eq!(spoken(1_104_003), "1.10 s");
+        assert_eq!(multiple(0.0073), "0.007 x");
+        assert_eq!(multiple(1.5), "1.50 x");
     }
 
     #[test]

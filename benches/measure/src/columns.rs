@@ -70,7 +70,7 @@ mod tests {
             "           p50 ms\né             1.5\nbare fork       -\n"
         );
         let rows = [["ratio", "n"], ["0.1", "10000"], ["all", "1"]];
-        let rows = rows.map(|row| head(row));
+        let rows = rows.map(head);
         assert_eq!(columns(&rows), "ratio      n\n0.1    10000\nall        1\n");
         assert_eq!(columns(&[]), "");
     }

@@ -104,10 +104,10 @@ fn phases(phases: &Phases) -> String {
         phases.preload.join(", ")
     };
     let each = phases.medians.iter();
-    let each: String = each
-        .map(|(name, time)| format!("  {name} {}", time.as_micros()))
+    let each: Vec<String> = each
+        .map(|(name, time)| format!("{name} {}", time.as_micros()))
         .collect();
-    format!("phases, median us ({zygote}):{each}\n")
+    format!("phases, median us ({zygote}):  {}\n", each.join("  "))
 }
 
 /// Three decimals: a microsecond.

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::contestant::Error;
-use crate::processes::{self, Process};
+use crate::processes::{self, Kept, Process};
 use crate::subject::{Peer, Subject};
 
 /// Its interpreter is its own, of another version and build than the one beside it.
@@ -19,7 +19,7 @@ pub fn run() -> Result<Process, Error> {
 }
 
 /// A process more in a container that is there: what ran before stays.
-pub fn exec() -> Result<Process, Error> {
+pub fn exec() -> Result<Kept<Container>, Error> {
     let container = Container::start()?;
     let process = Process::of_code(Subject::Peer(Peer::DockerExec), |code| {
         let mut command = Command::new("docker");
@@ -35,8 +35,8 @@ fn create() -> Command {
     command
 }
 
-/// A running container.
-struct Container(String);
+/// A running container, removed when dropped.
+pub struct Container(String);
 
 impl Container {
     fn start() -> Result<Self, Error> {

@@ -10,14 +10,14 @@ use tempfile::TempDir;
 
 use crate::contestant::Error;
 use crate::ground::Ground;
-use crate::processes::Process;
+use crate::processes::{Kept, Process};
 use crate::subject::{Peer, Subject};
 
 /// What programs need of the host.
 const SHOWN: [&str; 6] = ["/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc"];
 
 /// One container after another, each made, run and deleted.
-pub fn container(peer: Peer, runtime: &str, ground: &Ground) -> Result<Process, Error> {
+pub fn container(peer: Peer, runtime: &str, ground: &Ground) -> Result<Kept<TempDir>, Error> {
     let place = tempfile::tempdir()?;
     for code in ["print(6 * 7)", "pass"] {
         let bundle = bundle(place.path(), code);
@@ -36,12 +36,7 @@ pub fn container(peer: Peer, runtime: &str, ground: &Ground) -> Result<Process, 
             .arg(format!("sandfork-bench-{runtime}-{}", std::process::id()));
         command
     })?;
-    Ok(container.keeping(Place { _directory: place }))
-}
-
-/// The bundles' directory, for as long as there are turns.
-struct Place {
-    _directory: TempDir,
+    Ok(container.keeping(place))
 }
 
 /// One for each piece of code, because the code is in the configuration.

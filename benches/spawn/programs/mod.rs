@@ -127,10 +127,12 @@ impl Plan {
     /// Asks which programs there are, and how often each runs in a turn.
     fn new(outside: &mut Outside, left_out: &mut Vec<String>) -> Result<Self, Error> {
         let mut plan = Self {
-            programs: Programs::default(),
+            programs: Programs {
+                set: outside.evaluate("version()")?.trim().to_owned(),
+                each: Vec::new(),
+            },
             loops: Vec::new(),
         };
-        plan.programs.set = outside.evaluate("version()")?.trim().to_owned();
         for name in outside.evaluate("names()")?.split_ascii_whitespace() {
             match calibrate(outside, name) {
                 Ok(loops) => {
@@ -176,7 +178,7 @@ impl Plan {
     ) -> Result<(), Error> {
         for (index, program) in self.programs.each.iter_mut().enumerate() {
             let (name, loops) = (&program.program, self.loops[index]);
-            let pair = if (round + index) % 2 == 0 {
+            let pair = if (round + index).is_multiple_of(2) {
                 let within = inside.run(name, loops)?;
                 (within, outside.run(name, loops)?)
             } else {
