@@ -96,7 +96,7 @@ pub fn json(crowd: &Crowd) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples::report;
+    use crate::report::examples::report;
 
     #[test]
     fn what_is_not_known_has_a_dash() {

@@ -62,7 +62,7 @@ pub fn microseconds(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples::report;
+    use crate::report::examples::report;
 
     #[test]
     fn times_are_microseconds() {

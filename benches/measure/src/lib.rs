@@ -10,6 +10,7 @@ mod overhead;
 mod ratio;
 mod report;
 mod samples;
+mod svg;
 mod table;
 
 pub use chart::{Bar, Chart};

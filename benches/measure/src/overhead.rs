@@ -112,7 +112,7 @@ pub fn json(programs: &Programs) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples::report;
+    use crate::report::examples::report;
 
     #[test]
     fn each_program_and_all_that_compute() {

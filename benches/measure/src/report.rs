@@ -144,9 +144,9 @@ impl Report {
     }
 }
 
-/// Reports that tests of the renderers share.
+/// A report that tests of the renderers share.
 #[cfg(test)]
-pub mod samples {
+pub mod examples {
     use super::*;
     use crate::overhead::Overhead;
     use crate::samples::Samples;
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_noisy_by_its_base() {
-        let mut report = samples::report();
+        let mut report = examples::report();
         assert_eq!(report.is_noisy(), Some(false));
         for series in &mut report.series {
             if series.name == report.base {

@@ -118,7 +118,7 @@ pub fn milliseconds(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples::report;
+    use crate::report::examples::report;
 
     #[test]
     fn a_report_for_a_person() {

@@ -69,7 +69,7 @@ pub fn measure(ground: &Ground, extent: Extent) -> Result<(Vec<Crowd>, Vec<Strin
     Ok((crowds, left_out))
 }
 
-/// As `sandfork serve` does: each session has about a dozen descriptors.
+/// As `sandfork serve` does: each session has about twenty descriptors.
 fn raise_open_files() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // A host that refuses has fewer sessions at once, which is then said.
