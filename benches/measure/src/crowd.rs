@@ -26,9 +26,11 @@ pub struct Crowd {
     pub processes: Option<u64>,
     /// A small cell in one of them, each in its turn.
     pub cell: Option<Summary>,
+    /// The same in one of them over and over, while the others are idle.
+    pub again: Option<Summary>,
 }
 
-const HEAD: [&str; 11] = [
+const HEAD: [&str; 12] = [
     "live sessions",
     "PSS MB",
     "cgroup MB",
@@ -39,6 +41,7 @@ const HEAD: [&str; 11] = [
     "cell p50 ms",
     "p99 ms",
     "p99.9 ms",
+    "in one p50 ms",
     "n",
 ];
 
@@ -68,6 +71,12 @@ fn row(crowd: &Crowd) -> Vec<String> {
         or_missing(cell.map(|cell| milliseconds(cell.median()))),
         tail(0.99),
         tail(0.999),
+        or_missing(
+            crowd
+                .again
+                .as_ref()
+                .map(|again| milliseconds(again.median())),
+        ),
         or_missing(cell.map(|cell| cell.count().to_string())),
     ]
 }
@@ -79,17 +88,19 @@ fn megabytes(bytes: u64) -> String {
 
 /// As data.
 pub fn json(crowd: &Crowd) -> Value {
-    let cell = crowd.cell.as_ref().map(|cell| {
-        json!({
+    let times = |of: &Option<Summary>| {
+        let cell = of.as_ref()?;
+        Some(json!({
             "n": cell.count(), "p50_us": microseconds(cell.median()),
             "p99_us": cell.tail(0.99).map(microseconds),
             "p99_9_us": cell.tail(0.999).map(microseconds),
-        })
-    });
+        }))
+    };
     json!({
         "sessions": crowd.sessions, "pss_bytes": crowd.resident, "cgroup_bytes": crowd.cgroup,
         "supervisor_bytes": crowd.supervisor, "zygote_pss_bytes": crowd.shared,
-        "descriptors": crowd.descriptors, "processes": crowd.processes, "cell": cell,
+        "descriptors": crowd.descriptors, "processes": crowd.processes,
+        "cell": times(&crowd.cell), "cell_in_one": times(&crowd.again),
     })
 }
 
@@ -111,6 +122,7 @@ mod tests {
         assert_eq!(value["cgroup_bytes"], Value::Null);
         assert_eq!(value["cell"]["p50_us"], 349.0);
         assert_eq!(value["cell"]["p99_9_us"], Value::Null);
+        assert_eq!(value["cell_in_one"]["p50_us"], 109.0);
         assert_eq!(json(&Crowd::default())["cell"], Value::Null);
     }
 }

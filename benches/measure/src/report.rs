@@ -198,6 +198,7 @@ pub mod examples {
                 descriptors: Some(12),
                 processes: Some(2),
                 cell: Some(times(400, 150, 1)),
+                again: Some(times(20, 100, 1)),
             }],
             programs: Programs {
                 set: "pyperformance 1.2".to_owned(),

@@ -27,7 +27,7 @@ const SETTLED: Duration = Duration::from_millis(300);
 /// One line for each size, and one for each thing that could not be had.
 pub fn measure(ground: &Ground, extent: Extent) -> Result<(Vec<Crowd>, Vec<String>), Error> {
     raise_open_files();
-    let (sizes, cells) = match extent {
+    let (sizes, count) = match extent {
         Extent::Full => (&SIZES[..], 1_000),
         Extent::Quick => (&SIZES[..3], 200),
     };
@@ -39,25 +39,23 @@ pub fn measure(ground: &Ground, extent: Extent) -> Result<(Vec<Crowd>, Vec<Strin
     let mut left_out = Vec::new();
     for &size in sizes {
         if let Err(why) = sessions.grow(size) {
-            let reached = sessions.live.len();
-            left_out.push(format!(
-                "{size} live sessions: number {} failed: {why}",
-                reached + 1
-            ));
+            let next = sessions.live.len() + 1;
+            left_out.push(format!("{size} live sessions: number {next} failed: {why}"));
             break;
         }
         std::thread::sleep(SETTLED);
         crowds.push(sessions.census());
-        samples.push(sessions.cells(cells)?);
+        let mut cells = Cells::default();
+        cells.take(&mut sessions, count)?;
+        samples.push(cells);
     }
-    for (&size, samples) in sizes.iter().zip(&mut samples).rev() {
-        sessions.live.truncate(size);
-        for time in sessions.cells(cells)?.times() {
-            samples.push(*time);
-        }
+    for (crowd, cells) in crowds.iter().zip(&mut samples).rev() {
+        sessions.live.truncate(crowd.sessions);
+        cells.take(&mut sessions, count)?;
     }
-    for (crowd, samples) in crowds.iter_mut().zip(samples) {
-        crowd.cell = samples.summary();
+    for (crowd, cells) in crowds.iter_mut().zip(samples) {
+        crowd.cell = cells.each.summary();
+        crowd.again = cells.again.summary();
     }
     if crowds.iter().any(|crowd| crowd.cgroup.is_none()) {
         left_out.push("memory by cgroup: the policy has none on this host".to_owned());
@@ -123,17 +121,32 @@ impl Sessions {
             descriptors: grown(now.descriptors, self.before.descriptors),
             processes: Some(census.processes / count),
             cell: None,
+            again: None,
         }
     }
+}
 
-    /// So many cells, each in the session after the last one's.
-    fn cells(&mut self, count: usize) -> Result<Samples, Error> {
-        let mut samples = Samples::default();
+/// Times of cells among so many sessions.
+#[derive(Default)]
+struct Cells {
+    /// Each in the session after the last one's.
+    each: Samples,
+    /// All in the same one.
+    again: Samples,
+}
+
+impl Cells {
+    /// So many of both.
+    fn take(&mut self, sessions: &mut Sessions, count: usize) -> Result<(), Error> {
+        let live = &mut sessions.live;
         for _ in 0..count {
-            self.next = (self.next + 1) % self.live.len();
-            samples.push(cell(&mut self.live[self.next])?);
+            sessions.next = (sessions.next + 1) % live.len();
+            self.each.push(cell(&mut live[sessions.next])?);
         }
-        Ok(samples)
+        for _ in 0..count {
+            self.again.push(cell(&mut live[0])?);
+        }
+        Ok(())
     }
 }
 
