@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use sandfork::host::Controller;
-use sandfork::plan::{CgroupPlan, CgroupVersion};
+use sandfork::plan::{CgroupPlan, CgroupVersion, Hierarchy};
 
 /// A look at the workers and their zygote.
 pub struct Census {
@@ -135,19 +135,21 @@ fn resident(pid: u32) -> Option<u64> {
 
 /// What the kernel charged to the cgroup that it is in, bytes: its kernel objects as well.
 fn charged(pid: u32, cgroups: &CgroupPlan) -> Option<u64> {
-    let of_memory = |it: &&sandfork::plan::Hierarchy| it.controllers.contains(&Controller::Memory);
+    let of_memory = |it: &&Hierarchy| it.controllers.contains(&Controller::Memory);
     let hierarchy = cgroups.hierarchies.iter().find(of_memory)?;
     let (controllers, file) = match cgroups.version {
         CgroupVersion::V1 => ("memory", "memory.usage_in_bytes"),
         CgroupVersion::V2 { .. } => ("", "memory.current"),
     };
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let path = path_of(&text, controllers)?;
-    // Below the supervisor's parent there are its own directory and the worker's.
-    let mut names: Vec<&str> = path.rsplit('/').take(2).collect();
-    names.reverse();
-    let directory = hierarchy.parent.join(names.iter().collect::<PathBuf>());
-    let text = fs::read_to_string(directory.join(file)).ok()?;
+    let names = path_of(&text, controllers)?.split('/');
+    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    // The path begins at the hierarchy's root, the parent is below it: the end of the path is below
+    // the parent.
+    let text = (0..names.len()).rev().find_map(|from| {
+        let below: PathBuf = names[from..].iter().collect();
+        fs::read_to_string(hierarchy.parent.join(below).join(file)).ok()
+    })?;
     text.trim().parse().ok()
 }
 

@@ -58,7 +58,7 @@ pub fn measure(ground: &Ground, extent: Extent) -> Result<(Vec<Crowd>, Vec<Strin
         crowd.again = cells.again.summary();
     }
     if crowds.iter().any(|crowd| crowd.cgroup.is_none()) {
-        left_out.push("memory by cgroup: the policy has none on this host".to_owned());
+        left_out.push("memory by cgroup: none of a worker counts it on this host".to_owned());
     }
     if crowds.iter().any(|crowd| crowd.resident.is_none()) {
         left_out
