@@ -113,8 +113,8 @@ pub fn of_crowds(crowds: &[Crowd]) -> Option<Aim> {
     #[allow(clippy::cast_precision_loss)] // megabytes
     let resident = largest.resident? as f64;
     Some(Aim {
-        subject: format!("PSS of an idle session, {} live", largest.sessions),
-        quantile: Some(Quantile::P50),
+        subject: format!("PSS of an idle session, {} live, median", largest.sessions),
+        quantile: None,
         base: format!("{} MB", SESSION_MEMORY / 1_000_000),
         ratio: Ratio::exact(resident / f64::from(SESSION_MEMORY)),
         at_most: 1.0,

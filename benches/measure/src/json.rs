@@ -16,7 +16,7 @@ impl Report {
             "noise": {
                 "spread": self.spread(), "quiet_spread": QUIET_SPREAD, "noisy": self.is_noisy(),
             },
-            "aims": self.aims.iter().map(aim).collect::<Vec<_>>(),
+            "aims": self.aims.iter().map(|it| aim(self, it)).collect::<Vec<_>>(),
             "series": self.series.iter().map(series).collect::<Vec<_>>(),
             "phases": self.phases.iter().map(phases).collect::<Vec<_>>(),
             "live_sessions": self.crowds.iter().map(crowd::json).collect::<Vec<_>>(),
@@ -26,12 +26,12 @@ impl Report {
     }
 }
 
-fn aim(aim: &Aim) -> Value {
+fn aim(report: &Report, aim: &Aim) -> Value {
     json!({
         "subject": aim.subject, "quantile": aim.quantile.map(crate::Quantile::name),
         "of": aim.base, "ratio": aim.ratio.value, "low": aim.ratio.low, "high": aim.ratio.high,
         "at_most": aim.at_most, "aim": aim.rank.name(),
-        "verdict": aim.ratio.verdict(aim.at_most).name(),
+        "verdict": report.verdict(aim).name(),
     })
 }
 

@@ -116,6 +116,8 @@ pub enum Verdict {
     NotMet,
     /// The aim lies within the interval.
     Unclear,
+    /// The machine did too much else.
+    TooNoisy,
 }
 
 impl Verdict {
@@ -125,6 +127,7 @@ impl Verdict {
             Self::Met => "met",
             Self::NotMet => "not met",
             Self::Unclear => "too close to tell",
+            Self::TooNoisy => "too noisy to tell",
         }
     }
 }

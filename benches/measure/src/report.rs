@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::crowd::Crowd;
 use crate::overhead::Programs;
-use crate::ratio::{Quantile, Ratio};
+use crate::ratio::{Quantile, Ratio, Verdict};
 use crate::samples::Summary;
 
 /// Above this spread of the base the machine was doing too much else.
@@ -138,6 +138,14 @@ impl Report {
         self.base().map(Summary::spread)
     }
 
+    /// What this run says of an aim: of a time, nothing where the machine was too noisy.
+    pub fn verdict(&self, aim: &Aim) -> Verdict {
+        if aim.quantile.is_some() && self.is_noisy() == Some(true) {
+            return Verdict::TooNoisy;
+        }
+        aim.ratio.verdict(aim.at_most)
+    }
+
     /// Whether the machine did so much else that the ratios say little; unknown without a base.
     pub fn is_noisy(&self) -> Option<bool> {
         self.spread().map(|spread| spread > QUIET_SPREAD)
@@ -230,6 +238,11 @@ mod tests {
             }
         }
         assert_eq!(report.is_noisy(), Some(true));
+        let mut aim = report.aims[0].clone();
+        assert_eq!(report.verdict(&aim), Verdict::TooNoisy);
+        // What was counted is what it is.
+        aim.quantile = None;
+        assert_eq!(report.verdict(&aim), Verdict::Unclear);
         report.series.clear();
         assert_eq!(report.is_noisy(), None);
     }

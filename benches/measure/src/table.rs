@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::columns::{columns, head, or_missing};
-use crate::report::{Aim, Phases, QUIET_SPREAD, Report};
+use crate::report::{Phases, QUIET_SPREAD, Report};
 use crate::samples::Summary;
 use crate::{crowd, overhead};
 
@@ -16,7 +16,7 @@ impl Report {
     pub fn table(&self) -> String {
         let mut parts = vec![self.head_text()];
         if !self.aims.is_empty() {
-            parts.push(columns(&aims(&self.aims)));
+            parts.push(columns(&self.ratios()));
         }
         if !self.series.is_empty() {
             parts.push(columns(&self.times()));
@@ -60,6 +60,21 @@ impl Report {
         })
     }
 
+    fn ratios(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![head(["", "ratio", "of", "aim", "", ""])];
+        for aim in &self.aims {
+            rows.push(vec![
+                aim.label(),
+                format!("{:.3}", aim.ratio.value),
+                aim.base.clone(),
+                format!("<= {}", aim.at_most),
+                aim.rank.name().to_owned(),
+                self.verdict(aim).name().to_owned(),
+            ]);
+        }
+        rows
+    }
+
     fn times(&self) -> Vec<Vec<String>> {
         let ratio_head = format!("p50 / {}", self.base);
         let mut rows = vec![head(["", &ratio_head, "p50 ms", "p99 ms", "p99.9 ms", "n"])];
@@ -80,21 +95,6 @@ impl Report {
         }
         rows
     }
-}
-
-fn aims(aims: &[Aim]) -> Vec<Vec<String>> {
-    let mut rows = vec![head(["", "ratio", "of", "aim", "", ""])];
-    for aim in aims {
-        rows.push(vec![
-            aim.label(),
-            format!("{:.3}", aim.ratio.value),
-            aim.base.clone(),
-            format!("<= {}", aim.at_most),
-            aim.rank.name().to_owned(),
-            aim.ratio.verdict(aim.at_most).name().to_owned(),
-        ]);
-    }
-    rows
 }
 
 fn phases(phases: &Phases) -> String {
