@@ -52,18 +52,26 @@ fn bench(options: &Options) -> Result<(), Error> {
     let ground = Ground::survey(options)?;
     let mut report = report::head(&ground, options);
     let mut base = Base::new(&ground)?;
+    let mut failed = Vec::new();
     for &part in &options.parts {
         base.sample()?;
-        let mut left_out = measure_part(part, &ground, options, &mut report)?;
-        report.left_out.append(&mut left_out);
+        match measure_part(part, &ground, options, &mut report) {
+            Ok(mut left_out) => report.left_out.append(&mut left_out),
+            // What the other parts found is worth as much.
+            Err(why) => failed.push(format!("the part {}: {why}", part.name())),
+        }
         base.sample()?;
     }
+    report.left_out.extend(failed.clone());
     report::add_base(&mut report, &base);
     print!("{}", report.table());
     for path in report::write(&report, options)? {
         println!("wrote {}", path.display());
     }
-    Ok(())
+    match failed.into_iter().next() {
+        Some(why) => Err(why.into()),
+        None => Ok(()),
+    }
 }
 
 /// Adds a part to the report; one line for each thing that is not in it.

@@ -26,7 +26,7 @@ pub enum Part {
 impl Part {
     const ALL: [Self; 3] = [Self::Spawn, Self::Memory, Self::Overhead];
 
-    const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Spawn => "spawn",
             Self::Memory => "memory",
