@@ -1,7 +1,7 @@
 """Times the Python client, in the same run as everything else.
 
-Each line of standard input is a count; the answer is a line of that many times of a cell in a live
-session, in nanoseconds, and a line of that many times of making a sandbox with its session."""
+Each line of standard input has two counts; the answer is a line of so many times of a cell in a live
+session, in nanoseconds, and a line of so many times of making a sandbox with its session."""
 
 import sys
 import time
@@ -31,6 +31,6 @@ def create():
 
 
 for line in iter(sys.stdin.readline, ""):
-    count = int(line)
-    print(*[call() for _ in range(count)], flush=True)
-    print(*[create() for _ in range(count)], flush=True)
+    cells, sessions = map(int, line.split())
+    print(*[call() for _ in range(cells)], flush=True)
+    print(*[create() for _ in range(sessions)], flush=True)

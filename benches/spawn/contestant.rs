@@ -1,16 +1,16 @@
 //! Those who take turns: each does its thing a few times and hands over the times.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use sandfork::plan::PRELOAD_ONLY;
-use sandfork::policy::{BuiltInsOnly, Override, Policy};
 use sandfork::protocol::Value;
 use sandfork::{Outcome, Sandbox};
 
-use crate::subject::{Preload, Subject};
+use crate::ground::policy;
+use crate::probe::Probe;
+use crate::subject::{IN_FLIGHT, Preload, Subject};
 
 pub type Error = Box<dyn std::error::Error>;
 
@@ -20,64 +20,42 @@ pub trait Contestant {
     fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error>;
 }
 
-/// How often the cheap ones, which a process start outlasts many times, have to go in one turn.
-const REPEATS: usize = 4;
-
 /// Fresh sandboxes of one warm zygote.
 pub struct Sandboxes {
     preload: Preload,
     sandbox: Sandbox,
-    last: Outcome,
+    /// How often in one turn: a process start outlasts many of them.
+    repeats: usize,
 }
 
 impl Sandboxes {
-    pub fn new(python: &Path, preload: Preload) -> Result<Self, Error> {
-        Self::with(python, preload, 0)
+    pub fn new(python: &Path, preload: Preload, repeats: usize) -> Result<Self, Error> {
+        Self::with(python, preload, 0, repeats)
     }
 
-    fn with(python: &Path, preload: Preload, ready: usize) -> Result<Self, Error> {
-        let mut settings = vec![format!("python.interpreter={}", python.display())];
-        settings.extend(
-            preload
-                .modules()
-                .iter()
-                .map(|name| format!("python.preload={name}")),
-        );
-        let settings: Vec<Override> = settings
-            .iter()
-            .map(|setting| setting.parse())
-            .collect::<Result<_, _>>()?;
-        let policy = Policy::load("standard", &settings, &BuiltInsOnly)?;
+    fn with(python: &Path, preload: Preload, ready: usize, repeats: usize) -> Result<Self, Error> {
+        let policy = policy(python, preload.modules())?;
         let sandbox = Sandbox::builder().policy(policy).ready(ready).build()?;
-        let last = run(&sandbox)?;
+        run(&sandbox)?;
         Ok(Self {
             preload,
             sandbox,
-            last,
+            repeats,
         })
-    }
-
-    pub fn sandbox(&self) -> &Sandbox {
-        &self.sandbox
     }
 
     fn one(&self) -> Option<()> {
         run(&self.sandbox).ok().map(drop)
     }
-
-    /// What the latest run came to.
-    pub fn last(&self) -> &Outcome {
-        &self.last
-    }
 }
 
 impl Contestant for Sandboxes {
     fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
-        for _ in 0..REPEATS {
+        for _ in 0..self.repeats {
             let start = Instant::now();
-            self.last = run(&self.sandbox)?;
+            let outcome = run(&self.sandbox)?;
             let cycle = start.elapsed();
-            let phases = self.last.usage().phases;
+            let phases = outcome.usage().phases;
             record(Subject::Result(self.preload), phases.until_result());
             record(Subject::Cycle(self.preload), cycle);
             for (phase, time) in phases.each() {
@@ -88,7 +66,8 @@ impl Contestant for Sandboxes {
     }
 }
 
-fn run(sandbox: &Sandbox) -> Result<Outcome, Error> {
+/// A run that did compute.
+pub fn run(sandbox: &Sandbox) -> Result<Outcome, Error> {
     let outcome = sandbox.run("6 * 7")?;
     match outcome.value() {
         Some(Value::Int(42)) => Ok(outcome),
@@ -103,14 +82,15 @@ pub struct Ready(Sandboxes);
 pub const UNTIL_READY: Duration = Duration::from_millis(8);
 
 impl Ready {
-    pub fn new(python: &Path) -> Result<Self, Error> {
-        Ok(Self(Sandboxes::with(python, Preload::Nothing, 2)?))
+    pub fn new(python: &Path, repeats: usize) -> Result<Self, Error> {
+        let sandboxes = Sandboxes::with(python, Preload::Nothing, 2, repeats)?;
+        Ok(Self(sandboxes))
     }
 }
 
 impl Contestant for Ready {
     fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
-        for _ in 0..REPEATS {
+        for _ in 0..self.0.repeats {
             std::thread::sleep(UNTIL_READY);
             let phases = run(&self.0.sandbox)?.usage().phases;
             // Another did not stand ready.
@@ -125,15 +105,12 @@ impl Contestant for Ready {
 /// Fresh sandboxes, several at a time.
 pub struct InFlight(Sandboxes);
 
-/// How many are in flight.
-pub const IN_FLIGHT: [usize; 5] = [1, 2, 4, 8, 16];
-
 /// How many are made in one turn, at each number in flight.
 const IN_ONE_TURN: usize = 32;
 
 impl InFlight {
     pub fn new(python: &Path) -> Result<Self, Error> {
-        Ok(Self(Sandboxes::with(python, Preload::Nothing, 0)?))
+        Ok(Self(Sandboxes::with(python, Preload::Nothing, 0, 1)?))
     }
 }
 
@@ -158,92 +135,35 @@ impl Contestant for InFlight {
     }
 }
 
-/// A process, started and waited for.
-pub struct Process {
-    subject: Subject,
-    command: Command,
-}
-
-impl Process {
-    /// Fails when the command does: what cannot run is not compared.
-    pub fn new(subject: Subject, mut command: Command) -> Result<Self, Error> {
-        let output = command.stdin(Stdio::null()).output()?;
-        if !output.status.success() {
-            let words = String::from_utf8_lossy(&output.stderr);
-            let words = words.lines().next().unwrap_or("it says nothing");
-            return Err(format!("{}: {words}", output.status).into());
-        }
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { subject, command })
-    }
-}
-
-impl Contestant for Process {
-    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
-        let start = Instant::now();
-        let status = self.command.status()?;
-        record(self.subject, start.elapsed());
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("{}: {status}", self.subject).into())
-        }
-    }
-}
-
 /// A warm interpreter that forks, and is its own clock.
 pub struct BareForks {
     preload: Preload,
-    child: Child,
-    ask: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    repeats: usize,
+    probe: Probe,
 }
 
 impl BareForks {
-    pub fn new(python: &Path, preload: Preload) -> Result<Self, Error> {
-        let mut child = Command::new(python)
+    pub fn new(python: &Path, preload: Preload, repeats: usize) -> Result<Self, Error> {
+        let mut command = Command::new(python);
+        command
             .args(["-I", "-c", include_str!("fork_probe.py")])
             .args(preload.modules())
             // As for a zygote: an interpreter with threads is another thing to fork.
-            .envs(PRELOAD_ONLY.map(|name| (name, "1")))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let ask = child.stdin.take();
-        let answers = child.stdout.take().ok_or("the probe has no output")?;
+            .envs(PRELOAD_ONLY.map(|name| (name, "1")));
         Ok(Self {
             preload,
-            child,
-            ask,
-            answers: BufReader::new(answers),
+            repeats,
+            probe: Probe::start(command)?,
         })
     }
 }
 
 impl Contestant for BareForks {
     fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
-        let ask = self.ask.as_mut().ok_or("the probe has no input")?;
-        writeln!(ask, "{REPEATS}")?;
-        let mut line = String::new();
-        self.answers.read_line(&mut line)?;
-        let times: Vec<u64> = line
-            .split_ascii_whitespace()
-            .map(str::parse)
-            .collect::<Result<_, _>>()?;
-        if times.len() != REPEATS {
-            return Err("the fork probe ended".into());
-        }
-        for time in times {
-            record(Subject::BareFork(self.preload), Duration::from_nanos(time));
+        self.probe.ask(&self.repeats.to_string())?;
+        for time in self.probe.hear_times(self.repeats)? {
+            record(Subject::BareFork(self.preload), time);
         }
         Ok(())
-    }
-}
-
-impl Drop for BareForks {
-    fn drop(&mut self) {
-        // The end of its input ends it.
-        drop(self.ask.take());
-        _ = self.child.wait();
     }
 }

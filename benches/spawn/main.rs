@@ -1,27 +1,34 @@
-//! What a fresh sandbox costs, beside what one would pick instead, measured in turns in one run.
+//! What a sandbox costs, beside what one would pick instead, measured in turns in one run.
 //!
-//! `cargo bench --bench spawn` prints one table, ratios first, and writes
-//! `target/bench/spawn.json`. Whole processes and whole runs are measured, one at a time, so that
-//! no harness for functions fits.
+//! `cargo bench --bench spawn` prints one table, ratios first, and writes it as data and as a chart to
+//! `target/bench`. Whole processes and whole runs are measured, one at a time, so that no harness for
+//! functions fits. `cargo xtask bench` runs all parts, with all that they need.
 
+mod aims;
+mod base;
 mod contestant;
+mod crowd;
 mod field;
+mod ground;
 mod options;
-mod ratio;
+mod peers;
+mod probe;
+mod processes;
+mod programs;
 mod report;
-mod samples;
 mod session;
 mod subject;
-mod table;
 
 use std::collections::HashMap;
 use std::process::ExitCode;
 
+use sandfork_measure::{Report, Samples};
+
+use crate::base::Base;
 use crate::contestant::Error;
 use crate::field::Field;
-use crate::options::Options;
-use crate::report::Report;
-use crate::samples::Samples;
+use crate::ground::Ground;
+use crate::options::{Options, Part};
 use crate::subject::Subject;
 
 fn main() -> ExitCode {
@@ -42,14 +49,60 @@ fn main() -> ExitCode {
 }
 
 fn bench(options: &Options) -> Result<(), Error> {
-    let mut field = Field::assemble(options)?;
-    let load_before = report::load_average();
-    let measured = measure(&mut field, options.rounds)?;
-    let report = Report::new(&field, &measured, options, load_before);
-    print!("{}", table::render(&report));
-    let path = report.write()?;
-    println!("\n{} has all of it", path.display());
-    Ok(())
+    let ground = Ground::survey(options)?;
+    let mut report = report::head(&ground, options);
+    let mut base = Base::new(&ground)?;
+    let mut failed = Vec::new();
+    for &part in &options.parts {
+        base.sample()?;
+        match measure_part(part, &ground, options, &mut report) {
+            Ok(mut left_out) => report.left_out.append(&mut left_out),
+            // What the other parts found is worth as much.
+            Err(why) => failed.push(format!("the part {}: {why}", part.name())),
+        }
+        base.sample()?;
+    }
+    report.left_out.extend(failed.clone());
+    report::add_base(&mut report, &base);
+    print!("{}", report.table());
+    for path in report::write(&report, options)? {
+        println!("wrote {}", path.display());
+    }
+    match failed.into_iter().next() {
+        Some(why) => Err(why.into()),
+        None => Ok(()),
+    }
+}
+
+/// Adds a part to the report; one line for each thing that is not in it.
+fn measure_part(
+    part: Part,
+    ground: &Ground,
+    options: &Options,
+    report: &mut Report,
+) -> Result<Vec<String>, Error> {
+    match part {
+        Part::Spawn => {
+            let rounds = options.rounds();
+            eprintln!("measuring fresh sandboxes and sessions, {rounds} rounds");
+            let mut field = Field::assemble(ground, options)?;
+            let measured = measure(&mut field, rounds)?;
+            report::add_times(report, &measured);
+            Ok(field.left_out)
+        }
+        Part::Memory => {
+            eprintln!("measuring many live sessions");
+            let (crowds, left_out) = crowd::measure(ground, options.extent)?;
+            report::add_crowds(report, crowds);
+            Ok(left_out)
+        }
+        Part::Overhead => {
+            eprintln!("measuring programs inside and outside");
+            let (programs, left_out) = programs::measure(ground, options.extent)?;
+            report::add_programs(report, programs);
+            Ok(left_out)
+        }
+    }
 }
 
 /// The first rounds, which warm caches and are thrown away.

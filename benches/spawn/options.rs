@@ -1,15 +1,38 @@
-//! The command line: `cargo bench --bench spawn -- [--quick] [--python PATH]`.
+//! The command line: `cargo bench --bench spawn -- [PART...] [--quick] [--python PATH]`.
 
 use std::path::PathBuf;
 
 /// What was asked for.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How often each contestant has its turn.
-    pub rounds: usize,
+    /// What is measured.
+    pub parts: Vec<Part>,
     pub extent: Extent,
-    /// The interpreter; the one that the default policy finds, unless this is given.
+    /// The interpreter, where one was named.
     pub python: Option<PathBuf>,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Part {
+    /// Fresh sandboxes and sessions, beside what one would pick instead.
+    Spawn,
+    /// Memory of idle sessions, and a cell's time, as live sessions grow.
+    Memory,
+    /// The same programs inside and outside.
+    Overhead,
+}
+
+impl Part {
+    const ALL: [Self; 3] = [Self::Spawn, Self::Memory, Self::Overhead];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Spawn => "spawn",
+            Self::Memory => "memory",
+            Self::Overhead => "overhead",
+        }
+    }
 }
 
 /// How much is measured.
@@ -17,14 +40,16 @@ pub struct Options {
 pub enum Extent {
     /// Enough for the quantiles of the table.
     Full,
-    /// Under half a minute, for CI: the medians mean something, the 99th percentiles little.
+    /// Under half a minute for each part: the medians mean something, the tails little.
     Quick,
 }
 
-pub const USAGE: &str = "usage: cargo bench --bench spawn -- [--quick] [--python PATH]";
+pub const USAGE: &str =
+    "usage: cargo bench --bench spawn -- [spawn|memory|overhead|all]... [--quick] [--python PATH]";
 
 impl Options {
     pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut parts = Vec::new();
         let mut extent = Extent::Full;
         let mut python = None;
         while let Some(arg) = args.next() {
@@ -36,17 +61,38 @@ impl Options {
                     let path = args.next().ok_or("--python needs a path")?;
                     python = Some(PathBuf::from(path));
                 }
-                other => return Err(format!("unknown argument `{other}`; {USAGE}")),
+                "all" => parts.extend(Part::ALL),
+                name => match Part::ALL.into_iter().find(|part| part.name() == name) {
+                    Some(part) => parts.push(part),
+                    None => return Err(format!("unknown argument `{name}`; {USAGE}")),
+                },
             }
         }
-        let rounds = match extent {
-            Extent::Full => 300,
-            Extent::Quick => 40,
-        };
+        if parts.is_empty() {
+            parts.push(Part::Spawn);
+        }
+        // In their order, each once.
+        let parts = Part::ALL.into_iter().filter(|part| parts.contains(part));
         Ok(Self {
-            rounds,
+            parts: parts.collect(),
             extent,
             python,
         })
+    }
+
+    /// How often each contestant has its turn.
+    pub const fn rounds(&self) -> usize {
+        match self.extent {
+            Extent::Full => 300,
+            Extent::Quick => 40,
+        }
+    }
+
+    /// What the files are called.
+    pub fn name(&self) -> &'static str {
+        match self.parts[..] {
+            [part] => part.name(),
+            _ => "all",
+        }
     }
 }

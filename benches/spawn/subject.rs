@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+use sandfork_measure::Kind;
+
+/// How many fresh sandboxes are in flight.
+pub const IN_FLIGHT: [usize; 5] = [1, 2, 4, 8, 16];
+
 /// The modules that a zygote, or what is compared with one, has loaded.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Preload {
@@ -42,12 +47,41 @@ pub enum Subject {
     Python(Preload),
     /// fork, exit and wait of an interpreter with these modules, no jail.
     BareFork(Preload),
-    /// `bwrap ... python3 -c pass`.
-    Bubblewrap,
+    /// `python3 -c pass`, in another's sandbox.
+    Peer(Peer),
     /// A small cell in a live session.
     Call(Client),
     /// A new session of a warm zygote, until it can be used.
     Create(Client),
+}
+
+impl Subject {
+    /// All that are in the table, in its order. Phases have a place of their own.
+    pub fn in_order() -> impl Iterator<Item = Self> {
+        let each = |of: fn(Preload) -> Self| Preload::ALL.map(of);
+        each(Self::Result)
+            .into_iter()
+            .chain([Self::Ready])
+            .chain(each(Self::Cycle))
+            .chain(IN_FLIGHT.map(Self::Each))
+            .chain(Client::ALL.map(Self::Call))
+            .chain(Client::ALL.map(Self::Create))
+            .chain([Self::ColdRun])
+            .chain(each(Self::BareFork))
+            .chain(each(Self::Python))
+            .chain(Peer::ALL.map(Self::Peer))
+    }
+
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Result(_) | Self::Ready | Self::Call(_) | Self::Create(_) | Self::ColdRun => {
+                Kind::Ours
+            }
+            Self::Cycle(_) | Self::Each(_) | Self::Phase(..) => Kind::Detail,
+            Self::Python(_) | Self::BareFork(_) => Kind::Bare,
+            Self::Peer(_) => Kind::Peer,
+        }
+    }
 }
 
 /// Whose call it is.
@@ -64,6 +98,48 @@ impl Client {
         match self {
             Self::Rust => "Rust",
             Self::Python => "Python",
+        }
+    }
+}
+
+/// What one would pick instead.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Peer {
+    Bubblewrap,
+    Sandlock,
+    Firejail,
+    Nsjail,
+    Runc,
+    Crun,
+    Gvisor,
+    DockerExec,
+    DockerRun,
+}
+
+impl Peer {
+    pub const ALL: [Self; 9] = [
+        Self::Bubblewrap,
+        Self::Sandlock,
+        Self::Firejail,
+        Self::Nsjail,
+        Self::Runc,
+        Self::Crun,
+        Self::Gvisor,
+        Self::DockerExec,
+        Self::DockerRun,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bubblewrap => "bubblewrap",
+            Self::Sandlock => "sandlock",
+            Self::Firejail => "firejail",
+            Self::Nsjail => "nsjail",
+            Self::Runc => "runc",
+            Self::Crun => "crun",
+            Self::Gvisor => "gVisor (runsc do)",
+            Self::DockerExec => "docker exec, container running",
+            Self::DockerRun => "docker run",
         }
     }
 }
@@ -93,7 +169,7 @@ impl fmt::Display for Subject {
             Self::BareFork(preload) => write!(f, "bare fork+exit+wait{}", With(*preload)),
             Self::Call(client) => write!(f, "cell in a live session, from {}", client.name()),
             Self::Create(client) => write!(f, "new session, from {}", client.name()),
-            Self::Bubblewrap => f.write_str("bubblewrap + python3 -c pass"),
+            Self::Peer(peer) => write!(f, "{} + python3 -c pass", peer.name()),
         }
     }
 }

@@ -42,7 +42,14 @@ impl Interpreter {
         self.version.map(|number| number.to_string()).join(".")
     }
 
-    fn ask(candidate: &Path) -> Option<Self> {
+    /// Whether a test environment can be made of it.
+    pub fn is_supported(&self) -> bool {
+        let [major, minor, _] = self.version;
+        SUPPORTED.contains(&(major, minor))
+    }
+
+    /// What a program says that it is; nothing where it is no CPython with a GIL.
+    pub fn ask(candidate: &Path) -> Option<Self> {
         let mut command = Command::new(candidate);
         let answer = command
             .args(["-E", "-s", "-c", ASK])
@@ -76,7 +83,7 @@ pub fn find() -> Found {
     let mut found = Found::default();
     for interpreter in by_version.into_values() {
         let [major, minor, _] = interpreter.version;
-        if SUPPORTED.contains(&(major, minor)) {
+        if interpreter.is_supported() {
             found.supported.push(interpreter);
         } else if (major, minor) < *SUPPORTED.start() {
             found.too_old.push(interpreter);

@@ -1,5 +1,6 @@
 //! The project's chores.
 
+mod bench;
 mod bench_map;
 mod clients;
 mod interpreters;
@@ -25,6 +26,9 @@ usage: cargo xtask COMMAND
   test-python  the tests of the Python package alone
   test-envs    makes the test environments under target/test-envs, which plain
                `cargo test` then finds
+  bench        measures all of Sandfork beside what one would pick instead, in one run, and writes a
+               table, data and a chart; --quick, --python PATH, or one part of it: spawn, memory,
+               overhead
   bench-map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
                compares; --rounds N, --jobs N";
 
@@ -34,6 +38,7 @@ fn main() -> ExitCode {
         Some("test") => test::run(),
         Some("test-python") => test::run_python(),
         Some("test-envs") => test_envs::make(&workspace()).map(|_| ExitCode::SUCCESS),
+        Some("bench") => bench::run(std::env::args().skip(2)),
         Some("bench-map") => bench_map::run(std::env::args().skip(2)),
         _ => Err(USAGE.into()),
     };

@@ -39,9 +39,7 @@ pub struct TestEnvs {
 /// Makes what is missing, and the manifest `target/test-envs/manifest.json`.
 pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
     let manifest = workspace.join("target/test-envs");
-    let root = place(&manifest, "test-envs")?;
     fs::create_dir_all(&manifest)?;
-    fs::create_dir_all(&root)?;
     let Found { supported, too_old } = interpreters::find();
     if supported.is_empty() {
         return Err(
@@ -49,19 +47,8 @@ pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
         );
     }
     let mut envs = Vec::new();
-    for interpreter in supported {
-        let directory = root.join(format!("cpython-{}", interpreter.version_text()));
-        let env = TestEnv {
-            interpreter,
-            directory,
-        };
-        Venv {
-            interpreter: &env.interpreter,
-            directory: &env.directory,
-            requirements: REQUIREMENTS,
-        }
-        .make()?;
-        envs.push(env);
+    for interpreter in &supported {
+        envs.push(make_for(workspace, interpreter)?);
     }
     let newest = envs.iter().max_by_key(|env| env.interpreter.version);
     let client = newest
@@ -74,6 +61,23 @@ pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
     };
     made.write_manifest(&manifest)?;
     Ok(made)
+}
+
+/// Makes the environment of one interpreter, if it is missing.
+pub fn make_for(workspace: &Path, interpreter: &Interpreter) -> Result<TestEnv, Error> {
+    let root = place(&workspace.join("target/test-envs"), "test-envs")?;
+    fs::create_dir_all(&root)?;
+    let env = TestEnv {
+        interpreter: interpreter.clone(),
+        directory: root.join(format!("cpython-{}", interpreter.version_text())),
+    };
+    Venv {
+        interpreter: &env.interpreter,
+        directory: &env.directory,
+        requirements: REQUIREMENTS,
+    }
+    .make()?;
+    Ok(env)
 }
 
 /// Where environments are: here, unless the checkout lies where a sandbox has a directory of its own;

@@ -1,0 +1,21 @@
+//! What a benchmark makes of its times: quantiles, ratios, and a report as table, as data, as chart.
+//!
+//! All of it is pure: a benchmark measures, fills a [`Report`], and writes what it renders to.
+
+mod chart;
+mod columns;
+mod crowd;
+mod json;
+mod overhead;
+mod ratio;
+mod report;
+mod samples;
+mod svg;
+mod table;
+
+pub use chart::{Bar, Chart};
+pub use crowd::Crowd;
+pub use overhead::{Overhead, Programs};
+pub use ratio::{Quantile, Ratio, Verdict};
+pub use report::{Aim, Kind, Phases, QUIET_SPREAD, Rank, Report, Series};
+pub use samples::{Estimate, Samples, Summary};

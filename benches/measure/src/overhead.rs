@@ -1,0 +1,142 @@
+//! The same programs inside a sandbox and outside of it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::columns::{columns, head};
+use crate::json::microseconds;
+use crate::ratio::Ratio;
+use crate::samples::Samples;
+use crate::table::milliseconds;
+
+/// Programs that were run inside and outside.
+#[derive(Clone, Debug, Default)]
+pub struct Programs {
+    /// Where they are from.
+    pub set: String,
+    /// Each of them.
+    pub each: Vec<Overhead>,
+}
+
+/// One program.
+#[derive(Clone, Debug)]
+pub struct Overhead {
+    /// Its name.
+    pub program: String,
+    /// Whether it computes, and leaves the kernel alone.
+    pub is_cpu_bound: bool,
+    /// Times inside and outside, one right after the other, which came first taking turns.
+    pub pairs: Vec<(Duration, Duration)>,
+}
+
+impl Overhead {
+    /// Inside as a multiple of outside, if it was measured.
+    pub fn ratio(&self) -> Option<Ratio> {
+        Ratio::of_pairs(&self.pairs)
+    }
+
+    fn median(&self, of: fn(&(Duration, Duration)) -> Duration) -> Option<Duration> {
+        let times: Samples = self.pairs.iter().map(of).collect();
+        Some(times.summary()?.median())
+    }
+}
+
+impl Programs {
+    /// All that compute, each pair counting alike.
+    pub fn cpu_bound(&self) -> Option<Ratio> {
+        let cpu_bound = self.each.iter().filter(|program| program.is_cpu_bound);
+        let pairs: Vec<_> = cpu_bound
+            .flat_map(|program| program.pairs.clone())
+            .collect();
+        Ratio::of_pairs(&pairs)
+    }
+}
+
+const HEAD: [&str; 7] = [
+    "inside / outside",
+    "ratio",
+    "low",
+    "high",
+    "inside ms",
+    "outside ms",
+    "n",
+];
+
+/// One line for each program, and one for all that compute.
+pub fn table(programs: &Programs) -> String {
+    let mut rows = vec![head(HEAD)];
+    rows.extend(programs.each.iter().filter_map(row));
+    if let Some(ratio) = programs.cpu_bound() {
+        let name = "all that only compute".to_owned();
+        rows.push([vec![name], numbers(ratio)].concat());
+    }
+    columns(&rows)
+}
+
+fn row(program: &Overhead) -> Option<Vec<String>> {
+    let times = [
+        milliseconds(program.median(|pair| pair.0)?),
+        milliseconds(program.median(|pair| pair.1)?),
+        program.pairs.len().to_string(),
+    ];
+    let mut row = vec![program.program.clone()];
+    row.extend(numbers(program.ratio()?));
+    row.extend(times);
+    Some(row)
+}
+
+fn numbers(ratio: Ratio) -> Vec<String> {
+    [ratio.value, ratio.low, ratio.high]
+        .map(|number| format!("{number:.3}"))
+        .to_vec()
+}
+
+/// As data.
+pub fn json(programs: &Programs) -> Value {
+    let each = programs.each.iter().filter_map(|program| {
+        let ratio = program.ratio()?;
+        Some(json!({
+            "program": program.program, "cpu_bound": program.is_cpu_bound, "ratio": ratio.value,
+            "low": ratio.low, "high": ratio.high, "n": program.pairs.len(),
+            "inside_p50_us": program.median(|pair| pair.0).map(microseconds),
+            "outside_p50_us": program.median(|pair| pair.1).map(microseconds),
+        }))
+    });
+    json!({
+        "set": programs.set, "each": each.collect::<Vec<_>>(),
+        "cpu_bound_ratio": programs.cpu_bound().map(|ratio| ratio.value),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::examples::report;
+
+    #[test]
+    fn each_program_and_all_that_compute() {
+        let mut programs = report().programs;
+        programs.each.push(Overhead {
+            program: "system calls".to_owned(),
+            is_cpu_bound: false,
+            pairs: vec![(Duration::from_millis(30), Duration::from_millis(10)); 5],
+        });
+        insta::assert_snapshot!(table(&programs));
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_line() {
+        let programs = Programs {
+            set: "ours".to_owned(),
+            each: vec![Overhead {
+                program: "nbody".to_owned(),
+                is_cpu_bound: true,
+                pairs: Vec::new(),
+            }],
+        };
+        assert_eq!(table(&programs).lines().count(), 1);
+        assert_eq!(json(&programs)["each"], json!([]));
+        assert_eq!(json(&programs)["cpu_bound_ratio"], Value::Null);
+    }
+}

@@ -1,0 +1,190 @@
+//! Ratios between two measured things, and whether they reach what was aimed at.
+
+use std::time::Duration;
+
+use crate::samples::{Summary, index, ranks};
+
+/// Which of a thing's times is compared.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Quantile {
+    /// The median.
+    P50,
+    /// What one in a hundred exceeds.
+    P99,
+}
+
+impl Quantile {
+    /// The share of times that do not exceed it.
+    pub const fn share(self) -> f64 {
+        match self {
+            Self::P50 => 0.50,
+            Self::P99 => 0.99,
+        }
+    }
+
+    /// `p50` or `p99`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::P50 => "p50",
+            Self::P99 => "p99",
+        }
+    }
+}
+
+/// A ratio with the interval that this run leaves open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// Lower end of the interval.
+    pub low: f64,
+    /// The ratio.
+    pub value: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+impl Ratio {
+    /// Of something that was counted, not estimated.
+    pub const fn exact(value: f64) -> Self {
+        Self {
+            low: value,
+            value,
+            high: value,
+        }
+    }
+
+    /// The interval is that of both quantiles, widened by the spread of the base: how far one
+    /// process of the very same kind was from the next on this machine, at this time.
+    pub fn of(subject: &Summary, quantile: Quantile, base: &Summary) -> Self {
+        let (above, below) = (subject.estimate(quantile.share()), base.estimate(0.5));
+        let noise = 1.0 + base.spread();
+        Self {
+            low: quotient(above.low, below.high) / noise,
+            value: quotient(above.value, below.value),
+            high: quotient(above.high, below.low) * noise,
+        }
+    }
+
+    /// The interval is that of the quantile.
+    pub fn of_time(subject: &Summary, quantile: Quantile, base: Duration) -> Self {
+        let above = subject.estimate(quantile.share());
+        Self {
+            low: quotient(above.low, base),
+            value: quotient(above.value, base),
+            high: quotient(above.high, base),
+        }
+    }
+
+    /// The median of the ratios of times that were taken one right after the other, if there are any:
+    /// what the machine did meanwhile fell on both. The interval is that of their order.
+    pub fn of_pairs(pairs: &[(Duration, Duration)]) -> Option<Self> {
+        let mut ratios: Vec<f64> = pairs
+            .iter()
+            .map(|(above, below)| quotient(*above, *below))
+            .collect();
+        ratios.sort_unstable_by(f64::total_cmp);
+        let (low, value, high) = ranks(ratios.len(), 0.5);
+        let at = |rank| ratios[index(rank, ratios.len())];
+        (!ratios.is_empty()).then(|| Self {
+            low: at(low),
+            value: at(value),
+            high: at(high),
+        })
+    }
+
+    /// Whether it is as small as that, as far as this run can tell.
+    pub fn verdict(self, at_most: f64) -> Verdict {
+        if self.high <= at_most {
+            Verdict::Met
+        } else if self.low > at_most {
+            Verdict::NotMet
+        } else {
+            Verdict::Unclear
+        }
+    }
+}
+
+fn quotient(above: Duration, below: Duration) -> f64 {
+    above.as_secs_f64() / below.as_secs_f64()
+}
+
+/// What this run says of an aim.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// All of the interval is within it.
+    Met,
+    /// All of the interval is beyond it.
+    NotMet,
+    /// The aim lies within the interval.
+    Unclear,
+    /// The machine did too much else.
+    TooNoisy,
+}
+
+impl Verdict {
+    /// As the table has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::NotMet => "not met",
+            Self::Unclear => "too close to tell",
+            Self::TooNoisy => "too noisy to tell",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::Samples;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn always(time: Duration) -> Summary {
+        let times = std::iter::repeat_n(time, 100);
+        times.collect::<Samples>().summary().expect("not empty")
+    }
+
+    fn near(left: f64, right: f64) {
+        assert!((left - right).abs() < 1e-9, "{left} is not {right}");
+    }
+
+    #[test]
+    fn a_quiet_machine_leaves_nothing_open() {
+        let ratio = Ratio::of(&always(MS), Quantile::P50, &always(10 * MS));
+        assert_eq!(ratio, Ratio::exact(0.1));
+        assert_eq!(ratio.verdict(0.1), Verdict::Met);
+        assert_eq!(ratio.verdict(0.09), Verdict::NotMet);
+    }
+
+    #[test]
+    fn a_noisy_base_widens_the_interval() {
+        let noisy = (0..100).map(|i| if i % 2 == 0 { 8 * MS } else { 12 * MS });
+        let noisy = noisy.collect::<Samples>().summary().expect("not empty");
+        let ratio = Ratio::of(&always(MS), Quantile::P50, &noisy);
+        // The middle half spans from 8 to 12, which is half of the median of 8.
+        near(ratio.value, 1.0 / 8.0);
+        near(ratio.low, 1.0 / 12.0 / 1.5);
+        near(ratio.high, 1.0 / 8.0 * 1.5);
+        assert_eq!(ratio.verdict(0.13), Verdict::Unclear);
+    }
+
+    #[test]
+    fn a_time_that_is_aimed_at_has_no_noise() {
+        let ratio = Ratio::of_time(&always(3 * MS), Quantile::P99, 2 * MS);
+        assert_eq!(ratio, Ratio::exact(1.5));
+    }
+
+    #[test]
+    fn pairs_cancel_what_falls_on_both() {
+        // The machine gets ten times slower from pair to pair; inside is always 2 % slower.
+        let pairs: Vec<_> = (0..5)
+            .map(|i| 10_u32.pow(i) * 100 * MS)
+            .map(|time| (time + time / 50, time))
+            .collect();
+        let ratio = Ratio::of_pairs(&pairs).expect("there are pairs");
+        near(ratio.value, 1.02);
+        near(ratio.high, 1.02);
+        assert_eq!(ratio.verdict(1.01), Verdict::NotMet);
+        assert_eq!(Ratio::of_pairs(&[]), None);
+    }
+}

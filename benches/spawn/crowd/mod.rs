@@ -1,0 +1,162 @@
+//! Many live sessions: what each keeps, and how long a cell takes among them.
+//!
+//! The crowd grows from 1 to 1,000 and then shrinks again, and cells are timed on the way up and on the
+//! way down, so that a machine that is slower at the end than at the beginning is so for all alike.
+
+mod census;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use sandfork::{Sandbox, Session};
+use sandfork_measure::{Crowd, Samples};
+
+use crate::contestant::Error;
+use crate::ground::{Ground, policy};
+use crate::options::Extent;
+
+use self::census::{Census, Own};
+
+/// How many sessions are live.
+const SIZES: [usize; 4] = [1, 10, 100, 1_000];
+
+/// What the kernel still does for a session that was just opened is over by then.
+const SETTLED: Duration = Duration::from_millis(300);
+
+/// One line for each size, and one for each thing that could not be had.
+pub fn measure(ground: &Ground, extent: Extent) -> Result<(Vec<Crowd>, Vec<String>), Error> {
+    raise_open_files();
+    let (sizes, count) = match extent {
+        Extent::Full => (&SIZES[..], 1_000),
+        Extent::Quick => (&SIZES[..3], 200),
+    };
+    let policy = policy(&ground.python, &[])?;
+    // Workers that stand ready would count as sessions.
+    let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
+    let mut sessions = Sessions::new(sandbox);
+    let (mut crowds, mut samples) = (Vec::new(), Vec::new());
+    let mut left_out = Vec::new();
+    for &size in sizes {
+        if let Err(why) = sessions.grow(size) {
+            let next = sessions.live.len() + 1;
+            left_out.push(format!("{size} live sessions: number {next} failed: {why}"));
+            break;
+        }
+        std::thread::sleep(SETTLED);
+        crowds.push(sessions.census());
+        let mut cells = Cells::default();
+        cells.take(&mut sessions, count)?;
+        samples.push(cells);
+    }
+    for (crowd, cells) in crowds.iter().zip(&mut samples).rev() {
+        sessions.live.truncate(crowd.sessions);
+        cells.take(&mut sessions, count)?;
+    }
+    for (crowd, cells) in crowds.iter_mut().zip(samples) {
+        crowd.cell = cells.each.summary();
+        crowd.again = cells.again.summary();
+    }
+    if crowds.iter().any(|crowd| crowd.cgroup.is_none()) {
+        left_out.push("memory by cgroup: none of a worker counts it on this host".to_owned());
+    }
+    if crowds.iter().any(|crowd| crowd.resident.is_none()) {
+        left_out
+            .push("PSS of sessions: only root may read it of another user's processes".to_owned());
+    }
+    Ok((crowds, left_out))
+}
+
+/// As `sandfork serve` does: each session has about twenty descriptors.
+fn raise_open_files() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // A host that refuses has fewer sessions at once, which is then said.
+        _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
+struct Sessions {
+    live: Vec<Session>,
+    sandbox: Arc<Sandbox>,
+    /// What the supervisor had before the first.
+    before: Own,
+    next: usize,
+}
+
+impl Sessions {
+    fn new(sandbox: Sandbox) -> Self {
+        Self {
+            live: Vec::new(),
+            sandbox: Arc::new(sandbox),
+            before: Own::now(),
+            next: 0,
+        }
+    }
+
+    /// Opens so many as are missing; each has run a cell.
+    fn grow(&mut self, size: usize) -> Result<(), Error> {
+        while self.live.len() < size {
+            let mut session = self.sandbox.session()?;
+            cell(&mut session)?;
+            self.live.push(session);
+        }
+        Ok(())
+    }
+
+    fn census(&self) -> Crowd {
+        let count = self.live.len() as u64;
+        let cgroups = self.sandbox.plan().cgroup.as_ref();
+        let census = Census::take(cgroups);
+        let now = Own::now();
+        let grown = |now: Option<u64>, before: Option<u64>| {
+            let grown = now?.saturating_sub(before?);
+            Some(grown / count)
+        };
+        Crowd {
+            sessions: self.live.len(),
+            resident: census.resident,
+            cgroup: census.cgroup,
+            supervisor: grown(now.resident, self.before.resident),
+            shared: census.shared,
+            descriptors: grown(now.descriptors, self.before.descriptors),
+            processes: Some(census.processes / count),
+            cell: None,
+            again: None,
+        }
+    }
+}
+
+/// Times of cells among so many sessions.
+#[derive(Default)]
+struct Cells {
+    /// Each in the session after the last one's.
+    each: Samples,
+    /// All in the same one.
+    again: Samples,
+}
+
+impl Cells {
+    /// So many of both.
+    fn take(&mut self, sessions: &mut Sessions, count: usize) -> Result<(), Error> {
+        let live = &mut sessions.live;
+        for _ in 0..count {
+            sessions.next = (sessions.next + 1) % live.len();
+            self.each.push(cell(&mut live[sessions.next])?);
+        }
+        for _ in 0..count {
+            self.again.push(cell(&mut live[0])?);
+        }
+        Ok(())
+    }
+}
+
+fn cell(session: &mut Session) -> Result<Duration, Error> {
+    let start = Instant::now();
+    let report = session.run("x = 1")?;
+    let time = start.elapsed();
+    if report.outcome().is_ok() {
+        Ok(time)
+    } else {
+        Err(format!("a cell ended with {}", report.outcome().status()).into())
+    }
+}

@@ -1,0 +1,208 @@
+//! The same programs inside a sandbox and outside of it, in pairs.
+//!
+//! Inside is a live session under the default policy; outside is a plain process of the same
+//! interpreter. Both stay, so that neither's start counts, and both run `programs.py`, which is its own
+//! clock. The two runs of a pair follow each other at once, and take turns in going first. After some
+//! rounds both are started anew: hash seed and address layout, which make some programs a few per cent
+//! faster or slower, then fall differently.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandfork::protocol::Value;
+use sandfork::{Sandbox, Session};
+use sandfork_measure::{Overhead, Programs};
+
+use crate::contestant::Error;
+use crate::ground::{Ground, policy};
+use crate::options::Extent;
+use crate::probe::Probe;
+
+const SOURCE: &str = include_str!("programs.py");
+
+/// Reads requests, one a line, after the source.
+const OUTSIDE: &str = "
+import sys
+for line in iter(sys.stdin.readline, ''):
+    try:
+        print(eval(line), flush=True)
+    except Exception as error:
+        print(type(error).__name__ + ':', *str(error).split(), flush=True)
+";
+
+/// All pairs, and one line for each program that did not run.
+pub fn measure(ground: &Ground, extent: Extent) -> Result<(Programs, Vec<String>), Error> {
+    let (generations, rounds) = match extent {
+        Extent::Full => (8, 6),
+        Extent::Quick => (2, 3),
+    };
+    let pyperformance = ground.environments.programs.as_deref();
+    let python = pyperformance.unwrap_or(&ground.python);
+    let mut left_out = Vec::new();
+    if pyperformance.is_none() {
+        left_out.push(
+            "pyperformance's programs: not installed; `cargo xtask bench` makes an environment"
+                .to_owned(),
+        );
+    }
+    let mut plan = Plan::new(&mut Outside::start(python)?, &mut left_out)?;
+    for _ in 0..generations {
+        let (mut inside, mut outside) = (Inside::start(python)?, Outside::start(python)?);
+        plan.warm_up(&mut inside, &mut outside, &mut left_out)?;
+        for round in 0..rounds {
+            plan.round(round, &mut inside, &mut outside)?;
+        }
+    }
+    Ok((plan.programs, left_out))
+}
+
+/// Something that evaluates an expression over `programs.py`.
+trait Side {
+    fn evaluate(&mut self, expression: &str) -> Result<String, Error>;
+
+    /// Runs a program so often; how long that took.
+    fn run(&mut self, program: &str, loops: u32) -> Result<Duration, Error> {
+        let answer = self.evaluate(&format!("run({program:?}, {loops})"))?;
+        let nanoseconds = answer.trim().parse();
+        Ok(Duration::from_nanos(nanoseconds.map_err(|_| answer)?))
+    }
+}
+
+/// A live session. Each answer of the protocol is a value, so that nothing is printed.
+struct Inside(Session);
+
+impl Inside {
+    fn start(python: &Path) -> Result<Self, Error> {
+        let policy = policy(python, &[])?;
+        let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
+        let mut session = Arc::new(sandbox).session()?;
+        let report = session.run(SOURCE)?;
+        if !report.outcome().is_ok() {
+            return Err(format!("programs.py ended with {}", report.outcome().status()).into());
+        }
+        Ok(Self(session))
+    }
+}
+
+impl Side for Inside {
+    fn evaluate(&mut self, expression: &str) -> Result<String, Error> {
+        let report = self.0.run(expression)?;
+        match report.outcome().value() {
+            Some(Value::Int(number)) => Ok(number.to_string()),
+            _ => Err(format!("it ended with {:?}", report.outcome()).into()),
+        }
+    }
+}
+
+/// A plain process.
+struct Outside(Probe);
+
+impl Outside {
+    fn start(python: &Path) -> Result<Self, Error> {
+        let mut command = Command::new(python);
+        command.args(["-I", "-c", &format!("{SOURCE}{OUTSIDE}")]);
+        Ok(Self(Probe::start(command)?))
+    }
+}
+
+impl Side for Outside {
+    fn evaluate(&mut self, expression: &str) -> Result<String, Error> {
+        self.0.ask(expression)?;
+        self.0.hear()
+    }
+}
+
+/// What is run, and how often in one turn.
+struct Plan {
+    programs: Programs,
+    loops: Vec<u32>,
+}
+
+/// How long a turn takes, at least: a moment that the machine does something else should be small in it.
+const TURN: Duration = Duration::from_millis(60);
+
+impl Plan {
+    /// Asks which programs there are, and how often each runs in a turn.
+    fn new(outside: &mut Outside, left_out: &mut Vec<String>) -> Result<Self, Error> {
+        let mut plan = Self {
+            programs: Programs {
+                set: outside.evaluate("version()")?.trim().to_owned(),
+                each: Vec::new(),
+            },
+            loops: Vec::new(),
+        };
+        for name in outside.evaluate("names()")?.split_ascii_whitespace() {
+            match calibrate(outside, name) {
+                Ok(loops) => {
+                    plan.loops.push(loops);
+                    plan.programs.each.push(Overhead {
+                        program: name.to_owned(),
+                        is_cpu_bound: !name.starts_with("kernel:"),
+                        pairs: Vec::new(),
+                    });
+                }
+                Err(why) => left_out.push(format!("the program {name}: {why}")),
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Runs each once on both sides; what does not run inside has no place in a comparison.
+    fn warm_up(
+        &mut self,
+        inside: &mut Inside,
+        outside: &mut Outside,
+        left_out: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        let mut index = 0;
+        while let Some(program) = self.programs.each.get(index) {
+            outside.run(&program.program, self.loops[index])?;
+            if let Err(why) = inside.run(&program.program, self.loops[index]) {
+                left_out.push(format!("the program {}, inside: {why}", program.program));
+                self.programs.each.remove(index);
+                self.loops.remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn round(
+        &mut self,
+        round: usize,
+        inside: &mut Inside,
+        outside: &mut Outside,
+    ) -> Result<(), Error> {
+        for (index, program) in self.programs.each.iter_mut().enumerate() {
+            let (name, loops) = (&program.program, self.loops[index]);
+            let pair = if (round + index).is_multiple_of(2) {
+                let within = inside.run(name, loops)?;
+                (within, outside.run(name, loops)?)
+            } else {
+                let without = outside.run(name, loops)?;
+                (inside.run(name, loops)?, without)
+            };
+            program.pairs.push(pair);
+        }
+        Ok(())
+    }
+}
+
+/// How often a program runs in a turn. The first time, which loads things, does not count.
+fn calibrate(outside: &mut Outside, program: &str) -> Result<u32, Error> {
+    outside.run(program, 1)?;
+    let mut loops = 1;
+    loop {
+        let time = outside.run(program, loops)?;
+        if time >= TURN {
+            return Ok(loops);
+        }
+        let missing = TURN.as_secs_f64() / time.as_secs_f64().max(1e-6);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // at most a hundred-fold
+        let factor = missing.ceil().clamp(2.0, 100.0) as u32;
+        loops = loops.saturating_mul(factor);
+    }
+}
