@@ -9,6 +9,7 @@ mod tally;
 mod test;
 mod test_envs;
 mod venv;
+mod vm;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,15 +26,23 @@ usage: cargo xtask COMMAND
   test-python  the tests of the Python package alone
   test-envs    makes the test environments under target/test-envs, which plain
                `cargo test` then finds
+  vm           boots Debian's kernels under qemu and runs the tests there that depend on the kernel:
+               --kernel 6.1|6.12, --user root|delegated|plain (all, where not named),
+               --test kernel|landlock_level|seccomp_kernel|escape, and after -- what is for them
   bench-map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
                compares; --rounds N, --jobs N";
 
 fn main() -> ExitCode {
+    // In a guest of `vm`, where this program is all that the kernel starts.
+    if std::process::id() == 1 {
+        vm::guest_main();
+    }
     let command = std::env::args().nth(1);
     let done = match command.as_deref() {
         Some("test") => test::run(),
         Some("test-python") => test::run_python(),
         Some("test-envs") => test_envs::make(&workspace()).map(|_| ExitCode::SUCCESS),
+        Some("vm") => vm::run(std::env::args().skip(2)),
         Some("bench-map") => bench_map::run(std::env::args().skip(2)),
         _ => Err(USAGE.into()),
     };

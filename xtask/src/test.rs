@@ -37,13 +37,18 @@ pub fn run_python() -> Result<ExitCode, Error> {
 }
 
 fn of_python(workspace: &Path, envs: &TestEnvs) -> Result<Tally, Error> {
-    let binary = built(workspace, &["build", "--bin", "sandfork"], |message| {
-        message["target"]["name"] == "sandfork" && message["target"]["kind"][0] == "bin"
-    })?;
-    python::test(workspace, envs, &binary)
+    python::test(workspace, envs, &binary(workspace)?)
 }
 
-fn report(tally: &Tally) -> ExitCode {
+/// Where cargo put the command.
+pub fn binary(workspace: &Path) -> Result<PathBuf, Error> {
+    built(workspace, &["build", "--bin", "sandfork"], |message| {
+        message["target"]["name"] == "sandfork" && message["target"]["kind"][0] == "bin"
+    })
+}
+
+/// Prints the counts, which say how it ends.
+pub fn report(tally: &Tally) -> ExitCode {
     println!("\n{tally}");
     if tally.is_success() {
         ExitCode::SUCCESS
@@ -65,7 +70,7 @@ fn as_ordinary_user(workspace: &Path, envs: &TestEnvs) -> Result<Tally, Error> {
 }
 
 /// Where cargo put a test program.
-fn test_program(workspace: &Path, name: &str) -> Result<PathBuf, Error> {
+pub fn test_program(workspace: &Path, name: &str) -> Result<PathBuf, Error> {
     built(
         workspace,
         &["test", "--no-run", "--test", name],
