@@ -201,9 +201,15 @@ fn listen(output: impl Read + Send + 'static) -> Receiver<String> {
     std::thread::spawn(move || {
         let mut output = BufReader::new(output);
         let mut line = Vec::new();
-        while output.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        while output
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|read| read > 0)
+        {
             let text = String::from_utf8_lossy(&line);
-            if sender.send(text.trim_end_matches(['\r', '\n']).to_owned()).is_err() {
+            if sender
+                .send(text.trim_end_matches(['\r', '\n']).to_owned())
+                .is_err()
+            {
                 return;
             }
             line.clear();

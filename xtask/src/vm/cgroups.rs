@@ -15,24 +15,30 @@ const CONTROLLERS: &str = "+cpu +memory +pids";
 /// Makes it, and says where the programs are to be.
 pub fn arrange(user: User) -> Result<PathBuf, Error> {
     enable(Path::new(TOP))?;
-    let path = match user {
-        User::Root => "user.slice/user-0.slice/session-1.scope",
-        User::Plain => "user.slice/user-1000.slice/session-1.scope",
-        User::Delegated => {
-            "user.slice/user-1000.slice/user@1000.service/app.slice/run-1.scope"
-        }
+    let (path, delegated) = match user {
+        User::Root => ("user.slice/user-0.slice/session-1.scope", None),
+        User::Plain => ("user.slice/user-1000.slice/session-1.scope", None),
+        User::Delegated => (
+            "user.slice/user-1000.slice/user@1000.service/app.slice/run-1.scope",
+            Some("user@1000.service"),
+        ),
+        User::Service => ("system.slice/app.service", Some("app.service")),
+        User::Subgroup => ("system.slice/app.service/main", Some("app.service")),
     };
     let mut dir = PathBuf::from(TOP);
     let mut is_his = false;
-    for name in Path::new(path) {
+    let mut names = Path::new(path).iter().peekable();
+    while let Some(name) = names.next() {
         dir.push(name);
         fs::create_dir_all(&dir)?;
-        is_his |= name == "user@1000.service";
-        if is_his && user == User::Delegated {
+        is_his |= delegated.is_some_and(|delegated| name == delegated);
+        if is_his {
             delegate(&dir)?;
         }
-        // The last has processes, which allow no controllers beneath it.
-        if !dir.ends_with(path) {
+        // One with processes allows no controllers beneath it; what a service has beneath it is
+        // for the service to enable.
+        let is_managed = user != User::Subgroup || !is_his;
+        if names.peek().is_some() && is_managed {
             enable(&dir)?;
         }
     }

@@ -58,7 +58,7 @@ fn work() -> Result<(), Error> {
     loopback_up()?;
     let home = match job.user {
         User::Root => "/root",
-        User::Delegated | User::Plain => "/home/ordinary",
+        _ => "/home/ordinary",
     };
     let place = cgroups::arrange(job.user)?;
     programs::run(&job, &place, Path::new(home), &tell)
@@ -138,7 +138,11 @@ fn mount_rest() -> Result<(), Error> {
     mount_at("tmpfs", "/dev/shm", "mode=1777")?;
     mount_at("devpts", "/dev/pts", "gid=0,mode=0620,ptmxmode=0666")?;
     mount_at("mqueue", "/dev/mqueue", "")?;
-    mount_at("cgroup2", "/sys/fs/cgroup", "nsdelegate,memory_recursiveprot")
+    mount_at(
+        "cgroup2",
+        "/sys/fs/cgroup",
+        "nsdelegate,memory_recursiveprot",
+    )
 }
 
 /// There is no safe call for it but Python's.

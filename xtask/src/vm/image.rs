@@ -91,7 +91,11 @@ fn skeleton(stage: &Stage) -> Result<(), Error> {
             stage.take(Path::new(path))?;
         }
     }
-    for path in ["/etc/localtime", "/etc/ld.so.cache", "/usr/share/zoneinfo/UTC"] {
+    for path in [
+        "/etc/localtime",
+        "/etc/ld.so.cache",
+        "/usr/share/zoneinfo/UTC",
+    ] {
         if Path::new(path).exists() {
             stage.take(Path::new(path))?;
         }

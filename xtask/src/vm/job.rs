@@ -17,11 +17,24 @@ pub enum User {
     Delegated,
     /// An ordinary user, logged in, without a cgroup of its own.
     Plain,
+    /// A service of an ordinary user, with `Delegate=yes`, which starts Sandfork beside itself.
+    Service,
+    /// The same with `DelegateSubgroup=main`.
+    Subgroup,
 }
 
 impl User {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Root, Self::Delegated, Self::Plain];
+    pub const ALL: [Self; 5] = [
+        Self::Root,
+        Self::Delegated,
+        Self::Plain,
+        Self::Service,
+        Self::Subgroup,
+    ];
+
+    /// Those who run all tests; the others differ from them in their cgroup only.
+    pub const TESTING: [Self; 3] = [Self::Root, Self::Delegated, Self::Plain];
 
     /// As `--user` has it.
     pub fn name(self) -> &'static str {
@@ -29,6 +42,8 @@ impl User {
             Self::Root => "root",
             Self::Delegated => "delegated",
             Self::Plain => "plain",
+            Self::Service => "service",
+            Self::Subgroup => "subgroup",
         }
     }
 }
@@ -39,7 +54,8 @@ impl FromStr for User {
     fn from_str(text: &str) -> Result<Self, Error> {
         let known = Self::ALL.into_iter().find(|user| user.name() == text);
         known.ok_or_else(|| {
-            format!("unknown user `{text}`: there are root, delegated and plain").into()
+            let names: Vec<&str> = Self::ALL.iter().map(|user| user.name()).collect();
+            format!("unknown user `{text}`: there are {}", names.join(", ")).into()
         })
     }
 }
@@ -89,12 +105,18 @@ impl Job {
         let programs = job["programs"].as_array().ok_or("a job without programs")?;
         let program = |it: &Value| {
             Ok::<_, Error>(Program {
-                name: it["name"].as_str().ok_or("a program without a name")?.to_owned(),
+                name: it["name"]
+                    .as_str()
+                    .ok_or("a program without a name")?
+                    .to_owned(),
                 words: strings(&it["words"])?,
             })
         };
         Ok(Self {
-            user: job["user"].as_str().ok_or("a job without a user")?.parse()?,
+            user: job["user"]
+                .as_str()
+                .ok_or("a job without a user")?
+                .parse()?,
             settings: serde_json::from_value(job["settings"].clone())?,
             programs: programs.iter().map(program).collect::<Result<_, _>>()?,
             directory: serde_json::from_value(job["directory"].clone())?,

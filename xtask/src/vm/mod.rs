@@ -9,33 +9,40 @@ mod image;
 mod job;
 mod judge;
 mod kernel;
+mod levels;
 mod libraries;
+mod matrix;
 mod options;
 mod programs;
+mod situation;
 mod stage;
 
+use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 pub use self::guest::main as guest_main;
 
-use self::boot::Machine;
+use self::boot::{Accelerator, Machine};
 use self::job::{Job, Program, User};
 use self::judge::Report;
 use self::kernel::Kernel;
-use self::options::Options;
+use self::levels::LEVELS;
+use self::matrix::{COUNTED, Entry, Matrix};
+use self::options::{Options, Purpose};
+use self::situation::{Extent, SITUATIONS};
 use crate::tally::Tally;
 use crate::test::{binary, report, test_program};
 use crate::test_envs::{self, TestEnv};
 use crate::{Error, workspace};
 
-/// The programs whose tests depend on the kernel.
-const TESTS: [&str; 4] = ["kernel", "landlock_level", "seccomp_kernel", "escape"];
-
 /// For all programs of one guest. Emulated, everything takes ten times as long.
-const DEADLINE: Duration = Duration::from_secs(45 * 60);
+const DEADLINE: Duration = Duration::from_secs(60 * 60);
+
+/// Tests that say little about the kernel and take very long, or need a fast machine.
+const NOT_HERE: [&str; 3] = ["humaneval", "mixed_runs", "sessions::stress"];
 
 /// Runs `cargo xtask vm` with these arguments.
 pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
@@ -44,30 +51,31 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
         return Err("no qemu-system-x86_64: install it (`apt install qemu-system-x86`)".into());
     }
     let workspace = workspace();
-    let place = workspace.join("target/vm");
-    fs::create_dir_all(&place)?;
-    let guests = Guests::prepare(&workspace, &place)?;
-    let mut tally = Tally::default();
+    let guests = Guests::prepare(&workspace)?;
+    let cache = workspace.join("target/vm/kernels");
+    let mut kernels = Vec::new();
     for line in &options.kernels {
-        let kernel = Kernel::obtain(*line, &place.join("kernels"))?;
-        for user in &options.users {
-            let since = Instant::now();
-            let job = guests.tests(*user, &options);
-            let ran = guests.run(&kernel, &job)?;
-            println!(
-                "\nLinux {}, {}: {} s",
-                ran.release,
-                user.name(),
-                since.elapsed().as_secs()
-            );
-            tally.add(judged(&ran));
+        kernels.push(Kernel::obtain(*line, &cache)?);
+    }
+    match &options.purpose {
+        Purpose::Matrix => guests.matrix(&kernels, &options),
+        Purpose::Tests | Purpose::Command(_) => {
+            let mut tally = Tally::default();
+            for kernel in &kernels {
+                for user in &options.users {
+                    let job = guests.job(*user, guests.programs(&options));
+                    tally.add(counted(&guests.run(kernel, &job, "")?));
+                }
+            }
+            Ok(report(&tally))
         }
     }
-    Ok(report(&tally))
 }
 
-fn judged(ran: &Report) -> Tally {
+/// Says how the programs of a guest ended.
+fn counted(ran: &Report) -> Tally {
     let mut sum = Tally::default();
+    println!();
     for program in &ran.programs {
         let tally = program.tally();
         println!("  {}: {}", program.name, tally.counts());
@@ -85,72 +93,136 @@ struct Guests {
     workspace: PathBuf,
     place: PathBuf,
     image: PathBuf,
-    programs: Vec<(&'static str, PathBuf)>,
+    sandfork: PathBuf,
+    tests: Vec<(&'static str, PathBuf)>,
+    accelerator: OnceCell<Accelerator>,
 }
 
 impl Guests {
-    fn prepare(workspace: &Path, place: &Path) -> Result<Self, Error> {
+    fn prepare(workspace: &Path) -> Result<Self, Error> {
+        let place = workspace.join("target/vm");
+        fs::create_dir_all(&place)?;
         let python = system_python(workspace)?;
         let sandfork = binary(workspace)?;
-        let mut programs = Vec::new();
-        for name in TESTS {
-            programs.push((name, test_program(workspace, name)?));
+        let mut tests = Vec::new();
+        for name in COUNTED {
+            tests.push((name, test_program(workspace, name)?));
         }
-        let mut files: Vec<PathBuf> = programs.iter().map(|(_, path)| path.clone()).collect();
-        files.push(sandfork);
+        let mut programs: Vec<PathBuf> = tests.iter().map(|(_, path)| path.clone()).collect();
+        programs.push(sandfork.clone());
         let image = place.join("root.ext4");
         let contents = image::Contents {
             workspace,
-            programs: &files,
+            programs: &programs,
             python: &python,
         };
         image::make(&contents, &image)?;
         Ok(Self {
             workspace: workspace.to_owned(),
-            place: place.to_owned(),
+            place,
             image,
-            programs,
+            sandfork,
+            tests,
+            accelerator: OnceCell::new(),
         })
     }
 
-    fn tests(&self, user: User, options: &Options) -> Job {
-        let wanted = self
-            .programs
-            .iter()
-            .filter(|(name, _)| options.tests.is_empty() || options.tests.iter().any(|it| it == name));
+    fn programs(&self, options: &Options) -> Vec<Program> {
+        if let Purpose::Command(command) = &options.purpose {
+            let words = ["sh", "-c", command].map(str::to_owned);
+            return vec![Program {
+                name: "command".to_owned(),
+                words: words.into(),
+            }];
+        }
+        let is_wanted = |name: &str| {
+            let named = options.tests.iter().any(|it| it == name);
+            options.tests.is_empty() || named
+        };
+        let wanted = self.tests.iter().filter(|(name, _)| is_wanted(name));
         let program = |(name, path): &(&str, PathBuf)| {
             let mut words = vec![path.display().to_string()];
             words.extend(options.arguments.iter().cloned());
+            let skipped = NOT_HERE.iter().flat_map(|name| ["--skip", name]);
+            words.extend(skipped.map(str::to_owned));
             Program {
                 name: (*name).to_owned(),
                 words,
             }
         };
+        wanted.map(program).collect()
+    }
+
+    fn job(&self, user: User, programs: Vec<Program>) -> Job {
         Job {
             user,
             settings: Vec::new(),
-            programs: wanted.map(program).collect(),
+            programs,
             directory: self.workspace.clone(),
             deadline: DEADLINE,
         }
     }
 
-    fn run(&self, kernel: &Kernel, job: &Job) -> Result<Report, Error> {
+    fn run(&self, kernel: &Kernel, job: &Job, boot_options: &str) -> Result<Report, Error> {
         let machine = Machine {
             kernel,
             image: &self.image,
             directory: &self.place,
-            boot_options: "",
+            boot_options,
         };
-        let accelerator = boot::best_accelerator(&machine)?;
+        let accelerator = match self.accelerator.get() {
+            Some(known) => *known,
+            None => *self.accelerator.get_or_init({
+                let found = boot::best_accelerator(&machine)?;
+                move || found
+            }),
+        };
         println!(
-            "\nbooting Linux {} by {}, for {}",
+            "\nLinux {} by {}: {} {boot_options}",
             kernel.version,
             accelerator.name(),
             job.user.name()
         );
-        boot::run(&machine, job, accelerator)
+        let since = Instant::now();
+        let report = boot::run(&machine, job, accelerator)?;
+        println!("{} s", since.elapsed().as_secs());
+        Ok(report)
     }
+
+    /// Runs every situation on every kernel, and writes the document.
+    fn matrix(&self, kernels: &[Kernel], options: &Options) -> Result<ExitCode, Error> {
+        let mut matrix = Matrix::default();
+        for kernel in kernels {
+            for situation in SITUATIONS {
+                let mut programs: Vec<Program> = LEVELS
+                    .map(|level| levels::program(level, &self.sandfork.display().to_string()))
+                    .into();
+                if situation.extent == Extent::Tests {
+                    programs.extend(self.programs(options));
+                }
+                let mut job = self.job(situation.user, programs);
+                let owned =
+                    |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+                job.settings = situation.settings.iter().map(owned).collect();
+                let report = self.run(kernel, &job, situation.boot_options)?;
+                matrix.entries.push(Entry { situation, report });
+            }
+        }
+        let accelerator = self.accelerator.get().map_or("nothing", |it| it.name());
+        let tables = matrix.render(&today()?, accelerator);
+        println!("\n{tables}");
+        matrix::replace(&self.workspace.join("docs/hosts.md"), &tables)?;
+        let defects = matrix.defects();
+        for defect in &defects {
+            println!("{defect}");
+        }
+        Ok(ExitCode::from(u8::from(!defects.is_empty())))
+    }
+}
+
+fn today() -> Result<String, Error> {
+    let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output()?;
+    Ok(String::from_utf8(date.stdout)?.trim().to_owned())
 }
 
 /// The environment of the interpreter that every user can run.

@@ -15,6 +15,19 @@ pub struct Options {
     pub tests: Vec<String>,
     /// Passed to each of them.
     pub arguments: Vec<String>,
+    /// What is done with the guests.
+    pub purpose: Purpose,
+}
+
+/// What guests are booted for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Purpose {
+    /// To run tests.
+    Tests,
+    /// To run this command of the shell instead.
+    Command(String),
+    /// To find out which levels each kind of host gives, for the document.
+    Matrix,
 }
 
 impl Options {
@@ -25,6 +38,7 @@ impl Options {
             users: Vec::new(),
             tests: Vec::new(),
             arguments: Vec::new(),
+            purpose: Purpose::Tests,
         };
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
@@ -36,6 +50,8 @@ impl Options {
                 "--kernel" => options.kernels.push(value()?.parse()?),
                 "--user" => options.users.push(value()?.parse()?),
                 "--test" => options.tests.push(value()?),
+                "--command" => options.purpose = Purpose::Command(value()?),
+                "--matrix" => options.purpose = Purpose::Matrix,
                 "--" => options.arguments.extend(arguments.by_ref()),
                 _ => return Err(format!("unknown argument `{argument}`").into()),
             }
@@ -44,7 +60,7 @@ impl Options {
             options.kernels.extend(Line::ALL);
         }
         if options.users.is_empty() {
-            options.users.extend(User::ALL);
+            options.users.extend(User::TESTING);
         }
         Ok(options)
     }
@@ -67,12 +83,15 @@ mod tests {
 
     #[test]
     fn the_rest_is_for_the_tests() {
-        let line = ["--kernel", "6.1", "--user", "plain", "--test", "kernel", "--", "--exact", "a"];
+        let line = [
+            "--kernel", "6.1", "--user", "plain", "--test", "kernel", "--", "--exact", "a",
+        ];
         let expected = Options {
             kernels: vec![Line::V6_1],
             users: vec![User::Plain],
             tests: vec!["kernel".to_owned()],
             arguments: vec!["--exact".to_owned(), "a".to_owned()],
+            purpose: Purpose::Tests,
         };
         assert_eq!(parse(&line), Ok(expected));
     }
@@ -81,7 +100,10 @@ mod tests {
     fn what_is_not_understood_is_refused() {
         for (line, error) in [
             (&["--kernel"][..], "--kernel takes a value"),
-            (&["--user", "me"], "unknown user `me`: there are root, delegated and plain"),
+            (
+                &["--user", "me"],
+                "unknown user `me`: there are root, delegated, plain, service, subgroup",
+            ),
             (&["--fast"], "unknown argument `--fast`"),
         ] {
             assert_eq!(parse(line), Err(error.to_owned()));

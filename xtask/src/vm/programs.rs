@@ -20,7 +20,7 @@ pub const ORDINARY: u32 = 1000;
 
 /// A shell enters the cgroup, gives up its rights and becomes the program: nobody else is in it.
 const ENTER_ALONE: &str = "echo 0 >\"$0/cgroup.procs\" && exec \"$@\"";
-/// A shell enters the cgroup and stays there beside the program, as after a login.
+/// A shell enters the cgroup and stays there beside the program, as after a login or in a service.
 const ENTER_BESIDE: &str = "echo 0 >\"$0/cgroup.procs\" && \"$@\"; exit $?";
 
 /// How long a program's descendants may hold its output open after its end.
@@ -50,7 +50,7 @@ fn command(job: &Job, program: &Program, place: &Path, home: &Path) -> Command {
     let mut command = Command::new("/bin/sh");
     let enter = match job.user {
         User::Delegated => ENTER_ALONE,
-        User::Root | User::Plain => ENTER_BESIDE,
+        _ => ENTER_BESIDE,
     };
     command.args(["-c", enter]).arg(place);
     if job.user != User::Root {

@@ -129,10 +129,16 @@ mod tests {
         let stage = Stage::begin(&place.path().join("stage")).expect("begun");
         stage.take(&at("lib/libz.so.1")).expect("taken");
         let taken = |path: &str| stage.inside(&at(path));
-        assert_eq!(fs::read_link(taken("lib")).expect("a link"), Path::new("usr/lib"));
+        assert_eq!(
+            fs::read_link(taken("lib")).expect("a link"),
+            Path::new("usr/lib")
+        );
         let link = fs::read_link(taken("usr/lib/libz.so.1")).expect("a link");
         assert_eq!(link, Path::new("libz.so.1.2"));
-        assert_eq!(fs::read_to_string(taken("usr/lib/libz.so.1.2")).expect("read"), "z");
+        assert_eq!(
+            fs::read_to_string(taken("usr/lib/libz.so.1.2")).expect("read"),
+            "z"
+        );
     }
 
     #[test]
