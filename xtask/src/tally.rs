@@ -38,6 +38,14 @@ impl Tally {
         Ok(tally)
     }
 
+    /// One test that was not run.
+    pub fn skipped(reason: &str) -> Self {
+        Self {
+            skipped: BTreeMap::from([(reason.to_owned(), 1)]),
+            ..Self::default()
+        }
+    }
+
     fn of_lines(command: &mut Command, read: impl Fn(&mut Self, &str)) -> Result<Self, Error> {
         let program = command.get_program().to_owned();
         let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();

@@ -10,7 +10,7 @@ use crate::Error;
 
 const TOP: &str = "/sys/fs/cgroup";
 /// What systemd enables for users' processes.
-const CONTROLLERS: &str = "+cpu +memory +pids";
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
 /// Makes it, and says where the programs are to be.
 pub fn arrange(user: User) -> Result<PathBuf, Error> {
@@ -45,9 +45,16 @@ pub fn arrange(user: User) -> Result<PathBuf, Error> {
     Ok(dir)
 }
 
+/// Those that this kernel has, which was perhaps booted without one.
 fn enable(dir: &Path) -> Result<(), Error> {
+    let available = fs::read_to_string(dir.join("cgroup.controllers"))?;
+    let wanted = available
+        .split_whitespace()
+        .filter(|name| CONTROLLERS.contains(name));
+    let wanted: Vec<String> = wanted.map(|name| format!("+{name}")).collect();
     let file = dir.join("cgroup.subtree_control");
-    fs::write(&file, CONTROLLERS).map_err(|error| format!("{}: {error}", file.display()).into())
+    let done = fs::write(&file, wanted.join(" "));
+    done.map_err(|error| format!("{}: {error}", file.display()).into())
 }
 
 /// What systemd gives away: the directory, and the files that the kernel names in

@@ -91,16 +91,17 @@ fn skeleton(stage: &Stage) -> Result<(), Error> {
             stage.take(Path::new(path))?;
         }
     }
-    for path in [
-        "/etc/localtime",
-        "/etc/ld.so.cache",
-        "/usr/share/zoneinfo/UTC",
-    ] {
+    for path in ["/etc/localtime", "/etc/ld.so.cache"] {
         if Path::new(path).exists() {
             stage.take(Path::new(path))?;
         }
     }
-    for tree in ["/usr/lib/locale/C.utf8", "/usr/lib/ssl", "/etc/ssl"] {
+    for tree in [
+        "/usr/share/zoneinfo",
+        "/usr/lib/locale/C.utf8",
+        "/usr/lib/ssl",
+        "/etc/ssl",
+    ] {
         if Path::new(tree).is_dir() {
             stage.take_tree(Path::new(tree), &|name| name != "private")?;
         }

@@ -12,14 +12,16 @@ const MIRROR: &str = "https://deb.debian.org/debian";
 /// Needs nothing but CPython, which the project needs anyway.
 const SCRIPT: &str = include_str!("kernel.py");
 
-/// What the guest needs to reach its disk, in the order of loading. Any of them may be built in.
-pub const MODULES: [&str; 6] = [
+/// What the guest needs to reach its disk, and a socket that escape tests try, in the order of
+/// loading. Any of them may be built in.
+pub const MODULES: [&str; 7] = [
     "virtio",
     "virtio_ring",
     "virtio_pci_legacy_dev",
     "virtio_pci_modern_dev",
     "virtio_pci",
     "virtio_blk",
+    "vsock",
 ];
 
 /// A line of kernels that Debian maintains.

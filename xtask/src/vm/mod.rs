@@ -23,12 +23,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
+pub use self::boot::is_possible;
 pub use self::guest::main as guest_main;
 
 use self::boot::{Accelerator, Machine};
 use self::job::{Job, Program, User};
 use self::judge::Report;
-use self::kernel::Kernel;
+use self::kernel::{Kernel, Line};
 use self::levels::LEVELS;
 use self::matrix::{COUNTED, Entry, Matrix};
 use self::options::{Options, Purpose};
@@ -47,12 +48,12 @@ const NOT_HERE: [&str; 3] = ["humaneval", "mixed_runs", "sessions::stress"];
 /// Runs `cargo xtask vm` with these arguments.
 pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
     let options = Options::parse(arguments)?;
-    if !boot::is_possible() {
+    if !is_possible() {
         return Err("no qemu-system-x86_64: install it (`apt install qemu-system-x86`)".into());
     }
     let workspace = workspace();
     let guests = Guests::prepare(&workspace)?;
-    let cache = workspace.join("target/vm/kernels");
+    let cache = guests.place.join("kernels");
     let mut kernels = Vec::new();
     for line in &options.kernels {
         kernels.push(Kernel::obtain(*line, &cache)?);
@@ -70,6 +71,21 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
             Ok(report(&tally))
         }
     }
+}
+
+/// Runs the endings of runs on one kernel, as the user that most have: about a minute.
+pub fn sample(line: Line) -> Result<Tally, Error> {
+    let options = Options {
+        kernels: vec![line],
+        users: vec![User::Delegated],
+        tests: vec!["kernel".to_owned()],
+        arguments: vec!["outcomes::endings".to_owned()],
+        purpose: Purpose::Tests,
+    };
+    let guests = Guests::prepare(&workspace())?;
+    let kernel = Kernel::obtain(line, &guests.place.join("kernels"))?;
+    let job = guests.job(User::Delegated, guests.programs(&options));
+    Ok(counted(&guests.run(&kernel, &job, "")?))
 }
 
 /// Says how the programs of a guest ended.
@@ -197,7 +213,8 @@ impl Guests {
                 let mut programs: Vec<Program> = LEVELS
                     .map(|level| levels::program(level, &self.sandfork.display().to_string()))
                     .into();
-                if situation.extent == Extent::Tests {
+                let is_asked_for = options.users.contains(&situation.user);
+                if situation.extent == Extent::Tests && is_asked_for {
                     programs.extend(self.programs(options));
                 }
                 let mut job = self.job(situation.user, programs);
