@@ -43,7 +43,13 @@ use crate::{Error, workspace};
 const DEADLINE: Duration = Duration::from_secs(60 * 60);
 
 /// Tests that say little about the kernel and take very long, or need a fast machine.
-const NOT_HERE: [&str; 3] = ["humaneval", "mixed_runs", "sessions::stress"];
+const NOT_HERE: [&str; 5] = [
+    "humaneval",
+    "mixed_runs",
+    "sessions::stress",
+    "cgroups::processor_time_is_each_runs_own",
+    "cgroups::what_a_heavy_run_counted",
+];
 
 /// Runs `cargo xtask vm` with these arguments.
 pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
