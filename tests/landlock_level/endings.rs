@@ -41,7 +41,7 @@ pub fn more_is_refused(who: Who) -> Result<(), Failed> {
         let required = format!("requires level `{level}`");
         for part in [
             &required,
-            "`namespaces`",
+            "cannot be enforced",
             "EPERM",
             "assurance.require=landlock",
         ] {

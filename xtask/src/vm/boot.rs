@@ -35,8 +35,14 @@ impl Accelerator {
     fn arguments(self) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            // Five levels of page tables only cost time here.
-            Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"],
+            // Five levels of page tables only cost time here, and qemu 7.2 leaves rubbish in the
+            // flags after cmpxchg16b, by which the kernel's allocator then dies.
+            Self::Tcg => [
+                "-accel",
+                "tcg,thread=multi",
+                "-cpu",
+                "max,la57=off,cx16=off",
+            ],
         }
     }
 }

@@ -29,8 +29,8 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// What contradicts the promises: a run at less than was required, a refusal that is none, a
-    /// test that failed.
+    /// What contradicts the promises: a run at less than was required, or at a level that was
+    /// refused, a refusal that is none, a test that failed.
     pub fn defects(&self) -> Vec<String> {
         let mut defects = Vec::new();
         for Entry { situation, report } in &self.entries {
@@ -43,6 +43,9 @@ impl Matrix {
                 match answer(report, level) {
                     Answer::Given(given) if rank(&given) < rank(level) => {
                         defects.push(format!("{place}: `{given}` instead of `{level}`"));
+                    }
+                    Answer::Given(given) if is_refused(report, &given) => {
+                        defects.push(format!("{place}: `{given}`, which was refused"));
                     }
                     Answer::Broken(how) => defects.push(format!("{place}: {level}: {how}")),
                     Answer::Given(_) | Answer::Refused(_) => {}
@@ -58,14 +61,12 @@ impl Matrix {
         defects
     }
 
-    /// The tables, with the date as `date` has it.
-    pub fn render(&self, date: &str, accelerator: &str) -> String {
+    /// The tables, with the words by which they were made.
+    pub fn render(&self, made: &str) -> String {
         let mut causes = Causes::default();
         let levels = self.levels(&mut causes);
         let tests = self.tests();
-        let mut text = format!(
-            "Made on {date} by `cargo xtask vm --matrix`; guests ran by {accelerator}.\n\n{levels}\n"
-        );
+        let mut text = format!("Made {made}.\n\n{levels}\n");
         for (number, cause) in causes.0.iter().enumerate() {
             _ = writeln!(text, "{}. {cause}", number + 1);
         }
@@ -137,6 +138,10 @@ fn answer(report: &Report, level: &str) -> Answer {
         || Answer::Broken("it was not run".to_owned()),
         levels::answer,
     )
+}
+
+fn is_refused(report: &Report, level: &str) -> bool {
+    matches!(answer(report, level), Answer::Refused(_))
 }
 
 /// Stronger levels have higher ranks; what is no level has the lowest.
@@ -217,7 +222,7 @@ mod tests {
         let matrix = matrix(answers, "test result: ok. 80 passed; 0 failed; 0 ignored");
         assert_eq!(matrix.defects(), [""; 0]);
         let expected = "\
-Made on 2026-11-20 by `cargo xtask vm --matrix`; guests ran by KVM.
+Made on a Friday.
 
 | Linux | who | cgroup (version 2) | without | `full` | `standard` | `landlock` |
 |---|---|---|---|---|---|---|
@@ -229,7 +234,7 @@ Made on 2026-11-20 by `cargo xtask vm --matrix`; guests ran by KVM.
 |---|---|---|---|
 | 6.1.0-50 | ordinary user, logged in | none | 80 passed, 0 failed, 0 skipped |
 ";
-        assert_eq!(matrix.render("2026-11-20", "KVM"), expected);
+        assert_eq!(matrix.render("on a Friday"), expected);
     }
 
     #[test]
@@ -246,6 +251,18 @@ Made on 2026-11-20 by `cargo xtask vm --matrix`; guests ran by KVM.
             format!("{place}: escape: 1 passed, 1 failed, 0 skipped"),
         ];
         assert_eq!(matrix.defects(), expected);
+    }
+
+    #[test]
+    fn a_level_that_is_refused_and_given_is_a_defect() {
+        let answers = [
+            (125, "sandfork: no memory controller"),
+            (0, FULL),
+            (0, FULL),
+        ];
+        let matrix = matrix(answers, "");
+        let expected = "6.1.0-50, ordinary user, logged in : `full`, which was refused".to_owned();
+        assert_eq!(matrix.defects(), [expected.clone(), expected]);
     }
 
     #[test]

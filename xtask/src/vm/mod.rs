@@ -232,7 +232,12 @@ impl Guests {
             }
         }
         let accelerator = self.accelerator.get().map_or("nothing", |it| it.name());
-        let tables = matrix.render(&today()?, accelerator);
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        let tables = matrix.render(&format!(
+            "on {} by `cargo xtask {}`; guests ran by {accelerator}",
+            today()?,
+            words.join(" ")
+        ));
         println!("\n{tables}");
         matrix::replace(&self.workspace.join("docs/hosts.md"), &tables)?;
         let defects = matrix.defects();
