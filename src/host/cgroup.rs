@@ -108,6 +108,12 @@ pub enum CgroupAbsence {
         /// This process's own, of the memory controller.
         dir: PathBuf,
     },
+    /// The directory is ours and has controllers, but other processes are in it, too, and the
+    /// kernel hands controllers down only from a cgroup without processes.
+    Occupied {
+        /// This process's own.
+        dir: PathBuf,
+    },
     /// The directory is ours, but none of the controllers was handed down to it.
     NoControllers {
         /// This process's own.

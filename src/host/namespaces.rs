@@ -124,6 +124,11 @@ impl Settings {
                 RefusalCause::UnprivilegedCloneOff
             }
             ChainStep::PivotRoot if errno == libc::EINVAL => RefusalCause::Initramfs,
+            // AppArmor lets the namespace be made, and then denies what is done in it; a
+            // container on a host that has it shows the host's setting.
+            ChainStep::Unshare if errno == libc::EPERM && self.in_container == InContainer::Yes => {
+                RefusalCause::Container
+            }
             _ if self.apparmor_restrict == Some(1) => RefusalCause::AppArmor,
             _ if self.in_container == InContainer::Yes => RefusalCause::Container,
             _ => RefusalCause::Unknown,
@@ -160,6 +165,10 @@ mod tests {
             in_container: InContainer::Yes,
             ..FREE
         };
+        let docker_on_ubuntu = Settings {
+            apparmor_restrict: Some(1),
+            ..docker
+        };
         let eperm = libc::EPERM;
         for (step, errno, settings, cause) in [
             (
@@ -188,6 +197,18 @@ mod tests {
                 RefusalCause::AppArmor,
             ),
             (ChainStep::Unshare, eperm, &docker, RefusalCause::Container),
+            (
+                ChainStep::Unshare,
+                eperm,
+                &docker_on_ubuntu,
+                RefusalCause::Container,
+            ),
+            (
+                ChainStep::Unshare,
+                libc::EACCES,
+                &ubuntu,
+                RefusalCause::AppArmor,
+            ),
             (
                 ChainStep::PivotRoot,
                 libc::EINVAL,

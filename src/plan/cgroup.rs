@@ -152,8 +152,6 @@ fn settings_v2(controller: Controller, limits: &Limits) -> Vec<Setting> {
         Controller::Memory => vec![
             required("memory.max", limits.memory.to_string()),
             where_there("memory.swap.max", "0"),
-            // A worker whose one process was killed for memory is no worker to go on with.
-            required("memory.oom.group", "1"),
         ],
         Controller::Pids => vec![required("pids.max", limits.pids.to_string())],
         Controller::Cpu => {

@@ -64,6 +64,13 @@ pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String,
                 "run as root, or boot with `systemd.unified_cgroup_hierarchy=1` and {DELEGATE}"
             ),
         ),
+        CgroupAbsence::Occupied { dir } => (
+            format!(
+                "other processes are in {} too, from which the kernel hands no controllers down",
+                dir.display()
+            ),
+            make_room(user, dir),
+        ),
         CgroupAbsence::NoControllers { dir } => (
             format!(
                 "{} has no controllers for cgroups beneath it",
@@ -79,6 +86,18 @@ pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String,
 
 const DELEGATE: &str =
     "start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`";
+
+/// Root in a container is nobody's to start anew; a service is started by systemd.
+fn make_room(user: HostUser, dir: &Path) -> String {
+    if !user.is_root() {
+        return format!("{DELEGATE}, or add `DelegateSubgroup=main` to its unit (systemd 254)");
+    }
+    let dir = dir.display();
+    format!(
+        "move them into one of their own: `mkdir {dir}/main && for pid in $(cat \
+         {dir}/cgroup.procs); do echo $pid >{dir}/main/cgroup.procs; done`"
+    )
+}
 
 fn not_permitted(user: HostUser, dir: &Path) -> String {
     format!("uid {} may not make cgroups in {}", user.uid, dir.display())

@@ -89,10 +89,11 @@ pub fn verify(
         membership(process, cgroup)?;
         layers.push(Layer::Cgroup);
     }
-    let level = match (jail.namespaces, cgroup) {
-        (None, _) => Level::Landlock,
-        (Some(_), None) => Level::Standard,
-        (Some(_), Some(_)) => Level::Full,
+    let level = match cgroup {
+        _ if jail.namespaces.is_none() => Level::Landlock,
+        // A part of the limits is no more than what the other layers hold, too.
+        Some(cgroup) if cgroup.is_complete() => Level::Full,
+        _ => Level::Standard,
     };
     Ok(Enforced { level, layers })
 }

@@ -14,7 +14,7 @@ use crate::runs::{Host, PYTHON, Running, outcome};
 use crate::situation::Who;
 
 /// Long for anything that is not slow.
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(60);
 
 /// The start of code that makes processes: `call_me` gives one a name by which it is found.
 const NAMING: &str = "import ctypes, os, sys, time
@@ -220,7 +220,7 @@ for send in (os.kill, lambda pid, sig: signal.pidfd_send_signal(os.pidfd_open(pi
 fn older(host: &Host, settings: &[&str], code: &str) -> Command {
     let mut command = host.this_test(older::FLAG);
     command
-        .arg(older::ABI.to_string())
+        .arg(older::abi().to_string())
         .arg(code)
         .arg("assurance.require=landlock")
         .args(settings);

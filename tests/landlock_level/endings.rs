@@ -28,20 +28,25 @@ pub fn hello(who: Who) -> Result<(), Failed> {
     Ok(())
 }
 
-pub fn the_default_is_refused(who: Who) -> Result<(), Failed> {
+/// Whatever is above what this host can give, with the cause and what is left.
+pub fn more_is_refused(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
-    let mut run = host.sandfork("run", &["assurance.require=standard"]);
-    let output = run.args(["-c", "print(1)"]).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(125));
-    assert!(output.stdout.is_empty());
-    assert_eq!(said.lines().count(), 1, "{said}");
-    for part in [
-        "requires level `standard`",
-        "EPERM",
-        "assurance.require=landlock",
-    ] {
-        assert!(said.contains(part), "{said}");
+    for level in ["standard", "full"] {
+        let mut run = host.sandfork("run", &[&format!("assurance.require={level}")]);
+        let output = run.args(["-c", "print(1)"]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125));
+        assert!(output.stdout.is_empty());
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let required = format!("requires level `{level}`");
+        for part in [
+            &required,
+            "cannot be enforced",
+            "EPERM",
+            "assurance.require=landlock",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
     }
     assert!(host.left().is_empty());
     Ok(())

@@ -23,7 +23,7 @@ type Test = fn(Who) -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
     ("hello", endings::hello),
-    ("the_default_is_refused", endings::the_default_is_refused),
+    ("more_is_refused", endings::more_is_refused),
     ("ordinary_programs_work", endings::ordinary_programs_work),
     ("a_program_runs", endings::a_program_runs),
     ("endings", endings::endings),

@@ -11,6 +11,7 @@ use sandfork::policy::{Override, Policy};
 use sandfork::policy_source::FileSystem;
 use sandfork::supervisor::session::SessionRoot;
 use sandfork::supervisor::{Launched, Place, Request, RunLimits, Zygote, run};
+use sandfork::sys::support::landlock_abi;
 
 use crate::runs::PYTHON;
 
@@ -18,7 +19,12 @@ use crate::runs::PYTHON;
 pub const FLAG: &str = "--with-landlock-abi";
 
 /// The last ABI without a scope of signals.
-pub const ABI: u32 = 5;
+const ABI: u32 = 5;
+
+/// That, or what this kernel has, if it is older itself.
+pub fn abi() -> u32 {
+    landlock_abi().map_or(ABI, |own| own.min(ABI))
+}
 
 /// Runs the code without a cgroup and prints the outcome.
 pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {

@@ -10,6 +10,7 @@ mod tally;
 mod test;
 mod test_envs;
 mod venv;
+mod vm;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,16 +30,24 @@ usage: cargo xtask COMMAND
   bench        measures all of Sandfork beside what one would pick instead, in one run, and writes a
                table, data and a chart; --quick, --python PATH, or one part of it: spawn, memory,
                overhead
+  vm           boots Debian's kernels under qemu and runs the tests there that depend on the kernel:
+               --kernel 6.1|6.12, --user root|delegated|plain (all, where not named),
+               --test kernel|landlock_level|seccomp_kernel|escape, and after -- what is for them
   bench-map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
                compares; --rounds N, --jobs N";
 
 fn main() -> ExitCode {
+    // In a guest of `vm`, where this program is all that the kernel starts.
+    if std::process::id() == 1 {
+        vm::guest_main();
+    }
     let command = std::env::args().nth(1);
     let done = match command.as_deref() {
         Some("test") => test::run(),
         Some("test-python") => test::run_python(),
         Some("test-envs") => test_envs::make(&workspace()).map(|_| ExitCode::SUCCESS),
         Some("bench") => bench::run(std::env::args().skip(2)),
+        Some("vm") => vm::run(std::env::args().skip(2)),
         Some("bench-map") => bench_map::run(std::env::args().skip(2)),
         _ => Err(USAGE.into()),
     };

@@ -38,6 +38,14 @@ impl Tally {
         Ok(tally)
     }
 
+    /// One test that was not run.
+    pub fn skipped(reason: &str) -> Self {
+        Self {
+            skipped: BTreeMap::from([(reason.to_owned(), 1)]),
+            ..Self::default()
+        }
+    }
+
     fn of_lines(command: &mut Command, read: impl Fn(&mut Self, &str)) -> Result<Self, Error> {
         let program = command.get_program().to_owned();
         let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
@@ -72,8 +80,22 @@ impl Tally {
         self.failed == 0
     }
 
+    /// Counts a failure, unless there is one.
+    pub fn fail_if_successful(&mut self) {
+        self.failed = self.failed.max(1);
+    }
+
+    /// The last line of what it prints.
+    pub fn counts(&self) -> String {
+        let skipped: u64 = self.skipped.values().sum();
+        format!(
+            "{} passed, {} failed, {skipped} skipped",
+            self.passed, self.failed
+        )
+    }
+
     /// Takes in one line of a test harness (libtest and libtest-mimic print the same).
-    fn read(&mut self, line: &str) {
+    pub fn read(&mut self, line: &str) {
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count_before(counts, "passed");
             self.failed += count_before(counts, "failed");
@@ -137,12 +159,7 @@ impl fmt::Display for Tally {
         for (reason, count) in &self.skipped {
             writeln!(f, "{count} skipped: {reason}")?;
         }
-        let skipped: u64 = self.skipped.values().sum();
-        write!(
-            f,
-            "{} passed, {} failed, {skipped} skipped",
-            self.passed, self.failed
-        )
+        f.write_str(&self.counts())
     }
 }
 

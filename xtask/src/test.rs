@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::ordinary_user::OrdinaryUser;
 use crate::tally::Tally;
 use crate::test_envs::{self, TestEnvs};
-use crate::{Error, python, workspace};
+use crate::{Error, python, vm, workspace};
 
 /// The test programs that depend on who runs them.
 const KERNEL_TESTS: [&str; 1] = ["kernel"];
@@ -26,7 +26,22 @@ pub fn run() -> Result<ExitCode, Error> {
         println!("\nnot root: the tests as root were not run");
     }
     tally.add(of_python(&workspace, &envs)?);
+    tally.add(in_a_guest()?);
     Ok(report(&tally))
+}
+
+/// Where a kernel is named to boot, such as 6.1, with cgroups of version 2.
+const GUEST: &str = "SANDFORK_VM";
+
+/// Some of them on another kernel. That is fetched, and takes qemu, so that it has to be asked for.
+fn in_a_guest() -> Result<Tally, Error> {
+    match env::var(GUEST) {
+        Ok(_) if !vm::is_possible() => Ok(Tally::skipped("no qemu-system-x86_64 for a guest")),
+        Ok(line) => vm::sample(line.parse()?),
+        Err(_) => Ok(Tally::skipped(
+            "no guest with another kernel was asked for: `SANDFORK_VM=6.1`",
+        )),
+    }
 }
 
 /// Runs those of the Python package.
@@ -37,13 +52,18 @@ pub fn run_python() -> Result<ExitCode, Error> {
 }
 
 fn of_python(workspace: &Path, envs: &TestEnvs) -> Result<Tally, Error> {
-    let binary = built(workspace, &["build", "--bin", "sandfork"], |message| {
-        message["target"]["name"] == "sandfork" && message["target"]["kind"][0] == "bin"
-    })?;
-    python::test(workspace, envs, &binary)
+    python::test(workspace, envs, &binary(workspace)?)
 }
 
-fn report(tally: &Tally) -> ExitCode {
+/// Where cargo put the command.
+pub fn binary(workspace: &Path) -> Result<PathBuf, Error> {
+    built(workspace, &["build", "--bin", "sandfork"], |message| {
+        message["target"]["name"] == "sandfork" && message["target"]["kind"][0] == "bin"
+    })
+}
+
+/// Prints the counts, which say how it ends.
+pub fn report(tally: &Tally) -> ExitCode {
     println!("\n{tally}");
     if tally.is_success() {
         ExitCode::SUCCESS
@@ -65,7 +85,7 @@ fn as_ordinary_user(workspace: &Path, envs: &TestEnvs) -> Result<Tally, Error> {
 }
 
 /// Where cargo put a test program.
-fn test_program(workspace: &Path, name: &str) -> Result<PathBuf, Error> {
+pub fn test_program(workspace: &Path, name: &str) -> Result<PathBuf, Error> {
     built(
         workspace,
         &["test", "--no-run", "--test", name],

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use super::v2::{Tree, choose as choose_v2};
+use super::v2::{Occupants, Tree, choose as choose_v2};
 use super::*;
 
 /// A hierarchy on paper.
@@ -10,6 +10,7 @@ struct Paper {
     available: Vec<(&'static str, &'static [Controller])>,
     enabled: Vec<(&'static str, &'static [Controller])>,
     alone_in: Option<&'static str>,
+    empty: Option<&'static str>,
 }
 
 const ALL: &[Controller] = &Controller::LIMITING;
@@ -32,8 +33,14 @@ impl Tree for Paper {
     fn enabled(&self, dir: &Path) -> BTreeSet<Controller> {
         look_up(&self.enabled, dir)
     }
-    fn only_this_process_in(&self, dir: &Path) -> bool {
-        self.alone_in.is_some_and(|path| Path::new(path) == dir)
+    fn occupants(&self, dir: &Path) -> Occupants {
+        if self.alone_in.is_some_and(|path| Path::new(path) == dir) {
+            Occupants::OnlyThisProcess
+        } else if self.empty.is_some_and(|path| Path::new(path) == dir) {
+            Occupants::Nobody
+        } else {
+            Occupants::Others
+        }
     }
 }
 
@@ -60,6 +67,7 @@ fn a_delegated_scope_of_our_own_is_entered_by_moving() {
         available: vec![(SCOPE, ALL)],
         enabled: vec![(SLICE, ALL)],
         alone_in: Some(SCOPE),
+        ..Paper::default()
     };
     assert_eq!(choose(SCOPE, &paper), v2(SCOPE, ALL, V2Entry::MoveSelf));
 }
@@ -72,6 +80,7 @@ fn once_moved_the_scope_above_is_ready() {
         available: vec![(leaf, ALL), (SCOPE, ALL)],
         enabled: vec![(SCOPE, ALL), (SLICE, ALL)],
         alone_in: Some(leaf),
+        ..Paper::default()
     };
     assert_eq!(choose(leaf, &paper), v2(SCOPE, ALL, V2Entry::Ready));
 }
@@ -82,7 +91,7 @@ fn beside_other_processes_an_ancestor_serves() {
         writable: vec![SCOPE, SLICE],
         available: vec![(SCOPE, ALL)],
         enabled: vec![(SLICE, ALL)],
-        alone_in: None,
+        ..Paper::default()
     };
     assert_eq!(choose(SCOPE, &paper), v2(SLICE, ALL, V2Entry::Ready));
 }
@@ -93,9 +102,51 @@ fn what_was_delegated_without_cpu_is_said_so() {
         writable: vec![SCOPE, SLICE],
         available: vec![(SCOPE, NO_CPU)],
         enabled: vec![(SLICE, NO_CPU)],
-        alone_in: None,
+        ..Paper::default()
     };
     assert_eq!(choose(SCOPE, &paper), v2(SLICE, NO_CPU, V2Entry::Ready));
+}
+
+const SERVICE: &str = "/sys/fs/cgroup/system.slice/app.service";
+const PART: &str = "/sys/fs/cgroup/system.slice/app.service/main";
+
+/// `Delegate=yes` with `DelegateSubgroup=main`: a program and the supervisor that it started.
+#[test]
+fn beside_other_processes_in_a_part_of_what_was_delegated_that_serves() {
+    let paper = Paper {
+        writable: vec![PART, SERVICE],
+        available: vec![(SERVICE, ALL)],
+        empty: Some(SERVICE),
+        ..Paper::default()
+    };
+    assert_eq!(choose(PART, &paper), v2(SERVICE, ALL, V2Entry::Ready));
+}
+
+/// What is between us and what was delegated is for whoever made it to arrange.
+#[test]
+fn the_slice_of_a_service_manager_is_left_alone() {
+    let manager = "/sys/fs/cgroup/user.slice";
+    let paper = Paper {
+        writable: vec![SCOPE, SLICE, manager],
+        available: vec![(SLICE, ALL), (manager, ALL)],
+        empty: Some(SLICE),
+        ..Paper::default()
+    };
+    let reason = CgroupAbsence::NoControllers { dir: SCOPE.into() };
+    assert_eq!(choose(SCOPE, &paper), CgroupSupport::Nowhere { reason });
+}
+
+#[test]
+fn a_delegated_cgroup_with_other_processes_is_occupied() {
+    let paper = Paper {
+        writable: vec![SERVICE],
+        available: vec![(SERVICE, ALL)],
+        ..Paper::default()
+    };
+    let reason = CgroupAbsence::Occupied {
+        dir: SERVICE.into(),
+    };
+    assert_eq!(choose(SERVICE, &paper), CgroupSupport::Nowhere { reason });
 }
 
 #[test]
@@ -112,7 +163,6 @@ fn an_ordinary_login_has_no_place() {
 fn a_hybrid_tree_without_controllers_has_no_place() {
     let paper = Paper {
         writable: vec![TOP],
-        alone_in: None,
         ..Paper::default()
     };
     let reason = CgroupAbsence::NoControllers { dir: TOP.into() };

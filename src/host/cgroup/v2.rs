@@ -33,69 +33,79 @@ pub(super) trait Tree {
     fn may_make_cgroups_in(&self, dir: &Path) -> bool;
     fn available(&self, dir: &Path) -> BTreeSet<Controller>;
     fn enabled(&self, dir: &Path) -> BTreeSet<Controller>;
-    fn only_this_process_in(&self, dir: &Path) -> bool;
+    fn occupants(&self, dir: &Path) -> Occupants;
+}
+
+/// Who is in a cgroup itself. The kernel hands controllers down only from one with nobody in it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Occupants {
+    Nobody,
+    OnlyThisProcess,
+    Others,
 }
 
 /// Chooses among our own cgroup and its ancestors.
 ///
-/// Our own first: what was delegated to us is ours to arrange. An ancestor serves where its
-/// children already have the controllers, so that nothing of others has to be changed.
+/// Our own first: what was delegated to us is ours to arrange. Then the one above it, where that is
+/// what was delegated and we were put into a part of it (`DelegateSubgroup=` of systemd). Any other
+/// ancestor serves where its children already have the controllers, so that nothing of others has
+/// to be changed.
 pub(super) fn choose(top: &Path, own: &Path, tree: &dyn Tree) -> CgroupSupport {
-    let ancestors: Vec<&Path> = own
-        .ancestors()
-        .take_while(|dir| dir.starts_with(top))
-        .collect();
-    let ready = |dir: &Path| CgroupSupport::V2 {
-        dir: dir.to_owned(),
-        controllers: tree.enabled(dir),
-        entry: V2Entry::Ready,
-    };
-    let complete = |controllers: &BTreeSet<Controller>| {
-        Controller::LIMITING
-            .iter()
-            .all(|controller| controllers.contains(controller))
-    };
     let is_leaf = own.file_name().is_some_and(|name| name == SUPERVISOR_LEAF);
-    let homes = ancestors.iter().copied().skip(usize::from(is_leaf));
+    let homes = own.ancestors().take_while(|dir| dir.starts_with(top));
+    let homes = homes.skip(usize::from(is_leaf));
     let writable: Vec<&Path> = homes.filter(|dir| tree.may_make_cgroups_in(dir)).collect();
-    let Some(nearest) = writable.first().copied() else {
-        return CgroupSupport::Nowhere {
-            reason: CgroupAbsence::NotWritable {
-                dir: own.to_owned(),
-            },
-        };
+    let (Some(nearest), Some(highest)) = (writable.first().copied(), writable.last().copied())
+    else {
+        let dir = own.to_owned();
+        return nowhere(CgroupAbsence::NotWritable { dir });
     };
+    let ready = |dir: &Path| v2(dir, tree.enabled(dir), V2Entry::Ready);
     if complete(&tree.enabled(nearest)) {
         return ready(nearest);
     }
-    let movable = nearest == own && tree.only_this_process_in(own);
-    if movable && complete(&tree.available(own)) {
-        let controllers = tree.available(own);
-        return CgroupSupport::V2 {
-            dir: own.to_owned(),
-            controllers,
-            entry: V2Entry::MoveSelf,
-        };
+    let available = tree.available(own);
+    let is_ours = nearest == own;
+    let may_move = is_ours && tree.occupants(own) == Occupants::OnlyThisProcess;
+    if may_move && complete(&available) {
+        return v2(own, available, V2Entry::MoveSelf);
     }
     if let Some(dir) = writable.iter().find(|dir| complete(&tree.enabled(dir))) {
         return ready(dir);
     }
-    if movable && !tree.available(own).is_empty() {
-        let controllers = tree.available(own);
-        return CgroupSupport::V2 {
-            dir: own.to_owned(),
-            controllers,
-            entry: V2Entry::MoveSelf,
-        };
+    let is_part = own.parent() == Some(highest) && tree.occupants(highest) == Occupants::Nobody;
+    if is_part && complete(&tree.available(highest)) {
+        return v2(highest, tree.available(highest), V2Entry::Ready);
+    }
+    if may_move && !available.is_empty() {
+        return v2(own, available, V2Entry::MoveSelf);
     }
     match writable.iter().max_by_key(|dir| tree.enabled(dir).len()) {
         Some(dir) if !tree.enabled(dir).is_empty() => ready(dir),
-        _ => CgroupSupport::Nowhere {
-            reason: CgroupAbsence::NoControllers {
-                dir: own.to_owned(),
-            },
-        },
+        _ if is_ours && !available.is_empty() => nowhere(CgroupAbsence::Occupied {
+            dir: own.to_owned(),
+        }),
+        _ => nowhere(CgroupAbsence::NoControllers {
+            dir: own.to_owned(),
+        }),
     }
+}
+
+fn v2(dir: &Path, controllers: BTreeSet<Controller>, entry: V2Entry) -> CgroupSupport {
+    CgroupSupport::V2 {
+        dir: dir.to_owned(),
+        controllers,
+        entry,
+    }
+}
+
+fn nowhere(reason: CgroupAbsence) -> CgroupSupport {
+    CgroupSupport::Nowhere { reason }
+}
+
+fn complete(controllers: &BTreeSet<Controller>) -> bool {
+    let wanted = Controller::LIMITING;
+    wanted.iter().all(|wanted| controllers.contains(wanted))
 }
 
 /// The mounted hierarchy.
@@ -128,9 +138,13 @@ impl Tree for FileTree {
         Self::controllers(&dir.join("cgroup.subtree_control"))
     }
 
-    fn only_this_process_in(&self, dir: &Path) -> bool {
+    /// What cannot be read is taken for occupied.
+    fn occupants(&self, dir: &Path) -> Occupants {
         let own = std::process::id().to_string();
-        fs::read_to_string(dir.join("cgroup.procs"))
-            .is_ok_and(|procs| procs.lines().all(|line| line == own))
+        match fs::read_to_string(dir.join("cgroup.procs")) {
+            Ok(procs) if procs.is_empty() => Occupants::Nobody,
+            Ok(procs) if procs.lines().all(|line| line == own) => Occupants::OnlyThisProcess,
+            _ => Occupants::Others,
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! Every refusal names the thing, the place and the remedy, in one sentence.
 
 use super::hosts::{
-    USER, host, machine, no_cgroup, no_user_namespaces, refused, virtual_environment,
+    ROOT, USER, host, machine, no_cgroup, no_user_namespaces, refused, virtual_environment,
 };
 use super::refusal;
 use crate::host::{
-    ChainStep, Errno, HardLimits, Host, HostLimits, Machine, PathFact, PathKind, RefusalCause,
+    CgroupAbsence, CgroupSupport, ChainStep, Errno, HardLimits, Host, HostLimits, Machine,
+    PathFact, PathKind, RefusalCause,
 };
 
 #[test]
@@ -42,6 +43,22 @@ fn a_level_that_the_host_cannot_give() {
         ..machine()
     };
     insta::assert_snapshot!(refusal("[assurance]\nrequire = \"full\"", &host(user)), @"/srv/tenant.toml:2 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: uid 1001 may not make cgroups in /sys/fs/cgroup/user.slice/session-2.scope; start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`; or accept the weaker level `standard` (`--set assurance.require=standard`)");
+}
+
+#[test]
+fn a_cgroup_with_others_in_it() {
+    let occupied = |user, dir: &str| {
+        let reason = CgroupAbsence::Occupied { dir: dir.into() };
+        let cgroup = CgroupSupport::Nowhere { reason };
+        let machine = Machine {
+            user,
+            cgroup,
+            ..machine()
+        };
+        refusal("assurance.require = \"full\"", &host(machine))
+    };
+    insta::assert_snapshot!(occupied(USER, "/sys/fs/cgroup/system.slice/app.service"), @"/srv/tenant.toml:1 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: other processes are in /sys/fs/cgroup/system.slice/app.service too, from which the kernel hands no controllers down; start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`, or add `DelegateSubgroup=main` to its unit (systemd 254); or accept the weaker level `standard` (`--set assurance.require=standard`)");
+    insta::assert_snapshot!(occupied(ROOT, "/sys/fs/cgroup"), @"/srv/tenant.toml:1 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: other processes are in /sys/fs/cgroup too, from which the kernel hands no controllers down; move them into one of their own: `mkdir /sys/fs/cgroup/main && for pid in $(cat /sys/fs/cgroup/cgroup.procs); do echo $pid >/sys/fs/cgroup/main/cgroup.procs; done`; or accept the weaker level `standard` (`--set assurance.require=standard`)");
 }
 
 #[test]

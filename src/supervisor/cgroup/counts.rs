@@ -11,8 +11,9 @@ pub struct Counts {
     pub cpu_us: Option<u64>,
     /// Processes that the kernel killed for want of memory.
     pub oom_kills: u64,
-    /// Forks and threads that were refused.
-    pub refused_forks: u64,
+    /// Forks and threads that were refused, where they are counted. The kernel has not always told
+    /// the largest number beside it (`pids.peak`, Linux 6.1).
+    pub refused_forks: Option<u64>,
 }
 
 impl Counts {
@@ -20,10 +21,11 @@ impl Counts {
     #[must_use]
     pub fn since(self, earlier: &Self) -> Self {
         let cpu_then = earlier.cpu_us.unwrap_or(0);
+        let forks_then = earlier.refused_forks.unwrap_or(0);
         Self {
             cpu_us: self.cpu_us.map(|now| now.saturating_sub(cpu_then)),
             oom_kills: self.oom_kills.saturating_sub(earlier.oom_kills),
-            refused_forks: self.refused_forks.saturating_sub(earlier.refused_forks),
+            refused_forks: self.refused_forks.map(|now| now.saturating_sub(forks_then)),
             ..self
         }
     }
@@ -37,7 +39,7 @@ impl Counts {
     pub fn left_nothing(&self) -> bool {
         let light = self.cpu_us.is_some_and(|us| us <= LIGHT_CPU_US);
         let alone = self.peak_pids.is_none_or(|peak| peak <= 1);
-        light && alone && self.oom_kills == 0 && self.refused_forks == 0
+        light && alone && self.oom_kills == 0 && self.refused_forks.unwrap_or(0) == 0
     }
 }
 
@@ -58,7 +60,7 @@ mod tests {
         peak_pids: Some(1),
         cpu_us: Some(2_000),
         oom_kills: 0,
-        refused_forks: 0,
+        refused_forks: Some(0),
     };
 
     #[test]
@@ -91,7 +93,7 @@ mod tests {
                 ..LIGHT
             },
             Counts {
-                refused_forks: 1,
+                refused_forks: Some(1),
                 ..LIGHT
             },
         ];

@@ -42,7 +42,7 @@ pub fn read_counts(
     }
     if hierarchy.controllers.contains(&Controller::Pids) {
         counts.peak_pids = number(read, "pids.peak");
-        counts.refused_forks = entry(read, "pids.events", "max").unwrap_or(0);
+        counts.refused_forks = entry(read, "pids.events", "max");
     }
     counts.cpu_us = counts.cpu_us.or_else(|| cpu_us(version, hierarchy, read));
     counts

@@ -82,6 +82,13 @@ impl WorkerCgroup {
             })
     }
 
+    /// Whether it holds everything that a cgroup can limit: a host may have been booted, or
+    /// delegated, without a controller.
+    pub fn is_complete(&self) -> bool {
+        let mut limiting = Controller::LIMITING.into_iter();
+        limiting.all(|controller| self.root.plan.limits_by(controller))
+    }
+
     /// Whether it counts processor time.
     pub fn counts_cpu(&self) -> bool {
         let counts = |hierarchy: &Hierarchy| files::counts_cpu(self.root.plan.version, hierarchy);

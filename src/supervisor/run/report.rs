@@ -62,7 +62,7 @@ pub fn report(
         kind,
     });
     let mut denied = Vec::new();
-    if seen.counts.refused_forks > 0 {
+    if seen.counts.refused_forks > Some(0) {
         denied.push(Denial::by_kernel("fork"));
     }
     // A worker that the kernel saw ending otherwise than it said is not quoted; one that lives on

@@ -96,7 +96,9 @@ fn tests_with(python: &Python) -> Vec<Test> {
     tests
 }
 
+/// Importing pandas takes a slow machine longer than the policies' limit of processor time.
 fn program(name: String, recipe: Recipe, code: &'static str) -> Test {
+    let recipe = recipe.set("limits.cpu=60s").set("limits.wall=120s");
     Test::new(name, move |world: &World| {
         world.with_shared(recipe, |sandbox| fine(&run(sandbox, code)));
     })

@@ -210,7 +210,9 @@ def swap():
 for _ in range(2):
     threading.Thread(target=swap, daemon=True).start()
 ";
-    let mut session = open(world, standard().set("limits.wall=60s"));
+    // The swapping goes on for as long as the reading takes.
+    let recipe = standard().set("limits.wall=60s").set("limits.cpu=1h");
+    let mut session = open(world, recipe);
     assert_ended(&run(&mut session, SWAPPER), Status::Ok, SessionState::Live);
     let (mut inside, mut refused) = (0, 0);
     for _ in 0..1500 {

@@ -1,0 +1,225 @@
+//! Boots a guest under qemu and listens to it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use super::cpio::Archive;
+use super::job::{Event, Job};
+use super::judge::Report;
+use super::kernel::{self, Kernel};
+use super::{guest, libraries};
+use crate::Error;
+
+/// What runs the guest's instructions.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Accelerator {
+    /// The processor itself (`/dev/kvm`).
+    Kvm,
+    /// Software: slower, and everywhere.
+    Tcg,
+}
+
+impl Accelerator {
+    /// As a reader of a result needs it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kvm => "KVM",
+            Self::Tcg => "software emulation",
+        }
+    }
+
+    fn arguments(self) -> [&'static str; 4] {
+        match self {
+            Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
+            // Five levels of page tables only cost time here, and qemu 7.2 leaves rubbish in the
+            // flags after cmpxchg16b, by which the kernel's allocator then dies.
+            Self::Tcg => [
+                "-accel",
+                "tcg,thread=multi",
+                "-cpu",
+                "max,la57=off,cx16=off",
+            ],
+        }
+    }
+}
+
+/// A guest's machine.
+#[derive(Clone, Debug)]
+pub struct Machine<'a> {
+    /// What is booted.
+    pub kernel: &'a Kernel,
+    /// The root file system. Nothing that is written to it stays.
+    pub image: &'a Path,
+    /// Where this boot's files are: the initramfs, and what the kernel says.
+    pub directory: &'a Path,
+    /// Added to the kernel's command line.
+    pub boot_options: &'a str,
+}
+
+const QEMU: &str = "qemu-system-x86_64";
+/// A kernel that boots at all says so within this; a KVM that does not work may just hang.
+const BOOTS: Duration = Duration::from_secs(60);
+/// Beyond the job's own deadline, for the boot and the end.
+const GRACE: Duration = Duration::from_secs(120);
+
+/// Whether there is a qemu.
+pub fn is_possible() -> bool {
+    let mut version = Command::new(QEMU);
+    version.arg("--version").stdout(Stdio::null());
+    version.status().is_ok_and(|status| status.success())
+}
+
+/// KVM where a guest really boots with it, or software; found out by a guest without a job.
+pub fn best_accelerator(machine: &Machine) -> Result<Accelerator, Error> {
+    let may_try = fs::File::options().read(true).write(true).open("/dev/kvm");
+    if may_try.is_ok() {
+        let initrd = initramfs(machine, "")?;
+        let trial = Running::start(machine, &initrd, Accelerator::Kvm)?;
+        let until = Instant::now() + BOOTS / 3;
+        while let Some(line) = trial.line(until) {
+            if matches!(Event::from_line(&line), Some((_, Event::Booted(_)))) {
+                return Ok(Accelerator::Kvm);
+            }
+        }
+    }
+    Ok(Accelerator::Tcg)
+}
+
+/// Runs a job in a guest; each line that a program prints is shown as it comes.
+pub fn run(machine: &Machine, job: &Job, accelerator: Accelerator) -> Result<Report, Error> {
+    let initrd = initramfs(machine, &job.to_json())?;
+    let running = Running::start(machine, &initrd, accelerator)?;
+    let mut report = Report::default();
+    let mut until = Instant::now() + BOOTS;
+    while let Some(line) = running.line(until) {
+        if let Some((_, Event::Booted(_))) = Event::from_line(&line) {
+            until = Instant::now() + job.deadline + GRACE;
+        }
+        if let Some(printed) = report.hear(&line) {
+            println!("{printed}");
+        }
+    }
+    if !report.is_finished() {
+        report.fail(&format!("the guest fell silent; {}", running.last_words()));
+    }
+    Ok(report)
+}
+
+/// What the kernel starts with: this program, what it loads, and the job.
+fn initramfs(machine: &Machine, job: &str) -> Result<PathBuf, Error> {
+    let mut archive = Archive::default();
+    let init = std::env::current_exe()?;
+    archive.file("init", &fs::read(&init)?);
+    for library in libraries::of(&[init])? {
+        let path = library.strip_prefix("/")?.display().to_string();
+        archive.file(&path, &fs::read(&library)?);
+    }
+    archive.file(guest::JOB, job.as_bytes());
+    archive.directory(guest::MODULES);
+    for (number, name) in kernel::MODULES.iter().enumerate() {
+        if let Some(module) = machine.kernel.module(name) {
+            let path = format!("{}/{number}-{name}.ko", guest::MODULES);
+            archive.file(&path, &fs::read(module)?);
+        }
+    }
+    // The kernel wants a console for its first program.
+    archive.directory("dev");
+    let path = machine.directory.join("initramfs");
+    fs::write(&path, archive.finish())?;
+    Ok(path)
+}
+
+/// A guest. Ended when dropped.
+struct Running {
+    qemu: Child,
+    lines: Receiver<String>,
+    console: PathBuf,
+}
+
+impl Running {
+    fn start(machine: &Machine, initrd: &Path, by: Accelerator) -> Result<Self, Error> {
+        let console = machine.directory.join("console.log");
+        let options = format!(
+            "console=ttyS0 loglevel=4 panic=-1 rdinit=/init {}",
+            machine.boot_options
+        );
+        let mut command = Command::new(QEMU);
+        command
+            .args(by.arguments())
+            .args(["-nodefaults", "-no-user-config", "-no-reboot"])
+            .args(["-display", "none", "-smp", "2", "-m", "3072"])
+            .arg("-kernel")
+            .arg(machine.kernel.image())
+            .arg("-initrd")
+            .arg(initrd)
+            .args(["-append", &options])
+            .arg("-drive")
+            .arg(format!(
+                "file={},if=none,id=disk,format=raw,snapshot=on",
+                machine.image.display()
+            ))
+            .args(["-device", "virtio-blk-pci,drive=disk"])
+            .arg("-serial")
+            .arg(format!("file:{}", console.display()))
+            .args(["-serial", "stdio"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut qemu = command
+            .spawn()
+            .map_err(|error| format!("could not run {QEMU}: {error}"))?;
+        let output = qemu.stdout.take().ok_or("no output")?;
+        Ok(Self {
+            qemu,
+            lines: listen(output),
+            console,
+        })
+    }
+
+    /// The next line; `None` after the last, or when it does not come in time.
+    fn line(&self, until: Instant) -> Option<String> {
+        let left = until.saturating_duration_since(Instant::now());
+        self.lines.recv_timeout(left).ok()
+    }
+
+    fn last_words(&self) -> String {
+        let console = fs::read(&self.console).unwrap_or_default();
+        let text = String::from_utf8_lossy(&console);
+        let last: Vec<&str> = text.lines().rev().take(12).collect();
+        let last: Vec<&str> = last.into_iter().rev().collect();
+        format!("its kernel said last:\n{}", last.join("\n"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        _ = self.qemu.kill();
+        _ = self.qemu.wait();
+    }
+}
+
+fn listen(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut output = BufReader::new(output);
+        let mut line = Vec::new();
+        while output
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|read| read > 0)
+        {
+            let text = String::from_utf8_lossy(&line);
+            if sender
+                .send(text.trim_end_matches(['\r', '\n']).to_owned())
+                .is_err()
+            {
+                return;
+            }
+            line.clear();
+        }
+    });
+    receiver
+}

@@ -1,0 +1,173 @@
+//! The guest's root file system: this machine's Python and programs with the tests, on a disk image.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::unistd::geteuid;
+
+use super::libraries;
+use super::stage::Stage;
+use crate::Error;
+use crate::test_envs::{TestEnv, TestEnvs};
+
+/// What the tests, and the acts that they try without a sandbox, start.
+const PROGRAMS: &[&str] = &[
+    "cat", "chmod", "cp", "cut", "date", "dd", "dirname", "echo", "env", "false", "find", "getent",
+    "grep", "head", "hostname", "id", "kill", "ln", "ls", "mkdir", "mount", "mv", "nice", "nproc",
+    "ps", "pwd", "readlink", "rm", "rmdir", "sed", "seq", "setpriv", "sh", "sleep", "sort", "stat",
+    "su", "tail", "taskset", "tee", "test", "touch", "tr", "true", "umount", "uname", "unshare",
+    "wc", "whoami",
+];
+
+/// The interpreter that every user can run, and the tests ask for by name.
+pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
+
+/// Larger than what is taken needs, and as large as the tests' own files; holes take no space here.
+const SIZE: u64 = 3 << 30;
+
+/// What the image is made for.
+#[derive(Clone, Debug)]
+pub struct Contents<'a> {
+    /// The checkout, of which the guest sees the probes and the manifest of environments.
+    pub workspace: &'a Path,
+    /// Test programs, and what they start.
+    pub programs: &'a [PathBuf],
+    /// The system's interpreter, with its environment.
+    pub python: &'a TestEnv,
+}
+
+/// Makes the image at `image`, by way of a directory beside it.
+pub fn make(contents: &Contents, image: &Path) -> Result<(), Error> {
+    let directory = image.with_extension("stage");
+    let stage = Stage::begin(&directory)?;
+    skeleton(&stage)?;
+    python(&stage, contents)?;
+    let mut programs = contents.programs.to_vec();
+    programs.extend(PROGRAMS.iter().filter_map(|name| on_the_system(name)));
+    for program in &programs {
+        stage.take(program)?;
+    }
+    stage.take_tree(&contents.workspace.join("tests/escape/probes"), &|_| true)?;
+    programs.push(contents.python.interpreter.executable.clone());
+    programs.extend(extensions(&directory)?);
+    for library in libraries::of(&programs)? {
+        // One that an extension brings along is staged with it.
+        if !library.starts_with(&directory) {
+            stage.take(&library)?;
+        }
+    }
+    format(&directory, image)?;
+    fs::remove_dir_all(&directory)?;
+    Ok(())
+}
+
+fn on_the_system(name: &str) -> Option<PathBuf> {
+    let places = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"];
+    let mut candidates = places.iter().map(|place| Path::new(place).join(name));
+    candidates.find(|candidate| candidate.exists())
+}
+
+fn skeleton(stage: &Stage) -> Result<(), Error> {
+    for directory in ["dev", "proc", "sys", "run", "root", "home", "etc", "var"] {
+        stage.directory(&Path::new("/").join(directory), 0o755)?;
+    }
+    for directory in ["/tmp", "/var/tmp"] {
+        stage.directory(Path::new(directory), 0o1777)?;
+    }
+    let texts = [
+        ("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"),
+        ("/etc/group", "root:x:0:\n"),
+        ("/etc/shadow", "root:*:20000:0:99999:7:::\n"),
+        ("/etc/hostname", "sandfork-vm\n"),
+        ("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+    ];
+    for (path, text) in texts {
+        stage.write(Path::new(path), text)?;
+    }
+    // Links, where /usr has been merged.
+    for path in ["/bin", "/sbin", "/lib", "/lib64"] {
+        if Path::new(path).exists() {
+            stage.take(Path::new(path))?;
+        }
+    }
+    for path in ["/etc/localtime", "/etc/ld.so.cache"] {
+        if Path::new(path).exists() {
+            stage.take(Path::new(path))?;
+        }
+    }
+    for tree in [
+        "/usr/share/zoneinfo",
+        "/usr/lib/locale/C.utf8",
+        "/usr/lib/ssl",
+        "/etc/ssl",
+    ] {
+        if Path::new(tree).is_dir() {
+            stage.take_tree(Path::new(tree), &|name| name != "private")?;
+        }
+    }
+    Ok(())
+}
+
+fn python(stage: &Stage, contents: &Contents) -> Result<(), Error> {
+    let executable = &contents.python.interpreter.executable;
+    stage.take(executable)?;
+    stage.take(Path::new(SYSTEM_PYTHON))?;
+    let ask = "import sysconfig; paths = sysconfig.get_paths(); \
+               print(paths['stdlib']); print(paths['platstdlib'])";
+    let answer = Command::new(executable).args(["-I", "-c", ask]).output()?;
+    for library in String::from_utf8(answer.stdout)?.lines() {
+        let installed = ["site-packages", "dist-packages", "test", "idlelib"];
+        stage.take_tree(Path::new(library), &|name| !installed.contains(&name))?;
+    }
+    stage.take_tree(&contents.python.directory, &|name| name != "pip")?;
+    let manifest = contents.workspace.join("target/test-envs");
+    stage.directory(&manifest, 0o755)?;
+    let only = TestEnvs {
+        envs: vec![contents.python.clone()],
+        too_old: Vec::new(),
+        client: None,
+    };
+    only.write_manifest(&stage.inside(&manifest))
+}
+
+/// The shared objects among what was staged, which need libraries of their own.
+fn extensions(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            found.extend(extensions(&entry.path())?);
+        } else if kind.is_file() && entry.path().extension().is_some_and(|it| it == "so") {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+fn format(directory: &Path, image: &Path) -> Result<(), Error> {
+    File::create(image)?.set_len(SIZE)?;
+    let mut command = if geteuid().is_root() {
+        Command::new("mkfs.ext4")
+    } else {
+        // What is his here is root's there.
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--map-root-user", "mkfs.ext4"]);
+        unshare
+    };
+    let search = std::env::var("PATH").unwrap_or_default();
+    command
+        .env("PATH", format!("{search}:/usr/sbin:/sbin"))
+        .args(["-q", "-F", "-O", "^has_journal", "-d"])
+        .arg(directory)
+        .arg(image)
+        .stdout(Stdio::null());
+    let status = command
+        .status()
+        .map_err(|error| format!("could not run mkfs.ext4: {error}; install e2fsprogs"))?;
+    if !status.success() {
+        return Err(format!("mkfs.ext4 ended with {status}").into());
+    }
+    Ok(())
+}

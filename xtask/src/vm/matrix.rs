@@ -1,0 +1,275 @@
+//! What was found in each situation on each kernel, as the tables of docs/hosts.md.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use super::judge::Report;
+use super::levels::{self, Answer, LEVELS};
+use super::situation::Situation;
+use crate::Error;
+
+/// The programs of tests whose counts are shown.
+pub const COUNTED: [&str; 4] = ["kernel", "seccomp_kernel", "escape", "landlock_level"];
+
+/// One situation on one kernel.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Where.
+    pub situation: Situation,
+    /// What was heard of it.
+    pub report: Report,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub struct Matrix {
+    /// In the order of the document.
+    pub entries: Vec<Entry>,
+}
+
+impl Matrix {
+    /// What contradicts the promises: a run at less than was required, or at a level that was
+    /// refused, a refusal that is none, a test that failed.
+    pub fn defects(&self) -> Vec<String> {
+        let mut defects = Vec::new();
+        for Entry { situation, report } in &self.entries {
+            let place = format!(
+                "{}, {} {}",
+                report.release, situation.who, situation.without
+            );
+            defects.extend(report.failure().map(|why| format!("{place}: {why}")));
+            for level in LEVELS {
+                match answer(report, level) {
+                    Answer::Given(given) if rank(&given) < rank(level) => {
+                        defects.push(format!("{place}: `{given}` instead of `{level}`"));
+                    }
+                    Answer::Given(given) if is_refused(report, &given) => {
+                        defects.push(format!("{place}: `{given}`, which was refused"));
+                    }
+                    Answer::Broken(how) => defects.push(format!("{place}: {level}: {how}")),
+                    Answer::Given(_) | Answer::Refused(_) => {}
+                }
+            }
+            for program in &report.programs {
+                if COUNTED.contains(&program.name.as_str()) && !program.tally().is_success() {
+                    let counts = program.tally().counts();
+                    defects.push(format!("{place}: {}: {counts}", program.name));
+                }
+            }
+        }
+        defects
+    }
+
+    /// The tables, with the words by which they were made.
+    pub fn render(&self, made: &str) -> String {
+        let mut causes = Causes::default();
+        let levels = self.levels(&mut causes);
+        let tests = self.tests();
+        let mut text = format!("Made {made}.\n\n{levels}\n");
+        for (number, cause) in causes.0.iter().enumerate() {
+            _ = writeln!(text, "{}. {cause}", number + 1);
+        }
+        _ = write!(text, "\n{tests}");
+        text
+    }
+
+    fn levels(&self, causes: &mut Causes) -> String {
+        let mut text = String::from(
+            "| Linux | who | cgroup (version 2) | without | `full` | `standard` | `landlock` |\n\
+             |---|---|---|---|---|---|---|\n",
+        );
+        for Entry { situation, report } in &self.entries {
+            let Situation {
+                who,
+                cgroup,
+                without,
+                ..
+            } = situation;
+            _ = write!(
+                text,
+                "| {} | {who} | {cgroup} | {without} |",
+                report.release
+            );
+            for level in LEVELS {
+                _ = write!(text, " {} |", cell(report, level, causes));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// With a column for each program that was run anywhere, and a row for each place that ran one.
+    fn tests(&self) -> String {
+        let was_run = |name: &&str| {
+            let mut reports = self.entries.iter().map(|entry| &entry.report);
+            reports.any(|report| report.program(name).is_some())
+        };
+        let columns: Vec<&str> = COUNTED.into_iter().filter(was_run).collect();
+        if columns.is_empty() {
+            return String::new();
+        }
+        let mut text = String::from("| Linux | who | cgroup (version 2) |");
+        for name in &columns {
+            _ = write!(text, " `{name}` |");
+        }
+        _ = writeln!(text, "\n|---|---|---|{}", "---|".repeat(columns.len()));
+        let was_tested = |entry: &&Entry| {
+            columns
+                .iter()
+                .any(|name| entry.report.program(name).is_some())
+        };
+        for Entry { situation, report } in self.entries.iter().filter(was_tested) {
+            let Situation { who, cgroup, .. } = situation;
+            _ = write!(text, "| {} | {who} | {cgroup} |", report.release);
+            for name in &columns {
+                let counts = report.program(name).map(|program| program.tally().counts());
+                _ = write!(text, " {} |", counts.unwrap_or_default());
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn answer(report: &Report, level: &str) -> Answer {
+    let ran = report.program(&levels::name(level));
+    ran.map_or_else(
+        || Answer::Broken("it was not run".to_owned()),
+        levels::answer,
+    )
+}
+
+fn is_refused(report: &Report, level: &str) -> bool {
+    matches!(answer(report, level), Answer::Refused(_))
+}
+
+/// Stronger levels have higher ranks; what is no level has the lowest.
+fn rank(level: &str) -> usize {
+    let weaker = LEVELS.iter().rev().position(|known| *known == level);
+    weaker.map_or(0, |weaker| weaker + 1)
+}
+
+fn cell(report: &Report, level: &str, causes: &mut Causes) -> String {
+    match answer(report, level) {
+        Answer::Given(given) if given == level => "contained".to_owned(),
+        Answer::Given(given) => format!("not applicable: `{given}` is given"),
+        Answer::Refused(cause) => format!("refused ({})", causes.number(&cause)),
+        Answer::Broken(how) => format!("**broken**: {how}"),
+    }
+}
+
+/// Sentences of refusals, each once.
+#[derive(Default)]
+struct Causes(Vec<String>);
+
+impl Causes {
+    fn number(&mut self, cause: &str) -> usize {
+        let known = self.0.iter().position(|known| known == cause);
+        known.unwrap_or_else(|| {
+            self.0.push(cause.to_owned());
+            self.0.len() - 1
+        }) + 1
+    }
+}
+
+const BEGIN: &str = "<!-- xtask: what `cargo xtask vm --matrix` found -->\n";
+const END: &str = "<!-- xtask: end -->\n";
+
+/// Puts the tables into the document, between its marks.
+pub fn replace(document: &Path, tables: &str) -> Result<(), Error> {
+    let text = fs::read_to_string(document)?;
+    let name = document.display();
+    let replaced = between(&text, tables).ok_or_else(|| format!("{name} has lost its marks"))?;
+    Ok(fs::write(document, replaced)?)
+}
+
+fn between(text: &str, tables: &str) -> Option<String> {
+    let (before, rest) = text.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}\n{tables}\n{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::situation::SITUATIONS;
+    use super::*;
+
+    const FULL: &str = r#"{"value": 42, "enforced": {"level": "full"}}"#;
+    const STANDARD: &str = r#"{"value": 42, "enforced": {"level": "standard"}}"#;
+
+    fn matrix(answers: [(i32, &str); 3], tests: &str) -> Matrix {
+        let mut report = Report::default();
+        report.hear("@sandfork-vm booted 6.1.0-50");
+        for (level, (status, said)) in LEVELS.iter().zip(answers) {
+            report.hear(&format!("@sandfork-vm began {}", levels::name(level)));
+            report.hear(said);
+            report.hear(&format!("@sandfork-vm ended {status}"));
+        }
+        report.hear("@sandfork-vm began escape");
+        report.hear(tests);
+        report.hear("@sandfork-vm ended 0");
+        report.hear("@sandfork-vm finished");
+        let situation = SITUATIONS[2];
+        let entries = vec![Entry { situation, report }];
+        Matrix { entries }
+    }
+
+    #[test]
+    fn a_refusal_has_its_cause_below() {
+        let refusal = "sandfork: no cgroup";
+        let answers = [(125, refusal), (0, STANDARD), (0, STANDARD)];
+        let matrix = matrix(answers, "test result: ok. 80 passed; 0 failed; 0 ignored");
+        assert_eq!(matrix.defects(), [""; 0]);
+        let expected = "\
+Made on a Friday.
+
+| Linux | who | cgroup (version 2) | without | `full` | `standard` | `landlock` |
+|---|---|---|---|---|---|---|
+| 6.1.0-50 | ordinary user, logged in | none |  | refused (1) | contained | not applicable: `standard` is given |
+
+1. no cgroup
+
+| Linux | who | cgroup (version 2) | `escape` |
+|---|---|---|---|
+| 6.1.0-50 | ordinary user, logged in | none | 80 passed, 0 failed, 0 skipped |
+";
+        assert_eq!(matrix.render("on a Friday"), expected);
+    }
+
+    #[test]
+    fn less_than_was_required_is_a_defect() {
+        let answers = [(0, STANDARD), (1, "Traceback"), (0, FULL)];
+        let matrix = matrix(
+            answers,
+            "test result: FAILED. 1 passed; 1 failed; 0 ignored",
+        );
+        let place = "6.1.0-50, ordinary user, logged in ";
+        let expected = [
+            format!("{place}: `standard` instead of `full`"),
+            format!("{place}: standard: status Some(1): Traceback"),
+            format!("{place}: escape: 1 passed, 1 failed, 0 skipped"),
+        ];
+        assert_eq!(matrix.defects(), expected);
+    }
+
+    #[test]
+    fn a_level_that_is_refused_and_given_is_a_defect() {
+        let answers = [
+            (125, "sandfork: no memory controller"),
+            (0, FULL),
+            (0, FULL),
+        ];
+        let matrix = matrix(answers, "");
+        let expected = "6.1.0-50, ordinary user, logged in : `full`, which was refused".to_owned();
+        assert_eq!(matrix.defects(), [expected.clone(), expected]);
+    }
+
+    #[test]
+    fn tables_take_the_place_of_the_last() {
+        let text = format!("# Hosts\n{BEGIN}old\n{END}after\n");
+        let expected = format!("# Hosts\n{BEGIN}\nnew\n{END}after\n");
+        assert_eq!(between(&text, "new"), Some(expected));
+        assert_eq!(between("# Hosts\n", "new"), None);
+    }
+}

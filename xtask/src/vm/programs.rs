@@ -1,0 +1,116 @@
+//! Inside: runs the programs of a job as its user, and passes on what they print.
+
+use std::fs;
+use std::io::{PipeReader, Read};
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::guest::say;
+use super::job::{Event, Job, Program, User};
+use crate::Error;
+
+/// Uid and gid of an ordinary user: the first that useradd(8) hands out.
+pub const ORDINARY: u32 = 1000;
+
+/// A shell enters the cgroup, gives up its rights and becomes the program: nobody else is in it.
+const ENTER_ALONE: &str = "echo 0 >\"$0/cgroup.procs\" && exec \"$@\"";
+/// A shell enters the cgroup and stays there beside the program, as after a login or in a service.
+const ENTER_BESIDE: &str = "echo 0 >\"$0/cgroup.procs\" && \"$@\"; exit $?";
+
+/// How long a program's descendants may hold its output open after its end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Runs them. `place` is the cgroup.
+pub fn run(job: &Job, place: &Path, home: &Path, tell: &dyn Fn(&Event)) -> Result<(), Error> {
+    fs::create_dir_all(home)?;
+    if job.user != User::Root {
+        chown(home, Some(ORDINARY), Some(ORDINARY))?;
+    }
+    let until = Instant::now() + job.deadline;
+    for program in &job.programs {
+        tell(&Event::Began(program.name.clone()));
+        let mut command = command(job, program, place, home);
+        let Some(status) = run_one(&mut command, until)? else {
+            let seconds = job.deadline.as_secs();
+            return Err(format!("{} runs after {seconds} s", program.name).into());
+        };
+        tell(&Event::Ended(status));
+    }
+    tell(&Event::Finished);
+    Ok(())
+}
+
+fn command(job: &Job, program: &Program, place: &Path, home: &Path) -> Command {
+    let mut command = Command::new("/bin/sh");
+    let enter = match job.user {
+        User::Delegated => ENTER_ALONE,
+        _ => ENTER_BESIDE,
+    };
+    command.args(["-c", enter]).arg(place);
+    if job.user != User::Root {
+        let (uid, gid) = (format!("--reuid={ORDINARY}"), format!("--regid={ORDINARY}"));
+        command.args(["setpriv", &uid, &gid, "--clear-groups"]);
+    }
+    command.args(&program.words);
+    command
+        .current_dir(&job.directory)
+        .env_clear()
+        .env("HOME", home)
+        .env("LANG", "C.UTF-8")
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+        .stdin(Stdio::null());
+    command
+}
+
+/// `None` where it was not over in time.
+fn run_one(command: &mut Command, until: Instant) -> Result<Option<i32>, Error> {
+    let (reader, writer) = std::io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let child = command.spawn()?;
+    // Its ends of the pipe.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let output = in_background(move || pass_on(reader));
+    let pid = Pid::from_raw(i32::try_from(child.id())?);
+    let end = in_background(move || reap_until(pid));
+    match end.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        Ok(status) => {
+            _ = output.recv_timeout(LAST_WORDS);
+            Ok(Some(status))
+        }
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => Err("its end was missed".into()),
+    }
+}
+
+fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || _ = sender.send(work()));
+    receiver
+}
+
+fn pass_on(mut reader: PipeReader) {
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = reader.read(&mut buffer) {
+        say(&buffer[..length]);
+    }
+}
+
+/// Process 1 inherits whoever lost its parent, and reaps them all.
+fn reap_until(pid: Pid) -> i32 {
+    loop {
+        match waitpid(None, None) {
+            Ok(WaitStatus::Exited(ended, code)) if ended == pid => return code,
+            Ok(WaitStatus::Signaled(ended, signal, _)) if ended == pid => {
+                return 128 + signal as i32;
+            }
+            Ok(_) => {}
+            Err(_) => return -1,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A directory with copies of this machine's files, each at its own path: what an image is made of.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use crate::Error;
+
+/// The directory.
+#[derive(Debug)]
+pub struct Stage(PathBuf);
+
+impl Stage {
+    /// An empty one.
+    pub fn begin(directory: &Path) -> Result<Self, Error> {
+        if directory.exists() {
+            fs::remove_dir_all(directory)?;
+        }
+        let stage = Self(directory.to_owned());
+        stage.directory(Path::new("/"), 0o755)?;
+        Ok(stage)
+    }
+
+    /// Where a path of the guest's is here.
+    pub fn inside(&self, path: &Path) -> PathBuf {
+        self.0.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// Makes a directory and those above it. Anybody may pass through.
+    pub fn directory(&self, path: &Path, mode: u32) -> Result<(), Error> {
+        let directory = self.inside(path);
+        fs::create_dir_all(&directory)?;
+        fs::set_permissions(&directory, fs::Permissions::from_mode(mode))?;
+        Ok(())
+    }
+
+    /// Writes a file that anybody may read.
+    pub fn write(&self, path: &Path, text: &str) -> Result<(), Error> {
+        if let Some(parent) = path.parent() {
+            self.directory(parent, 0o755)?;
+        }
+        fs::write(self.inside(path), text)?;
+        Ok(())
+    }
+
+    /// Takes a file, with every link on the way to it: what the guest finds at `path` is what is
+    /// there here.
+    pub fn take(&self, path: &Path) -> Result<(), Error> {
+        let mut walked = PathBuf::from("/");
+        let mut components = path.components().peekable();
+        while let Some(component) = components.next() {
+            match component {
+                Component::Normal(name) => walked.push(name),
+                Component::ParentDir => _ = walked.pop(),
+                _ => continue,
+            }
+            let inside = self.inside(&walked);
+            let kind = fs::symlink_metadata(&walked)
+                .map_err(|error| format!("{}: {error}", walked.display()))?
+                .file_type();
+            if kind.is_symlink() {
+                let target = fs::read_link(&walked)?;
+                if fs::symlink_metadata(&inside).is_err() {
+                    symlink(&target, &inside)?;
+                }
+                walked.pop();
+                let rest: PathBuf = components.collect();
+                return self.take(&walked.join(target).join(rest));
+            }
+            if kind.is_dir() {
+                if !inside.exists() {
+                    self.directory(&walked, 0o755)?;
+                }
+            } else if !inside.exists() {
+                copy(&walked, &inside)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a directory with all that is below it, but what `is_wanted` refuses by its name.
+    pub fn take_tree(&self, path: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Result<(), Error> {
+        self.take(path)?;
+        let real = fs::canonicalize(path)?;
+        for entry in fs::read_dir(&real)? {
+            let entry = entry?;
+            if !entry.file_name().to_str().is_some_and(is_wanted) {
+                continue;
+            }
+            let (from, kind) = (real.join(entry.file_name()), entry.file_type()?);
+            let inside = self.inside(&from);
+            if kind.is_dir() {
+                self.take_tree(&from, is_wanted)?;
+            } else if kind.is_symlink() {
+                // Also one that leads nowhere.
+                if fs::symlink_metadata(&inside).is_err() {
+                    symlink(fs::read_link(&from)?, &inside)?;
+                }
+            } else if kind.is_file() && !inside.exists() {
+                copy(&from, &inside)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// By a hard link where that can be: nothing is ever written through one.
+fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+    if fs::hard_link(from, to).is_err() {
+        fs::copy(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_on_the_way_are_taken_along() {
+        let host = tempfile::tempdir().expect("a directory");
+        let at = |path: &str| host.path().join(path);
+        fs::create_dir_all(at("usr/lib")).expect("made");
+        fs::write(at("usr/lib/libz.so.1.2"), "z").expect("written");
+        symlink("libz.so.1.2", at("usr/lib/libz.so.1")).expect("linked");
+        symlink("usr/lib", at("lib")).expect("linked");
+
+        let place = tempfile::tempdir().expect("a directory");
+        let stage = Stage::begin(&place.path().join("stage")).expect("begun");
+        stage.take(&at("lib/libz.so.1")).expect("taken");
+        let taken = |path: &str| stage.inside(&at(path));
+        assert_eq!(
+            fs::read_link(taken("lib")).expect("a link"),
+            Path::new("usr/lib")
+        );
+        let link = fs::read_link(taken("usr/lib/libz.so.1")).expect("a link");
+        assert_eq!(link, Path::new("libz.so.1.2"));
+        assert_eq!(
+            fs::read_to_string(taken("usr/lib/libz.so.1.2")).expect("read"),
+            "z"
+        );
+    }
+
+    #[test]
+    fn a_tree_is_taken_without_what_is_not_wanted() {
+        let host = tempfile::tempdir().expect("a directory");
+        let at = |path: &str| host.path().join(path);
+        fs::create_dir_all(at("lib/site-packages/pip")).expect("made");
+        fs::create_dir_all(at("lib/json")).expect("made");
+        fs::write(at("lib/json/__init__.py"), "").expect("written");
+        symlink("nowhere", at("lib/dangling")).expect("linked");
+
+        let place = tempfile::tempdir().expect("a directory");
+        let stage = Stage::begin(&place.path().join("stage")).expect("begun");
+        let taken = stage.take_tree(&at("lib"), &|name| name != "site-packages");
+        taken.expect("taken");
+        assert!(stage.inside(&at("lib/json/__init__.py")).exists());
+        assert!(stage.inside(&at("lib/dangling")).is_symlink());
+        assert!(!stage.inside(&at("lib/site-packages")).exists());
+    }
+}
