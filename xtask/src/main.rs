@@ -2,6 +2,7 @@
 
 mod bench_map;
 mod clients;
+mod fuzz;
 mod interpreters;
 mod ordinary_user;
 mod python;
@@ -25,6 +26,8 @@ usage: cargo xtask COMMAND
   test-python  the tests of the Python package alone
   test-envs    makes the test environments under target/test-envs, which plain
                `cargo test` then finds
+  fuzz         every reader of hostile bytes, with the inputs that CI tries; --seconds N for each
+               target, --seed N|fresh, --keep what goes a new way, --replay FILE; TARGET...
   bench-map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
                compares; --rounds N, --jobs N";
 
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         Some("test") => test::run(),
         Some("test-python") => test::run_python(),
         Some("test-envs") => test_envs::make(&workspace()).map(|_| ExitCode::SUCCESS),
+        Some("fuzz") => fuzz::run(std::env::args().skip(2)),
         Some("bench-map") => bench_map::run(std::env::args().skip(2)),
         _ => Err(USAGE.into()),
     };

@@ -122,7 +122,7 @@ fn assert_same_again(value: &Value) {
 
 /// What a person reads of a hostile value is short and does nothing to a terminal.
 fn assert_is_shown(value: &Value) {
-    const LONGEST: usize = 64 << 10;
+    const LONGEST: usize = 32 << 10;
     let shown = value.to_string();
     assert!(shown.len() <= LONGEST, "{} bytes are shown", shown.len());
     let acts = shown.chars().find(|c| c.is_control() && *c != '\n');

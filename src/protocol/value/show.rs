@@ -52,7 +52,7 @@ impl Shown<'_, '_> {
 
     fn typed(&mut self, value: &TypedValue, level: usize) -> fmt::Result {
         match value {
-            TypedValue::Int(value) => write!(self, "{value}"),
+            TypedValue::Int(value) => self.plain(&value.to_string()),
             TypedValue::Text(_) => self.write_str("<str>"),
             TypedValue::Bytes(_) => self.write_str("<bytes>"),
             TypedValue::Bytearray(_) => self.write_str("<bytearray>"),

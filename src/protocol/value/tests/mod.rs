@@ -329,7 +329,8 @@ fn a_large_value_is_shown_short() {
     for _ in 0..90 {
         deep = Value::List(vec![deep]);
     }
-    for value in [wide, deep] {
+    let number = BigInt::new("f".repeat(1 << 20)).expect("digits").into();
+    for value in [wide, deep, number] {
         let shown = value.to_string();
         assert!(
             shown.len() < 10_000 && shown.contains("..."),
