@@ -11,7 +11,7 @@ from sandfork._exceptions import ProtocolError
 from sandfork._frames import Decoder
 
 NAME = "client_frames"
-INPUTS = 120_000
+INPUTS = 50_000
 CORPUS = "frames"
 ABOUT = "the client's and the guest's frames: any cut gives the same, and the same as Rust's"
 

@@ -10,7 +10,7 @@ import warnings
 from sandfork import _values
 
 NAME = "python_values"
-INPUTS = 40_000
+INPUTS = 30_000
 CORPUS = "values"
 ABOUT = "Python's values: ValueError or a value, which Rust takes when written, and which reads back"
 
@@ -34,7 +34,8 @@ class Target:
         lengths = [buffer.nbytes for buffer in buffers]
         read = decoded(tree, buffers)
         taken, told = self._rust.value(text, lengths)
-        if taken:
+        # Rust fills in what may be absent, so a tree that is refused here may be taken behind it.
+        if taken and not isinstance(read, Refused):
             through = decoded(json.loads(told), buffers)
             assert canonical(read) == canonical(through), f"{read!r} is {through!r} behind Rust"
         if isinstance(read, Refused):

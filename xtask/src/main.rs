@@ -6,6 +6,7 @@ mod fuzz;
 mod interpreters;
 mod ordinary_user;
 mod python;
+mod supply;
 mod tally;
 mod test;
 mod test_envs;
@@ -28,6 +29,10 @@ usage: cargo xtask COMMAND
                `cargo test` then finds
   fuzz         every reader of hostile bytes, with the inputs that CI tries; --seconds N for each
                target, --seed N|fresh, --keep what goes a new way, --replay FILE; TARGET...
+  supply       licences, sources, versions and advisories of all dependencies; needs cargo-deny and
+               cargo-audit
+  msrv         builds everything with the oldest Rust that Cargo.toml promises
+  reproducible builds the release twice, in two places, and compares
   bench-map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
                compares; --rounds N, --jobs N";
 
@@ -38,6 +43,9 @@ fn main() -> ExitCode {
         Some("test-python") => test::run_python(),
         Some("test-envs") => test_envs::make(&workspace()).map(|_| ExitCode::SUCCESS),
         Some("fuzz") => fuzz::run(std::env::args().skip(2)),
+        Some("supply") => supply::check(),
+        Some("msrv") => supply::oldest_rust(),
+        Some("reproducible") => supply::reproducible(),
         Some("bench-map") => bench_map::run(std::env::args().skip(2)),
         _ => Err(USAGE.into()),
     };

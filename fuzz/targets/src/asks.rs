@@ -70,7 +70,7 @@ pub(crate) const TARGET: Target = Target {
         "{",
         "}",
     ],
-    inputs: 250_000,
+    inputs: 900_000,
 };
 
 fn run(bytes: &[u8]) -> Behaviour {

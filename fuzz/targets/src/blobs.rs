@@ -18,7 +18,7 @@ pub(crate) const TARGET: Target = Target {
         "\u{1}\0\0\0\u{4}\0\0\0",
         "\0\0\0\0\0\0\0\u{40}",
     ],
-    inputs: 500_000,
+    inputs: 1_500_000,
 };
 
 /// Eight bytes for each length; an odd number of bytes goes the other way.

@@ -17,7 +17,7 @@ pub(crate) const TARGET: Target = Target {
         "\u{1}\0 \0",
         "{\"kind\":\"ready\",\"version\":2}",
     ],
-    inputs: 400_000,
+    inputs: 1_500_000,
 };
 
 /// The first byte is the length of the pieces of the second reading.

@@ -72,7 +72,7 @@ pub(crate) const TARGET: Target = Target {
         "\u{202e}",
         "\u{1b}",
     ],
-    inputs: 25_000,
+    inputs: 40_000,
 };
 
 const DIRECTORY: &str = "/policies";

@@ -58,7 +58,7 @@ pub(crate) const TARGET: Target = Target {
         "\"a\":1,",
         "\"image/png\":",
     ],
-    inputs: 250_000,
+    inputs: 600_000,
 };
 
 fn run(bytes: &[u8]) -> Behaviour {

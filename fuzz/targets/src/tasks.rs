@@ -51,7 +51,7 @@ pub(crate) const TARGET: Target = Target {
         "]",
         "\u{feff}",
     ],
-    inputs: 200_000,
+    inputs: 450_000,
 };
 
 fn run(line: &[u8]) -> Behaviour {

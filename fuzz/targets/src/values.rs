@@ -60,7 +60,7 @@ pub(crate) const TARGET: Target = Target {
         "4294967296",
         "-9223372036854775808",
     ],
-    inputs: 200_000,
+    inputs: 400_000,
 };
 
 /// The rest of an input that stands for any number of bytes says how many each buffer has.

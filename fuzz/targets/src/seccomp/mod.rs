@@ -23,7 +23,7 @@ pub(crate) const TARGET: Target = Target {
     about: "a policy's lists and calls: the compiled filters answer each as the rules say",
     run,
     words: &["\0\0\0\0", "\u{1}\0\0\0", "\u{7f}\u{7f}"],
-    inputs: 20_000,
+    inputs: 12_000,
 };
 
 /// The most calls of one input.
