@@ -16,12 +16,10 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Default features that are more than `std`, and are all used.
-const DEFAULTS_THAT_ARE_USED: &[(&str, &str)] = &[
-    (
-        "toml",
-        "policies are parsed, printed, and read through serde",
-    ),
-];
+const DEFAULTS_THAT_ARE_USED: &[(&str, &str)] = &[(
+    "toml",
+    "policies are parsed, printed, and read through serde",
+)];
 
 /// `cargo metadata`, which fails where Cargo.lock is missing or is not what Cargo.toml asks for.
 static METADATA: LazyLock<Value> = LazyLock::new(|| {

@@ -77,7 +77,12 @@ fn stated_version(workspace: &Path) -> Result<String, Error> {
     metadata.args(["metadata", "--format-version=1", "--locked", "--no-deps"]);
     let metadata: Value = serde_json::from_slice(&metadata.output()?.stdout)?;
     let version = metadata["packages"][0]["rust_version"].as_str();
-    Ok(version.ok_or("Cargo.toml has no rust-version")?.to_owned())
+    let version = version.ok_or("Cargo.toml has no rust-version")?;
+    // Its first release, not the last of its fixes.
+    Ok(match version.matches('.').count() {
+        1 => format!("{version}.0"),
+        _ => version.to_owned(),
+    })
 }
 
 /// Builds the release twice, in two places with names of different length, and compares.
