@@ -103,7 +103,12 @@ fn each_crate_has_one_version() {
                 skip["reason"].as_str().unwrap().len() > 20,
                 "{skip} has no reason"
             );
-            skip["crate"].as_str().unwrap().split('@').next().unwrap()
+            skip["crate"]
+                .as_str()
+                .unwrap()
+                .split([':', '@'])
+                .next()
+                .unwrap()
         })
         .collect();
     assert_eq!(

@@ -200,7 +200,11 @@ impl Drivers {
                 let mut line = format!("fuzz {} ({seconds} s): {}", target.name, told.trim_end());
                 if !held {
                     let why = String::from_utf8_lossy(&output.stderr);
-                    line = format!("{line}FAILED ({}, seed {seed})\n{why}", output.status);
+                    let (status, name) = (output.status, &target.name);
+                    line = format!(
+                        "{line}FAILED ({status}, seed {seed}); what it was at is in \
+                         target/fuzz/{name}-{seed:016x}\n{why}"
+                    );
                 }
                 writeln!(std::io::stdout().lock(), "{line}").map_err(|error| error.to_string())?;
                 tally.lock().map_err(|error| error.to_string())?.count(held);

@@ -29,9 +29,9 @@ impl Generator {
         for (name, rule) in &preset.guest {
             if let Verdict::AllowIf { checks, .. } = rule.verdict {
                 conditional.extend(syscall_number(arch, name));
-                checks
-                    .iter()
-                    .for_each(|check| values.extend(numbers(check)));
+                for check in checks {
+                    values.extend(numbers(check));
+                }
             }
         }
         values.sort_unstable();

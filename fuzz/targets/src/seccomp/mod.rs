@@ -5,7 +5,11 @@
 
 mod calls;
 #[path = "../../../../src/plan/seccomp/tests/interpreter.rs"]
-#[allow(dead_code, reason = "the tests beside the compiler use more of it")]
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "of the tests beside the compiler"
+)]
 mod interpreter;
 mod oracle;
 
