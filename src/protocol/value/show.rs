@@ -101,7 +101,11 @@ impl Shown<'_, '_> {
                 self.parts([&range.start, &range.stop, &range.step], level)
             }
             TypedValue::Ndarray(array) => {
-                write!(self, "<ndarray {} {:?}>", array.dtype, array.shape)
+                write!(self, "<ndarray {} ", array.dtype)?;
+                self.some(["[", "]"], array.shape.iter(), level, |shown, length| {
+                    write!(shown, "{length}")
+                })?;
+                self.write_str(">")
             }
             TypedValue::Numpy(scalar) => {
                 write!(self, "numpy.{}", scalar.dtype)?;

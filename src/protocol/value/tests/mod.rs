@@ -330,7 +330,13 @@ fn a_large_value_is_shown_short() {
         deep = Value::List(vec![deep]);
     }
     let number = BigInt::new("f".repeat(1 << 20)).expect("digits").into();
-    for value in [wide, deep, number] {
+    let array = Ndarray {
+        dtype: Dtype::new("|u1").expect("a dtype"),
+        shape: vec![1; 10_000],
+        buffer: 0,
+    };
+    let array = TypedValue::Ndarray(array).into();
+    for value in [wide, deep, number, array] {
         let shown = value.to_string();
         assert!(
             shown.len() < 10_000 && shown.contains("..."),
