@@ -38,14 +38,11 @@ fn build_worker(root: &Path, out: &Path) -> PathBuf {
         .env("PYO3_BUILD_EXTENSION_MODULE", "1");
     // What the outer cargo sets for its own compiler (clippy's driver, coverage flags) is not meant
     // for a library that runs inside the sandbox.
-    for name in [
-        "RUSTC_WRAPPER",
-        "RUSTC_WORKSPACE_WRAPPER",
-        "CARGO_ENCODED_RUSTFLAGS",
-        "RUSTFLAGS",
-    ] {
+    for name in ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS"] {
         cargo.env_remove(name);
     }
+    // Guests can read the library: it is the same wherever it was built, and names no path of there.
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", remapped(root).join("\x1f"));
     let status = cargo.status().expect("cargo runs");
     assert!(
         status.success(),
@@ -61,4 +58,15 @@ fn build_worker(root: &Path, out: &Path) -> PathBuf {
         library.display()
     );
     library
+}
+
+/// Flags by which the places of sources are the same everywhere: the checkout, and cargo's registry.
+fn remapped(root: &Path) -> Vec<String> {
+    let cargo_home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let cargo_home = cargo_home.or_else(|| Some(env::home_dir()?.join(".cargo")));
+    let places = [(Some(root.to_owned()), "/sandfork"), (cargo_home, "/cargo")];
+    let flag = |(place, name): (Option<PathBuf>, &str)| {
+        place.map(|place| format!("--remap-path-prefix={}={name}", place.display()))
+    };
+    places.into_iter().filter_map(flag).collect()
 }

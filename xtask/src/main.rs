@@ -3,9 +3,11 @@
 mod bench;
 mod bench_map;
 mod clients;
+mod fuzz;
 mod interpreters;
 mod ordinary_user;
 mod python;
+mod supply;
 mod tally;
 mod test;
 mod test_envs;
@@ -33,6 +35,12 @@ usage: cargo xtask COMMAND
   vm           boots Debian's kernels under qemu and runs the tests there that depend on the kernel:
                --kernel 6.1|6.12, --user root|delegated|plain (all, where not named),
                --test kernel|landlock_level|seccomp_kernel|escape, and after -- what is for them
+  fuzz         every reader of hostile bytes, with the inputs that CI tries; --seconds N for each
+               target, --seed N|fresh, --keep what goes a new way, --replay FILE; TARGET...
+  supply       licences, sources, versions and advisories of all dependencies; needs cargo-deny and
+               cargo-audit
+  msrv         builds everything with the oldest Rust that Cargo.toml promises
+  reproducible builds the release twice, in two places, and compares
   bench-map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
                compares; --rounds N, --jobs N";
 
@@ -48,6 +56,10 @@ fn main() -> ExitCode {
         Some("test-envs") => test_envs::make(&workspace()).map(|_| ExitCode::SUCCESS),
         Some("bench") => bench::run(std::env::args().skip(2)),
         Some("vm") => vm::run(std::env::args().skip(2)),
+        Some("fuzz") => fuzz::run(std::env::args().skip(2)),
+        Some("supply") => supply::check(),
+        Some("msrv") => supply::oldest_rust(),
+        Some("reproducible") => supply::reproducible(),
         Some("bench-map") => bench_map::run(std::env::args().skip(2)),
         _ => Err(USAGE.into()),
     };

@@ -66,6 +66,15 @@ impl Tally {
         Ok(tally)
     }
 
+    /// One more test.
+    pub fn count(&mut self, passed: bool) {
+        if passed {
+            self.passed += 1;
+        } else {
+            self.failed += 1;
+        }
+    }
+
     /// Both together.
     pub fn add(&mut self, other: Self) {
         self.passed += other.passed;

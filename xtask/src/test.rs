@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::ordinary_user::OrdinaryUser;
 use crate::tally::Tally;
 use crate::test_envs::{self, TestEnvs};
-use crate::{Error, python, vm, workspace};
+use crate::{Error, fuzz, python, vm, workspace};
 
 /// The test programs that depend on who runs them.
 const KERNEL_TESTS: [&str; 1] = ["kernel"];
@@ -27,6 +27,7 @@ pub fn run() -> Result<ExitCode, Error> {
     }
     tally.add(of_python(&workspace, &envs)?);
     tally.add(in_a_guest()?);
+    tally.add(fuzz::test()?);
     Ok(report(&tally))
 }
 
@@ -94,7 +95,7 @@ pub fn test_program(workspace: &Path, name: &str) -> Result<PathBuf, Error> {
 }
 
 /// Where cargo put the executable that this command builds and `is_it` knows.
-fn built(
+pub fn built(
     workspace: &Path,
     command: &[&str],
     is_it: impl Fn(&Value) -> bool,

@@ -52,7 +52,7 @@ impl Shown<'_, '_> {
 
     fn typed(&mut self, value: &TypedValue, level: usize) -> fmt::Result {
         match value {
-            TypedValue::Int(value) => write!(self, "{value}"),
+            TypedValue::Int(value) => self.plain(&value.to_string()),
             TypedValue::Text(_) => self.write_str("<str>"),
             TypedValue::Bytes(_) => self.write_str("<bytes>"),
             TypedValue::Bytearray(_) => self.write_str("<bytearray>"),
@@ -101,7 +101,11 @@ impl Shown<'_, '_> {
                 self.parts([&range.start, &range.stop, &range.step], level)
             }
             TypedValue::Ndarray(array) => {
-                write!(self, "<ndarray {} {:?}>", array.dtype, array.shape)
+                write!(self, "<ndarray {} ", array.dtype)?;
+                self.some(["[", "]"], array.shape.iter(), level, |shown, length| {
+                    write!(shown, "{length}")
+                })?;
+                self.write_str(">")
             }
             TypedValue::Numpy(scalar) => {
                 write!(self, "numpy.{}", scalar.dtype)?;

@@ -1,8 +1,8 @@
 //! Classic BPF as the kernel runs it for seccomp (kernel/seccomp.c, net/core/filter.c), for the
-//! instructions that filters may consist of. Anything else is a failure.
+//! instructions that filters may consist of. Anything else is a failure. Fuzzing runs programs in it
+//! too (`fuzz/targets`).
 
-use super::super::Arch;
-use crate::jail::program::BpfProgram;
+use super::{Arch, BpfProgram};
 
 /// `struct seccomp_data`.
 #[derive(Clone, Copy, Debug)]

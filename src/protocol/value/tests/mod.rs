@@ -329,7 +329,14 @@ fn a_large_value_is_shown_short() {
     for _ in 0..90 {
         deep = Value::List(vec![deep]);
     }
-    for value in [wide, deep] {
+    let number = BigInt::new("f".repeat(1 << 20)).expect("digits").into();
+    let array = Ndarray {
+        dtype: Dtype::new("|u1").expect("a dtype"),
+        shape: vec![1; 10_000],
+        buffer: 0,
+    };
+    let array = TypedValue::Ndarray(array).into();
+    for value in [wide, deep, number, array] {
         let shown = value.to_string();
         assert!(
             shown.len() < 10_000 && shown.contains("..."),

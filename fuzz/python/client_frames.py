@@ -1,0 +1,127 @@
+"""The client's and the guest's reader of frames: no cut makes a difference, nothing but the one error
+is raised, and what is a frame here is the same one on the Rust side."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+from sandfork._exceptions import ProtocolError
+from sandfork._frames import Decoder
+
+NAME = "client_frames"
+INPUTS = 50_000
+CORPUS = "frames"
+ABOUT = "the client's and the guest's frames: any cut gives the same, and the same as Rust's"
+
+_WIRE = Path(__file__).resolve().parent.parent.parent / "src" / "guest" / "wire.py"
+
+
+class Ended(Exception):
+    """The guest's process would have exited."""
+
+
+class Target:
+    def __init__(self, rust) -> None:
+        self._rust = rust
+        spec = importlib.util.spec_from_file_location("guest_wire", _WIRE)
+        self._wire = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self._wire)
+
+    def check(self, data: bytes) -> tuple[str, str]:
+        # As for the Rust target: the first byte is the length of pieces.
+        piece, stream = max(1, data[0]) if data else 1, data[1:]
+        whole = read([stream])
+        pieces = read([stream[start : start + piece] for start in range(0, len(stream), piece)])
+        assert whole == pieces, f"pieces of {piece} bytes make a difference"
+        frames, error = whole
+        taken, told = self._rust.frames(stream)
+        if error is None:
+            assert taken or not all(is_strict(header) for header, _ in frames), told
+            lengths = [[len(header), len(payload)] for header, payload in frames]
+            assert not taken or lengths == json.loads(told), told
+            self._check_guest(stream, frames, piece)
+            return "taken", str(min(len(frames), 2))
+        assert not taken or not all(map(is_message, headers_of(stream))), f"Rust takes it: {told}"
+        return "refused", "".join(filter(str.isalpha, error))[:60]
+
+    def _check_guest(self, stream: bytes, frames: list[tuple[bytes, bytes]], piece: int) -> None:
+        """The guest trusts who sends: what is well-formed must come out as it went in."""
+        if not all(is_strict(header) for header, _ in frames):
+            return
+        wire, place = self._wire, 0
+
+        def read_descriptor(descriptor: int, count: int) -> bytes:
+            nonlocal place
+            part = stream[place : place + min(count, piece)]
+            place += len(part)
+            return part
+
+        def leave(code: int) -> None:
+            raise Ended
+
+        wire.read_descriptor, wire._exit = read_descriptor, leave
+        wire.received.clear()
+        for header, payload in frames:
+            assert wire.receive() == (json.loads(header), payload), "the guest reads another frame"
+            written = wire.encode(json.loads(header), payload)
+            [[again, same]], error = read([written])
+            assert error is None, "what the guest writes is refused"
+            assert (json.loads(again), same) == (json.loads(header), payload)
+
+
+def read(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes]], str | None]:
+    """Headers and payloads, and what was wrong behind them."""
+    decoder, frames, seen = Decoder(), [], b""
+    for piece in pieces:
+        seen += piece
+        decoder.feed(piece)
+        while True:
+            before = len(seen) - len(decoder._buffer) + decoder._start
+            try:
+                frame = decoder.next_frame()
+            except ProtocolError as error:
+                # Where the text says how much has come, that is the cut's.
+                return frames, str(error).split("JSON")[0]
+            if frame is None:
+                break
+            length = int.from_bytes(seen[before : before + 4], "little")
+            header = seen[before + 8 : before + 8 + length]
+            assert frame.header == json.loads(header) or frame.header != frame.header or "NaN" in repr(header)
+            frames.append((header, bytes(frame.payload)))
+    return frames, None
+
+
+def headers_of(stream: bytes) -> list[bytes]:
+    headers, place = [], 0
+    while len(stream) - place >= 8:
+        length = int.from_bytes(stream[place : place + 4], "little")
+        payload = int.from_bytes(stream[place + 4 : place + 8], "little")
+        headers.append(stream[place + 8 : place + 8 + length])
+        place += 8 + length + payload
+    return headers
+
+
+def is_strict(header: bytes) -> bool:
+    """Whether every reader of JSON takes it: Python's takes more (NaN, halves of characters, 1e999)."""
+    try:
+        text = json.dumps(json.loads(header), ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (ValueError, RecursionError):
+        return False
+    deepest = depth = 0
+    for character in text:
+        depth += (character in "[{") - (character in "]}")
+        deepest = max(deepest, depth)
+    return deepest < 100
+
+
+def is_message(header: bytes) -> bool:
+    """Whether it is written as a supervisor writes: an object with a kind, and nothing around it."""
+    if not header.startswith(b"{") or not header.endswith(b"}"):
+        return False
+    try:
+        return type(json.loads(header).get("kind")) is str
+    except (ValueError, RecursionError):
+        return False

@@ -1,0 +1,74 @@
+//! Where buffers lie, against arithmetic that cannot overflow.
+
+use sandfork::protocol::blob::{ALIGNMENT, Blob, LARGEST, Way};
+
+use crate::source::Source;
+use crate::{Behaviour, Target};
+
+pub(crate) const TARGET: Target = Target {
+    name: "blobs",
+    about: "lengths of buffers: none overlaps, none lies beyond the end, and the sum is the true one",
+    run,
+    words: &[
+        "\u{1}\0\0\0\0\0\0\0",
+        "\u{40}\0\0\0\0\0\0\0",
+        "\u{3f}\0\0\0\0\0\0\0",
+        "\0\0\0\0\u{1}\0\0\0",
+        "\0\0\0\0\u{4}\0\0\0",
+        "\u{1}\0\0\0\u{4}\0\0\0",
+        "\0\0\0\0\0\0\0\u{40}",
+    ],
+    inputs: 1_500_000,
+};
+
+/// Eight bytes for each length; an odd number of bytes goes the other way.
+fn run(bytes: &[u8]) -> Behaviour {
+    let way = if bytes.len().is_multiple_of(2) {
+        Way::Payload
+    } else {
+        Way::Passed
+    };
+    let mut source = Source::new(bytes);
+    let mut lengths = Vec::new();
+    while !source.is_empty() {
+        lengths.push(source.long());
+    }
+    let expected = places(&lengths);
+    match Blob::new(lengths, way) {
+        Ok(blob) => {
+            let expected = expected.expect("a blob is taken that is empty or too long");
+            let found: Vec<(u128, u128)> = blob
+                .ranges()
+                .map(|range| (range.start.into(), range.end.into()))
+                .collect();
+            assert_eq!(found, expected);
+            assert_eq!(u128::from(blob.total()), expected[expected.len() - 1].1);
+            assert_same_again(&blob);
+            Behaviour::taken(["one", "two", "more"][found.len().clamp(1, 3) - 1])
+        }
+        Err(error) => {
+            assert_eq!(expected, None, "an honest blob is refused");
+            Behaviour::refused(&error.to_string())
+        }
+    }
+}
+
+/// By docs/protocol.md: each begins at the first multiple of 64 that is not before the end of the one
+/// ahead. Sums of up to 2^60 lengths fit.
+fn places(lengths: &[u64]) -> Option<Vec<(u128, u128)>> {
+    let alignment = u128::from(ALIGNMENT);
+    let mut places = Vec::new();
+    let mut end = 0u128;
+    for length in lengths {
+        let start = end.div_ceil(alignment) * alignment;
+        end = start + u128::from(*length);
+        places.push((start, end));
+    }
+    (!places.is_empty() && end <= u128::from(LARGEST)).then_some(places)
+}
+
+fn assert_same_again(blob: &Blob) {
+    let text = serde_json::to_vec(blob).expect("it is written");
+    let again: Blob = serde_json::from_slice(&text).expect("it is read");
+    assert_eq!(&again, blob);
+}

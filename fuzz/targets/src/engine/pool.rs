@@ -1,0 +1,38 @@
+//! The inputs that others are made of.
+
+use super::random::Random;
+use crate::Behaviour;
+
+/// Inputs, each of which was answered in a way of its own.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    taken: Vec<Vec<u8>>,
+    refused: Vec<Vec<u8>>,
+}
+
+impl Pool {
+    /// Enough for every way, and no more than memory has room for.
+    const MOST: usize = 4096;
+
+    pub(super) fn add(&mut self, behaviour: Behaviour, input: Vec<u8>) {
+        let inputs = if behaviour.is_taken() {
+            &mut self.taken
+        } else {
+            &mut self.refused
+        };
+        if inputs.len() < Self::MOST {
+            inputs.push(input);
+        }
+    }
+
+    /// Mostly one that was taken: what is nearly valid goes further in than what never was.
+    pub(super) fn pick(&self, random: &mut Random) -> &[u8] {
+        let (first, second) = if random.below(4) == 0 {
+            (&self.refused, &self.taken)
+        } else {
+            (&self.taken, &self.refused)
+        };
+        let inputs = if first.is_empty() { second } else { first };
+        random.pick(inputs).map_or(&[], Vec::as_slice)
+    }
+}

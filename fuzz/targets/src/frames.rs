@@ -1,0 +1,96 @@
+//! A worker's bytes, cut in three ways: the cut makes no difference, nothing is lost, and what was read
+//! is written as it came.
+
+use sandfork::protocol::{Decoder, Frame, FrameError, FrameLimits};
+
+use crate::{Behaviour, Target};
+
+pub(crate) const TARGET: Target = Target {
+    name: "frames",
+    about: "a worker's stream: any cut of it gives the same frames, which encode to the same bytes",
+    run,
+    words: &[
+        "\u{1}\0\0\0\0\0\0\0{",
+        "\u{2}\0\0\0\0\0\0\0{}",
+        "\0\0\0\0",
+        "\0\0 \0",
+        "\u{1}\0 \0",
+        "{\"kind\":\"ready\",\"version\":2}",
+    ],
+    inputs: 1_500_000,
+};
+
+/// The first byte is the length of the pieces of the second reading.
+fn run(bytes: &[u8]) -> Behaviour {
+    let Some((&piece, stream)) = bytes.split_first() else {
+        return Behaviour::refused("empty");
+    };
+    let whole = read(std::iter::once(stream));
+    let pieces = read(stream.chunks(usize::from(piece).max(1)));
+    assert_eq!(whole, pieces, "pieces of {piece} bytes make a difference");
+    assert_eq!(
+        whole,
+        read(uneven(stream)),
+        "uneven pieces make a difference"
+    );
+    check(&whole, stream);
+    match whole.end {
+        Ok(()) => Behaviour::taken(["none", "one", "more"][whole.frames.len().min(2)]),
+        Err(error) => Behaviour::refused(&format!("{} {error}", whole.frames.is_empty())),
+    }
+}
+
+#[derive(Debug, Eq, PartialEq)]
+struct Read {
+    frames: Vec<Frame>,
+    end: Result<(), FrameError>,
+}
+
+fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Read {
+    let mut decoder = Decoder::new(FrameLimits::FROM_WORKER);
+    let mut frames = Vec::new();
+    for mut piece in pieces {
+        loop {
+            match decoder.decode(&mut piece) {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(error) => {
+                    let again = decoder.decode(&mut [].as_slice());
+                    assert_eq!(again, Err(error.clone()), "a failed decoder goes on");
+                    let end = Err(error);
+                    return Read { frames, end };
+                }
+            }
+        }
+        assert!(piece.is_empty(), "a decoder that wants more left bytes");
+    }
+    let end = decoder.finish();
+    Read { frames, end }
+}
+
+/// Pieces of 1, 2, 3, ... bytes.
+fn uneven(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut length = 0;
+    std::iter::from_fn(move || {
+        length += 1;
+        let (piece, tail) = rest.split_at(length.min(rest.len()));
+        rest = tail;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// Every byte is in a frame or behind the last, and the end says which.
+fn check(read: &Read, stream: &[u8]) {
+    let mut written = Vec::new();
+    for frame in &read.frames {
+        let encoded = frame.encode_into(&FrameLimits::FROM_WORKER, &mut written);
+        encoded.expect("a frame that was read is within the limits");
+    }
+    assert!(stream.starts_with(&written), "frames are not what came");
+    let rest = stream.len() - written.len();
+    match &read.end {
+        Ok(()) => assert_eq!(rest, 0, "bytes were lost at the end"),
+        Err(FrameError::Truncated { received }) => assert_eq!(*received, rest),
+        Err(_) => assert!(rest >= 8, "refused before both lengths were there"),
+    }
+}

@@ -1,0 +1,152 @@
+//! A worker's messages: what is taken is within the bounds, and is written and read again as the same.
+
+use sandfork::protocol::{Ended, Frame, JsonLimits, Reply};
+
+use crate::source::text_and_rest;
+use crate::{Behaviour, Target};
+
+pub(crate) const TARGET: Target = Target {
+    name: "replies",
+    about: "a worker's header, a zero byte, its payload: no panic; what is taken reads back the same",
+    run,
+    words: &[
+        "\"kind\":",
+        "\"ready\"",
+        "\"result\"",
+        "\"display\"",
+        "\"call\"",
+        "\"version\":",
+        "\"id\":",
+        "\"status\":",
+        "\"ok\"",
+        "\"exception\"",
+        "\"exit\"",
+        "\"exit_code\":",
+        "\"value\":",
+        "\"error\":",
+        "\"name\":",
+        "\"message\":",
+        "\"traceback\":",
+        "\"errno\":",
+        "\"denied\":",
+        "\"operation\":",
+        "\"final\":",
+        "\"blob\":",
+        "\"lengths\":",
+        "\"passed\":",
+        "\"data\":",
+        "\"main\":",
+        "\"tool\":",
+        "\"args\":",
+        "\"kwargs\":",
+        "\"type\":",
+        "\"buffer\":",
+        "\"bytes\"",
+        "null",
+        "true",
+        "[",
+        "]",
+        "{",
+        "}",
+        "\\ud800",
+        "\0",
+        "-1",
+        "1e999",
+        "1.5",
+        "18446744073709551615",
+        "9223372036854775808",
+        "\"a\":1,",
+        "\"image/png\":",
+    ],
+    inputs: 600_000,
+};
+
+fn run(bytes: &[u8]) -> Behaviour {
+    let (header, payload) = text_and_rest(bytes);
+    bounds_hold(header);
+    let frame = Frame {
+        header: header.to_vec(),
+        payload: payload.to_vec(),
+    };
+    match Reply::parse(&frame) {
+        Ok(reply) => {
+            assert_same_again(&reply, payload);
+            Behaviour::taken(shape(&reply))
+        }
+        Err(error) => {
+            let message = error.to_string();
+            assert_is_short(&message);
+            Behaviour::refused(&message)
+        }
+    }
+}
+
+/// What the count on the text lets through, a parser finds no deeper and no longer.
+fn bounds_hold(header: &[u8]) {
+    let limits = JsonLimits::FROM_WORKER;
+    if limits.check(header).is_ok()
+        && let Ok(tree) = serde_json::from_slice::<serde_json::Value>(header)
+    {
+        let (depth, values) = measure(&tree);
+        assert!(depth <= limits.depth, "{depth} levels came through");
+        assert!(values <= limits.values, "{values} values came through");
+    }
+}
+
+/// Levels, and values with their keys.
+fn measure(tree: &serde_json::Value) -> (usize, usize) {
+    let inner: Vec<(usize, usize)> = match tree {
+        serde_json::Value::Array(items) => items.iter().map(measure).collect(),
+        serde_json::Value::Object(members) => members
+            .values()
+            .map(measure)
+            .map(|(depth, values)| (depth, values + 1))
+            .collect(),
+        _ => return (0, 1),
+    };
+    let depth = inner.iter().map(|(depth, _)| *depth).max();
+    let values: usize = inner.iter().map(|(_, values)| *values).sum();
+    (depth.unwrap_or_default() + 1, values + 1)
+}
+
+fn assert_same_again(reply: &Reply, payload: &[u8]) {
+    // As text: two values that are no number are not equal.
+    let written = serde_json::to_vec(reply).expect("a message is written");
+    let frame = Frame {
+        header: written.clone(),
+        payload: payload.to_vec(),
+    };
+    let again = Reply::parse(&frame);
+    let again =
+        again.unwrap_or_else(|error| panic!("{reply:?} is refused when read again: {error}"));
+    let again = serde_json::to_vec(&again).expect("a message is written");
+    assert_eq!(
+        String::from_utf8_lossy(&written),
+        String::from_utf8_lossy(&again)
+    );
+}
+
+/// Of a refusal little is quoted, and nothing that acts on a terminal.
+pub(crate) fn assert_is_short(message: &str) {
+    assert!(message.len() < 1000, "a refusal of {} bytes", message.len());
+    let control = message.chars().find(|character| character.is_control());
+    assert_eq!(control, None, "a control character in {message:?}");
+}
+
+fn shape(reply: &Reply) -> &'static str {
+    match (reply, reply.blob().is_some()) {
+        (Reply::Ready { .. }, _) => "ready",
+        (Reply::Result(result), blob) => match (&result.ended, blob) {
+            (Ended::Ok(None), _) => "nothing",
+            (Ended::Ok(Some(_)), true) => "value with buffers",
+            (Ended::Ok(Some(_)), false) => "value",
+            (Ended::Exception(_), _) => "exception",
+            (Ended::Exit(_), _) => "exit",
+        },
+        (Reply::Display(_), true) => "display with buffers",
+        (Reply::Display(_), false) => "display",
+        (Reply::Call(_), true) => "call with buffers",
+        (Reply::Call(_), false) => "call",
+        _ => "another kind",
+    }
+}

@@ -1,0 +1,102 @@
+//! Calls that lie where rules change their answer.
+
+use sandfork::plan::seccomp::{
+    Arch, Check, Preset, Surroundings, Verdict, syscall_number, syscalls,
+};
+
+use super::interpreter::Call;
+use crate::source::Source;
+
+/// What marks a call of x32 (asm/unistd.h, `__X32_SYSCALL_BIT`).
+const X32: u32 = 0x4000_0000;
+/// `AUDIT_ARCH_I386`, what `int 0x80` is, and 32-bit ARM.
+const FOREIGN: [u32; 2] = [0x4000_0003, 0x4000_0028];
+
+pub(super) struct Generator {
+    arch: Arch,
+    numbers: Vec<u32>,
+    /// Of calls whose rule looks at arguments: those are the interesting half.
+    conditional: Vec<u32>,
+    /// What arguments are compared with.
+    values: Vec<u32>,
+}
+
+impl Generator {
+    pub(super) fn new(arch: Arch, surroundings: Surroundings) -> Self {
+        let preset = Preset::of(surroundings);
+        let mut conditional = Vec::new();
+        let mut values = vec![0];
+        for (name, rule) in &preset.guest {
+            if let Verdict::AllowIf { checks, .. } = rule.verdict {
+                conditional.extend(syscall_number(arch, name));
+                for check in checks {
+                    values.extend(numbers(check));
+                }
+            }
+        }
+        values.sort_unstable();
+        values.dedup();
+        Self {
+            arch,
+            numbers: syscalls(arch).map(|(_, number)| number).collect(),
+            conditional,
+            values,
+        }
+    }
+
+    pub(super) fn call(&self, source: &mut Source<'_>) -> Call {
+        let how = source.byte();
+        let number = match how & 7 {
+            0..=3 => source.pick(&self.conditional).unwrap_or(0),
+            4..=5 => source.pick(&self.numbers).unwrap_or(0),
+            6 => source.short().into(),
+            _ => source.word(),
+        };
+        let number = if how & 0x18 == 0x18 {
+            number ^ X32
+        } else {
+            number
+        };
+        let mut call = Call::new(self.arch, number, [0; 6]);
+        for argument in &mut call.arguments {
+            *argument = self.argument(source);
+        }
+        match how >> 5 {
+            6 => call.audit_arch = source.pick(&FOREIGN).unwrap_or(0),
+            7 => call.audit_arch = source.word(),
+            _ => {}
+        }
+        call
+    }
+
+    /// A value of a rule or one beside it, with any upper half.
+    fn argument(&self, source: &mut Source<'_>) -> u64 {
+        let how = source.byte();
+        let value = source.pick(&self.values).unwrap_or(0);
+        let bit = 1u32 << (how >> 3);
+        let low = match how & 7 {
+            0 | 1 => value,
+            2 => value ^ bit,
+            3 => value.wrapping_add(1),
+            4 => value.wrapping_sub(1),
+            5 => value | source.pick(&self.values).unwrap_or(0),
+            6 => !value,
+            _ => return source.long(),
+        };
+        let high = match how >> 6 {
+            0 | 1 => 0,
+            2 => u32::MAX,
+            _ => source.word(),
+        };
+        u64::from(high) << 32 | u64::from(low)
+    }
+}
+
+fn numbers(check: &Check) -> Vec<u32> {
+    match *check {
+        Check::OneOf { mask, values, .. } | Check::NoneOf { mask, values, .. } => {
+            values.iter().copied().chain([mask, !mask]).collect()
+        }
+        Check::Null { .. } => vec![0],
+    }
+}

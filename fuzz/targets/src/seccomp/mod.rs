@@ -1,0 +1,205 @@
+//! The compiled filters against what the rules and a policy's lists mean, call by call.
+//!
+//! The programs run in the interpreter of the compiler's own tests, which shares no code with the
+//! compiler; what they should answer is worked out from the rules by [`oracle`].
+
+mod calls;
+#[path = "../../../../src/plan/seccomp/tests/interpreter.rs"]
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "of the tests beside the compiler"
+)]
+mod interpreter;
+mod oracle;
+
+use sandfork::jail::program::BpfProgram;
+use sandfork::plan::seccomp::{Arch, Filters, Surroundings, compile};
+
+use crate::source::Source;
+use crate::{Behaviour, Target};
+use calls::Generator;
+use interpreter::{Answer, Call, answer, assert_loadable};
+use oracle::Oracle;
+
+pub(crate) const TARGET: Target = Target {
+    name: "seccomp",
+    about: "a policy's lists and calls: the compiled filters answer each as the rules say",
+    run,
+    words: &["\0\0\0\0", "\u{1}\0\0\0", "\u{7f}\u{7f}"],
+    inputs: 12_000,
+};
+
+/// The most calls of one input.
+const MOST_CALLS: usize = 64;
+
+fn run(bytes: &[u8]) -> Behaviour {
+    let mut source = Source::new(bytes);
+    let case = Case::read(&mut source);
+    match compile(case.arch, case.surroundings, &case.allow, &case.deny) {
+        Ok(filters) => {
+            for program in filters.zygote.iter().chain(&filters.worker) {
+                assert_loadable(program);
+            }
+            let comparison = Comparison::new(&case, &filters);
+            if let Some(difference) = comparison.first(&mut source) {
+                panic!("{difference:x?}");
+            }
+            Behaviour::taken(&case.shape())
+        }
+        Err(error) => {
+            assert!(
+                !case.oracle().accepts(&case.allow, &case.deny),
+                "honest lists are refused: {error}"
+            );
+            Behaviour::refused(&error.to_string().replace(error.syscall(), ""))
+        }
+    }
+}
+
+/// What a policy asks of the filters, and where.
+#[derive(Debug)]
+struct Case {
+    arch: Arch,
+    surroundings: Surroundings,
+    allow: Vec<&'static str>,
+    deny: Vec<&'static str>,
+}
+
+/// A call that a filter answers otherwise than the rules say.
+#[derive(Clone, Debug)]
+#[expect(dead_code, reason = "it is shown")]
+pub struct Difference {
+    arch: Arch,
+    surroundings: Surroundings,
+    allow: Vec<&'static str>,
+    deny: Vec<&'static str>,
+    loaded: &'static str,
+    call: Call,
+    found: Answer,
+    expected: Answer,
+}
+
+impl Case {
+    fn read(source: &mut Source<'_>) -> Self {
+        let what = source.byte();
+        let arch = [Arch::X86_64, Arch::Aarch64][usize::from(what & 1)];
+        let surroundings = match what >> 1 & 7 {
+            0..=3 => Surroundings::Namespaces,
+            abi => Surroundings::SharedHost {
+                landlock_abi: [0, 1, 3, 6][usize::from(abi) - 4],
+            },
+        };
+        let names = oracle::names();
+        let mut list = |count: u8| -> Vec<&'static str> {
+            (0..count).filter_map(|_| source.pick(&names)).collect()
+        };
+        let allow = list(what >> 4 & 3);
+        let deny = list(what >> 6 & 3);
+        Self {
+            arch,
+            surroundings,
+            allow,
+            deny,
+        }
+    }
+
+    fn oracle(&self) -> Oracle {
+        Oracle::new(self.arch, self.surroundings)
+    }
+
+    fn shape(&self) -> String {
+        let count = |list: &[&str]| ["none", "some"][usize::from(!list.is_empty())];
+        let (allow, deny) = (count(&self.allow), count(&self.deny));
+        let abi = match self.surroundings {
+            Surroundings::Namespaces => "namespaces",
+            Surroundings::SharedHost { landlock_abi: 0..3 } => "no truncation",
+            Surroundings::SharedHost { landlock_abi: 3..6 } => "no scopes",
+            Surroundings::SharedHost { .. } => "landlock",
+        };
+        format!("{:?} {abi} {allow} {deny}", self.arch)
+    }
+}
+
+/// Filters, and what they are held against.
+struct Comparison<'a> {
+    case: &'a Case,
+    filters: &'a Filters,
+    oracle: Oracle,
+    generator: Generator,
+}
+
+impl<'a> Comparison<'a> {
+    fn new(case: &'a Case, filters: &'a Filters) -> Self {
+        Self {
+            case,
+            filters,
+            oracle: case.oracle(),
+            generator: Generator::new(case.arch, case.surroundings),
+        }
+    }
+
+    /// The first call that is answered wrongly.
+    fn first(&self, source: &mut Source<'_>) -> Option<Difference> {
+        let mut calls = 0;
+        while calls < MOST_CALLS && (calls == 0 || !source.is_empty()) {
+            let call = self.generator.call(source);
+            if let Some(difference) = self.of_call(call) {
+                return Some(difference);
+            }
+            calls += 1;
+        }
+        None
+    }
+
+    fn of_call(&self, call: Call) -> Option<Difference> {
+        let Case {
+            arch,
+            surroundings,
+            allow,
+            deny,
+        } = self.case;
+        let Filters { zygote, worker } = self.filters;
+        let both = answer(zygote.iter().chain(worker), &call);
+        let answers = [
+            ("both", both, self.oracle.guest(allow, deny, &call)),
+            (
+                "the zygote's",
+                answer(zygote, &call),
+                self.oracle.zygote(allow, &call),
+            ),
+        ];
+        let wrong = answers
+            .into_iter()
+            .find(|(_, found, expected)| found != expected);
+        wrong.map(|(loaded, found, expected)| Difference {
+            arch: *arch,
+            surroundings: *surroundings,
+            allow: allow.clone(),
+            deny: deny.clone(),
+            loaded,
+            call,
+            found,
+            expected,
+        })
+    }
+}
+
+/// The first of these calls that filters answer wrongly which `change` was done to: what shows that the
+/// comparison can find something. For `x86_64` in namespaces, without lists.
+pub fn difference<'a>(
+    calls: impl IntoIterator<Item = &'a [u8]>,
+    change: impl FnOnce(&mut Filters),
+) -> Option<Difference> {
+    let case = Case {
+        arch: Arch::X86_64,
+        surroundings: Surroundings::Namespaces,
+        allow: Vec::new(),
+        deny: Vec::new(),
+    };
+    let mut filters = compile(case.arch, case.surroundings, &case.allow, &case.deny).ok()?;
+    change(&mut filters);
+    let comparison = Comparison::new(&case, &filters);
+    let mut calls = calls.into_iter().map(Source::new);
+    calls.find_map(|mut source| comparison.first(&mut source))
+}

@@ -1,0 +1,158 @@
+//! What filters must answer, from the rules and a policy's lists: no program, no search, no jumps.
+
+use std::collections::BTreeMap;
+
+use sandfork::plan::seccomp::{
+    Arch, Check, Errno, Grant, Preset, Surroundings, Verdict, syscall_number, syscalls,
+};
+
+use super::interpreter::{Answer, Call};
+
+/// What a policy may not deny: an interpreter cannot run a cell without.
+const ESSENTIAL: [&str; 12] = [
+    "read",
+    "write",
+    "close",
+    "mmap",
+    "munmap",
+    "brk",
+    "futex",
+    "rt_sigaction",
+    "rt_sigprocmask",
+    "rt_sigreturn",
+    "exit",
+    "exit_group",
+];
+
+/// Every name of a system call, and some that are none.
+pub(super) fn names() -> Vec<&'static str> {
+    let mut names: Vec<&'static str> = [Arch::X86_64, Arch::Aarch64]
+        .into_iter()
+        .flat_map(syscalls)
+        .map(|(name, _)| name)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names.extend(["", "sys_read", "READ", "read "]);
+    names
+}
+
+pub(super) struct Oracle {
+    arch: Arch,
+    preset: Preset,
+    names: BTreeMap<u32, &'static str>,
+}
+
+impl Oracle {
+    pub(super) fn new(arch: Arch, surroundings: Surroundings) -> Self {
+        let preset = Preset::of(surroundings);
+        let names = syscalls(arch).map(|(name, number)| (number, name));
+        Self {
+            arch,
+            preset,
+            names: names.collect(),
+        }
+    }
+
+    /// Whether these lists can be kept.
+    pub(super) fn accepts(&self, allow: &[&str], deny: &[&str]) -> bool {
+        let known = |name: &&str| {
+            [Arch::X86_64, Arch::Aarch64]
+                .iter()
+                .any(|arch| syscall_number(*arch, name).is_some())
+        };
+        let allowable = |name: &&str| match self.preset.guest.get(*name).map(|rule| rule.verdict) {
+            None | Some(Verdict::Allow) => true,
+            Some(Verdict::AllowIf { .. }) => false,
+            Some(Verdict::Refuse { grant, .. }) => grant == Grant::ByPolicy,
+        };
+        allow.iter().all(|name| known(name) && allowable(name))
+            && deny
+                .iter()
+                .all(|name| known(name) && !ESSENTIAL.contains(name))
+    }
+
+    /// A guest's call, with both filters loaded.
+    pub(super) fn guest(&self, allow: &[&str], deny: &[&str], call: &Call) -> Answer {
+        self.answer(call, |name| {
+            let usual = self.guests_rule(allow, name, call);
+            // A list takes away what there is; what is refused anyway keeps its own error.
+            let refused_anyway = match self.preset.guest.get(name).map(|rule| rule.verdict) {
+                Some(Verdict::Refuse { .. }) | None => !allow.contains(&name),
+                Some(Verdict::Allow | Verdict::AllowIf { .. }) => false,
+            };
+            if deny.contains(&name) && !refused_anyway {
+                Answer::Errno(1)
+            } else {
+                usual
+            }
+        })
+    }
+
+    /// A call of the jail's set-up, with the first filter alone.
+    pub(super) fn zygote(&self, allow: &[&str], call: &Call) -> Answer {
+        self.answer(call, |name| match self.preset.jail.get(name) {
+            Some(rule) => meaning(&rule.verdict, call),
+            None => self.guests_rule(allow, name, call),
+        })
+    }
+
+    fn guests_rule(&self, allow: &[&str], name: &str, call: &Call) -> Answer {
+        if allow.contains(&name) {
+            return Answer::Allow;
+        }
+        match self.preset.guest.get(name) {
+            Some(rule) => meaning(&rule.verdict, call),
+            None => Answer::Errno(38),
+        }
+    }
+
+    fn answer(&self, call: &Call, of_name: impl Fn(&str) -> Answer) -> Answer {
+        if call.audit_arch != Call::new(self.arch, 0, [0; 6]).audit_arch {
+            return Answer::KillProcess;
+        }
+        match self.names.get(&call.number) {
+            Some(name) => of_name(name),
+            // No such call, and those of x32 are none either.
+            None => Answer::Errno(38),
+        }
+    }
+}
+
+fn meaning(verdict: &Verdict, call: &Call) -> Answer {
+    let refused = |errno: Errno| Answer::Errno(errno as u16);
+    match *verdict {
+        Verdict::Allow => Answer::Allow,
+        Verdict::Refuse { errno, .. } => refused(errno),
+        Verdict::AllowIf { checks, otherwise } => {
+            if checks.iter().all(|check| holds(*check, call)) {
+                Answer::Allow
+            } else {
+                refused(otherwise)
+            }
+        }
+    }
+}
+
+/// The kernel takes the low half of an argument that is a number, and all of a pointer.
+fn holds(check: Check, call: &Call) -> bool {
+    let whole = |argument: u8| call.arguments[usize::from(argument)];
+    let low = |argument: u8| whole(argument) % (1 << 32);
+    match check {
+        Check::OneOf {
+            argument,
+            mask,
+            values,
+        } => values
+            .iter()
+            .any(|value| low(argument) & u64::from(mask) == u64::from(*value)),
+        Check::NoneOf {
+            argument,
+            mask,
+            values,
+        } => values
+            .iter()
+            .all(|value| low(argument) & u64::from(mask) != u64::from(*value)),
+        Check::Null { argument } => whole(argument) == 0,
+    }
+}

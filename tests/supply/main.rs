@@ -1,0 +1,229 @@
+//! What the project is made of, as far as cargo itself can tell: licences, sources, versions, features.
+//! `deny.toml` says what is allowed; `cargo xtask supply` has the rest, which needs cargo-deny and
+//! cargo-audit.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test program")]
+
+mod licence;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use licence::is_allowed;
+use serde_json::Value;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// Default features that are more than `std`, and are all used.
+const DEFAULTS_THAT_ARE_USED: &[(&str, &str)] = &[(
+    "toml",
+    "policies are parsed, printed, and read through serde",
+)];
+
+/// `cargo metadata`, which fails where Cargo.lock is missing or is not what Cargo.toml asks for. Of the
+/// systems that are built for: crates for others are never compiled, and may not even be here.
+static METADATA: LazyLock<Value> = LazyLock::new(|| {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args([
+        "metadata",
+        "--format-version=1",
+        "--locked",
+        "--all-features",
+    ]);
+    for target in DENY["graph"]["targets"].as_array().unwrap() {
+        cargo.args(["--filter-platform", target.as_str().unwrap()]);
+    }
+    let output = cargo.current_dir(ROOT).output().expect("cargo runs");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    serde_json::from_slice(&output.stdout).expect("it writes JSON")
+});
+
+static DENY: LazyLock<toml::Table> = LazyLock::new(|| {
+    let text = std::fs::read_to_string(format!("{ROOT}/deny.toml")).unwrap();
+    text.parse().expect("deny.toml is TOML")
+});
+
+fn packages() -> impl Iterator<Item = &'static Value> {
+    METADATA["packages"].as_array().unwrap().iter()
+}
+
+/// The project's own.
+fn members() -> impl Iterator<Item = &'static Value> {
+    packages().filter(|package| package["source"].is_null())
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+#[test]
+fn every_licence_is_allowed() {
+    let allowed: Vec<&str> = DENY["licenses"]["allow"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|licence| licence.as_str().unwrap())
+        .collect();
+    let refused: Vec<String> = packages()
+        .filter(|package| !is_allowed(text(package, "license"), &allowed))
+        .map(|package| format!("{}: {:?}", text(package, "name"), package["license"]))
+        .collect();
+    assert_eq!(refused, [""; 0], "not in deny.toml's list");
+}
+
+#[test]
+fn everything_comes_from_crates_io() {
+    let sources: BTreeSet<&str> = packages().map(|package| text(package, "source")).collect();
+    assert_eq!(sources, BTreeSet::from(["", CRATES_IO]));
+    let paths: Vec<&str> = members()
+        .map(|member| text(member, "manifest_path"))
+        .filter(|path| !path.starts_with(ROOT))
+        .collect();
+    assert_eq!(paths, [""; 0], "a path leads out of the project");
+}
+
+#[test]
+fn each_crate_has_one_version() {
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for package in packages() {
+        let of_crate = versions.entry(text(package, "name")).or_default();
+        of_crate.insert(text(package, "version"));
+    }
+    let twice: BTreeSet<&str> = versions
+        .iter()
+        .filter(|(_, versions)| versions.len() > 1)
+        .map(|(name, _)| *name)
+        .collect();
+    let skipped: BTreeSet<&str> = DENY["bans"]["skip"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|skip| {
+            assert!(
+                skip["reason"].as_str().unwrap().len() > 20,
+                "{skip} has no reason"
+            );
+            skip["crate"]
+                .as_str()
+                .unwrap()
+                .split([':', '@'])
+                .next()
+                .unwrap()
+        })
+        .collect();
+    assert_eq!(
+        twice, skipped,
+        "in two versions; and what deny.toml excepts"
+    );
+}
+
+/// What a crate does by default beyond `std` is either used or not taken.
+#[test]
+fn features_are_few() {
+    let defaults: BTreeMap<&str, Vec<&str>> = packages()
+        .map(|package| {
+            let features = package["features"]["default"].as_array();
+            let features = features.into_iter().flatten().filter_map(Value::as_str);
+            (
+                text(package, "name"),
+                features.filter(|name| *name != "std").collect(),
+            )
+        })
+        .collect();
+    let mut taken = BTreeSet::new();
+    for member in members() {
+        for dependency in member["dependencies"].as_array().unwrap() {
+            let name = text(dependency, "name");
+            let all = dependency["uses_default_features"] == true;
+            if all
+                && defaults
+                    .get(name)
+                    .is_some_and(|features| !features.is_empty())
+            {
+                taken.insert(name);
+            }
+            let wanted = text(dependency, "req");
+            let has_version = wanted != "*" || !dependency["path"].is_null();
+            assert!(
+                has_version,
+                "{name} of {} has no version",
+                text(member, "name")
+            );
+        }
+    }
+    let used: BTreeSet<&str> = DEFAULTS_THAT_ARE_USED
+        .iter()
+        .map(|(name, _)| *name)
+        .collect();
+    assert_eq!(
+        taken, used,
+        "taken with default features; and those that are all used"
+    );
+}
+
+/// The oldest Rust that is promised is one that every dependency can be built with.
+#[test]
+fn the_oldest_rust_is_stated_and_enough() {
+    let number = |version: &str| -> Vec<u32> {
+        version
+            .split('.')
+            .map(|part| part.parse().unwrap())
+            .collect()
+    };
+    let stated: BTreeSet<&str> = members()
+        .map(|member| text(member, "rust_version"))
+        .collect();
+    let [stated] = stated.into_iter().collect::<Vec<_>>()[..] else {
+        panic!("members state different versions");
+    };
+    for package in packages() {
+        let needed = text(package, "rust_version");
+        assert!(
+            needed.is_empty() || number(needed)[..2] <= number(stated)[..2],
+            "{} needs Rust {needed}, and {stated} is stated",
+            text(package, "name")
+        );
+    }
+}
+
+/// cargo-fuzz has a lock file of its own: it must not fuzz other versions than those that are built.
+#[test]
+fn what_is_fuzzed_is_what_is_built() {
+    let lock = |path: &str| -> toml::Table {
+        let text = std::fs::read_to_string(format!("{ROOT}/{path}")).unwrap();
+        text.parse().expect("a lock file is TOML")
+    };
+    let built = lock("Cargo.lock");
+    let fuzzed = lock("fuzz/Cargo.lock");
+    let targets = closure(&fuzzed, "fuzz-targets");
+    assert!(targets.len() > 20, "fuzz/Cargo.lock has only {targets:?}");
+    let expected = closure(&built, "fuzz-targets");
+    let other: Vec<_> = targets.difference(&expected).collect();
+    assert!(
+        other.is_empty(),
+        "{other:?} are fuzzed and not built; run `cargo update` in fuzz/"
+    );
+}
+
+/// Names and versions of what a crate is made of.
+fn closure(lock: &toml::Table, root: &str) -> BTreeSet<(String, String)> {
+    let packages = lock["package"].as_array().unwrap();
+    let mut found = BTreeSet::new();
+    let mut wanted = vec![root.to_owned()];
+    while let Some(next) = wanted.pop() {
+        // `name`, or `name version` where there are several.
+        let (name, version) = next.split_once(' ').unwrap_or((&next, ""));
+        for package in packages {
+            let field = |name: &str| package[name].as_str().unwrap().to_owned();
+            let is_it = field("name") == name && field("version").starts_with(version);
+            if is_it && found.insert((field("name"), field("version"))) {
+                let inner = package.get("dependencies").and_then(toml::Value::as_array);
+                let inner = inner.into_iter().flatten().filter_map(toml::Value::as_str);
+                wanted.extend(inner.map(str::to_owned));
+            }
+        }
+    }
+    found
+}
