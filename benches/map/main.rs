@@ -1,5 +1,5 @@
-//! HumanEval's 164 programs, many times over: in a fresh sandbox each, through `sandfork map` and the
-//! library's `Batch`, beside a plain `python3` process each and beside HumanEval's own executor.
+//! HumanEval's 164 programs, many times over: in a fresh sandbox each, through `sandfork map`, the package's
+//! `map` and the library's `Batch`, beside a plain `python3` process each and beside HumanEval's own executor.
 //!
 //! `cargo xtask bench-map` prints rates and latencies, and whether all verdicts are equal. The rounds
 //! are taken in turns, so that whatever else the machine does falls on all alike. Every second round
