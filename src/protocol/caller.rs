@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::message::{
-    Display, Last, MessageError, Then, ToolAnswer, ToolCall, Tools, Variables, check_payload,
-    encode_message,
+    Display, Last, MessageError, Then, ToolAnswer, ToolCall, Tools, Variables, encode_message,
 };
-use super::{Blob, Frame, FrameLimits, JsonLimits, Value};
+use super::{Blob, FrameLimits, Value};
 use crate::outcome::{Enforced, PolicyIdentity};
 
 mod batch;
+mod parse;
 mod told;
 
 pub use batch::{Mapping, OpenBatch, TaskHeader, TaskLoss, TaskOrder, TaskOutcome};
@@ -337,56 +337,6 @@ pub enum ErrorWord {
 }
 
 impl Ask {
-    /// Understands a caller's frame.
-    ///
-    /// # Errors
-    ///
-    /// When the header is over a bound, of an unknown kind, or lacks what its kind needs.
-    pub fn parse(frame: &Frame) -> Result<Self, MessageError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "kebab-case")]
-        enum Kind {
-            Open,
-            Cell,
-            Set,
-            Tools,
-            Return,
-            Interrupt,
-            Restart,
-            File,
-            Close,
-            Map,
-            Task,
-            End,
-        }
-        #[derive(Deserialize)]
-        struct Restart {
-            id: u64,
-        }
-        let header = JsonLimits::FROM_CALLER.tagged(&frame.header)?;
-        let ask = match header.kind {
-            Kind::Open => Self::Open(header.members()?),
-            Kind::Cell => Self::Cell(header.members()?),
-            Kind::Set => Self::Set(header.members()?),
-            Kind::Tools => Self::Tools(header.members()?),
-            Kind::Return => Self::Return(header.members()?),
-            Kind::Interrupt => Self::Interrupt,
-            Kind::Restart => {
-                let Restart { id } = header.members()?;
-                Self::Restart { id }
-            }
-            Kind::File => Self::File(header.members()?),
-            Kind::Close => Self::Close,
-            Kind::Map => Self::Map(header.members()?),
-            Kind::Task => Self::Task(header.members()?),
-            Kind::End => Self::End,
-        };
-        if !matches!(ask, Self::Cell(_) | Self::Task(_)) {
-            check_payload(frame, ask.blob())?;
-        }
-        Ok(ask)
-    }
-
     /// The buffers that come with it.
     pub const fn blob(&self) -> Option<&Blob> {
         match self {
