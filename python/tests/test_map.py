@@ -88,6 +88,10 @@ def test_one_task_is_no_iterable_of_them(tasks: Any) -> None:
         sandfork.async_map(tasks)
 
 
+CYCLE: dict[str, Any] = {}
+CYCLE["wall"] = CYCLE
+
+
 @pytest.mark.parametrize(
     ("task", "said"),
     [
@@ -99,6 +103,7 @@ def test_one_task_is_no_iterable_of_them(tasks: Any) -> None:
         (Task("x", args=[1], id="n" * 99), r"task 'n{76}\.\.\. \(number 2, from 0\): args has a int"),  # type: ignore[list-item]
         (Task("\ud800"), "task 2: it has a text with a lone surrogate"),
         ({"code": "x", "limits": {"wall": {2}}}, "task 2: it cannot be written as JSON"),
+        ({"code": "x", "limits": CYCLE}, "task 2: it cannot be written as JSON"),
         (Task(file="/nothing/here.py"), "task 2: its file cannot be read: .*No such file"),
     ],
 )
@@ -187,6 +192,8 @@ def test_a_task_without_a_sandbox_is_a_result_of_its_own(serve: Serve) -> None:
     assert isinstance(lost.failure, sandfork.SystemFailure)
     assert str(lost.failure) == "no room"
     assert again.attempts == 2
+    assert good.execution is not None
+    assert (good.execution.enforced.level, good.execution.policy.name) == ("full", "standard")
     assert [(p.done, p.failed, p.lost, p.total) for p in told] == [(1, 0, 0, 3), (2, 0, 1, 3), (3, 0, 1, 3)]
     assert told[0].rate > 0
     assert told[2].remaining == 0.0

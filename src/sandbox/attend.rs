@@ -10,7 +10,7 @@ use super::pool::Parked;
 use super::{Inner, Sandbox};
 use crate::error::{Error, ErrorKind};
 use crate::jail::control::CpuSpan;
-use crate::outcome::Enforced;
+use crate::outcome::{Enforced, PolicyIdentity};
 use crate::policy::LimitName;
 use crate::protocol::VERSION;
 use crate::protocol::caller::{Answer, Ask, ErrorWord, Opened, Python, ToolTime};
@@ -97,18 +97,27 @@ impl Sandbox {
     }
 
     fn opened(&self, enforced: &Enforced) -> Opened {
-        let interpreter = &self.inner.plan.interpreter;
-        let (major, minor, micro) = interpreter.version;
         Opened {
             version: VERSION,
             enforced: enforced.clone(),
-            policy: self.inner.policy.clone(),
-            python: Python {
-                executable: interpreter.executable.display().to_string(),
-                version: format!("{major}.{minor}.{micro}"),
-                environment: interpreter.environment.display().to_string(),
-            },
+            policy: self.policy().clone(),
+            python: self.python(),
             limits: self.limits_by_key(),
+        }
+    }
+
+    pub(crate) fn policy(&self) -> &PolicyIdentity {
+        &self.inner.policy
+    }
+
+    /// The guests' interpreter.
+    pub(crate) fn python(&self) -> Python {
+        let interpreter = &self.inner.plan.interpreter;
+        let (major, minor, micro) = interpreter.version;
+        Python {
+            executable: interpreter.executable.display().to_string(),
+            version: format!("{major}.{minor}.{micro}"),
+            environment: interpreter.environment.display().to_string(),
         }
     }
 

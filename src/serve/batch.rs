@@ -67,6 +67,8 @@ pub fn serve(
         version: VERSION,
         jobs: jobs.get(),
         window,
+        policy: sandbox.policy().clone(),
+        python: sandbox.python(),
         limits: sandbox.limits_by_key(),
     });
     let (tasks, queue) = sync_channel(window);
@@ -271,6 +273,7 @@ impl<'a> Writer<'a> {
         let told = TaskOutcome {
             id,
             attempts,
+            enforced: outcome.enforced().clone(),
             outcome: Told(outcome),
             value,
         };

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Callable, NamedTuple
 
+from . import _reports
 from ._cells import Text, check_result, unexpected
 from ._conversation import Conversation
 from ._exceptions import ProtocolError, RequestError, SupervisorDied, from_word
 from ._execution import Execution, Logs
 from ._frames import Frame, encode
+from ._reports import SessionInfo
 from ._session import VERSION
 from ._steps import RECEIVE, Notify, Receive, Send, Steps
 from ._task_results import Progress, TaskResult
@@ -68,7 +71,7 @@ class Batch(Conversation):
         self._total = total
         self._in_flight: dict[int, Sent] = {}
         self._window = 0
-        self._limits: Mapping[str, float] = {}
+        self._info: SessionInfo | None = None
         self._taken = 0
         # Whether no further task is taken, and what is raised when those that were have their results.
         self._ended = False
@@ -151,7 +154,7 @@ class Batch(Conversation):
                 f"the `sandfork` program speaks version {told.get('version')} of the protocol and this "
                 f"package version {VERSION}: install both from the same release"
             )
-        self._window, self._limits = told["window"], told.get("limits") or {}
+        self._window, self._info = told["window"], _reports.session_info(told)
         self._output = (Text(), Text())
         for sent in list(self._in_flight.values()):
             yield Send(sent.frame)
@@ -205,9 +208,13 @@ class Batch(Conversation):
             text.end()
         stdout, stderr = self._output
         self._output = (Text(), Text())
-        limits: dict[str, float | str] = {**self._limits, **sent.limits}
+        assert self._info is not None
+        # A task's own are text, as a policy writes them.
+        limits: Any = {**self._info.limits, **sent.limits}
+        held = _reports.enforced(header.get("enforced", {}))
+        info = replace(self._info, enforced=held, limits=limits)
         header = {**header, "session": "ended", "execution_count": 1}
-        return Execution(header, Logs(stdout.pieces, stderr.pieces), [], limits=limits)
+        return Execution(header, Logs(stdout.pieces, stderr.pieces), [], info)
 
     def _end_with(self, frame: Frame) -> None:
         """What the supervisor found wrong: with a task, or with all of them."""

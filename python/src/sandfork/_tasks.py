@@ -116,7 +116,7 @@ def _sent(fields: dict[str, Any], name: Any, index: int) -> Sent:
         line = json_text({**fields, "id": index}).encode()
     except UnicodeEncodeError:
         raise RequestError("it has a text with a lone surrogate, which cannot be sent") from None
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise RequestError(f"it cannot be written as JSON: {error}") from None
     if len(line) > MAX_PAYLOAD:
         raise ValueTooLarge(

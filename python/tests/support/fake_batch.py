@@ -24,7 +24,15 @@ class FakeBatch:
         self.opening = opening.header
 
     def begin(self, *, window: int = 4, **fields: Any) -> None:
-        told = {"version": 2, "jobs": 1, "window": window, "limits": LIMITS}
+        python = {"executable": "/usr/bin/python3", "version": "3.11.2", "environment": "/usr"}
+        told = {
+            "version": 2,
+            "jobs": 1,
+            "window": window,
+            "policy": POLICY,
+            "python": python,
+            "limits": LIMITS,
+        }
         self.wire.send({"kind": "mapping", **told, **fields})
 
     def task(self) -> Received | None:
@@ -37,11 +45,12 @@ class FakeBatch:
 
     def done(self, number: int, value: Any = None, stdout: bytes = b"", **fields: Any) -> None:
         inner = {"status": "ok", "exit_code": 0, "limit": None, "error": None, "usage": USAGE}
-        told = {**inner, "enforced": ENFORCED, "denied": [], "policy": POLICY}
+        told = {**inner, "denied": []}
         if stdout:
             self.wire.send({"kind": "output", "id": number, "stream": "stdout"}, stdout)
         tree = _values.Encoder().encode(value)
         header = {"kind": "done", "id": number, "attempts": 1, "outcome": told, "value": tree}
+        header["enforced"] = ENFORCED
         self.wire.send({**header, **fields})
 
     def error(self, word: str, message: str, **fields: Any) -> None:

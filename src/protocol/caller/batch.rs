@@ -5,7 +5,8 @@ use std::num::NonZeroU16;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ErrorWord, PolicyChoice, Told};
+use super::{ErrorWord, PolicyChoice, Python, Told};
+use crate::outcome::{Enforced, PolicyIdentity};
 use crate::protocol::Value;
 
 /// What a batch is to be.
@@ -61,6 +62,10 @@ pub struct Mapping {
     pub jobs: usize,
     /// How many tasks may be sent whose results have not come.
     pub window: usize,
+    /// Under which policy.
+    pub policy: PolicyIdentity,
+    /// The guests' interpreter.
+    pub python: Python,
     /// Limits by their keys in the policy: seconds, bytes, counts.
     pub limits: BTreeMap<&'static str, f64>,
 }
@@ -72,7 +77,9 @@ pub struct TaskOutcome {
     pub id: u64,
     /// How often it was tried: more than once only where it got no sandbox before.
     pub attempts: u32,
-    /// The outcome, without output and value.
+    /// What held it: each task has a worker of its own.
+    pub enforced: Enforced,
+    /// The rest of the outcome, without output, value, and what [`Mapping`] tells.
     pub outcome: Told,
     /// The value of its last expression. It has no buffers.
     #[serde(skip_serializing_if = "Option::is_none")]
