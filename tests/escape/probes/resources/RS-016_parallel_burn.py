@@ -2,7 +2,8 @@
 id = "RS-016"
 name = "parallel burn"
 attempt = """
-Busy loops on 2 processes for 1.5 s: total CPU time above 1.3 x wall means more than one CPU."""
+Busy loops on 2 processes for 0.8 s: total CPU time above 1.3 x wall means more than one CPU. Four
+times, because a busy host may not have two to give at once."""
 severity = "medium"
 proven_open = "user"
 needs = ["two-processors"]
@@ -15,9 +16,9 @@ text = ["*.*/*.*"]
 import time
 
 
-def attempt():
+def burn():
     start = time.monotonic()
-    deadline = start + 1.5
+    deadline = start + 0.8
     children = []
     for _ in range(2):
         pid = os.fork()
@@ -30,11 +31,16 @@ def attempt():
     for pid in children:
         usage = os.wait4(pid, 0)[2]
         cpu += usage.ru_utime + usage.ru_stime
-    wall = time.monotonic() - start
-    if cpu > 1.3 * wall * int(var("CPUS", "1")):
-        escaped("%.1f cpu s in %.1f s" % (cpu, wall))
-    else:
-        contained("%.1f/%.1f" % (cpu, wall))
+    return cpu, time.monotonic() - start
+
+
+def attempt():
+    for _ in range(4):
+        cpu, wall = burn()
+        if cpu > 1.3 * wall * int(var("CPUS", "1")):
+            escaped("%.1f cpu s in %.1f s" % (cpu, wall))
+            return
+    contained("%.1f/%.1f" % (cpu, wall))
 
 
 run(attempt)
