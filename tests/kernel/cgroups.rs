@@ -84,10 +84,10 @@ fn processor_time_is_each_runs_own(world: &World) {
                 while time.process_time() < until: pass";
     let used: Vec<Duration> = (0..20).map(|_| run(&sandbox, code).usage().cpu).collect();
     let (earlier, last) = used.split_at(15);
-    assert!(earlier.iter().all(|cpu| *cpu >= Duration::from_millis(10)));
-    // Together they took more than 150 ms by then.
-    let quickest = last.iter().min().expect("five");
-    assert!(*quickest < Duration::from_millis(100), "{used:?}");
+    let [least, later] = [earlier, last].map(|used| used.iter().min().expect("some"));
+    assert!(*least >= Duration::from_millis(10), "{used:?}");
+    // However slow the machine is: what fifteen runs took is not a few times what one took.
+    assert!(*later < 8 * *least, "{used:?}");
 }
 
 fn what_a_heavy_run_counted_is_not_the_next_ones(world: &World) {
@@ -110,10 +110,12 @@ fn what_a_heavy_run_counted_is_not_the_next_ones(world: &World) {
     ];
     let sandbox = world.build(standard());
     for (code, status) in heavy {
-        ended(&run(&sandbox, code), status);
-        for _ in 0..3 {
-            unburdened(&run(&sandbox, "1"));
-        }
+        let heavy = run(&sandbox, code);
+        ended(&heavy, status);
+        let light = [(); 3].map(|()| run(&sandbox, "1"));
+        light.iter().for_each(unburdened);
+        let least = light.iter().map(|outcome| outcome.usage().cpu).min();
+        assert!(least < Some(heavy.usage().cpu), "{}", shown(&light[0]));
     }
 }
 
@@ -123,7 +125,6 @@ fn unburdened(outcome: &Outcome) {
     let usage = outcome.usage();
     let shown = shown(outcome);
     assert!(usage.peak_pids.is_none_or(|peak| peak == 1), "{shown}");
-    assert!(usage.cpu < Duration::from_millis(250), "{shown}");
     let small = |peak| (1..20 << 20).contains(&peak);
     assert!(usage.peak_memory_bytes.is_none_or(small), "{shown}");
 }

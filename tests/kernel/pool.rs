@@ -20,6 +20,7 @@ pub const PARTS: [Part; 1] = [("pool-alone", alone)];
 pub fn tests() -> Vec<Test> {
     tests![
         a_worker_that_stands_ready_is_used,
+        it_stands_ready_where_nothing_may_be_imported,
         what_stands_ready_is_fresh,
         a_session_begins_in_a_worker_that_stands_ready,
         workers_that_stand_ready_end_with_their_sandbox,
@@ -69,6 +70,18 @@ fn a_worker_that_stands_ready_is_used(world: &World) {
         assert!(!stood_ready(&run(&never, "1")));
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+fn it_stands_ready_where_nothing_may_be_imported(world: &World) {
+    let policy = standard().python(world.python()).set("imports.allow=[]");
+    let sandbox = Sandbox::builder().policy(policy.policy()).ready(2).build();
+    let sandbox = sandbox.expect("a sandbox");
+    fine(&run_in_ready(&sandbox, "1"));
+    let imports = run_in_ready(&sandbox, "import json");
+    assert_eq!(
+        imports.error().map(|it| it.name.as_str()),
+        Some("ImportError")
+    );
 }
 
 fn what_stands_ready_is_fresh(world: &World) {
