@@ -132,10 +132,7 @@ impl Worker {
                     timing = last;
                 }
                 Some(Err(failure)) => {
-                    return Err(SupervisorError::Jail {
-                        who: "a worker",
-                        failure,
-                    });
+                    return Err(SupervisorError::of_step("a worker", failure));
                 }
                 None => {
                     let hint = " (killed while it was set up: the memory limit may be too small)";

@@ -52,7 +52,7 @@ impl Standing {
         let enforced = verify(
             &worker.proc,
             place.jail,
-            place.zygote.born_in(),
+            place.zygote.others(),
             cgroup.as_ref(),
             session.as_ref(),
             cpu,

@@ -16,6 +16,8 @@ pub mod process;
 pub mod procfs;
 #[cfg(feature = "inside")]
 pub mod python;
+#[cfg(feature = "inside")]
+pub mod refused;
 #[cfg(not(feature = "inside"))]
 pub mod sealed;
 pub mod seccomp;

@@ -1,13 +1,14 @@
 //! Processes: fork, the init of a worker's pid namespace, and what prctl(2) says of a process.
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag};
-use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::stat::Mode;
+use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid};
 
 use super::check;
@@ -70,23 +71,50 @@ pub fn fork(_proof: &SingleThreaded) -> Result<Fork, Errno> {
 }
 
 impl ForkedChild {
-    /// Puts copies of `kept` at the numbers 0, 1, 2, ... and one of `apart.0` at the higher number
-    /// `apart.1`, and closes every other descriptor. Returns those at 0, 1, 2, ...
+    /// Puts a copy of `apart.0` at the number `apart.1`, and holds copies of `kept`, which
+    /// [`Held::place`] puts at the numbers 0, 1, 2, ... below that.
+    ///
+    /// In case of an error every descriptor is where it was.
+    pub fn hold(self, kept: &[BorrowedFd], apart: (BorrowedFd, RawFd)) -> Result<Held, Errno> {
+        let count = RawFd::try_from(kept.len()).map_err(|_| Errno::EMFILE)?;
+        let (apart, number) = apart;
+        // So that no descriptor is overwritten before it was copied.
+        let copy = |fd: &BorrowedFd| {
+            let again = || nix::fcntl::fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(count));
+            match again()? {
+                copy if copy == number => again(),
+                copy => Ok(copy),
+            }
+        };
+        let copies: Vec<RawFd> = kept.iter().map(copy).collect::<Result<_, _>>()?;
+        if apart.as_raw_fd() != number {
+            // SAFETY: integers only; what the number held is leaked by its owner, as `place` asks.
+            check(libc::c_long::from(unsafe {
+                libc::dup3(apart.as_raw_fd(), number, libc::O_CLOEXEC)
+            }))?;
+        }
+        Ok(Held {
+            copies,
+            apart: number,
+        })
+    }
+}
+
+/// Descriptors of a forked child that are to be all that it has.
+#[derive(Debug)]
+pub struct Held {
+    copies: Vec<RawFd>,
+    apart: RawFd,
+}
+
+impl Held {
+    /// Puts what is held in its place, and closes every other descriptor. Returns those at 0, 1, 2, ...
     ///
     /// Owners of descriptors that the parent left behind must be leaked, not dropped: their
     /// numbers belong to others now.
-    pub fn keep_only(
-        self,
-        kept: &[BorrowedFd],
-        apart: (BorrowedFd, RawFd),
-    ) -> Result<Vec<OwnedFd>, Errno> {
-        let count = RawFd::try_from(kept.len()).map_err(|_| Errno::EMFILE)?;
-        let (apart, number) = apart;
-        // Two rounds, so that no descriptor is overwritten before it was copied.
-        let copy = |fd: &BorrowedFd| nix::fcntl::fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(count));
-        let copies: Vec<RawFd> = kept.iter().map(copy).collect::<Result<_, _>>()?;
-        let apart = copy(&apart)?;
-        for (number, copy) in (0..count).zip(copies) {
+    pub fn place(self) -> Result<Vec<OwnedFd>, Errno> {
+        let count = RawFd::try_from(self.copies.len()).map_err(|_| Errno::EMFILE)?;
+        for (number, copy) in (0..count).zip(self.copies) {
             let flags = if number <= libc::STDERR_FILENO {
                 0
             } else {
@@ -97,13 +125,7 @@ impl ForkedChild {
             let placed = unsafe { libc::dup3(copy, number, flags) };
             check(libc::c_long::from(placed))?;
         }
-        if apart != number {
-            // SAFETY: integers only; what the number held is leaked by its owner, as above.
-            check(libc::c_long::from(unsafe {
-                libc::dup3(apart, number, libc::O_CLOEXEC)
-            }))?;
-        }
-        for (first, last) in [(count, number - 1), (number + 1, RawFd::MAX)] {
+        for (first, last) in [(count, self.apart - 1), (self.apart + 1, RawFd::MAX)] {
             // SAFETY: integers only; as above, no owner of a number in the range is used again.
             check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;
         }
@@ -169,6 +191,20 @@ impl InitStacks {
     pub fn release(&mut self, init: &NamespaceInit) {
         self.free.push(init.stack);
     }
+
+    /// Ends an init that nobody was told of, and its namespace with it: with the worker in it, if there
+    /// is one, which is a child of this process too.
+    pub fn end(&mut self, init: &NamespaceInit, worker: Option<Pid>) {
+        if super::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL).is_err() {
+            // Its stack may be in use.
+            return;
+        }
+        // First: the init is gone only when nothing else is left of its namespace.
+        for child in worker.into_iter().chain([init.pid]) {
+            while waitpid(child, None) == Err(Errno::EINTR) {}
+        }
+        self.release(init);
+    }
 }
 
 /// Process 1 of a worker's pid namespace.
@@ -189,15 +225,18 @@ pub struct NamespaceInit {
 /// `struct sigaction` as the kernel has it: handler, flags, restorer, mask.
 static IGNORE: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
 
+/// Exit status of an init that could not prepare itself.
+const INIT_FAILED: libc::c_int = 70;
+
 extern "C" fn wait_forever(_: *mut libc::c_void) -> libc::c_int {
     // SAFETY: integers only. The descriptor table is this process's own copy, in which the other
     // workers' sockets would otherwise stay open after the zygote closed them.
-    unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
     // Orphans come here, and nobody waits for them: ignoring SIGCHLD lets the kernel reap them, or
     // they would stay as zombies and count as the guest's processes.
     // SAFETY: the action is a live constant of the kernel's layout and size; the table of actions is
     // this process's own copy (no CLONE_SIGHAND).
-    unsafe {
+    let ignored = unsafe {
         libc::syscall(
             libc::SYS_rt_sigaction,
             libc::SIGCHLD,
@@ -206,6 +245,10 @@ extern "C" fn wait_forever(_: *mut libc::c_void) -> libc::c_int {
             size_of::<u64>(),
         )
     };
+    if (closed, ignored) != (0, 0) {
+        // No worker has an init that is less than this: its namespace ends, and the worker with it.
+        exit_now(INIT_FAILED);
+    }
     loop {
         // SAFETY: null pointers only. With every signal blocked it never returns, so that the
         // errno which this process shares with the zygote's thread is never written.
@@ -238,15 +281,20 @@ pub fn spawn_namespace_init(stacks: &mut InitStacks) -> Result<NamespaceInit, Er
         )
     };
     let result = check(libc::c_long::from(pid));
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
-    match result {
-        Ok(_) => Ok(NamespaceInit {
-            pid: Pid::from_raw(pid),
-            pidfd: owned(libc::c_long::from(pidfd)),
-            stack,
-        }),
+    let restored = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+    if let Err(errno) = result {
+        stacks.free.push(stack);
+        return Err(errno);
+    }
+    let init = NamespaceInit {
+        pid: Pid::from_raw(pid),
+        pidfd: owned(libc::c_long::from(pidfd)),
+        stack,
+    };
+    match restored {
+        Ok(()) => Ok(init),
         Err(errno) => {
-            stacks.free.push(stack);
+            stacks.end(&init, None);
             Err(errno)
         }
     }

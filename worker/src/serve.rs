@@ -57,6 +57,8 @@ pub struct Server {
     stacks: InitStacks,
     /// The zygote's own pid namespace, to come back to after each fork.
     home: OwnedFd,
+    /// Whether its next child would be born elsewhere.
+    is_away: bool,
     events: Epoll,
     children: SignalFd,
     mask_before: SigSet,
@@ -110,6 +112,7 @@ impl Server {
             single,
             stacks: InitStacks::reserve(MAX_WORKERS)?,
             home: sys::pidfd::open(getpid())?,
+            is_away: false,
             events,
             children,
             mask_before,
@@ -130,21 +133,27 @@ impl Server {
             };
             for event in &events[..ready] {
                 match event.data() {
-                    CONTROL => match hear(&self.control, &mut buffer)? {
-                        None => return Ok(Served::Finished),
-                        Some((ToZygote::Enter { .. }, _)) => return Err(Errno::EPROTO),
-                        Some((
+                    CONTROL => match hear(&self.control, &mut buffer) {
+                        // No descriptor is left for what came with it. Closed, it tells the
+                        // supervisor of this one worker; the others go on.
+                        Err(Errno::EMSGSIZE) => {}
+                        Err(errno) => return Err(errno),
+                        Ok(None) => return Ok(Served::Finished),
+                        Ok(Some((ToZygote::Enter { .. }, _))) => return Err(Errno::EPROTO),
+                        Ok(Some((
                             ToZygote::Spawn {
                                 first_core,
                                 work,
                                 cpu,
                             },
                             fds,
-                        )) => {
+                        ))) => {
                             let birth = Birth {
                                 first_core,
                                 zygote_bytes: self.zygote_bytes,
                                 cpu,
+                                // Guest code starts with that of an ordinary process.
+                                mask: self.mask_before,
                             };
                             match self.answer(birth, work.as_deref(), fds, hooks)? {
                                 None => {}
@@ -189,8 +198,6 @@ impl Server {
                 }
                 let entered =
                     crate::jail::worker::enter(child, &self.jail, &self.zygote, belongings, birth);
-                // Guest code starts with the signal mask of an ordinary process.
-                _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask_before), None);
                 std::mem::forget(monitor);
                 let env = match work {
                     Some(_) => std::mem::take(&mut self.jail.env),
@@ -204,11 +211,18 @@ impl Server {
             Ok(Forked::Parent { pid, pidfd, init }) => {
                 let handles = [pidfd.as_fd(), init.pidfd.as_fd()];
                 let beneath = Beneath::Init;
-                // A supervisor that is gone shows as a hang-up of the monitor, next.
-                _ = tell(monitor.as_fd(), &FromMonitor::Born { beneath }, &handles);
+                let born = FromMonitor::Born { beneath };
+                if tell(monitor.as_fd(), &born, &handles).is_err() {
+                    // Nobody knows of it. A supervisor that is there sees its monitor closed.
+                    self.stacks.end(&init, Some(pid));
+                    return Ok(None);
+                }
                 let key = u64::try_from(pid.as_raw()).unwrap_or(u64::MAX);
-                self.events
-                    .add(&monitor, EpollEvent::new(EpollFlags::EPOLLRDHUP, key))?;
+                let hang_up = EpollEvent::new(EpollFlags::EPOLLRDHUP, key);
+                if self.events.add(&monitor, hang_up).is_err() {
+                    // Nobody would end it when the supervisor gives it up: it ends now, alone.
+                    _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL);
+                }
                 let worker = Worker {
                     monitor,
                     init,
@@ -248,31 +262,49 @@ impl Server {
                 }
             });
         }
+        // One that could not come back the last time: from elsewhere there is no way on.
+        self.come_home()?;
         // Children only: the zygote itself stays where it is, and comes back for the next one.
         unshare(CloneFlags::CLONE_NEWPID).in_step(Step::PidNamespace)?;
+        self.is_away = true;
         let init = sys::process::spawn_namespace_init(&mut self.stacks).in_step(Step::SpawnInit);
         let forked = init.and_then(|init| match self.fork(hooks) {
             Ok(forked) => Ok((init, forked)),
             Err(failure) => {
-                _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL);
-                _ = nix::sys::wait::waitpid(init.pid, None);
-                self.stacks.release(&init);
+                self.stacks.end(&init, None);
                 Err(failure)
             }
         });
-        if let Ok((init, Fork::Child(child))) = forked {
-            std::mem::forget(init);
-            return Ok(Forked::Worker(child));
-        }
-        sys::process::enter_namespaces(self.home.as_fd(), CloneFlags::CLONE_NEWPID.bits())
-            .in_step(Step::PidNamespace)?;
-        match forked? {
-            (_, Fork::Child(child)) => Ok(Forked::Worker(child)),
-            (init, Fork::Parent(pid)) => {
-                let pidfd = sys::pidfd::open(pid).in_step(Step::Fork)?;
-                Ok(Forked::Parent { pid, pidfd, init })
+        let (init, pid) = match forked {
+            Ok((init, Fork::Child(child))) => {
+                std::mem::forget(init);
+                return Ok(Forked::Worker(child));
+            }
+            Ok((init, Fork::Parent(pid))) => (init, pid),
+            Err(failure) => {
+                // The next worker's way home, where this one fails.
+                _ = self.come_home();
+                return Err(failure);
+            }
+        };
+        let handle = sys::pidfd::open(pid).in_step(Step::Fork);
+        match self.come_home().and(handle) {
+            Ok(pidfd) => Ok(Forked::Parent { pid, pidfd, init }),
+            Err(failure) => {
+                self.stacks.end(&init, Some(pid));
+                Err(failure)
             }
         }
+    }
+
+    /// Has the zygote's next children born in its own pid namespace again.
+    fn come_home(&mut self) -> Result<(), Failure> {
+        if self.is_away {
+            sys::process::enter_namespaces(self.home.as_fd(), CloneFlags::CLONE_NEWPID.bits())
+                .in_step(Step::PidNamespace)?;
+            self.is_away = false;
+        }
+        Ok(())
     }
 
     fn fork(&self, hooks: &dyn ForkHooks) -> Result<Fork, Failure> {
