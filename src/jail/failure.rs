@@ -61,9 +61,10 @@ pub enum Step {
     ScopeSignals,
     ForkReaper,
     Report,
+    ReportBirth,
 }
 
-const STEPS: [Step; 49] = [
+const STEPS: [Step; 50] = [
     Step::Prepare,
     Step::CloneTrees,
     Step::DropHostIds,
@@ -113,6 +114,7 @@ const STEPS: [Step; 49] = [
     Step::ScopeSignals,
     Step::ForkReaper,
     Step::Report,
+    Step::ReportBirth,
 ];
 
 impl Step {
@@ -176,6 +178,7 @@ impl Step {
             Self::AdoptOrphans => "become the parent of orphans (prctl PR_SET_CHILD_SUBREAPER)",
             Self::ScopeSignals => "keep signals within the worker (landlock_restrict_self)",
             Self::ForkReaper => "fork the process that ends the worker",
+            Self::ReportBirth => "tell the supervisor that the worker was forked",
             Self::Report => "tell the supervisor that the jail stands",
         }
     }

@@ -59,8 +59,7 @@ pub fn enter(
     let held = child.hold(&kept, (belongings.data.as_fd(), DATA));
     let result = match held.in_step(Step::CloseDescriptors) {
         Ok(held) => {
-            let closed =
-                place(held).and_then(|tools| close_in(jail, tools, birth, &mut stopwatch));
+            let closed = place(held).and_then(|tools| close_in(jail, tools, birth, &mut stopwatch));
             let told = report(closed.map(|()| stopwatch.timing()), &[]);
             told.in_step(Step::Report).and(closed)
         }

@@ -9,6 +9,7 @@ pub mod descriptors;
 pub mod landlock;
 pub mod memory;
 pub mod mount;
+pub mod namespace_init;
 pub mod pidfd;
 #[cfg(not(feature = "inside"))]
 pub mod probe_child;

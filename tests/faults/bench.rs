@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sandfork::host::{self, CgroupSupport, Host};
 use sandfork::plan::needs;
-use sandfork::policy::{BuiltInsOnly, Policy};
+use sandfork::policy::{BuiltInsOnly, Level, Policy};
 use tempfile::TempDir;
 
 use crate::call::{Call, Fault, Role};
@@ -16,6 +16,10 @@ use crate::tracer::{Answer, Tracer};
 
 /// How long what has ended may take to be gone, on a host that is busy with other things.
 const SETTLED: Duration = Duration::from_secs(5);
+
+/// Cgroups that a supervisor keeps for workers to come, in each hierarchy: more than any keeps that has
+/// one run at a time, and fewer than would be left by so many faults.
+const MOST_SPARE: usize = 4;
 
 pub struct Bench {
     pub tracer: Tracer,
@@ -84,6 +88,13 @@ impl Bench {
     /// Gives a command.
     pub fn ask(&mut self, command: &str, fault: Option<Fault>) -> Told {
         Told::from(self.tracer.ask(command, fault))
+    }
+
+    /// Has a zygote there, should one have been given up.
+    pub fn ready(&mut self) {
+        let went = self.ask("plain", None).went;
+        assert!(Went::is_plain(went.as_ref()), "{went:?}");
+        self.settled();
     }
 
     /// The calls that a command makes.
@@ -175,8 +186,10 @@ impl Bench {
         if mounts() != self.sound.mounts {
             return Some("a mount of the host's".to_owned());
         }
-        if let Some(cgroup) = self.worker_cgroups().first() {
-            return Some(format!("the cgroup {}", cgroup.display()));
+        // Some are kept for the next worker, empty and few.
+        let cgroups = self.worker_cgroups();
+        if cgroups.len() > MOST_SPARE * self.cgroups().len() {
+            return Some(format!("the cgroups {cgroups:?}"));
         }
         let mut files = fs::read_dir(self.temporary.path()).expect("it is there");
         files.next().map(|file| format!("the file {file:?}"))
@@ -235,7 +248,16 @@ fn start(temporary: &TempDir, host: &Host) -> Tracer {
         "python.interpreter={}",
         host.interpreter.executable.display()
     );
-    Tracer::start(&mut subject::command(temporary.path(), &[&interpreter]))
+    // All that this host can give, or nothing: a fault of the probe is no reason for less.
+    let level = match host.machine.cgroup {
+        CgroupSupport::Nowhere { .. } => Level::Standard,
+        _ => Level::Full,
+    };
+    let require = format!("assurance.require={level}");
+    Tracer::start(&mut subject::command(
+        temporary.path(),
+        &[&interpreter, &require],
+    ))
 }
 
 fn descriptors(tracer: &Tracer) -> Vec<usize> {

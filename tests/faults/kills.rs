@@ -44,7 +44,7 @@ pub struct Patience(pub Duration);
 
 /// What came of it.
 #[derive(Debug, Default)]
-pub struct Toll {
+pub struct Cost {
     pub points: usize,
     /// The longest that anything took to be gone.
     pub gone: Duration,
@@ -54,7 +54,7 @@ pub struct Toll {
 }
 
 /// Kills at the nth call.
-pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, patience: Patience, toll: &mut Toll) {
+pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, patience: Patience, cost: &mut Cost) {
     let Kill {
         victim,
         clock,
@@ -69,11 +69,11 @@ pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, patience: Patience, tol
         bench.ask("close other", None);
         return;
     };
-    toll.points += 1;
+    cost.points += 1;
     let mut wrong = |how: String| {
         let how = format!("{victim} killed in `{command}` at {fired}: {how}");
         eprintln!("{how}");
-        toll.wrong.push(how);
+        cost.wrong.push(how);
     };
     if let Some(Went::Refused { says, .. }) = &told.went
         && says.is_empty()
@@ -82,7 +82,7 @@ pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, patience: Patience, tol
     }
     if victim == Role::Supervisor {
         match bench.tracer.until(patience.0, Tracer::is_over) {
-            Some(took) => toll.gone = toll.gone.max(took),
+            Some(took) => cost.gone = cost.gone.max(took),
             None => wrong(format!("{:?} are left", bench.tracer.family())),
         }
         bench.restart();
@@ -100,21 +100,21 @@ pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, patience: Patience, tol
         if !in_run && told.went != Some(Went::Well) {
             let alone = |tracer: &Tracer| tracer.family() == [Role::Supervisor];
             match bench.tracer.until(patience.0, alone) {
-                Some(took) => toll.gone = toll.gone.max(took),
+                Some(took) => cost.gone = cost.gone.max(took),
                 None => wrong(format!("{:?} are left", bench.tracer.family())),
             }
             bench.build();
         }
     }
     let next = bench.ask("plain", None);
-    toll.next = toll.next.max(next.took);
+    cost.next = cost.next.max(next.took);
     if !Went::is_plain(next.went.as_ref()) {
         wrong(format!("the next run: {:?}", next.went));
         bench.build();
     }
     let start = std::time::Instant::now();
     match bench.left_over() {
-        None => toll.gone = toll.gone.max(start.elapsed()),
+        None => cost.gone = cost.gone.max(start.elapsed()),
         Some(left) => wrong(format!("leaves {left}")),
     }
 }

@@ -14,6 +14,7 @@
 #![cfg(target_arch = "x86_64")]
 
 #[path = "../common/mod.rs"]
+#[allow(dead_code, reason = "what other tests share is there too")]
 mod common;
 
 mod bench;
@@ -23,8 +24,10 @@ mod losses;
 mod sabotage;
 mod set_up;
 mod subject;
+mod task;
 mod tracer;
 
+use std::cell::RefCell;
 use std::env;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -33,7 +36,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use sandfork::policy::Level;
 
 use bench::Bench;
-use kills::{KILLS, Kill, Patience, Toll};
+use kills::{Cost, KILLS, Kill, Patience};
 use sabotage::LEFT_OUT;
 use set_up::{BUILD, FAILED, Part, RUN, Tally};
 
@@ -50,27 +53,52 @@ fn main() -> ExitCode {
     let parts = BUILD.into_iter().chain(RUN);
     let fails = parts.clone().map(|part| {
         let name = format!("fails::{}::{}", part.command, part.role);
-        common::trial(name, Level::Standard, move || fail_in_turn(part, scale))
+        trial(name, move |bench| fail_in_turn(bench, part, scale))
     });
     let left_out = parts
         .filter(|part| part.role != call::Role::Supervisor)
         .map(|part| {
             let name = format!("left_out::{}::{}", part.command, part.role);
-            common::trial(name, Level::Standard, move || leave_out(part, scale))
+            trial(name, move |bench| leave_out(bench, part, scale))
         });
     let killed = KILLS.map(|kill| {
         let name = format!(
             "killed::{}::{}_by_{}",
             kill.command, kill.victim, kill.clock
         );
-        common::trial(name, Level::Standard, move || strike(kill, scale))
+        trial(name, move |bench| strike(bench, kill, scale))
     });
     let lost = losses::LOSSES.map(|(name, loss)| {
         let name = format!("lost::{name}");
-        common::trial(name, Level::Standard, move || loss(&mut Bench::new()))
+        trial(name, move |bench| {
+            loss(bench)?;
+            bench.ask("close other", None);
+            bench.settled();
+            Ok(())
+        })
     });
     let trials: Vec<Trial> = fails.chain(left_out).chain(killed).chain(lost).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    // Ends what is left, which exiting would not.
+    drop(BENCH.take());
+    conclusion.exit_code()
+}
+
+/// A test that uses the supervisor of the one before, as long as there was nothing wrong with it.
+fn trial(
+    name: String,
+    test: impl FnOnce(&mut Bench) -> Result<(), Failed> + Send + 'static,
+) -> Trial {
+    common::trial(name, Level::Standard, move || {
+        let mut bench = BENCH.take().unwrap_or_else(Bench::new);
+        test(&mut bench)?;
+        BENCH.set(Some(bench));
+        Ok(())
+    })
+}
+
+thread_local! {
+    static BENCH: RefCell<Option<Bench>> = const { RefCell::new(None) };
 }
 
 /// How much is done.
@@ -105,8 +133,8 @@ impl Scale {
     }
 }
 
-fn fail_in_turn(part: Part, scale: Scale) -> Result<(), Failed> {
-    let mut bench = Bench::new();
+fn fail_in_turn(bench: &mut Bench, part: Part, scale: Scale) -> Result<(), Failed> {
+    bench.ready();
     let calls = part.calls(&bench.record(part.command));
     let faults: Vec<_> = calls
         .iter()
@@ -114,14 +142,14 @@ fn fail_in_turn(part: Part, scale: Scale) -> Result<(), Failed> {
         .collect();
     let mut tally = Tally::default();
     bench.settled();
-    for (call, act) in scale.of(&faults, 24) {
-        set_up::put(&mut bench, part, &call, act, FAILED, &mut tally);
+    for (call, act) in scale.of(&faults, 7) {
+        set_up::put(bench, part, &call, act, FAILED, &mut tally);
     }
     report(part, calls.len(), &tally)
 }
 
-fn leave_out(part: Part, scale: Scale) -> Result<(), Failed> {
-    let mut bench = Bench::new();
+fn leave_out(bench: &mut Bench, part: Part, scale: Scale) -> Result<(), Failed> {
+    bench.ready();
     let calls = part.calls(&bench.record(part.command));
     let steps: Vec<_> = calls
         .iter()
@@ -129,8 +157,8 @@ fn leave_out(part: Part, scale: Scale) -> Result<(), Failed> {
         .collect();
     let mut tally = Tally::default();
     bench.settled();
-    for (call, act) in scale.of(&steps, 24) {
-        set_up::put(&mut bench, part, &call, act, LEFT_OUT, &mut tally);
+    for (call, act) in scale.of(&steps, 7) {
+        set_up::put(bench, part, &call, act, LEFT_OUT, &mut tally);
     }
     report(part, calls.len(), &tally)
 }
@@ -152,8 +180,8 @@ fn report(part: Part, calls: usize, tally: &Tally) -> Result<(), Failed> {
     none_wrong(&tally.wrong)
 }
 
-fn strike(kill: Kill, scale: Scale) -> Result<(), Failed> {
-    let mut bench = Bench::new();
+fn strike(bench: &mut Bench, kill: Kill, scale: Scale) -> Result<(), Failed> {
+    bench.ready();
     let calls = bench.record(kill.command);
     let of_clock = calls.iter().filter(|call| call.role == kill.clock);
     let points: Vec<usize> = (1..=of_clock.count().min(1000)).collect();
@@ -163,15 +191,15 @@ fn strike(kill: Kill, scale: Scale) -> Result<(), Failed> {
         Scale::Sample => Duration::from_secs(20),
         Scale::Full => Duration::from_secs(1),
     });
-    let mut toll = Toll::default();
-    for nth in scale.of(&points, 8) {
-        kills::strike(&mut bench, kill, nth, patience, &mut toll);
+    let mut cost = Cost::default();
+    for nth in scale.of(&points, 3) {
+        kills::strike(bench, kill, nth, patience, &mut cost);
     }
-    let Toll {
+    let Cost {
         points, gone, next, ..
-    } = toll;
+    } = cost;
     println!("{kill:?}: {points} points; gone in {gone:?} at most, the next run took {next:?}");
-    none_wrong(&toll.wrong)
+    none_wrong(&cost.wrong)
 }
 
 fn none_wrong(wrong: &[String]) -> Result<(), Failed> {

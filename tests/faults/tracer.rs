@@ -21,22 +21,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::call::{Act, Call, Fault, Role, harmless};
-
-/// A process or a thread.
-#[derive(Debug)]
-struct Task {
-    role: Role,
-    /// System calls since its birth, or since the last command.
-    calls: usize,
-    /// The same, by their numbers.
-    occurrences: HashMap<u64, usize>,
-    /// How many processes it has forked.
-    children: usize,
-    /// The call that it is in.
-    within: Option<Call>,
-    /// What that is to return, whatever it does.
-    returns: Option<i64>,
-}
+use crate::task::{Task, role_of_child};
 
 /// What became of a command.
 #[derive(Debug)]
@@ -195,14 +180,22 @@ impl Tracer {
         of_role.map(|(pid, _)| *pid).max()
     }
 
-    /// How many descriptors a process has open.
+    /// How many descriptors a process has open, but those of cgroups, which are kept for workers to come.
     pub fn descriptors(&self, role: Role) -> usize {
         let pid = self.find(role).expect("it is there");
-        fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+        let open = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten();
+        let targets = open
+            .flatten()
+            .filter_map(|fd| fs::read_link(fd.path()).ok());
+        targets
+            .filter(|target| !target.starts_with("/sys/fs/cgroup"))
+            .count()
     }
 
     fn line(&mut self) -> Option<String> {
-        let mut chunk = [0; 65536];
+        let mut chunk = [0; 4096];
         while let Ok(length @ 1..) = self.stdout.read(&mut chunk) {
             self.heard.extend_from_slice(&chunk[..length]);
         }
@@ -295,7 +288,8 @@ impl Tracer {
                     Role::Other
                 } else {
                     task.children += 1;
-                    role_of_child(task.role, task.children)
+                    let flags = task.within.map_or(0, |call| call.arguments[0]);
+                    role_of_child(task.role, task.children, flags)
                 }
             }
             None => Role::Other,
@@ -391,31 +385,6 @@ impl Tracer {
 impl Drop for Tracer {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-impl Task {
-    fn new(role: Role) -> Self {
-        Self {
-            role,
-            calls: 0,
-            occurrences: HashMap::new(),
-            children: 0,
-            within: None,
-            returns: None,
-        }
-    }
-}
-
-/// By the order of births, which the jail fixes: see `docs/jail-order.md`.
-fn role_of_child(parent: Role, nth: usize) -> Role {
-    match (parent, nth) {
-        (Role::Launcher, 1) => Role::Init,
-        // The first only keeps a number from the zygote.
-        (Role::Init, 2) => Role::Zygote,
-        (Role::Zygote, odd) if odd % 2 == 1 => Role::WorkerInit,
-        (Role::Zygote, _) => Role::Worker,
-        _ => Role::Other,
     }
 }
 

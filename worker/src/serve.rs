@@ -1,16 +1,18 @@
 //! The zygote's loop: forks a worker for each request, reaps, reports.
 
+mod fork;
+
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpid};
 
+use self::fork::Forked;
 use crate::control::{hear, tell};
 use crate::jail::control::{Beneath, Exit, ExitStatus, FromMonitor, ToZygote};
 use crate::jail::failure::{Failure, InStep, Step};
@@ -18,11 +20,9 @@ use crate::jail::program::ZygoteJail;
 use crate::jail::tree;
 use crate::jail::worker::{Belongings, Birth};
 use crate::jail::zygote::Zygote;
-use crate::reaper::{self, Ties};
 use crate::sys;
-use crate::sys::process::{
-    End, Fork, ForkedChild, InitStacks, NamespaceInit, Reaped, SingleThreaded,
-};
+use crate::sys::namespace_init::{InitStacks, NamespaceInit};
+use crate::sys::process::{End, Reaped, SingleThreaded};
 
 /// The most workers that one zygote has alive at once.
 const MAX_WORKERS: usize = 4096;
@@ -209,19 +209,22 @@ impl Server {
                 }))
             }
             Ok(Forked::Parent { pid, pidfd, init }) => {
+                let key = u64::try_from(pid.as_raw()).unwrap_or(u64::MAX);
+                let hang_up = EpollEvent::new(EpollFlags::EPOLLRDHUP, key);
                 let handles = [pidfd.as_fd(), init.pidfd.as_fd()];
                 let beneath = Beneath::Init;
                 let born = FromMonitor::Born { beneath };
-                if tell(monitor.as_fd(), &born, &handles).is_err() {
-                    // Nobody knows of it. A supervisor that is there sees its monitor closed.
+                let known = self
+                    .events
+                    .add(&monitor, hang_up)
+                    .and_then(|()| tell(monitor.as_fd(), &born, &handles));
+                if let Err(errno) = known {
+                    // Nobody could end it, or nobody knows of it. A supervisor that is there is told,
+                    // if that can be done, and sees its monitor closed.
                     self.stacks.end(&init, Some(pid));
+                    let step = Step::ReportBirth;
+                    tell_not_born(&monitor, Failure { step, errno });
                     return Ok(None);
-                }
-                let key = u64::try_from(pid.as_raw()).unwrap_or(u64::MAX);
-                let hang_up = EpollEvent::new(EpollFlags::EPOLLRDHUP, key);
-                if self.events.add(&monitor, hang_up).is_err() {
-                    // Nobody would end it when the supervisor gives it up: it ends now, alone.
-                    _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL);
                 }
                 let worker = Worker {
                     monitor,
@@ -236,84 +239,11 @@ impl Server {
                 self.reapers.insert(pid, monitor);
                 Ok(None)
             }
-            Err(Failure { step, errno }) => {
-                let message = FromMonitor::NotBorn {
-                    step: step as u16,
-                    errno: errno as i32,
-                };
-                _ = tell(monitor.as_fd(), &message, &[]);
+            Err(failure) => {
+                tell_not_born(&monitor, failure);
                 Ok(None)
             }
         }
-    }
-
-    fn fork_worker(&mut self, monitor: &OwnedFd, hooks: &dyn ForkHooks) -> Result<Forked, Failure> {
-        if self.jail.namespaces.is_none() {
-            return Ok(match self.fork(hooks)? {
-                Fork::Parent(pid) => Forked::Reaper { pid },
-                Fork::Child(own) => {
-                    let ties = Ties {
-                        monitor,
-                        zygote: &self.home,
-                        proc: &self.zygote.proc,
-                    };
-                    let worker = reaper::fork_worker(own, &self.jail, &self.single, &ties);
-                    Forked::Worker(worker)
-                }
-            });
-        }
-        // One that could not come back the last time: from elsewhere there is no way on.
-        self.come_home()?;
-        // Children only: the zygote itself stays where it is, and comes back for the next one.
-        unshare(CloneFlags::CLONE_NEWPID).in_step(Step::PidNamespace)?;
-        self.is_away = true;
-        let init = sys::process::spawn_namespace_init(&mut self.stacks).in_step(Step::SpawnInit);
-        let forked = init.and_then(|init| match self.fork(hooks) {
-            Ok(forked) => Ok((init, forked)),
-            Err(failure) => {
-                self.stacks.end(&init, None);
-                Err(failure)
-            }
-        });
-        let (init, pid) = match forked {
-            Ok((init, Fork::Child(child))) => {
-                std::mem::forget(init);
-                return Ok(Forked::Worker(child));
-            }
-            Ok((init, Fork::Parent(pid))) => (init, pid),
-            Err(failure) => {
-                // The next worker's way home, where this one fails.
-                _ = self.come_home();
-                return Err(failure);
-            }
-        };
-        let handle = sys::pidfd::open(pid).in_step(Step::Fork);
-        match self.come_home().and(handle) {
-            Ok(pidfd) => Ok(Forked::Parent { pid, pidfd, init }),
-            Err(failure) => {
-                self.stacks.end(&init, Some(pid));
-                Err(failure)
-            }
-        }
-    }
-
-    /// Has the zygote's next children born in its own pid namespace again.
-    fn come_home(&mut self) -> Result<(), Failure> {
-        if self.is_away {
-            sys::process::enter_namespaces(self.home.as_fd(), CloneFlags::CLONE_NEWPID.bits())
-                .in_step(Step::PidNamespace)?;
-            self.is_away = false;
-        }
-        Ok(())
-    }
-
-    fn fork(&self, hooks: &dyn ForkHooks) -> Result<Fork, Failure> {
-        hooks.before();
-        let forked = sys::process::fork(&self.single).in_step(Step::Fork);
-        if !matches!(forked, Ok(Fork::Child(_))) {
-            hooks.after_in_parent();
-        }
-        forked
     }
 
     /// Reaps whatever ended. A worker's end ends its namespace; that end releases the monitor.
@@ -385,17 +315,13 @@ pub fn exit(reaped: Reaped) -> Exit {
     }
 }
 
-enum Forked {
-    Parent {
-        pid: Pid,
-        pidfd: OwnedFd,
-        init: NamespaceInit,
-    },
-    /// At level `landlock`: the worker is this process's child.
-    Reaper {
-        pid: Pid,
-    },
-    Worker(ForkedChild),
+/// Where this fails, the supervisor sees its monitor closed.
+fn tell_not_born(monitor: &OwnedFd, Failure { step, errno }: Failure) {
+    let message = FromMonitor::NotBorn {
+        step: step as u16,
+        errno: errno as i32,
+    };
+    _ = tell(monitor.as_fd(), &message, &[]);
 }
 
 /// This process's private writable memory, bytes: field 6 of `/proc/self/statm` (proc(5)).
