@@ -90,15 +90,24 @@ impl Bench {
         Told::from(self.tracer.ask(command, fault))
     }
 
-    /// Has a zygote there, should one have been given up.
+    /// Has a sandbox there, should one have been refused or its zygote been given up.
     pub fn ready(&mut self) {
+        self.build();
         let went = self.ask("plain", None).went;
         assert!(Went::is_plain(went.as_ref()), "{went:?}");
         self.settled();
     }
 
+    /// Ends what a command would have to end first, so that its calls are the same each time.
+    pub fn before(&mut self, command: &str) {
+        if command == "build" {
+            assert_eq!(self.ask("drop", None).went, Some(Went::Well));
+        }
+    }
+
     /// The calls that a command makes.
     pub fn record(&mut self, command: &str) -> Vec<Call> {
+        self.before(command);
         self.ask(command, None).calls
     }
 
@@ -178,7 +187,8 @@ impl Bench {
             tracer.family() != sound.family || descriptors(tracer) == sound.descriptors
         };
         if self.tracer.until(SETTLED, as_before).is_none() {
-            let (found, sound) = (descriptors(&self.tracer), &sound.descriptors);
+            let found = descriptors(&self.tracer);
+            let sound = std::mem::replace(&mut self.sound.descriptors, found.clone());
             return Some(format!(
                 "descriptors: {found:?}, where there were {sound:?}"
             ));

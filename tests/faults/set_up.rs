@@ -164,6 +164,7 @@ pub fn put(
     allowed: Allowed,
     tally: &mut Tally,
 ) {
+    bench.before(part.command);
     let told = bench.ask(part.command, Some(Fault::at(call, act)));
     let Some(fired) = told.fired else {
         // It was not made this time.
@@ -197,7 +198,7 @@ pub fn put(
             lines => tally.is_wrong(format!("{place}: {lines:?}")),
         },
     }
-    if let Some(left) = bench.left_over() {
+    if let Some(left) = bench.left_over().filter(|_| !is_of_fdopendir(&fired)) {
         tally.is_wrong(format!("{place}: leaves {left}"));
         bench.build();
     }
@@ -221,15 +222,30 @@ impl Tally {
     }
 }
 
+/// nix 0.31 forgets the descriptor of a directory where fdopendir(3) fails, which it can only for want of
+/// memory once open(2) has seen a directory. What it calls on the way is fstat(2) and fcntl(2).
+fn is_of_fdopendir(call: &Call) -> bool {
+    call.role == Role::Supervisor && call.is(&["newfstatat", "fcntl"])
+}
+
 /// Whether an error says what could not be done: the step and the kernel's answer. Where it is the
 /// telling that failed, or the memory to do anything with, it says that a process has ended.
 fn has_a_name(says: &str, call: &Call, act: Act) -> bool {
     let (Act::Fail(errno) | Act::Deny(errno)) = act else {
         return !says.is_empty();
     };
+    // An init that fails takes with it the worker that may have been forked by then.
+    if call.role == Role::WorkerInit {
+        return !says.is_empty();
+    }
     let untold = call.is(&[
         "sendmsg", "recvmsg", "brk", "mmap", "munmap", "mremap", "madvise",
     ]);
-    let names = ["could not ", " does not hold: ", &format!("{errno:?}")];
+    let names = [
+        "could not ",
+        " does not hold: ",
+        " does not tell ",
+        &format!("{errno:?}"),
+    ];
     names.iter().any(|name| says.contains(name)) || (untold && says.contains(" ended "))
 }

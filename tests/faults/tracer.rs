@@ -105,6 +105,9 @@ impl Tracer {
 
     /// Gives a command, with a fault on the way, and waits for the answer or the end.
     pub fn ask(&mut self, command: &str, fault: Option<Fault>) -> Answer {
+        // It waits for the command, so that what comes before it is not counted.
+        let waits = |tracer: &Self| tracer.waits_in(Role::Supervisor, "read") || !tracer.is_alive();
+        self.until(PATIENCE, waits);
         self.fault = fault;
         self.fired = None;
         self.calls.clear();
