@@ -77,6 +77,13 @@ impl Bench {
         self.tracer.end();
         self.tracer = start(&self.temporary, &self.host);
         self.build();
+        // What a process has for all its runs it has from the first on.
+        self.ask("plain", None);
+        let idle = |tracer: &Tracer| tracer.waits_in(Role::Zygote, "epoll_wait");
+        let family = self.sound.family.clone();
+        let is_settled = |tracer: &Tracer| tracer.family() == family && idle(tracer);
+        assert!(self.tracer.until(SETTLED, is_settled).is_some());
+        self.sound.descriptors = descriptors(&self.tracer);
     }
 
     /// A sandbox with nothing wrong.
