@@ -130,7 +130,10 @@ impl Sandbox {
             Some(standing) => run_in(&standing, &place, request, sink, called),
             None => run(&place, request, sink),
         };
-        if let Err(SupervisorError::ZygoteGone | SupervisorError::RunLost) = outcome {
+        if outcome
+            .as_ref()
+            .is_err_and(SupervisorError::discredits_zygote)
+        {
             self.inner.warm.discard(&zygote);
         }
         Ok(outcome?)

@@ -35,8 +35,22 @@ pub enum FromZygote {
     Ready {
         /// The modules of the preload list that were really imported.
         preloaded: Vec<String>,
+        /// Its namespaces, in none of which a worker may be that is to have its own: what its links in
+        /// `/proc/self/ns` say, in the order of [`NAMESPACES`]. Nobody else may read them.
+        namespaces: Vec<String>,
     },
 }
+
+/// Names of links beneath `/proc/PID` (namespaces(7)).
+pub const NAMESPACES: [&str; 7] = [
+    "ns/user",
+    "ns/mnt",
+    "ns/pid",
+    "ns/ipc",
+    "ns/uts",
+    "ns/cgroup",
+    "ns/net",
+];
 
 /// Why a zygote could not be made ready.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]

@@ -37,6 +37,7 @@ pub enum Step {
     WorkerProc,
     OpenHandles,
     Rlimits,
+    SignalMask,
     Session,
     Stdio,
     WorkDirectory,
@@ -46,16 +47,24 @@ pub enum Step {
     CloseDescriptors,
     Landlock,
     LandlockWitness,
+    RootWitness,
     Capabilities,
+    PrivilegeWitness,
     DeathSignal,
     Dumpable,
     WorkerFilter,
+    SocketWitness,
+    TraceWitness,
+    MountWitness,
+    CapsetWitness,
     AdoptOrphans,
     ScopeSignals,
     ForkReaper,
+    Report,
+    ReportBirth,
 }
 
-const STEPS: [Step; 41] = [
+const STEPS: [Step; 50] = [
     Step::Prepare,
     Step::CloneTrees,
     Step::DropHostIds,
@@ -81,6 +90,7 @@ const STEPS: [Step; 41] = [
     Step::WorkerProc,
     Step::OpenHandles,
     Step::Rlimits,
+    Step::SignalMask,
     Step::Session,
     Step::Stdio,
     Step::WorkDirectory,
@@ -90,13 +100,21 @@ const STEPS: [Step; 41] = [
     Step::CloseDescriptors,
     Step::Landlock,
     Step::LandlockWitness,
+    Step::RootWitness,
     Step::Capabilities,
+    Step::PrivilegeWitness,
     Step::DeathSignal,
     Step::Dumpable,
     Step::WorkerFilter,
+    Step::SocketWitness,
+    Step::TraceWitness,
+    Step::MountWitness,
+    Step::CapsetWitness,
     Step::AdoptOrphans,
     Step::ScopeSignals,
     Step::ForkReaper,
+    Step::Report,
+    Step::ReportBirth,
 ];
 
 impl Step {
@@ -135,6 +153,7 @@ impl Step {
             Self::WorkerProc => "mount the worker's own /proc",
             Self::OpenHandles => "open the worker's directories for the supervisor",
             Self::Rlimits => "set a resource limit (setrlimit)",
+            Self::SignalMask => "unblock signals (sigprocmask)",
             Self::Session => "start a session of its own (setsid)",
             Self::Stdio => "put the standard streams in place (dup2)",
             Self::WorkDirectory => "change to the work directory (chdir)",
@@ -145,17 +164,28 @@ impl Step {
             Self::Landlock => {
                 "build and enforce the Landlock rules (landlock_add_rule, landlock_restrict_self)"
             }
-            Self::LandlockWitness => "see Landlock refuse a directory that it must refuse",
+            Self::LandlockWitness => "see that `/` cannot be listed",
+            Self::RootWitness => "see that no file can be made in `/`",
             Self::Capabilities => "empty the capability sets",
+            Self::PrivilegeWitness => "see that the bounding set cannot be changed",
             Self::DeathSignal => "set the parent-death signal",
             Self::Dumpable => "set the dumpable flag",
             Self::WorkerFilter => "load the narrow seccomp filter",
+            Self::SocketWitness => "see that no internet socket can be made",
+            Self::TraceWitness => "see that no process can be traced",
+            Self::MountWitness => "see that nothing can be mounted",
+            Self::CapsetWitness => "see that capabilities cannot be set",
             Self::AdoptOrphans => "become the parent of orphans (prctl PR_SET_CHILD_SUBREAPER)",
             Self::ScopeSignals => "keep signals within the worker (landlock_restrict_self)",
             Self::ForkReaper => "fork the process that ends the worker",
+            Self::ReportBirth => "tell the supervisor that the worker was forked",
+            Self::Report => "tell the supervisor that the jail stands",
         }
     }
 }
+
+/// The errno of a step that should have seen a refusal, and was let.
+pub const LET: Errno = Errno::ENOTRECOVERABLE;
 
 /// A step that failed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

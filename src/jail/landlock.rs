@@ -12,11 +12,11 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
 };
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
 use nix::sys::signal::kill;
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::fstat;
 use nix::unistd::getppid;
 
+use super::failure::LET;
 use super::program::{LandlockRules, PathAccess};
 use crate::sys;
 
@@ -97,23 +97,7 @@ pub fn scope_signals() -> Result<(), Errno> {
     // Whoever is scoped may go on to kill all that he can: it must be seen that others cannot be.
     match kill(getppid(), None) {
         Err(Errno::EPERM) => Ok(()),
-        Ok(()) => Err(Errno::ENOTRECOVERABLE),
-        Err(errno) => Err(errno),
-    }
-}
-
-/// Sees that Landlock really refuses: `/` may be listed by its permissions, and no rule grants it.
-///
-/// Nothing outside a process shows its Landlock domain, so this is the layer's evidence; it runs
-/// before any guest code does.
-pub fn witness() -> Result<(), Errno> {
-    match open(
-        "/",
-        OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    ) {
-        Err(Errno::EACCES) => Ok(()),
-        Ok(_) => Err(Errno::ENOTRECOVERABLE),
+        Ok(()) => Err(LET),
         Err(errno) => Err(errno),
     }
 }

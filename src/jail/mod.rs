@@ -37,6 +37,8 @@ mod root;
 #[cfg(feature = "inside")]
 mod shared_host;
 #[cfg(feature = "inside")]
+mod witness;
+#[cfg(feature = "inside")]
 pub mod worker;
 #[cfg(feature = "inside")]
 pub mod zygote;

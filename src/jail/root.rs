@@ -241,12 +241,11 @@ fn make_entry(stage: &Path, entry: &RootEntry) -> Result<(), Errno> {
 
 /// A mount point for a tree. One that lies beneath an earlier, read-only tree exists there already.
 fn make_mount_point(path: &Path, kind: TreeKind) -> Result<(), Errno> {
-    if path.exists() {
-        return Ok(());
-    }
-    let made = match kind {
-        TreeKind::Directory => fs::create_dir_all(path),
-        TreeKind::File => parent_of(path).and_then(|()| fs::write(path, "")),
+    let made = match (path.try_exists(), kind) {
+        (Ok(true), _) => return Ok(()),
+        (Ok(false), TreeKind::Directory) => fs::create_dir_all(path),
+        (Ok(false), TreeKind::File) => parent_of(path).and_then(|()| fs::write(path, "")),
+        (Err(error), _) => Err(error),
     };
     made.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
 }

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::stat::Mode;
 use nix::unistd::{chdir, setsid};
 
@@ -13,9 +13,9 @@ use super::failure::{Failure, InStep, Step, encode_report};
 use super::program::{ZygoteJail, ZygoteNamespaces};
 use super::timing::{Part, Stopwatch, Timing};
 use super::zygote::Zygote;
-use super::{DATA, capabilities, cgroup, identity, landlock, limits, namespaces, root};
+use super::{DATA, capabilities, cgroup, identity, landlock, limits, namespaces, root, witness};
 use crate::sys;
-use crate::sys::process::{Dumpable, ForkedChild};
+use crate::sys::process::{Dumpable, ForkedChild, Held};
 
 /// What the supervisor sends with a request for a worker.
 pub struct Belongings {
@@ -36,6 +36,8 @@ pub struct Birth {
     pub zygote_bytes: u64,
     /// What its limit on processor time is counted for.
     pub cpu: CpuSpan,
+    /// The signal mask of an ordinary process, where the zygote has one of its own.
+    pub mask: SigSet,
 }
 
 /// Puts a worker that was just forked into its jail and tells the supervisor how it went.
@@ -54,27 +56,35 @@ pub fn enter(
     kept.push(zygote.proc.as_fd());
     kept.extend(belongings.cgroup.iter().map(AsFd::as_fd));
     let mut stopwatch = Stopwatch::start();
-    // First of all: the control socket and the other workers' descriptors are gone from here on.
-    let result = child
-        .keep_only(&kept, (belongings.data.as_fd(), DATA))
-        .in_step(Step::CloseDescriptors)
-        .and_then(|placed| {
-            let mut placed = placed.into_iter();
-            // The streams belong to the process.
-            placed.by_ref().take(3).for_each(|fd| _ = fd.into_raw_fd());
-            let tools = Tools {
-                proc: placed
-                    .next()
-                    .ok_or(Errno::EBADF)
-                    .in_step(Step::CloseDescriptors)?,
-                cgroup: placed.collect(),
-            };
-            close_in(jail, tools, birth, &mut stopwatch)
-        });
+    let held = child.hold(&kept, (belongings.data.as_fd(), DATA));
+    let result = match held.in_step(Step::CloseDescriptors) {
+        Ok(held) => {
+            let closed = place(held).and_then(|tools| close_in(jail, tools, birth, &mut stopwatch));
+            let told = report(closed.map(|()| stopwatch.timing()), &[]);
+            told.in_step(Step::Report).and(closed)
+        }
+        Err(failure) => {
+            // Nothing was moved yet. Where this fails there is nobody to tell.
+            _ = report_on(belongings.data.as_fd(), Err(failure), &[]);
+            Err(failure)
+        }
+    };
     std::mem::forget(belongings);
-    // Where this fails the supervisor is gone, and so will be this process.
-    _ = report(result.map(|()| stopwatch.timing()), &[]);
     result
+}
+
+/// First of all: the control socket and the other workers' descriptors are gone from here on.
+fn place(held: Held) -> Result<Tools, Failure> {
+    let mut placed = held.place().in_step(Step::CloseDescriptors)?.into_iter();
+    // The streams belong to the process.
+    placed.by_ref().take(3).for_each(|fd| _ = fd.into_raw_fd());
+    Ok(Tools {
+        proc: placed
+            .next()
+            .ok_or(Errno::EBADF)
+            .in_step(Step::CloseDescriptors)?,
+        cgroup: placed.collect(),
+    })
 }
 
 /// What the jail's steps need; gone before guest code runs.
@@ -113,6 +123,7 @@ fn close_in(
         limits::pin(cores, birth.first_core).in_step(Step::PinProcessors)?;
     }
     stopwatch.end_of(Part::Limits);
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&birth.mask), None).in_step(Step::SignalMask)?;
     // Away from the zygote's session and its terminal, if it had one.
     setsid().in_step(Step::Session)?;
     chdir(&plan.cwd).in_step(Step::WorkDirectory)?;
@@ -137,7 +148,10 @@ fn close_in(
     if let Some(rules) = &jail.landlock {
         // After the last mount, which it would refuse, and the last open by path.
         landlock::enforce(rules).in_step(Step::Landlock)?;
-        landlock::witness().in_step(Step::LandlockWitness)?;
+        witness::landlock()?;
+    }
+    if jail.namespaces.is_some() {
+        witness::root()?;
     }
     stopwatch.end_of(Part::Landlock);
     // After the id maps and the mounts, which needed them.
@@ -146,6 +160,7 @@ fn close_in(
         // Root's zygote emptied the bounding set; nobody else may, without a user namespace.
         None => capabilities::drop_own().in_step(Step::Capabilities)?,
     }
+    witness::capabilities()?;
     // After the last change of credentials, each of which clears it.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::DeathSignal)?;
     stopwatch.end_of(Part::Capabilities);
@@ -154,6 +169,7 @@ fn close_in(
     for filter in &plan.filters {
         sys::seccomp::load(filter).in_step(Step::WorkerFilter)?;
     }
+    witness::filters()?;
     stopwatch.end_of(Part::Seccomp);
     Ok(())
 }
@@ -177,5 +193,13 @@ fn send_handles(jail: &ZygoteJail) -> Result<(), Errno> {
 
 fn report(result: Result<Timing, Failure>, handles: &[BorrowedFd]) -> Result<(), Errno> {
     let data = std::mem::ManuallyDrop::new(sys::descriptors::inherited(DATA));
-    sys::descriptors::send(data.as_fd(), &encode_report(result), handles)
+    report_on(data.as_fd(), result, handles)
+}
+
+fn report_on(
+    data: BorrowedFd,
+    result: Result<Timing, Failure>,
+    handles: &[BorrowedFd],
+) -> Result<(), Errno> {
+    sys::descriptors::send(data, &encode_report(result), handles)
 }

@@ -252,7 +252,7 @@ impl Inner {
         match Standing::new(&self.place(&zygote), stdin, cpu) {
             Ok(standing) => Ok(Parked { standing, zygote }),
             Err(error) => {
-                if let SupervisorError::ZygoteGone = error {
+                if error.discredits_zygote() {
                     self.warm.discard(&zygote);
                 }
                 Err(error)

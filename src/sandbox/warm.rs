@@ -90,7 +90,7 @@ impl Warm {
         )?))
     }
 
-    /// Gives up a zygote that has ended, so that the next run starts another.
+    /// Gives up a zygote that has ended or cannot be trusted, so that the next run starts another.
     pub fn discard(&self, ended: &Arc<Zygote>) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current

@@ -16,7 +16,7 @@ pub use self::counts::Counts;
 pub use self::worker::WorkerCgroup;
 
 use self::worker::Made;
-use super::error::SupervisorError;
+use super::error::{SupervisorError, While};
 use super::owner;
 use crate::host::{SUPERVISOR_LEAF, V2Entry};
 use crate::plan::{CgroupPlan, CgroupVersion, Hierarchy, Presence};
@@ -38,7 +38,7 @@ pub struct CgroupRoot {
 impl CgroupRoot {
     /// Makes this supervisor's directories.
     pub fn create(plan: &CgroupPlan) -> Result<Self, SupervisorError> {
-        let name = owner::own_name();
+        let name = owner::own_name().when("read when this process started")?;
         let mut root = Self {
             plan: plan.clone(),
             dirs: Vec::new(),

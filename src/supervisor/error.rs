@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use super::files::FileError;
-use crate::jail::failure::Failure;
+use crate::jail::failure::{Failure, LET, Step};
 use crate::plan::Layer;
 use crate::protocol::MessageError;
 
@@ -164,6 +164,46 @@ pub enum SupervisorError {
     /// The request is larger than a frame may be.
     #[error("the source is too large: {0}")]
     Request(#[from] MessageError),
+}
+
+impl SupervisorError {
+    /// Whether it leaves the zygote in doubt: it has ended, or has made a worker that is not as it
+    /// should be, and nobody knows what else is not.
+    pub fn discredits_zygote(&self) -> bool {
+        matches!(
+            self,
+            Self::ZygoteGone | Self::RunLost | Self::NotEnforced { .. }
+        )
+    }
+
+    /// The error of a step that failed. Where it was to see a refusal, a layer does not hold.
+    pub(super) fn of_step(who: &'static str, failure: Failure) -> Self {
+        let Some(layer) = witnessed(failure.step) else {
+            return Self::Jail { who, failure };
+        };
+        let answered = match failure.errno {
+            LET => "it was let".to_owned(),
+            errno => format!("the kernel answered `{}`", errno.desc()),
+        };
+        Self::NotEnforced {
+            layer,
+            found: format!("{who} could not {}: {answered}", failure.step.describe()),
+            wanted: "a refusal".to_owned(),
+        }
+    }
+}
+
+/// The layer that a step asks, if it asks one.
+fn witnessed(step: Step) -> Option<Layer> {
+    match step {
+        Step::RootWitness => Some(Layer::Mounts),
+        Step::LandlockWitness => Some(Layer::Landlock),
+        Step::PrivilegeWitness => Some(Layer::Capabilities),
+        Step::SocketWitness | Step::TraceWitness | Step::MountWitness | Step::CapsetWitness => {
+            Some(Layer::Seccomp)
+        }
+        _ => None,
+    }
 }
 
 fn said(log: &str) -> String {

@@ -14,7 +14,7 @@ use nix::sys::socket::SockType;
 use super::descriptors::{hear, pipe, socket_pair};
 use super::error::{SupervisorError, While};
 use super::library;
-use super::verify::HostNamespaces;
+use super::verify::OtherNamespaces;
 use crate::jail::control::FromZygote;
 
 /// The program text of a zygote.
@@ -36,7 +36,7 @@ pub struct Launched {
     pub(super) lifeline: OwnedFd,
     pub(super) their_lifeline: OwnedFd,
     pub(super) log: File,
-    pub(super) born_in: HostNamespaces,
+    pub(super) born_in: OtherNamespaces,
     facts: String,
 }
 
@@ -70,7 +70,7 @@ impl Launched {
             lifeline,
             their_lifeline,
             log,
-            born_in: HostNamespaces::current()?,
+            born_in: OtherNamespaces::current()?,
             facts: String::new(),
         };
         match launched.hear_within(FACTS_TIMEOUT, "the interpreter's start")? {

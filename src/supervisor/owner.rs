@@ -2,6 +2,7 @@
 //! by the next one.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,12 +15,18 @@ const PREFIX: &str = "sandfork-";
 
 /// A name of this supervisor's own: its pid namespace, its pid, and when that process started, so
 /// that a reused pid is told apart. Several supervisors of one process are counted apart.
-pub fn own_name() -> String {
+///
+/// # Errors
+///
+/// When the kernel does not tell one of them: by another name it would be taken to be gone.
+pub fn own_name() -> io::Result<String> {
     static SUPERVISORS: AtomicU64 = AtomicU64::new(0);
     let pid = std::process::id();
-    let started = start_time(pid).unwrap_or(0);
+    let (Some(namespace), Some(started)) = (pid_namespace(), start_time(pid)) else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
     let number = SUPERVISORS.fetch_add(1, Ordering::Relaxed);
-    format!("{PREFIX}{}-{pid}-{started}-{number}", pid_namespace())
+    Ok(format!("{PREFIX}{namespace}-{pid}-{started}-{number}"))
 }
 
 /// Whether this is the name of a supervisor that is gone.
@@ -27,7 +34,7 @@ pub fn own_name() -> String {
 /// Those of other pid namespaces are taken to live: their pids say nothing here.
 pub fn is_abandoned(name: &str) -> bool {
     owner(name).is_some_and(|owner| {
-        owner.pid_namespace == pid_namespace() && is_gone(&owner, start_time(owner.pid))
+        Some(owner.pid_namespace) == pid_namespace() && is_gone(&owner, start_time(owner.pid))
     })
 }
 
@@ -61,8 +68,8 @@ fn owner(name: &str) -> Option<Owner> {
 }
 
 /// The inode that stands for this process's pid namespace (namespaces(7)).
-fn pid_namespace() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino())
+fn pid_namespace() -> Option<u64> {
+    Some(fs::metadata("/proc/self/ns/pid").ok()?.ino())
 }
 
 /// When a process started, in clock ticks after boot: field 22 of `/proc/PID/stat` (proc(5)).
@@ -85,17 +92,19 @@ mod tests {
     fn a_name_tells_its_owner() {
         let started = start_time(std::process::id()).expect("this process has a start time");
         let own = Owner {
-            pid_namespace: pid_namespace(),
+            pid_namespace: pid_namespace().expect("it can be read"),
             pid: std::process::id(),
             started,
         };
-        assert_eq!(owner(&own_name()), Some(own));
-        assert!(!is_abandoned(&own_name()));
+        let name = own_name().expect("the kernel tells all of it");
+        assert_eq!(owner(&name), Some(own));
+        assert!(!is_abandoned(&name));
     }
 
     #[test]
     fn a_number_that_started_at_another_time_is_someone_elses() {
-        let (namespace, pid) = (pid_namespace(), std::process::id());
+        let namespace = pid_namespace().expect("it can be read");
+        let pid = std::process::id();
         assert!(is_abandoned(&format!("sandfork-{namespace}-{pid}-1-0")));
         assert!(!is_abandoned(&format!("sandfork-1-{pid}-1-0")));
     }
@@ -103,7 +112,7 @@ mod tests {
     #[test]
     fn who_is_there_but_cannot_be_read_lives() {
         let of = |pid| Owner {
-            pid_namespace: pid_namespace(),
+            pid_namespace: pid_namespace().expect("it can be read"),
             pid,
             started: 1,
         };

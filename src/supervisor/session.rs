@@ -71,7 +71,9 @@ impl SessionRoot {
         let place = open(place_path, DIRECTORY, Mode::empty())?;
         sweep(place_path, &place);
         // What nobody can foresee nobody can make first.
-        let name = format!("{}.{}", owner::own_name(), random()?);
+        let owner = owner::own_name()
+            .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
+        let name = format!("{owner}.{}", random()?);
         mkdirat(&place, name.as_str(), PRIVATE)?;
         let dir = openat(&place, name.as_str(), DIRECTORY, Mode::empty())?;
         // An unprivileged guest passes through to his own, and sees no other's name.

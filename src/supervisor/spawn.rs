@@ -104,8 +104,12 @@ impl Worker {
             data,
             stdout,
             stderr,
-            proc: ProcDir::of(process.as_fd())
-                .map_err(|_| SupervisorError::WorkerEnded { hint: "" })?,
+            proc: match ProcDir::of(process.as_fd()) {
+                Err(error) if is_gone(&error) => {
+                    return Err(SupervisorError::WorkerEnded { hint: "" });
+                }
+                other => other.when("open the worker's directory in /proc")?,
+            },
             process,
             above,
             beneath,
@@ -132,10 +136,7 @@ impl Worker {
                     timing = last;
                 }
                 Some(Err(failure)) => {
-                    return Err(SupervisorError::Jail {
-                        who: "a worker",
-                        failure,
-                    });
+                    return Err(SupervisorError::of_step("a worker", failure));
                 }
                 None => {
                     let hint = " (killed while it was set up: the memory limit may be too small)";
@@ -186,6 +187,12 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Whether it is the process that is not there, and not what was to be opened that is out of reach.
+fn is_gone(error: &std::io::Error) -> bool {
+    let errno = error.raw_os_error();
+    errno == Some(libc::ESRCH) || errno == Some(libc::ENOENT)
 }
 
 /// What the zygote, or the reaper, says of a worker when it is born.

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use super::cgroup::{CgroupRoot, WorkerCgroup};
+use super::cgroup::{CgroupRoot, Counts, WorkerCgroup};
 use super::error::{SupervisorError, While};
 use super::run::{Files, Place, Watch};
 use super::session::{SessionDirectory, SessionRoot};
@@ -52,7 +52,7 @@ impl Standing {
         let enforced = verify(
             &worker.proc,
             place.jail,
-            place.zygote.born_in(),
+            place.zygote.others(),
             cgroup.as_ref(),
             session.as_ref(),
             cpu,
@@ -83,6 +83,13 @@ impl Standing {
     pub fn watch(&self, place: &Place) -> Result<Watch<'_>, SupervisorError> {
         let (cgroup, session) = (self.cgroup.as_ref(), self.session.as_ref());
         Watch::new(&self.worker, cgroup, session, place.limits)
+    }
+
+    /// Whether its cgroup is gone, by what was read from it just now: the kernel always tells the
+    /// processor time of one that is there, where it counts it at all.
+    pub fn lost_cgroup(&self, counts: &Counts) -> bool {
+        let counts_cpu = self.cgroup.as_ref().is_some_and(WorkerCgroup::counts_cpu);
+        counts_cpu && counts.cpu_us.is_none()
     }
 
     /// Measures its files.

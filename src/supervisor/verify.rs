@@ -18,36 +18,55 @@ use super::error::{SupervisorError, While};
 use super::proc_dir::ProcDir;
 use super::session::SessionDirectory;
 use crate::jail::DATA;
-use crate::jail::control::CpuSpan;
-use crate::jail::program::{Identity, RlimitResource, ZygoteJail};
+use crate::jail::control::{CpuSpan, NAMESPACES};
+use crate::jail::program::{
+    Identity, NetworkNamespace, RlimitResource, ZygoteJail, ZygoteNamespaces,
+};
 use crate::outcome::Enforced;
 use crate::plan::Layer;
 use crate::policy::Level;
 
 type Checked = Result<(), SupervisorError>;
 
-/// The namespaces that a zygote was started in, none of which its workers may be in.
+/// The namespaces of others, in which no worker may be. Names as in [`NAMESPACES`].
 #[derive(Debug)]
-pub struct HostNamespaces(Vec<OsString>);
+pub struct OtherNamespaces {
+    /// Those that its zygote was started in.
+    host: Vec<OsString>,
+    /// Those of its zygote, once it has told them.
+    zygote: Vec<OsString>,
+}
 
-/// Names beneath `/proc/PID/ns` (namespaces(7)).
-const NAMESPACES: [&str; 7] = [
-    "ns/user",
-    "ns/mnt",
-    "ns/pid",
-    "ns/ipc",
-    "ns/uts",
-    "ns/cgroup",
-    "ns/net",
-];
-
-impl HostNamespaces {
-    /// Those of the calling thread.
+impl OtherNamespaces {
+    /// Those of the calling thread, which starts a zygote.
     pub fn current() -> Result<Self, SupervisorError> {
         let link = |name| fs::read_link(Path::new("/proc/thread-self").join(name));
         let links = NAMESPACES.iter().map(|name| link(name).map(OsString::from));
         let links: io::Result<_> = links.collect();
-        Ok(Self(links.when("read the supervisor's namespaces")?))
+        Ok(Self {
+            host: links.when("read the supervisor's namespaces")?,
+            zygote: Vec::new(),
+        })
+    }
+
+    /// And those of the zygote.
+    #[must_use]
+    pub fn with_zygote(self, namespaces: Vec<String>) -> Self {
+        let zygote = namespaces.into_iter().map(OsString::from).collect();
+        Self { zygote, ..self }
+    }
+
+    /// Whose namespace of a kind this is, if it is another's.
+    fn owner(&self, kind: &str, namespace: &OsString, network: NetworkNamespace) -> Option<&str> {
+        let place = NAMESPACES.iter().position(|name| *name == kind)?;
+        let shared = kind == "ns/net" && network == NetworkNamespace::SharedEmpty;
+        if self.host.get(place) == Some(namespace) {
+            Some("the host's")
+        } else if !shared && self.zygote.get(place) == Some(namespace) {
+            Some("its zygote's")
+        } else {
+            None
+        }
     }
 }
 
@@ -55,15 +74,15 @@ impl HostNamespaces {
 pub fn verify(
     process: &ProcDir,
     jail: &ZygoteJail,
-    host: &HostNamespaces,
+    others: &OtherNamespaces,
     cgroup: Option<&WorkerCgroup>,
     session: Option<&SessionDirectory>,
     cpu: CpuSpan,
 ) -> Result<Enforced, SupervisorError> {
     let status = ProcStatus::read(process).when("read the worker's status")?;
     let mut layers = Vec::with_capacity(7);
-    if jail.namespaces.is_some() {
-        namespaces(process, jail, host)?;
+    if let Some(made) = jail.namespaces {
+        namespaces(process, jail, made, others)?;
         layers.push(Layer::Namespaces);
         mounts::check(process, jail)?;
         layers.push(Layer::Mounts);
@@ -71,7 +90,7 @@ pub fn verify(
     if jail.landlock.is_some() {
         // The kernel shows nobody a process's Landlock domain. The worker's own set-up code, no
         // guest code having run, saw a directory refused that only Landlock refuses: without that
-        // it would not have reported that its jail stands.
+        // it would not have reported that its jail stands (`jail::witness`).
         if let Some(session) = session {
             work_directory(process, session)?;
         }
@@ -106,14 +125,19 @@ fn differs(layer: Layer, found: impl Into<String>, wanted: impl Into<String>) ->
     })
 }
 
-fn namespaces(process: &ProcDir, jail: &ZygoteJail, host: &HostNamespaces) -> Checked {
-    for (name, ours) in NAMESPACES.iter().zip(&host.0) {
-        let theirs = process.link(name).when("read the worker's namespaces")?;
-        if theirs == *ours {
+fn namespaces(
+    process: &ProcDir,
+    jail: &ZygoteJail,
+    made: ZygoteNamespaces,
+    others: &OtherNamespaces,
+) -> Checked {
+    for name in NAMESPACES {
+        let own = process.link(name).when("read the worker's namespaces")?;
+        if let Some(owner) = others.owner(name, &own, made.network) {
             let kind = name.trim_start_matches("ns/");
             return differs(
                 Layer::Namespaces,
-                format!("the host's {kind} namespace"),
+                format!("{owner} {kind} namespace"),
                 "its own",
             );
         }
@@ -250,8 +274,16 @@ fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuSpan) -> Checked {
             return differs(Layer::Rlimits, format!("{name} {soft:?} {hard:?}"), wanted);
         }
     }
-    Ok(())
+    // How much it is depends on the zygote's size at the fork.
+    let data = table.lines().find_map(|line| line.strip_prefix(DATA_LIMIT));
+    match data.and_then(|row| row.split_ascii_whitespace().nth(1)) {
+        Some(hard) if hard != "unlimited" => Ok(()),
+        found => differs(Layer::Rlimits, format!("{DATA_LIMIT} {found:?}"), "a limit"),
+    }
 }
+
+/// The row of `RLIMIT_DATA`.
+const DATA_LIMIT: &str = "Max data size";
 
 /// The row of a resource in `/proc/PID/limits` (proc(5)).
 fn proc_limit_name(resource: RlimitResource) -> &'static str {

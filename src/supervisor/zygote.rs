@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use super::descriptors::tell;
 use super::error::{SupervisorError, While};
 use super::launch::{Launched, last_words};
-use super::verify::HostNamespaces;
+use super::verify::OtherNamespaces;
 use crate::jail::control::{FromZygote, PythonSetup, ToZygote, Unready};
 use crate::jail::failure::{Failure, Step};
 use crate::jail::program::ZygoteJail;
@@ -30,7 +30,7 @@ pub struct Zygote {
     lifeline: Option<OwnedFd>,
     child: Mutex<Child>,
     log: File,
-    born_in: HostNamespaces,
+    others: OtherNamespaces,
     preloaded: Vec<String>,
 }
 
@@ -54,8 +54,11 @@ impl Zygote {
             Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(launched.ended()),
             other => other.when("send the plan to the zygote")?,
         }
-        let preloaded = match launched.hear_within(READY_TIMEOUT, "preloading")? {
-            FromZygote::Ready { preloaded } => preloaded,
+        let (preloaded, namespaces) = match launched.hear_within(READY_TIMEOUT, "preloading")? {
+            FromZygote::Ready {
+                preloaded,
+                namespaces,
+            } => (preloaded, namespaces),
             FromZygote::Failed { step, errno } => {
                 return Err(SupervisorError::Jail {
                     who: "the zygote",
@@ -78,14 +81,14 @@ impl Zygote {
             lifeline: Some(lifeline),
             child: Mutex::new(child),
             log,
-            born_in,
+            others: born_in.with_zygote(namespaces),
             preloaded,
         })
     }
 
-    /// The namespaces of the process that started it.
-    pub(super) fn born_in(&self) -> &HostNamespaces {
-        &self.born_in
+    /// The namespaces of the process that started it, and its own.
+    pub(super) fn others(&self) -> &OtherNamespaces {
+        &self.others
     }
 
     /// The modules that were preloaded.

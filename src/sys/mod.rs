@@ -9,6 +9,7 @@ pub mod descriptors;
 pub mod landlock;
 pub mod memory;
 pub mod mount;
+pub mod namespace_init;
 pub mod pidfd;
 #[cfg(not(feature = "inside"))]
 pub mod probe_child;
@@ -16,6 +17,8 @@ pub mod process;
 pub mod procfs;
 #[cfg(feature = "inside")]
 pub mod python;
+#[cfg(feature = "inside")]
+pub mod refused;
 #[cfg(not(feature = "inside"))]
 pub mod sealed;
 pub mod seccomp;

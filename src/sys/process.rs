@@ -1,12 +1,10 @@
-//! Processes: fork, the init of a worker's pid namespace, and what prctl(2) says of a process.
+//! Processes: fork, their ends, and what prctl(2) says of a process.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::ptr::NonNull;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag};
-use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::sys::stat::Mode;
 use nix::unistd::{ForkResult, Pid};
 
@@ -70,23 +68,50 @@ pub fn fork(_proof: &SingleThreaded) -> Result<Fork, Errno> {
 }
 
 impl ForkedChild {
-    /// Puts copies of `kept` at the numbers 0, 1, 2, ... and one of `apart.0` at the higher number
-    /// `apart.1`, and closes every other descriptor. Returns those at 0, 1, 2, ...
+    /// Puts a copy of `apart.0` at the number `apart.1`, and holds copies of `kept`, which
+    /// [`Held::place`] puts at the numbers 0, 1, 2, ... below that.
+    ///
+    /// In case of an error every descriptor is where it was.
+    pub fn hold(self, kept: &[BorrowedFd], apart: (BorrowedFd, RawFd)) -> Result<Held, Errno> {
+        let count = RawFd::try_from(kept.len()).map_err(|_| Errno::EMFILE)?;
+        let (apart, number) = apart;
+        // So that no descriptor is overwritten before it was copied.
+        let copy = |fd: &BorrowedFd| {
+            let again = || nix::fcntl::fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(count));
+            match again()? {
+                copy if copy == number => again(),
+                copy => Ok(copy),
+            }
+        };
+        let copies: Vec<RawFd> = kept.iter().map(copy).collect::<Result<_, _>>()?;
+        if apart.as_raw_fd() != number {
+            // SAFETY: integers only; what the number held is leaked by its owner, as `place` asks.
+            check(libc::c_long::from(unsafe {
+                libc::dup3(apart.as_raw_fd(), number, libc::O_CLOEXEC)
+            }))?;
+        }
+        Ok(Held {
+            copies,
+            apart: number,
+        })
+    }
+}
+
+/// Descriptors of a forked child that are to be all that it has.
+#[derive(Debug)]
+pub struct Held {
+    copies: Vec<RawFd>,
+    apart: RawFd,
+}
+
+impl Held {
+    /// Puts what is held in its place, and closes every other descriptor. Returns those at 0, 1, 2, ...
     ///
     /// Owners of descriptors that the parent left behind must be leaked, not dropped: their
     /// numbers belong to others now.
-    pub fn keep_only(
-        self,
-        kept: &[BorrowedFd],
-        apart: (BorrowedFd, RawFd),
-    ) -> Result<Vec<OwnedFd>, Errno> {
-        let count = RawFd::try_from(kept.len()).map_err(|_| Errno::EMFILE)?;
-        let (apart, number) = apart;
-        // Two rounds, so that no descriptor is overwritten before it was copied.
-        let copy = |fd: &BorrowedFd| nix::fcntl::fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(count));
-        let copies: Vec<RawFd> = kept.iter().map(copy).collect::<Result<_, _>>()?;
-        let apart = copy(&apart)?;
-        for (number, copy) in (0..count).zip(copies) {
+    pub fn place(self) -> Result<Vec<OwnedFd>, Errno> {
+        let count = RawFd::try_from(self.copies.len()).map_err(|_| Errno::EMFILE)?;
+        for (number, copy) in (0..count).zip(self.copies) {
             let flags = if number <= libc::STDERR_FILENO {
                 0
             } else {
@@ -97,158 +122,13 @@ impl ForkedChild {
             let placed = unsafe { libc::dup3(copy, number, flags) };
             check(libc::c_long::from(placed))?;
         }
-        if apart != number {
-            // SAFETY: integers only; what the number held is leaked by its owner, as above.
-            check(libc::c_long::from(unsafe {
-                libc::dup3(apart, number, libc::O_CLOEXEC)
-            }))?;
-        }
-        for (first, last) in [(count, number - 1), (number + 1, RawFd::MAX)] {
+        for (first, last) in [(count, self.apart - 1), (self.apart + 1, RawFd::MAX)] {
             // SAFETY: integers only; as above, no owner of a number in the range is used again.
             check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;
         }
         Ok((0..count)
             .map(|number| owned(libc::c_long::from(number)))
             .collect())
-    }
-}
-
-/// Stacks for namespace inits. They are not copied into workers (`MADV_DONTFORK`), so that their
-/// number does not make a fork slower.
-#[derive(Debug)]
-pub struct InitStacks {
-    base: NonNull<libc::c_void>,
-    free: Vec<usize>,
-}
-
-/// The init only waits in one system call: its stack holds two frames.
-const INIT_STACK: usize = 16 * 1024;
-
-impl InitStacks {
-    /// Reserves address space for `count` inits that live at once.
-    pub fn reserve(count: usize) -> Result<Self, Errno> {
-        let length = INIT_STACK * count;
-        // SAFETY: a fresh anonymous mapping; no existing memory is touched.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(Errno::last());
-        }
-        // SAFETY: the mapping made above, whole.
-        check(libc::c_long::from(unsafe {
-            libc::madvise(base, length, libc::MADV_DONTFORK)
-        }))?;
-        let base = NonNull::new(base).ok_or(Errno::ENOMEM)?;
-        Ok(Self {
-            base,
-            free: (0..count).rev().collect(),
-        })
-    }
-
-    /// The top of stack `slot`, where an empty stack begins.
-    fn top(&self, slot: usize) -> *mut libc::c_void {
-        // SAFETY: `slot` came from `free`, so that the end of its stack lies within the mapping
-        // or one past it.
-        unsafe { self.base.as_ptr().byte_add((slot + 1) * INIT_STACK) }
-    }
-
-    /// Takes a stack.
-    fn take(&mut self) -> Result<usize, Errno> {
-        self.free.pop().ok_or(Errno::EAGAIN)
-    }
-
-    /// Gives back the stack of an init that has been reaped.
-    pub fn release(&mut self, init: &NamespaceInit) {
-        self.free.push(init.stack);
-    }
-}
-
-/// Process 1 of a worker's pid namespace.
-///
-/// It shares the zygote's memory (`CLONE_VM`) but runs none of its code: it waits, forever, with
-/// every signal blocked. It exists so that guest code is not process 1, which could neither be
-/// ended by its own SIGTERM nor leave orphans to anyone, and so that killing one process ends the
-/// whole namespace (pid_namespaces(7)). Sharing memory makes it cost a tenth of a fork.
-#[derive(Debug)]
-pub struct NamespaceInit {
-    /// Its number in the zygote's pid namespace.
-    pub pid: Pid,
-    /// A handle that cannot be reused by another process.
-    pub pidfd: OwnedFd,
-    stack: usize,
-}
-
-/// `struct sigaction` as the kernel has it: handler, flags, restorer, mask.
-static IGNORE: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
-
-extern "C" fn wait_forever(_: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: integers only. The descriptor table is this process's own copy, in which the other
-    // workers' sockets would otherwise stay open after the zygote closed them.
-    unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
-    // Orphans come here, and nobody waits for them: ignoring SIGCHLD lets the kernel reap them, or
-    // they would stay as zombies and count as the guest's processes.
-    // SAFETY: the action is a live constant of the kernel's layout and size; the table of actions is
-    // this process's own copy (no CLONE_SIGHAND).
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigaction,
-            libc::SIGCHLD,
-            &raw const IGNORE,
-            0_usize,
-            size_of::<u64>(),
-        )
-    };
-    loop {
-        // SAFETY: null pointers only. With every signal blocked it never returns, so that the
-        // errno which this process shares with the zygote's thread is never written.
-        unsafe { libc::syscall(libc::SYS_ppoll, 0usize, 0usize, 0usize, 0usize, 0usize) };
-    }
-}
-
-/// Starts the init of the pid namespace that this thread's next child will be in, and the first in.
-pub fn spawn_namespace_init(stacks: &mut InitStacks) -> Result<NamespaceInit, Errno> {
-    let stack = stacks.take()?;
-    let mut pidfd: RawFd = -1;
-    // Blocked across the clone, so that the init is born with them blocked: a handler of the
-    // zygote's would run on shared memory.
-    let mut before = SigSet::empty();
-    sigprocmask(
-        SigmaskHow::SIG_SETMASK,
-        Some(&SigSet::all()),
-        Some(&mut before),
-    )?;
-    // SAFETY: the stack is this init's alone until `release`, 16-byte aligned, and grows down
-    // from its top. `wait_forever` touches no memory but that stack, so that sharing the address
-    // space with the running zygote is sound. `pidfd` outlives the call.
-    let pid = unsafe {
-        libc::clone(
-            wait_forever,
-            stacks.top(stack),
-            libc::CLONE_VM | libc::CLONE_PIDFD | libc::SIGCHLD,
-            std::ptr::null_mut(),
-            &raw mut pidfd,
-        )
-    };
-    let result = check(libc::c_long::from(pid));
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
-    match result {
-        Ok(_) => Ok(NamespaceInit {
-            pid: Pid::from_raw(pid),
-            pidfd: owned(libc::c_long::from(pidfd)),
-            stack,
-        }),
-        Err(errno) => {
-            stacks.free.push(stack);
-            Err(errno)
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
+use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
@@ -83,6 +83,12 @@ fn numbers(proc: BorrowedFd, path: &str) -> Result<Vec<Pid>, Errno> {
     let names = dir.iter().filter_map(Result::ok);
     let number = |entry: nix::dir::Entry| entry.file_name().to_str().ok()?.parse().ok();
     Ok(names.filter_map(number).map(Pid::from_raw).collect())
+}
+
+/// What a link says.
+pub fn link(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
+    let says = readlinkat(proc, path)?;
+    says.into_string().map_err(|_| Errno::EILSEQ)
 }
 
 /// The text of a file.

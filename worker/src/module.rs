@@ -11,14 +11,14 @@
 
 use std::cell::RefCell;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use pyo3_ffi::PyObject;
 use serde::Serialize;
 
 use crate::control::{hear, tell};
-use crate::jail::control::{FromZygote, Lifetime, PythonSetup, ToZygote};
+use crate::jail::control::{FromZygote, Lifetime, NAMESPACES, PythonSetup, ToZygote};
 use crate::jail::failure::Failure;
 use crate::jail::program::ZygoteJail;
 use crate::jail::zygote::{self, Zygote};
@@ -178,11 +178,16 @@ impl TextFunction for Serve {
             return Err("not in the jail yet".into());
         };
         let told = control.try_clone().map_err(|error| error.to_string())?;
+        let namespaces = namespaces(zygote.proc.as_fd()).map_err(words)?;
         let server = match Server::new(control, jail, zygote) {
             Ok(server) => server,
             Err(failure) => end_with(&told, failure),
         };
-        tell(told.as_fd(), &FromZygote::Ready { preloaded }, &[]).map_err(words)?;
+        let ready = FromZygote::Ready {
+            preloaded,
+            namespaces,
+        };
+        tell(told.as_fd(), &ready, &[]).map_err(words)?;
         drop(told);
         match server.serve(&Interpreter).map_err(words)? {
             Served::Finished => sys::process::exit_now(0),
@@ -200,6 +205,12 @@ impl TextFunction for Serve {
             }
         }
     }
+}
+
+/// Those of this process, as the supervisor is told.
+fn namespaces(proc: BorrowedFd) -> Result<Vec<String>, Errno> {
+    let link = |name| sys::procfs::link(proc, &format!("self/{name}"));
+    NAMESPACES.into_iter().map(link).collect()
 }
 
 /// Whether the null device stands at standard input (null(4): major number 1, minor number 3).

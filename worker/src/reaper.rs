@@ -14,7 +14,7 @@ use crate::jail::program::ZygoteJail;
 use crate::jail::reaper::{Over, Reach, Reaper};
 use crate::serve::exit;
 use crate::sys;
-use crate::sys::process::{Fork, ForkedChild, SingleThreaded};
+use crate::sys::process::{Fork, ForkedChild, Held, SingleThreaded};
 
 /// Exit status of a reaper that left something behind: the zygote looks for it then.
 const EXIT_FAILED: i32 = 70;
@@ -55,10 +55,11 @@ pub fn fork_worker(
 fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &Ties) -> Result<(), Failure> {
     // The worker's streams and the other workers' monitors go, whose ends must show.
     let kept = own
-        .keep_only(
+        .hold(
             &[ties.zygote.as_fd(), ties.proc.as_fd()],
             (ties.monitor.as_fd(), MONITOR),
         )
+        .and_then(Held::place)
         .in_step(Step::CloseDescriptors)?;
     let [zygote, proc] = kept.as_slice() else {
         return Err(Errno::EBADF).in_step(Step::CloseDescriptors);

@@ -1,16 +1,18 @@
 //! The zygote's loop: forks a worker for each request, reaps, reports.
 
+mod fork;
+
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpid};
 
+use self::fork::Forked;
 use crate::control::{hear, tell};
 use crate::jail::control::{Beneath, Exit, ExitStatus, FromMonitor, ToZygote};
 use crate::jail::failure::{Failure, InStep, Step};
@@ -18,11 +20,9 @@ use crate::jail::program::ZygoteJail;
 use crate::jail::tree;
 use crate::jail::worker::{Belongings, Birth};
 use crate::jail::zygote::Zygote;
-use crate::reaper::{self, Ties};
 use crate::sys;
-use crate::sys::process::{
-    End, Fork, ForkedChild, InitStacks, NamespaceInit, Reaped, SingleThreaded,
-};
+use crate::sys::namespace_init::{InitStacks, NamespaceInit};
+use crate::sys::process::{End, Reaped, SingleThreaded};
 
 /// The most workers that one zygote has alive at once.
 const MAX_WORKERS: usize = 4096;
@@ -57,6 +57,8 @@ pub struct Server {
     stacks: InitStacks,
     /// The zygote's own pid namespace, to come back to after each fork.
     home: OwnedFd,
+    /// Whether its next child would be born elsewhere.
+    is_away: bool,
     events: Epoll,
     children: SignalFd,
     mask_before: SigSet,
@@ -110,6 +112,7 @@ impl Server {
             single,
             stacks: InitStacks::reserve(MAX_WORKERS)?,
             home: sys::pidfd::open(getpid())?,
+            is_away: false,
             events,
             children,
             mask_before,
@@ -130,21 +133,27 @@ impl Server {
             };
             for event in &events[..ready] {
                 match event.data() {
-                    CONTROL => match hear(&self.control, &mut buffer)? {
-                        None => return Ok(Served::Finished),
-                        Some((ToZygote::Enter { .. }, _)) => return Err(Errno::EPROTO),
-                        Some((
+                    CONTROL => match hear(&self.control, &mut buffer) {
+                        // No descriptor is left for what came with it. Closed, it tells the
+                        // supervisor of this one worker; the others go on.
+                        Err(Errno::EMSGSIZE) => {}
+                        Err(errno) => return Err(errno),
+                        Ok(None) => return Ok(Served::Finished),
+                        Ok(Some((ToZygote::Enter { .. }, _))) => return Err(Errno::EPROTO),
+                        Ok(Some((
                             ToZygote::Spawn {
                                 first_core,
                                 work,
                                 cpu,
                             },
                             fds,
-                        )) => {
+                        ))) => {
                             let birth = Birth {
                                 first_core,
                                 zygote_bytes: self.zygote_bytes,
                                 cpu,
+                                // Guest code starts with that of an ordinary process.
+                                mask: self.mask_before,
                             };
                             match self.answer(birth, work.as_deref(), fds, hooks)? {
                                 None => {}
@@ -189,8 +198,6 @@ impl Server {
                 }
                 let entered =
                     crate::jail::worker::enter(child, &self.jail, &self.zygote, belongings, birth);
-                // Guest code starts with the signal mask of an ordinary process.
-                _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask_before), None);
                 std::mem::forget(monitor);
                 let env = match work {
                     Some(_) => std::mem::take(&mut self.jail.env),
@@ -202,13 +209,23 @@ impl Server {
                 }))
             }
             Ok(Forked::Parent { pid, pidfd, init }) => {
+                let key = u64::try_from(pid.as_raw()).unwrap_or(u64::MAX);
+                let hang_up = EpollEvent::new(EpollFlags::EPOLLRDHUP, key);
                 let handles = [pidfd.as_fd(), init.pidfd.as_fd()];
                 let beneath = Beneath::Init;
-                // A supervisor that is gone shows as a hang-up of the monitor, next.
-                _ = tell(monitor.as_fd(), &FromMonitor::Born { beneath }, &handles);
-                let key = u64::try_from(pid.as_raw()).unwrap_or(u64::MAX);
-                self.events
-                    .add(&monitor, EpollEvent::new(EpollFlags::EPOLLRDHUP, key))?;
+                let born = FromMonitor::Born { beneath };
+                let known = self
+                    .events
+                    .add(&monitor, hang_up)
+                    .and_then(|()| tell(monitor.as_fd(), &born, &handles));
+                if let Err(errno) = known {
+                    // Nobody could end it, or nobody knows of it. A supervisor that is there is told,
+                    // if that can be done, and sees its monitor closed.
+                    self.stacks.end(&init, Some(pid));
+                    let step = Step::ReportBirth;
+                    tell_not_born(&monitor, Failure { step, errno });
+                    return Ok(None);
+                }
                 let worker = Worker {
                     monitor,
                     init,
@@ -222,66 +239,11 @@ impl Server {
                 self.reapers.insert(pid, monitor);
                 Ok(None)
             }
-            Err(Failure { step, errno }) => {
-                let message = FromMonitor::NotBorn {
-                    step: step as u16,
-                    errno: errno as i32,
-                };
-                _ = tell(monitor.as_fd(), &message, &[]);
+            Err(failure) => {
+                tell_not_born(&monitor, failure);
                 Ok(None)
             }
         }
-    }
-
-    fn fork_worker(&mut self, monitor: &OwnedFd, hooks: &dyn ForkHooks) -> Result<Forked, Failure> {
-        if self.jail.namespaces.is_none() {
-            return Ok(match self.fork(hooks)? {
-                Fork::Parent(pid) => Forked::Reaper { pid },
-                Fork::Child(own) => {
-                    let ties = Ties {
-                        monitor,
-                        zygote: &self.home,
-                        proc: &self.zygote.proc,
-                    };
-                    let worker = reaper::fork_worker(own, &self.jail, &self.single, &ties);
-                    Forked::Worker(worker)
-                }
-            });
-        }
-        // Children only: the zygote itself stays where it is, and comes back for the next one.
-        unshare(CloneFlags::CLONE_NEWPID).in_step(Step::PidNamespace)?;
-        let init = sys::process::spawn_namespace_init(&mut self.stacks).in_step(Step::SpawnInit);
-        let forked = init.and_then(|init| match self.fork(hooks) {
-            Ok(forked) => Ok((init, forked)),
-            Err(failure) => {
-                _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL);
-                _ = nix::sys::wait::waitpid(init.pid, None);
-                self.stacks.release(&init);
-                Err(failure)
-            }
-        });
-        if let Ok((init, Fork::Child(child))) = forked {
-            std::mem::forget(init);
-            return Ok(Forked::Worker(child));
-        }
-        sys::process::enter_namespaces(self.home.as_fd(), CloneFlags::CLONE_NEWPID.bits())
-            .in_step(Step::PidNamespace)?;
-        match forked? {
-            (_, Fork::Child(child)) => Ok(Forked::Worker(child)),
-            (init, Fork::Parent(pid)) => {
-                let pidfd = sys::pidfd::open(pid).in_step(Step::Fork)?;
-                Ok(Forked::Parent { pid, pidfd, init })
-            }
-        }
-    }
-
-    fn fork(&self, hooks: &dyn ForkHooks) -> Result<Fork, Failure> {
-        hooks.before();
-        let forked = sys::process::fork(&self.single).in_step(Step::Fork);
-        if !matches!(forked, Ok(Fork::Child(_))) {
-            hooks.after_in_parent();
-        }
-        forked
     }
 
     /// Reaps whatever ended. A worker's end ends its namespace; that end releases the monitor.
@@ -353,17 +315,13 @@ pub fn exit(reaped: Reaped) -> Exit {
     }
 }
 
-enum Forked {
-    Parent {
-        pid: Pid,
-        pidfd: OwnedFd,
-        init: NamespaceInit,
-    },
-    /// At level `landlock`: the worker is this process's child.
-    Reaper {
-        pid: Pid,
-    },
-    Worker(ForkedChild),
+/// Where this fails, the supervisor sees its monitor closed.
+fn tell_not_born(monitor: &OwnedFd, Failure { step, errno }: Failure) {
+    let message = FromMonitor::NotBorn {
+        step: step as u16,
+        errno: errno as i32,
+    };
+    _ = tell(monitor.as_fd(), &message, &[]);
 }
 
 /// This process's private writable memory, bytes: field 6 of `/proc/self/statm` (proc(5)).

@@ -3,6 +3,7 @@
 mod bench;
 mod bench_map;
 mod clients;
+mod faults;
 mod fuzz;
 mod interpreters;
 mod ordinary_user;
@@ -42,7 +43,9 @@ usage: cargo xtask COMMAND
   msrv         builds everything with the oldest Rust that Cargo.toml promises
   reproducible builds the release twice, in two places, and compares
   bench-map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
-               compares; --rounds N, --jobs N";
+               compares; --rounds N, --jobs N
+  faults       makes every system call of the set-up fail in every way, leaves out every step
+               of the jail, and kills everyone at every call; or those with NAME in their name";
 
 fn main() -> ExitCode {
     // In a guest of `vm`, where this program is all that the kernel starts.
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Some("supply") => supply::check(),
         Some("msrv") => supply::oldest_rust(),
         Some("reproducible") => supply::reproducible(),
+        Some("faults") => faults::run(std::env::args().nth(2)),
         Some("bench-map") => bench_map::run(std::env::args().skip(2)),
         _ => Err(USAGE.into()),
     };

@@ -107,7 +107,8 @@ impl Live<'_> {
         }
     }
 
-    fn end_between_cells(&mut self, why: &str) {
+    /// Ends the worker where no cell is to tell why.
+    pub(super) fn end_between_cells(&mut self, why: &str) {
         self.why = Some(why.to_owned());
         self.end(Stop::Cancelled);
     }

@@ -143,6 +143,12 @@ impl Live<'_> {
             short if self.cells > 1 && short < AT_ONCE => self.counted,
             _ => self.counts(),
         };
+        if self.standing.lost_cgroup(&before) {
+            let why = "its cgroup was removed from outside, and nothing held it to its limits";
+            refuse(caller, Some(id), ErrorWord::SessionEnded, ended(why));
+            self.end_between_cells(why);
+            return false;
+        }
         self.cell = Some(CellUnderWay::new(id, self.place.limits.wall, before));
         self.watch.begin(Pace::Running, now, before.cpu_us);
         self.data.send(bytes, payload.passed);

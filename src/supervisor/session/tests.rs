@@ -98,7 +98,7 @@ fn deeper_than_there_are_descriptors(top: &OwnedFd) {
 fn what_a_killed_supervisor_left_is_swept() {
     let place = place();
     let sessions = |pid: &str, started: &str| {
-        let namespace = owner::own_name();
+        let namespace = owner::own_name().unwrap();
         let namespace = namespace.split('-').nth(1).unwrap();
         let name = format!("sandfork-{namespace}-{pid}-{started}-0.0123");
         let session = place.path().join(&name).join("w0/of a guest");

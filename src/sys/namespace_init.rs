@@ -1,0 +1,178 @@
+//! The init of a worker's pid namespace (pid_namespaces(7)), which shares the zygote's memory.
+
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+
+use super::check;
+use super::descriptors::owned;
+use super::process::exit_now;
+
+/// Stacks for namespace inits. They are not copied into workers (`MADV_DONTFORK`), so that their
+/// number does not make a fork slower.
+#[derive(Debug)]
+pub struct InitStacks {
+    base: NonNull<libc::c_void>,
+    free: Vec<usize>,
+}
+
+/// The init only waits in one system call: its stack holds two frames.
+const INIT_STACK: usize = 16 * 1024;
+
+impl InitStacks {
+    /// Reserves address space for `count` inits that live at once.
+    pub fn reserve(count: usize) -> Result<Self, Errno> {
+        let length = INIT_STACK * count;
+        // SAFETY: a fresh anonymous mapping; no existing memory is touched.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(Errno::last());
+        }
+        // SAFETY: the mapping made above, whole.
+        check(libc::c_long::from(unsafe {
+            libc::madvise(base, length, libc::MADV_DONTFORK)
+        }))?;
+        let base = NonNull::new(base).ok_or(Errno::ENOMEM)?;
+        Ok(Self {
+            base,
+            free: (0..count).rev().collect(),
+        })
+    }
+
+    /// The top of stack `slot`, where an empty stack begins.
+    fn top(&self, slot: usize) -> *mut libc::c_void {
+        // SAFETY: `slot` came from `free`, so that the end of its stack lies within the mapping
+        // or one past it.
+        unsafe { self.base.as_ptr().byte_add((slot + 1) * INIT_STACK) }
+    }
+
+    /// Takes a stack.
+    fn take(&mut self) -> Result<usize, Errno> {
+        self.free.pop().ok_or(Errno::EAGAIN)
+    }
+
+    /// Gives back the stack of an init that has been reaped.
+    pub fn release(&mut self, init: &NamespaceInit) {
+        self.free.push(init.stack);
+    }
+
+    /// Ends an init that nobody was told of, and its namespace with it: with the worker in it, if there
+    /// is one, which is a child of this process too.
+    pub fn end(&mut self, init: &NamespaceInit, worker: Option<Pid>) {
+        if super::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL).is_err() {
+            // Its stack may be in use.
+            return;
+        }
+        // First: the init is gone only when nothing else is left of its namespace.
+        for child in worker.into_iter().chain([init.pid]) {
+            while waitpid(child, None) == Err(Errno::EINTR) {}
+        }
+        self.release(init);
+    }
+}
+
+/// Process 1 of a worker's pid namespace.
+///
+/// It shares the zygote's memory (`CLONE_VM`) but runs none of its code: it waits, forever, with
+/// every signal blocked. It exists so that guest code is not process 1, which could neither be
+/// ended by its own SIGTERM nor leave orphans to anyone, and so that killing one process ends the
+/// whole namespace (pid_namespaces(7)). Sharing memory makes it cost a tenth of a fork.
+#[derive(Debug)]
+pub struct NamespaceInit {
+    /// Its number in the zygote's pid namespace.
+    pub pid: Pid,
+    /// A handle that cannot be reused by another process.
+    pub pidfd: OwnedFd,
+    stack: usize,
+}
+
+/// `struct sigaction` as the kernel has it: handler, flags, restorer, mask.
+static IGNORE: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
+
+/// Exit status of an init that could not prepare itself.
+const INIT_FAILED: libc::c_int = 70;
+
+extern "C" fn wait_forever(_: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: integers only. The descriptor table is this process's own copy, in which the other
+    // workers' sockets would otherwise stay open after the zygote closed them.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
+    // Orphans come here, and nobody waits for them: ignoring SIGCHLD lets the kernel reap them, or
+    // they would stay as zombies and count as the guest's processes.
+    // SAFETY: the action is a live constant of the kernel's layout and size; the table of actions is
+    // this process's own copy (no CLONE_SIGHAND).
+    let ignored = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            libc::SIGCHLD,
+            &raw const IGNORE,
+            0_usize,
+            size_of::<u64>(),
+        )
+    };
+    if (closed, ignored) != (0, 0) {
+        // No worker has an init that is less than this: its namespace ends, and the worker with it.
+        exit_now(INIT_FAILED);
+    }
+    loop {
+        // SAFETY: null pointers only. With every signal blocked it never returns, so that the
+        // errno which this process shares with the zygote's thread is never written.
+        unsafe { libc::syscall(libc::SYS_ppoll, 0usize, 0usize, 0usize, 0usize, 0usize) };
+    }
+}
+
+/// Starts the init of the pid namespace that this thread's next child will be in, and the first in.
+pub fn spawn(stacks: &mut InitStacks) -> Result<NamespaceInit, Errno> {
+    let stack = stacks.take()?;
+    let mut pidfd: RawFd = -1;
+    // Blocked across the clone, so that the init is born with them blocked: a handler of the
+    // zygote's would run on shared memory.
+    let mut before = SigSet::empty();
+    sigprocmask(
+        SigmaskHow::SIG_SETMASK,
+        Some(&SigSet::all()),
+        Some(&mut before),
+    )?;
+    // SAFETY: the stack is this init's alone until `release`, 16-byte aligned, and grows down
+    // from its top. `wait_forever` touches no memory but that stack, so that sharing the address
+    // space with the running zygote is sound. `pidfd` outlives the call.
+    let pid = unsafe {
+        libc::clone(
+            wait_forever,
+            stacks.top(stack),
+            libc::CLONE_VM | libc::CLONE_PIDFD | libc::SIGCHLD,
+            std::ptr::null_mut(),
+            &raw mut pidfd,
+        )
+    };
+    let result = check(libc::c_long::from(pid));
+    let restored = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+    if let Err(errno) = result {
+        stacks.free.push(stack);
+        return Err(errno);
+    }
+    let init = NamespaceInit {
+        pid: Pid::from_raw(pid),
+        pidfd: owned(libc::c_long::from(pidfd)),
+        stack,
+    };
+    match restored {
+        Ok(()) => Ok(init),
+        Err(errno) => {
+            stacks.end(&init, None);
+            Err(errno)
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! A host that loses something while a supervisor runs: new runs are refused with the cause, sessions
+//! that live go on or end with a word, and when it is back so are the runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtest_mimic::Failed;
+use nix::errno::Errno;
+
+use crate::bench::Bench;
+use crate::call::{Act, Fault, Role};
+use crate::subject::Went;
+
+type Loss = fn(&mut Bench) -> Result<(), Failed>;
+
+/// What can be lost.
+pub const LOSSES: [(&str, Loss); 4] = [
+    ("no_process_is_left", no_process_is_left),
+    (
+        "user_namespaces_are_turned_off",
+        user_namespaces_are_turned_off,
+    ),
+    ("the_cgroups_are_removed", the_cgroups_are_removed),
+    (
+        "a_session_is_taken_out_of_its_cgroups",
+        a_session_is_taken_out_of_its_cgroups,
+    ),
+];
+
+/// Every fork fails, as where a limit of processes is reached (fork(2)).
+fn no_process_is_left(bench: &mut Bench) -> Result<(), Failed> {
+    open_session(bench);
+    let calls = bench.record("plain");
+    bench.settled_besides_session();
+    for clone in calls
+        .iter()
+        .filter(|call| call.role == Role::Zygote && call.is(&["clone"]))
+    {
+        let fault = Fault::at(clone, Act::Fail(Errno::EAGAIN));
+        let went = bench.ask("plain", Some(fault)).went;
+        is_refused(went.as_ref(), &["could not", Errno::EAGAIN.desc()])?;
+        goes_on(bench)?;
+    }
+    Ok(())
+}
+
+/// In the zygote's user namespace alone, in which its workers' are made.
+fn user_namespaces_are_turned_off(bench: &mut Bench) -> Result<(), Failed> {
+    open_session(bench);
+    let zygote = bench
+        .tracer
+        .find(Role::Zygote)
+        .ok_or("there is no zygote")?;
+    let set = |value: &str| -> Result<(), Failed> {
+        let status = Command::new("python3")
+            .args(["-c", SET_NAMESPACES, &zygote.to_string(), value])
+            .status()?;
+        let set = status.success().then_some(());
+        set.ok_or_else(|| format!("the setting could not be changed: {status}").into())
+    };
+    set("0")?;
+    let went = bench.ask("plain", None).went;
+    is_refused(went.as_ref(), &["user namespace", Errno::ENOSPC.desc()])?;
+    is_told(bench)?;
+    set("1000")?;
+    goes_on(bench)
+}
+
+/// Changes it as the user namespace's owner may, and without becoming another program, with which
+/// that right would end.
+const SET_NAMESPACES: &str = "\
+import ctypes, os, sys
+CLONE_NEWUSER = 0x10000000
+namespace = os.open(f'/proc/{sys.argv[1]}/ns/user', os.O_RDONLY)
+assert ctypes.CDLL(None).setns(namespace, CLONE_NEWUSER) == 0
+open('/proc/sys/user/max_user_namespaces', 'w').write(sys.argv[2])
+";
+
+/// Somebody removes the supervisor's directories.
+fn the_cgroups_are_removed(bench: &mut Bench) -> Result<(), Failed> {
+    let cgroups = bench.cgroups();
+    for directory in &cgroups {
+        remove(directory)?;
+    }
+    let went = bench.ask("plain", None).went;
+    if cgroups.is_empty() {
+        // A host without them.
+        return plain(went.as_ref());
+    }
+    is_refused(went.as_ref(), &["cgroup"])?;
+    bench.build();
+    plain(bench.ask("plain", None).went.as_ref())
+}
+
+/// Somebody moves a live session's processes elsewhere and removes its directories: nothing counts its
+/// memory any more, so that it ends.
+fn a_session_is_taken_out_of_its_cgroups(bench: &mut Bench) -> Result<(), Failed> {
+    open_session(bench);
+    let workers: Vec<PathBuf> = bench
+        .worker_cgroups()
+        .into_iter()
+        .filter(|directory| is_in_use(directory))
+        .collect();
+    if workers.is_empty() {
+        return Ok(());
+    }
+    for directory in &workers {
+        empty(directory)?;
+        remove(directory)?;
+    }
+    match bench.ask("ask other", None).went {
+        Some(Went::Refused { kind, says }) if kind == "SessionEnded" && says.contains("cgroup") => {
+        }
+        other => return Err(format!("the session was told {other:?}").into()),
+    }
+    bench.ask("close other", None);
+    plain(bench.ask("plain", None).went.as_ref())
+}
+
+fn open_session(bench: &mut Bench) {
+    assert_eq!(bench.ask("open other", None).went, Some(Went::Well));
+}
+
+/// The session's answer.
+fn is_told(bench: &mut Bench) -> Result<(), Failed> {
+    plain(bench.ask("ask other", None).went.as_ref())
+}
+
+fn goes_on(bench: &mut Bench) -> Result<(), Failed> {
+    is_told(bench)?;
+    plain(bench.ask("plain", None).went.as_ref())
+}
+
+fn plain(went: Option<&Went>) -> Result<(), Failed> {
+    if Went::is_plain(went) {
+        Ok(())
+    } else {
+        Err(format!("not as it should be: {went:?}").into())
+    }
+}
+
+fn is_refused(went: Option<&Went>, words: &[&str]) -> Result<(), Failed> {
+    match went {
+        Some(Went::Refused { says, .. }) if words.iter().all(|word| says.contains(word)) => Ok(()),
+        other => Err(format!("not refused with {words:?}: {other:?}").into()),
+    }
+}
+
+/// Moves what is in a cgroup to the one above the supervisor's.
+fn empty(directory: &Path) -> Result<(), Failed> {
+    let above: PathBuf = directory
+        .ancestors()
+        .nth(2)
+        .ok_or("it has no parent")?
+        .into();
+    for pid in fs::read_to_string(directory.join("cgroup.procs"))?.lines() {
+        fs::write(above.join("cgroup.procs"), pid)?;
+    }
+    Ok(())
+}
+
+fn remove(directory: &Path) -> Result<(), Failed> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove(&path)?;
+        }
+    }
+    fs::remove_dir(directory).map_err(|error| format!("{}: {error}", directory.display()).into())
+}
+
+/// Others are kept for workers to come.
+fn is_in_use(directory: &Path) -> bool {
+    fs::read_to_string(directory.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty())
+}

@@ -1,0 +1,162 @@
+//! The supervisor that is traced: this program, started again, which does what it is told a line at a
+//! time and says how it went.
+
+use std::collections::HashMap;
+use std::env;
+use std::io::BufRead;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+use sandfork::policy::{BuiltInsOnly, Override, Policy};
+use sandfork::session::Session;
+use sandfork::{Error, Outcome, Sandbox};
+use serde::{Deserialize, Serialize};
+
+/// Set for the program that is traced.
+const VARIABLE: &str = "SANDFORK_FAULTS_SUBJECT";
+
+/// What the guest of `run` tells of its jail.
+const POSTURE: &str = include_str!("posture.py");
+
+/// More system calls than there are points to be killed at.
+pub const BUSY: &str = "\
+import os
+for _ in range(700):
+    os.close(os.open('/work/x', os.O_CREAT | os.O_RDWR))
+print('done')
+";
+
+/// How a command went.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Went {
+    /// As it should.
+    Well,
+    /// Guest code ran, or began to.
+    Ran {
+        /// What held it.
+        enforced: String,
+        /// How it ended.
+        status: String,
+        /// What it wrote.
+        stdout: String,
+    },
+    /// No sandbox could be provided.
+    Refused {
+        /// Of [`sandfork::ErrorKind`].
+        kind: String,
+        /// Its sentence.
+        says: String,
+    },
+}
+
+/// This program, to be traced. It has a directory for temporary files of its own.
+pub fn command(temporary: &Path, settings: &[&str]) -> Command {
+    let mut command = Command::new(env::current_exe().expect("a program knows its path"));
+    command.env(VARIABLE, settings.join("\n"));
+    command.env("TMPDIR", temporary);
+    command
+}
+
+/// Whether this process was started to be traced.
+pub fn requested() -> Option<String> {
+    env::var(VARIABLE).ok()
+}
+
+/// Does what it is told until nobody tells it anything.
+pub fn play(settings: &str) -> ExitCode {
+    let mut subject = Subject::new(settings);
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        let went = subject.obey(&line);
+        println!("{}", serde_json::to_string(&went).expect("it is JSON"));
+    }
+    ExitCode::SUCCESS
+}
+
+struct Subject {
+    policy: Policy,
+    sandbox: Option<Arc<Sandbox>>,
+    sessions: HashMap<String, Session>,
+}
+
+impl Subject {
+    fn new(settings: &str) -> Self {
+        let sets: Result<Vec<Override>, _> = settings.lines().map(str::parse).collect();
+        let policy = sets.and_then(|sets| Policy::load("standard", &sets, &BuiltInsOnly));
+        Self {
+            policy: policy.unwrap_or_else(|error| panic!("{error}")),
+            sandbox: None,
+            sessions: HashMap::new(),
+        }
+    }
+
+    fn obey(&mut self, line: &str) -> Went {
+        let (word, name) = line.split_once(' ').unwrap_or((line, ""));
+        let went = match word {
+            // The sandbox of before ends first, so that there is one family at a time.
+            "build" => self.build(),
+            "drop" => {
+                self.sessions.clear();
+                self.sandbox = None;
+                Ok(Went::Well)
+            }
+            "run" => self.run(POSTURE),
+            "plain" => self.run("print(6 * 7)"),
+            "busy" => self.run(BUSY),
+            "open" => self.open(name),
+            "ask" => self.ask(name),
+            "close" => {
+                self.sessions.remove(name);
+                Ok(Went::Well)
+            }
+            _ => panic!("not a command: {line}"),
+        };
+        went.unwrap_or_else(|error| Went::Refused {
+            kind: format!("{:?}", error.kind()),
+            says: error.to_string(),
+        })
+    }
+
+    fn build(&mut self) -> Result<Went, Error> {
+        self.sessions.clear();
+        self.sandbox = None;
+        let policy = self.policy.clone();
+        // None stands ready: it would be another family member, at a time of its own.
+        let built = Sandbox::builder().policy(policy).ready(0).build()?;
+        self.sandbox = Some(Arc::new(built));
+        Ok(Went::Well)
+    }
+
+    fn run(&self, code: &str) -> Result<Went, Error> {
+        let sandbox = self.sandbox.as_ref().expect("`build` comes first");
+        Ok(Went::ran(&sandbox.run(code)?))
+    }
+
+    fn open(&mut self, name: &str) -> Result<Went, Error> {
+        let sandbox = self.sandbox.as_ref().expect("`build` comes first");
+        self.sessions.insert(name.to_owned(), sandbox.session()?);
+        Ok(Went::Well)
+    }
+
+    fn ask(&mut self, name: &str) -> Result<Went, Error> {
+        let session = self.sessions.get_mut(name).expect("`open` comes first");
+        Ok(Went::ran(session.run("print(6 * 7)")?.outcome()))
+    }
+}
+
+impl Went {
+    /// Whether it is what `plain` or `ask` comes to.
+    pub fn is_plain(went: Option<&Self>) -> bool {
+        matches!(went, Some(Self::Ran { stdout, .. }) if stdout == "42\n")
+    }
+
+    fn ran(outcome: &Outcome) -> Self {
+        Self::Ran {
+            enforced: outcome.enforced().to_string(),
+            status: outcome.status().to_string(),
+            stdout: outcome.stdout().into_owned(),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A worker's birth: its pid namespace, its init, and the fork.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::Pid;
+
+use super::{ForkHooks, Server};
+use crate::jail::failure::{Failure, InStep, Step};
+use crate::reaper::{self, Ties};
+use crate::sys;
+use crate::sys::namespace_init::NamespaceInit;
+use crate::sys::process::{Fork, ForkedChild};
+
+/// What came of a fork, and on which side of it this is.
+pub(super) enum Forked {
+    Parent {
+        pid: Pid,
+        pidfd: OwnedFd,
+        init: NamespaceInit,
+    },
+    /// At level `landlock`: the worker is this process's child.
+    Reaper {
+        pid: Pid,
+    },
+    Worker(ForkedChild),
+}
+
+impl Server {
+    /// Forks a worker, with an init or a reaper of its own. What fails leaves nothing behind.
+    pub(super) fn fork_worker(
+        &mut self,
+        monitor: &OwnedFd,
+        hooks: &dyn ForkHooks,
+    ) -> Result<Forked, Failure> {
+        if self.jail.namespaces.is_none() {
+            return Ok(match self.fork(hooks)? {
+                Fork::Parent(pid) => Forked::Reaper { pid },
+                Fork::Child(own) => {
+                    let ties = Ties {
+                        monitor,
+                        zygote: &self.home,
+                        proc: &self.zygote.proc,
+                    };
+                    let worker = reaper::fork_worker(own, &self.jail, &self.single, &ties);
+                    Forked::Worker(worker)
+                }
+            });
+        }
+        // One that could not come back the last time: from elsewhere there is no way on.
+        self.come_home()?;
+        // Children only: the zygote itself stays where it is, and comes back for the next one.
+        unshare(CloneFlags::CLONE_NEWPID).in_step(Step::PidNamespace)?;
+        self.is_away = true;
+        let init = sys::namespace_init::spawn(&mut self.stacks).in_step(Step::SpawnInit);
+        let forked = init.and_then(|init| match self.fork(hooks) {
+            Ok(forked) => Ok((init, forked)),
+            Err(failure) => {
+                self.stacks.end(&init, None);
+                Err(failure)
+            }
+        });
+        let (init, pid) = match forked {
+            Ok((init, Fork::Child(child))) => {
+                std::mem::forget(init);
+                return Ok(Forked::Worker(child));
+            }
+            Ok((init, Fork::Parent(pid))) => (init, pid),
+            Err(failure) => {
+                // The next worker's way home, where this one fails.
+                _ = self.come_home();
+                return Err(failure);
+            }
+        };
+        let handle = sys::pidfd::open(pid).in_step(Step::Fork);
+        match self.come_home().and(handle) {
+            Ok(pidfd) => Ok(Forked::Parent { pid, pidfd, init }),
+            Err(failure) => {
+                self.stacks.end(&init, Some(pid));
+                Err(failure)
+            }
+        }
+    }
+
+    /// Has the zygote's next children born in its own pid namespace again.
+    fn come_home(&mut self) -> Result<(), Failure> {
+        if self.is_away {
+            sys::process::enter_namespaces(self.home.as_fd(), CloneFlags::CLONE_NEWPID.bits())
+                .in_step(Step::PidNamespace)?;
+            self.is_away = false;
+        }
+        Ok(())
+    }
+
+    fn fork(&self, hooks: &dyn ForkHooks) -> Result<Fork, Failure> {
+        hooks.before();
+        let forked = sys::process::fork(&self.single).in_step(Step::Fork);
+        if !matches!(forked, Ok(Fork::Child(_))) {
+            hooks.after_in_parent();
+        }
+        forked
+    }
+}
