@@ -55,7 +55,7 @@ pub struct Tracer {
 const PTRACE_EVENT_STOP: i32 = 128;
 
 /// Longer than any answer takes, a host under load included.
-const PATIENCE: Duration = Duration::from_secs(100);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 impl Tracer {
     /// Starts a program and traces it. It must wait for a line on its standard input before it does
