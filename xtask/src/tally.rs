@@ -128,7 +128,7 @@ impl Tally {
     }
 
     /// Takes in one line of pytest: `SKIPPED [2] tests/test_a.py:7: reason`, or the last one,
-    /// `1 failed, 12 passed, 2 skipped, 1 error in 3.21s`.
+    /// `1 failed, 12 passed, 2 skipped, 1 error in 3.21s` or `in 65.29s (0:01:05)`.
     fn read_pytest(&mut self, line: &str) {
         if let Some((count, rest)) = line
             .strip_prefix("SKIPPED [")
@@ -136,9 +136,10 @@ impl Tally {
         {
             let reason = rest.split_once(": ").map_or(rest, |(_, reason)| reason);
             *self.skipped.entry(reason.to_owned()).or_default() += count.parse().unwrap_or(1);
-        } else if line.ends_with('s')
-            && line.starts_with(|first: char| first.is_ascii_digit())
-            && let Some((counts, _)) = line.rsplit_once(" in ")
+        } else if line.starts_with(|first: char| first.is_ascii_digit())
+            && let Some((counts, took)) = line.rsplit_once(" in ")
+            // Of more than a minute it says what that is on a clock, too.
+            && took.split(' ').next().is_some_and(|seconds| seconds.ends_with('s'))
         {
             for count in counts.split(", ") {
                 match count.split_once(' ') {
@@ -205,10 +206,12 @@ mod tests {
             "SKIPPED [2] tests/test_a.py:7: no cgroup: not here",
             "FAILED tests/test_a.py::test_b - assert 1 in 2",
             "1 failed, 12 passed, 2 skipped, 1 error in 3.21s",
+            "30 passed, 1 deselected in 65.29s (0:01:05)",
+            "4 passed the word in hand",
         ] {
             tally.read_pytest(line);
         }
-        let expected = "2 skipped: no cgroup: not here\n12 passed, 2 failed, 2 skipped";
+        let expected = "2 skipped: no cgroup: not here\n42 passed, 2 failed, 2 skipped";
         assert_eq!(tally.to_string(), expected);
     }
 
