@@ -3,6 +3,7 @@
 mod bench;
 mod bench_map;
 mod clients;
+mod document;
 mod faults;
 mod fuzz;
 mod interpreters;

@@ -1,13 +1,10 @@
 //! What was found in each situation on each kernel, as the tables of docs/hosts.md.
 
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
 use super::judge::Report;
 use super::levels::{self, Answer, LEVELS};
 use super::situation::Situation;
-use crate::Error;
 
 /// The programs of tests whose counts are shown.
 pub const COUNTED: [&str; 4] = ["kernel", "seccomp_kernel", "escape", "landlock_level"];
@@ -173,23 +170,6 @@ impl Causes {
     }
 }
 
-const BEGIN: &str = "<!-- xtask: what `cargo xtask vm --matrix` found -->\n";
-const END: &str = "<!-- xtask: end -->\n";
-
-/// Puts the tables into the document, between its marks.
-pub fn replace(document: &Path, tables: &str) -> Result<(), Error> {
-    let text = fs::read_to_string(document)?;
-    let name = document.display();
-    let replaced = between(&text, tables).ok_or_else(|| format!("{name} has lost its marks"))?;
-    Ok(fs::write(document, replaced)?)
-}
-
-fn between(text: &str, tables: &str) -> Option<String> {
-    let (before, rest) = text.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{tables}\n{END}{after}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::situation::SITUATIONS;
@@ -263,13 +243,5 @@ Made on a Friday.
         let matrix = matrix(answers, "");
         let expected = "6.1.0-50, ordinary user, logged in : `full`, which was refused".to_owned();
         assert_eq!(matrix.defects(), [expected.clone(), expected]);
-    }
-
-    #[test]
-    fn tables_take_the_place_of_the_last() {
-        let text = format!("# Hosts\n{BEGIN}old\n{END}after\n");
-        let expected = format!("# Hosts\n{BEGIN}\nnew\n{END}after\n");
-        assert_eq!(between(&text, "new"), Some(expected));
-        assert_eq!(between("# Hosts\n", "new"), None);
     }
 }

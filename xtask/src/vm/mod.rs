@@ -20,7 +20,7 @@ mod stage;
 use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 pub use self::boot::is_possible;
@@ -37,7 +37,7 @@ use self::situation::{Extent, SITUATIONS};
 use crate::tally::Tally;
 use crate::test::{binary, report, test_program};
 use crate::test_envs::{self, TestEnv};
-use crate::{Error, workspace};
+use crate::{Error, document, workspace};
 
 /// For all programs of one guest. Emulated, everything takes ten times as long.
 const DEADLINE: Duration = Duration::from_secs(60 * 60);
@@ -235,22 +235,18 @@ impl Guests {
         let words: Vec<String> = std::env::args().skip(1).collect();
         let tables = matrix.render(&format!(
             "on {} by `cargo xtask {}`; guests ran by {accelerator}",
-            today()?,
+            document::today()?,
             words.join(" ")
         ));
         println!("\n{tables}");
-        matrix::replace(&self.workspace.join("docs/hosts.md"), &tables)?;
+        let hosts = self.workspace.join("docs/hosts.md");
+        document::replace(&hosts, "cargo xtask vm --matrix", &tables)?;
         let defects = matrix.defects();
         for defect in &defects {
             println!("{defect}");
         }
         Ok(ExitCode::from(u8::from(!defects.is_empty())))
     }
-}
-
-fn today() -> Result<String, Error> {
-    let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output()?;
-    Ok(String::from_utf8(date.stdout)?.trim().to_owned())
 }
 
 /// The environment of the interpreter that every user can run.
