@@ -9,7 +9,7 @@ import pytest
 
 import sandfork
 
-from .support.fake_batch import FakeBatch, Serve, all_ok
+from .support.fake_batch import FakeBatch, Serve, all_ok, none_done
 
 
 async def test_tasks_may_come_from_any_iterable(serve: Serve) -> None:
@@ -133,24 +133,14 @@ async def test_a_batch_that_is_left_is_ended(serve: Serve, end: str) -> None:
 
 
 async def test_closing_in_another_task_ends_the_wait(serve: Serve) -> None:
-    def script(batch: FakeBatch) -> None:
-        batch.begin()
-        while batch.wire.receive() is not None:
-            pass
-
-    serve(script)
+    serve(none_done)
     results = sandfork.async_map(["1"])
     asyncio.get_running_loop().call_later(0.1, lambda: asyncio.ensure_future(results.aclose()))
     assert [result async for result in results] == []
 
 
 async def test_a_batch_has_one_caller_at_a_time(serve: Serve) -> None:
-    def script(batch: FakeBatch) -> None:
-        batch.begin()
-        while batch.wire.receive() is not None:
-            pass
-
-    serve(script)
+    serve(none_done)
     results = sandfork.async_map(["1"])
     waiting = asyncio.ensure_future(results.__anext__())
     await asyncio.sleep(0.05)

@@ -15,10 +15,6 @@ use crate::error::{Error, ErrorKind};
 use crate::sandbox::Sandbox;
 use crate::supervisor::Cancel;
 
-/// How many tasks in a row may get no sandbox, each tried as often as it is: then none will, and whoever
-/// collects the results does well to have no more begun.
-pub const LOST_IN_A_ROW: u32 = 16;
-
 /// How many tasks are run at once, and how.
 #[derive(Debug)]
 pub struct Batch {

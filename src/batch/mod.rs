@@ -22,6 +22,7 @@
 mod done;
 mod id;
 mod line;
+mod losses;
 mod map;
 mod pool;
 mod record;
@@ -32,7 +33,8 @@ mod task;
 pub use done::{Done, Verdict};
 pub use id::TaskId;
 pub use line::{TaskLine, TaskLineError, TaskProgram};
-pub use map::{Batch, CallOff, LOST_IN_A_ROW, Mapped};
+pub use losses::{LOST_IN_A_ROW, Losses};
+pub use map::{Batch, CallOff, Mapped};
 pub use pool::{Order, WINDOW};
 pub use record::{INFRASTRUCTURE, RecordLine, RecordLineError};
 pub use retry::Retry;

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
-use sandfork::batch::{Batch, CallOff, Done, LOST_IN_A_ROW, Mapped, Order, Verdict};
+use sandfork::batch::{Batch, CallOff, Done, LOST_IN_A_ROW, Losses, Mapped, Order};
 use sandfork::capacity::{Capacity, Headroom};
 use sandfork::{Sandbox, exit_code};
 use thiserror::Error;
@@ -107,7 +107,7 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let ended = Collector {
         results,
         progress: &progress,
-        lost: 0,
+        losses: Losses::default(),
     }
     .collect(mapped);
     let (counts, summary) = progress.end();
@@ -153,8 +153,7 @@ fn jobs(arguments: &MapArguments, sandbox: &Sandbox) -> NonZeroUsize {
 struct Collector<'a> {
     results: Results,
     progress: &'a Progress,
-    /// How many tasks in a row got no sandbox.
-    lost: u32,
+    losses: Losses,
 }
 
 impl Collector<'_> {
@@ -187,16 +186,10 @@ impl Collector<'_> {
         }
         self.results.write(done)?;
         self.progress.count(done);
-        match done.verdict() {
-            Verdict::Outcome(_) => self.lost = 0,
-            Verdict::Infrastructure(error) => {
-                self.lost += 1;
-                if self.lost == LOST_IN_A_ROW {
-                    return Err(MapError::Lost(error.to_string()));
-                }
-            }
+        match self.losses.last_of_too_many(done.verdict()) {
+            Some(error) => Err(MapError::Lost(error.to_string())),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -91,12 +91,6 @@ def keep_source(filename, text):
             pass
 
 
-def forget_sources():
-    global kept_characters
-    SOURCES.clear()
-    kept_characters = 0
-
-
 def forget_source(filename):
     global kept_characters
     kept_characters -= len(SOURCES.pop(filename, ""))

@@ -21,7 +21,6 @@ from .cell import (
     execute,
     exit_code,
     forget_source,
-    forget_sources,
     set_argv,
 )
 from .ending import end_as_child, finish
@@ -79,7 +78,7 @@ def warm_up():
     except ZeroDivisionError as error:
         wire.dumps(describe_error(error))
     session.warm_up()
-    forget_sources()
+    forget_source("<warm>")
     linecache.clearcache()
 
 

@@ -15,8 +15,8 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::batch::{
-    Batch, CallOff, Done, LOST_IN_A_ROW, Mapped, Order, Task, TaskId, TaskLine, TaskProgram,
-    Verdict, WINDOW,
+    Batch, CallOff, Done, LOST_IN_A_ROW, Losses, Mapped, Order, Task, TaskId, TaskLine,
+    TaskProgram, Verdict, WINDOW,
 };
 use crate::capacity::{Capacity, Headroom};
 use crate::policy::Policy;
@@ -175,20 +175,11 @@ fn read(line: &[u8], policy: &Policy, filename: Option<String>) -> Result<Reques
 
 /// Writes every result, and then that there are no more.
 fn collect(mut mapped: Mapped<Wrong>, writer: &mut Writer) -> Result<(), Errno> {
-    let mut lost = 0;
+    let mut losses = Losses::default();
     while let Some(result) = mapped.next() {
         let wrong = match result {
             Ok(done) => {
-                let given_up = match done.verdict() {
-                    Verdict::Outcome(_) => {
-                        lost = 0;
-                        None
-                    }
-                    Verdict::Infrastructure(error) => {
-                        lost += 1;
-                        (lost == LOST_IN_A_ROW).then(|| given_up(error))
-                    }
-                };
+                let given_up = losses.last_of_too_many(done.verdict()).map(given_up);
                 writer.done(done)?;
                 given_up
             }

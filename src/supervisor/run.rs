@@ -84,13 +84,12 @@ pub fn run(
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
     let called = Instant::now();
-    let span = trace::run().entered();
-    let prepared = Prepared::new(place, request)?;
-    let stdin = request.open_stdin().when("open stdin")?;
-    let standing = Standing::new(place, stdin, CpuSpan::Life)?;
-    let outcome = prepared.run(&standing, sink, called)?;
-    trace::ended(&span, &outcome);
-    Ok(outcome)
+    trace::in_span(|| {
+        let prepared = Prepared::new(place, request)?;
+        let stdin = request.open_stdin().when("open stdin")?;
+        let standing = Standing::new(place, stdin, CpuSpan::Life)?;
+        prepared.run(&standing, sink, called)
+    })
 }
 
 /// Runs a request in a worker that stood ready: what [`run`] does after making one. `called` is when it
@@ -106,11 +105,7 @@ pub(crate) fn run_in(
     sink: &mut dyn OutputSink,
     called: Instant,
 ) -> Result<Outcome, SupervisorError> {
-    let span = trace::run().entered();
-    let prepared = Prepared::new(place, request)?;
-    let outcome = prepared.run(standing, sink, called)?;
-    trace::ended(&span, &outcome);
-    Ok(outcome)
+    trace::in_span(|| Prepared::new(place, request)?.run(standing, sink, called))
 }
 
 /// A request that was found fit to be run, before anything was made for it.

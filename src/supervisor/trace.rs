@@ -6,9 +6,17 @@ use tracing::{Span, debug_span};
 
 use crate::outcome::{Outcome, microseconds};
 
-/// A run that begins. Its fields, microseconds but for `status`, are recorded when it ends, and those
-/// that are missing then are those of a run that was none.
-pub fn run() -> Span {
+/// A run in its span.
+pub fn in_span<E>(run: impl FnOnce() -> Result<Outcome, E>) -> Result<Outcome, E> {
+    let span = span().entered();
+    let outcome = run()?;
+    record(&span, &outcome);
+    Ok(outcome)
+}
+
+/// Its fields, microseconds but for `status`, are recorded when the run ends, and those that are missing
+/// then are those of a run that was none.
+fn span() -> Span {
     debug_span!(
         target: "sandfork",
         "run",
@@ -32,8 +40,7 @@ pub fn run() -> Span {
     )
 }
 
-/// A run that has ended so.
-pub fn ended(span: &Span, outcome: &Outcome) {
+fn record(span: &Span, outcome: &Outcome) {
     if span.is_disabled() {
         return;
     }

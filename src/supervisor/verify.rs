@@ -56,10 +56,14 @@ impl OtherNamespaces {
         Self { zygote, ..self }
     }
 
-    /// Whose namespace of a kind this is, if it is another's.
-    fn owner(&self, kind: &str, namespace: &OsString, network: NetworkNamespace) -> Option<&str> {
-        let place = NAMESPACES.iter().position(|name| *name == kind)?;
-        let shared = kind == "ns/net" && network == NetworkNamespace::SharedEmpty;
+    /// Whose namespace of a kind this is, if it is another's. `place` is the kind's in [`NAMESPACES`].
+    fn owner(
+        &self,
+        place: usize,
+        namespace: &OsString,
+        network: NetworkNamespace,
+    ) -> Option<&'static str> {
+        let shared = NAMESPACES[place] == "ns/net" && network == NetworkNamespace::SharedEmpty;
         if self.host.get(place) == Some(namespace) {
             Some("the host's")
         } else if !shared && self.zygote.get(place) == Some(namespace) {
@@ -131,9 +135,9 @@ fn namespaces(
     made: ZygoteNamespaces,
     others: &OtherNamespaces,
 ) -> Checked {
-    for name in NAMESPACES {
+    for (place, name) in NAMESPACES.into_iter().enumerate() {
         let own = process.link(name).when("read the worker's namespaces")?;
-        if let Some(owner) = others.owner(name, &own, made.network) {
+        if let Some(owner) = others.owner(place, &own, made.network) {
             let kind = name.trim_start_matches("ns/");
             return differs(
                 Layer::Namespaces,
@@ -261,13 +265,10 @@ fn work_directory(process: &ProcDir, session: &SessionDirectory) -> Checked {
 
 fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuSpan) -> Checked {
     let table = process.read("limits").when("read the worker's limits")?;
+    let row = |name: &str| table.lines().find_map(|line| line.strip_prefix(name));
     for limit in jail.worker.rlimits_in_force(cpu) {
         let name = proc_limit_name(limit.resource);
-        let row = table
-            .lines()
-            .find_map(|line| line.strip_prefix(name))
-            .unwrap_or("");
-        let mut values = row.split_ascii_whitespace();
+        let mut values = row(name).unwrap_or("").split_ascii_whitespace();
         let (soft, hard) = (values.next(), values.next());
         let wanted = limit.value.to_string();
         if soft != Some(&wanted) || hard != Some(&wanted) {
@@ -275,8 +276,7 @@ fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuSpan) -> Checked {
         }
     }
     // How much it is depends on the zygote's size at the fork.
-    let data = table.lines().find_map(|line| line.strip_prefix(DATA_LIMIT));
-    match data.and_then(|row| row.split_ascii_whitespace().nth(1)) {
+    match row(DATA_LIMIT).and_then(|row| row.split_ascii_whitespace().nth(1)) {
         Some(hard) if hard != "unlimited" => Ok(()),
         found => differs(Layer::Rlimits, format!("{DATA_LIMIT} {found:?}"), "a limit"),
     }

@@ -154,7 +154,7 @@ impl WorkerCgroup {
 
 impl Drop for WorkerCgroup {
     fn drop(&mut self) {
-        if self.root.most_spare > 0 && self.renew().is_some() {
+        if self.renew().is_some() {
             let made = std::mem::take(&mut self.made);
             // What is too many is removed here, out of the lock.
             drop(self.root.keep(made));
