@@ -1,5 +1,6 @@
 //! From a policy to a sandbox: starts the interpreter, learns what the host can do, plans, enters.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ use crate::supervisor::{Launched, SupervisorError};
 /// Describes a [`Sandbox`].
 #[derive(Clone, Debug, Default)]
 pub struct SandboxBuilder {
-    policy: Policy,
+    /// The built-in one, where there is none: loading it takes longer than finding a sandbox that is there.
+    policy: Option<Policy>,
     lifetime: Lifetime,
     environment: Option<CallerEnvironment>,
     ready: Option<usize>,
@@ -40,7 +42,7 @@ impl SandboxBuilder {
     /// What the guests may do; the built-in `standard` unless this is called.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
+        self.policy = Some(policy);
         self
     }
 
@@ -70,8 +72,9 @@ impl SandboxBuilder {
         self
     }
 
-    pub(super) const fn for_policy(&self) -> &Policy {
-        &self.policy
+    pub(super) fn for_policy(&self) -> Cow<'_, Policy> {
+        let given = self.policy.as_ref();
+        given.map_or_else(|| Cow::Owned(Policy::default()), Cow::Borrowed)
     }
 
     pub(super) const fn for_lifetime(&self) -> Lifetime {
@@ -100,9 +103,10 @@ impl SandboxBuilder {
     /// one sentence that names the thing and the remedy. Nothing is left behind.
     pub fn build(self) -> Result<Sandbox, Error> {
         let environment = self.caller_environment();
-        let executable = executable(&self.policy, &environment)?;
+        let policy = self.for_policy();
+        let executable = executable(&policy, &environment)?;
         let launched = launch(&executable, &environment)?;
-        let plan = plan_for(&self.policy, &launched, &executable, &environment)?;
+        let plan = plan_for(&policy, &launched, &executable, &environment)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         let sessions = match plan.session_files {
             SessionFiles::Private => None,
@@ -110,8 +114,8 @@ impl SandboxBuilder {
         };
         let warm = Warm::start(launched, &plan, self.lifetime)?;
         let policy = PolicyIdentity {
-            name: self.policy.name().to_owned(),
-            sha256: self.policy.sha256().to_owned(),
+            name: policy.name().to_owned(),
+            sha256: policy.sha256().to_owned(),
         };
         let ready = match (self.lifetime, plan.interpreter.start) {
             (Lifetime::ManyRuns, Start::Forked) => self.ready.unwrap_or_else(usual_ready),

@@ -42,7 +42,7 @@ impl SandboxBuilder {
         let environment = self.caller_environment();
         let named = &policy.python().interpreter.value;
         let interpreter = resolve_interpreter(named, &environment).map_err(HostError::from)?;
-        let needs = needs(policy);
+        let needs = needs(&policy);
 
         let mut parts = Parts(Sha256::new());
         parts.add(policy.name());

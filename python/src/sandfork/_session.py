@@ -21,7 +21,7 @@ from ._exceptions import (
 from ._execution import Execution
 from ._frames import MAX_PAYLOAD, encode
 from ._reports import SessionInfo
-from ._steps import Send, Steps
+from ._steps import STAND_BY, Send, Steps
 from ._tools import Tool, check_name
 
 VERSION = 2
@@ -200,6 +200,7 @@ class Session(Conversation):
         self._cells = 0
 
     def _opened(self) -> Steps[None]:
+        yield STAND_BY
         frame = yield from self.answer("opened")
         version = frame.header.get("version")
         if version != VERSION:

@@ -19,6 +19,13 @@ class Connect:
     __slots__ = ()
 
 
+class StandBy:
+    """Have another connection ready for the next session: there is time while this one is being opened. No
+    answer."""
+
+    __slots__ = ()
+
+
 class Send:
     """Write bytes, with at most one descriptor beside the first of them. No answer."""
 
@@ -75,8 +82,9 @@ class Notify:
         self.argument = argument
 
 
-Step = Union[Connect, Send, Receive, Invoke, Notify]
+Step = Union[Connect, StandBy, Send, Receive, Invoke, Notify]
 Steps = Generator[Step, Any, T]
 
 CONNECT = Connect()
+STAND_BY = StandBy()
 RECEIVE = Receive()

@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 import weakref
+from collections import deque
 from typing import Any
 
 from . import _binary
@@ -47,10 +48,27 @@ class Supervisor:
             raise BinaryNotFound(f"{binary} could not be executed: {error.strerror}") from error
         finally:
             theirs.close()
-        self.end = weakref.finalize(self, _end, self.process, self.control)
+        # At most one, whose thread at the other end waits already: starting it takes longer than opening a
+        # session.
+        self._spare: deque[socket.socket] = deque()
+        self.end = weakref.finalize(self, _end, self.process, self.control, self._spare)
 
     def connect(self) -> socket.socket:
-        """A connection, on which a session can be opened. Raises `OSError` when it is gone."""
+        """A connection, on which a session can be opened. Raises `OSError` when the supervisor is gone."""
+        while self._spare:
+            spare = self._spare.pop()
+            if _is_open(spare):
+                return spare
+            spare.close()
+        return self._connected()
+
+    def stand_by(self) -> None:
+        """Has a connection ready for whoever wants the next one. Where that cannot be, he makes his own."""
+        if not self._spare:
+            with contextlib.suppress(OSError):
+                self._spare.append(self._connected())
+
+    def _connected(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         rights = array.array("i", [theirs.fileno()])
         try:
@@ -70,7 +88,7 @@ class Supervisor:
     def forget(self) -> None:
         """In a forked process: lets go of the parent's supervisor without touching it."""
         self.end.detach()
-        self.control.close()
+        _close_all(self.control, self._spare)
         # It is no child of this process, whose `Popen` must not wait for it.
         self.process.returncode = 0
 
@@ -86,13 +104,30 @@ class Supervisor:
         return None
 
 
-def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
-    control.close()
+def _end(process: subprocess.Popen[bytes], control: socket.socket, spare: deque[socket.socket]) -> None:
+    _close_all(control, spare)
     try:
         process.wait(_GRACE)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _close_all(control: socket.socket, spare: deque[socket.socket]) -> None:
+    control.close()
+    while spare:
+        spare.pop().close()
+
+
+def _is_open(connected: socket.socket) -> bool:
+    """Whether nobody has closed the other end, from which nothing comes before it is asked."""
+    try:
+        connected.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 # Stands for this process: a forked one has another, and asking the kernel takes longer.
@@ -152,6 +187,13 @@ def connect() -> Connection:
         except OSError as error:
             # Such as too many open files: the supervisor, and what it serves, go on.
             raise SystemFailure(f"no connection to the supervisor: {error.strerror}") from error
+
+
+def stand_by() -> None:
+    """Has another connection ready, while a session is being opened on the last one."""
+    with _lock:
+        if _shared is not None:
+            _shared.stand_by()
 
 
 def _forget_in_child() -> None:

@@ -14,7 +14,7 @@ from ._driver import FATAL, C, Driver, busy
 from ._exceptions import SupervisorDied
 from ._frames import Frame
 from ._link import DONT_WAIT, Link
-from ._steps import Invoke, Notify, Receive, Send, Steps
+from ._steps import Invoke, Notify, Receive, Send, StandBy, Steps
 from ._tools import is_async
 
 T = TypeVar("T")
@@ -87,6 +87,9 @@ class SyncDriver(Driver[C]):
                         step = steps.throw(error)
                     else:
                         step = steps.send(answer)
+                elif isinstance(step, StandBy):
+                    _supervisor.stand_by()
+                    step = steps.send(None)
                 else:
                     link = Link(_supervisor.connect(), blocking=True)
                     step = steps.send(self.take(link))

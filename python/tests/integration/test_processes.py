@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -75,6 +76,25 @@ def test_nothing_stays_open_and_no_process_is_left() -> None:
     while workers <= processes.descendants(supervisor()) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not workers <= processes.descendants(supervisor())
+
+
+def test_one_connection_stands_by_for_the_next_session() -> None:
+    sandfork.run("1")
+    shared = _supervisor._shared
+    assert shared is not None
+    (standing_by,) = shared._spare
+    with Sandbox() as sbx:
+        link = sbx._driver.resources.link
+        assert link is not None
+        assert link.connection.socket is standing_by
+        (another,) = shared._spare
+        # One that the supervisor has closed is of no use to anybody.
+        another.shutdown(socket.SHUT_RDWR)
+        with Sandbox() as other:
+            assert (sbx.run("6").value, other.run("7").value) == (6, 7)
+        assert another.fileno() == -1
+    shared.end()
+    assert not shared._spare
 
 
 def test_a_supervisor_that_is_killed_in_the_middle_of_a_cell() -> None:
@@ -155,8 +175,8 @@ print(sbx.get("x"), sandfork._supervisor._shared.process.pid == ours)
     told, after = out.splitlines()
     said, value, apart, closed = eval(told)
     assert "belongs to the process that this one was forked from" in said
-    # The control socket, and the session's.
-    assert (value, apart, closed) == (42, True, 2)
+    # The control socket, the session's, and the one that stands by.
+    assert (value, apart, closed) == (42, True, 3)
     assert after == "1 True"
 
 
