@@ -1,8 +1,9 @@
 //! Files, descriptors and waiting on them. Which paths are in reach is for the mounts and Landlock.
 
-use super::super::rule::{Errno, Rule, allow, allow_if, one_of};
+use super::super::rule::{Errno, Rule, allow, allow_if, clear, none_of, one_of};
 use super::uapi::{
-    FICLONE, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD, TCGETS, TCGETS2, TIOCGPGRP, TIOCGWINSZ,
+    F_NOTIFY, F_SETLEASE, FICLONE, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD, RWF_NOWAIT, TCGETS,
+    TCGETS2, TIOCGPGRP, TIOCGWINSZ,
 };
 
 pub(super) const RULES: &[Rule] = &[
@@ -12,8 +13,16 @@ pub(super) const RULES: &[Rule] = &[
     ),
     allow(
         "read, write and seek in what is open",
-        "read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek \
+        "read write readv writev pread64 pwrite64 preadv pwritev pwritev2 lseek \
          readahead fadvise64",
+    ),
+    // With RWF_NOWAIT a read tells, without changing it, whether somebody has lately read the same
+    // page of a library: see cachestat.
+    allow_if(
+        "read at several places, but not only what is in memory already",
+        "preadv2",
+        &[clear(5, RWF_NOWAIT)],
+        Errno::NotSupported,
     ),
     allow(
         "copy between files without a buffer (shutil)",
@@ -44,17 +53,21 @@ pub(super) const RULES: &[Rule] = &[
          listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr",
     ),
     allow(
-        "descriptors, their flags and file locks (subprocess, sqlite3)",
-        "dup dup2 dup3 fcntl flock pipe pipe2",
+        "descriptors, and locks on whole files (subprocess)",
+        "dup dup2 dup3 flock pipe pipe2",
+    ),
+    // F_NOTIFY tells who else reads a library; a lease holds up whoever opens a file of the user's that
+    // is shown, on the host too, and tells of it.
+    allow_if(
+        "flags of descriptors and record locks (sqlite3), but no news of what others open",
+        "fcntl",
+        &[none_of(1, &[F_SETLEASE, F_NOTIFY])],
+        Errno::Perm,
     ),
     allow(
         "wait for descriptors (select, selectors, asyncio)",
         "select pselect6 poll ppoll epoll_create epoll_create1 epoll_ctl epoll_wait \
          epoll_pwait epoll_pwait2 eventfd eventfd2",
-    ),
-    allow(
-        "watch files that can be read",
-        "inotify_init inotify_init1 inotify_add_watch inotify_rm_watch",
     ),
     allow(
         "the guest may wall itself off further; a new domain only ever takes rights away",

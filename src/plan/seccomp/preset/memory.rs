@@ -12,10 +12,7 @@ pub(super) const RULES: &[Rule] = &[
         Errno::NoMemory,
     ),
     allow("resize, protect and unmap", "brk munmap mremap mprotect"),
-    allow(
-        "write mapped files back, ask what is resident",
-        "msync mincore",
-    ),
+    allow("write mapped files back", "msync"),
     // The time of a write to a merged page tells whether someone else on the host, a virtual machine
     // for instance, holds a page with the same contents.
     allow_if(

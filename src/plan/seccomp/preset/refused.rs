@@ -53,7 +53,12 @@ pub(super) const RULES: &[Rule] = &[
     refuse("puts page-cache pages into pipes", "splice tee vmsplice"),
     refuse("runs a file that no path leads to", "execveat"),
     refuse("flushes the host's disks, for all tenants", "sync syncfs"),
-    refuse("tells what others have read lately", "cachestat"),
+    refuse("tells what others have read lately", "cachestat mincore"),
+    // Files that two tenants are shown are one file to the kernel, and the host's programs open them too.
+    refuse(
+        "tells what others open of the files that they are shown too",
+        "inotify_init inotify_init1 inotify_add_watch inotify_rm_watch",
+    ),
     refuse("memory that no one can inspect or count", "memfd_secret"),
     refuse(
         "acts on the memory of other processes",

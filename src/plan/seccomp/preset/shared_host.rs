@@ -3,8 +3,8 @@
 
 use super::super::rule::{Check, Errno, Rule, allow_if, never, none_of, one_of};
 use super::uapi::{
-    AF_UNIX, F_SETOWN, F_SETOWN_EX, F_SETSIG, IOPRIO_WHO_PROCESS, O_ACCMODE, O_TRUNC, PRIO_PROCESS,
-    SELF, SOCK_SEQPACKET, SOCK_STREAM, SOCK_TYPE_MASK,
+    AF_UNIX, F_NOTIFY, F_SETLEASE, F_SETOWN, F_SETOWN_EX, F_SETSIG, IOPRIO_WHO_PROCESS, O_ACCMODE,
+    O_TRUNC, PRIO_PROCESS, SELF, SOCK_SEQPACKET, SOCK_STREAM, SOCK_TYPE_MASK,
 };
 
 /// On every kernel.
@@ -109,7 +109,10 @@ pub(super) const SIGNALS_OPEN: &[Rule] = &[
     allow_if(
         "descriptor flags and locks, but no signals to others by way of a descriptor",
         "fcntl",
-        &[none_of(1, &[F_SETOWN, F_SETSIG, F_SETOWN_EX])],
+        &[none_of(
+            1,
+            &[F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY],
+        )],
         Errno::Perm,
     ),
 ];

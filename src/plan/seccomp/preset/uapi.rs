@@ -24,6 +24,8 @@ pub(in super::super) const O_TRUNC: u32 = 0o1000;
 pub(in super::super) const F_SETOWN: u32 = 8;
 pub(in super::super) const F_SETSIG: u32 = 10;
 pub(in super::super) const F_SETOWN_EX: u32 = 15;
+pub(in super::super) const F_SETLEASE: u32 = 1024;
+pub(in super::super) const F_NOTIFY: u32 = 1026;
 
 // ioctls.h, fs.h
 pub(in super::super) const TCGETS: u32 = 0x5401;
@@ -35,6 +37,9 @@ pub(in super::super) const FIONBIO: u32 = 0x5421;
 pub(in super::super) const FIONCLEX: u32 = 0x5450;
 pub(in super::super) const FIOCLEX: u32 = 0x5451;
 pub(in super::super) const FICLONE: u32 = 0x4004_9409;
+
+// fs.h
+pub(in super::super) const RWF_NOWAIT: u32 = 8;
 
 // futex.h
 pub(in super::super) const FUTEX_WAIT: u32 = 0;

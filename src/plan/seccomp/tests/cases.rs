@@ -193,4 +193,12 @@ pub const CASES: &[Case] = &[
     denied("fcntl", [NO_FD, 10, 9, 0, 0, 0], libc::EPERM).on_shared_host(3),
     denied("fcntl", [NO_FD, 15, 0, 0, 0, 0], libc::EPERM).on_shared_host(3),
     allowed("fcntl", [NO_FD, 8, 1, 0, 0, 0]).on_shared_host(6),
+    // fcntl: F_GETLK; F_SETLEASE and F_NOTIFY.
+    allowed("fcntl", [NO_FD, 5, 0, 0, 0, 0]),
+    denied("fcntl", [NO_FD, 1024, 1, 0, 0, 0], libc::EPERM),
+    denied("fcntl", [NO_FD, 1026, 1, 0, 0, 0], libc::EPERM),
+    // preadv2: RWF_HIPRI; RWF_NOWAIT, also with more.
+    allowed("preadv2", [NO_FD, 0, 0, 0, 0, 1]),
+    denied("preadv2", [NO_FD, 0, 0, 0, 0, 8], libc::EOPNOTSUPP),
+    denied("preadv2", [NO_FD, 0, 0, 0, 0, 9], libc::EOPNOTSUPP),
 ];
