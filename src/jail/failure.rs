@@ -158,7 +158,9 @@ impl Step {
             Self::Stdio => "put the standard streams in place (dup2)",
             Self::WorkDirectory => "change to the work directory (chdir)",
             Self::UserNamespace => "make the worker's user namespace",
-            Self::ProcessLimit => "limit the number of processes (RLIMIT_NPROC)",
+            Self::ProcessLimit => {
+                "limit what is counted for a user, such as processes (RLIMIT_NPROC)"
+            }
             Self::PinProcessors => "pin the worker to its processors (sched_setaffinity)",
             Self::CloseDescriptors => "close inherited descriptors (close_range)",
             Self::Landlock => {

@@ -17,23 +17,38 @@ pub fn raise_open_files() -> Result<(), Errno> {
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
 }
 
-/// Sets every limit but the number of processes.
+/// Sets every limit but those on what the kernel counts for a user.
 pub fn set_all<'a>(limits: impl Iterator<Item = &'a Rlimit>) -> Result<(), Errno> {
     limits
-        .filter(|limit| limit.resource != RlimitResource::Processes)
-        .try_for_each(|limit| setrlimit(kernel_resource(limit.resource), limit.value, limit.value))
+        .filter(|limit| !is_counted_for_user(limit.resource))
+        .try_for_each(set)
 }
 
-/// Limits the number of processes.
+/// Sets those.
 ///
-/// Apart from the others because it must come after the guest's user namespace: the kernel keeps,
-/// as that namespace's ceiling, the limit that its maker had, and counts the parent's processes
-/// against it.
-pub fn set_processes(limits: &[Rlimit]) -> Result<(), Errno> {
+/// Apart from the others because they must come after the guest's user namespace: the kernel keeps,
+/// as that namespace's ceiling, the limit that its maker had, and holds what the parent's user has in
+/// all against it, which is every tenant's. One would take the others' share.
+pub fn set_counted(limits: &[Rlimit]) -> Result<(), Errno> {
     limits
         .iter()
-        .filter(|limit| limit.resource == RlimitResource::Processes)
-        .try_for_each(|limit| setrlimit(Resource::RLIMIT_NPROC, limit.value, limit.value))
+        .filter(|limit| is_counted_for_user(limit.resource))
+        .try_for_each(set)
+}
+
+fn set(limit: &Rlimit) -> Result<(), Errno> {
+    setrlimit(kernel_resource(limit.resource), limit.value, limit.value)
+}
+
+/// What a user namespace has a ceiling of (`enum rlimit_type`, include/linux/user_namespace.h).
+const fn is_counted_for_user(resource: RlimitResource) -> bool {
+    matches!(
+        resource,
+        RlimitResource::Processes
+            | RlimitResource::MessageQueues
+            | RlimitResource::PendingSignals
+            | RlimitResource::LockedMemory
+    )
 }
 
 /// Limits the number of processes of the whole user to what the machine runs now and `headroom`.

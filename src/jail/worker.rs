@@ -139,8 +139,8 @@ fn close_in(
     if jail.namespaces.is_some() {
         identity::map(tools.proc.as_fd(), outside, jail.identity.inside).in_step(Step::MapIds)?;
     }
-    // After the user namespace, or the zygote's processes would count too.
-    limits::set_processes(&plan.rlimits).in_step(Step::ProcessLimit)?;
+    // After the user namespace, or what the zygote and the other tenants have would count too.
+    limits::set_counted(&plan.rlimits).in_step(Step::ProcessLimit)?;
     if let Some(headroom) = plan.process_headroom {
         limits::set_processes_beyond(tools.proc.as_fd(), headroom).in_step(Step::ProcessLimit)?;
     }
