@@ -16,7 +16,7 @@ from .evaluate import Evaluator
 from .interrupts import Interrupts
 from .link import Link
 from .plots import Plots
-from .shared import pack, unpack
+from .shared import NotPassed, pack, unpack
 from .stdin import NoInput
 from .tools import Tools
 
@@ -157,10 +157,12 @@ class Session:
     def send(self, result, buffers):
         try:
             packed = pack(buffers)
-        except OSError as error:
+            # Once it is sent, an interrupt is meant for the next.
+            self.interrupts.rest()
+            self.link.send(result, packed)
+        except NotPassed as error:
             text = "<not passed: %s>" % cut(str(error), values.MAX_NAME)
+            result.pop("blob", None)
             result["value"] = {"type": "opaque", "name": "", "repr": text}
-            packed = pack(())
-        # Once it is sent, an interrupt is meant for the next.
-        self.interrupts.rest()
-        self.link.send(result, packed)
+            self.interrupts.rest()
+            self.link.send(result)

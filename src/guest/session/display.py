@@ -4,7 +4,7 @@ import sys
 
 from .. import values
 from ..cell import clean
-from .shared import pack
+from .shared import NotPassed, pack
 
 # Bytes of one form; a cell's displays have a bound in the supervisor, of all together.
 MOST_BYTES = 16 << 20
@@ -93,11 +93,12 @@ class Displays:
 
     def send(self, header, buffers):
         try:
-            packed = pack(buffers)
-        except OSError as error:
+            self.link.send(header, pack(buffers))
+        except NotPassed as error:
             shown = "<%s, not passed: %s>" % (", ".join(header["data"]), error.strerror)
-            header["data"], packed = {"text/plain": shown}, (None, b"", None)
-        self.link.send(header, packed)
+            header.pop("blob", None)
+            header["data"] = {"text/plain": shown}
+            self.link.send(header)
 
 
 def show_itself(value):

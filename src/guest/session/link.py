@@ -5,11 +5,13 @@ hands over. A thread that stops waiting passes the reading on to one that still 
 
 import sys
 from _thread import allocate_lock
+from errno import ETOOMANYREFS
 from os import _exit, close
 
 import _socket
 
 from .. import wire
+from .shared import NotPassed
 
 # Bytes read at once; a frame is mostly below.
 CHUNK = 16 * 1024
@@ -70,7 +72,8 @@ class Link:
             return False
 
     def send(self, header, packed=(None, b"", None)):
-        """Sends a frame. What `packed` holds open is closed."""
+        """Sends a frame. What `packed` holds open is closed. Raises `NotPassed` where the kernel does not
+        let it go along: it counts what is under way for all guests of one user together."""
         blob, payload, descriptor = packed
         if blob is not None:
             header["blob"] = blob
@@ -78,15 +81,21 @@ class Link:
         try:
             with self.writing:
                 if descriptor is not None:
-                    sent = self.socket.sendmsg(
-                        [frame], [(*RIGHTS, descriptor.to_bytes(4, sys.byteorder))]
-                    )
-                    frame = frame[sent:]
+                    frame = frame[self.pass_with(frame, descriptor) :]
                 if frame:
                     self.socket.sendall(frame)
         finally:
             if descriptor is not None:
                 close(descriptor)
+
+    def pass_with(self, frame, descriptor):
+        rights = [(*RIGHTS, descriptor.to_bytes(4, sys.byteorder))]
+        try:
+            return self.socket.sendmsg([frame], rights)
+        except OSError as error:
+            if error.errno == ETOOMANYREFS:
+                raise NotPassed(error.errno, error.strerror) from None
+            raise
 
     def request(self):
         """The supervisor's next request, and its payload."""

@@ -22,8 +22,12 @@ memfd_create = getattr(os, "memfd_create", None)
 AT_ONCE = 1024
 
 
+class NotPassed(OSError):
+    """The bytes of a message cannot be passed, and nothing of it was sent."""
+
+
 def pack(buffers):
-    """The header's field, the payload, and the descriptor or `None`. Raises `OSError` where a file
+    """The header's field, the payload, and the descriptor or `None`. Raises `NotPassed` where a file
     cannot be made or is over a limit."""
     if not buffers:
         return None, b"", None
@@ -32,7 +36,10 @@ def pack(buffers):
     parts = pieces(buffers)
     if total <= SHARED:
         return {"lengths": lengths}, b"".join(parts), None
-    descriptor = fill(parts)
+    try:
+        descriptor = fill(parts)
+    except OSError as error:
+        raise NotPassed(error.errno, error.strerror) from None
     return {"lengths": lengths, "passed": True}, b"", descriptor
 
 

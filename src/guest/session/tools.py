@@ -8,7 +8,7 @@ from os import getpid
 
 from .. import values
 from ..report import safe_str
-from .shared import pack, unpack
+from .shared import NotPassed, pack, unpack
 
 NAME = "sandfork_host"
 # Of one call: a header's bounds, and nobody's function has more.
@@ -75,11 +75,11 @@ class Tools:
         self.interrupts.shut()
         try:
             try:
-                packed = pack(encoder.buffers)
-            except OSError as error:
+                answered = self.link.call(number, header, pack(encoder.buffers))
+            except NotPassed as error:
                 message = "the arguments of %s cannot be passed: %s" % (name, safe_str(error))
                 raise RuntimeError(message) from None
-            answer, payload, passed = self.link.call(number, header, packed)
+            answer, payload, passed = answered
             buffers = unpack(answer.get("blob"), payload, passed)
             value = values.Decoder(buffers).decode(answer.get("value"))
         finally:
