@@ -16,6 +16,16 @@ use crate::{BAIT_STDIN, quiet};
 /// A measurement may be disturbed by others on the machine.
 const MEASUREMENTS: usize = 5;
 
+/// Makes of a command the first process of a pid namespace.
+const PROCESS_ONE: [&str; 6] = [
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--pid",
+    "--fork",
+    "--mount-proc",
+];
+
 type Results = Arc<Mutex<HashMap<User, Result<(), String>>>>;
 
 /// Results by probe and user. The users' controls of one probe take turns, because some of them
@@ -82,22 +92,14 @@ fn output(world: &World, probe: &Probe, party: &Party) -> Result<String, String>
         OpenMode::Zygote => naive_runner(world, probe, party, &directory, "zygote"),
         OpenMode::Inproc => naive_runner(world, probe, party, &directory, "inproc"),
         OpenMode::Tools => naive_runner(world, probe, party, &directory, "tools"),
+        OpenMode::ZygoteTwins => naive_runner(world, probe, party, &directory, "zygote-twins"),
+        OpenMode::TwoTenants => naive_tenants(world, probe, party, &directory),
         OpenMode::User => processes(probe, party, &directory, &[]),
         OpenMode::Pty => {
             let pty = world.script("pty.py");
             processes(probe, party, &directory, &[&party.account.python, &pty])
         }
-        OpenMode::Pid1 => {
-            let unshare = [
-                "unshare",
-                "--user",
-                "--map-root-user",
-                "--pid",
-                "--fork",
-                "--mount-proc",
-            ];
-            processes(probe, party, &directory, &unshare.map(Path::new))
-        }
+        OpenMode::Pid1 => processes(probe, party, &directory, &PROCESS_ONE.map(Path::new)),
         OpenMode::NestedUserns => {
             let unshare = ["unshare", "--user", "--map-root-user", "--mount"];
             processes(probe, party, &directory, &unshare.map(Path::new))
@@ -131,12 +133,39 @@ fn naive_runner(
     mode: &str,
 ) -> Result<String, String> {
     let script = world.script("naive_runner.py");
-    let mut arguments = vec![party.account.python.clone(), script, PathBuf::from(mode)];
-    for run in 1..=probe.header.runs {
-        let previous = if run == 1 { "" } else { PREVIOUS };
-        arguments.push(directory.program(probe, party, run, previous)?);
+    let mut arguments = Vec::new();
+    if probe.header.open_mode == OpenMode::ZygoteTwins {
+        arguments.extend(PROCESS_ONE.map(PathBuf::from));
     }
+    arguments.extend([party.account.python.clone(), script, PathBuf::from(mode)]);
+    arguments.extend(programs(probe, party, directory)?);
     execute(probe, party, directory, &arguments)
+}
+
+/// Two processes that live at the same time.
+fn naive_tenants(
+    world: &World,
+    probe: &Probe,
+    party: &Party,
+    directory: &RunDirectory,
+) -> Result<String, String> {
+    let script = world.script("naive_tenants.py");
+    let mut arguments = vec![party.account.python.clone(), script];
+    arguments.extend(programs(probe, party, directory)?);
+    execute(probe, party, directory, &arguments)
+}
+
+/// All of a probe's, each of which is given what the one before found.
+fn programs(
+    probe: &Probe,
+    party: &Party,
+    directory: &RunDirectory,
+) -> Result<Vec<PathBuf>, String> {
+    let program = |run| {
+        let previous = if run == 1 { "" } else { PREVIOUS };
+        directory.program(probe, party, run, previous)
+    };
+    (1..=probe.header.runs).map(program).collect()
 }
 
 fn naive_host(

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use nix::sys::statvfs::FsFlags;
 use serde_json::Value;
 
 use crate::account::{Account, User};
@@ -14,6 +15,7 @@ use crate::world::Party;
 /// What `sandfork doctor --json` says for one user.
 pub struct Doctor {
     namespaces: Result<(), String>,
+    cgroup: Result<(), String>,
 }
 
 /// Why a test cannot be run here.
@@ -35,6 +37,7 @@ impl Doctor {
             .unwrap_or_default();
         Self {
             namespaces: layer(&answer, "namespaces"),
+            cgroup: layer(&answer, "cgroup"),
         }
     }
 }
@@ -57,6 +60,11 @@ fn layer(answer: &Value, name: &str) -> Result<(), String> {
 pub fn skip_control(probe: &Probe, user: User, party: Option<&Party>) -> Option<Skip> {
     if !User::all().contains(&control_user(probe, user)) {
         return Some(Skip::Forced("its open control needs root".to_owned()));
+    }
+    if let Some(since) = &probe.header.since
+        && kernel() < version(since)
+    {
+        return Some(Skip::Forced(format!("needs Linux {since}")));
     }
     probe
         .header
@@ -113,12 +121,33 @@ fn missing(need: Need, party: &Party) -> Option<Skip> {
                 nix::unistd::geteuid().is_root() || groups.iter().any(|group| *group != own);
             forced(can_leak, "the user is in no second group")
         }
+        Need::MemoryCgroup => party.doctor.cgroup.clone().err().map(Skip::Forced),
+        Need::AccessTimes => {
+            let noatime = nix::sys::statvfs::statvfs("/var/tmp")
+                .is_ok_and(|found| found.flags().contains(FsFlags::ST_NOATIME));
+            forced(!noatime, "no access times on the disk of /var/tmp")
+        }
+        Need::CallsOf32Bits => {
+            let vdso = Path::new("/proc/sys/abi/vsyscall32").exists();
+            forced(vdso, "the kernel has no system calls of 32 bits")
+        }
+        Need::CoreFiles => {
+            let pattern = read("/proc/sys/kernel/core_pattern");
+            let here = !pattern.starts_with(['|', '/', '@']);
+            forced(
+                here,
+                "kernel.core_pattern puts no core into the work directory",
+            )
+        }
     }
 }
 
 /// The kernel's version, as far as it counts.
 fn kernel() -> (u32, u32) {
-    let release = read("/proc/sys/kernel/osrelease");
+    version(&read("/proc/sys/kernel/osrelease"))
+}
+
+fn version(release: &str) -> (u32, u32) {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())
         .map(|part| part.parse().unwrap_or(0));

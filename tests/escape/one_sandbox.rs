@@ -6,17 +6,29 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use sandfork::outcome::Outcome;
 use sandfork::policy::Override;
 use sandfork::policy_source::FileSystem;
+use sandfork::session::Cell;
 use sandfork::{Policy, Request, Sandbox};
 
 use crate::world::value_of;
 
 /// The first argument that makes this binary such a program; `sandfork run`'s own follow.
 pub const IN_ONE_SANDBOX: &str = "--in-one-sandbox";
+/// The same, where all programs but the second are cells of one session, which lives meanwhile.
+pub const AS_TWO_TENANTS: &str = "--as-two-tenants";
 /// Stands in a program for what the one before it printed after `VALUE `.
 pub const PREVIOUS: &str = "@PREV@";
+
+/// Whether a first argument makes this binary such a program.
+pub fn is_asked_for(argument: &OsString) -> bool {
+    [IN_ONE_SANDBOX, AS_TWO_TENANTS]
+        .iter()
+        .any(|how| argument == how)
+}
 
 /// Runs the programs one after another and prints a line of JSON for each.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
@@ -30,6 +42,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std::error::Error>> {
+    let two_tenants = arguments.next().is_some_and(|how| how == AS_TWO_TENANTS);
     let mut policy = String::new();
     let mut overrides = Vec::new();
     let mut programs = Vec::new();
@@ -46,13 +59,21 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std:
         }
     }
     let policy = Policy::load(&policy, &overrides, &FileSystem)?;
-    let sandbox = Sandbox::builder().policy(policy).build()?;
+    let sandbox = Arc::new(Sandbox::builder().policy(policy).build()?);
+    let mut first = two_tenants.then(|| sandbox.session()).transpose()?;
     let mut previous = String::new();
-    for program in programs {
+    for (number, program) in programs.iter().enumerate() {
         let source = fs::read_to_string(Path::new(&program))?.replace(PREVIOUS, &previous);
-        let outcome = sandbox.run(Request::python(source))?;
-        println!("{}", serde_json::to_string(&outcome)?);
-        previous = value_of(&outcome.stdout());
+        previous = match &mut first {
+            Some(session) if number != 1 => told(session.run(Cell::new(source))?.outcome())?,
+            _ => told(&sandbox.run(Request::python(source))?)?,
+        };
     }
     Ok(())
+}
+
+/// Prints an outcome, and returns what the program left for the next.
+fn told(outcome: &Outcome) -> serde_json::Result<String> {
+    println!("{}", serde_json::to_string(outcome)?);
+    Ok(value_of(&outcome.stdout()))
 }

@@ -43,9 +43,15 @@ pub struct Header {
     pub judge: Judge,
     #[serde(default)]
     pub host_check: Option<HostCheck>,
-    /// 2: the second run is given what the first printed after `VALUE `.
+    /// More than 1: each run is given what the one before printed after `VALUE `.
     #[serde(default = "one")]
     pub runs: usize,
+    /// The oldest Linux on which the attempt succeeds in the open, such as `6.8`.
+    #[serde(default)]
+    pub since: Option<String>,
+    /// Why SECURITY.md does not promise to stop it: then it must succeed, or the promise is due.
+    #[serde(default)]
+    pub not_promised: Option<String>,
     /// The policies that promise to stop the attempt.
     #[serde(default = "every_policy")]
     pub policies: Vec<String>,
@@ -100,6 +106,11 @@ pub enum OpenMode {
     Inproc,
     /// With callbacks into the host.
     Tools,
+    /// The same as `zygote`, with every child in a pid namespace of its own: they have the zygote's
+    /// process number, by which libraries tell a fork.
+    ZygoteTwins,
+    /// In two processes at the same time, of the same user.
+    TwoTenants,
 }
 
 /// Who sees that the attempt succeeded.
@@ -137,6 +148,10 @@ pub enum Need {
     MemfdNoexecSeal,
     NewSystemCalls,
     SupplementaryGroup,
+    MemoryCgroup,
+    AccessTimes,
+    CallsOf32Bits,
+    CoreFiles,
 }
 
 /// Which door of the product is tried.
@@ -148,6 +163,9 @@ pub enum Through {
     CommandLine,
     /// The library, with one for all.
     OneSandbox,
+    /// The library: the first and the third run are cells of one session, and the second is another
+    /// tenant's between them.
+    TwoTenants,
 }
 
 /// How both runs are launched.
@@ -195,8 +213,8 @@ impl Probe {
         if header.judge == Judge::Host && header.host_check.is_none() {
             return Err("judge = \"host\" without a host_check".to_owned());
         }
-        if header.expect.is_empty() || !(1..=2).contains(&header.runs) {
-            return Err("needs an expect, and one run or two".to_owned());
+        if header.expect.is_empty() || !(1..=3).contains(&header.runs) {
+            return Err("needs an expect, and one run to three".to_owned());
         }
         Ok(Self {
             header,

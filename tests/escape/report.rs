@@ -11,14 +11,17 @@ pub enum End {
     /// Held, but for a reason that the probe does not allow, or no sandbox came to be.
     Unexplained,
     ControlFailed,
+    /// It succeeded, as SECURITY.md says that it may.
+    NotPromised,
     Ignored,
 }
 
-const ENDS: [(End, &str); 5] = [
+const ENDS: [(End, &str); 6] = [
     (End::Contained, "contained"),
     (End::Escaped, "escaped"),
     (End::Unexplained, "unexplained"),
     (End::ControlFailed, "control failed"),
+    (End::NotPromised, "not promised"),
     (End::Ignored, "ignored"),
 ];
 

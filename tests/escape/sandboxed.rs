@@ -10,7 +10,7 @@ use crate::BAIT_STDIN;
 use crate::account::User;
 use crate::capture::{Captured, capture};
 use crate::left_over;
-use crate::one_sandbox::{IN_ONE_SANDBOX, PREVIOUS};
+use crate::one_sandbox::{AS_TWO_TENANTS, IN_ONE_SANDBOX, PREVIOUS};
 use crate::probe::{HostCheck, OpenMode, Probe, Through};
 use crate::verdict::{Observed, Verdict, judge};
 use crate::world::{Party, RunDirectory, World, value_of};
@@ -63,7 +63,8 @@ pub fn run(world: &World, probe: &Probe, policy: &str, user: User) -> Result<Ver
     };
     let runs = match probe.header.through {
         Through::CommandLine => attempt.through_command_line()?,
-        Through::OneSandbox => attempt.in_one_sandbox()?,
+        Through::OneSandbox => attempt.in_one_sandbox(IN_ONE_SANDBOX)?,
+        Through::TwoTenants => attempt.in_one_sandbox(AS_TWO_TENANTS)?,
     };
     for Run { outcome, said } in &runs {
         // Also what the launcher itself let through to its own streams.
@@ -109,12 +110,12 @@ impl Attempt<'_> {
         Ok(runs)
     }
 
-    fn in_one_sandbox(&self) -> Result<Vec<Run>, String> {
+    fn in_one_sandbox(&self, how: &str) -> Result<Vec<Run>, String> {
         let mut programs = vec![self.program(1, "")?];
         for number in 2..=self.probe.header.runs {
             programs.push(self.program(number, PREVIOUS)?);
         }
-        let captured = self.launch(&self.world.escape, &[IN_ONE_SANDBOX], &programs)?;
+        let captured = self.launch(&self.world.escape, &[how], &programs)?;
         let lines: Vec<&str> = captured.stdout.lines().collect();
         if lines.len() != programs.len() {
             return Err(no_outcome(&format!("{} outcomes", lines.len()), &captured));
@@ -147,9 +148,9 @@ impl Attempt<'_> {
         arguments.push(launcher.as_os_str().to_owned());
         arguments.extend(options.iter().map(OsString::from));
         arguments.extend(["run", "--json", "--policy", self.policy].map(OsString::from));
-        let set = self.probe.header.set.iter().map(String::as_str);
-        for assignment in PROFILE.into_iter().chain(set) {
-            arguments.extend(["--set", assignment].map(OsString::from));
+        let own = self.probe.header.set.iter().map(|set| self.fill_in(set));
+        for assignment in PROFILE.map(str::to_owned).into_iter().chain(own) {
+            arguments.extend(["--set", &assignment].map(OsString::from));
         }
         let mut interpreter = OsString::from("python.interpreter=");
         interpreter.push(&self.party.account.python);
@@ -165,6 +166,13 @@ impl Attempt<'_> {
             .command(self.probe.header.launch, &arguments);
         command.current_dir(&self.directory.work);
         capture(command, BAIT_STDIN)
+    }
+
+    /// Puts the paths of this machine into an override.
+    fn fill_in(&self, set: &str) -> String {
+        let modules = self.world.script("").display().to_string();
+        set.replace("{SHARED}", &self.party.bait.variables["SHARED"])
+            .replace("{MODULES}", modules.trim_end_matches('/'))
     }
 
     fn check_host(&self, check: HostCheck, outcome: &Outcome) -> Result<(), String> {

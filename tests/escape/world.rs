@@ -15,10 +15,12 @@ use crate::control::Controls;
 use crate::doctor::Doctor;
 use crate::probe::Probe;
 
-const SCRIPTS: [(&str, &str); 4] = [
+const SCRIPTS: [(&str, &str); 6] = [
     ("bait.py", include_str!("open/bait.py")),
+    ("drawn_before.py", include_str!("open/drawn_before.py")),
     ("naive_host.py", include_str!("open/naive_host.py")),
     ("naive_runner.py", include_str!("open/naive_runner.py")),
+    ("naive_tenants.py", include_str!("open/naive_tenants.py")),
     ("pty.py", include_str!("open/pty.py")),
 ];
 
@@ -132,6 +134,7 @@ impl RunDirectory {
     ) -> Result<PathBuf, String> {
         let mut variables = party.bait.variables.clone();
         variables.extend(profile(previous));
+        variables.insert("RUN".to_owned(), run.to_string());
         let path = self.programs.join(format!("{}-{run}.py", probe.header.id));
         fs::write(&path, probe.program(&variables)).map_err(wrap(&path))?;
         Ok(path)

@@ -97,6 +97,15 @@ def serve(sockets):
             answer(key.fileobj)
 
 
+def shown(directory):
+    """A file of the user's own that tenants are shown, of an age at which a read is noted."""
+    os.mkdir(directory)
+    path = write(os.path.join(directory, "shared.txt"))
+    os.truncate(path, 1 << 20)
+    os.utime(path, (0, 0))
+    return path
+
+
 def main(directory, tag):
     marker = os.path.join(directory, "marker")
     os.mkdir(marker)
@@ -129,6 +138,7 @@ def main(directory, tag):
         "SHMKEY": key,
         "MQ": "/" + tag,
         "SHM_BAIT": shared,
+        "SHARED": shown(os.path.join(directory, "shown")),
         "HOSTNAME_REAL": os.uname().nodename,
         "HOSTHOME": os.environ["HOME"],
     }

@@ -31,6 +31,13 @@ def syscall(call, *arguments):
     return result, ctypes.get_errno()
 
 
+def checked(call, *arguments):
+    result, code = syscall(call, *arguments)
+    if result < 0:
+        raise OSError(code, errno_name(code))
+    return result
+
+
 def errno_name(code):
     return errno.errorcode.get(code, str(code))
 
@@ -40,5 +47,14 @@ def run(attempt):
         attempt()
     except BaseException as error:
         contained(type(error).__name__ + ": " + str(error)[:120])
+
+
+def tenants(*stages):
+    """Runs the stage of this run: the first tenant's, the second's, the first's again."""
+    run(stages[int(var("RUN", "1")) - 1])
+
+
+# What the first tenant keeps for its second turn.
+kept = globals().get("kept", {})
 
 

@@ -1,0 +1,9 @@
+"""Preloaded, so that it runs in the zygote: draws from what would then be the same in every worker."""
+
+import multiprocessing.process
+import ssl
+import tempfile
+
+ssl.RAND_bytes(16)
+tempfile.mktemp()
+multiprocessing.process.current_process()

@@ -1,0 +1,47 @@
+'''
+id = "SF-039"
+name = "meet at a record lock on a file that both are shown"
+attempt = """
+One tenant locks one byte of a module of the standard library for reading; the other asks who is
+in its way of writing."""
+severity = "low"
+proven_open = "user"
+open_mode = "two-tenants"
+through = "two-tenants"
+runs = 2
+not_promised = """
+As SF-038: without record locks on any file sqlite3 has none on its own."""
+
+[[expect]]
+text = ["holds", "not locked"]
+'''
+
+import fcntl
+import sched as module
+import struct
+
+F_GETLK = 5
+LOCK = "hhqqi4x"
+
+
+def lock(file, command, kind, byte):
+    request = struct.pack(LOCK, kind, os.SEEK_SET, byte, 1, 0)
+    return struct.unpack(LOCK, fcntl.fcntl(file, command, request))[0]
+
+
+def hold():
+    kept["file"] = open(module.__file__)
+    lock(kept["file"], fcntl.F_SETLK, fcntl.F_RDLCK, 39)
+    contained("holds")
+
+
+def visit():
+    with open(module.__file__) as file:
+        # Asking for a lock for writing takes no right to write.
+        if lock(file, F_GETLK, fcntl.F_WRLCK, 39) == fcntl.F_UNLCK:
+            contained("not locked")
+        else:
+            escaped("locked by the other")
+
+
+tenants(hold, visit)

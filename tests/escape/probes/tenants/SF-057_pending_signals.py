@@ -1,0 +1,48 @@
+'''
+id = "SF-057"
+name = "leave the other no signals"
+attempt = "One tenant has as many signals pending as it may, and the other can queue none."
+severity = "high"
+proven_open = "user"
+open_mode = "two-tenants"
+through = "two-tenants"
+runs = 2
+
+[[expect]]
+text = ["holds", "enough were left"]
+'''
+
+import ctypes
+import resource
+import signal
+
+libc = ctypes.CDLL(None, use_errno=True)
+# What a sandbox allows, so that the open control is about the same number.
+MOST = 1024
+
+
+def queue():
+    resource.setrlimit(resource.RLIMIT_SIGPENDING, (MOST, MOST))
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+    queued = 0
+    while queued < 2 * MOST:
+        if libc.sigqueue(os.getpid(), signal.SIGRTMIN, ctypes.c_void_p(0)) < 0:
+            break
+        queued += 1
+    return queued
+
+
+def hold():
+    queue()
+    contained("holds")
+
+
+def visit():
+    queued = queue()
+    if queued < MOST // 2:
+        escaped("only %d were left" % queued)
+    else:
+        contained("enough were left")
+
+
+tenants(hold, visit)

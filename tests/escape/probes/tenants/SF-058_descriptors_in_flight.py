@@ -1,0 +1,77 @@
+'''
+id = "SF-058"
+name = "leave the other no descriptors to pass"
+attempt = """
+One tenant has as many descriptors under way in sockets as it may, and the other can pass none."""
+severity = "high"
+proven_open = "user"
+open_mode = "two-tenants"
+through = "two-tenants"
+runs = 2
+not_promised = """
+The kernel counts them for the launching user, whatever the namespace. SECURITY.md says so."""
+
+[[expect]]
+text = ["holds", "passed"]
+'''
+
+import array
+import resource
+import socket
+import threading
+import time
+
+# As many as a sandbox allows, so that the open control is about the same number.
+MOST = 250
+ETOOMANYREFS = 109
+# In hundredths of a second, until what another test holds is counted too.
+PATIENCE = 500
+
+
+def become_ordinary():
+    # Root may have any number under way.
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setresgid(58058, 58058, 58058)
+        os.setresuid(58058, 58058, 58058)
+
+
+def is_passed(pairs):
+    """Whether the kernel takes some more."""
+    pairs.append(socket.socketpair())
+    few = array.array("i", [1] * 50)
+    try:
+        pairs[-1][0].sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, few)])
+    except OSError as error:
+        if error.errno != ETOOMANYREFS:
+            raise
+        pairs.pop()
+        return False
+    return True
+
+
+def keep_full():
+    pairs = []
+    while True:
+        if not is_passed(pairs):
+            time.sleep(0.01)
+
+
+def hold():
+    become_ordinary()
+    threading.Thread(target=keep_full, daemon=True).start()
+    contained("holds")
+
+
+def visit():
+    become_ordinary()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(MOST, hard), hard))
+    for _ in range(PATIENCE):
+        if not is_passed([]):
+            return escaped("none can be passed")
+        time.sleep(0.01)
+    contained("passed")
+
+
+tenants(hold, visit)
