@@ -52,7 +52,11 @@ def reseed():
     """Gives this worker random numbers of its own.
 
     `random` sees to itself after a fork, OpenSSL and `tempfile` by the process number, which is
-    never the zygote's; what asks the kernel needs nothing. numpy's global generator is left."""
+    never the zygote's; what asks the kernel needs nothing. What is left is numpy's global generator,
+    and the key with which multiprocessing's processes know each other, which it draws when imported."""
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
+    processes = sys.modules.get("multiprocessing.process")
+    if processes is not None:
+        processes.current_process().authkey = os.urandom(32)
