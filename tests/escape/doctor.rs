@@ -131,6 +131,11 @@ fn missing(need: Need, party: &Party) -> Option<Skip> {
             let vdso = Path::new("/proc/sys/abi/vsyscall32").exists();
             forced(vdso, "the kernel has no system calls of 32 bits")
         }
+        Need::OwnCgroup => {
+            let of_its_own = |line: &str| line.splitn(3, ':').nth(2) != Some("/");
+            let own = read("/proc/self/cgroup").lines().any(of_its_own);
+            forced(own, "the harness is in no cgroup but the first")
+        }
         Need::CoreFiles => {
             let pattern = read("/proc/sys/kernel/core_pattern");
             let here = !pattern.starts_with(['|', '/', '@']);

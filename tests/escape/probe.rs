@@ -152,6 +152,7 @@ pub enum Need {
     AccessTimes,
     CallsOf32Bits,
     CoreFiles,
+    OwnCgroup,
 }
 
 /// Which door of the product is tried.

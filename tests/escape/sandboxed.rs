@@ -13,7 +13,7 @@ use crate::left_over;
 use crate::one_sandbox::{AS_TWO_TENANTS, IN_ONE_SANDBOX, PREVIOUS};
 use crate::probe::{HostCheck, OpenMode, Probe, Through};
 use crate::verdict::{Observed, Verdict, judge};
-use crate::world::{Party, RunDirectory, World, value_of};
+use crate::world::{MODULES, Party, RunDirectory, World, value_of};
 
 /// The test profile.
 const PROFILE: [&str; 12] = [
@@ -170,9 +170,9 @@ impl Attempt<'_> {
 
     /// Puts the paths of this machine into an override.
     fn fill_in(&self, set: &str) -> String {
-        let modules = self.world.script("").display().to_string();
+        let modules = self.world.script(MODULES).display().to_string();
         set.replace("{SHARED}", &self.party.bait.variables["SHARED"])
-            .replace("{MODULES}", modules.trim_end_matches('/'))
+            .replace("{MODULES}", &modules)
     }
 
     fn check_host(&self, check: HostCheck, outcome: &Outcome) -> Result<(), String> {

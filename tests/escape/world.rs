@@ -17,12 +17,18 @@ use crate::probe::Probe;
 
 const SCRIPTS: [(&str, &str); 6] = [
     ("bait.py", include_str!("open/bait.py")),
-    ("drawn_before.py", include_str!("open/drawn_before.py")),
+    (
+        "modules/drawn_before.py",
+        include_str!("open/modules/drawn_before.py"),
+    ),
     ("naive_host.py", include_str!("open/naive_host.py")),
     ("naive_runner.py", include_str!("open/naive_runner.py")),
     ("naive_tenants.py", include_str!("open/naive_tenants.py")),
     ("pty.py", include_str!("open/pty.py")),
 ];
+
+/// The directory of those that a zygote preloads.
+pub const MODULES: &str = "modules";
 
 /// Names another binary to attack than the one that Cargo built.
 const BINARY: &str = "SANDFORK_ESCAPE_BINARY";
@@ -65,6 +71,7 @@ impl World {
         let scratch = scratch.map_err(|error| format!("{}: {error}", parent.display()))?;
         let path = scratch.path();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(wrap(path))?;
+        fs::create_dir(path.join(MODULES)).map_err(wrap(path))?;
         for (name, text) in SCRIPTS {
             fs::write(path.join(name), text).map_err(wrap(path))?;
         }

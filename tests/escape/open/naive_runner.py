@@ -11,8 +11,6 @@ import sys
 
 # Open in the server, so that every child shares its offset.
 shared = open(__file__)
-# At the same address in every child.
-greeting = ctypes.create_string_buffer(b"greeting of the server", 64)
 CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
 PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, -1
 # Yama would otherwise keep children from tracing it, as it does not every kernel's.
@@ -65,7 +63,8 @@ def output_of(mode, code):
 
 MODES = {"zygote": zygote, "zygote-twins": zygote_twins, "inproc": inproc, "tools": tools}
 if sys.argv[1] == "zygote-twins":
-    import drawn_before  # noqa: F401  beside this file
+    sys.path.append(os.path.join(os.path.dirname(__file__), "modules"))
+    import drawn_before  # noqa: F401
 
 previous = ""
 for path in sys.argv[2:]:

@@ -5,5 +5,6 @@ import ssl
 import tempfile
 
 ssl.RAND_bytes(16)
-tempfile.mktemp()
+# There is no directory for temporary files yet.
+tempfile.mktemp(dir="/")
 multiprocessing.process.current_process()
