@@ -24,6 +24,7 @@ pub enum Step {
     PivotRoot,
     MountProc,
     Hostname,
+    Precedence,
     NoNewPrivs,
     ZygoteFilter,
     ForkZygote,
@@ -64,7 +65,7 @@ pub enum Step {
     ReportBirth,
 }
 
-const STEPS: [Step; 50] = [
+const STEPS: [Step; 51] = [
     Step::Prepare,
     Step::CloneTrees,
     Step::DropHostIds,
@@ -77,6 +78,7 @@ const STEPS: [Step; 50] = [
     Step::PivotRoot,
     Step::MountProc,
     Step::Hostname,
+    Step::Precedence,
     Step::NoNewPrivs,
     Step::ZygoteFilter,
     Step::ForkZygote,
@@ -140,6 +142,9 @@ impl Step {
             Self::PivotRoot => "change to the sandbox's root (pivot_root)",
             Self::MountProc => "mount /proc",
             Self::Hostname => "set the host name",
+            Self::Precedence => {
+                "give up what the caller is preferred for (sched_setscheduler, setpriority)"
+            }
             Self::NoNewPrivs => "set no_new_privs",
             Self::ZygoteFilter => "load the broad seccomp filter",
             Self::ForkZygote => "fork the zygote",

@@ -31,6 +31,8 @@ mod limits;
 #[cfg(feature = "inside")]
 mod namespaces;
 #[cfg(feature = "inside")]
+mod precedence;
+#[cfg(feature = "inside")]
 pub mod reaper;
 #[cfg(feature = "inside")]
 mod root;

@@ -11,7 +11,7 @@ use nix::unistd::{Pid, sethostname};
 
 use super::failure::{Failure, InStep, Step};
 use super::program::ZygoteJail;
-use super::{identity, limits, namespaces, root, shared_host};
+use super::{identity, limits, namespaces, precedence, root, shared_host};
 use crate::sys;
 use crate::sys::process::{Dumpable, Fork, SingleThreaded};
 
@@ -68,6 +68,8 @@ pub(super) fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure
     // Each worker costs the zygote two descriptors while it lives, and the number of a worker's
     // data socket is above some shells' soft limit.
     limits::raise_open_files().in_step(Step::Rlimits)?;
+    // Before the filter, and before the first worker, which inherits it.
+    precedence::give_up().in_step(Step::Precedence)?;
     // Before the filter: only a process with privileges may load one without it.
     nix::sys::prctl::set_no_new_privs().in_step(Step::NoNewPrivs)?;
     // Workers are other processes of the same host user: nothing may reach into the zygote.

@@ -19,6 +19,8 @@ pub mod procfs;
 pub mod python;
 #[cfg(feature = "inside")]
 pub mod refused;
+#[cfg(feature = "inside")]
+pub mod scheduling;
 #[cfg(not(feature = "inside"))]
 pub mod sealed;
 pub mod seccomp;

@@ -3,7 +3,7 @@
 use std::env;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::{bad_input, batch, cgroups, cost, leftovers, pool, sessions};
+use crate::{bad_input, batch, cgroups, cost, leftovers, pool, precedence, sessions};
 
 const VARIABLE: &str = "SANDFORK_KERNEL_TEST_PART";
 
@@ -24,6 +24,7 @@ pub fn play(name: &str) -> ExitCode {
         .chain(&cost::PARTS)
         .chain(&leftovers::PARTS)
         .chain(&pool::PARTS)
+        .chain(&precedence::PARTS)
         .chain(&sessions::PARTS);
     if let Some((_, part)) = parts.find(|part| part.0 == name) {
         part();

@@ -25,6 +25,7 @@ mod need;
 mod outcomes;
 mod packages;
 mod pool;
+mod precedence;
 mod recipe;
 mod sessions;
 mod test;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
     tests.extend(leftovers::tests());
     tests.extend(packages::tests());
     tests.extend(pool::tests());
+    tests.extend(precedence::tests());
     tests.extend(sessions::tests());
     let trials = tests
         .into_iter()
