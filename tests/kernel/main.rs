@@ -10,6 +10,12 @@
     reason = "a test program"
 )]
 
+#[path = "../common/census/mod.rs"]
+#[allow(dead_code, reason = "what other tests count is there too")]
+mod census;
+#[path = "../common/guests.rs"]
+mod guests;
+
 mod apart;
 mod bad_input;
 mod batch;

@@ -3,12 +3,14 @@
 mod bench;
 mod bench_map;
 mod clients;
+mod deadlines;
 mod document;
 mod faults;
 mod fuzz;
 mod interpreters;
 mod ordinary_user;
 mod python;
+mod soak;
 mod supply;
 mod tally;
 mod test;
@@ -46,7 +48,11 @@ usage: cargo xtask COMMAND
   bench-map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
                compares; --rounds N, --jobs N
   faults       makes every system call of the set-up fail in every way, leaves out every step
-               of the jail, and kills everyone at every call; or those with NAME in their name";
+               of the jail, and kills everyone at every call; or those with NAME in their name
+  soak         has very many guests of every kind run, and looks for what is left of them:
+               --runs N, --seed N
+  deadlines    has guests that do not want to end come to their limit, and measures how long their end
+               takes; --guests N";
 
 fn main() -> ExitCode {
     // In a guest of `vm`, where this program is all that the kernel starts.
@@ -65,6 +71,8 @@ fn main() -> ExitCode {
         Some("msrv") => supply::oldest_rust(),
         Some("reproducible") => supply::reproducible(),
         Some("faults") => faults::run(std::env::args().nth(2)),
+        Some("deadlines") => deadlines::run(std::env::args().skip(2)),
+        Some("soak") => soak::run(std::env::args().skip(2)),
         Some("bench-map") => bench_map::run(std::env::args().skip(2)),
         _ => Err(USAGE.into()),
     };

@@ -9,9 +9,9 @@ use std::thread;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use sandfork::{OutputSink, Request};
 
-use super::guests;
 use super::traces::{Traces, children, own_cgroups, wait_until};
 use crate::apart;
+use crate::guests;
 use crate::recipe::standard;
 use crate::world::{World, run};
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use sandfork::outcome::Status;
 use sandfork::{Cancel, Request, Sandbox};
 
-use super::guests::{self, KINDS};
 use super::traces::Traces;
 use crate::apart;
+use crate::guests::{self, KINDS};
 use crate::recipe::{Recipe, standard};
 use crate::world::{World, run};
 

@@ -1,6 +1,5 @@
 //! Nothing is left behind, however runs, sandboxes and supervisors end.
 
-pub mod guests;
 mod killed;
 mod mixed;
 pub mod traces;

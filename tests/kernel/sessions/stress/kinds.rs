@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandfork::outcome::Status;
 
-use crate::leftovers::guests::DAEMON;
+use crate::guests::DAEMON;
 
 /// What a cell does at its end. Before that each adds one to its session's count and says who it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -24,7 +24,7 @@ pub fn code(kind: usize) -> String {
         9 => "import os\nwhile True: os.fork()".into(),
         10 => "kept = []\nwhile True: kept.append(bytearray(1 << 20))".into(),
         11 => DAEMON.into(),
-        12 => format!("{FILES}objects('{MARK}', {IPC_KEY})"),
+        12 => objects(),
         _ => "import os\nwhile True: os.write(1, b'x' * 65536)".into(),
     }
 }
@@ -49,9 +49,13 @@ os.wait()
 os.read(reader, 1)
 ";
 
-/// Files, shared memory, semaphores, queues, mappings, a fifo and a socket.
-const FILES: &str = "\
-import ctypes, mmap, os, socket, tempfile
+/// Files, shared memory, semaphores, queues, mappings, a fifo and a socket: whatever of it is let through.
+pub fn objects() -> String {
+    format!("{OBJECTS}objects('{MARK}', {IPC_KEY})\nos._exit(0)\n")
+}
+
+const OBJECTS: &str = "\
+import contextlib, ctypes, mmap, os, socket, tempfile
 def objects(mark, key):
     libc = ctypes.CDLL(None, use_errno=True)
     for place in ('/work', '/tmp', '/dev/shm'):
@@ -63,8 +67,11 @@ def objects(mark, key):
     libc.semget(key, 1, 0o1666)
     libc.msgget(key, 0o1666)
     libc.mq_open(f'/{mark}'.encode(), os.O_CREAT | os.O_RDWR, 0o666, None)
-    os.memfd_create(mark)
+    MFD_NOEXEC_SEAL = 8
+    for flags in (0, MFD_NOEXEC_SEAL):
+        with contextlib.suppress(OSError):
+            os.memfd_create(mark, flags)
     mmap.mmap(-1, 1 << 20)
-    socket.socket(socket.AF_UNIX).bind(f'/work/{mark}.socket')
-    os._exit(0)
+    with contextlib.suppress(OSError):
+        socket.socket(socket.AF_UNIX).bind(f'/work/{mark}.socket')
 ";

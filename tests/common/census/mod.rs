@@ -1,0 +1,323 @@
+//! What a host holds of a family of supervisors: all that one of them could forget to give back.
+//!
+//! A census is data, a count of each thing by its name, so that two of them can be compared and what
+//! there is more of at the end has a name.
+
+pub mod memory;
+pub mod processes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sandfork::host::CgroupSupport;
+use serde::Serialize;
+
+use processes::{Process, Role};
+
+use super::guests;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Alive, and come from the supervisors.
+    Processes,
+    /// Ended, and not waited for.
+    Zombies,
+    /// Of the supervisors.
+    Threads,
+    /// Open files of the supervisors and the zygotes.
+    Descriptors,
+    /// Of the host's namespace and the zygotes'.
+    Mounts,
+    /// That a process of the family is in.
+    Namespaces,
+    /// Of the supervisors, and those with a process in them.
+    Cgroups,
+    /// Empty ones, which a sandbox keeps for workers to come, with their open files.
+    SpareCgroups,
+    /// In the directories for temporary files, and what guests made in the host's.
+    Files,
+    /// SysV and POSIX, of the guests' names.
+    IpcObjects,
+    /// Of the guests' names, and in the count of the users.
+    Keys,
+}
+
+/// How many there are of each thing.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Census(BTreeMap<Kind, BTreeMap<String, usize>>);
+
+/// What is looked at.
+pub struct Watched {
+    /// The processes that are supervisors, by name; the first one is this process.
+    pub supervisors: Vec<(&'static str, u32)>,
+    /// Where they may make cgroups.
+    pub cgroups: CgroupSupport,
+    /// What is theirs alone.
+    pub temporary: PathBuf,
+}
+
+/// Keys of users that others may make or give up meanwhile, such as whoever logs in.
+const KEYS_OF_OTHERS: usize = 16;
+
+impl Census {
+    /// Looks. This process must be the subreaper of what it starts, so that whatever outlives its
+    /// parent is seen among its children.
+    pub fn take(watched: &Watched) -> Self {
+        let family = processes::family(std::process::id());
+        let mut census = Self::default();
+        for process in &family {
+            census.add_process(process);
+        }
+        // Each once, however many are in it.
+        let namespaces: BTreeSet<_> = family.iter().flat_map(Process::namespaces).collect();
+        for (kind, _) in namespaces {
+            census.add(Kind::Namespaces, kind, 1);
+        }
+        let cgroups = census.add_cgroups(watched);
+        for (name, pid) in &watched.supervisors {
+            let threads = entries(format!("/proc/{pid}/task")).count();
+            census.add(Kind::Threads, *name, threads);
+            census.add_descriptors(name, *pid, &cgroups);
+        }
+        for zygote in family.iter().filter(|process| process.role == Role::Zygote) {
+            census.add_descriptors("zygote", zygote.pid, &cgroups);
+            census.add_mounts("zygote", zygote.pid);
+        }
+        census.add_mounts("host", std::process::id());
+        census.add_files(&watched.temporary);
+        census.add_ipc();
+        census.add_keys();
+        census
+    }
+
+    /// How many there are of a kind.
+    pub fn total(&self, kind: Kind) -> usize {
+        self.0.get(&kind).map_or(0, |names| names.values().sum())
+    }
+
+    /// Whatever there is more of than there was before, but for the spare cgroups, which are as many as
+    /// were in use at once.
+    pub fn more_than(&self, before: &Self) -> Vec<String> {
+        let mut more = Vec::new();
+        for (kind, names) in &self.0 {
+            let allowed = match kind {
+                Kind::SpareCgroups => continue,
+                Kind::Keys => KEYS_OF_OTHERS,
+                _ => 0,
+            };
+            for (name, count) in names {
+                let known = before.0.get(kind).and_then(|names| names.get(name));
+                let known = known.copied().unwrap_or(0);
+                if *count > known + allowed {
+                    more.push(format!("{kind}: {name}: {count}, where there were {known}"));
+                }
+            }
+        }
+        more
+    }
+
+    /// Of each thing as many as in the one of both that has more.
+    pub fn or_more(mut self, other: Self) -> Self {
+        for (kind, names) in other.0 {
+            let own = self.0.entry(kind).or_default();
+            for (name, count) in names {
+                let known = own.entry(name).or_default();
+                *known = count.max(*known);
+            }
+        }
+        self
+    }
+
+    fn add(&mut self, kind: Kind, name: impl Into<String>, count: usize) {
+        *self
+            .0
+            .entry(kind)
+            .or_default()
+            .entry(name.into())
+            .or_default() += count;
+    }
+
+    fn add_process(&mut self, process: &Process) {
+        let Process { name, role, .. } = process;
+        if process.is_zombie() {
+            self.add(Kind::Zombies, format!("{name} ({role})"), 1);
+            return;
+        }
+        self.add(Kind::Processes, format!("{name} ({role})"), 1);
+    }
+
+    /// Returns the empty ones.
+    fn add_cgroups(&mut self, watched: &Watched) -> BTreeSet<PathBuf> {
+        let mut empty = BTreeSet::new();
+        for (name, pid) in &watched.supervisors {
+            for root in own_cgroups(&watched.cgroups, *pid) {
+                self.add(Kind::Cgroups, format!("{name}: supervisor's"), 1);
+                for worker in entries(&root).filter(|path| path.is_dir()) {
+                    let procs = fs::read_to_string(worker.join("cgroup.procs"));
+                    if procs.is_ok_and(|procs| !procs.is_empty()) {
+                        self.add(Kind::Cgroups, format!("{name}: worker's"), 1);
+                    } else {
+                        self.add(Kind::SpareCgroups, format!("{name}: directories"), 1);
+                        empty.insert(worker);
+                    }
+                }
+            }
+        }
+        empty
+    }
+
+    fn add_descriptors(&mut self, of: &str, pid: u32, spare_cgroups: &BTreeSet<PathBuf>) {
+        let itself = format!("/proc/{pid}/fd");
+        let targets = entries(&itself).filter_map(|path| fs::read_link(path).ok());
+        for target in targets.filter(|target| target != Path::new(&itself)) {
+            let of_spare = target
+                .parent()
+                .is_some_and(|dir| spare_cgroups.contains(dir));
+            if of_spare {
+                self.add(Kind::SpareCgroups, format!("{of}: open files"), 1);
+            } else {
+                let name = without_numbers(&target.to_string_lossy());
+                self.add(Kind::Descriptors, format!("{of}: {name}"), 1);
+            }
+        }
+    }
+
+    fn add_mounts(&mut self, of: &str, pid: u32) {
+        for line in lines(format!("/proc/{pid}/mountinfo")) {
+            // Ids and device numbers are others each time; the point and the type are not.
+            let point = line.split(' ').nth(4).unwrap_or_default();
+            let kind = line
+                .split(" - ")
+                .nth(1)
+                .and_then(|rest| rest.split(' ').next());
+            let kind = kind.unwrap_or_default();
+            self.add(
+                Kind::Mounts,
+                format!("{of}: {kind} on {}", without_numbers(point)),
+                1,
+            );
+        }
+    }
+
+    fn add_files(&mut self, temporary: &Path) {
+        let shared = ["/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run"];
+        let is_a_guests = |path: &PathBuf| path.to_string_lossy().contains(guests::MARK);
+        let of_guests = shared.into_iter().flat_map(entries).filter(is_a_guests);
+        for path in of_guests.chain(entries(temporary)) {
+            self.add(Kind::Files, without_numbers(&path.to_string_lossy()), 1);
+        }
+    }
+
+    fn add_ipc(&mut self) {
+        let mark = guests::IPC_KEY.to_string();
+        for kind in ["shm", "sem", "msg"] {
+            let rows = lines(format!("/proc/sysvipc/{kind}"));
+            let of_guests = rows.filter(|row| row.split_whitespace().next() == Some(&mark));
+            for _ in of_guests {
+                self.add(Kind::IpcObjects, kind, 1);
+            }
+        }
+    }
+
+    fn add_keys(&mut self) {
+        let of_guests = lines("/proc/keys").filter(|row| row.contains(guests::MARK));
+        self.add(
+            Kind::Keys,
+            "with a guest's name",
+            of_guests.count() * (KEYS_OF_OTHERS + 1),
+        );
+        for row in lines("/proc/key-users") {
+            // `0: 60 59/59 12/1000000 285/25000000`: the user, uses, keys and those that are in use.
+            let mut fields = row.split_whitespace();
+            let user = fields.next().unwrap_or_default().trim_end_matches(':');
+            let keys = fields.nth(1).and_then(|keys| keys.split('/').next());
+            let keys = keys.and_then(|keys| keys.parse().ok()).unwrap_or(0);
+            self.add(Kind::Keys, format!("of user {user}"), keys);
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        let name = match self {
+            Self::Processes => "processes",
+            Self::Zombies => "zombies",
+            Self::Threads => "threads",
+            Self::Descriptors => "descriptors",
+            Self::Mounts => "mounts",
+            Self::Namespaces => "namespaces",
+            Self::Cgroups => "cgroups",
+            Self::SpareCgroups => "spare cgroups",
+            Self::Files => "files",
+            Self::IpcObjects => "ipc objects",
+            Self::Keys => "keys",
+        };
+        formatter.pad(name)
+    }
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Processes,
+        Self::Zombies,
+        Self::Threads,
+        Self::Descriptors,
+        Self::Mounts,
+        Self::Namespaces,
+        Self::Cgroups,
+        Self::SpareCgroups,
+        Self::Files,
+        Self::IpcObjects,
+        Self::Keys,
+    ];
+}
+
+/// The directories of a supervisor in every hierarchy.
+pub fn own_cgroups(support: &CgroupSupport, pid: u32) -> BTreeSet<PathBuf> {
+    let parents: Vec<&Path> = match support {
+        CgroupSupport::V1 { controllers } => controllers.values().map(PathBuf::as_path).collect(),
+        CgroupSupport::V2 { dir, .. } => vec![dir],
+        CgroupSupport::Nowhere { .. } => Vec::new(),
+    };
+    let is_of_pid = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let mut parts = name.split('-');
+        parts.next() == Some("sandfork") && parts.nth(1) == Some(&pid.to_string())
+    };
+    parents
+        .into_iter()
+        .flat_map(entries)
+        .filter(is_of_pid)
+        .collect()
+}
+
+fn entries(directory: impl AsRef<Path>) -> impl Iterator<Item = PathBuf> {
+    let found = fs::read_dir(directory).into_iter().flatten().flatten();
+    found.map(|entry| entry.path())
+}
+
+fn lines(path: impl AsRef<Path>) -> impl Iterator<Item = String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines()
+        .map(str::to_owned)
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+/// `pipe:[123]` and `pipe:[456]` are two of a kind.
+fn without_numbers(name: &str) -> String {
+    let mut kept = String::new();
+    for letter in name.chars() {
+        if !letter.is_ascii_digit() {
+            kept.push(letter);
+        } else if !kept.ends_with('#') {
+            kept.push('#');
+        }
+    }
+    kept
+}

@@ -1,0 +1,189 @@
+//! Has every guest come to its limit, one after another, and looks how long its end takes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sandfork::outcome::{Outcome, Phases, Status};
+use sandfork::policy::{BuiltInsOnly, Override, Policy};
+use sandfork::session::{Cell, SessionState};
+use sandfork::{Error, Request, Sandbox};
+use sandfork_measure::Samples;
+use serde::Serialize;
+
+use crate::processes::{Process, Role, family};
+use crate::unwilling::{GUESTS, Guest, Held};
+
+/// The time that each guest has.
+pub const LIMIT: Duration = Duration::from_millis(200);
+
+/// What a cell that does not end when it is interrupted has beside it.
+pub const GRACE: Duration = Duration::from_secs(1);
+
+/// After so long an end would be no end: the machine may do other things meanwhile.
+const GIVE_UP: Duration = Duration::from_secs(60);
+
+const LIMITS: [&str; 5] = [
+    "limits.wall=5m",
+    "limits.cpu=5m",
+    "limits.memory=320MiB",
+    "limits.pids=48",
+    "filesystem.tmp_size=4MiB",
+];
+
+/// What came of all guests.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// What held them.
+    pub level: String,
+    pub kinds: Vec<Kind>,
+    /// Of all kinds together.
+    pub all: Times,
+    /// What was not as it should be.
+    pub wrong: Vec<String>,
+}
+
+/// What came of the guests of one kind.
+#[derive(Debug, Serialize)]
+pub struct Kind {
+    pub name: &'static str,
+    pub guests: usize,
+    /// How many were as far as they wanted to be when their time was over.
+    pub ready: usize,
+    pub times: Times,
+}
+
+/// From the moment that the time was over until the caller had the outcome, microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Times {
+    pub p50: u128,
+    pub p99: u128,
+    pub max: u128,
+}
+
+impl Times {
+    fn of(samples: &Samples) -> Option<Self> {
+        let summary = samples.summary()?;
+        let at = |q| summary.quantile(q).as_micros();
+        Some(Self {
+            p50: at(0.5),
+            p99: at(0.99),
+            max: at(1.0),
+        })
+    }
+}
+
+/// Runs about so many guests, as many of each kind.
+pub fn measure(guests: usize) -> Result<Report, Error> {
+    let sandbox = Arc::new(Sandbox::builder().policy(policy()).ready(0).build()?);
+    // What the first one does for all that follow is no part of an end.
+    sandbox.run("pass")?;
+    let mut wrong = Vec::new();
+    let (mut all, mut kinds) = (Samples::default(), Vec::new());
+    for guest in GUESTS {
+        let mut samples = Samples::default();
+        let mut ready = 0;
+        for _ in 0..guests.div_ceil(GUESTS.len()) {
+            let end = end(&sandbox, guest)?;
+            wrong.extend(end.wrong(guest));
+            ready += usize::from(end.was_ready);
+            samples.push(end.beyond);
+            all.push(end.beyond);
+        }
+        let times = Times::of(&samples).expect("there was one");
+        eprintln!("{}: {times:?}, {ready} ready", guest.name);
+        kinds.push(Kind {
+            name: guest.name,
+            guests: samples.times().len(),
+            ready,
+            times,
+        });
+    }
+    Ok(Report {
+        level: sandbox.plan().level.to_string(),
+        kinds,
+        all: Times::of(&all).expect("there was one"),
+        wrong,
+    })
+}
+
+/// The end of one guest.
+struct End {
+    status: Status,
+    was_ready: bool,
+    beyond: Duration,
+    /// Alive when the caller had the outcome.
+    survivors: Vec<Process>,
+}
+
+impl End {
+    fn wrong(&self, guest: Guest) -> Option<String> {
+        let Self {
+            status,
+            survivors,
+            beyond,
+            ..
+        } = self;
+        let name = guest.name;
+        if *status != Status::Timeout {
+            return Some(format!("{name}: ended with {status}"));
+        }
+        if !survivors.is_empty() {
+            return Some(format!("{name}: is survived by {survivors:?}"));
+        }
+        (*beyond > GIVE_UP).then(|| format!("{name}: took {beyond:?} longer than it had"))
+    }
+}
+
+fn end(sandbox: &Arc<Sandbox>, guest: Guest) -> Result<End, Error> {
+    match guest.held {
+        Held::Run => {
+            let request = Request::python(guest.source()).wall(LIMIT);
+            let asked = Instant::now();
+            let outcome = sandbox.run(request)?;
+            let (took, survivors) = (asked.elapsed(), survivors());
+            // Its clock begins when it gets its code.
+            let Phases {
+                place,
+                fork,
+                jail,
+                verify,
+                ..
+            } = outcome.usage().phases;
+            let had = place + fork + jail + verify + LIMIT;
+            Ok(seen(&outcome, took.saturating_sub(had), survivors))
+        }
+        Held::Cell => {
+            let mut session = sandbox.session()?;
+            let asked = Instant::now();
+            let report = session.run(Cell::new(guest.source()).wall(LIMIT))?;
+            let took = asked.elapsed();
+            let (had, survivors) = match report.session() {
+                SessionState::Ended => (LIMIT + GRACE, survivors()),
+                SessionState::Live => (LIMIT, Vec::new()),
+            };
+            Ok(seen(report.outcome(), took.saturating_sub(had), survivors))
+        }
+    }
+}
+
+fn seen(outcome: &Outcome, beyond: Duration, survivors: Vec<Process>) -> End {
+    End {
+        status: outcome.status(),
+        was_ready: outcome.stdout() == "on\n",
+        beyond,
+        survivors,
+    }
+}
+
+/// What is alive of a worker, or of what it started.
+fn survivors() -> Vec<Process> {
+    let mut left = family(std::process::id());
+    left.retain(|process| matches!(process.role, Role::Worker) && !process.is_zombie());
+    left
+}
+
+fn policy() -> Policy {
+    let sets: Result<Vec<Override>, _> = LIMITS.iter().map(|set| set.parse()).collect();
+    let policy = sets.and_then(|sets| Policy::load("standard", &sets, &BuiltInsOnly));
+    policy.expect("it is built in, and the limits are right")
+}

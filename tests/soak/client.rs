@@ -1,0 +1,290 @@
+//! A client of `sandfork serve`: docs/protocol.md, as the Python package speaks it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use sandfork::protocol::caller::{
+    Ask, Cell, FileOperation, FileRequest, Open, PolicyChoice, ToolTime,
+};
+use sandfork::protocol::message::{Last, Then, Tools};
+use sandfork::protocol::{
+    Decoder, Frame, FrameLimits, ToolAnswer, ToolDeclaration, VERSION, Value,
+};
+use sandfork::sys::descriptors::{receive, send};
+use serde_json::Value as Json;
+
+use crate::answers::Came;
+use crate::library::LIMITS;
+
+type Error = Box<dyn std::error::Error>;
+
+/// How long an answer may take before it is taken to be lost, on a machine that does other things.
+const LOST: Duration = Duration::from_secs(240);
+
+/// A supervisor of another process's.
+pub struct Server {
+    process: Child,
+    control: OwnedFd,
+}
+
+impl Server {
+    /// Starts one. Nothing else may be started meanwhile, which would inherit the socket.
+    pub fn start(program: &str) -> Result<Self, Error> {
+        let (control, theirs) = socketpair(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            None,
+            SockFlag::empty(),
+        )?;
+        nix::fcntl::fcntl(
+            &control,
+            nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC),
+        )?;
+        let process = Command::new(program)
+            .args(["serve", "--control-fd", &theirs.as_raw_fd().to_string()])
+            .stdin(Stdio::null())
+            .spawn()?;
+        Ok(Self { process, control })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Another connection.
+    pub fn connect(&self) -> Result<Client, Error> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_read_timeout(Some(LOST))?;
+        send(self.control.as_fd(), b"c", &[theirs.as_fd()])?;
+        Ok(Client {
+            socket: ours,
+            decoder: Decoder::new(FrameLimits::TO_CALLER),
+            unread: Vec::new(),
+            passed: VecDeque::new(),
+            next_id: 0,
+        })
+    }
+
+    /// Closes it, and waits for its end.
+    pub fn close(self) -> Result<(), Error> {
+        let Self {
+            mut process,
+            control,
+        } = self;
+        drop(control);
+        let status = process.wait()?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("`sandfork serve` ended with {status}").into())
+        }
+    }
+}
+
+/// One connection: a session, or a batch.
+pub struct Client {
+    socket: UnixStream,
+    decoder: Decoder,
+    unread: Vec<u8>,
+    passed: VecDeque<OwnedFd>,
+    next_id: u64,
+}
+
+/// What the supervisor said.
+#[derive(Debug)]
+pub struct Said {
+    pub header: Json,
+    pub payload: Vec<u8>,
+}
+
+impl Said {
+    pub fn kind(&self) -> &str {
+        self.header["kind"].as_str().unwrap_or_default()
+    }
+
+    fn expect(self, kind: &str) -> Result<Self, Error> {
+        if self.kind() == kind {
+            return Ok(self);
+        }
+        Err(format!("told {} instead of {kind}", self.header).into())
+    }
+}
+
+impl Client {
+    pub fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// A message as it travels.
+    pub fn frame(ask: &Ask, payload: &[u8]) -> Result<Vec<u8>, Error> {
+        let frame = Frame {
+            header: serde_json::to_vec(ask)?,
+            payload: payload.to_vec(),
+        };
+        let mut bytes = Vec::new();
+        frame.encode_into(&FrameLimits::FROM_CALLER, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub fn ask(&mut self, ask: &Ask, payload: &[u8]) -> Result<(), Error> {
+        self.write(&Self::frame(ask, payload)?)
+    }
+
+    /// Writes bytes, whatever they are.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        Ok(self.socket.write_all(bytes)?)
+    }
+
+    /// The next thing that is said.
+    pub fn hear(&mut self) -> Result<Said, Error> {
+        loop {
+            let mut unread = self.unread.as_slice();
+            let frame = self.decoder.decode(&mut unread)?;
+            self.unread = unread.to_vec();
+            if let Some(Frame { header, payload }) = frame {
+                return Ok(Said {
+                    header: serde_json::from_slice(&header)?,
+                    payload,
+                });
+            }
+            let mut buffer = vec![0; 64 * 1024];
+            let (length, fds) = receive(self.socket.as_fd(), &mut buffer)?;
+            self.passed.extend(fds);
+            if length == 0 {
+                return Err("the supervisor closed the connection".into());
+            }
+            self.unread = buffer[..length].to_vec();
+        }
+    }
+
+    /// Opens a session with these keys of the policy set beside the soak's.
+    pub fn open(&mut self, policy: &str, more: &[String]) -> Result<(), Error> {
+        let set = LIMITS.iter().map(|set| (*set).to_owned());
+        let open = Open {
+            version: VERSION,
+            policy: PolicyChoice::Name {
+                name: policy.to_owned(),
+                directory: None,
+            },
+            set: set.chain(more.iter().cloned()).collect(),
+            environ: BTreeMap::new(),
+            tool_time: ToolTime::Excluded,
+            stdin: false,
+        };
+        self.ask(&Ask::Open(Box::new(open)), &[])?;
+        self.hear()?.expect("opened").map(drop)
+    }
+
+    /// Declares the tool `echo`.
+    pub fn declare(&mut self) -> Result<(), Error> {
+        let id = self.id();
+        let echo = ToolDeclaration {
+            name: "echo".to_owned(),
+            doc: String::new(),
+            signature: String::new(),
+            ends_cell: false,
+        };
+        self.ask(
+            &Ask::Tools(Tools {
+                id,
+                tools: vec![echo],
+            }),
+            &[],
+        )?;
+        self.hear()?.expect("outcome").map(drop)
+    }
+
+    /// Asks for a cell, and does not wait.
+    pub fn begin(&mut self, source: &str, then: Then) -> Result<(), Error> {
+        let id = self.id();
+        let cell = Cell {
+            id,
+            filename: "<soak>".to_owned(),
+            argv: Vec::new(),
+            last: Last::Expression,
+            then,
+            stream: true,
+            wall: None,
+        };
+        self.ask(&Ask::Cell(cell), source.as_bytes())
+    }
+
+    /// Hears until something of this kind is said.
+    pub fn hear_until(&mut self, kind: &str) -> Result<Said, Error> {
+        loop {
+            let said = self.hear()?;
+            if said.kind() == kind {
+                return Ok(said);
+            }
+            if said.kind() == "error" {
+                return said.expect(kind);
+            }
+        }
+    }
+
+    /// Answers the calls of a cell under way, until its end.
+    pub fn finish(&mut self) -> Result<Came, Error> {
+        let mut stdout = Vec::new();
+        loop {
+            let said = self.hear()?;
+            match said.kind() {
+                "output" if said.header["stream"] == "stdout" => stdout.extend(said.payload),
+                "output" | "display" => {}
+                "call" => self.answer(&said.header)?,
+                _ => return came(&said.expect("outcome")?.header, &stdout),
+            }
+        }
+    }
+
+    fn answer(&mut self, call: &Json) -> Result<(), Error> {
+        let answer = ToolAnswer {
+            call: call["call"].as_u64().unwrap_or(0),
+            value: call["args"][0].as_str().map(Value::from),
+            error: None,
+            blob: None,
+        };
+        self.ask(&Ask::Return(answer), &[])
+    }
+
+    /// A cell, to its end.
+    pub fn cell(&mut self, source: &str) -> Result<Came, Error> {
+        self.begin(source, Then::Stay)?;
+        self.finish()
+    }
+
+    /// Something with a file; a descriptor where one was opened.
+    pub fn file(&mut self, path: &str, op: FileOperation) -> Result<Option<File>, Error> {
+        let id = self.id();
+        let path = path.to_owned();
+        self.ask(&Ask::File(FileRequest { id, path, op }), &[])?;
+        self.hear()?.expect("file")?;
+        Ok(self.passed.pop_front().map(File::from))
+    }
+
+    /// Says farewell, and waits for the answer.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.ask(&Ask::Close, &[])?;
+        self.hear_until("closed").map(drop)
+    }
+}
+
+fn came(header: &Json, stdout: &[u8]) -> Result<Came, Error> {
+    let outcome = &header["outcome"];
+    let status = outcome["status"].as_str();
+    let text = |json: &Json| json.as_str().map(str::to_owned);
+    Ok(Came {
+        status: status
+            .ok_or_else(|| io::Error::other("no status"))?
+            .to_owned(),
+        stdout: String::from_utf8_lossy(stdout).into_owned(),
+        value: text(&header["value"]),
+        message: text(&outcome["error"]["message"]),
+    })
+}

@@ -1,0 +1,86 @@
+//! Zygotes that are killed while others ask: what is asked meanwhile may be lost, with a word, and
+//! nothing that is asked afterwards.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::census::processes::{Role, family};
+use crate::mix::Numbers;
+
+/// How long a killed one may take to be gone, whatever else the machine does.
+const GONE: Duration = Duration::from_secs(60);
+
+/// Odd while one is being killed.
+#[derive(Debug, Default)]
+pub struct Kills(AtomicUsize);
+
+impl Kills {
+    /// What was asked, and whether a zygote was killed while it was.
+    pub fn beside<T>(&self, ask: impl FnOnce() -> T) -> (T, Disturbed) {
+        let before = self.0.load(Ordering::SeqCst);
+        let answer = ask();
+        let after = self.0.load(Ordering::SeqCst);
+        let disturbed = before % 2 == 1 || before != after;
+        (
+            answer,
+            if disturbed {
+                Disturbed::Perhaps
+            } else {
+                Disturbed::No
+            },
+        )
+    }
+
+    /// Kills one of the zygotes that there are.
+    pub fn strike(&self, numbers: &mut Numbers) -> Result<(), String> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let struck = strike(numbers);
+        self.0.fetch_add(1, Ordering::SeqCst);
+        struck
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst) / 2
+    }
+}
+
+/// Whether an answer may be missing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Disturbed {
+    No,
+    Perhaps,
+}
+
+fn strike(numbers: &mut Numbers) -> Result<(), String> {
+    let all = family(std::process::id());
+    let zygotes: Vec<_> = all
+        .iter()
+        .filter(|it| it.role == Role::Zygote && !it.is_zombie())
+        .collect();
+    let Some(count) = u32::try_from(zygotes.len()).ok().filter(|count| *count > 0) else {
+        return Ok(());
+    };
+    let zygote = zygotes[numbers.below(count) as usize];
+    let pid = i32::try_from(zygote.pid).map_err(|error| error.to_string())?;
+    kill(Pid::from_raw(pid), Signal::SIGKILL).map_err(|error| format!("kill a zygote: {error}"))?;
+    // Its init ends with it, and every worker with that.
+    let until = Instant::now() + GONE;
+    loop {
+        let left = family(std::process::id());
+        if !left
+            .iter()
+            .any(|it| it.pid == zygote.pid || it.pid == zygote.parent || it.parent == zygote.parent)
+        {
+            return Ok(());
+        }
+        if Instant::now() > until {
+            return Err(format!("of a killed zygote {left:?} are left"));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,235 @@
+//! A supervisor in this process: runs and sessions, from many threads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandfork::outcome::Outcome;
+use sandfork::policy::{BuiltInsOnly, Override, Policy};
+use sandfork::protocol::NamedError;
+use sandfork::session::{Cell, Contents, Interrupter, Parcel, Removal, ToolArguments};
+use sandfork::{Cancel, Error, OutputSink, Request, Sandbox, Session};
+
+use crate::answers::{Answers, Came, Judged};
+use crate::kills::{Disturbed, Kills};
+use crate::mix::{End, Home, Numbers};
+use crate::repertoire::{Fit, Guest, Limit};
+
+/// Limits under which every guest that fills one does so soon, and none that does not comes near.
+pub const LIMITS: [&str; 11] = [
+    "limits.wall=5m",
+    "limits.cpu=5m",
+    "limits.memory=96MiB",
+    "limits.pids=24",
+    "limits.output=256KiB",
+    "limits.file_size=2MiB",
+    "limits.open_files=64",
+    "filesystem.work_size=6MiB",
+    "filesystem.work_inodes=128",
+    "filesystem.tmp_size=6MiB",
+    "filesystem.tmp_inodes=128",
+];
+
+/// How long what would never end may take.
+const SHORT: Duration = Duration::from_millis(150);
+
+/// The sandboxes of this process.
+pub struct Library {
+    standard: Arc<Sandbox>,
+    ready: Arc<Sandbox>,
+    strict: Arc<Sandbox>,
+}
+
+impl Library {
+    pub fn build() -> Result<Self, Error> {
+        Ok(Self {
+            standard: Arc::new(
+                Sandbox::builder()
+                    .policy(policy("standard"))
+                    .ready(0)
+                    .build()?,
+            ),
+            ready: Arc::new(Sandbox::builder().policy(policy("standard")).build()?),
+            strict: Arc::new(
+                Sandbox::builder()
+                    .policy(policy("strict"))
+                    .ready(0)
+                    .build()?,
+            ),
+        })
+    }
+
+    /// Asks for a run.
+    pub fn run(
+        &self,
+        home: Home,
+        numbers: &mut Numbers,
+        token: &str,
+        told: &Answers,
+        kills: &Kills,
+    ) {
+        let sandbox = match home {
+            Home::Standard => &self.standard,
+            Home::Ready => &self.ready,
+            Home::Strict => &self.strict,
+        };
+        run(sandbox, numbers.guest(Fit::Run), token, told, kills);
+    }
+
+    /// Opens a session and ends it.
+    pub fn session(
+        &self,
+        end: End,
+        numbers: &mut Numbers,
+        token: &str,
+        told: &Answers,
+        kills: &Kills,
+    ) {
+        let sandbox = if numbers.below(2) == 0 {
+            &self.standard
+        } else {
+            &self.ready
+        };
+        let guest = numbers.guest(Fit::Anywhere);
+        let (judged, disturbed) = kills.beside(|| session(sandbox, end, guest, token, told));
+        match (judged, disturbed) {
+            (Err(_), Disturbed::Perhaps) => told.count("lost with a killed zygote"),
+            (judged, _) => told.keep(judged),
+        }
+    }
+
+    /// So that as many workers stand ready as do when a worker is wanted now and then.
+    pub fn calm(&self) -> Result<(), String> {
+        self.ready.run("pass").map_err(|error| error.to_string())?;
+        self.ready
+            .session()
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// A sandbox for one run.
+pub fn sandbox(numbers: &mut Numbers, token: &str, told: &Answers, kills: &Kills) {
+    match kills.beside(|| Sandbox::builder().policy(policy("standard")).build()) {
+        (Ok(sandbox), _) => run(&sandbox, numbers.guest(Fit::Run), token, told, kills),
+        (Err(_), Disturbed::Perhaps) => told.count("lost with a killed zygote"),
+        (Err(error), Disturbed::No) => told.keep(Err(format!("no sandbox: {error}"))),
+    }
+}
+
+fn run(sandbox: &Sandbox, guest: &Guest, token: &str, told: &Answers, kills: &Kills) {
+    told.count_run();
+    match kills.beside(|| outcome(sandbox, guest, token)) {
+        (Ok(outcome), disturbed) => {
+            let came = Came::from(&outcome);
+            told.count(&came.status);
+            let judged = came.judge(guest, token);
+            // A worker that a kill took along ended by a signal.
+            if disturbed == Disturbed::No {
+                told.keep(judged);
+            }
+        }
+        (Err(_), Disturbed::Perhaps) => told.count("lost with a killed zygote"),
+        (Err(error), Disturbed::No) => {
+            told.keep(Err(format!("no run of `{}`: {error}", guest.name)));
+        }
+    }
+}
+
+fn outcome(sandbox: &Sandbox, guest: &Guest, token: &str) -> Result<Outcome, Error> {
+    let request = Request::python(guest.source(token));
+    match guest.limit {
+        Limit::None => sandbox.run(request),
+        Limit::Wall => sandbox.run(request.wall(SHORT)),
+        Limit::Cpu => sandbox.run(request.cpu(SHORT)),
+        Limit::CalledOff => {
+            let cancel = Cancel::new().expect("a descriptor is left");
+            let request = request.cancel(&cancel);
+            sandbox.run_streaming(request, &mut OnOutput(|| cancel.cancel()))
+        }
+    }
+}
+
+/// Does something when the guest has printed something.
+struct OnOutput<F>(F);
+
+impl<F: FnMut()> OutputSink for OnOutput<F> {
+    fn stdout(&mut self, _: &[u8]) {
+        (self.0)();
+    }
+
+    fn stderr(&mut self, _: &[u8]) {}
+}
+
+/// A cell with a tool, files from outside, then the guest, then the end.
+fn session(sandbox: &Arc<Sandbox>, end: End, guest: &Guest, token: &str, told: &Answers) -> Judged {
+    let plainly = |error: Error| format!("a session of `{}`: {error}", guest.name);
+    let mut session = sandbox.session().map_err(plainly)?;
+    told.count_run();
+    session.tool("echo", echo).map_err(plainly)?;
+    value(&mut session, token, told)?;
+    files(&mut session, token).map_err(plainly)?;
+    match end {
+        End::Dropped => {
+            let report = session.run(guest.source(token)).map_err(plainly)?;
+            let came = Came::from(report.outcome());
+            told.count(&came.status);
+            came.judge(guest, token)
+        }
+        End::Restarted => {
+            session.restart().map_err(plainly)?;
+            told.count_run();
+            value(&mut session, token, told)
+        }
+        End::Interrupted => {
+            let came = interrupted(&mut session).map_err(plainly)?;
+            told.count(&came.status);
+            came.has_ended(&["interrupted"])
+        }
+    }
+}
+
+/// What the guest gives back through a tool.
+fn value(session: &mut Session, token: &str, told: &Answers) -> Judged {
+    let report = session.run(format!("echo({token:?})"));
+    let report = report.map_err(|error| format!("a cell: {error}"))?;
+    let came = Came::from(report.outcome());
+    told.count(&came.status);
+    came.is_value(token)
+}
+
+fn interrupted(session: &mut Session) -> Result<Came, Error> {
+    let interrupter: Interrupter = session.interrupter();
+    let cell = Cell::new("import time\nprint('on', flush=True)\ntime.sleep(600)");
+    let report = session.run_streaming(cell, &mut OnOutput(|| interrupter.interrupt()))?;
+    Ok(Came::from(report.outcome()))
+}
+
+fn files(session: &mut Session, token: &str) -> Result<(), Error> {
+    use std::io::{Read, Write};
+    let mut file = session.open_write("given.txt", Contents::Replaced)?;
+    // Written through a descriptor of the guest's own file system.
+    let written = file.write_all(token.as_bytes());
+    drop(file);
+    let (mut file, size) = session.open_read("given.txt")?;
+    let mut text = String::new();
+    let read = file.read_to_string(&mut text);
+    assert!(
+        written.is_ok() && read.is_ok() && text == token && size == token.len() as u64,
+        "{text:?}"
+    );
+    session.list(".")?;
+    session.remove("given.txt", Removal::Single)
+}
+
+/// What a guest says, back to it.
+#[allow(clippy::unnecessary_wraps)] // as a tool is
+fn echo(arguments: ToolArguments) -> Result<Parcel, NamedError> {
+    Ok(arguments.args.into_iter().next().unwrap_or_default().into())
+}
+
+/// A built-in policy with the soak's limits.
+pub fn policy(name: &str) -> Policy {
+    let sets: Result<Vec<Override>, _> = LIMITS.iter().map(|set| set.parse()).collect();
+    let policy = sets.and_then(|sets| Policy::load(name, &sets, &BuiltInsOnly));
+    policy.expect("it is built in, and the limits are right")
+}

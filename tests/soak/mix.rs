@@ -1,0 +1,138 @@
+//! What is asked for, in which order: the same for the same seed, whoever asks for it and when.
+
+use crate::repertoire::{Fit, Guest, guests};
+
+/// The numbers that decide: SplitMix64, whose every seed gives another sequence.
+#[derive(Clone, Debug)]
+pub struct Numbers(u64);
+
+impl Numbers {
+    /// Those of one question.
+    pub fn of(seed: u64, question: usize) -> Self {
+        Self(seed ^ (question as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Below `end`.
+    pub fn below(&mut self, end: u32) -> u32 {
+        u32::try_from(self.next() % u64::from(end)).unwrap_or(0)
+    }
+
+    /// One of them, as often as its share.
+    fn one_of<T: Copy>(&mut self, all: impl Iterator<Item = (u32, T)> + Clone) -> T {
+        let sum = all.clone().map(|(share, _)| share).sum();
+        let mut left = self.below(sum);
+        for (share, one) in all {
+            match left.checked_sub(share) {
+                Some(rest) => left = rest,
+                None => return one,
+            }
+        }
+        unreachable!("it is below the sum of the shares")
+    }
+
+    /// A guest that fits.
+    pub fn guest(&mut self, fit: Fit) -> &'static Guest {
+        let fitting = guests().filter(|guest| fit == Fit::Run || guest.fit == fit);
+        self.one_of(fitting.map(|guest| (guest.share, guest)))
+    }
+}
+
+/// Where a run goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Home {
+    /// The built-in policy, each worker made when it is wanted.
+    Standard,
+    /// The same, with workers that stand ready.
+    Ready,
+    /// Another policy.
+    Strict,
+}
+
+/// One question, which has a worker of its own or several.
+#[derive(Clone, Copy, Debug)]
+pub enum Question {
+    /// A run.
+    Run(Home),
+    /// A sandbox that is built for one run.
+    Sandbox,
+    /// A session in this process.
+    Session(End),
+    /// A session or a batch over the protocol.
+    Served(Plot),
+}
+
+/// How a session ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum End {
+    Dropped,
+    /// And another worker comes, with the same tools.
+    Restarted,
+    /// Its guest is interrupted.
+    Interrupted,
+}
+
+/// What a client does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Plot {
+    /// Tools, files and a guest, and a farewell.
+    Polite,
+    /// One cell after which the worker ends, as the Python client runs a program.
+    Once,
+    Restart,
+    Interrupt,
+    /// Under a policy that others seldom ask for, so that sandboxes come and go.
+    OwnPolicy,
+    /// It comes back after its session was ended for being idle.
+    Abandons,
+    Batch,
+    /// It is gone while its session waits.
+    VanishesIdle,
+    /// It is gone while a cell runs.
+    VanishesInCell,
+    /// It is gone while the guest waits for a tool.
+    VanishesInCall,
+    /// It is gone in the middle of a message.
+    VanishesInFrame,
+    /// It is gone in the middle of a batch.
+    VanishesInBatch,
+    /// What it says is no message.
+    Garbage,
+}
+
+const QUESTIONS: [(u32, Question); 20] = [
+    (260, Question::Run(Home::Standard)),
+    (260, Question::Run(Home::Ready)),
+    (140, Question::Run(Home::Strict)),
+    (1, Question::Sandbox),
+    (50, Question::Session(End::Dropped)),
+    (10, Question::Session(End::Restarted)),
+    (10, Question::Session(End::Interrupted)),
+    (100, Question::Served(Plot::Polite)),
+    (70, Question::Served(Plot::Once)),
+    (8, Question::Served(Plot::Restart)),
+    (8, Question::Served(Plot::Interrupt)),
+    (3, Question::Served(Plot::OwnPolicy)),
+    (4, Question::Served(Plot::Abandons)),
+    (8, Question::Served(Plot::Batch)),
+    (12, Question::Served(Plot::VanishesIdle)),
+    (12, Question::Served(Plot::VanishesInCell)),
+    (12, Question::Served(Plot::VanishesInCall)),
+    (8, Question::Served(Plot::VanishesInFrame)),
+    (4, Question::Served(Plot::VanishesInBatch)),
+    (8, Question::Served(Plot::Garbage)),
+];
+
+impl Question {
+    /// The one that these numbers mean.
+    pub fn of(numbers: &mut Numbers) -> Self {
+        numbers.one_of(QUESTIONS.iter().copied())
+    }
+}

@@ -1,0 +1,286 @@
+//! What guests do, as a table: how often, and how each must end.
+//!
+//! Every guest first prints the token that it was given, so that an answer which belongs to another
+//! question is seen.
+
+use sandfork::outcome::Status;
+
+use crate::guests::{DAEMON, objects};
+
+/// A guest.
+#[derive(Clone, Copy, Debug)]
+pub struct Guest {
+    pub name: &'static str,
+    /// How often, beside the shares of the others. What takes long, because it waits for a limit or
+    /// fills one, comes seldom.
+    pub share: u32,
+    /// What it does after it has printed its token, which is `token` to it.
+    pub code: &'static str,
+    /// How it may end.
+    pub ends: &'static [Status],
+    pub limit: Limit,
+    pub fit: Fit,
+}
+
+/// What it is given beside the policy.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Limit {
+    None,
+    /// Too little time for what would never end.
+    Wall,
+    /// Too little processor time.
+    Cpu,
+    /// It is called off once it has printed its token.
+    CalledOff,
+}
+
+/// Where it can be asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fit {
+    /// As a run, and as a cell of a session.
+    Anywhere,
+    /// As a run only: a session has no such limit, or the cell would take more than a second.
+    Run,
+}
+
+impl Guest {
+    /// Its source.
+    pub fn source(&self, token: &str) -> String {
+        let code = match self.code {
+            DAEMON_HERE => DAEMON.to_owned(),
+            OBJECTS_HERE => objects(),
+            code => code.to_owned(),
+        };
+        format!("import os\ntoken = {token:?}\nprint(token, flush=True)\n{code}")
+    }
+
+    /// Whether it may be ended before it has said anything, on a machine that is slow.
+    pub fn may_be_silent(&self) -> bool {
+        matches!(self.limit, Limit::Wall | Limit::Cpu)
+    }
+}
+
+/// What other tests have too.
+const DAEMON_HERE: &str = "daemon";
+const OBJECTS_HERE: &str = "objects";
+
+const fn guest(
+    name: &'static str,
+    share: u32,
+    code: &'static str,
+    ends: &'static [Status],
+) -> Guest {
+    Guest {
+        name,
+        share,
+        code,
+        ends,
+        limit: Limit::None,
+        fit: Fit::Anywhere,
+    }
+}
+
+const fn limited(guest: Guest, limit: Limit) -> Guest {
+    Guest {
+        limit,
+        fit: Fit::Run,
+        ..guest
+    }
+}
+
+const fn as_run(guest: Guest) -> Guest {
+    Guest {
+        fit: Fit::Run,
+        ..guest
+    }
+}
+
+/// Guests that mean well.
+const GOOD: [Guest; 4] = [
+    guest("value", 520, "token", &[Status::Ok]),
+    guest(
+        "exception",
+        120,
+        "raise ValueError(token)",
+        &[Status::Exception],
+    ),
+    guest("exit", 60, "import sys; sys.exit(3)", &[Status::Exit]),
+    guest("hard exit", 40, "os._exit(4)", &[Status::Exit]),
+];
+
+/// Guests that come to a limit.
+const LIMITED: [Guest; 10] = [
+    limited(
+        guest("endless", 8, "while True: pass", &[Status::Timeout]),
+        Limit::Wall,
+    ),
+    limited(
+        guest("busy", 8, "while True: pass", &[Status::CpuLimit]),
+        Limit::Cpu,
+    ),
+    as_run(guest(
+        "memory",
+        8,
+        "kept = []\nwhile True: kept.append(bytearray(1 << 20))",
+        &[Status::MemoryLimit],
+    )),
+    as_run(guest(
+        "forks",
+        6,
+        "while True: os.fork()",
+        &[Status::PidsLimit],
+    )),
+    guest(
+        "output",
+        12,
+        "while True: os.write(1, b'x' * 65536)",
+        &[Status::OutputLimit],
+    ),
+    guest(
+        "large file",
+        10,
+        "with open('large', 'wb') as file:\n    while True: file.write(bytes(1 << 20))",
+        &[Status::FileLimit],
+    ),
+    guest(
+        "full /work",
+        8,
+        "number = 0\nwhile True:\n    number += 1\n    open(f'/work/{number}', 'wb').write(bytes(1 << 20))",
+        &[Status::FileLimit],
+    ),
+    guest(
+        "full /tmp",
+        8,
+        "number = 0\nwhile True:\n    number += 1\n    open(f'/tmp/{number}', 'w').close()",
+        &[Status::FileLimit],
+    ),
+    guest(
+        "descriptors",
+        10,
+        "kept = []\nwhile True: kept.append(os.dup(1))",
+        &[Status::FileLimit],
+    ),
+    limited(
+        guest(
+            "called off",
+            20,
+            "import time; time.sleep(600)",
+            &[Status::Interrupted],
+        ),
+        Limit::CalledOff,
+    ),
+];
+
+/// Guests that mean harm.
+const HOSTILE: [Guest; 15] = [
+    guest(
+        "crash",
+        16,
+        "import ctypes; ctypes.string_at(0)",
+        &[Status::Signal],
+    ),
+    guest("foreign call", 16, FOREIGN_CALL, &[Status::Denied]),
+    guest("kills all", 20, "os.kill(0, 9)", &[Status::Signal]),
+    guest(
+        "refused call",
+        20,
+        "import ctypes; assert ctypes.CDLL(None).ptrace(0, 0, 0, 0) == -1",
+        &[Status::Ok],
+    ),
+    guest(
+        "junk",
+        20,
+        "os.write(1023, b'\\xff' * 99); input()\nimport time; time.sleep(600)",
+        &[Status::ProtocolViolation],
+    ),
+    guest("forged frame", 20, FORGED, &[Status::ProtocolViolation]),
+    // Where nothing holds the link any more, its own end may come before that is noticed.
+    guest(
+        "closes all",
+        12,
+        "os.closerange(0, 4096)",
+        &[Status::ProtocolViolation, Status::Exit, Status::Exception],
+    ),
+    guest("daemon", 12, DAEMON_HERE, &[Status::Ok]),
+    guest("forks that stay", 16, FORKS_THAT_STAY, &[Status::Ok]),
+    guest("stopped child", 10, STOPPED_CHILD, &[Status::Ok]),
+    limited(guest("deaf", 5, DEAF, &[Status::Timeout]), Limit::Wall),
+    limited(
+        guest(
+            "stopped",
+            5,
+            "import signal; os.kill(os.getpid(), signal.SIGSTOP)",
+            &[Status::Timeout],
+        ),
+        Limit::Wall,
+    ),
+    guest("objects", 20, OBJECTS_HERE, &[Status::Exit]),
+    guest("keys", 16, KEYS, &[Status::Ok]),
+    guest("threads", 16, THREADS, &[Status::Exit]),
+];
+
+/// Of the other system call table, which kills, where there is one.
+const FOREIGN_CALL: &str = "\
+import ctypes, mmap
+if os.uname().machine != 'x86_64':
+    os.kill(os.getpid(), 31)
+code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+code.write(b'\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3')
+ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+";
+
+const FORGED: &str = "\
+import json, struct, time
+claim = json.dumps({'kind': 'result', 'id': 999_999, 'status': 'ok', 'value': 'forged'})
+os.write(1023, struct.pack('<II', len(claim), 0) + claim.encode())
+time.sleep(600)
+";
+
+const FORKS_THAT_STAY: &str = "\
+import time
+for _ in range(3):
+    if os.fork() == 0:
+        time.sleep(600)
+        os._exit(0)
+";
+
+const STOPPED_CHILD: &str = "\
+import signal
+child = os.fork()
+if child == 0:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os._exit(0)
+os.waitpid(child, os.WUNTRACED)
+";
+
+const DEAF: &str = "\
+import signal, time
+for number in range(1, 65):
+    try:
+        signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError):
+        pass
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+while True:
+    time.sleep(600)
+";
+
+/// The names are the tests' own, so that one which got out would be found.
+const KEYS: &str = "\
+import ctypes
+add_key = {'x86_64': 248, 'aarch64': 217}[os.uname().machine]
+key = ctypes.CDLL(None).syscall(add_key, b'user', b'leftover-of-a-guest', b'x', 1, -3)
+assert key == -1
+";
+
+const THREADS: &str = "\
+import threading, time
+for _ in range(4):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+os._exit(0)
+";
+
+/// All of them.
+pub fn guests() -> impl Iterator<Item = &'static Guest> + Clone {
+    GOOD.iter().chain(&LIMITED).chain(&HOSTILE)
+}

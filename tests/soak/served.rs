@@ -1,0 +1,278 @@
+//! What the clients of `sandfork serve` do, those among them that vanish.
+
+use std::io::{Read, Write};
+use std::thread;
+use std::time::Duration;
+
+use sandfork::protocol::VERSION;
+use sandfork::protocol::caller::{
+    Ask, FileOperation, OpenBatch, PolicyChoice, TaskHeader, TaskOrder,
+};
+use sandfork::protocol::message::Then;
+
+use crate::answers::Answers;
+use crate::client::{Client, Server};
+use crate::kills::{Disturbed, Kills};
+use crate::library::LIMITS;
+use crate::mix::{Numbers, Plot};
+use crate::repertoire::{Fit, Guest};
+
+type Done = Result<(), Box<dyn std::error::Error>>;
+
+/// Policies that are seldom asked for: more of them than a supervisor keeps sandboxes of.
+const OWN_POLICIES: u32 = 8;
+
+/// How long the session of one that comes back may wait.
+const IDLE: &str = "session.idle=50ms";
+const AWAY: Duration = Duration::from_millis(150);
+
+const TASKS: u64 = 4;
+
+const WAITS: &str = "import time\nprint('on', flush=True)\ntime.sleep(600)";
+
+/// Plays one.
+pub fn play(
+    server: &Server,
+    plot: Plot,
+    numbers: &mut Numbers,
+    token: &str,
+    told: &Answers,
+    kills: &Kills,
+) {
+    let policy = if numbers.below(4) == 0 {
+        "strict"
+    } else {
+        "standard"
+    };
+    let scene = Scene {
+        server,
+        policy,
+        guest: numbers.guest(Fit::Anywhere),
+        token,
+        told,
+    };
+    let own = numbers.below(OWN_POLICIES);
+    let (done, disturbed) = kills.beside(|| scene.play(plot, own));
+    match (done, disturbed) {
+        (Ok(()), _) => {}
+        (Err(_), Disturbed::Perhaps) => told.count("lost with a killed zygote"),
+        (Err(error), Disturbed::No) => {
+            told.keep(Err(format!(
+                "{plot:?} with guest `{}`: {error}",
+                scene.guest.name
+            )));
+        }
+    }
+}
+
+/// Has the sandboxes there that are there when each policy was asked for lately.
+pub fn gather(server: &Server) -> Done {
+    for own in 0..OWN_POLICIES {
+        opened(server, "standard", &[own_policy(own)])?.close()?;
+    }
+    Ok(())
+}
+
+/// Has as many workers stand ready as do when one is wanted now and then.
+pub fn calm(server: &Server) -> Done {
+    for policy in ["strict", "standard"] {
+        opened(server, policy, &[])?.close()?;
+        let mut client = server.connect()?;
+        client.ask(&map(policy), &[])?;
+        client.hear_until("mapping")?;
+        task(&mut client, 1, "calm")?;
+        client.hear_until("done")?;
+        client.ask(&Ask::End, &[])?;
+        client.hear_until("closed")?;
+    }
+    Ok(())
+}
+
+struct Scene<'a> {
+    server: &'a Server,
+    policy: &'static str,
+    guest: &'static Guest,
+    token: &'a str,
+    told: &'a Answers,
+}
+
+impl Scene<'_> {
+    fn play(&self, plot: Plot, own: u32) -> Done {
+        match plot {
+            Plot::Polite => self.polite(),
+            Plot::Once => self.once(),
+            Plot::Restart => self.restart(),
+            Plot::Interrupt => self.interrupt(),
+            Plot::OwnPolicy => self.value(self.open(&[own_policy(own)])?)?.close(),
+            Plot::Abandons => self.abandons(),
+            Plot::Batch => self.batch(TASKS),
+            Plot::VanishesInBatch => self.batch(1),
+            Plot::VanishesIdle => self.value(self.open(&[])?).map(drop),
+            Plot::VanishesInCell => {
+                let mut client = self.open(&[])?;
+                client.begin(WAITS, Then::Stay)?;
+                client.hear_until("output").map(drop)
+            }
+            Plot::VanishesInCall => {
+                let mut client = self.open(&[])?;
+                client.declare()?;
+                client.begin("echo('nobody answers')", Then::Stay)?;
+                client.hear_until("call").map(drop)
+            }
+            Plot::VanishesInFrame => {
+                let mut client = self.open(&[])?;
+                let whole = Client::frame(&Ask::Interrupt, &[0; 100])?;
+                client.write(&whole[..whole.len() / 2])
+            }
+            Plot::Garbage => {
+                let mut client = self.open(&[])?;
+                client.write(&[0xff; 99])?;
+                let said = client.hear()?;
+                as_it_should(said.header["error"] == "protocol", &said)
+            }
+        }
+    }
+
+    fn open(&self, more: &[String]) -> Result<Client, Box<dyn std::error::Error>> {
+        let client = opened(self.server, self.policy, more)?;
+        self.told.count_run();
+        Ok(client)
+    }
+
+    /// A cell that gives the token back.
+    fn value(&self, mut client: Client) -> Result<Client, Box<dyn std::error::Error>> {
+        let came = client.cell(&format!("{:?}", self.token))?;
+        self.told.count(&came.status);
+        came.is_value(self.token)?;
+        Ok(client)
+    }
+
+    fn polite(&self) -> Done {
+        let mut client = self.open(&[])?;
+        client.declare()?;
+        let came = client.cell(&format!("echo({:?})", self.token))?;
+        self.told.count(&came.status);
+        came.is_value(self.token)?;
+        let writes = FileOperation::OpenWrite { append: false };
+        let file = client.file("given.txt", writes)?;
+        file.ok_or("no descriptor")?
+            .write_all(self.token.as_bytes())?;
+        let file = client.file("given.txt", FileOperation::OpenRead)?;
+        let mut text = String::new();
+        file.ok_or("no descriptor")?.read_to_string(&mut text)?;
+        as_it_should(text == self.token, &text)?;
+        let came = client.cell(&self.guest.source(self.token))?;
+        self.told.count(&came.status);
+        came.judge(self.guest, self.token)?;
+        client.close()
+    }
+
+    fn once(&self) -> Done {
+        let mut client = self.open(&[])?;
+        client.begin(&self.guest.source(self.token), Then::End)?;
+        let came = client.finish()?;
+        self.told.count(&came.status);
+        came.judge(self.guest, self.token)?;
+        client.close()
+    }
+
+    fn restart(&self) -> Done {
+        let mut client = self.value(self.open(&[])?)?;
+        let id = client.id();
+        client.ask(&Ask::Restart { id }, &[])?;
+        client.hear_until("opened")?;
+        self.told.count_run();
+        self.value(client)?.close()
+    }
+
+    fn interrupt(&self) -> Done {
+        let mut client = self.open(&[])?;
+        client.begin(WAITS, Then::Stay)?;
+        client.hear_until("output")?;
+        client.ask(&Ask::Interrupt, &[])?;
+        let came = client.finish()?;
+        self.told.count(&came.status);
+        came.has_ended(&["interrupted"])?;
+        client.close()
+    }
+
+    fn abandons(&self) -> Done {
+        let mut client = self.open(&[IDLE.to_owned()])?;
+        thread::sleep(AWAY);
+        client.begin("0", Then::Stay)?;
+        // Whether it was noticed by now is for the scheduler to say.
+        let said = client.hear()?;
+        let ended = said.header["error"] == "session-ended";
+        as_it_should(ended || said.kind() == "outcome", &said)
+    }
+
+    /// With as many of its results as are waited for.
+    fn batch(&self, results: u64) -> Done {
+        let mut client = self.server.connect()?;
+        client.ask(&map(self.policy), &[])?;
+        client.hear_until("mapping")?;
+        for id in 1..=TASKS {
+            task(&mut client, id, self.token)?;
+        }
+        for _ in 0..results {
+            let said = client.hear_until("done")?;
+            self.told.count_run();
+            self.told.count(
+                said.header["outcome"]["status"]
+                    .as_str()
+                    .unwrap_or_default(),
+            );
+            let value = format!("{} {}", self.token, said.header["id"]);
+            as_it_should(said.header["value"] == value.as_str(), &said)?;
+        }
+        if results == TASKS {
+            client.ask(&Ask::End, &[])?;
+            client.hear_until("closed")?;
+        }
+        Ok(())
+    }
+}
+
+fn opened(
+    server: &Server,
+    policy: &str,
+    more: &[String],
+) -> Result<Client, Box<dyn std::error::Error>> {
+    let mut client = server.connect()?;
+    client.open(policy, more)?;
+    Ok(client)
+}
+
+/// A policy for this one alone: the time is more than anything takes.
+fn own_policy(number: u32) -> String {
+    format!("limits.wall={}m", 6 + number)
+}
+
+fn map(policy: &str) -> Ask {
+    Ask::Map(Box::new(OpenBatch {
+        version: VERSION,
+        policy: PolicyChoice::Name {
+            name: policy.to_owned(),
+            directory: None,
+        },
+        set: LIMITS.iter().map(|set| (*set).to_owned()).collect(),
+        environ: std::collections::BTreeMap::new(),
+        jobs: None,
+        order: TaskOrder::Finished,
+    }))
+}
+
+/// A task that gives back its token, with its number.
+fn task(client: &mut Client, id: u64, token: &str) -> Done {
+    let code = format!("'{token} {id}'");
+    let line = serde_json::json!({ "id": id, "code": code }).to_string();
+    let header = TaskHeader { id, filename: None };
+    client.ask(&Ask::Task(header), line.as_bytes())
+}
+
+fn as_it_should(holds: bool, told: &impl std::fmt::Debug) -> Done {
+    if holds {
+        return Ok(());
+    }
+    Err(format!("told {told:?}").into())
+}
