@@ -74,16 +74,29 @@ impl Sandbox {
     pub fn session(self: &Arc<Self>) -> Result<Session, Error> {
         let (asker, caller, answers) = link()?;
         let thread = attend_on_a_thread(Arc::clone(self), caller)?;
-        let enforced = await_opened(&answers)?;
-        Ok(Session {
-            asker,
-            answers,
-            thread: Some(thread),
-            tools: BTreeMap::new(),
-            next_id: 0,
-            enforced,
-        })
+        match await_opened(&answers) {
+            Ok(enforced) => Ok(Session {
+                asker,
+                answers,
+                thread: Some(thread),
+                tools: BTreeMap::new(),
+                next_id: 0,
+                enforced,
+            }),
+            Err(error) => {
+                // It waits for another try, and there is nobody who could ask for one.
+                hang_up(&asker, thread);
+                Err(error)
+            }
+        }
     }
+}
+
+/// Ends a session's thread, and waits until it has.
+fn hang_up(asker: &Asker, thread: JoinHandle<()>) {
+    asker.hang_up();
+    // One that panicked has said so.
+    _ = thread.join();
 }
 
 fn attend_on_a_thread(
@@ -261,10 +274,8 @@ fn next(answers: &Answers) -> Result<(Answer, Payload), SessionError> {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.asker.hang_up();
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so.
-            _ = thread.join();
+            hang_up(&self.asker, thread);
         }
     }
 }
