@@ -10,12 +10,14 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::SockType;
+use nix::unistd::Pid;
 
 use super::descriptors::{hear, pipe, socket_pair};
 use super::error::{SupervisorError, While};
 use super::library;
 use super::verify::OtherNamespaces;
 use crate::jail::control::FromZygote;
+use crate::sys;
 
 /// The program text of a zygote.
 const BOOTSTRAP: &str = concat!(
@@ -28,16 +30,53 @@ const BOOTSTRAP: &str = concat!(
 /// How long an interpreter may take to say who it is.
 const FACTS_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// An interpreter that has started, outside any jail, and waits to be told its plan.
+/// An interpreter that has started, outside any jail, and waits to be told its plan. Dropping it ends it.
 #[derive(Debug)]
 pub struct Launched {
-    pub(super) child: Child,
     pub(super) control: OwnedFd,
     pub(super) lifeline: OwnedFd,
     pub(super) their_lifeline: OwnedFd,
     pub(super) log: File,
     pub(super) born_in: OtherNamespaces,
     facts: String,
+    // Dropped last: it ends when what ties it to this process is closed.
+    pub(super) process: Started,
+}
+
+/// How long a process may take to end by itself.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The process that was started for a zygote. Dropping it waits until it has ended, and nothing is left of the
+/// zygote then: it waits for the init, which ends when the lifeline is closed, with all of its namespace.
+#[derive(Debug)]
+pub(super) struct Started(Child);
+
+impl Started {
+    /// Whether it has not ended.
+    pub(super) fn is_alive(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+
+    fn ends_within(&self, timeout: Duration) -> bool {
+        let pid = Pid::from_raw(self.0.id().cast_signed());
+        let millis = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+        sys::pidfd::open(pid).is_ok_and(|process| {
+            poll(
+                &mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)],
+                millis,
+            ) == Ok(1)
+        })
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // One that has entered no jail yet may be in an import that does not end.
+        if !self.ends_within(END_TIMEOUT) {
+            _ = self.0.kill();
+        }
+        _ = self.0.wait();
+    }
 }
 
 impl Launched {
@@ -51,6 +90,7 @@ impl Launched {
         let log =
             File::from(memfd_create(c"sandfork-log", MFdFlags::MFD_CLOEXEC).when("make the log")?);
         let library = library::sealed().when("make the worker library")?;
+        let born_in = OtherNamespaces::current()?;
         let stderr = log.try_clone().when("copy the log's descriptor")?;
         let child = Command::new(executable)
             .args(["-I", "-S", "-c", BOOTSTRAP])
@@ -65,13 +105,13 @@ impl Launched {
                 cause: error.to_string(),
             })?;
         let mut launched = Self {
-            child,
             control,
             lifeline,
             their_lifeline,
             log,
-            born_in: OtherNamespaces::current()?,
+            born_in,
             facts: String::new(),
+            process: Started(child),
         };
         match launched.hear_within(FACTS_TIMEOUT, "the interpreter's start")? {
             FromZygote::Facts { json } => launched.facts = json,

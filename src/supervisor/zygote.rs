@@ -2,15 +2,14 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::Child;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
 
 use super::descriptors::tell;
 use super::error::{SupervisorError, While};
-use super::launch::{Launched, last_words};
+use super::launch::{Launched, Started, last_words};
 use super::verify::OtherNamespaces;
 use crate::jail::control::{FromZygote, PythonSetup, ToZygote, Unready};
 use crate::jail::failure::{Failure, Step};
@@ -26,12 +25,13 @@ const READY_TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct Zygote {
     control: OwnedFd,
-    /// The zygote's init holds the other end and ends when this closes, however that comes about.
-    lifeline: Option<OwnedFd>,
-    child: Mutex<Child>,
     log: File,
     others: OtherNamespaces,
     preloaded: Vec<String>,
+    /// The zygote's init holds the other end and ends when this closes, however that comes about.
+    _lifeline: OwnedFd,
+    // Dropped last.
+    process: Mutex<Started>,
 }
 
 impl Zygote {
@@ -69,7 +69,7 @@ impl Zygote {
             FromZygote::Facts { .. } => return Err(launched.ended()),
         };
         let Launched {
-            child,
+            process,
             control,
             lifeline,
             log,
@@ -78,11 +78,11 @@ impl Zygote {
         } = launched;
         Ok(Self {
             control,
-            lifeline: Some(lifeline),
-            child: Mutex::new(child),
             log,
             others: born_in.with_zygote(namespaces),
             preloaded,
+            _lifeline: lifeline,
+            process: Mutex::new(process),
         })
     }
 
@@ -110,29 +110,13 @@ impl Zygote {
 
     /// Whether the process is still there.
     pub fn is_alive(&self) -> bool {
-        let mut child = self
-            .child
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        matches!(child.try_wait(), Ok(None))
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        process.is_alive()
     }
 
     /// What the zygote wrote to its standard error, its end.
     pub fn last_words(&self) -> String {
         last_words(&self.log)
-    }
-}
-
-impl Drop for Zygote {
-    fn drop(&mut self) {
-        // The init ends at the end of file, its namespace with it, and the process that waits for
-        // the init last: when that one is reaped nothing of the zygote is left.
-        drop(self.lifeline.take());
-        let child = self
-            .child
-            .get_mut()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        _ = child.wait();
     }
 }
 

@@ -135,17 +135,17 @@ pub fn try_chain(identity: ChainIdentity) -> Result<Result<(), ChainFailure>, Er
         Some(&mut before),
     )?;
     let child = clone_child(&prepared);
-    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
-    match child {
-        Ok(pidfd) => wait_for(&pidfd)?,
-        Err(errno) => {
-            return Ok(Err(ChainFailure {
-                step: ChainStep::Clone,
-                errno: errno as i32,
-            }));
-        }
+    let unblocked = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+    // The child first: whatever else fails, it is not left.
+    let waited = child.map(|pidfd| wait_for(&pidfd));
+    unblocked?;
+    match waited {
+        Ok(waited) => waited.map(|()| shared.get().read()),
+        Err(errno) => Ok(Err(ChainFailure {
+            step: ChainStep::Clone,
+            errno: errno as i32,
+        })),
     }
-    Ok(shared.get().read())
 }
 
 /// Clones the child, which never returns from here.
@@ -178,10 +178,10 @@ fn wait_for(pidfd: &OwnedFd) -> Result<(), Errno> {
     let ready = loop {
         match poll(&mut polled, PollTimeout::from(DEADLINE_MS)) {
             Err(Errno::EINTR) => {}
-            other => break other?,
+            other => break other,
         }
     };
-    if ready == 0 {
+    if ready != Ok(1) {
         // SAFETY: integers and a null pointer, which stands for an ordinary kill(2).
         unsafe {
             libc::syscall(
@@ -209,7 +209,7 @@ fn wait_for(pidfd: &OwnedFd) -> Result<(), Errno> {
         match waited {
             Err(Errno::EINTR) => {}
             // A program that waits for every process with `__WALL` was quicker: gone all the same.
-            Ok(_) | Err(Errno::ECHILD) => return Ok(()),
+            Ok(_) | Err(Errno::ECHILD) => return ready.map(drop),
             Err(errno) => return Err(errno),
         }
     }
