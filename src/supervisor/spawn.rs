@@ -27,6 +27,9 @@ const BIRTH_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a killed worker may take to be gone before it is left to the zygote.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A worker that ended and did not say why.
+const ENDED: SupervisorError = SupervisorError::WorkerEnded { hint: "" };
+
 /// A worker that stands in its jail and has not run guest code yet.
 #[derive(Debug)]
 pub struct Worker {
@@ -98,18 +101,21 @@ impl Worker {
             process,
             above,
             beneath,
-        } = await_birth(zygote, &monitor, deadline)?;
+        } = await_birth(&monitor, deadline)?;
+        let proc = match ProcDir::of(process.as_fd()) {
+            // It says why before it ends, and may end before anybody looks.
+            Err(error) if is_gone(&error) => {
+                let reported = await_jail(data.as_fd(), deadline);
+                return Err(reported.err().unwrap_or(ENDED));
+            }
+            other => other.when("open the worker's directory in /proc")?,
+        };
         let mut worker = Self {
             monitor,
             data,
             stdout,
             stderr,
-            proc: match ProcDir::of(process.as_fd()) {
-                Err(error) if is_gone(&error) => {
-                    return Err(SupervisorError::WorkerEnded { hint: "" });
-                }
-                other => other.when("open the worker's directory in /proc")?,
-            },
+            proc,
             process,
             above,
             beneath,
@@ -118,33 +124,8 @@ impl Worker {
             born: Instant::now(),
             timing: Timing::default(),
         };
-        (worker.directories, worker.timing) = worker.await_jail(deadline)?;
+        (worker.directories, worker.timing) = await_jail(worker.data.as_fd(), deadline)?;
         Ok(worker)
-    }
-
-    /// Waits for the two reports: the directories, and that the jail stands.
-    fn await_jail(&self, deadline: Instant) -> Result<(Vec<OwnedFd>, Timing), SupervisorError> {
-        let (mut directories, mut timing) = (Vec::new(), Timing::default());
-        for _ in 0..2 {
-            await_input(self.data.as_fd(), deadline)?;
-            let mut report = [0; REPORT_LENGTH];
-            let (length, fds) =
-                receive(self.data.as_fd(), &mut report).when("read the worker's report")?;
-            match decode_report(&report[..length]) {
-                Some(Ok(last)) => {
-                    directories.extend(fds);
-                    timing = last;
-                }
-                Some(Err(failure)) => {
-                    return Err(SupervisorError::of_step("a worker", failure));
-                }
-                None => {
-                    let hint = " (killed while it was set up: the memory limit may be too small)";
-                    return Err(SupervisorError::WorkerEnded { hint });
-                }
-            }
-        }
-        Ok((directories, timing))
     }
 
     /// Whether nothing is left of it, or its main process has ended.
@@ -189,6 +170,33 @@ impl Drop for Worker {
     }
 }
 
+/// Waits for the two reports: the directories, and that the jail stands.
+fn await_jail(
+    data: BorrowedFd,
+    deadline: Instant,
+) -> Result<(Vec<OwnedFd>, Timing), SupervisorError> {
+    let (mut directories, mut timing) = (Vec::new(), Timing::default());
+    for _ in 0..2 {
+        await_input(data, deadline)?;
+        let mut report = [0; REPORT_LENGTH];
+        let (length, fds) = receive(data, &mut report).when("read the worker's report")?;
+        match decode_report(&report[..length]) {
+            Some(Ok(last)) => {
+                directories.extend(fds);
+                timing = last;
+            }
+            Some(Err(failure)) => {
+                return Err(SupervisorError::of_step("a worker", failure));
+            }
+            None => {
+                let hint = " (killed while it was set up: the memory limit may be too small)";
+                return Err(SupervisorError::WorkerEnded { hint });
+            }
+        }
+    }
+    Ok((directories, timing))
+}
+
 /// Whether it is the process that is not there, and not what was to be opened that is out of reach.
 fn is_gone(error: &std::io::Error) -> bool {
     let errno = error.raw_os_error();
@@ -202,11 +210,7 @@ struct Born {
     beneath: Beneath,
 }
 
-fn await_birth(
-    zygote: &Zygote,
-    monitor: &OwnedFd,
-    deadline: Instant,
-) -> Result<Born, SupervisorError> {
+fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorError> {
     await_input(monitor.as_fd(), deadline)?;
     let heard = match hear(monitor.as_fd()) {
         Err(Errno::ECONNRESET) => None,
@@ -227,13 +231,10 @@ fn await_birth(
             who: "the zygote",
             failure: failure(step, errno),
         }),
-        Some((FromMonitor::Exited(_), _)) | None => {
-            if zygote.is_alive() {
-                Err(SupervisorError::WorkerEnded { hint: "" })
-            } else {
-                Err(SupervisorError::ZygoteGone)
-            }
-        }
+        Some((FromMonitor::Exited(_), _)) => Err(ENDED),
+        // The end of one that was killed shows here before its process has ended: and one that lives and
+        // does not answer is of no more use.
+        None => Err(SupervisorError::ZygoteGone),
     }
 }
 

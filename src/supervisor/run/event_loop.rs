@@ -143,7 +143,7 @@ impl<'a> Running<'a> {
             }
             // Frames first: a worker that breaks the protocol is ended before more of it is heard.
             if ready.data_in {
-                self.read_frames();
+                self.read_frames()?;
             }
             if ready.data_out {
                 self.send_more();
@@ -240,27 +240,30 @@ impl<'a> Running<'a> {
     }
 
     /// Reads once: a worker that floods its socket must not keep the loop from the clocks.
-    fn read_frames(&mut self) -> Progress {
+    fn read_frames(&mut self) -> Result<Progress, SupervisorError> {
         let mut buffer = vec![0; 64 * 1024];
-        match read(self.worker.data.as_fd(), &mut buffer) {
+        let progress = match read(self.worker.data.as_fd(), &mut buffer) {
             Err(Errno::EINTR) => Progress::Some,
             Err(Errno::EAGAIN) => Progress::None,
-            Ok(0) | Err(_) => {
+            Ok(0) | Err(Errno::ECONNRESET) => {
                 self.data = Link::Closed;
                 if self.result.is_none() && self.kind == Kind::Cell {
                     self.hung_up = Some(Instant::now());
                 }
                 Progress::None
             }
-            Ok(length) => {
-                if let Err(how) = self.take_frames(&buffer[..length]) {
+            // A result may be there that nobody can have: whatever were said of the run would be a guess.
+            Err(errno) => return Err(errno).when("read from the worker"),
+            Ok(length) => match self.take_frames(&buffer[..length]) {
+                Ok(()) => Progress::Some,
+                Err(how) => {
                     self.end(Stop::Violation(how));
                     self.data = Link::Closed;
-                    return Progress::None;
+                    Progress::None
                 }
-                Progress::Some
-            }
-        }
+            },
+        };
+        Ok(progress)
     }
 
     fn take_frames(&mut self, mut input: &[u8]) -> Result<(), String> {
@@ -311,9 +314,11 @@ impl<'a> Running<'a> {
                 }
                 // What was sent before the end counts. A process that it left behind may go on
                 // sending, but not for long: the socket's buffer is all that is read.
-                _ = (0..LAST_READS)
-                    .take_while(|_| self.data == Link::Open && self.read_frames() == Progress::Some)
-                    .count();
+                for _ in 0..LAST_READS {
+                    if self.data == Link::Closed || self.read_frames()? == Progress::None {
+                        break;
+                    }
+                }
             }
             Ok(Some(_)) => {}
             Ok(None) | Err(Errno::ECONNRESET) => self.monitor = Link::Closed,
