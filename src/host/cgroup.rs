@@ -6,6 +6,7 @@ mod v2;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{AT_FDCWD, AtFlags};
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::room::room;
 
+use super::Errno;
 use super::mountinfo::{self, Mount};
 
 /// The controllers that Sandfork uses.
@@ -98,6 +100,13 @@ pub const SUPERVISOR_LEAF: &str = "sandfork-supervisor";
 pub enum CgroupAbsence {
     /// No cgroup file system is mounted.
     NotMounted,
+    /// The kernel did not say where they are.
+    Unread {
+        /// The file that was asked.
+        file: PathBuf,
+        /// Why.
+        errno: Errno,
+    },
     /// There is version 2, and this user may not make cgroups in it.
     NotWritable {
         /// This process's own.
@@ -123,24 +132,41 @@ pub enum CgroupAbsence {
 
 impl CgroupSupport {
     pub(super) fn probe() -> Self {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let mounts = mountinfo::parse(&read("/proc/self/mountinfo"));
-        let own = OwnCgroups::parse(&read("/proc/self/cgroup"));
-        let v1 = probe_v1(&mounts, &own);
+        match (read("/proc/self/mountinfo"), read("/proc/self/cgroup")) {
+            (Ok(mounts), Ok(own)) => {
+                Self::choose(&mountinfo::parse(&mounts), &OwnCgroups::parse(&own))
+            }
+            (Err(reason), _) | (_, Err(reason)) => Self::Nowhere { reason },
+        }
+    }
+
+    fn choose(mounts: &[Mount], own: &OwnCgroups) -> Self {
+        let v1 = probe_v1(mounts, own);
         if Controller::LIMITING
             .iter()
             .all(|controller| v1.contains_key(controller))
         {
             return Self::V1 { controllers: v1 };
         }
-        match v2::probe(&mounts, &own) {
+        match v2::probe(mounts, own) {
             Self::Nowhere { .. } if !v1.is_empty() => Self::V1 { controllers: v1 },
             // A hybrid: the controllers are on version 1, so that is what has to be opened.
             Self::Nowhere { .. } if own.v1.contains_key("memory") => Self::Nowhere {
-                reason: unwritable_v1(&mounts, &own),
+                reason: unwritable_v1(mounts, own),
             },
             v2 => v2,
         }
+    }
+}
+
+/// What a file of `/proc` says: nothing, on a kernel that does not have it.
+fn read(file: &str) -> Result<String, CgroupAbsence> {
+    match fs::read_to_string(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CgroupAbsence::Unread {
+            file: file.into(),
+            errno: Errno(error.raw_os_error().unwrap_or(libc::EIO)),
+        }),
+        text => Ok(text.unwrap_or_default()),
     }
 }
 

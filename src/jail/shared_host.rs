@@ -9,7 +9,7 @@ use nix::unistd::{Pid, setsid};
 use super::failure::{Failure, InStep, Step};
 use super::program::ZygoteJail;
 use super::reaper::{Over, Reach, Reaper};
-use super::zygote::{EXIT_WATCH_FAILED, Zygote, die_with_parent, finish, open_proc};
+use super::zygote::{Zygote, die_with_parent, finish, open_proc, watch_failed};
 use super::{capabilities, identity};
 use crate::sys;
 use crate::sys::process::{End, Fork, SingleThreaded};
@@ -44,7 +44,7 @@ pub fn enter(jail: &ZygoteJail, lifeline: &OwnedFd) -> Result<Zygote, Failure> {
 /// nothing of them behind.
 fn watch_and_exit(reach: Reach, zygote: Pid, proc: &OwnedFd, lifeline: &OwnedFd) -> ! {
     let watched = watch(reach, zygote, proc, lifeline);
-    sys::process::exit_now(watched.unwrap_or(EXIT_WATCH_FAILED))
+    sys::process::exit_now(watched.unwrap_or_else(watch_failed))
 }
 
 fn watch(reach: Reach, zygote: Pid, proc: &OwnedFd, lifeline: &OwnedFd) -> Result<i32, Errno> {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, sethostname};
@@ -119,12 +119,18 @@ pub(super) fn die_with_parent() -> Result<(), Failure> {
 /// The init: reaps, and ends with the zygote or with the supervisor. As process 1 it takes its
 /// whole pid namespace with it.
 fn watch_and_exit(zygote: Pid, lifeline: &OwnedFd) -> ! {
-    let watched = watch(zygote, lifeline);
-    sys::process::exit_now(watched.unwrap_or(EXIT_WATCH_FAILED));
+    sys::process::exit_now(watch(zygote, lifeline).unwrap_or_else(watch_failed));
 }
 
-/// Exit status of an init that could not watch: it ends, and its namespace with it.
-pub(super) const EXIT_WATCH_FAILED: i32 = 70;
+/// The exit status of one who cannot watch any more, and ends with all that he watched. He says why on
+/// standard error, which is the log that the supervisor quotes: the control socket is the zygote's.
+pub(super) fn watch_failed(errno: Errno) -> i32 {
+    const EXIT_STATUS: i32 = 70;
+    let step = Step::WatchSupervisor;
+    let words = format!("the process above it {}\n", Failure { step, errno });
+    _ = nix::unistd::write(std::io::stderr(), words.as_bytes());
+    EXIT_STATUS
+}
 
 fn watch(zygote: Pid, lifeline: &OwnedFd) -> Result<i32, Errno> {
     let mut only_children = SigSet::empty();
@@ -187,7 +193,11 @@ fn wait_and_exit(init: Pid) -> ! {
             Ok(WaitStatus::Exited(_, code)) => sys::process::exit_now(code),
             Ok(WaitStatus::Signaled(_, signal, _)) => sys::process::exit_now(128 + signal as i32),
             Err(Errno::EINTR) | Ok(_) => {}
-            Err(_) => sys::process::exit_now(EXIT_WATCH_FAILED),
+            Err(errno) => {
+                // Nobody else would see its end, and the supervisor takes this process's for it.
+                _ = kill(init, Signal::SIGKILL);
+                sys::process::exit_now(watch_failed(errno));
+            }
         }
     }
 }

@@ -22,9 +22,7 @@ const PREFIX: &str = "sandfork-";
 pub fn own_name() -> io::Result<String> {
     static SUPERVISORS: AtomicU64 = AtomicU64::new(0);
     let pid = std::process::id();
-    let (Some(namespace), Some(started)) = (pid_namespace(), start_time(pid)) else {
-        return Err(io::ErrorKind::NotFound.into());
-    };
+    let (namespace, started) = (pid_namespace()?, start_time(pid)?);
     let number = SUPERVISORS.fetch_add(1, Ordering::Relaxed);
     Ok(format!("{PREFIX}{namespace}-{pid}-{started}-{number}"))
 }
@@ -34,7 +32,8 @@ pub fn own_name() -> io::Result<String> {
 /// Those of other pid namespaces are taken to live: their pids say nothing here.
 pub fn is_abandoned(name: &str) -> bool {
     owner(name).is_some_and(|owner| {
-        Some(owner.pid_namespace) == pid_namespace() && is_gone(&owner, start_time(owner.pid))
+        let is_near = pid_namespace().is_ok_and(|own| own == owner.pid_namespace);
+        is_near && is_gone(&owner, start_time(owner.pid).ok())
     })
 }
 
@@ -68,20 +67,17 @@ fn owner(name: &str) -> Option<Owner> {
 }
 
 /// The inode that stands for this process's pid namespace (namespaces(7)).
-fn pid_namespace() -> Option<u64> {
-    Some(fs::metadata("/proc/self/ns/pid").ok()?.ino())
+fn pid_namespace() -> io::Result<u64> {
+    Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
 /// When a process started, in clock ticks after boot: field 22 of `/proc/PID/stat` (proc(5)).
-fn start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+fn start_time(pid: u32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name, field 2, may hold spaces and parentheses; the last one ends it.
-    stat.rsplit_once(')')?
-        .1
-        .split_ascii_whitespace()
-        .nth(19)?
-        .parse()
-        .ok()
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+    let started = fields.and_then(|fields| fields.split_ascii_whitespace().nth(19)?.parse().ok());
+    started.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 #[cfg(test)]
