@@ -15,7 +15,17 @@ pub fn trial(
     level: Level,
     test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
-    Trial::ignorable_test(name, move || match obstacle(level) {
+    trial_unless(name, level, || None, test)
+}
+
+/// The same, of a test that needs something more.
+pub fn trial_unless(
+    name: impl Into<String>,
+    level: Level,
+    other: impl FnOnce() -> Option<String> + Send + 'static,
+    test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+) -> Trial {
+    Trial::ignorable_test(name, move || match obstacle(level).or_else(other) {
         None => test().map(|()| Completion::Completed),
         Some(reason) if geteuid().is_root() && skips_are_forbidden() => {
             Err(format!("may not be skipped here: {reason}").into())

@@ -35,6 +35,8 @@ mod precedence;
 mod recipe;
 mod sessions;
 mod test;
+#[path = "../common/traced.rs"]
+mod traced;
 mod world;
 
 use std::process::ExitCode;

@@ -5,16 +5,12 @@ use std::fmt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::sys::ptrace::{self, Event, Options};
-use nix::sys::signal::Signal;
+use nix::sys::ptrace::Event;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use sandfork::plan::seccomp::{Arch, syscalls};
 
 use super::Mark;
-
-/// `PTRACE_SYSCALL_INFO_ENTRY`: the stop is before the call and not behind it. nix has no name for it.
-const ENTRY: u8 = 1;
+use crate::traced::{before_call, born, call_names, seize, to_next_call};
 
 /// fcntl(2).
 const FCNTL: u64 = 72;
@@ -65,9 +61,7 @@ pub struct Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: HashMap<u64, &str> = syscalls(Arch::X86_64)
-            .map(|(name, number)| (number.into(), name))
-            .collect();
+        let names = call_names();
         for ((role, number), times) in &self.calls {
             let name = names.get(number).unwrap_or(&"unknown");
             writeln!(f, "{role:?}: {name}, {times} times")?;
@@ -91,13 +85,7 @@ pub struct Tracer {
 impl Tracer {
     /// Begins to trace a process of one thread.
     pub fn seize(root: Pid) -> Self {
-        let options = Options::PTRACE_O_TRACESYSGOOD
-            | Options::PTRACE_O_TRACEFORK
-            | Options::PTRACE_O_TRACEVFORK
-            | Options::PTRACE_O_TRACECLONE
-            | Options::PTRACE_O_EXITKILL;
-        ptrace::seize(root, options).expect("a child may be traced (ptrace(2))");
-        ptrace::interrupt(root).expect("it is traced");
+        seize(root);
         Self {
             root,
             old: HashSet::new(),
@@ -114,13 +102,13 @@ impl Tracer {
             match waitpid(None, Some(WaitPidFlag::__WALL)) {
                 Ok(WaitStatus::PtraceSyscall(pid)) => {
                     self.count(pid);
-                    go_on(pid, None);
+                    to_next_call(pid, None);
                 }
                 Ok(WaitStatus::PtraceEvent(pid, _, event)) => {
                     self.heed(pid, event);
-                    go_on(pid, None);
+                    to_next_call(pid, None);
                 }
-                Ok(WaitStatus::Stopped(pid, signal)) => go_on(pid, Some(signal)),
+                Ok(WaitStatus::Stopped(pid, signal)) => to_next_call(pid, Some(signal)),
                 Ok(end @ (WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..))) => {
                     self.known.remove(&pid);
                     if pid == self.root {
@@ -143,14 +131,12 @@ impl Tracer {
             Event::PTRACE_EVENT_VFORK,
             Event::PTRACE_EVENT_CLONE,
         ];
-        if births.iter().any(|birth| *birth as i32 == event) {
-            let Ok(child) = ptrace::getevent(pid) else {
-                return;
-            };
-            self.meet(Pid::from_raw(
-                i32::try_from(child).expect("it is a process number"),
-            ));
+        let met = if births.iter().any(|birth| *birth as i32 == event) {
+            born(pid)
         } else {
+            Some(pid)
+        };
+        if let Some(pid) = met {
             self.meet(pid);
         }
     }
@@ -162,14 +148,7 @@ impl Tracer {
     }
 
     fn count(&mut self, pid: Pid) {
-        // A process that was killed meanwhile has nothing to tell.
-        let Ok(stop) = ptrace::syscall_info(pid) else {
-            return;
-        };
-        if stop.op != ENTRY {
-            return;
-        }
-        let Ok(registers) = ptrace::getregs(pid) else {
+        let Some(registers) = before_call(pid) else {
             return;
         };
         let call = registers.orig_rax;
@@ -211,9 +190,4 @@ impl Tracer {
         }
         true
     }
-}
-
-fn go_on(pid: Pid, signal: Option<Signal>) {
-    // Killed meanwhile: its end is waited for all the same.
-    _ = ptrace::syscall(pid, signal);
 }
