@@ -1,21 +1,24 @@
 //! A traced supervisor with a sandbox, what a sound run of it looks like, and whether it is still so.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nix::unistd::Pid;
 use sandfork::host::{self, CgroupSupport, Host};
 use sandfork::plan::needs;
-use sandfork::policy::{BuiltInsOnly, Level, Policy};
+use sandfork::policy::{BuiltInsOnly, Policy};
 use tempfile::TempDir;
 
 use crate::call::{Call, Fault, Role};
+use crate::setting::Setting;
+use crate::sound::{Sound, beneath, children, descriptors, entries, mounts};
 use crate::subject::{self, Went};
-use crate::tracer::{Answer, Tracer};
+use crate::task::Shape;
+use crate::tracer::{Answer, Tracer, Watch};
 
 /// How long what has ended may take to be gone, on a host that is busy with other things.
-const SETTLED: Duration = Duration::from_secs(5);
+const SETTLED: Duration = Duration::from_secs(20);
 
 /// Cgroups that a supervisor keeps for workers to come, in each hierarchy: more than any keeps that has
 /// one run at a time, and fewer than would be left by so many faults.
@@ -23,84 +26,91 @@ const MOST_SPARE: usize = 4;
 
 pub struct Bench {
     pub tracer: Tracer,
+    setting: Setting,
     temporary: TempDir,
     host: Host,
     sound: Sound,
 }
 
-/// How it is with nothing wrong.
-#[derive(Debug, Default)]
-struct Sound {
-    /// What a guest tells of its jail.
-    posture: Option<Went>,
-    family: Vec<Role>,
-    descriptors: Vec<usize>,
-    mounts: usize,
-}
-
 impl Bench {
     /// Starts a supervisor, and learns what is sound.
-    pub fn new() -> Self {
+    pub fn new(setting: Setting) -> Self {
         let policy = Policy::load("standard", &[], &BuiltInsOnly).expect("it is built in");
-        let host = host::probe("python3", &needs(&policy)).expect("there is an interpreter");
+        let host = host::probe(setting.interpreter(), &needs(&policy));
+        let host = host.expect("there is an interpreter");
         let temporary = tempfile::tempdir().expect("a directory can be made");
+        setting.give(temporary.path());
         let mut bench = Self {
-            tracer: start(&temporary, &host),
+            tracer: start(setting, &temporary, &host),
+            setting,
             temporary,
             host,
             sound: Sound::default(),
         };
         bench.build();
         // What a process has for all its runs it has from the first on.
-        bench.ask("run", None);
-        let posture = bench.ask("run", None).went;
-        assert!(
-            matches!(&posture, Some(Went::Ran { status, .. }) if status == "ok"),
-            "{posture:?}"
-        );
-        let family = [Role::Supervisor, Role::Launcher, Role::Init, Role::Zygote];
-        let is_settled = |tracer: &Tracer| {
-            tracer.family() == family && tracer.waits_in(Role::Zygote, "epoll_wait")
-        };
-        assert!(bench.tracer.until(SETTLED, is_settled).is_some());
+        bench.ask("run");
+        let posture = bench.ask("run").went;
+        let session = bench.ask("session").went;
+        // What tells of the jail looks for what only namespaces give.
+        let has_posture = setting.shape() == Shape::PidNamespaces;
+        assert!(Went::is_ok(posture.as_ref()) || !has_posture, "{posture:?}");
+        assert!(Went::is_ok(session.as_ref()), "{session:?}");
+        bench.rest();
         bench.sound = Sound {
             posture,
-            family: bench.tracer.family(),
+            session,
             descriptors: descriptors(&bench.tracer),
+            zombies: 0,
             mounts: mounts(),
+            files: beneath(bench.temporary.path()),
         };
         bench
     }
 
-    /// Another supervisor, when one has ended.
-    pub fn restart(&mut self) {
+    /// Whose supervisor it is.
+    pub fn setting(&self) -> Setting {
+        self.setting
+    }
+
+    /// Another supervisor, when one has ended: how long it takes until a sandbox of its stands, and what is
+    /// still left of the other then.
+    pub fn restart(&mut self) -> (Duration, Option<String>) {
+        let before = self.tracer.pid();
         self.tracer.end();
-        self.tracer = start(&self.temporary, &self.host);
-        self.build();
+        self.tracer = start(self.setting, &self.temporary, &self.host);
+        let built = self.ask("build");
+        assert_eq!(built.went, Some(Went::Well));
+        let left = self.cgroups_of(before);
         // What a process has for all its runs it has from the first on.
-        self.ask("plain", None);
-        let idle = |tracer: &Tracer| tracer.waits_in(Role::Zygote, "epoll_wait");
-        let family = self.sound.family.clone();
-        let is_settled = |tracer: &Tracer| tracer.family() == family && idle(tracer);
-        assert!(self.tracer.until(SETTLED, is_settled).is_some());
+        self.ask("plain");
+        self.rest();
         self.sound.descriptors = descriptors(&self.tracer);
+        self.sound.zombies = 0;
+        let left = (!left.is_empty()).then(|| format!("the cgroups {left:?}"));
+        (built.took, left)
     }
 
     /// A sandbox with nothing wrong.
     pub fn build(&mut self) {
-        let went = self.ask("build", None).went;
+        let went = self.ask("build").went;
         assert_eq!(went, Some(Went::Well));
     }
 
     /// Gives a command.
-    pub fn ask(&mut self, command: &str, fault: Option<Fault>) -> Told {
-        Told::from(self.tracer.ask(command, fault))
+    pub fn ask(&mut self, command: &str) -> Told {
+        Told::from(self.tracer.ask(command, Watch::Nobody))
+    }
+
+    /// Gives a command with a fault on the way.
+    pub fn ask_with(&mut self, command: &str, fault: Fault) -> Told {
+        Told::from(self.tracer.ask(command, Watch::Until(fault)))
     }
 
     /// Has a sandbox there, should one have been refused or its zygote been given up.
     pub fn ready(&mut self) {
         self.build();
-        let went = self.ask("plain", None).went;
+        let went = self.ask("plain").went;
         assert!(Went::is_plain(went.as_ref()), "{went:?}");
         self.settled();
     }
@@ -108,64 +118,38 @@ impl Bench {
     /// Ends what a command would have to end first, so that its calls are the same each time.
     pub fn before(&mut self, command: &str) {
         if command == "build" {
-            assert_eq!(self.ask("drop", None).went, Some(Went::Well));
+            assert_eq!(self.ask("drop").went, Some(Went::Well));
         }
     }
 
-    /// The calls that a command makes.
-    pub fn record(&mut self, command: &str) -> Vec<Call> {
+    /// The calls that those of a role make while a command is obeyed.
+    pub fn record(&mut self, command: &str, role: Role) -> Vec<Call> {
         self.before(command);
-        self.ask(command, None).calls
+        Told::from(self.tracer.ask(command, Watch::Calls(role))).calls
     }
 
-    /// Whether a run went as it should.
-    pub fn is_sound(&self, went: Option<&Went>) -> bool {
-        went == self.sound.posture.as_ref()
+    /// How it is with nothing wrong.
+    pub fn sound(&self) -> &Sound {
+        &self.sound
     }
 
-    /// How a run differs from a sound one.
-    pub fn difference(&self, went: &Went) -> Vec<String> {
-        let Some((
-            Went::Ran { stdout: sound, .. },
-            Went::Ran {
-                stdout,
-                status,
-                enforced,
-            },
-        )) = self.sound.posture.as_ref().map(|sound| (sound, went))
-        else {
-            return vec![format!("{went:?}")];
-        };
-        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
-        let (mut lost, new) = (lines(sound), lines(stdout));
-        let mut differing = Vec::new();
-        for line in new {
-            match lost.iter().position(|known| *known == line) {
-                Some(position) => _ = lost.remove(position),
-                None => differing.push(line),
-            }
-        }
-        if status == "ok" {
-            // A line that is not there tells of as much as one that is another.
-            differing.extend(lost.into_iter().map(|line| format!("no more: {line}")));
-        } else {
-            differing.push(status.clone());
-        }
-        differing.retain(|line| !line.is_empty());
-        if differing.is_empty() {
-            differing.push(enforced.clone());
-        }
-        differing
+    /// Waits until a sandbox is idle.
+    fn rest(&mut self) {
+        let family = self.setting.family();
+        let is_idle = |tracer: &Tracer| tracer.family() == family && tracer.is_idle();
+        assert!(
+            self.tracer.until(SETTLED, is_idle).is_some(),
+            "{:?} are left",
+            self.tracer.family()
+        );
     }
 
     /// Waits until a run is over, with a session beside it.
     pub fn settled_besides_session(&mut self) {
         let is_settled = |tracer: &Tracer| {
-            let workers = tracer
-                .family()
-                .into_iter()
-                .filter(|role| *role == Role::Worker);
-            workers.count() == 1 && tracer.waits_in(Role::Zygote, "epoll_wait")
+            let family = tracer.family();
+            let workers = family.iter().filter(|role| **role == Role::Worker);
+            workers.count() == 1 && tracer.is_idle()
         };
         assert!(self.tracer.until(SETTLED, is_settled).is_some());
     }
@@ -179,20 +163,28 @@ impl Bench {
     ///
     /// A zygote may have been given up: the next run starts another.
     pub fn left_over(&mut self) -> Option<String> {
-        let family = self.sound.family.clone();
+        let family = self.setting.family();
         let alone = [Role::Supervisor];
         let is_settled = |tracer: &Tracer| {
             let found = tracer.family();
             // What has ended is reaped, and the next request found waiting.
-            (found == family && tracer.waits_in(Role::Zygote, "epoll_wait")) || found == alone
+            (found == family && tracer.is_idle()) || found == alone
         };
         if self.tracer.until(SETTLED, is_settled).is_none() {
             return Some(format!("processes: {:?}", self.tracer.family()));
         }
+        // All but the launcher, if it is there.
+        let zombies =
+            |tracer: &Tracer| (children(tracer) + 1).saturating_sub(tracer.family().len().min(2));
+        let known = self.sound.zombies;
+        let are_reaped = |tracer: &Tracer| zombies(tracer) <= known;
+        if self.tracer.until(SETTLED, are_reaped).is_none() {
+            self.sound.zombies = zombies(&self.tracer);
+            return Some(format!("{} zombies", self.sound.zombies));
+        }
         let sound = &self.sound;
-        let as_before = |tracer: &Tracer| {
-            tracer.family() != sound.family || descriptors(tracer) == sound.descriptors
-        };
+        let as_before =
+            |tracer: &Tracer| tracer.family() != family || descriptors(tracer) == sound.descriptors;
         if self.tracer.until(SETTLED, as_before).is_none() {
             let found = descriptors(&self.tracer);
             let sound = std::mem::replace(&mut self.sound.descriptors, found.clone());
@@ -208,8 +200,11 @@ impl Bench {
         if cgroups.len() > MOST_SPARE * self.cgroups().len() {
             return Some(format!("the cgroups {cgroups:?}"));
         }
-        let mut files = fs::read_dir(self.temporary.path()).expect("it is there");
-        files.next().map(|file| format!("the file {file:?}"))
+        let files = beneath(self.temporary.path());
+        (files > self.sound.files).then(|| {
+            let entries = entries(self.temporary.path());
+            format!("{files} files: {entries:?}")
+        })
     }
 
     /// Those of its workers.
@@ -221,18 +216,23 @@ impl Bench {
 
     /// The supervisor's directories in every hierarchy.
     pub fn cgroups(&self) -> Vec<PathBuf> {
+        self.cgroups_of(self.tracer.pid())
+    }
+
+    fn cgroups_of(&self, supervisor: Pid) -> Vec<PathBuf> {
         let parents: Vec<PathBuf> = match &self.host.machine.cgroup {
             CgroupSupport::V1 { controllers } => controllers.values().cloned().collect(),
             CgroupSupport::V2 { dir, .. } => vec![dir.clone()],
             CgroupSupport::Nowhere { .. } => Vec::new(),
         };
-        let pid = self.tracer.pid().to_string();
+        let pid = supervisor.to_string();
         let is_of_pid = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let mut parts = name.split('-');
             parts.next() == Some("sandfork") && parts.nth(1) == Some(&pid)
         };
-        let all: BTreeSet<PathBuf> = parents.iter().flat_map(entries).filter(is_of_pid).collect();
+        let entries = parents.iter().flat_map(|parent| entries(parent));
+        let all: BTreeSet<PathBuf> = entries.filter(is_of_pid).collect();
         all.into_iter().collect()
     }
 }
@@ -243,6 +243,8 @@ pub struct Told {
     /// `None` when the supervisor ended.
     pub went: Option<Went>,
     pub fired: Option<Call>,
+    /// Whether there was somebody to be killed.
+    pub struck: bool,
     pub calls: Vec<Call>,
     pub took: Duration,
 }
@@ -253,41 +255,21 @@ impl From<Answer> for Told {
         Self {
             went: answer.line.map(read),
             fired: answer.fired,
+            struck: answer.struck,
             calls: answer.calls,
             took: answer.took,
         }
     }
 }
 
-fn start(temporary: &TempDir, host: &Host) -> Tracer {
+fn start(setting: Setting, temporary: &TempDir, host: &Host) -> Tracer {
     // A wrapper, such as a version manager's, would have children of its own.
     let interpreter = format!(
         "python.interpreter={}",
         host.interpreter.executable.display()
     );
-    // All that this host can give, or nothing: a fault of the probe is no reason for less.
-    let level = match host.machine.cgroup {
-        CgroupSupport::Nowhere { .. } => Level::Standard,
-        _ => Level::Full,
-    };
-    let require = format!("assurance.require={level}");
-    Tracer::start(&mut subject::command(
-        temporary.path(),
-        &[&interpreter, &require],
-    ))
-}
-
-fn descriptors(tracer: &Tracer) -> Vec<usize> {
-    let roles = [Role::Supervisor, Role::Init, Role::Zygote];
-    roles.map(|role| tracer.descriptors(role)).to_vec()
-}
-
-fn mounts() -> usize {
-    let table = fs::read_to_string("/proc/self/mountinfo").expect("it can be read");
-    table.lines().count()
-}
-
-fn entries(directory: &PathBuf) -> Vec<PathBuf> {
-    let found = fs::read_dir(directory).into_iter().flatten().flatten();
-    found.map(|entry| entry.path()).collect()
+    let require = format!("assurance.require={}", setting.level(host));
+    let mut command = setting.command();
+    subject::tell(&mut command, temporary.path(), &[&interpreter, &require]);
+    Tracer::start(&mut command, setting.shape())
 }

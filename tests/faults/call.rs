@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use sandfork::jail::DATA;
-use sandfork::plan::seccomp::{Arch, syscall_number, syscalls};
+use sandfork::plan::seccomp::{Arch, syscall_number};
+
+use crate::traced::call_names;
 
 /// Which process of a supervisor's family it is.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Role {
     /// The process that embeds the library: its main thread.
     Supervisor,
+    /// A thread of the supervisor's that attends to a session.
+    Attendant,
     /// What the supervisor started: it enters the zygote's namespaces, then only waits.
     Launcher,
     /// Process 1 of the zygote's pid namespace.
@@ -24,7 +28,7 @@ pub enum Role {
     WorkerInit,
     /// The process in which guest code runs.
     Worker,
-    /// Anything else: the host probe's children, other threads, what a guest starts.
+    /// Anything else: the host probe's children, what a guest starts.
     Other,
 }
 
@@ -32,6 +36,7 @@ impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Supervisor => "supervisor",
+            Self::Attendant => "attendant",
             Self::Launcher => "launcher",
             Self::Init => "init",
             Self::Zygote => "zygote",
@@ -83,11 +88,7 @@ impl fmt::Display for Call {
     }
 }
 
-static NAMES: LazyLock<HashMap<u64, &'static str>> = LazyLock::new(|| {
-    syscalls(Arch::X86_64)
-        .map(|(name, number)| (u64::from(number), name))
-        .collect()
-});
+static NAMES: LazyLock<HashMap<u64, &'static str>> = LazyLock::new(call_names);
 
 /// The number of a call that every filter lets through and that does nothing.
 pub fn harmless() -> u64 {
@@ -155,6 +156,11 @@ impl Fault {
             place: Place::Nth(nth),
             act: Act::Kill(victim),
         }
+    }
+
+    /// Whose call.
+    pub fn role(&self) -> Role {
+        self.role
     }
 
     /// What is to be done to this call.

@@ -1,120 +1,197 @@
-//! `kill -9` of each of the family, at every system call of what goes on.
+//! `kill -9` of each of the family, at the system calls of what goes on.
 //!
 //! Nothing of the victim's survives, another session gets its answer or a clear error, the next run is
 //! as it should be, and so is the next supervisor.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, Told};
 use crate::call::{Fault, Role};
+use crate::found::Found;
+use crate::setting::Setting;
 use crate::subject::Went;
 use crate::tracer::Tracer;
 
 /// Who is killed, and by whose system calls the moment is told: two of them make hardly any.
 #[derive(Clone, Copy, Debug)]
 pub struct Kill {
+    pub setting: Setting,
     pub victim: Role,
     pub clock: Role,
     /// What goes on meanwhile.
     pub command: &'static str,
+    /// At how many of these calls, if there are more.
+    pub most: usize,
 }
 
-const fn kill(victim: Role, clock: Role, command: &'static str) -> Kill {
+const fn kill(victim: Role, clock: Role, command: &'static str, most: usize) -> Kill {
     Kill {
+        setting: Setting::Best,
         victim,
         clock,
         command,
+        most,
     }
 }
 
-pub const KILLS: [Kill; 8] = [
-    kill(Role::Worker, Role::Worker, "busy"),
-    kill(Role::WorkerInit, Role::Worker, "busy"),
-    kill(Role::Zygote, Role::Worker, "busy"),
-    kill(Role::Zygote, Role::Zygote, "build"),
-    kill(Role::Init, Role::Worker, "busy"),
-    kill(Role::Init, Role::Init, "build"),
-    kill(Role::Supervisor, Role::Worker, "busy"),
-    kill(Role::Supervisor, Role::Supervisor, "build"),
+const ALL: usize = usize::MAX;
+
+/// A thousand points for each victim, or more. `build` is the making of a sandbox, `run` of a worker that runs
+/// a guest and ends, `session` the life of a session, with tools, files and output.
+pub const KILLS: [Kill; 19] = [
+    kill(Role::Worker, Role::Worker, "run", 400),
+    kill(Role::Worker, Role::Worker, "session", 500),
+    kill(Role::Worker, Role::Attendant, "session", 200),
+    kill(Role::WorkerInit, Role::Worker, "session", 200),
+    kill(Role::Zygote, Role::Zygote, "build", 500),
+    kill(Role::Zygote, Role::Zygote, "run", ALL),
+    kill(Role::Zygote, Role::Worker, "session", 400),
+    kill(Role::Zygote, Role::Attendant, "session", 200),
+    kill(Role::Init, Role::Init, "build", ALL),
+    kill(Role::Init, Role::Zygote, "build", 300),
+    kill(Role::Init, Role::Worker, "session", 400),
+    kill(Role::Init, Role::Attendant, "session", 300),
+    kill(Role::Supervisor, Role::Supervisor, "build", 350),
+    kill(Role::Supervisor, Role::Supervisor, "run", ALL),
+    kill(Role::Supervisor, Role::Worker, "session", 300),
+    kill(Role::Supervisor, Role::Attendant, "session", 300),
+    kill(Role::Supervisor, Role::Worker, "session", 100).of(Setting::User),
+    kill(Role::Worker, Role::Worker, "session", 100).of(Setting::NoNamespaces),
+    kill(Role::Supervisor, Role::Worker, "session", 100).of(Setting::NoNamespaces),
 ];
 
-/// How long whatever is left may take to be gone.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience(pub Duration);
+impl Kill {
+    const fn of(self, setting: Setting) -> Self {
+        Self { setting, ..self }
+    }
 
-/// What came of it.
-#[derive(Debug, Default)]
-pub struct Cost {
-    pub points: usize,
-    /// The longest that anything took to be gone.
-    pub gone: Duration,
-    /// The longest that the next run took, a new zygote's start included.
-    pub next: Duration,
-    pub wrong: Vec<String>,
+    pub fn name(self) -> String {
+        let Self {
+            setting,
+            victim,
+            clock,
+            command,
+            ..
+        } = self;
+        let setting = setting.name();
+        format!("killed::{setting}::{victim}_at_{clock}_in_{command}")
+    }
+
+    /// Whether what goes on has a sandbox, in which another session may be.
+    fn is_in_sandbox(self) -> bool {
+        self.command != "build"
+    }
 }
 
+/// How long whatever is left is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Kills at the nth call.
-pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, patience: Patience, cost: &mut Cost) {
-    let Kill {
-        victim,
-        clock,
-        command,
-    } = kill;
-    let in_run = command != "build";
-    if in_run {
-        assert_eq!(bench.ask("open other", None).went, Some(Went::Well));
+pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, found: &mut Found) {
+    bench.before(kill.command);
+    if kill.is_in_sandbox() {
+        assert_eq!(bench.ask("open other").went, Some(Went::Well));
     }
-    let told = bench.ask(command, Some(Fault::kill(victim, clock, nth)));
-    let Some(fired) = told.fired else {
-        bench.ask("close other", None);
-        return;
+    let fault = Fault::kill(kill.victim, kill.clock, nth);
+    let told = bench.ask_with(kill.command, fault);
+    let Some(fired) = told.fired.filter(|_| told.struck) else {
+        // Not so many calls this time, or nobody there to be killed yet, or any more.
+        bench.ask("close other");
+        return bench.ready();
     };
-    cost.points += 1;
-    let mut wrong = |how: String| {
-        let how = format!("{victim} killed in `{command}` at {fired}: {how}");
-        eprintln!("{how}");
-        cost.wrong.push(how);
-    };
-    if let Some(Went::Refused { says, .. }) = &told.went
-        && says.is_empty()
-    {
-        wrong("an error without a word".to_owned());
-    }
-    if victim == Role::Supervisor {
-        match bench.tracer.until(patience.0, Tracer::is_over) {
-            Some(took) => cost.gone = cost.gone.max(took),
-            None => wrong(format!("{:?} are left", bench.tracer.family())),
+    found.points += 1;
+    let place = format!("{} killed in `{}` at {fired}", kill.victim, kill.command);
+    let mut wrong = Vec::new();
+    wrong.extend(judge(bench, kill, &told));
+    match &told.went {
+        Some(Went::Refused { says, .. }) => {
+            found.refused += 1;
+            found.said(says);
         }
-        bench.restart();
+        Some(Went::Ran { status, .. }) if status != "ok" => {
+            found.refused += 1;
+            found.said(status);
+        }
+        Some(_) => found.sound += 1,
+        None => {}
+    }
+    if kill.victim == Role::Supervisor {
+        wrong.extend(after_supervisor(bench, found));
     } else {
-        if in_run {
-            let other = bench.ask("ask other", None).went;
-            let untouched = matches!(victim, Role::Worker | Role::WorkerInit);
-            match &other {
-                answer if Went::is_plain(answer.as_ref()) => {}
-                Some(Went::Refused { kind, .. }) if !untouched && kind == "SessionEnded" => {}
-                other => wrong(format!("another session was told {other:?}")),
-            }
-            bench.ask("close other", None);
-        }
-        if !in_run && told.went != Some(Went::Well) {
-            let alone = |tracer: &Tracer| tracer.family() == [Role::Supervisor];
-            match bench.tracer.until(patience.0, alone) {
-                Some(took) => cost.gone = cost.gone.max(took),
-                None => wrong(format!("{:?} are left", bench.tracer.family())),
-            }
-            bench.build();
-        }
+        wrong.extend(after_another(bench, kill, &told, found));
     }
-    let next = bench.ask("plain", None);
-    cost.next = cost.next.max(next.took);
-    if !Went::is_plain(next.went.as_ref()) {
-        wrong(format!("the next run: {:?}", next.went));
+    for how in wrong {
+        found.is_wrong(format!("{place}: {how}"));
+    }
+}
+
+/// Whether the answer is the truth.
+fn judge(bench: &Bench, kill: Kill, told: &Told) -> Option<String> {
+    let is_supervisor = kill.victim == Role::Supervisor;
+    let of_worker = matches!(kill.victim, Role::Worker | Role::WorkerInit);
+    let sound = match kill.command {
+        "run" => &bench.sound().posture,
+        "session" => &bench.sound().session,
+        _ => &Some(Went::Well),
+    };
+    match &told.went {
+        None if is_supervisor => None,
+        // It had been answered when he was killed.
+        went if went == sound => None,
+        Some(Went::Refused { says, .. }) if !is_supervisor && !says.is_empty() => None,
+        Some(Went::Ran { status, .. }) if of_worker && status == "signal" => None,
+        went => Some(format!("it was told {went:?}")),
+    }
+}
+
+fn after_supervisor(bench: &mut Bench, found: &mut Found) -> Vec<String> {
+    let mut wrong = Vec::new();
+    match bench.tracer.until(PATIENCE, Tracer::is_over) {
+        Some(took) => found.is_gone(took),
+        None => wrong.push(format!("{:?} are left", bench.tracer.family())),
+    }
+    let (next, left) = bench.restart();
+    found.goes_on(next);
+    wrong.extend(left.map(|left| format!("leaves {left}")));
+    wrong.extend(bench.left_over().map(|left| format!("leaves {left}")));
+    wrong
+}
+
+fn after_another(bench: &mut Bench, kill: Kill, told: &Told, found: &mut Found) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if kill.is_in_sandbox() {
+        let other = bench.ask("ask other").went;
+        let untouched = matches!(kill.victim, Role::Worker | Role::WorkerInit);
+        match &other {
+            answer if Went::is_plain(answer.as_ref()) => {}
+            Some(Went::Refused { kind, says }) if !untouched && tells_of_end(kind, says) => {}
+            other => wrong.push(format!("another session was told {other:?}")),
+        }
+        bench.ask("close other");
+    } else if told.went != Some(Went::Well) {
+        let alone = |tracer: &Tracer| tracer.family() == [Role::Supervisor];
+        match bench.tracer.until(PATIENCE, alone) {
+            Some(took) => found.is_gone(took),
+            None => wrong.push(format!("{:?} are left", bench.tracer.family())),
+        }
         bench.build();
     }
-    let start = std::time::Instant::now();
-    match bench.left_over() {
-        None => cost.gone = cost.gone.max(start.elapsed()),
-        Some(left) => wrong(format!("leaves {left}")),
+    let next = bench.ask("plain");
+    found.goes_on(next.took);
+    if !Went::is_plain(next.went.as_ref()) {
+        wrong.push(format!("the next run: {:?}", next.went));
+        bench.build();
     }
+    let start = Instant::now();
+    match bench.left_over() {
+        None => found.is_gone(start.elapsed()),
+        Some(left) => wrong.push(format!("leaves {left}")),
+    }
+    wrong
+}
+
+/// Whether a session is told that it has ended, which it had when it was asked, or has while it was.
+fn tells_of_end(kind: &str, says: &str) -> bool {
+    kind == "SessionEnded"
+        || says.starts_with("the zygote was ended from outside while the code ran")
 }

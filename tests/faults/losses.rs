@@ -31,14 +31,11 @@ pub const LOSSES: [(&str, Loss); 4] = [
 /// Every fork fails, as where a limit of processes is reached (fork(2)).
 fn no_process_is_left(bench: &mut Bench) -> Result<(), Failed> {
     open_session(bench);
-    let calls = bench.record("plain");
+    let calls = bench.record("plain", Role::Zygote);
     bench.settled_besides_session();
-    for clone in calls
-        .iter()
-        .filter(|call| call.role == Role::Zygote && call.is(&["clone"]))
-    {
+    for clone in calls.iter().filter(|call| call.is(&["clone"])) {
         let fault = Fault::at(clone, Act::Fail(Errno::EAGAIN));
-        let went = bench.ask("plain", Some(fault)).went;
+        let went = bench.ask_with("plain", fault).went;
         is_refused(went.as_ref(), &["could not", Errno::EAGAIN.desc()])?;
         goes_on(bench)?;
     }
@@ -60,7 +57,7 @@ fn user_namespaces_are_turned_off(bench: &mut Bench) -> Result<(), Failed> {
         set.ok_or_else(|| format!("the setting could not be changed: {status}").into())
     };
     set("0")?;
-    let went = bench.ask("plain", None).went;
+    let went = bench.ask("plain").went;
     is_refused(went.as_ref(), &["user namespace", Errno::ENOSPC.desc()])?;
     is_told(bench)?;
     set("1000")?;
@@ -83,14 +80,14 @@ fn the_cgroups_are_removed(bench: &mut Bench) -> Result<(), Failed> {
     for directory in &cgroups {
         remove(directory)?;
     }
-    let went = bench.ask("plain", None).went;
+    let went = bench.ask("plain").went;
     if cgroups.is_empty() {
         // A host without them.
         return plain(went.as_ref());
     }
     is_refused(went.as_ref(), &["cgroup"])?;
     bench.build();
-    plain(bench.ask("plain", None).went.as_ref())
+    plain(bench.ask("plain").went.as_ref())
 }
 
 /// Somebody moves a live session's processes elsewhere and removes its directories: nothing counts its
@@ -109,27 +106,27 @@ fn a_session_is_taken_out_of_its_cgroups(bench: &mut Bench) -> Result<(), Failed
         empty(directory)?;
         remove(directory)?;
     }
-    match bench.ask("ask other", None).went {
+    match bench.ask("ask other").went {
         Some(Went::Refused { kind, says }) if kind == "SessionEnded" && says.contains("cgroup") => {
         }
         other => return Err(format!("the session was told {other:?}").into()),
     }
-    bench.ask("close other", None);
-    plain(bench.ask("plain", None).went.as_ref())
+    bench.ask("close other");
+    plain(bench.ask("plain").went.as_ref())
 }
 
 fn open_session(bench: &mut Bench) {
-    assert_eq!(bench.ask("open other", None).went, Some(Went::Well));
+    assert_eq!(bench.ask("open other").went, Some(Went::Well));
 }
 
 /// The session's answer.
 fn is_told(bench: &mut Bench) -> Result<(), Failed> {
-    plain(bench.ask("ask other", None).went.as_ref())
+    plain(bench.ask("ask other").went.as_ref())
 }
 
 fn goes_on(bench: &mut Bench) -> Result<(), Failed> {
     is_told(bench)?;
-    plain(bench.ask("plain", None).went.as_ref())
+    plain(bench.ask("plain").went.as_ref())
 }
 
 fn plain(went: Option<&Went>) -> Result<(), Failed> {

@@ -2,13 +2,15 @@
 //! or is late. What comes of it is a run as sound as any, or an error with a name; never a weaker
 //! jail, and nothing is left.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
 
 use crate::bench::Bench;
 use crate::call::{Act, Call, Fault, Role};
+use crate::found::Found;
 use crate::subject::Went;
 
 /// The ways in which calls fail.
@@ -63,39 +65,48 @@ impl Part {
         }
     }
 
-    /// The calls of the set-up, among all.
-    pub fn calls(self, all: &[Call]) -> Vec<Call> {
-        let own = all.iter().filter(|call| call.role == self.role).copied();
-        let calls: Vec<Call> = own.collect();
+    /// The calls of the set-up, among all of its role.
+    pub fn calls(self, calls: &[Call]) -> Vec<Call> {
+        calls[self.span(calls)].to_vec()
+    }
+
+    /// Whether the last of some calls is one of the set-up.
+    fn is_at_work(self, calls: &[Call]) -> bool {
+        !calls.is_empty() && self.span(calls).contains(&(calls.len() - 1))
+    }
+
+    fn span(self, calls: &[Call]) -> Range<usize> {
         let position = |is_it: &dyn Fn(&Call) -> bool| calls.iter().position(is_it);
         let (start, end) = match (self.command, self.role) {
             // CPython's own start is before any jail; then it says who it is.
-            ("build", Role::Launcher) => (position(&|call| call.is(&["sendmsg"])), None),
-            // It says that it is ready, and waits.
-            ("build", Role::Zygote) => (None, position(&|call| call.is(&["epoll_wait"]))),
-            ("build", Role::Supervisor) => (Some(1), None),
-            ("build", _) => (None, None),
-            // The next request is another worker's.
-            (_, Role::Zygote) => (None, position(&|call| call.is(&["epoll_wait"]))),
+            ("build", Role::Launcher) => {
+                let told = position(&|call| call.is(&["sendmsg"]));
+                (told.unwrap_or(calls.len()), None)
+            }
+            // It answers.
+            ("build", Role::Supervisor) => (0, position(&is_answer)),
+            // It has said that it is ready, or that a worker is there, and waits for a request.
+            (_, Role::Zygote) => (0, position(&|call| call.is(&["epoll_wait"]))),
             // It has said that the jail stands, after it handed over its directories.
-            (_, Role::Worker) => {
+            ("run", Role::Worker) => {
                 let second = |call: &Call| call.is(&["sendmsg"]) && call.occurrence == 2;
-                (None, position(&second).map(|last| last + 1))
+                (0, position(&second).map(|last| last + 1))
             }
-            // It has heard the command; then the worker was looked at, and its code is sent.
-            (_, Role::Supervisor) => {
-                let sends = |call: &Call| call.is(&["write"]) && is_code(call);
-                (Some(1), position(&sends))
-            }
-            (_, _) => (None, None),
+            // The worker was looked at, and its code is sent.
+            ("run", Role::Supervisor) => (0, position(&is_code)),
+            _ => (0, None),
         };
-        calls[start.unwrap_or(0)..end.unwrap_or(calls.len())].to_vec()
+        start..end.unwrap_or(calls.len())
     }
+}
+
+fn is_answer(call: &Call) -> bool {
+    call.is(&["write"]) && call.arguments[0] == 1
 }
 
 /// Among the writes of a run's set-up, only that of the code is longer than any setting's.
 fn is_code(call: &Call) -> bool {
-    call.arguments[2] > 1000
+    call.is(&["write"]) && call.arguments[2] > 1000
 }
 
 /// All that can be done to a call.
@@ -127,18 +138,6 @@ pub fn acts(call: &Call) -> Vec<Act> {
     errors.into_iter().chain([Act::Delay(LATE)]).collect()
 }
 
-/// What came of the faults, for the report.
-#[derive(Debug, Default)]
-pub struct Tally {
-    pub faults: usize,
-    pub sound: usize,
-    pub refused: usize,
-    /// What must not be.
-    pub wrong: Vec<String>,
-    /// How each error says it, with how often.
-    pub says: BTreeMap<String, usize>,
-}
-
 /// What may come of a fault besides a sound run.
 #[derive(Clone, Copy)]
 pub struct Allowed {
@@ -151,9 +150,35 @@ pub struct Allowed {
 
 /// A call that fails is known to have failed.
 pub const FAILED: Allowed = Allowed {
-    posture: |_| false,
+    posture: shows_no_more,
     later: false,
 };
+
+/// Whether a guest only sees less of the host: a directory of the system's that could not be looked at is not
+/// shown, and what the interpreter needs of it is shown by itself, in the same way.
+///
+/// Which signals a new program ignores is no wall, and posix_spawn(3) does not tell whether it could set it.
+fn shows_no_more(differing: &[String]) -> bool {
+    let lost: Vec<&str> = differing
+        .iter()
+        .filter_map(|line| line.strip_prefix("no more: mount "))
+        .collect();
+    let is_within_lost = |line: &str| {
+        let [_, point, how @ ..] = &line.split(' ').collect::<Vec<_>>()[..] else {
+            return false;
+        };
+        lost.iter().any(|lost| {
+            let lost: Vec<&str> = lost.split(' ').collect();
+            Path::new(point).starts_with(lost[1]) && lost[2..] == *how
+        })
+    };
+    differing.iter().all(|line| {
+        let same = line.trim_start_matches("no more: ");
+        same.starts_with("SigIgn ")
+            || line.starts_with("no more: mount ")
+            || line.strip_prefix("mount ").is_some_and(is_within_lost)
+    })
+}
 
 /// Puts one fault into a part.
 pub fn put(
@@ -162,64 +187,72 @@ pub fn put(
     call: &Call,
     act: Act,
     allowed: Allowed,
-    tally: &mut Tally,
+    found: &mut Found,
 ) {
     bench.before(part.command);
-    let told = bench.ask(part.command, Some(Fault::at(call, act)));
-    let Some(fired) = told.fired else {
-        // It was not made this time.
-        return;
+    let told = bench.ask_with(part.command, Fault::at(call, act));
+    // How often somebody waits or looks at a clock is the scheduler's doing: it may not be made this time, or
+    // be made when the set-up is over.
+    let Some(fired) = told.fired.filter(|_| part.is_at_work(&told.calls)) else {
+        return bench.ready();
     };
-    tally.faults += 1;
+    found.points += 1;
     let place = format!("{}: {fired} {act}", part.name);
     if told.took > SLOW {
-        tally.is_wrong(format!("{place}: took {:?}: {:?}", told.took, told.went));
+        found.is_wrong(format!("{place}: took {:?}: {:?}", told.took, told.went));
     }
     let mut went = told.went;
     if went == Some(Went::Well) {
         // It was built; what it is worth shows at its first worker.
-        went = bench.ask("run", None).went;
+        went = bench.ask("run").went;
     }
     match &went {
         None => {
-            tally.is_wrong(format!("{place}: the supervisor ended"));
-            return bench.restart();
+            found.is_wrong(format!("{place}: the supervisor ended"));
+            bench.restart();
+            return;
         }
         Some(Went::Refused { says, .. }) => {
-            tally.refused += 1;
+            found.refused += 1;
             if !has_a_name(says, &fired, act) {
-                tally.is_wrong(format!("{place}: says only {says}"));
+                found.is_wrong(format!("{place}: says only {says}"));
             }
-            *tally.says.entry(says.clone()).or_default() += 1;
+            found.said(says);
         }
-        ran if bench.is_sound(ran.as_ref()) => tally.sound += 1,
-        Some(ran) => match bench.difference(ran) {
-            lines if (allowed.posture)(&lines) => tally.sound += 1,
-            lines => tally.is_wrong(format!("{place}: {lines:?}")),
+        ran if *ran == bench.sound().posture => found.sound += 1,
+        Some(ran) => match bench.sound().difference(ran) {
+            lines if (allowed.posture)(&lines) => found.sound += 1,
+            // An init that fails takes its worker along, and may come to it when the guest runs already.
+            lines if part.role == Role::WorkerInit && lines == ["signal"] => {
+                found.refused += 1;
+                found.said("signal");
+            }
+            lines => found.is_wrong(format!("{place}: {lines:?}")),
         },
     }
-    if let Some(left) = bench.left_over().filter(|_| !is_of_fdopendir(&fired)) {
-        tally.is_wrong(format!("{place}: leaves {left}"));
+    if is_reaping(&fired, act) {
+        bench.restart();
+    } else if let Some(left) = bench.left_over().filter(|_| !is_of_fdopendir(&fired)) {
+        found.is_wrong(format!("{place}: leaves {left}"));
         bench.build();
     }
     if part.command == "build" {
         // The next is another.
         return;
     }
-    let next = bench.ask("plain", None).went;
+    let next = bench.ask("plain").went;
     if !Went::is_plain(next.as_ref()) {
         if !(allowed.later && matches!(next, Some(Went::Refused { .. }))) {
-            tally.is_wrong(format!("{place}: the next run: {next:?}"));
+            found.is_wrong(format!("{place}: the next run: {next:?}"));
         }
         bench.build();
     }
 }
 
-impl Tally {
-    fn is_wrong(&mut self, how: String) {
-        eprintln!("{how}");
-        self.wrong.push(how);
-    }
+/// Where it is the call that reaps which fails, what had ended is reaped when the supervisor ends.
+fn is_reaping(call: &Call, act: Act) -> bool {
+    let fails = matches!(act, Act::Fail(_) | Act::Deny(_));
+    fails && call.role == Role::Supervisor && call.is(&["wait4", "waitid"])
 }
 
 /// nix 0.31 forgets the descriptor of a directory where fdopendir(3) fails, which it can only for want of
@@ -243,9 +276,12 @@ fn has_a_name(says: &str, call: &Call, act: Act) -> bool {
     ]);
     let names = [
         "could not ",
+        // A layer, before anything was made.
+        " cannot be enforced: ",
         " does not hold: ",
         " does not tell ",
         &format!("{errno:?}"),
+        &std::io::Error::from(errno).to_string(),
     ];
     names.iter().any(|name| says.contains(name)) || (untold && says.contains(" ended "))
 }

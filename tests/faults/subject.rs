@@ -3,13 +3,15 @@
 
 use std::collections::HashMap;
 use std::env;
-use std::io::BufRead;
+use std::io::{BufRead, Read, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use sandfork::policy::{BuiltInsOnly, Override, Policy};
-use sandfork::session::Session;
+use sandfork::protocol::Value;
+use sandfork::session::{Parcel, Session, ToolArguments};
+use sandfork::supervisor::files::Contents;
 use sandfork::{Error, Outcome, Sandbox};
 use serde::{Deserialize, Serialize};
 
@@ -19,12 +21,16 @@ const VARIABLE: &str = "SANDFORK_FAULTS_SUBJECT";
 /// What the guest of `run` tells of its jail.
 const POSTURE: &str = include_str!("posture.py");
 
-/// More system calls than there are points to be killed at.
-pub const BUSY: &str = "\
+/// What the cell of `session` does: files, tools and output, in more system calls than there are points to be
+/// killed at.
+const CELL: &str = "\
 import os
-for _ in range(700):
-    os.close(os.open('/work/x', os.O_CREAT | os.O_RDWR))
-print('done')
+for number in range(80):
+    with open(str(number % 7), 'w') as file:
+        file.write(str(double(number)))
+    os.stat(str(number % 7))
+    print(number, flush=True)
+print(open('given').read())
 ";
 
 /// How a command went.
@@ -51,12 +57,10 @@ pub enum Went {
     },
 }
 
-/// This program, to be traced. It has a directory for temporary files of its own.
-pub fn command(temporary: &Path, settings: &[&str]) -> Command {
-    let mut command = Command::new(env::current_exe().expect("a program knows its path"));
+/// Makes it this program, to be traced. It has a directory for temporary files of its own.
+pub fn tell(command: &mut Command, temporary: &Path, settings: &[&str]) {
     command.env(VARIABLE, settings.join("\n"));
     command.env("TMPDIR", temporary);
-    command
 }
 
 /// Whether this process was started to be traced.
@@ -104,7 +108,7 @@ impl Subject {
             }
             "run" => self.run(POSTURE),
             "plain" => self.run("print(6 * 7)"),
-            "busy" => self.run(BUSY),
+            "session" => self.session(),
             "open" => self.open(name),
             "ask" => self.ask(name),
             "close" => {
@@ -134,6 +138,26 @@ impl Subject {
         Ok(Went::ran(&sandbox.run(code)?))
     }
 
+    /// A session from its beginning to its end, with a tool and files.
+    fn session(&self) -> Result<Went, Error> {
+        let sandbox = self.sandbox.as_ref().expect("`build` comes first");
+        let mut session = sandbox.session()?;
+        session.tool("double", |arguments: ToolArguments| {
+            let number = arguments.args.first().and_then(Value::as_i64);
+            Ok(Parcel::from(number.unwrap_or(0) * 2))
+        })?;
+        let mut given = session.open_write("given", Contents::Replaced)?;
+        // A worker that has been killed takes its files along.
+        _ = given.write_all(b"given");
+        let report = session.run(CELL)?;
+        let mut text = String::new();
+        if report.outcome().is_ok() {
+            let (mut made, _) = session.open_read("3")?;
+            _ = made.read_to_string(&mut text);
+        }
+        Ok(Went::ran(report.outcome()))
+    }
+
     fn open(&mut self, name: &str) -> Result<Went, Error> {
         let sandbox = self.sandbox.as_ref().expect("`build` comes first");
         self.sessions.insert(name.to_owned(), sandbox.session()?);
@@ -150,6 +174,11 @@ impl Went {
     /// Whether it is what `plain` or `ask` comes to.
     pub fn is_plain(went: Option<&Self>) -> bool {
         matches!(went, Some(Self::Ran { stdout, .. }) if stdout == "42\n")
+    }
+
+    /// Whether a guest ran to its end.
+    pub fn is_ok(went: Option<&Self>) -> bool {
+        matches!(went, Some(Self::Ran { status, .. }) if status == "ok")
     }
 
     fn ran(outcome: &Outcome) -> Self {

@@ -1,0 +1,114 @@
+//! Who supervises, and what the host lets him have: by that a sandbox has one of its three levels.
+
+use std::env;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use nix::unistd::geteuid;
+use sandfork::host::{CgroupSupport, Host};
+use sandfork::policy::Level;
+
+use crate::call::Role;
+use crate::situation;
+use crate::task::Shape;
+
+/// One way to have a supervisor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Setting {
+    /// Whoever runs the tests, with all that this host can give.
+    Best,
+    /// An ordinary user, to whom no cgroup is delegated.
+    User,
+    /// Whoever runs the tests, on a host that forbids namespaces.
+    NoNamespaces,
+}
+
+/// A user who has nothing, not even a line in /etc/passwd.
+const NOBODY: u32 = 2_147_100_002;
+
+/// The system's interpreter.
+const EVERYBODYS: &str = "/usr/bin/python3";
+
+impl Setting {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Best => "best",
+            Self::User => "user",
+            Self::NoNamespaces => "no_namespaces",
+        }
+    }
+
+    /// Why it cannot be had here, if it cannot.
+    pub fn obstacle(self) -> Option<String> {
+        match self {
+            Self::User if !geteuid().is_root() => Some("only root can be another user".to_owned()),
+            Self::User | Self::NoNamespaces if !Path::new(EVERYBODYS).exists() => {
+                Some(format!("no {EVERYBODYS}, which every user can execute"))
+            }
+            _ => None,
+        }
+    }
+
+    /// The interpreter to look for.
+    pub fn interpreter(self) -> &'static str {
+        match self {
+            Self::Best => "python3",
+            // Of a guest too it must be one: without mounts he goes the host's own way to it.
+            Self::User | Self::NoNamespaces => EVERYBODYS,
+        }
+    }
+
+    /// All that the host can give, or nothing: a fault of the probe is no reason for less.
+    pub fn level(self, host: &Host) -> Level {
+        match (self, &host.machine.cgroup) {
+            (Self::NoNamespaces, _) => Level::Landlock,
+            (Self::User, _) | (_, CgroupSupport::Nowhere { .. }) => Level::Standard,
+            (Self::Best, _) => Level::Full,
+        }
+    }
+
+    /// How its processes descend from each other.
+    pub fn shape(self) -> Shape {
+        match self {
+            Self::Best | Self::User => Shape::PidNamespaces,
+            Self::NoNamespaces => Shape::Reapers,
+        }
+    }
+
+    /// Who is there when a sandbox is idle.
+    pub fn family(self) -> Vec<Role> {
+        let mut family = vec![Role::Supervisor, Role::Launcher, Role::Init, Role::Zygote];
+        family.retain(|role| self.shape() == Shape::PidNamespaces || *role != Role::Init);
+        family
+    }
+
+    /// This program, started as he is.
+    pub fn command(self) -> Command {
+        let own = env::current_exe().expect("a program knows its path");
+        match self {
+            Self::Best => Command::new(own),
+            Self::User => {
+                // By its descriptor: the checkout may lie in a closed directory.
+                let mut command = Command::new("/proc/self/exe");
+                command.uid(NOBODY).gid(NOBODY).current_dir("/");
+                command
+            }
+            Self::NoNamespaces => {
+                let mut command = Command::new(&own);
+                command
+                    .args([situation::FLAG, situation::Who::Root.name()])
+                    .arg(own);
+                command
+            }
+        }
+    }
+
+    /// Lets him use a directory.
+    pub fn give(self, directory: &Path) {
+        if self == Self::User {
+            chown(directory, Some(NOBODY), Some(NOBODY)).expect("root may");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! How it is with nothing wrong, and how something differs from that.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::call::Role;
+use crate::subject::Went;
+use crate::tracer::Tracer;
+
+#[derive(Debug, Default)]
+pub struct Sound {
+    /// What a guest tells of its jail.
+    pub posture: Option<Went>,
+    /// What the cell of a session tells.
+    pub session: Option<Went>,
+    pub descriptors: Vec<usize>,
+    /// Processes that ended and were not reaped.
+    pub zombies: usize,
+    pub mounts: usize,
+    /// Entries beneath the supervisor's directory for temporary files.
+    pub files: usize,
+}
+
+impl Sound {
+    /// How a run differs from a sound one.
+    pub fn difference(&self, went: &Went) -> Vec<String> {
+        let Some((
+            Went::Ran { stdout: sound, .. },
+            Went::Ran {
+                stdout,
+                status,
+                enforced,
+            },
+        )) = self.posture.as_ref().map(|sound| (sound, went))
+        else {
+            return vec![format!("{went:?}")];
+        };
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let (mut lost, new) = (lines(sound), lines(stdout));
+        let mut differing = Vec::new();
+        for line in new {
+            match lost.iter().position(|known| *known == line) {
+                Some(position) => _ = lost.remove(position),
+                None => differing.push(line),
+            }
+        }
+        if status == "ok" {
+            // A line that is not there tells of as much as one that is another.
+            differing.extend(lost.into_iter().map(|line| format!("no more: {line}")));
+        } else {
+            differing.push(status.clone());
+        }
+        differing.retain(|line| !line.is_empty());
+        if differing.is_empty() {
+            differing.push(enforced.clone());
+        }
+        differing
+    }
+}
+
+/// How many descriptors each of those has who stay.
+pub fn descriptors(tracer: &Tracer) -> Vec<usize> {
+    let family = tracer.family();
+    let stay = [Role::Supervisor, Role::Init, Role::Zygote];
+    let there = stay.into_iter().filter(|role| family.contains(role));
+    there.map(|role| tracer.descriptors(role)).collect()
+}
+
+/// How many processes the supervisor has started and not reaped.
+pub fn children(tracer: &Tracer) -> usize {
+    let threads = entries(Path::new(&format!("/proc/{}/task", tracer.pid()))).into_iter();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.join("children")).ok());
+    lists.map(|list| list.split_whitespace().count()).sum()
+}
+
+pub fn mounts() -> usize {
+    let table = fs::read_to_string("/proc/self/mountinfo").expect("it can be read");
+    table.lines().count()
+}
+
+pub fn entries(directory: &Path) -> Vec<PathBuf> {
+    let found = fs::read_dir(directory).into_iter().flatten().flatten();
+    found.map(|entry| entry.path()).collect()
+}
+
+/// Everything beneath a directory.
+pub fn beneath(directory: &Path) -> usize {
+    let found = entries(directory).into_iter();
+    found.map(|path| 1 + beneath(&path)).sum()
+}

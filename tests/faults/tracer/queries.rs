@@ -1,0 +1,91 @@
+//! What a tracer knows of a family, and what the kernel tells of it.
+
+use std::fs;
+
+use nix::unistd::Pid;
+use sandfork::plan::seccomp::{Arch, syscall_number};
+
+use super::Tracer;
+use crate::call::Role;
+
+impl Tracer {
+    /// Who is there, in the order of roles.
+    pub fn family(&self) -> Vec<Role> {
+        let mut family: Vec<Role> = self.tasks.values().map(|task| task.role).collect();
+        family.sort_unstable();
+        family
+    }
+
+    /// Whether the zygote waits for a request.
+    pub fn is_idle(&self) -> bool {
+        let call = self.find(Role::Zygote).and_then(call_of);
+        call.is_some_and(|call| call.is("epoll_wait"))
+    }
+
+    /// Whether the supervisor waits for a command.
+    pub(super) fn listens(&self) -> bool {
+        call_of(self.pid()).is_some_and(|call| call.is("read") && call.first == 0)
+    }
+
+    /// Whether the supervisor is there.
+    pub fn is_alive(&self) -> bool {
+        self.tasks.contains_key(&self.pid())
+    }
+
+    /// Whether nobody is there.
+    pub fn is_over(&self) -> bool {
+        self.tasks.is_empty() && self.unclaimed.is_empty()
+    }
+
+    /// The youngest process of a role.
+    pub fn find(&self, role: Role) -> Option<Pid> {
+        let of_role = self.tasks.iter().filter(|(_, task)| task.role == role);
+        of_role.map(|(pid, _)| *pid).max()
+    }
+
+    /// The same, but of workers only one that the command has made: another session's is none of its.
+    pub(super) fn find_concerned(&self, role: Role) -> Option<Pid> {
+        let of_worker = matches!(role, Role::Worker | Role::WorkerInit);
+        let pid = self.find(role)?;
+        (!of_worker || !self.tasks[&pid].is_old).then_some(pid)
+    }
+
+    /// How many descriptors a process has open, but those of cgroups, which are kept for workers to come.
+    pub fn descriptors(&self, role: Role) -> usize {
+        let pid = self.find(role).expect("it is there");
+        let open = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten();
+        let targets = open
+            .flatten()
+            .filter_map(|fd| fs::read_link(fd.path()).ok());
+        targets
+            .filter(|target| !target.starts_with("/sys/fs/cgroup"))
+            .count()
+    }
+}
+
+/// The call that a process is in.
+pub(super) struct Within {
+    number: u64,
+    /// Its first argument.
+    pub(super) first: u64,
+}
+
+/// By the kernel's word (proc(5), `/proc/PID/syscall`), which it has of those too who stop at none.
+pub(super) fn call_of(pid: Pid) -> Option<Within> {
+    let text = fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
+    let mut words = text.split(' ');
+    let number = words.next()?.parse().ok()?;
+    let first = words.next()?.strip_prefix("0x")?;
+    Some(Within {
+        number,
+        first: u64::from_str_radix(first, 16).ok()?,
+    })
+}
+
+impl Within {
+    fn is(&self, name: &str) -> bool {
+        syscall_number(Arch::X86_64, name).map(u64::from) == Some(self.number)
+    }
+}
