@@ -28,7 +28,6 @@ fn between(document: &str, command: &str, text: &str) -> Option<String> {
 }
 
 /// When and where something was found, as a document says it: `on 2026-11-22, Linux 6.18, 2 processors`.
-#[allow(dead_code, reason = "the commands that measure are being written")]
 pub fn here_and_now() -> Result<String, Error> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     // Major and minor: what a distribution or a cloud appends to them says nothing to a reader.

@@ -48,7 +48,8 @@ usage: cargo xtask COMMAND
   bench-map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
                compares; --rounds N, --jobs N
   faults       makes every system call of the set-up fail in every way, leaves out every step
-               of the jail, and kills everyone at every call; or those with NAME in their name
+               of the jail, and kills everyone at every call, and puts the table into
+               docs/threat-model.md; or, anew, those with NAME in their name
   soak         has very many guests of every kind run, and looks for what is left of them:
                --runs N, --seed N
   deadlines    has guests that do not want to end come to their limit, and measures how long their end
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
         Some("supply") => supply::check(),
         Some("msrv") => supply::oldest_rust(),
         Some("reproducible") => supply::reproducible(),
-        Some("faults") => faults::run(std::env::args().nth(2)),
+        Some("faults") => faults::run(std::env::args().nth(2).as_deref()),
         Some("deadlines") => deadlines::run(std::env::args().skip(2)),
         Some("soak") => soak::run(std::env::args().skip(2)),
         Some("bench-map") => bench_map::run(std::env::args().skip(2)),
