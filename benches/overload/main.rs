@@ -1,9 +1,9 @@
-//! A server that is asked for ten times what it can do: how long what it accepts takes, and how much
-//! memory it holds.
+//! A server that is asked for half of what it can do, and for ten times that: how long what it accepts
+//! takes, and how much memory it holds.
 //!
 //! `cargo bench --bench overload -- [--seconds N]` first measures as many clients as run at once, each
-//! asking again as soon as it is answered: that is what the machine can do. Then requests come at ten
-//! times that rate, whatever becomes of those before.
+//! asking again as soon as it is answered: that is what the machine can do. Then requests come at half
+//! and at ten times that rate, whatever becomes of those before.
 
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
@@ -16,6 +16,9 @@ use sandfork::{Admission, ErrorKind, Request, Sandbox};
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 const CODE: &str = "sum(range(20_000))";
+
+/// What an ordinary day asks for, of what can be done.
+const ORDINARY: f64 = 0.5;
 
 /// How much more is asked for than can be done.
 const OVERLOAD: f64 = 10.0;
@@ -96,6 +99,8 @@ fn bench(time: Duration) -> Result<(), Error> {
         nominal_time,
         &server.take_answers(),
     );
+    open(&server, nominal.rate * ORDINARY, nominal_time)?;
+    let ordinary = summary("half as many", nominal_time, &server.take_answers());
     let before = resident();
     let half = time / 2;
     let rate = nominal.rate * OVERLOAD;
@@ -105,7 +110,11 @@ fn bench(time: Duration) -> Result<(), Error> {
     let after = resident();
     let overloaded = summary("ten times as many", half * 2, &server.take_answers());
     println!(
-        "\naccepted p50 {:.2} of nominal, p99 {:.2}; memory {before} KiB, {middle} half way, {after} at the end",
+        "\nat half of the rate p99 is {:.2} of p50",
+        ordinary.p99.as_secs_f64() / ordinary.p50.as_secs_f64()
+    );
+    println!(
+        "at ten times the rate accepted p50 {:.2} of nominal, p99 {:.2}; memory {before} KiB, {middle} half way, {after} at the end",
         overloaded.p50.as_secs_f64() / nominal.p50.as_secs_f64(),
         overloaded.p99.as_secs_f64() / nominal.p99.as_secs_f64(),
     );
