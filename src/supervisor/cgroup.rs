@@ -162,7 +162,8 @@ fn remove_tree(dir: &Path) {
             remove_tree(&child.path());
         }
     }
-    for wait_ms in [0, 1, 5, 20, 100] {
+    // Where somebody killed the zygote, what it left is dying, and a busy host lets it take its time.
+    for wait_ms in [0, 1, 5, 20, 100, 400, 1600] {
         std::thread::sleep(std::time::Duration::from_millis(wait_ms));
         match fs::remove_dir(dir) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => files::kill_all(dir),

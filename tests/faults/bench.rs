@@ -243,8 +243,8 @@ pub struct Told {
     /// `None` when the supervisor ended.
     pub went: Option<Went>,
     pub fired: Option<Call>,
-    /// Whether there was somebody to be killed.
-    pub struck: bool,
+    /// Who was killed, if there was somebody.
+    pub struck: Option<Pid>,
     pub calls: Vec<Call>,
     pub took: Duration,
 }

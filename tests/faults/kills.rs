@@ -94,7 +94,7 @@ pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, found: &mut Found) {
     }
     let fault = Fault::kill(kill.victim, kill.clock, nth);
     let told = bench.ask_with(kill.command, fault);
-    let Some(fired) = told.fired.filter(|_| told.struck) else {
+    let (Some(fired), Some(victim)) = (told.fired, told.struck) else {
         // Not so many calls this time, or nobody there to be killed yet, or any more.
         bench.ask("close other");
         return bench.ready();
@@ -114,6 +114,12 @@ pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, found: &mut Found) {
         }
         Some(_) => found.sound += 1,
         None => {}
+    }
+    // One who is killed is there until he is given a processor to end on.
+    let ended = |tracer: &Tracer| !tracer.has(victim);
+    match bench.tracer.until(PATIENCE, ended) {
+        Some(took) => found.is_gone(took),
+        None => wrong.push("the victim is left".to_owned()),
     }
     if kill.victim == Role::Supervisor {
         wrong.extend(after_supervisor(bench, found));

@@ -31,8 +31,8 @@ pub struct Answer {
     pub line: Option<String>,
     /// The call that the fault was put into.
     pub fired: Option<Call>,
-    /// Whether there was somebody to be killed at it.
-    pub struck: bool,
+    /// Who was killed at it, if there was somebody.
+    pub struck: Option<Pid>,
     /// Every call since the command of those who were followed.
     pub calls: Vec<Call>,
     /// From the fault, or the command, to the answer.
@@ -75,8 +75,8 @@ pub struct Tracer {
     held: Vec<(Pid, Instant)>,
     watch: Watch,
     fired: Option<(Call, Instant)>,
-    /// Whether there was somebody to be killed.
-    struck: bool,
+    /// Who was killed at it.
+    struck: Option<Pid>,
     calls: Vec<Call>,
 }
 
@@ -113,7 +113,7 @@ impl Tracer {
             held: Vec::new(),
             watch: Watch::Nobody,
             fired: None,
-            struck: false,
+            struck: None,
             calls: Vec::new(),
         }
     }
@@ -183,7 +183,7 @@ impl Tracer {
         }
         self.watch = watch;
         self.fired = None;
-        self.struck = false;
+        self.struck = None;
         self.calls.clear();
     }
 

@@ -27,6 +27,11 @@ impl Tracer {
         call_of(self.pid()).is_some_and(|call| call.is("read") && call.first == 0)
     }
 
+    /// Whether somebody is there.
+    pub fn has(&self, pid: Pid) -> bool {
+        self.tasks.contains_key(&pid)
+    }
+
     /// Whether the supervisor is there.
     pub fn is_alive(&self) -> bool {
         self.tasks.contains_key(&self.pid())

@@ -160,7 +160,7 @@ impl Tracer {
             }
             Act::Kill(victim) => {
                 let victim = self.find_concerned(victim);
-                self.struck = victim.is_some_and(|victim| kill(victim, Signal::SIGKILL).is_ok());
+                self.struck = victim.filter(|victim| kill(*victim, Signal::SIGKILL).is_ok());
                 return self.resume(pid, None);
             }
         };
