@@ -4,14 +4,16 @@ use std::env;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scale {
-    /// A part that is always the same.
+    /// A part that is always the same, of some tests.
+    Ci,
+    /// The same, of all.
     Sample,
     /// Everything, or one of some equal shares of it.
     Full { share: usize, of: usize },
 }
 
 impl Scale {
-    /// `SANDFORK_FAULTS=full`, or `SANDFORK_FAULTS=0/2` for the first of two shares.
+    /// `SANDFORK_FAULTS=sample`, `full`, or `0/2` for the first of two shares.
     pub fn asked_for() -> Self {
         let asked = env::var("SANDFORK_FAULTS").unwrap_or_default();
         let share = asked
@@ -20,14 +22,15 @@ impl Scale {
         match share {
             Some((share, of)) => Self::Full { share, of },
             None if asked == "full" => Self::Full { share: 0, of: 1 },
-            None => Self::Sample,
+            None if asked == "sample" => Self::Sample,
+            None => Self::Ci,
         }
     }
 
     /// As many of these as are done, spread evenly: of a sample so many, of everything at most so many.
     pub fn of<T: Copy>(self, all: &[T], sample: usize, most: usize) -> Vec<T> {
         match self {
-            Self::Sample => spread(all, sample),
+            Self::Ci | Self::Sample => spread(all, sample),
             Self::Full { share, of } => {
                 let all = spread(all, most);
                 all.into_iter().skip(share).step_by(of).collect()

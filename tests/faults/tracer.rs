@@ -81,7 +81,7 @@ pub struct Tracer {
 }
 
 /// Longer than any answer takes, a host under load included.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Tracer {
     /// Starts a program and traces it. It must wait for a line on its standard input before it does
