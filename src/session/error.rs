@@ -4,6 +4,7 @@ use std::io;
 
 use crate::error::ErrorKind;
 use crate::protocol::caller::ErrorWord;
+use crate::supervisor::error::relief_of;
 
 /// Why a session could not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -29,10 +30,10 @@ pub enum SessionError {
     #[error("the session's thread has ended, and its worker with it: open another session")]
     Lost,
     /// The session's thread could not be started.
-    #[error("no thread could be started for the session: {0}; look at `ulimit -u`")]
+    #[error("no thread could be started for the session: {0}; {remedy}", remedy = relief_of(.0, "try again"))]
     Thread(io::Error),
     /// The session's thread could not be tied to this one.
-    #[error("the session could not be tied to its thread: {0}; look at `ulimit -n`")]
+    #[error("the session could not be tied to its thread: {0}; {remedy}", remedy = relief_of(.0, "try again"))]
     Tie(io::Error),
     /// A value could not be handed over.
     #[error("the value's buffers cannot be handed over: {0}")]

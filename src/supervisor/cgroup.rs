@@ -179,6 +179,6 @@ fn refused<'a>(
     move |error| SupervisorError::Cgroup {
         what,
         path: path.to_owned(),
-        cause: error.to_string(),
+        cause: error,
     }
 }

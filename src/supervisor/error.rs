@@ -1,8 +1,13 @@
 //! What can go wrong on the trusted side. Each message names the thing and the remedy.
 
+mod relief;
+
+use std::io;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
+
+pub use self::relief::{relief, relief_of};
 
 use super::files::FileError;
 use crate::jail::failure::{Failure, LET, Step};
@@ -14,7 +19,7 @@ use crate::protocol::MessageError;
 #[non_exhaustive]
 pub enum SupervisorError {
     /// A call of the supervisor's own failed.
-    #[error("could not {what}: {}", .errno.desc())]
+    #[error("could not {what}: {}", and_relief(*.errno))]
     System {
         /// What was being done.
         what: &'static str,
@@ -22,12 +27,16 @@ pub enum SupervisorError {
         errno: Errno,
     },
     /// The interpreter could not be started.
-    #[error("could not start the interpreter {path}: {cause}; name another with `python.interpreter`", path = path.display())]
+    #[error(
+        "could not start the interpreter {path}: {cause}; {remedy}",
+        path = path.display(),
+        remedy = relief_of(cause, "name another with `python.interpreter`")
+    )]
     Interpreter {
         /// Which.
         path: PathBuf,
         /// Why.
-        cause: String,
+        cause: io::Error,
     },
     /// The zygote ended before it served.
     #[error("the interpreter ended before it was ready{}", said(.log))]
@@ -46,7 +55,10 @@ pub enum SupervisorError {
         last: String,
     },
     /// A step of a jail failed.
-    #[error("{who} {failure}; run `sandfork doctor` to see what this host allows")]
+    #[error(
+        "{who} {failure}; {remedy}",
+        remedy = relief(failure.errno, "run `sandfork doctor` to see what this host allows")
+    )]
     Jail {
         /// The zygote or a worker.
         who: &'static str,
@@ -111,14 +123,18 @@ pub enum SupervisorError {
         wanted: String,
     },
     /// A cgroup could not be made or used.
-    #[error("could not {what} the cgroup {path}: {cause}; set `assurance.require = \"standard\"` and check `sandfork doctor`", path = path.display())]
+    #[error(
+        "could not {what} the cgroup {path}: {cause}; {remedy}",
+        path = path.display(),
+        remedy = relief_of(cause, "set `assurance.require = \"standard\"` and check `sandfork doctor`")
+    )]
     Cgroup {
         /// What was being done.
         what: &'static str,
         /// Which.
         path: PathBuf,
         /// Why.
-        cause: String,
+        cause: io::Error,
     },
     /// There is no place for the files of sessions.
     #[error("sessions cannot have their files in {path}: {cause}; set TMPDIR to another directory", path = path.display())]
@@ -206,6 +222,14 @@ fn witnessed(step: Step) -> Option<Layer> {
     }
 }
 
+/// Its words, and what helps where something has run out.
+fn and_relief(errno: Errno) -> String {
+    match relief(errno, "") {
+        "" => errno.desc().to_owned(),
+        helps => format!("{}; {helps}", errno.desc()),
+    }
+}
+
 fn said(log: &str) -> String {
     let log = log.trim();
     if log.is_empty() {
@@ -227,10 +251,9 @@ impl<T> While<T> for Result<T, Errno> {
     }
 }
 
-impl<T> While<T> for std::io::Result<T> {
+impl<T> While<T> for io::Result<T> {
     fn when(self, what: &'static str) -> Result<T, SupervisorError> {
-        let from_io =
-            |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+        let from_io = |error: io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
         self.map_err(|error| SupervisorError::System {
             what,
             errno: from_io(error),

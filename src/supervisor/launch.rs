@@ -102,7 +102,7 @@ impl Launched {
             .spawn()
             .map_err(|error| SupervisorError::Interpreter {
                 path: executable.to_owned(),
-                cause: error.to_string(),
+                cause: error,
             })?;
         let mut launched = Self {
             control,

@@ -1,11 +1,11 @@
 //! File descriptors: taking ownership of what the kernel hands over, passing them between
 //! processes (unix(7), `SCM_RIGHTS`).
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
 /// The most descriptors that one message carries: a spawn request with its cgroup files.
 pub const MAX_PASSED: usize = 16;
@@ -76,41 +76,66 @@ pub fn send_some(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result
 
 /// Receives one message into `buffer`: its length, 0 at the end, and the descriptors with it.
 ///
-/// Descriptors arrive close-on-exec. A message or a descriptor list that did not fit is
-/// `EMSGSIZE`; the descriptors that did arrive are closed then.
+/// Descriptors arrive close-on-exec. A message or a descriptor list that did not fit is `EMSGSIZE`, and
+/// one for which this process has no numbers left is `EMFILE`; the descriptors that did arrive are closed
+/// then, which nix does not see to: it hands none out of a list that was cut.
 pub fn receive(socket: BorrowedFd, buffer: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), Errno> {
-    let mut space = nix::cmsg_space!([RawFd; MAX_PASSED]);
-    let mut slices = [IoSliceMut::new(buffer)];
-    let message = loop {
-        match recvmsg::<()>(
-            socket.as_raw_fd(),
-            &mut slices,
-            Some(&mut space),
-            MsgFlags::MSG_CMSG_CLOEXEC,
-        ) {
+    // In words, by which its headers are aligned.
+    let mut control = [0_u64; CONTROL.div_ceil(size_of::<u64>())];
+    let mut slice = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: null pointers and zero lengths are a valid `msghdr`.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut slice;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    let length = loop {
+        // SAFETY: the message points at `buffer` and `control`, which live until the end of this function
+        // and are as long as it says.
+        match Errno::result(unsafe {
+            libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC)
+        }) {
             Err(Errno::EINTR) => {}
-            other => break other?,
+            other => break other?.unsigned_abs(),
         }
     };
+    let fds = passed(&message);
+    if message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) == 0 {
+        return Ok((length, fds));
+    }
+    let room = message.msg_flags & libc::MSG_CTRUNC != 0 && fds.len() < MAX_PASSED;
+    Err(if room { Errno::EMFILE } else { Errno::EMSGSIZE })
+}
+
+/// Room for as many descriptors (cmsg(3)).
+#[allow(clippy::cast_possible_truncation)] // of a few bytes
+// SAFETY: arithmetic on its argument.
+const CONTROL: usize =
+    unsafe { libc::CMSG_SPACE((MAX_PASSED * size_of::<RawFd>()) as u32) } as usize;
+
+/// The descriptors that came with a message, all of them, whatever else is wrong with it.
+#[allow(clippy::cast_ptr_alignment)] // it is read as if it had none
+fn passed(message: &libc::msghdr) -> Vec<OwnedFd> {
     let mut fds = Vec::new();
-    for control in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(received) = control {
-            // SAFETY: the kernel has just installed these descriptors in this process for this
-            // message; nothing else knows their numbers.
-            fds.extend(
-                received
-                    .into_iter()
-                    .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }),
-            );
+    // SAFETY: the kernel has filled the control buffer, which lives as long as the message, with whole
+    // headers, and has just installed these descriptors in this process: nothing else knows their numbers.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while let Some(found) = header.as_ref() {
+            if (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let bytes = found.cmsg_len - libc::CMSG_LEN(0) as usize;
+                let numbers = libc::CMSG_DATA(header).cast::<RawFd>();
+                let each =
+                    (0..bytes / size_of::<RawFd>()).map(|nth| numbers.add(nth).read_unaligned());
+                fds.extend(each.map(|number| OwnedFd::from_raw_fd(number)));
+            }
+            header = libc::CMSG_NXTHDR(message, header);
         }
     }
-    if message
-        .flags
-        .intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC)
-    {
-        return Err(Errno::EMSGSIZE);
-    }
-    Ok((message.bytes, fds))
+    fds
 }
 
 /// Moves the socket that this process was started with as its standard stream `number` to a
@@ -129,4 +154,48 @@ pub fn relocate_stdio(number: RawFd) -> Result<OwnedFd, Errno> {
         Errno::result(unsafe { libc::dup2(null.as_raw_fd(), stream) })?;
     }
     Ok(moved)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// A pipe's reader, and a socket on which so many copies of its writer were sent.
+    fn sent(copies: usize) -> (std::io::PipeReader, UnixStream) {
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        send(theirs.as_fd(), b"x", &vec![writer.as_fd(); copies]).expect("there is room");
+        writer.write_all(b"y").expect("there is a reader");
+        (reader, ours)
+    }
+
+    #[test]
+    fn what_is_passed_arrives() {
+        let (mut reader, socket) = sent(MAX_PASSED);
+        let mut buffer = [0; 8];
+        let (length, fds) = receive(socket.as_fd(), &mut buffer).expect("it fits");
+        assert_eq!((length, fds.len()), (1, MAX_PASSED));
+        drop(fds);
+        let mut text = String::new();
+        // To the end, which comes when the last copy is closed.
+        reader.read_to_string(&mut text).expect("it is text");
+        assert_eq!(text, "y");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_closed() {
+        let (reader, socket) = sent(MAX_PASSED + 1);
+        let refused = receive(socket.as_fd(), &mut [0; 8]).map(drop);
+        assert_eq!(refused, Err(Errno::EMSGSIZE));
+        let flags = nix::fcntl::OFlag::O_NONBLOCK;
+        nix::fcntl::fcntl(&reader, nix::fcntl::FcntlArg::F_SETFL(flags)).expect("it is a pipe");
+        let mut byte = [0; 8];
+        assert_eq!(nix::unistd::read(&reader, &mut byte), Ok(1));
+        // The end, and not something that may still come.
+        assert_eq!(nix::unistd::read(&reader, &mut byte), Ok(0));
+    }
 }

@@ -172,7 +172,7 @@ const LIMITED: [Guest; 10] = [
 ];
 
 /// Guests that mean harm.
-const HOSTILE: [Guest; 15] = [
+const HOSTILE: [Guest; 16] = [
     guest(
         "crash",
         16,
@@ -216,6 +216,12 @@ const HOSTILE: [Guest; 15] = [
     ),
     guest("objects", 20, OBJECTS_HERE, &[Status::Exit]),
     guest("keys", 16, KEYS, &[Status::Ok]),
+    guest(
+        "passes descriptors",
+        12,
+        PASSES,
+        &[Status::ProtocolViolation],
+    ),
     guest("threads", 16, THREADS, &[Status::Exit]),
 ];
 
@@ -271,6 +277,15 @@ import ctypes
 add_key = {'x86_64': 248, 'aarch64': 217}[os.uname().machine]
 key = ctypes.CDLL(None).syscall(add_key, b'user', b'leftover-of-a-guest', b'x', 1, -3)
 assert key == -1
+";
+
+/// More than one message may carry.
+const PASSES: &str = "\
+import array, socket, time
+link = socket.socket(fileno=os.dup(1023))
+rights = array.array('i', [1] * 40)
+link.sendmsg([b'\\xff' * 99], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+time.sleep(600)
 ";
 
 const THREADS: &str = "\

@@ -1,6 +1,7 @@
 //! What cannot be provided is refused in one sentence that names the thing and the remedy. It
 //! leaves nothing behind, and is never replaced by a weaker jail.
 
+mod exhausted;
 mod interpreters;
 mod no_user_namespaces;
 mod preloads;
@@ -15,7 +16,9 @@ use crate::recipe::{Recipe, standard};
 use crate::test::{Test, tests};
 use crate::world::World;
 
-pub const PARTS: [Part; 2] = [
+pub const PARTS: [Part; 4] = [
+    ("no-descriptors", exhausted::without_descriptors),
+    ("no-processes", exhausted::without_processes),
     ("refusals", leave_nothing_behind_part),
     ("no-user-namespaces", no_user_namespaces::part),
 ];
@@ -31,6 +34,7 @@ pub fn tests(world: &World) -> Vec<Test> {
     if let Some(Skip::Forced(_)) = Need::Cgroup.missing_on(world) {
         tests.extend(tests![a_level_that_this_user_cannot_have]);
     }
+    tests.extend(exhausted::tests());
     tests.extend(interpreters::tests());
     tests.extend(preloads::tests());
     tests.extend(no_user_namespaces::tests());

@@ -1,0 +1,40 @@
+//! What helps a host that has run out of something. It is another remedy than for a host that forbids
+//! something: there a weaker level may be the answer, here it never is.
+
+use std::io;
+
+use nix::errno::Errno;
+
+/// What to do about it, unless `otherwise`.
+pub fn relief(errno: Errno, otherwise: &'static str) -> &'static str {
+    match errno {
+        Errno::EMFILE => "run fewer at once, or allow this process more open files (`ulimit -n`)",
+        Errno::ENFILE => "run fewer at once, or allow the host more open files (`fs.file-max`)",
+        Errno::ENOMEM => "the host, or the cgroup that this process is in, has no memory left",
+        // Of fork(2), clone(2) and their kin.
+        Errno::EAGAIN => {
+            "run fewer at once, or allow more processes (`ulimit -u`, or `pids.max` of the cgroup that \
+             this process is in)"
+        }
+        _ => otherwise,
+    }
+}
+
+/// The same of an error of the standard library.
+pub fn relief_of(error: &io::Error, otherwise: &'static str) -> &'static str {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    errno.map_or(otherwise, |errno| relief(errno, otherwise))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forbidden_is_told_apart_from_what_has_run_out() {
+        let open = |errno: Errno| relief_of(&errno.into(), "check `sandfork doctor`");
+        assert!(open(Errno::EMFILE).contains("ulimit -n"));
+        assert!(open(Errno::EAGAIN).contains("pids.max"));
+        assert_eq!(open(Errno::EACCES), "check `sandfork doctor`");
+    }
+}
