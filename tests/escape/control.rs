@@ -180,6 +180,8 @@ fn naive_host(
         Some(HostCheck::NoCanaryCollected) => "collect",
         Some(HostCheck::UploadStaysInside) => "upload",
         Some(HostCheck::FrameRefused) => "frame",
+        Some(HostCheck::TerminalUnmoved) => "terminal",
+        Some(HostCheck::LogUnforged) => "log",
         Some(HostCheck::NothingSurvives) | None => return Err("no naive host for it".to_owned()),
     };
     let program = directory.program(probe, party, 1, "")?;

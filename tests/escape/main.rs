@@ -10,7 +10,9 @@ mod bait;
 mod capture;
 mod control;
 mod doctor;
+mod host_check;
 mod left_over;
+mod need;
 mod one_sandbox;
 mod probe;
 mod quiet;
@@ -35,7 +37,7 @@ use world::World;
 /// The policies that the probes are run under, unless one says otherwise.
 const POLICIES: [&str; 2] = ["strict", "standard"];
 /// So that none gets lost: 76 of the reference set, and ours.
-const PROBES: usize = 133;
+const PROBES: usize = 179;
 /// What every launcher finds on its stdin, and its guest must not.
 const BAIT_STDIN: &str = "BAIT-STDIN\n";
 /// Most of the time is spent waiting for limits.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::need::Need;
 use crate::verdict::Expectation;
 
 const PRELUDE: &str = include_str!("probes/prelude.py");
@@ -135,24 +136,10 @@ pub enum HostCheck {
     NoCanaryCollected,
     UploadStaysInside,
     NothingSurvives,
-}
-
-#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Need {
-    UserNamespaces,
-    TwoProcessors,
-    Ipv6Loopback,
-    DefaultRoute,
-    IoUring,
-    MemfdNoexecSeal,
-    NewSystemCalls,
-    SupplementaryGroup,
-    MemoryCgroup,
-    AccessTimes,
-    CallsOf32Bits,
-    CoreFiles,
-    OwnCgroup,
+    /// On a terminal, without `--json`.
+    TerminalUnmoved,
+    /// With everything told that the host can tell.
+    LogUnforged,
 }
 
 /// Which door of the product is tried.

@@ -1,7 +1,6 @@
 //! The attempt inside the product.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -9,9 +8,8 @@ use serde::Deserialize;
 use crate::BAIT_STDIN;
 use crate::account::User;
 use crate::capture::{Captured, capture};
-use crate::left_over;
 use crate::one_sandbox::{AS_TWO_TENANTS, IN_ONE_SANDBOX, PREVIOUS};
-use crate::probe::{HostCheck, OpenMode, Probe, Through};
+use crate::probe::{OpenMode, Probe, Through};
 use crate::verdict::{Observed, Verdict, judge};
 use crate::world::{MODULES, Party, RunDirectory, World, value_of};
 
@@ -33,10 +31,10 @@ const PROFILE: [&str; 12] = [
 
 /// What the command line prints with `--json`, as far as it is judged here.
 #[derive(Deserialize)]
-struct Outcome {
-    status: String,
-    stdout: String,
-    stderr: String,
+pub struct Outcome {
+    pub status: String,
+    pub stdout: String,
+    pub stderr: String,
     enforced: Enforced,
 }
 
@@ -86,12 +84,12 @@ pub fn run(world: &World, probe: &Probe, policy: &str, user: User) -> Result<Ver
     Ok(Verdict::Contained)
 }
 
-struct Attempt<'a> {
-    world: &'a World,
-    probe: &'a Probe,
-    policy: &'a str,
-    party: &'a Party,
-    directory: &'a RunDirectory,
+pub struct Attempt<'a> {
+    pub world: &'a World,
+    pub probe: &'a Probe,
+    pub policy: &'a str,
+    pub party: &'a Party,
+    pub directory: &'a RunDirectory,
 }
 
 impl Attempt<'_> {
@@ -129,25 +127,36 @@ impl Attempt<'_> {
         lines.into_iter().map(run).collect()
     }
 
-    fn program(&self, number: usize, previous: &str) -> Result<PathBuf, String> {
+    pub fn program(&self, number: usize, previous: &str) -> Result<PathBuf, String> {
         self.directory
             .program(self.probe, self.party, number, previous)
     }
 
-    fn launch(
+    /// Has the programs run, and told of in JSON.
+    pub fn launch(
         &self,
         launcher: &Path,
         options: &[&str],
         programs: &[PathBuf],
     ) -> Result<Captured, String> {
-        let mut arguments = Vec::new();
+        let mut words = Vec::new();
         if self.probe.header.open_mode == OpenMode::Pty {
-            arguments.push(self.party.account.python.clone().into_os_string());
-            arguments.push(self.world.script("pty.py").into_os_string());
+            words.push(self.party.account.python.clone().into_os_string());
+            words.push(self.world.script("pty.py").into_os_string());
         }
-        arguments.push(launcher.as_os_str().to_owned());
-        arguments.extend(options.iter().map(OsString::from));
-        arguments.extend(["run", "--json", "--policy", self.policy].map(OsString::from));
+        words.push(launcher.as_os_str().to_owned());
+        words.extend(options.iter().map(OsString::from));
+        words.extend(["run", "--json"].map(OsString::from));
+        self.start(words, programs)
+    }
+
+    /// Starts a launcher by its first words, under the policy and the test profile.
+    pub fn start(
+        &self,
+        mut arguments: Vec<OsString>,
+        programs: &[PathBuf],
+    ) -> Result<Captured, String> {
+        arguments.extend(["--policy", self.policy].map(OsString::from));
         let own = self.probe.header.set.iter().map(|set| self.fill_in(set));
         for assignment in PROFILE.map(str::to_owned).into_iter().chain(own) {
             arguments.extend(["--set", &assignment].map(OsString::from));
@@ -174,50 +183,9 @@ impl Attempt<'_> {
         set.replace("{SHARED}", &self.party.bait.variables["SHARED"])
             .replace("{MODULES}", &modules)
     }
-
-    fn check_host(&self, check: HostCheck, outcome: &Outcome) -> Result<(), String> {
-        match check {
-            HostCheck::NextRunServed | HostCheck::FrameRefused => self.next_run_served(),
-            HostCheck::OutputDecoded => {
-                let replaced = outcome.stdout.contains('\u{fffd}');
-                replaced
-                    .then_some(())
-                    .ok_or("the invalid bytes were not replaced".to_owned())
-            }
-            HostCheck::NoCanaryCollected => {
-                if outcome.stdout.contains("CANARY-") || outcome.stderr.contains("CANARY-") {
-                    return Err("the outcome holds the canary".to_owned());
-                }
-                nothing_in(&self.directory.work)
-            }
-            HostCheck::UploadStaysInside => {
-                let marker = Path::new(&self.party.bait.variables["MARKER_DIR"]);
-                if marker.join("x").exists() {
-                    return Err("the upload landed on the host".to_owned());
-                }
-                nothing_in(&self.directory.work)
-            }
-            HostCheck::NothingSurvives => left_over::none(),
-        }
-    }
-
-    fn next_run_served(&self) -> Result<(), String> {
-        let program = self.directory.programs.join("next.py");
-        fs::write(&program, "print('served')").map_err(|error| error.to_string())?;
-        let captured = self.launch(&self.world.sandfork, &[], &[program])?;
-        let outcome = parse(&captured.stdout, &captured)?;
-        if outcome.status == "ok" && outcome.stdout == "served\n" {
-            Ok(())
-        } else {
-            Err(format!(
-                "the next run ended {} with {:?}",
-                outcome.status, outcome.stdout
-            ))
-        }
-    }
 }
 
-fn parse(json: &str, captured: &Captured) -> Result<Outcome, String> {
+pub fn parse(json: &str, captured: &Captured) -> Result<Outcome, String> {
     let outcome: Outcome =
         serde_json::from_str(json).map_err(|error| no_outcome(&error.to_string(), captured))?;
     if !["standard", "full"].contains(&outcome.enforced.level.as_str()) {
@@ -232,15 +200,4 @@ fn no_outcome(cause: &str, captured: &Captured) -> String {
         "no outcome, exit code {}: {cause}: {said:?}",
         captured.code()
     )
-}
-
-fn nothing_in(directory: &Path) -> Result<(), String> {
-    let wrap = |error| format!("{}: {error}", directory.display());
-    match fs::read_dir(directory).map_err(wrap)?.next() {
-        None => Ok(()),
-        Some(entry) => Err(format!(
-            "{} appeared",
-            entry.map_err(wrap)?.path().display()
-        )),
-    }
 }

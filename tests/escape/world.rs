@@ -15,7 +15,7 @@ use crate::control::Controls;
 use crate::doctor::Doctor;
 use crate::probe::Probe;
 
-const SCRIPTS: [(&str, &str); 6] = [
+const SCRIPTS: [(&str, &str); 7] = [
     ("bait.py", include_str!("open/bait.py")),
     (
         "modules/drawn_before.py",
@@ -25,6 +25,7 @@ const SCRIPTS: [(&str, &str); 6] = [
     ("naive_runner.py", include_str!("open/naive_runner.py")),
     ("naive_tenants.py", include_str!("open/naive_tenants.py")),
     ("pty.py", include_str!("open/pty.py")),
+    ("terminal.py", include_str!("open/terminal.py")),
 ];
 
 /// The directory of those that a zygote preloads.

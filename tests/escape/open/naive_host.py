@@ -1,6 +1,6 @@
 """The open control of the probes against the caller: a host that trusts what its guest left.
 
-Usage: naive_host.py (parse | decode | frame | collect | upload) CANARY MARKER_DIR COMMAND...
+Usage: naive_host.py (parse | decode | frame | collect | upload | terminal | log) CANARY MARKER_DIR COMMAND...
 """
 
 import json
@@ -55,12 +55,40 @@ def upload(_):
         raise Fooled("the upload landed outside the work directory")
 
 
-CHECKS = {"parse": parse, "decode": decode, "frame": frame, "collect": collect, "upload": upload}
+def terminal(output):
+    """It shows its guest's output as it is."""
+    from terminal import obeyed
+
+    if obeyed(output):
+        raise Fooled("the terminal obeys %r" % obeyed(output))
+
+
+def log(output):
+    """It logs how its guest ended, in the guest's words."""
+    logged = "sandfork: the guest ended with " + output.decode(errors="replace")
+    forged = [line for line in logged.splitlines() if line.startswith("sandfork: forged")]
+    if forged:
+        raise Fooled("its log has the line %r" % forged[0])
+
+
+CHECKS = {
+    "parse": parse,
+    "decode": decode,
+    "frame": frame,
+    "collect": collect,
+    "upload": upload,
+    "terminal": terminal,
+    "log": log,
+}
 
 check, canary, marker, *command = sys.argv[1:]
 frames, link = os.pipe()
 with tempfile.TemporaryFile() as output:
-    guest = subprocess.Popen(command, stdout=output, pass_fds=[link], start_new_session=True)
+    # What a log has of a guest is its last words.
+    last_words = output if check == "log" else None
+    guest = subprocess.Popen(
+        command, stdout=output, stderr=last_words, pass_fds=[link], start_new_session=True
+    )
     guest.wait()
     output.seek(0)
     try:

@@ -1,0 +1,208 @@
+//! What an open control may need of the machine, and how the machine says whether it has it.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::statfs::{BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, statfs};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use serde::Deserialize;
+
+use crate::account::User;
+use crate::doctor::{Skip, skip_sandboxed};
+use crate::world::Party;
+
+/// On which the runs' directories are.
+const DISK: &str = "/var/tmp";
+/// Descriptors that the attempt on them opens, and a few that are there.
+const MANY: u64 = 1100;
+/// Its bit in a set of capabilities (linux/capability.h).
+const CAP_SYS_RESOURCE: u64 = 1 << 24;
+/// Bytes that the attempt on it locks.
+const LOCKED: u64 = 1 << 20;
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Need {
+    UserNamespaces,
+    TwoProcessors,
+    Ipv6Loopback,
+    DefaultRoute,
+    IoUring,
+    MemfdNoexecSeal,
+    NewSystemCalls,
+    SupplementaryGroup,
+    /// A limit on memory that counts what is in no process's size.
+    MemoryCgroup,
+    /// A cgroup whose name tells something.
+    OwnCgroup,
+    AccessTimes,
+    /// A disk that keeps flags of files.
+    FileFlags,
+    X86,
+    /// System calls of 32 bits on x86_64.
+    Ia32,
+    /// The kernel's merging of equal pages.
+    MergedPages,
+    HugePages,
+    /// An address below which only privilege may map.
+    FirstPageKept,
+    CoreFiles,
+    ManyDescriptors,
+    LockedMemory,
+    /// Root's own power over limits, which a machine may have taken from him.
+    ResourceCapability,
+}
+
+impl Need {
+    /// Why the open control cannot be run here.
+    pub fn is_missing(self, party: &Party) -> Option<Skip> {
+        match self {
+            Self::UserNamespaces => skip_sandboxed(party),
+            Self::MemoryCgroup => party.doctor.cgroup.clone().err().map(Skip::Forced),
+            Self::IoUring => {
+                let disabled = read("/proc/sys/kernel/io_uring_disabled");
+                let open_to_all = matches!(disabled.trim(), "" | "0");
+                (!open_to_all).then(|| Skip::Mendable("kernel.io_uring_disabled is set".to_owned()))
+            }
+            Self::TwoProcessors | Self::Ipv6Loopback | Self::DefaultRoute | Self::OwnCgroup => {
+                self.of_the_machine()
+            }
+            Self::AccessTimes | Self::FileFlags | Self::CoreFiles => self.of_the_disk(),
+            Self::SupplementaryGroup
+            | Self::ManyDescriptors
+            | Self::LockedMemory
+            | Self::ResourceCapability => self.of_the_user(party.account.user),
+            _ => self.of_the_kernel(),
+        }
+    }
+
+    fn of_the_machine(self) -> Option<Skip> {
+        let is_default = |line: &str| line.split_whitespace().nth(1) == Some("00000000");
+        let is_named = |line: &str| line.splitn(3, ':').nth(2) != Some("/");
+        let any = |path, test: &dyn Fn(&str) -> bool| read(path).lines().any(test);
+        match self {
+            Self::TwoProcessors => {
+                let processors = std::thread::available_parallelism().map_or(1, usize::from);
+                forced(processors > 1, "one processor")
+            }
+            Self::Ipv6Loopback => forced(
+                any("/proc/net/if_inet6", &|line| line.ends_with(" lo")),
+                "no IPv6 on the loopback",
+            ),
+            Self::DefaultRoute => forced(any("/proc/net/route", &is_default), "no default route"),
+            _ => forced(
+                any("/proc/self/cgroup", &is_named),
+                "the harness is in no cgroup but the first",
+            ),
+        }
+    }
+
+    fn of_the_disk(self) -> Option<Skip> {
+        match self {
+            Self::AccessTimes => {
+                let noatime =
+                    |found: nix::sys::statvfs::Statvfs| found.flags().contains(FsFlags::ST_NOATIME);
+                let kept = !statvfs(DISK).is_ok_and(noatime);
+                forced(kept, "no access times on the disk of /var/tmp")
+            }
+            Self::FileFlags => {
+                let known: [FsType; 2] = [EXT4_SUPER_MAGIC, BTRFS_SUPER_MAGIC];
+                let kept = statfs(DISK).is_ok_and(|found| known.contains(&found.filesystem_type()));
+                forced(kept, "no flags of files on the disk of /var/tmp")
+            }
+            _ => {
+                let elsewhere = read("/proc/sys/kernel/core_pattern").starts_with(['|', '/', '@']);
+                forced(
+                    !elsewhere,
+                    "kernel.core_pattern puts no core into the work directory",
+                )
+            }
+        }
+    }
+
+    fn of_the_user(self, user: User) -> Option<Skip> {
+        let root = nix::unistd::geteuid().is_root();
+        let hard = |resource| getrlimit(resource).map_or(0, |(_, hard)| hard);
+        match self {
+            Self::SupplementaryGroup => {
+                let groups = nix::unistd::getgroups().unwrap_or_default();
+                let own = nix::unistd::getgid();
+                let can_leak = root || groups.iter().any(|group| *group != own);
+                forced(can_leak, "the user is in no second group")
+            }
+            Self::ManyDescriptors => forced(
+                hard(Resource::RLIMIT_NOFILE) >= MANY,
+                "the host's own limit on open files is lower",
+            ),
+            Self::ResourceCapability => forced(
+                capabilities() & CAP_SYS_RESOURCE != 0,
+                "root is without CAP_SYS_RESOURCE",
+            ),
+            _ => forced(
+                user == User::Root || hard(Resource::RLIMIT_MEMLOCK) >= LOCKED,
+                "the host's own limit on locked memory is lower",
+            ),
+        }
+    }
+
+    fn of_the_kernel(self) -> Option<Skip> {
+        let has = |path: &str| Path::new(path).exists();
+        match self {
+            // The kernel's own word for it came in the same version, 6.3.
+            Self::MemfdNoexecSeal => forced(
+                has("/proc/sys/vm/memfd_noexec"),
+                "no MFD_NOEXEC_SEAL before Linux 6.3",
+            ),
+            Self::X86 => forced(
+                cfg!(target_arch = "x86_64"),
+                "another processor than x86_64",
+            ),
+            Self::Ia32 => forced(
+                has("/proc/sys/abi/vsyscall32"),
+                "the kernel has no system calls of 32 bits",
+            ),
+            Self::MergedPages => forced(has("/sys/kernel/mm/ksm"), "the kernel merges no pages"),
+            Self::HugePages => forced(
+                has("/proc/sys/vm/nr_hugepages"),
+                "the kernel has no reserved huge pages",
+            ),
+            Self::FirstPageKept => forced(
+                !matches!(read("/proc/sys/vm/mmap_min_addr").trim(), "" | "0"),
+                "vm.mmap_min_addr keeps no page",
+            ),
+            _ => forced(
+                kernel() >= (5, 17),
+                "no new system call that an unprivileged process may make",
+            ),
+        }
+    }
+}
+
+fn forced(met: bool, reason: &str) -> Option<Skip> {
+    (!met).then(|| Skip::Forced(reason.to_owned()))
+}
+
+/// The harness's own, in force.
+fn capabilities() -> u64 {
+    let status = read("/proc/self/status");
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.map_or(0, |set| u64::from_str_radix(set.trim(), 16).unwrap_or(0))
+}
+
+/// The kernel's version, as far as it counts.
+pub fn kernel() -> (u32, u32) {
+    version(&read("/proc/sys/kernel/osrelease"))
+}
+
+/// A version, as far as it counts.
+pub fn version(release: &str) -> (u32, u32) {
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}

@@ -1,0 +1,19 @@
+'''
+id = "SF-120"
+name = "hard link to a file of the host"
+attempt = "Link the canary into the work directory, where its name no longer says what it is."
+severity = "critical"
+proven_open = "user"
+
+[[expect]]
+errno = ["ENOENT", "EXDEV", "EACCES"]
+'''
+
+def attempt():
+    os.link(var("CANARY"), "linked")
+    with open("linked") as file:
+        if file.read().startswith("CANARY"):
+            escaped("linked and read")
+
+
+run(attempt)

@@ -1,0 +1,20 @@
+'''
+id = "SF-121"
+name = "write to a shown file as its owner"
+attempt = "Make writable what is shown read-only and belongs to the same user, and write to it."
+severity = "critical"
+proven_open = "user"
+set = ["filesystem.read=[\"{SHARED}\"]"]
+
+[[expect]]
+errno = ["EROFS", "EPERM", "EACCES"]
+'''
+
+def attempt():
+    os.chmod(var("SHARED"), 0o600)
+    with open(var("SHARED"), "r+") as file:
+        file.write("C")
+    escaped("written")
+
+
+run(attempt)

@@ -1,0 +1,21 @@
+'''
+id = "SF-087"
+name = "segments of its own"
+attempt = "modify_ldt(2): old code of the kernel that nobody's Python needs."
+severity = "medium"
+proven_open = "user"
+needs = ["x86"]
+
+[[expect]]
+errno = ["EPERM"]
+'''
+
+import ctypes
+
+
+def attempt():
+    table = ctypes.create_string_buffer(64)
+    escaped("read %d bytes" % checked(154, 0, table, ctypes.c_ulong(64)))
+
+
+run(attempt)
