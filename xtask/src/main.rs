@@ -9,6 +9,7 @@ mod faults;
 mod fuzz;
 mod interpreters;
 mod ordinary_user;
+mod probes;
 mod python;
 mod soak;
 mod supply;
@@ -53,7 +54,8 @@ usage: cargo xtask COMMAND
   soak         has very many guests of every kind run, and looks for what is left of them:
                --runs N, --seed N
   deadlines    has guests that do not want to end come to their limit, and measures how long their end
-               takes; --guests N";
+               takes; --guests N
+  probes       runs the escape tests, and puts their table into docs/threat-model.md";
 
 fn main() -> ExitCode {
     // In a guest of `vm`, where this program is all that the kernel starts.
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Some("faults") => faults::run(std::env::args().nth(2).as_deref()),
         Some("deadlines") => deadlines::run(std::env::args().skip(2)),
         Some("soak") => soak::run(std::env::args().skip(2)),
+        Some("probes") => probes::run(),
         Some("bench-map") => bench_map::run(std::env::args().skip(2)),
         _ => Err(USAGE.into()),
     };
