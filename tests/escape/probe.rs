@@ -68,6 +68,8 @@ pub struct Header {
     pub launch: Launch,
     #[serde(default)]
     pub schedule: Schedule,
+    #[serde(default)]
+    pub clock: Clock,
     pub expect: Vec<Expectation>,
 }
 
@@ -174,6 +176,17 @@ pub enum Schedule {
     Shared,
     /// The attempt measures the processors.
     Alone,
+}
+
+/// The limits on time in the sandbox.
+#[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// So much that a busy machine does not end the attempt.
+    #[default]
+    Plenty,
+    /// What the attempt tries to outlast.
+    Tight,
 }
 
 fn one() -> usize {

@@ -9,14 +9,12 @@ use crate::BAIT_STDIN;
 use crate::account::User;
 use crate::capture::{Captured, capture};
 use crate::one_sandbox::{AS_TWO_TENANTS, IN_ONE_SANDBOX, PREVIOUS};
-use crate::probe::{OpenMode, Probe, Through};
+use crate::probe::{Clock, OpenMode, Probe, Through};
 use crate::verdict::{Observed, Verdict, judge};
 use crate::world::{MODULES, Party, RunDirectory, World, value_of};
 
 /// The test profile.
-const PROFILE: [&str; 12] = [
-    "limits.wall=2s",
-    "limits.cpu=2s",
+const PROFILE: [&str; 10] = [
     "limits.memory=256MiB",
     "limits.pids=64",
     "limits.open_files=256",
@@ -28,6 +26,11 @@ const PROFILE: [&str; 12] = [
     "filesystem.tmp_inodes=4096",
     "assurance.require=standard",
 ];
+
+/// What `TIME_LIMIT` and `CPU_LIMIT` say.
+const TIGHT: [&str; 2] = ["limits.wall=2s", "limits.cpu=2s"];
+/// What no attempt needs on a machine that has much else to do.
+const PLENTY: [&str; 2] = ["limits.wall=60s", "limits.cpu=60s"];
 
 /// What the command line prints with `--json`, as far as it is judged here.
 #[derive(Deserialize)]
@@ -158,7 +161,12 @@ impl Attempt<'_> {
     ) -> Result<Captured, String> {
         arguments.extend(["--policy", self.policy].map(OsString::from));
         let own = self.probe.header.set.iter().map(|set| self.fill_in(set));
-        for assignment in PROFILE.map(str::to_owned).into_iter().chain(own) {
+        let clock = match self.probe.header.clock {
+            Clock::Tight => TIGHT,
+            Clock::Plenty => PLENTY,
+        };
+        let profile = PROFILE.into_iter().chain(clock).map(str::to_owned);
+        for assignment in profile.chain(own) {
             arguments.extend(["--set", &assignment].map(OsString::from));
         }
         let mut interpreter = OsString::from("python.interpreter=");

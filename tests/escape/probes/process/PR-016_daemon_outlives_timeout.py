@@ -6,6 +6,7 @@ Daemonise, then the main process overstays its time limit; daemon prints after T
 severity = "critical"
 proven_open = "user"
 host_check = "nothing-survives"
+clock = "tight"
 
 [[expect]]
 status = ["timeout"]

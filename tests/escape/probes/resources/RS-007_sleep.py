@@ -4,6 +4,7 @@ name = "wall-clock limit by sleeping"
 attempt = "Sleep TIME_LIMIT+2 seconds (uses no CPU)."
 severity = "critical"
 proven_open = "user"
+clock = "tight"
 
 [[expect]]
 status = ["timeout"]

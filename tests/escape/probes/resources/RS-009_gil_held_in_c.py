@@ -4,6 +4,7 @@ name = "hold the GIL in one C call"
 attempt = "Catastrophic regular expression: an in-process timer cannot interrupt it."
 severity = "high"
 proven_open = "user"
+clock = "tight"
 
 [[expect]]
 status = ["timeout", "cpu-limit"]

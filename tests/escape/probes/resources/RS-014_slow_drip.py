@@ -4,6 +4,7 @@ name = "slow drip past the deadline"
 attempt = "Print one byte every 50 ms to look alive to an idle timer."
 severity = "high"
 proven_open = "user"
+clock = "tight"
 
 [[expect]]
 status = ["timeout"]

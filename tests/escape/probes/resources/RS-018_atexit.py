@@ -4,6 +4,7 @@ name = "atexit handler overstays"
 attempt = "Register an atexit handler that sleeps past the deadline."
 severity = "high"
 proven_open = "user"
+clock = "tight"
 
 [[expect]]
 status = ["timeout"]
