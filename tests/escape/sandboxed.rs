@@ -13,6 +13,9 @@ use crate::probe::{Clock, OpenMode, Probe, Through};
 use crate::verdict::{Observed, Verdict, judge};
 use crate::world::{MODULES, Party, RunDirectory, World, value_of};
 
+/// Words before the product's command line: a program that runs it without one of its layers.
+const THROUGH: &str = "SANDFORK_ESCAPE_THROUGH";
+
 /// The test profile.
 const PROFILE: [&str; 10] = [
     "limits.memory=256MiB",
@@ -147,6 +150,8 @@ impl Attempt<'_> {
             words.push(self.party.account.python.clone().into_os_string());
             words.push(self.world.script("pty.py").into_os_string());
         }
+        let through = std::env::var(THROUGH).unwrap_or_default();
+        words.extend(through.split_whitespace().map(OsString::from));
         words.push(launcher.as_os_str().to_owned());
         words.extend(options.iter().map(OsString::from));
         words.extend(["run", "--json"].map(OsString::from));

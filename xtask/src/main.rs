@@ -1,5 +1,6 @@
 //! The project's chores.
 
+mod ablate;
 mod bench;
 mod bench_map;
 mod clients;
@@ -8,6 +9,7 @@ mod document;
 mod faults;
 mod fuzz;
 mod interpreters;
+mod mutate_jail;
 mod ordinary_user;
 mod probes;
 mod python;
@@ -55,7 +57,11 @@ usage: cargo xtask COMMAND
                --runs N, --seed N
   deadlines    has guests that do not want to end come to their limit, and measures how long their end
                takes; --guests N
-  probes       runs the escape tests, and puts their table into docs/threat-model.md";
+  probes       runs the escape tests, and puts their table into docs/threat-model.md
+  mutate-jail  deletes every filter rule, mount flag, Landlock right, limit and step of the jail in turn, and
+               says who notices; or those with one of NAME... in their name. As root
+  ablate       runs the escape tests without one layer after the other, or without LAYER..., and says what
+               that layer alone stops. As root";
 
 fn main() -> ExitCode {
     // In a guest of `vm`, where this program is all that the kernel starts.
@@ -77,6 +83,8 @@ fn main() -> ExitCode {
         Some("deadlines") => deadlines::run(std::env::args().skip(2)),
         Some("soak") => soak::run(std::env::args().skip(2)),
         Some("probes") => probes::run(),
+        Some("mutate-jail") => mutate_jail::run(&std::env::args().skip(2).collect::<Vec<_>>()),
+        Some("ablate") => ablate::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         Some("bench-map") => bench_map::run(std::env::args().skip(2)),
         _ => Err(USAGE.into()),
     };

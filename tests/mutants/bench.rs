@@ -1,0 +1,303 @@
+//! A traced supervisor, and what guests find in a jail with one thing missing.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::edit::Edit;
+use crate::filters;
+use crate::fixture::{Fixture, LEAVING};
+use crate::mutant::{Mutant, Mutation, Trouble};
+use crate::off::Off;
+use crate::parts;
+use crate::step::{Recorder, Step};
+use crate::subject::{self, Went};
+use crate::tracer::{Changes, Tracer};
+use crate::verdict::{Verdict, judge};
+use sandfork::plan::Layer;
+
+/// What a guest asks for, with what of the policy.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Guest {
+    pub name: &'static str,
+    settings: &'static str,
+    /// Whether it looks for another worker.
+    meets: bool,
+}
+
+const fn guest(name: &'static str) -> Guest {
+    Guest {
+        name,
+        settings: "",
+        meets: false,
+    }
+}
+
+/// Those whose answers are the same with every sound jail.
+pub const POSTURE: [Guest; 3] = [
+    guest("calls"),
+    guest("files"),
+    Guest {
+        meets: true,
+        ..guest("process")
+    },
+];
+
+/// Those that run into a limit, and are only run where one is missing.
+const LIMITS: [Guest; 3] = [
+    guest("memory"),
+    guest("tasks"),
+    Guest {
+        settings: "limits.cores=0.1",
+        ..guest("cores")
+    },
+];
+
+/// The guests that look at a layer, those first that see most of it.
+pub fn guests(layer: Layer) -> Vec<Guest> {
+    let [calls, files, process] = POSTURE;
+    match layer {
+        Layer::Seccomp => vec![calls, process, files],
+        Layer::Mounts | Layer::Landlock => vec![files, process, calls],
+        Layer::Cgroup => [&LIMITS[..], &[process]].concat(),
+        _ => vec![process, files, calls],
+    }
+}
+
+/// The layers that may stop the same as this one, so that a mutant shows only without them.
+fn doubles(layer: Layer) -> &'static [Layer] {
+    match layer {
+        Layer::Mounts => &[Layer::Landlock],
+        Layer::Landlock => &[Layer::Mounts, Layer::Seccomp],
+        Layer::Capabilities | Layer::Namespaces => &[Layer::Seccomp, Layer::Landlock],
+        Layer::Seccomp | Layer::Rlimits | Layer::Cgroup => &[],
+    }
+}
+
+/// A mutation that may be used for several guests.
+struct Change {
+    /// Of one that zygotes have too, so that each needs its own.
+    number: Option<u64>,
+    mutation: Rc<RefCell<Mutation>>,
+    trouble: Trouble,
+    off: Option<Layer>,
+}
+
+pub struct Bench {
+    tracer: Tracer,
+    fixture: Fixture,
+    settings: Vec<String>,
+    /// The sandbox that there is: what of the policy is its own, and with which change its zygote was
+    /// made, if with any.
+    standing: Option<(&'static str, Option<u64>)>,
+    /// Whether there is another worker in it.
+    is_listening: bool,
+    /// How many changes there have been.
+    changes: u64,
+    mutants: Vec<Mutant>,
+    /// What each guest finds in a sound jail.
+    sound: BTreeMap<(Guest, Option<Layer>), Went>,
+}
+
+/// Small enough to be filled.
+const SETTINGS: [&str; 8] = [
+    "limits.memory=64MiB",
+    "limits.pids=32",
+    "limits.wall=60s",
+    "limits.cpu=60s",
+    "filesystem.work_size=16MiB",
+    "filesystem.work_inodes=256",
+    "filesystem.tmp_size=16MiB",
+    "filesystem.tmp_inodes=256",
+];
+
+impl Bench {
+    pub fn new() -> Self {
+        let fixture = Fixture::new().expect("there is room for a few files");
+        let mut settings: Vec<String> = SETTINGS.map(str::to_owned).into();
+        let modules = fixture.modules().expect("the files are this process's");
+        settings.push(format!("python.path={}", modules.display()));
+        settings.push(format!("python.preload={LEAVING}"));
+        for (key, path) in fixture.directories() {
+            settings.push(format!("{key}={}", path.display()));
+        }
+        Self {
+            tracer: start(&settings, &fixture),
+            fixture,
+            settings,
+            standing: None,
+            is_listening: false,
+            changes: 0,
+            mutants: Vec::new(),
+            sound: BTreeMap::new(),
+        }
+    }
+
+    /// Every mutant of the jail as it was seen to be set up.
+    pub fn mutants(&mut self) -> Vec<Mutant> {
+        if self.mutants.is_empty() {
+            let steps = self.record();
+            self.mutants = [parts::mutants(&steps), filters::mutants()].concat();
+        }
+        self.mutants.clone()
+    }
+
+    /// Every step of a sandbox's set-up and of a worker's, as they are made.
+    fn record(&mut self) -> Vec<Step> {
+        let recorder = Recorder::default();
+        let steps = recorder.steps.clone();
+        self.tracer.changes = Some(Box::new(recorder));
+        self.standing = None;
+        let built = self.ask("build ");
+        assert_eq!(built, Some(Went::Well));
+        let went = self.ask("run tasks");
+        assert!(matches!(went, Some(Went::Ran { .. })), "{went:?}");
+        self.tracer.changes = None;
+        steps.take()
+    }
+
+    /// What a guest finds in a sound jail, or in one without a layer.
+    pub fn sound(&mut self, guest: Guest, off: Option<Layer>) -> Went {
+        if let Some(went) = self.sound.get(&(guest, off)) {
+            return went.clone();
+        }
+        let change = self.change(Vec::new(), off);
+        let went = self.run(guest, &change);
+        assert_eq!(change.trouble.take(), None, "without {off:?}");
+        let went = went.expect("the supervisor goes on");
+        assert!(
+            matches!(went, Went::Ran { .. }),
+            "without {off:?}: {went:?}"
+        );
+        self.sound.insert((guest, off), went.clone());
+        went
+    }
+
+    /// Which of the ways in which a jail is looked at shows that it is a mutant.
+    pub fn judge(&mut self, mutant: &Mutant) -> Verdict {
+        let found = self.compare(mutant, None);
+        if found != Verdict::Survived {
+            return found;
+        }
+        for off in doubles(mutant.layer) {
+            if let Verdict::Guest { difference, .. } = self.compare(mutant, Some(*off)) {
+                return Verdict::Doubled {
+                    by: *off,
+                    difference,
+                };
+            }
+        }
+        Verdict::Survived
+    }
+
+    fn compare(&mut self, mutant: &Mutant, off: Option<Layer>) -> Verdict {
+        let guests = guests(mutant.layer);
+        let sound: Vec<Went> = guests.iter().map(|guest| self.sound(*guest, off)).collect();
+        let change = self.change(mutant.edits.clone(), off);
+        for (guest, sound) in guests.iter().zip(&sound) {
+            let went = self.run(*guest, &change);
+            if let Some(trouble) = change.trouble.take() {
+                return Verdict::Untried(trouble);
+            }
+            let verdict = judge(sound, went.as_ref());
+            if verdict != Verdict::Survived {
+                return verdict.by(guest.name);
+            }
+        }
+        Verdict::Survived
+    }
+
+    fn change(&mut self, edits: Vec<Edit>, off: Option<Layer>) -> Change {
+        let mutant = Mutation::new(edits, off.map(Off::new));
+        self.changes += 1;
+        Change {
+            number: (!mutant.is_of_workers_only()).then_some(self.changes),
+            trouble: mutant.trouble(),
+            mutation: Rc::new(RefCell::new(mutant)),
+            off,
+        }
+    }
+
+    /// Runs a guest in a jail that is set up with these changes; `None` if that ends the supervisor.
+    fn run(&mut self, guest: Guest, change: &Change) -> Option<Went> {
+        self.fixture.reset().expect("the files are this process's");
+        let went = self.try_run(guest, change);
+        self.tracer.changes = None;
+        if went.is_none() {
+            self.tracer = start(&self.settings, &self.fixture);
+        }
+        if !matches!(went, Some(Went::Ran { .. })) {
+            // Its zygote was given up; the next would have another network than who listens.
+            self.standing = None;
+        }
+        Some(self.comparable(went?, change.off))
+    }
+
+    fn try_run(&mut self, guest: Guest, change: &Change) -> Option<Went> {
+        let standing = Some((guest.settings, change.number));
+        let changes =
+            || -> Option<Box<dyn Changes>> { Some(Box::new(Rc::clone(&change.mutation))) };
+        if self.standing != standing {
+            self.standing = None;
+            if change.number.is_some() {
+                self.tracer.changes = changes();
+            }
+            let built = self.ask(&format!("build {}", guest.settings))?;
+            if built != Went::Well {
+                return Some(built);
+            }
+            self.standing = standing;
+            self.is_listening = false;
+        }
+        self.tracer.changes = changes();
+        // A session has a thread of its own, whose calls are not looked at: nobody would lie to it.
+        if guest.meets && change.off.is_none() && !self.is_listening {
+            match self.ask("listen")? {
+                Went::Ran { status, .. } if status == "ok" => self.is_listening = true,
+                other => return Some(other),
+            }
+        }
+        self.ask(&format!("run {}", guest.name))
+    }
+
+    fn ask(&mut self, command: &str) -> Option<Went> {
+        let line = self.tracer.ask(command)?;
+        Some(serde_json::from_str(&line).expect("it is an answer"))
+    }
+
+    /// Without what differs from one host, or one moment, to the other.
+    fn comparable(&self, went: Went, off: Option<Layer>) -> Went {
+        let Went::Ran {
+            status,
+            mut stdout,
+            mut stderr,
+        } = went
+        else {
+            return went;
+        };
+        let names = ["<read>", "<read in tmp>", "<written>", "<hidden>"];
+        let paths = self.fixture.directories().map(|(_, path)| path);
+        let hidden = self.fixture.hidden();
+        for (path, name) in paths.iter().chain([&hidden]).zip(names) {
+            for text in [&mut stdout, &mut stderr] {
+                *text = text.replace(&path.display().to_string(), name);
+            }
+        }
+        if off.is_some() {
+            // Without mounts of its own there are the host's in it, however many that are now; and who
+            // listens there depends on the guest before.
+            let differs = |line: &str| line.contains(": holds ") || line.starts_with("meet ");
+            let kept = stdout.lines().filter(|line| !differs(line));
+            stdout = kept.collect::<Vec<_>>().join("\n");
+        }
+        Went::Ran {
+            status,
+            stdout,
+            stderr,
+        }
+    }
+}
+
+fn start(settings: &[String], fixture: &Fixture) -> Tracer {
+    Tracer::start(&mut subject::command(settings, &fixture.header()))
+}

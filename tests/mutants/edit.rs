@@ -1,0 +1,241 @@
+//! A change of the jail's own calls on their way to the kernel.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+
+use nix::unistd::Pid;
+use sandfork::jail::program::BpfInstruction;
+use sandfork::plan::seccomp::{Arch, syscall_number};
+
+use crate::call::{Call, Role};
+use crate::memory::Memory;
+use crate::tracer::Before;
+
+/// One change: of which calls, and what.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Edit {
+    pub at: Site,
+    pub act: Act,
+}
+
+/// Which calls.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Site {
+    pub role: Role,
+    pub name: &'static str,
+    pub which: Which,
+    /// Only once its process has made a call of this name.
+    pub after: Option<&'static str>,
+}
+
+/// Which of those with one name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Which {
+    /// The nth since the process was born, or the command given.
+    Nth(usize),
+    /// Those on a descriptor of a file with this name.
+    On(String),
+    /// Those that name this path in their second argument.
+    At(&'static str),
+    /// Those whose first arguments are these.
+    With(Vec<u64>),
+    /// Of prlimit64(2), those that do not only ask.
+    Setting,
+    Every,
+}
+
+/// What is changed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Act {
+    /// It is not made, and returns this.
+    LeaveOut(i64),
+    /// It is not made, and says that it wrote all that it was given.
+    Swallow,
+    /// Bits of an argument are not set.
+    Without { argument: usize, bits: u64 },
+    /// Bits of a word that an argument points at are other ones.
+    Word {
+        argument: usize,
+        offset: u64,
+        clear: u64,
+        set: u64,
+    },
+    /// A word of a list of options is not there.
+    Option { argument: usize, without: String },
+    /// Another call is made instead.
+    Instead {
+        name: &'static str,
+        arguments: Vec<Value>,
+    },
+    /// A filter first asks this program, which goes on into it.
+    Filter(Vec<BpfInstruction>),
+}
+
+/// An argument of a call that is made instead.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Value {
+    /// The one that this argument had, with these bits set.
+    With(usize, u64),
+    Number(u64),
+    Text(&'static str),
+}
+
+impl Site {
+    pub fn of(call: &Call) -> Self {
+        Self {
+            role: call.role,
+            name: call.name(),
+            which: Which::Nth(call.occurrence),
+            after: None,
+        }
+    }
+
+    pub fn every(role: Role, name: &'static str) -> Self {
+        Self {
+            role,
+            name,
+            which: Which::Every,
+            after: None,
+        }
+    }
+
+    /// Of those, the ones that this tells from others.
+    pub fn which(self, which: Which) -> Self {
+        Self { which, ..self }
+    }
+
+    /// Of those, the ones that come after another call.
+    pub fn after(self, name: &'static str) -> Self {
+        let after = Some(name);
+        Self { after, ..self }
+    }
+
+    fn is(&self, pid: Pid, call: &Call, made: &Made) -> bool {
+        self.role == call.role
+            && call.is(&[self.name])
+            && self.after.is_none_or(|name| made.contains(&(pid, name)))
+            && match &self.which {
+                Which::Nth(nth) => *nth == call.occurrence,
+                Which::On(file) => file_of(pid, call).as_ref() == Some(file),
+                Which::At(path) => {
+                    let named = Memory::of(pid).and_then(|memory| memory.text(call.arguments[1]));
+                    named.is_ok_and(|named| named == *path)
+                }
+                Which::With(arguments) => call.arguments.starts_with(arguments),
+                Which::Setting => call.arguments[2] != 0,
+                Which::Every => true,
+            }
+    }
+}
+
+/// The calls that each process has made, by their names.
+pub type Made = HashSet<(Pid, &'static str)>;
+
+/// The name of the file that a call's first argument is a descriptor of.
+pub fn file_of(pid: Pid, call: &Call) -> Option<String> {
+    let [descriptor, ..] = call.arguments;
+    let path = fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+    Some(path.file_name()?.to_string_lossy().into_owned())
+}
+
+impl Edit {
+    pub fn new(at: Site, act: Act) -> Self {
+        Self { at, act }
+    }
+
+    /// Does it, if the call is one of its own.
+    pub fn apply(
+        &self,
+        pid: Pid,
+        call: &Call,
+        made: &Made,
+        registers: &mut libc::user_regs_struct,
+    ) -> io::Result<Before> {
+        if !self.at.is(pid, call, made) {
+            return Ok(Before::Untouched);
+        }
+        match &self.act {
+            Act::LeaveOut(returns) => return Ok(Before::LeftOut(*returns)),
+            Act::Swallow => return Ok(Before::LeftOut(call.arguments[2].cast_signed())),
+            Act::Without { argument, bits } => *register(registers, *argument) &= !bits,
+            Act::Word {
+                argument,
+                offset,
+                clear,
+                set,
+            } => {
+                let memory = Memory::of(pid)?;
+                let address = call.arguments[*argument] + offset;
+                let word = (memory.word(address)? & !clear) | set;
+                memory.write(address, &word.to_le_bytes())?;
+            }
+            Act::Option { argument, without } => {
+                let memory = Memory::of(pid)?;
+                let address = call.arguments[*argument];
+                let options = memory.text(address)?;
+                let kept = options.split(',').filter(|option| option != without);
+                let kept = kept.collect::<Vec<_>>().join(",");
+                memory.write(address, &[kept.as_bytes(), &[0]].concat())?;
+            }
+            Act::Instead { name, arguments } => {
+                let number = syscall_number(Arch::X86_64, name).expect("it is a call");
+                registers.orig_rax = number.into();
+                for (place, value) in arguments.iter().enumerate() {
+                    *register(registers, place) = match value {
+                        Value::With(argument, bits) => call.arguments[*argument] | bits,
+                        Value::Number(number) => *number,
+                        Value::Text(text) => {
+                            let at = below(registers.rsp);
+                            Memory::of(pid)?.write(at, &[text.as_bytes(), &[0]].concat())?;
+                            at
+                        }
+                    };
+                }
+            }
+            Act::Filter(first) => {
+                let header = put_before(pid, call.arguments[2], registers.rsp, first)?;
+                registers.rdx = header;
+            }
+        }
+        Ok(Before::Changed)
+    }
+}
+
+/// Where the stack has not been yet.
+fn below(stack: u64) -> u64 {
+    (stack - (64 << 10)) & !0xf
+}
+
+/// Puts a longer program there, and returns where its header is.
+///
+/// Jumps of classic BPF are relative, so that the rest of it may stay as it is.
+fn put_before(pid: Pid, header: u64, stack: u64, first: &[BpfInstruction]) -> io::Result<u64> {
+    let memory = Memory::of(pid)?;
+    let length = u16::from_le_bytes([memory.read(header, 1)?[0], memory.read(header + 1, 1)?[0]]);
+    let program = memory.read(memory.word(header + 8)?, usize::from(length) * 8)?;
+    let mut bytes: Vec<u8> = Vec::new();
+    for (code, yes, no, operand) in first {
+        bytes.extend(code.to_le_bytes());
+        bytes.extend([*yes, *no]);
+        bytes.extend(operand.to_le_bytes());
+    }
+    let added = u16::try_from(first.len()).expect("it is short");
+    bytes.extend(program);
+    let at = below(stack);
+    memory.write(at + 16, &bytes)?;
+    memory.write(at, &u64::from(length + added).to_le_bytes())?;
+    memory.write(at + 8, &(at + 16).to_le_bytes())?;
+    Ok(at)
+}
+
+fn register(registers: &mut libc::user_regs_struct, argument: usize) -> &mut u64 {
+    match argument {
+        0 => &mut registers.rdi,
+        1 => &mut registers.rsi,
+        2 => &mut registers.rdx,
+        3 => &mut registers.r10,
+        4 => &mut registers.r8,
+        _ => &mut registers.r9,
+    }
+}

@@ -1,0 +1,79 @@
+//! Mutants that no guest could tell from the jail, each with the reason. Everything else that survives is
+//! a finding.
+
+use crate::verdict::Verdict;
+
+/// What a name begins with, and why nothing of it can be seen.
+const EQUIVALENT: &[(&str, &str)] = &[
+    (
+        "mounts: init's proc without no",
+        "a procfs has no devices and no programs, and each worker has its own over it",
+    ),
+    (
+        "mounts: worker, proc at /proc without nodev",
+        "a procfs has no devices",
+    ),
+    (
+        "mounts: init, tmpfs at /proc without",
+        "the root gets its flags when it is made read-only, before there is a guest to write to it",
+    ),
+    (
+        "capabilities: zygote without parent-death signal",
+        "the init, which the lifeline ends, is process 1 and takes the zygote with it",
+    ),
+    (
+        "capabilities: zygote without dumpable",
+        "no worker sees the zygote, and under Landlock it could trace nothing but its own children",
+    ),
+    (
+        "capabilities: worker without ambient set",
+        "nothing was in it, and with `no_new_privs` nothing comes of it",
+    ),
+    (
+        "capabilities: worker without capset",
+        "the last of the three empties what the others do; without it the worker sees that it may",
+    ),
+    (
+        "landlock: refer granted to",
+        "a link or a move also needs the right to make what it makes, which is not granted there",
+    ),
+    (
+        "namespaces: worker does not write deny to setgroups",
+        "setgroups(2) asks for a capability that no guest has, and the filters refuse it",
+    ),
+    (
+        "namespaces: launcher without ipc",
+        "each worker makes its own; the zygote's is for what is preloaded",
+    ),
+    (
+        "cgroup: supervisor does not write 67108864 to memory.memsw.limit_in_bytes",
+        "this host has no swap",
+    ),
+    (
+        "cgroup: supervisor does not write 0 to memory.swappiness",
+        "this host has no swap",
+    ),
+    (
+        "cgroup: supervisor does not write 100000 to cpu.cfs_period_us",
+        "it is what the kernel begins with",
+    ),
+    (
+        "seccomp: lets uretprobe",
+        "the kernel asks no filter about it",
+    ),
+    (
+        "rlimits: zygote without nofile",
+        "it raises the zygote's own limit; each worker gets another",
+    ),
+];
+
+/// The verdict on a mutant that survived.
+pub fn verdict(name: &str) -> Verdict {
+    match EQUIVALENT
+        .iter()
+        .find(|(begins, _)| name.starts_with(begins))
+    {
+        Some((_, reason)) => Verdict::Equivalent(reason),
+        None => Verdict::Survived,
+    }
+}

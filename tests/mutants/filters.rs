@@ -1,0 +1,168 @@
+//! Mutants of the filters: a call let through that is refused, or the other way round, one condition or
+//! one of its values gone.
+//!
+//! From the preset's own tables, so that there is one for each rule, and from the list of all system
+//! calls, so that there is one for each call that no rule names.
+
+use sandfork::jail::program::BpfInstruction;
+use sandfork::plan::Layer;
+use sandfork::plan::seccomp::{
+    Arch, Check, Preset, Surroundings, Verdict, syscall_number, syscalls,
+};
+
+use crate::call::Role;
+use crate::edit::{Act, Edit, Site};
+use crate::mutant::Mutant;
+
+// linux/bpf_common.h, linux/seccomp.h
+const LOAD: u16 = 0x20;
+const AND: u16 = 0x54;
+const EQUAL: u16 = 0x15;
+const AT_LEAST: u16 = 0x35;
+const RETURN: u16 = 0x06;
+const ALLOW: u32 = 0x7fff_0000;
+const ERROR: u32 = 0x0005_0000;
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const I386: u32 = 0x4000_0003;
+const X32: u32 = 0x4000_0000;
+const NO_SUCH_CALL: u32 = 38;
+
+/// What the calls are that a program answers for the filter that comes after it.
+#[derive(Clone, Copy, Debug)]
+enum Calls {
+    Number(u32),
+    /// With an argument that is this, where the mask counts.
+    Argument {
+        number: u32,
+        argument: u8,
+        mask: u32,
+        value: u32,
+    },
+    X32,
+    OtherArchitecture,
+}
+
+impl Calls {
+    fn answered(self, answer: u32) -> Vec<BpfInstruction> {
+        let reply = (RETURN, 0, 0, answer);
+        match self {
+            Self::Number(number) => vec![(LOAD, 0, 0, NUMBER), (EQUAL, 0, 1, number), reply],
+            Self::Argument {
+                number,
+                argument,
+                mask,
+                value,
+            } => vec![
+                (LOAD, 0, 0, NUMBER),
+                (EQUAL, 0, 4, number),
+                // The lower half of a 64-bit word, which is what the kernel takes.
+                (LOAD, 0, 0, 16 + 8 * u32::from(argument)),
+                (AND, 0, 0, mask),
+                (EQUAL, 0, 1, value),
+                reply,
+            ],
+            Self::X32 => vec![(LOAD, 0, 0, NUMBER), (AT_LEAST, 0, 1, X32), reply],
+            Self::OtherArchitecture => {
+                vec![(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 0, 1, I386), reply]
+            }
+        }
+    }
+}
+
+/// Every mutant of the filters of a guest with namespaces.
+pub fn mutants() -> Vec<Mutant> {
+    let guest = Preset::of(Surroundings::Namespaces).guest;
+    let mut all: Vec<Mutant> = syscalls(Arch::X86_64)
+        .filter(|(name, _)| !guest.contains_key(name))
+        .map(|(name, number)| lets(name, Calls::Number(number)))
+        .collect();
+    for (name, rule) in guest {
+        let Some(number) = syscall_number(Arch::X86_64, name) else {
+            continue;
+        };
+        match rule.verdict {
+            Verdict::Allow => all.push(forgets(name, Calls::Number(number))),
+            Verdict::Refuse { .. } => all.push(lets(name, Calls::Number(number))),
+            Verdict::AllowIf { checks, .. } => {
+                let whatever = format!("{name} whatever its arguments");
+                all.push(lets(&whatever, Calls::Number(number)));
+                all.extend(
+                    checks
+                        .iter()
+                        .flat_map(|check| of_check(name, number, check)),
+                );
+            }
+        }
+    }
+    all.push(lets("calls of x32", Calls::X32));
+    all.push(lets("another architecture", Calls::OtherArchitecture));
+    all
+}
+
+/// Each value that a condition names.
+fn of_check(name: &str, number: u32, check: &Check) -> Vec<Mutant> {
+    let with = |argument, mask, value| Calls::Argument {
+        number,
+        argument,
+        mask,
+        value,
+    };
+    let title = |value: u32| format!("{name} with {value:#x}");
+    match *check {
+        // Bits that must be clear.
+        Check::OneOf {
+            argument,
+            mask,
+            values: [0],
+        } => (0..32)
+            .map(|bit| 1 << bit)
+            .filter(|bit| mask & bit != 0)
+            .map(|bit| lets(&title(bit), with(argument, bit, bit)))
+            .collect(),
+        Check::OneOf {
+            argument,
+            mask,
+            values,
+        } => values
+            .iter()
+            .map(|value| forgets(&title(*value), with(argument, mask, *value)))
+            .collect(),
+        Check::NoneOf {
+            argument,
+            mask,
+            values,
+        } => values
+            .iter()
+            .map(|value| lets(&title(*value), with(argument, mask, *value)))
+            .collect(),
+        Check::Null { .. } => Vec::new(),
+    }
+}
+
+/// Both filters let it through.
+fn lets(name: &str, calls: Calls) -> Mutant {
+    let roles = [Role::Zygote, Role::Worker];
+    let edits = roles.map(|role| Edit {
+        at: Site::every(role, "seccomp"),
+        act: Act::Filter(calls.answered(ALLOW)),
+    });
+    Mutant::new(
+        Layer::Seccomp,
+        format!("seccomp: lets {name}"),
+        edits.into(),
+    )
+}
+
+/// The worker's refuses it as if there were no rule: the set-up may need it.
+fn forgets(name: &str, calls: Calls) -> Mutant {
+    let edit = Edit {
+        at: Site::every(Role::Worker, "seccomp"),
+        act: Act::Filter(calls.answered(ERROR | NO_SUCH_CALL)),
+    };
+    Mutant::new(
+        Layer::Seccomp,
+        format!("seccomp: forgets {name}"),
+        vec![edit],
+    )
+}

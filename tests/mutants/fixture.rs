@@ -1,0 +1,123 @@
+//! What the sandboxes show of this host: files that nobody's permissions protect, so that what a guest
+//! may do with them is for the jail alone to say.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::sys::stat::{Mode, SFlag, makedev, mknod, umask};
+use tempfile::TempDir;
+
+/// The name of that module.
+pub const LEAVING: &str = "leaves_a_descriptor";
+
+const LEAVES: &str = "import os\nos.dup2(os.open('/dev/null', os.O_RDONLY), 1500)\n";
+
+pub struct Fixture {
+    /// Shown where it is.
+    apart: TempDir,
+    /// Shown in the worker's own `/tmp`.
+    beneath: TempDir,
+}
+
+impl Fixture {
+    pub fn new() -> io::Result<Self> {
+        // Whoever launches must not have the last word either.
+        umask(Mode::empty());
+        let fixture = Self {
+            apart: open(tempfile::tempdir_in("/var/tmp")?)?,
+            beneath: open(tempfile::tempdir_in("/tmp")?)?,
+        };
+        fixture.reset()?;
+        Ok(fixture)
+    }
+
+    /// Read, read within `/tmp`, and written.
+    pub fn directories(&self) -> [(&'static str, PathBuf); 3] {
+        [
+            ("filesystem.read", self.apart.path().join("read")),
+            ("filesystem.read", self.beneath.path().join("read")),
+            ("filesystem.write", self.apart.path().join("written")),
+        ]
+    }
+
+    /// A module that leaves a descriptor behind, with a number that is above every worker's.
+    pub fn modules(&self) -> io::Result<PathBuf> {
+        let modules = self.apart.path().join("modules");
+        fs::create_dir_all(&modules)?;
+        fs::write(modules.join(format!("{LEAVING}.py")), LEAVES)?;
+        Ok(modules)
+    }
+
+    /// Not shown at all.
+    pub fn hidden(&self) -> PathBuf {
+        self.apart.path().join("hidden")
+    }
+
+    /// What guests are told of it, in Python.
+    pub fn header(&self) -> String {
+        let shown = self
+            .directories()
+            .map(|(_, path)| path.display().to_string());
+        let hidden = self.hidden().display().to_string();
+        format!("SHOWN, HIDDEN = {shown:?}, {hidden:?}\n")
+    }
+
+    /// As it was before any guest.
+    pub fn reset(&self) -> io::Result<()> {
+        let hidden = self.hidden();
+        for directory in self
+            .directories()
+            .map(|(_, path)| path)
+            .iter()
+            .chain([&hidden])
+        {
+            // It is mounted in sandboxes: the directory itself must stay.
+            fs::create_dir_all(directory)?;
+            for entry in fs::read_dir(directory)? {
+                let path = entry?.path();
+                if path.symlink_metadata()?.is_dir() {
+                    fs::remove_dir_all(path)?;
+                } else {
+                    fs::remove_file(path)?;
+                }
+            }
+            fill(directory)?;
+        }
+        Ok(())
+    }
+}
+
+fn open(directory: TempDir) -> io::Result<TempDir> {
+    allow_all(directory.path())?;
+    Ok(directory)
+}
+
+fn allow_all(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777))
+}
+
+fn fill(directory: &Path) -> io::Result<()> {
+    allow_all(directory)?;
+    for name in ["file", "program", "spare", "moving"] {
+        let path = directory.join(name);
+        fs::write(&path, "#!/bin/sh\nexit 0\n")?;
+        allow_all(&path)?;
+    }
+    for name in ["empty", "sub"] {
+        fs::create_dir(directory.join(name))?;
+        allow_all(&directory.join(name))?;
+    }
+    if nix::unistd::geteuid().is_root() {
+        // The zero device, which does nothing to anyone.
+        let mode = Mode::from_bits_truncate(0o666);
+        mknod(
+            &directory.join("device"),
+            SFlag::S_IFCHR,
+            mode,
+            makedev(1, 5),
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,9 @@
+"""How long a busy guest takes: a quota makes it take longer, however fast the machine is."""
+
+import time
+
+started, used = time.monotonic(), time.process_time()
+while time.process_time() - used < 0.4:
+    pass
+# With a tenth of one processor at least 3.5 s, and without as long as the machine makes it wait.
+print("took", "its share" if time.monotonic() - started > 2.5 else "more than its share")

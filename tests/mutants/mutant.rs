@@ -1,0 +1,130 @@
+//! A jail in which one thing is not as the plan has it.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use nix::unistd::Pid;
+use sandfork::plan::Layer;
+
+use crate::call::{Call, Role};
+use crate::edit::{Edit, Made};
+use crate::off::Off;
+use crate::tracer::{After, Before, Changes};
+
+/// One of them. Its name says what is missing.
+#[derive(Clone, Debug)]
+pub struct Mutant {
+    pub layer: Layer,
+    pub name: String,
+    pub edits: Vec<Edit>,
+}
+
+impl Mutant {
+    pub fn new(layer: Layer, name: impl Into<String>, edits: Vec<Edit>) -> Self {
+        let name = name.into();
+        Self { layer, name, edits }
+    }
+}
+
+/// Makes changes, for as long as processes set themselves up.
+pub struct Mutation {
+    edits: Vec<Edit>,
+    off: Option<Off>,
+    made: Made,
+    /// Workers that have said that their jail stands, and wait to be looked at.
+    standing: HashSet<Pid>,
+    trouble: Trouble,
+}
+
+/// Where it is told that a call could not be changed.
+pub type Trouble = Rc<RefCell<Option<String>>>;
+
+impl Mutation {
+    pub fn new(mutant: Vec<Edit>, off: Option<Off>) -> Self {
+        let mut edits = mutant;
+        edits.extend(off.iter().flat_map(|off| off.edits.clone()));
+        Self {
+            edits,
+            off,
+            made: Made::new(),
+            standing: HashSet::new(),
+            trouble: Trouble::default(),
+        }
+    }
+
+    /// Where it tells what it could not change.
+    pub fn trouble(&self) -> Trouble {
+        Rc::clone(&self.trouble)
+    }
+
+    /// Whether it changes nothing of a zygote's, so that a sound one can have its workers.
+    pub fn is_of_workers_only(&self) -> bool {
+        // Where mounts are put into a worker's root, which is its zygote's.
+        let leaves_traces = self.off.as_ref().is_some_and(Off::is_seen_by_others);
+        !leaves_traces && self.edits.iter().all(|edit| edit.at.role == Role::Worker)
+    }
+
+    fn tell(&self, trouble: String) {
+        self.trouble.borrow_mut().get_or_insert(trouble);
+    }
+}
+
+impl Changes for Mutation {
+    fn before(&mut self, pid: Pid, call: &Call, registers: &mut libc::user_regs_struct) -> Before {
+        if let Some(off) = &self.off {
+            off.hear(pid, call);
+        }
+        let mut all = Before::Untouched;
+        for edit in &self.edits {
+            match edit.apply(pid, call, &self.made, registers) {
+                Ok(Before::Untouched) => {}
+                Ok(before) => all = before,
+                Err(error) => self.tell(format!("{call} could not be changed: {error}")),
+            }
+        }
+        if call.role != Role::Supervisor {
+            self.made.insert((pid, call.name()));
+        }
+        all
+    }
+
+    fn after(&mut self, pid: Pid, call: &Call) -> After {
+        let Some(off) = &self.off else {
+            return if stands(call) {
+                After::LetGo
+            } else {
+                After::Traced
+            };
+        };
+        if call.role == Role::Supervisor {
+            off.lie(pid, call);
+        }
+        if stands(call) {
+            self.standing.insert(pid);
+        }
+        // It hears from the supervisor, who has looked at it before.
+        if self.standing.contains(&pid) && call.is(&["read"]) && call.is_on_data() {
+            if let Err(error) = off.take_away(pid) {
+                self.tell(error);
+            }
+            return After::LetGo;
+        }
+        After::Traced
+    }
+}
+
+impl Changes for Rc<RefCell<Mutation>> {
+    fn before(&mut self, pid: Pid, call: &Call, registers: &mut libc::user_regs_struct) -> Before {
+        self.borrow_mut().before(pid, call, registers)
+    }
+
+    fn after(&mut self, pid: Pid, call: &Call) -> After {
+        self.borrow_mut().after(pid, call)
+    }
+}
+
+/// Whether a worker has just said that its jail stands: first it sends the handles of its directories.
+pub fn stands(call: &Call) -> bool {
+    call.role == Role::Worker && call.is(&["sendmsg"]) && call.occurrence == 2
+}

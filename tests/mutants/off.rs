@@ -1,0 +1,304 @@
+//! A jail without one of its layers, which neither the worker nor its supervisor notices.
+//!
+//! Some layers are never made: their calls are left out, and whoever looks for them is told what a
+//! sound jail would have told. The others are made, looked at, and taken away from outside before there
+//! is any guest code.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+use sandfork::plan::Layer;
+
+use crate::call::{Call, Role};
+use crate::edit::{Act, Edit, Site, Value, Which, file_of};
+use crate::memory::Memory;
+
+/// What takes a layer from a worker that has it.
+const TAKE_AWAY: &str = include_str!("take_away.py");
+
+/// How a layer is turned off.
+#[derive(Clone, Debug)]
+pub struct Off {
+    layer: Layer,
+    pub edits: Vec<Edit>,
+    /// The resource limits that a worker was to have.
+    limits: RefCell<BTreeMap<u64, u64>>,
+}
+
+const NEW_PID: u64 = 0x2000_0000;
+const NEW_USER: u64 = 0x1000_0000;
+const NEW_OTHERS: u64 = 0x4e00_0000; // net, ipc, uts, cgroup
+
+const CAPBSET_DROP: u64 = 24;
+const SET_NO_NEW_PRIVS: u64 = 38;
+const CAP_AMBIENT: u64 = 47;
+
+impl Off {
+    pub fn new(layer: Layer) -> Self {
+        let edits = match layer {
+            Layer::Namespaces => namespaces(),
+            Layer::Landlock => vec![
+                leave_out(Site::every(Role::Worker, "landlock_restrict_self")),
+                refuse(at(Role::Worker, "openat", "/"), Errno::EACCES),
+            ],
+            Layer::Seccomp => seccomp(),
+            Layer::Capabilities => capabilities(),
+            Layer::Rlimits => rlimits(),
+            Layer::Mounts | Layer::Cgroup => Vec::new(),
+        };
+        let limits = RefCell::default();
+        Self {
+            layer,
+            edits,
+            limits,
+        }
+    }
+
+    /// Whether other workers of the same zygote find something of it.
+    pub fn is_seen_by_others(&self) -> bool {
+        self.layer == Layer::Mounts
+    }
+
+    /// Keeps in mind what is left out.
+    pub fn hear(&self, pid: Pid, call: &Call) {
+        let [_, resource, new, ..] = call.arguments;
+        if call.role == Role::Worker && call.is(&["prlimit64"]) && new != 0 {
+            // One whose memory cannot be read is gone.
+            let value = Memory::of(pid).and_then(|memory| memory.word(new));
+            _ = value.map(|value| self.limits.borrow_mut().insert(resource, value));
+        }
+    }
+
+    /// Takes it from a worker that was looked at.
+    pub fn take_away(&self, worker: Pid) -> Result<(), String> {
+        if !matches!(self.layer, Layer::Mounts | Layer::Cgroup) {
+            return Ok(());
+        }
+        let mut python = Command::new("python3");
+        let worker = worker.to_string();
+        python.args(["-c", TAKE_AWAY, self.layer.name(), &worker]);
+        match python.output() {
+            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+            Err(error) => Err(format!("python3: {error}")),
+        }
+    }
+
+    /// Changes what the supervisor was just told of its worker to what it expects.
+    pub fn lie(&self, supervisor: Pid, call: &Call) {
+        // One that is gone is told nothing.
+        _ = match (self.layer, call.name()) {
+            (Layer::Capabilities, "read" | "pread64") => no_capabilities(supervisor, call),
+            (Layer::Rlimits, "read" | "pread64") => self.limits_as_planned(supervisor, call),
+            (Layer::Namespaces, "readlinkat") => another_namespace(supervisor, call),
+            _ => Ok(()),
+        };
+    }
+}
+
+impl Off {
+    /// The rows of /proc/PID/limits, whose columns have fixed places.
+    fn limits_as_planned(&self, supervisor: Pid, call: &Call) -> io::Result<()> {
+        const VALUES: usize = 26;
+        let Some((memory, address, text)) = told(supervisor, call, "limits")? else {
+            return Ok(());
+        };
+        let mut start = 0;
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            let resource = ROWS
+                .iter()
+                .find(|(_, name)| line.starts_with(name.as_bytes()));
+            let value = resource.and_then(|(number, _)| self.limits.borrow().get(number).copied());
+            if let Some(value) = value {
+                let values = format!("{value:<20} {value:<20}");
+                memory.write(address + (start + VALUES) as u64, values.as_bytes())?;
+            }
+            start += line.len();
+        }
+        Ok(())
+    }
+}
+
+/// The resources' numbers and rows (getrlimit(2), proc_pid_limits(5)).
+const ROWS: [(u64, &str); 10] = [
+    (0, "Max cpu time"),
+    (1, "Max file size"),
+    (2, "Max data size"),
+    (3, "Max stack size"),
+    (4, "Max core file size"),
+    (6, "Max processes"),
+    (7, "Max open files"),
+    (8, "Max locked memory"),
+    (11, "Max pending signals"),
+    (12, "Max msgqueue size"),
+];
+
+/// What a supervisor has just read of a file with this name, and where it is.
+fn told(supervisor: Pid, call: &Call, name: &str) -> io::Result<Option<(Memory, u64, Vec<u8>)>> {
+    if file_of(supervisor, call).as_deref() != Some(name) {
+        return Ok(None);
+    }
+    let memory = Memory::of(supervisor)?;
+    let [_, address, length, ..] = call.arguments;
+    let length = usize::try_from(length).unwrap_or(0).min(8192);
+    let text = memory.read(address, length)?;
+    Ok(Some((memory, address, text)))
+}
+
+fn leave_out(site: Site) -> Edit {
+    Edit::new(site, Act::LeaveOut(0))
+}
+
+fn refuse(site: Site, errno: Errno) -> Edit {
+    Edit::new(site, Act::LeaveOut(-i64::from(errno as i32)))
+}
+
+fn at(role: Role, name: &'static str, path: &'static str) -> Site {
+    Site::every(role, name).which(Which::At(path))
+}
+
+/// Filters that let everything through. They are there, so that they are counted.
+fn seccomp() -> Vec<Edit> {
+    const LET_ALL: u32 = 0x7fff_0000;
+    let filters = [Role::Zygote, Role::Worker].map(|role| {
+        let act = Act::Filter(vec![(0x06, 0, 0, LET_ALL)]);
+        Edit::new(Site::every(role, "seccomp"), act)
+    });
+    let looks = ["socket", "ptrace", "mount", "capset"].map(|name| {
+        let site = Site::every(Role::Worker, name).after("seccomp");
+        refuse(site, Errno::EPERM)
+    });
+    filters.into_iter().chain(looks).collect()
+}
+
+fn capabilities() -> Vec<Edit> {
+    let prctl = |role, option| Site::every(role, "prctl").which(Which::With(vec![option]));
+    vec![
+        leave_out(prctl(Role::Zygote, SET_NO_NEW_PRIVS)),
+        leave_out(prctl(Role::Worker, CAPBSET_DROP)),
+        leave_out(prctl(Role::Worker, CAP_AMBIENT)),
+        leave_out(Site::every(Role::Worker, "capset")),
+        // Where it looks whether they are gone; the last one comes to the filter.
+        refuse(
+            prctl(Role::Worker, CAPBSET_DROP).after("capset"),
+            Errno::EPERM,
+        ),
+        refuse(
+            Site::every(Role::Worker, "capset").after("seccomp"),
+            Errno::EPERM,
+        ),
+    ]
+}
+
+/// All but the mount namespace, without which nothing could be mounted, and the zygote's user
+/// namespace, without which nobody might.
+fn namespaces() -> Vec<Edit> {
+    let without = |role, bits| {
+        let act = Act::Without { argument: 0, bits };
+        Edit::new(Site::every(role, "unshare"), act)
+    };
+    let wrote = |file: &str| {
+        let which = Which::On(file.to_owned());
+        let site = Site::every(Role::Worker, "write").which(which);
+        Edit::new(site, Act::Swallow)
+    };
+    let mut edits = vec![
+        without(Role::Launcher, NEW_OTHERS | NEW_PID),
+        without(Role::Zygote, NEW_PID),
+        // The way back, where there was none.
+        leave_out(Site::every(Role::Zygote, "setns")),
+        without(Role::Worker, NEW_OTHERS | NEW_USER),
+        leave_out(Site::every(Role::Init, "sethostname")),
+        wrote("setgroups"),
+        wrote("uid_map"),
+        wrote("gid_map"),
+    ];
+    edits.extend(proc_of_the_host());
+    edits
+}
+
+/// A procfs belongs to a pid namespace: where there is none but the host's, so does the procfs.
+fn proc_of_the_host() -> [Edit; 4] {
+    const CLONE_ALL: u64 = (1 | libc::O_CLOEXEC | libc::AT_RECURSIVE) as u64;
+    let here = i64::from(libc::AT_FDCWD).cast_unsigned();
+    let instead = |site, name, arguments| Edit::new(site, Act::Instead { name, arguments });
+    let init = |name| Site::every(Role::Init, name);
+    [
+        instead(
+            init("fsopen"),
+            "open_tree",
+            vec![
+                Value::Number(here),
+                Value::Text("/proc"),
+                Value::Number(CLONE_ALL),
+            ],
+        ),
+        leave_out(init("fsconfig")),
+        instead(init("fsmount"), "dup", vec![Value::With(0, 0)]),
+        // The worker's own: the one that its root has, with the flags that it would have.
+        instead(
+            Site::every(Role::Worker, "mount").which(Which::At("/proc")),
+            "mount",
+            vec![
+                Value::Number(0),
+                Value::With(1, 0),
+                Value::Number(0),
+                Value::With(3, libc::MS_REMOUNT | libc::MS_BIND),
+                Value::Number(0),
+            ],
+        ),
+    ]
+}
+
+/// The resource limits, as they are not set.
+fn rlimits() -> Vec<Edit> {
+    let set = Site::every(Role::Worker, "prlimit64").which(Which::Setting);
+    vec![leave_out(set)]
+}
+
+/// The sets in /proc/PID/status, and `no_new_privs`.
+fn no_capabilities(supervisor: Pid, call: &Call) -> io::Result<()> {
+    let Some((memory, address, bytes)) = told(supervisor, call, "status")? else {
+        return Ok(());
+    };
+    let find = |field: &str| {
+        let field = field.as_bytes();
+        bytes
+            .windows(field.len())
+            .position(|found| found == field)
+            .map(|at| at + field.len())
+    };
+    for field in [
+        "CapInh:\t",
+        "CapPrm:\t",
+        "CapEff:\t",
+        "CapBnd:\t",
+        "CapAmb:\t",
+    ] {
+        if let Some(value) = find(field) {
+            memory.write(address + value as u64, b"0000000000000000")?;
+        }
+    }
+    if let Some(value) = find("NoNewPrivs:\t") {
+        memory.write(address + value as u64, b"1")?;
+    }
+    Ok(())
+}
+
+/// The number in a link such as `ns/pid -> pid:[4026531836]`.
+fn another_namespace(supervisor: Pid, call: &Call) -> io::Result<()> {
+    let memory = Memory::of(supervisor)?;
+    if !memory.text(call.arguments[1])?.starts_with("ns/") {
+        return Ok(());
+    }
+    let address = call.arguments[2];
+    let link = memory.read(address, 16)?;
+    match link.iter().position(|byte| *byte == b'[') {
+        Some(bracket) => memory.write(address + bracket as u64 + 1, b"9"),
+        None => Ok(()),
+    }
+}

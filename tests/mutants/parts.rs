@@ -1,0 +1,330 @@
+//! From the steps that a jail was seen to be made of to mutants: each of its parts is missing in one.
+//!
+//! Nothing here is a list of what there is to delete: that is what the product did. The tables only
+//! give names to bits, and one that has no name is deleted all the same.
+
+use sandfork::plan::Layer;
+
+use crate::call::{Call, Role};
+use crate::edit::{Act, Edit, Site, Which};
+use crate::mutant::Mutant;
+use crate::step::{Detail, Step};
+
+type Names = &'static [(u64, &'static str)];
+
+const NAMESPACES: Names = &[
+    (0x0002_0000, "mount"),
+    (0x0200_0000, "cgroup"),
+    (0x0400_0000, "uts"),
+    (0x0800_0000, "ipc"),
+    (0x1000_0000, "user"),
+    (0x2000_0000, "pid"),
+    (0x4000_0000, "net"),
+];
+
+/// The flags of mount(2) that keep something out, which are the attributes of mount_setattr(2) too.
+const MOUNT: Names = &[(1, "ro"), (2, "nosuid"), (4, "nodev"), (8, "noexec")];
+
+const EXECUTE: u64 = 1;
+const WRITE_FILE: u64 = 2;
+const MAKE_REG: u64 = 0x100;
+
+const FILES: Names = &[
+    (EXECUTE, "execute"),
+    (WRITE_FILE, "write_file"),
+    (4, "read_file"),
+    (8, "read_dir"),
+    (0x10, "remove_dir"),
+    (0x20, "remove_file"),
+    (0x40, "make_char"),
+    (0x80, "make_dir"),
+    (MAKE_REG, "make_reg"),
+    (0x200, "make_sock"),
+    (0x400, "make_fifo"),
+    (0x800, "make_block"),
+    (0x1000, "make_sym"),
+    (0x2000, "refer"),
+    (0x4000, "truncate"),
+    (0x8000, "ioctl_dev"),
+];
+const NET: Names = &[(1, "bind_tcp"), (2, "connect_tcp")];
+const SCOPES: Names = &[(1, "abstract unix sockets"), (2, "signals")];
+
+const RESOURCES: Names = &[
+    (0, "cpu"),
+    (1, "fsize"),
+    (2, "data"),
+    (3, "stack"),
+    (4, "core"),
+    (6, "nproc"),
+    (7, "nofile"),
+    (8, "memlock"),
+    (11, "sigpending"),
+    (12, "msgqueue"),
+];
+
+/// Of prctl(2), what changes something that holds the process.
+const SETTINGS: Names = &[
+    (1, "parent-death signal"),
+    (4, "dumpable"),
+    (24, "bounding set"),
+    (38, "no_new_privs"),
+    (47, "ambient set"),
+];
+
+/// Each bit that is set, with its name.
+fn bits(word: u64, names: Names) -> impl Iterator<Item = (u64, String)> {
+    let set = (0..64).map(|bit| 1_u64 << bit);
+    set.filter(move |bit| word & bit != 0).map(move |bit| {
+        let name = names.iter().find(|(named, _)| *named == bit);
+        let name = name.map_or_else(|| format!("bit {bit:#x}"), |(_, name)| (*name).to_owned());
+        (bit, name)
+    })
+}
+
+fn name_of(value: u64, names: Names) -> Option<&'static str> {
+    let found = names.iter().find(|(named, _)| *named == value);
+    found.map(|(_, name)| *name)
+}
+
+/// Every mutant of these steps, in their order.
+pub fn mutants(steps: &[Step]) -> Vec<Mutant> {
+    let mut all: Vec<Mutant> = Vec::new();
+    // With its filter loaded, a worker only looks whether the jail holds.
+    let is_filter = |step: &Step| step.call.role == Role::Worker && step.call.is(&["seccomp"]);
+    let last = steps.iter().position(is_filter).unwrap_or(steps.len());
+    let looks = |(index, step): &(usize, &Step)| *index > last && step.call.role == Role::Worker;
+    let made = steps.iter().enumerate().filter(|step| !looks(step));
+    for mutant in made.flat_map(|(_, step)| of(step, steps)) {
+        let same = |known: &Mutant| {
+            known.name == mutant.name || known.name.starts_with(&format!("{}, the ", mutant.name))
+        };
+        let before = all.iter().filter(|known| same(known)).count();
+        match all.iter_mut().find(|known| known.name == mutant.name) {
+            None => all.push(mutant),
+            Some(known) if known.edits == mutant.edits => {}
+            // What one line of the plan does for all that is shown is deleted for all of it.
+            Some(known) if matches!(known.layer, Layer::Mounts | Layer::Landlock) => {
+                known.edits.extend(mutant.edits);
+            }
+            Some(_) => {
+                let name = format!("{}, the {}th", mutant.name, before + 1);
+                all.push(Mutant { name, ..mutant });
+            }
+        }
+    }
+    all
+}
+
+fn of(step: &Step, steps: &[Step]) -> Vec<Mutant> {
+    let call = &step.call;
+    let who = &call.role.to_string();
+    let one = |layer, name: String, act| {
+        let at = Site::of(call);
+        Mutant::new(layer, format!("{layer}: {name}"), vec![Edit { at, act }])
+    };
+    let left_out = |layer, name: String| vec![one(layer, name, Act::LeaveOut(0))];
+    match (call.name(), &step.detail) {
+        // The supervisor makes no jail, but the cgroups.
+        ("write", Detail::Setting { file, value }) => setting(step, who, file, value),
+        _ if call.role == Role::Supervisor => Vec::new(),
+        ("unshare", _) => bits(call.arguments[0], NAMESPACES)
+            .map(|(bits, name)| {
+                let act = Act::Without { argument: 0, bits };
+                one(Layer::Namespaces, format!("{who} without {name}"), act)
+            })
+            .collect(),
+        ("sethostname", _) => left_out(Layer::Namespaces, "host name".to_owned()),
+        ("mount", Detail::Mount { .. }) => mounted(step, who),
+        ("mount_setattr", Detail::Tree { path, attributes }) => bits(*attributes, MOUNT)
+            .map(|(clear, name)| {
+                let kind: Vec<String> = bits(*attributes, MOUNT).map(|(_, name)| name).collect();
+                let act = Act::Word {
+                    argument: 3,
+                    offset: 0,
+                    clear,
+                    set: 0,
+                };
+                let kind = kind.join(", ");
+                let within = if path.starts_with("/tmp") {
+                    "in /tmp "
+                } else {
+                    ""
+                };
+                one(
+                    Layer::Mounts,
+                    format!("what is shown {within}{kind}, without {name}"),
+                    act,
+                )
+            })
+            .collect(),
+        ("fsmount", Detail::FileSystem { kind }) => bits(call.arguments[2], MOUNT)
+            .map(|(bits, name)| {
+                let act = Act::Without { argument: 2, bits };
+                one(Layer::Mounts, format!("{who}'s {kind} without {name}"), act)
+            })
+            .collect(),
+        ("pivot_root" | "umount2", _) => left_out(Layer::Mounts, format!("no {}", call.name())),
+        ("landlock_restrict_self", _) => left_out(Layer::Landlock, format!("{who} not enforced")),
+        ("landlock_create_ruleset", Detail::Ruleset { files, net, scopes }) => {
+            handled(step, [*files, *net, *scopes])
+        }
+        ("landlock_add_rule", Detail::Rule { rights }) => granted(step, *rights, steps),
+        ("seccomp", _) => left_out(Layer::Seccomp, format!("{who}'s filter not loaded")),
+        ("capset" | "close_range" | "setsid" | "setgroups" | "setresgid" | "setresuid", _) => {
+            left_out(
+                Layer::Capabilities,
+                format!("{who} without {}", call.name()),
+            )
+        }
+        ("prctl", _) => setting_of_the_process(call, who),
+        // Without a new value it only asks.
+        ("prlimit64", _) if call.arguments[2] != 0 => {
+            let resource = name_of(call.arguments[1], RESOURCES).unwrap_or("another");
+            left_out(Layer::Rlimits, format!("{who} without {resource}"))
+        }
+        ("sched_setaffinity", _) => left_out(Layer::Rlimits, "not pinned".to_owned()),
+        _ => Vec::new(),
+    }
+}
+
+/// A mount: not made, and without each of its flags and options.
+fn mounted(step: &Step, who: &str) -> Vec<Mutant> {
+    let call = &step.call;
+    let Detail::Mount {
+        target,
+        kind,
+        options,
+    } = &step.detail
+    else {
+        return Vec::new();
+    };
+    let one = |name: &str, act| {
+        let at = format!("mounts: {who}, {kind} at {target}").replace(",  at", ", at");
+        let edits = vec![Edit::new(Site::of(call), act)];
+        Mutant::new(Layer::Mounts, format!("{at}{name}"), edits)
+    };
+    let flags = bits(call.arguments[3] & 0xf, MOUNT).map(|(bits, name)| {
+        let act = Act::Without { argument: 3, bits };
+        one(&format!(" without {name}"), act)
+    });
+    let options = options.split(',').filter(|option| !option.is_empty());
+    let options = options.map(|option| {
+        let (argument, without) = (4, option.to_owned());
+        one(
+            &format!(" without {option}"),
+            Act::Option { argument, without },
+        )
+    });
+    let all = [one(": not made", Act::LeaveOut(0))].into_iter();
+    all.chain(flags).chain(options).collect()
+}
+
+/// Of prctl(2), what changes something that holds the process.
+fn setting_of_the_process(call: &Call, who: &str) -> Vec<Mutant> {
+    let [option, value, ..] = call.arguments;
+    let Some(name) = name_of(option, SETTINGS) else {
+        return Vec::new();
+    };
+    // In which order the bounding set is emptied differs from time to time.
+    let (name, with) = match name {
+        "bounding set" => (
+            format!("{who} keeps capability {value} in the bounding set"),
+            vec![option, value],
+        ),
+        _ => (format!("{who} without {name}"), vec![option]),
+    };
+    let at = Site::every(call.role, "prctl").which(Which::With(with));
+    let edits = vec![Edit::new(at, Act::LeaveOut(0))];
+    let name = format!("capabilities: {name}");
+    vec![Mutant::new(Layer::Capabilities, name, edits)]
+}
+
+/// A right that the ruleset does not handle is everybody's, so that no rule may name it either.
+fn handled(step: &Step, words: [u64; 3]) -> Vec<Mutant> {
+    let kinds = [(words[0], FILES), (words[1], NET), (words[2], SCOPES)];
+    let mut all = Vec::new();
+    for (place, (word, names)) in kinds.into_iter().enumerate() {
+        for (clear, name) in bits(word, names) {
+            let word = |argument, offset| Act::Word {
+                argument,
+                offset,
+                clear,
+                set: 0,
+            };
+            let mut edits = vec![Edit {
+                at: Site::of(&step.call),
+                act: word(0, place as u64 * 8),
+            }];
+            if place == 0 {
+                edits.push(Edit {
+                    at: Site::every(step.call.role, "landlock_add_rule"),
+                    act: word(2, 0),
+                });
+            }
+            let name = format!("landlock: {name} not handled");
+            all.push(Mutant::new(Layer::Landlock, name, edits));
+        }
+    }
+    all
+}
+
+/// A rule that grants a right more.
+fn granted(step: &Step, rights: u64, steps: &[Step]) -> Vec<Mutant> {
+    let has = |right| rights & right != 0;
+    let kind = match () {
+        () if has(MAKE_REG) => "to what may be written",
+        () if has(WRITE_FILE) => "to devices",
+        () if has(EXECUTE) => "to what may be run",
+        () => "to what may be read",
+    };
+    let handled = steps.iter().find_map(|step| match step.detail {
+        Detail::Ruleset { files, .. } => Some(files),
+        _ => None,
+    });
+    bits(handled.unwrap_or(0) & !rights, FILES)
+        .map(|(set, name)| {
+            let act = Act::Word {
+                argument: 2,
+                offset: 0,
+                clear: 0,
+                set,
+            };
+            let edit = Edit {
+                at: Site::of(&step.call),
+                act,
+            };
+            let name = format!("landlock: {name} granted {kind}");
+            Mutant::new(Layer::Landlock, name, vec![edit])
+        })
+        .collect()
+}
+
+/// A file of a cgroup's, or of an id map's.
+fn setting(step: &Step, who: &str, file: &str, value: &str) -> Vec<Mutant> {
+    let layer = match file {
+        "uid_map" | "gid_map" | "setgroups" => Layer::Namespaces,
+        "tasks" | "cgroup.procs" => Layer::Cgroup,
+        _ if ["memory.", "pids.", "cpu.", "cgroup."]
+            .iter()
+            .any(|kind| file.starts_with(kind)) =>
+        {
+            Layer::Cgroup
+        }
+        _ => return Vec::new(),
+    };
+    let call = &step.call;
+    let at = match layer {
+        Layer::Cgroup if file != "tasks" && file != "cgroup.procs" => {
+            Site::every(call.role, "write").which(Which::On(file.to_owned()))
+        }
+        _ => Site::of(call),
+    };
+    let act = Act::Swallow;
+    let value = value.trim();
+    let name = match file {
+        "tasks" | "cgroup.procs" => format!("{layer}: {who} does not join"),
+        _ => format!("{layer}: {who} does not write {value} to {file}"),
+    };
+    vec![Mutant::new(layer, name, vec![Edit { at, act }])]
+}

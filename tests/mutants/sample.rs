@@ -1,0 +1,70 @@
+//! One mutant of each kind, for every run of the tests. Who must notice it is part of the test.
+
+use libtest_mimic::Failed;
+
+use crate::bench::Bench;
+use crate::verdict::Verdict;
+
+/// Who notices.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum By {
+    /// The worker or the supervisor.
+    Look,
+    /// This guest.
+    Guest(&'static str),
+}
+
+/// A mutant by its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    pub name: &'static str,
+    by: By,
+}
+
+const fn look(name: &'static str) -> Sample {
+    let by = By::Look;
+    Sample { name, by }
+}
+
+const fn guest(guest: &'static str, name: &'static str) -> Sample {
+    let by = By::Guest(guest);
+    Sample { name, by }
+}
+
+pub const SAMPLE: &[Sample] = &[
+    look("namespaces: worker without ipc"),
+    look("mounts: worker, tmpfs at /work without noexec"),
+    guest("files", "mounts: worker, tmpfs at /tmp without mode=0700"),
+    guest("files", "mounts: worker, proc at /proc without subset=pid"),
+    look("landlock: worker not enforced"),
+    guest("files", "landlock: refer not handled"),
+    guest(
+        "files",
+        "landlock: make_char granted to what may be written",
+    ),
+    guest("process", "landlock: abstract unix sockets not handled"),
+    guest("calls", "seccomp: lets bpf"),
+    guest("calls", "seccomp: lets clone with 0x10000000"),
+    guest("calls", "seccomp: forgets flock"),
+    guest("process", "seccomp: lets another architecture"),
+    look("seccomp: worker's filter not loaded"),
+    look("capabilities: worker keeps capability 21 in the bounding set"),
+    guest(
+        "process",
+        "capabilities: worker without parent-death signal",
+    ),
+    look("rlimits: worker without core"),
+];
+
+impl Sample {
+    pub fn judge(&self, bench: &mut Bench) -> Result<(), Failed> {
+        let all = bench.mutants();
+        let mutant = all.iter().find(|mutant| mutant.name == self.name);
+        let mutant = mutant.ok_or("the jail has no such part any more: name another")?;
+        match (bench.judge(mutant), self.by) {
+            (Verdict::Look(_), By::Look) => Ok(()),
+            (Verdict::Guest { name, .. }, By::Guest(guest)) if name == guest => Ok(()),
+            (verdict, _) => Err(format!("{verdict}, where it was to be {:?}", self.by).into()),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What a sound jail lets a guest do, as it is written down: by nobody's plan, and read by a person.
+
+use libtest_mimic::Failed;
+use sandfork::plan::Layer;
+
+use crate::bench::{Bench, POSTURE};
+use crate::subject::Went;
+
+const WRITTEN: [(&str, &str); 3] = [
+    ("calls", include_str!("sound/calls.txt")),
+    ("files", include_str!("sound/files.txt")),
+    ("process", include_str!("sound/process.txt")),
+];
+
+/// Compares what a guest found with what is written.
+pub fn compare(guest: &str, went: &Went) -> Result<(), Failed> {
+    let Went::Ran {
+        status,
+        stdout,
+        stderr,
+    } = went
+    else {
+        return Err(format!("{went:?}").into());
+    };
+    if status != "ok" {
+        return Err(format!("{status}: {stderr}").into());
+    }
+    let written = WRITTEN.iter().find(|(name, _)| *name == guest);
+    let (_, written) = written.ok_or("it is not written")?;
+    let missing = written
+        .lines()
+        .filter(|line| !stdout.lines().any(|found| found == *line));
+    let new = stdout
+        .lines()
+        .filter(|line| !written.lines().any(|known| known == *line));
+    let differing: Vec<String> = missing
+        .map(|line| format!("- {line}"))
+        .chain(new.map(|line| format!("+ {line}")))
+        .collect();
+    if differing.is_empty() {
+        return Ok(());
+    }
+    Err(differing.join("\n").into())
+}
+
+/// What a guest finds without a layer, and not with it: so that what is taken away is really gone.
+pub fn without(layer: Layer, bench: &mut Bench) -> Result<(), Failed> {
+    let [calls, files, process] = POSTURE;
+    let (guest, line) = match layer {
+        Layer::Namespaces => (files, "/proc/sys: list done"),
+        Layer::Mounts => (files, "<read>/device: open done"),
+        Layer::Landlock => (files, "/: list done"),
+        Layer::Seccomp => (calls, "call let 0x0-0x14e 0x151-0x27f"),
+        Layer::Capabilities => (process, "NoNewPrivs 0"),
+        // Whatever line it is.
+        Layer::Rlimits | Layer::Cgroup => (process, ""),
+    };
+    let mut told = |off| match bench.sound(guest, off) {
+        Went::Ran { stdout, .. } => stdout,
+        other => format!("{other:?}"),
+    };
+    let [with, off] = [None, Some(layer)].map(&mut told);
+    let has = |text: &str| text.lines().any(|found| found == line);
+    if line.is_empty() && with != off || !has(&with) && has(&off) {
+        return Ok(());
+    }
+    Err(format!("it is not gone: {line}").into())
+}

@@ -1,0 +1,181 @@
+//! The supervisor that is traced: this program, started again, which does what it is told a line at a
+//! time and says how it went.
+
+use std::env;
+use std::io::BufRead;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+use nix::unistd::Gid;
+use sandfork::jail::program::BpfProgram;
+use sandfork::policy::{BuiltInsOnly, Override, Policy};
+use sandfork::session::Session;
+use sandfork::{Error, ErrorKind, Sandbox};
+use serde::{Deserialize, Serialize};
+
+/// Set for the program that is traced: settings of the policy, and what its guests are told of the host.
+const VARIABLE: &str = "SANDFORK_MUTANTS_SUBJECT";
+
+/// One that no distribution hands out.
+const ANOTHER_GROUP: u32 = 31_338;
+
+/// The guests, by name.
+const GUESTS: [(&str, &str); 6] = [
+    ("calls", include_str!("guests/calls.py")),
+    ("files", include_str!("guests/files.py")),
+    ("process", include_str!("guests/process.py")),
+    ("memory", include_str!("guests/memory.py")),
+    ("tasks", include_str!("guests/tasks.py")),
+    ("cores", include_str!("guests/cores.py")),
+];
+
+/// A worker that another one might meet.
+const LISTENER: &str = "\
+import socket
+listener = socket.socket(socket.AF_UNIX)
+listener.bind('\\0sandfork-mutants')
+listener.listen()
+";
+
+/// How a command went.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Went {
+    /// As it should.
+    Well,
+    /// Guest code ran, or began to.
+    Ran {
+        /// How it ended.
+        status: String,
+        /// What it wrote.
+        stdout: String,
+        /// And beside that: its exception, if it ended with one.
+        stderr: String,
+    },
+    /// A look at the worker, from outside or from inside, found less than the plan has.
+    NotEnforced { says: String },
+    /// The sandbox could not be made.
+    Refused { says: String },
+}
+
+/// This program, to be traced.
+pub fn command(settings: &[String], header: &str) -> Command {
+    let mut command = Command::new(env::current_exe().expect("a program knows its path"));
+    let value = (settings.join("\n"), header);
+    let value = serde_json::to_string(&value).expect("it is JSON");
+    command.env(VARIABLE, value);
+    command
+}
+
+/// Whether this process was started to be traced.
+pub fn requested() -> Option<String> {
+    env::var(VARIABLE).ok()
+}
+
+/// Does what it is told until nobody tells it anything.
+pub fn play(value: &str) -> ExitCode {
+    let (settings, header): (String, String) = serde_json::from_str(value).expect("it is JSON");
+    let mut subject = Subject {
+        settings,
+        header,
+        sandbox: None,
+        listener: None,
+    };
+    // Ordinary users may load a filter only with it; with root it must be the jail that sets it.
+    if !nix::unistd::geteuid().is_root() {
+        nix::sys::prctl::set_no_new_privs().expect("anyone may");
+    }
+    if nix::unistd::geteuid().is_root() {
+        // So that keeping it would show.
+        nix::unistd::setgroups(&[Gid::from_raw(ANOTHER_GROUP)]).expect("root may");
+    }
+    sandfork::sys::seccomp::load(&telling()).expect("this host has filters");
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        let went = subject.obey(&line).unwrap_or_else(|error| failed(&error));
+        println!("{}", serde_json::to_string(&went).expect("it is JSON"));
+    }
+    ExitCode::SUCCESS
+}
+
+/// Answers a call with a mark in its sixth argument, and no other: what `guests/calls.py` asks with. The lower
+/// bits are left to the calls that have such an argument.
+fn telling() -> BpfProgram {
+    const MARK: u32 = 0x5a5a_f000;
+    const TOLD: u32 = 4000;
+    let sixth_argument = 16 + 5 * 8;
+    vec![
+        (0x20, 0, 0, sixth_argument),
+        (0x54, 0, 0, 0xffff_f000),
+        (0x15, 0, 1, MARK),
+        (0x06, 0, 0, 0x0005_0000 | TOLD),
+        (0x06, 0, 0, 0x7fff_0000),
+    ]
+}
+
+fn failed(error: &Error) -> Went {
+    let says = error.to_string();
+    match error.kind() {
+        ErrorKind::NotEnforced => Went::NotEnforced { says },
+        _ => Went::Refused { says },
+    }
+}
+
+struct Subject {
+    settings: String,
+    /// Put before every guest.
+    header: String,
+    sandbox: Option<Arc<Sandbox>>,
+    listener: Option<Session>,
+}
+
+impl Subject {
+    fn obey(&mut self, line: &str) -> Result<Went, Error> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "build" => self.build(rest),
+            "listen" => self.listen(),
+            "run" => self.run(rest),
+            _ => panic!("not a command: {line}"),
+        }
+    }
+
+    fn build(&mut self, more: &str) -> Result<Went, Error> {
+        self.listener = None;
+        self.sandbox = None;
+        let settings = self.settings.lines().chain(more.split_whitespace());
+        let sets: Result<Vec<Override>, _> = settings.map(str::parse).collect();
+        let policy = sets.and_then(|sets| Policy::load("standard", &sets, &BuiltInsOnly));
+        let policy = policy.unwrap_or_else(|error| panic!("{error}"));
+        // None stands ready: it would be made before it is asked for.
+        let built = Sandbox::builder().policy(policy).ready(0).build()?;
+        self.sandbox = Some(Arc::new(built));
+        Ok(Went::Well)
+    }
+
+    fn listen(&mut self) -> Result<Went, Error> {
+        let sandbox = self.sandbox.as_ref().expect("`build` comes first");
+        let mut listener = sandbox.session()?;
+        let outcome = listener.run(LISTENER)?;
+        self.listener = Some(listener);
+        Ok(ran(outcome.outcome()))
+    }
+
+    fn run(&self, guest: &str) -> Result<Went, Error> {
+        let sandbox = self.sandbox.as_ref().expect("`build` comes first");
+        let found = GUESTS.iter().find(|(name, _)| *name == guest);
+        let (_, code) = found.expect("it is one of the guests");
+        Ok(ran(&sandbox.run(format!("{}{code}", self.header).as_str())?))
+    }
+}
+
+fn ran(outcome: &sandfork::Outcome) -> Went {
+    Went::Ran {
+        status: outcome.status().to_string(),
+        stdout: outcome.stdout().into_owned(),
+        stderr: match outcome.error() {
+            Some(error) => error.traceback.clone(),
+            None => outcome.stderr().into_owned(),
+        },
+    }
+}

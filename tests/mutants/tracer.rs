@@ -1,0 +1,374 @@
+//! A supervisor and all that it starts, under ptrace(2): the calls by which they set up a jail can be
+//! looked at and changed.
+//!
+//! From outside, so that what is tested is what is shipped. Processes are traced from their birth,
+//! which no later change of their rights undoes, until there is guest code.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::call::{Call, Role, harmless};
+
+/// What is done to the calls of a family.
+pub trait Changes {
+    /// When a call is about to be made.
+    fn before(&mut self, pid: Pid, call: &Call, registers: &mut libc::user_regs_struct) -> Before;
+
+    /// When it was made.
+    fn after(&mut self, pid: Pid, call: &Call) -> After;
+}
+
+/// How a call goes on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Before {
+    /// As it was.
+    Untouched,
+    /// With the registers as they are now.
+    Changed,
+    /// Not at all, though it returns this.
+    LeftOut(i64),
+}
+
+/// How its process goes on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum After {
+    /// From call to call.
+    Traced,
+    /// As if it had never been traced, and all that it starts too.
+    LetGo,
+}
+
+/// A process or a thread.
+#[derive(Debug)]
+struct Task {
+    role: Role,
+    /// How many calls of each number it has made, since its birth or the last command.
+    occurrences: HashMap<u64, usize>,
+    /// How many processes it has forked.
+    children: usize,
+    /// The call that it is in.
+    within: Option<Call>,
+    /// What that is to return, whatever it does.
+    returns: Option<i64>,
+}
+
+impl Task {
+    fn new(role: Role) -> Self {
+        Self {
+            role,
+            occurrences: HashMap::new(),
+            children: 0,
+            within: None,
+            returns: None,
+        }
+    }
+}
+
+pub struct Tracer {
+    child: Child,
+    /// Where commands go and answers come from, of a program that is given commands.
+    streams: Option<(ChildStdin, ChildStdout)>,
+    heard: Vec<u8>,
+    /// How the program ended.
+    ended: Option<i32>,
+    events: SignalFd,
+    tasks: HashMap<Pid, Task>,
+    /// Stopped at their birth, before their parent has told of it.
+    unclaimed: HashSet<Pid>,
+    /// What is done to calls.
+    pub changes: Option<Box<dyn Changes>>,
+}
+
+/// The stop of a new process that is traced from its birth (ptrace(2)).
+const PTRACE_EVENT_STOP: i32 = 128;
+
+/// Longer than any answer takes, a host under load included.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+impl Tracer {
+    /// Starts a program that is given commands, a line each, and answers with one. It must wait for the
+    /// first before it does anything.
+    pub fn start(command: &mut Command) -> Self {
+        let mut tracer = Self::trace(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+        tracer.streams = tracer.child.stdin.take().zip(tracer.child.stdout.take());
+        let (_, stdout) = tracer.streams.as_ref().expect("they are piped");
+        let nonblocking = FcntlArg::F_SETFL(OFlag::O_NONBLOCK);
+        fcntl(stdout, nonblocking).expect("a pipe can be nonblocking");
+        tracer
+    }
+
+    /// Runs a program with these changes to its end, and says how it ended. It must stop itself before it
+    /// does anything.
+    pub fn follow(command: &mut Command, changes: Box<dyn Changes>) -> i32 {
+        let mut tracer = Self::trace(command);
+        tracer.changes = Some(changes);
+        loop {
+            // As often as it takes: it may not have stopped yet.
+            if tracer.tasks.len() == 1 {
+                _ = kill(tracer.pid(), Signal::SIGCONT);
+            }
+            tracer.pump(Duration::from_millis(100), |tracer| tracer.ended.is_some());
+            if let Some(status) = tracer.ended {
+                return status;
+            }
+        }
+    }
+
+    fn trace(command: &mut Command) -> Self {
+        let mut sigchld = SigSet::empty();
+        sigchld.add(Signal::SIGCHLD);
+        // Told by a descriptor, beside the program's answers. The program starts with none blocked.
+        sigchld.thread_block().expect("a signal can be blocked");
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let events = SignalFd::with_flags(&sigchld, flags).expect("a descriptor is left");
+        let child = command.spawn().expect("it can be started");
+        let pid = pid(child.id());
+        let options = Options::PTRACE_O_TRACESYSGOOD
+            | Options::PTRACE_O_TRACEFORK
+            | Options::PTRACE_O_TRACEVFORK
+            | Options::PTRACE_O_TRACECLONE
+            | Options::PTRACE_O_TRACEEXEC
+            | Options::PTRACE_O_EXITKILL;
+        ptrace::seize(pid, options).expect("a child can be traced");
+        ptrace::interrupt(pid).expect("it is traced");
+        Self {
+            child,
+            streams: None,
+            heard: Vec::new(),
+            ended: None,
+            events,
+            tasks: HashMap::from([(pid, Task::new(Role::Supervisor))]),
+            unclaimed: HashSet::new(),
+            changes: None,
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        pid(self.child.id())
+    }
+
+    /// Gives a command and waits for its answer; `None` if the program ends instead.
+    pub fn ask(&mut self, command: &str) -> Option<String> {
+        for task in self.tasks.values_mut() {
+            task.occurrences.clear();
+        }
+        let (stdin, _) = self.streams.as_mut().expect("it is given commands");
+        // One that has ended shows as having no answer.
+        _ = writeln!(stdin, "{command}");
+        let mut line = None;
+        self.pump(PATIENCE, |tracer| {
+            line = tracer.line();
+            line.is_some() || tracer.ended.is_some()
+        });
+        assert!(
+            line.is_some() || self.ended.is_some(),
+            "no answer to `{command}`"
+        );
+        line
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let (_, stdout) = self.streams.as_mut()?;
+        let mut chunk = [0; 4096];
+        while let Ok(length @ 1..) = stdout.read(&mut chunk) {
+            self.heard.extend_from_slice(&chunk[..length]);
+        }
+        let end = self.heard.iter().position(|byte| *byte == b'\n')?;
+        let line: Vec<u8> = self.heard.drain(..=end).collect();
+        Some(String::from_utf8_lossy(&line[..end]).into_owned())
+    }
+
+    /// Lets everyone go on until it is `done`, or time is up.
+    fn pump(&mut self, within: Duration, mut done: impl FnMut(&mut Self) -> bool) {
+        let deadline = Instant::now() + within;
+        loop {
+            while let Some(status) = next_status() {
+                self.handle(status);
+            }
+            if done(self) || Instant::now() > deadline {
+                return;
+            }
+            let mut fds = vec![PollFd::new(self.events.as_fd(), PollFlags::POLLIN)];
+            let answers = self.streams.as_ref().filter(|_| self.ended.is_none());
+            fds.extend(answers.map(|(_, out)| PollFd::new(out.as_fd(), PollFlags::POLLIN)));
+            // Standard signals do not queue; what one of them stood for is asked for anyway.
+            _ = poll(&mut fds, PollTimeout::from(2_u8));
+            while matches!(self.events.read_signal(), Ok(Some(_))) {}
+        }
+    }
+
+    fn handle(&mut self, status: WaitStatus) {
+        match status {
+            WaitStatus::Exited(pid, status) => self.on_end(pid, status),
+            WaitStatus::Signaled(pid, signal, _) => self.on_end(pid, 128 + signal as i32),
+            WaitStatus::PtraceSyscall(pid) => self.on_call(pid),
+            WaitStatus::PtraceEvent(pid, _, PTRACE_EVENT_STOP) => {
+                let Some(task) = self.tasks.get(&pid) else {
+                    self.unclaimed.insert(pid);
+                    return;
+                };
+                resume(pid, task.role, None);
+            }
+            WaitStatus::PtraceEvent(pid, _, event) => {
+                self.on_event(pid, event);
+                resume(pid, self.role(pid), None);
+            }
+            WaitStatus::Stopped(pid, signal) => resume(pid, self.role(pid), Some(signal)),
+            _ => {}
+        }
+    }
+
+    fn role(&self, pid: Pid) -> Role {
+        self.tasks.get(&pid).map_or(Role::Other, |task| task.role)
+    }
+
+    fn on_end(&mut self, pid: Pid, status: i32) {
+        self.tasks.remove(&pid);
+        self.unclaimed.remove(&pid);
+        if pid == self.pid() {
+            self.ended = Some(status);
+        }
+    }
+
+    fn on_event(&mut self, parent: Pid, event: i32) {
+        if event == libc::PTRACE_EVENT_EXEC {
+            let supervisor = self.pid();
+            if let Some(task) = self.tasks.get_mut(&parent)
+                && task.role == Role::Other
+                && task.children == 0
+                && parent_is(parent, supervisor)
+            {
+                *task = Task::new(Role::Launcher);
+            }
+            return;
+        }
+        let Ok(child) = ptrace::getevent(parent) else {
+            return;
+        };
+        let child = Pid::from_raw(i32::try_from(child).expect("it is a process number"));
+        let role = match self.tasks.get_mut(&parent) {
+            // A thread.
+            Some(_) if event == libc::PTRACE_EVENT_CLONE => Role::Other,
+            Some(task) => {
+                task.children += 1;
+                let flags = task.within.map_or(0, |call| call.arguments[0]);
+                task.role.of_child(task.children, flags)
+            }
+            None => Role::Other,
+        };
+        self.tasks.insert(child, Task::new(role));
+        if self.unclaimed.remove(&child) {
+            resume(child, role, None);
+        }
+    }
+
+    fn on_call(&mut self, pid: Pid) {
+        let (Some(task), Ok(mut registers)) = (self.tasks.get_mut(&pid), ptrace::getregs(pid))
+        else {
+            return;
+        };
+        if !is_entry(pid) {
+            return self.on_return(pid, registers);
+        }
+        let occurrence = task.occurrences.entry(registers.orig_rax).or_default();
+        *occurrence += 1;
+        let call = Call {
+            role: task.role,
+            occurrence: *occurrence,
+            number: registers.orig_rax,
+            arguments: [
+                registers.rdi,
+                registers.rsi,
+                registers.rdx,
+                registers.r10,
+                registers.r8,
+                registers.r9,
+            ],
+        };
+        task.within = Some(call);
+        let changes = self.changes.as_mut();
+        match changes.map(|changes| changes.before(pid, &call, &mut registers)) {
+            Some(Before::LeftOut(value)) => {
+                task.returns = Some(value);
+                registers.orig_rax = harmless();
+                _ = ptrace::setregs(pid, registers);
+            }
+            Some(Before::Changed) => _ = ptrace::setregs(pid, registers),
+            Some(Before::Untouched) | None => {}
+        }
+        resume(pid, call.role, None);
+    }
+
+    fn on_return(&mut self, pid: Pid, mut registers: libc::user_regs_struct) {
+        let Some(task) = self.tasks.get_mut(&pid) else {
+            return;
+        };
+        if let Some(value) = task.returns.take() {
+            registers.rax = value.cast_unsigned();
+            _ = ptrace::setregs(pid, registers);
+        }
+        let role = task.role;
+        let made = task.within.take().zip(self.changes.as_mut());
+        match made.map(|(call, changes)| changes.after(pid, &call)) {
+            Some(After::LetGo) => {
+                self.tasks.remove(&pid);
+                _ = ptrace::detach(pid, None);
+            }
+            Some(After::Traced) | None => resume(pid, role, None),
+        }
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        // What it started ends with it, or with this process: PTRACE_O_EXITKILL.
+        _ = kill(self.pid(), Signal::SIGKILL);
+        self.pump(Duration::from_secs(20), |tracer| {
+            tracer.tasks.is_empty() && tracer.unclaimed.is_empty()
+        });
+    }
+}
+
+fn next_status() -> Option<WaitStatus> {
+    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
+    match waitpid(None, Some(flags)) {
+        Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => None,
+        Ok(status) => Some(status),
+        Err(errno) => panic!("waiting for a traced process: {errno}"),
+    }
+}
+
+/// One that was killed meanwhile needs no leave.
+fn resume(pid: Pid, role: Role, signal: Option<Signal>) {
+    _ = match role {
+        Role::Other => ptrace::cont(pid, signal),
+        _ => ptrace::syscall(pid, signal),
+    };
+}
+
+fn is_entry(pid: Pid) -> bool {
+    ptrace::syscall_info(pid).is_ok_and(|info| info.op == libc::PTRACE_SYSCALL_INFO_ENTRY)
+}
+
+fn parent_is(pid: Pid, parent: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let found = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    found.is_some_and(|found| found.trim() == parent.to_string())
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(number.cast_signed())
+}

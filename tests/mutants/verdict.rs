@@ -1,0 +1,110 @@
+//! What shows that a jail is not as it should be.
+
+use std::fmt;
+
+use sandfork::plan::Layer;
+
+use crate::subject::Went;
+
+/// Who noticed a mutant first, in the order in which they get to see it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// The kernel: the set-up could not go on.
+    SetUp(String),
+    /// The worker itself, or the supervisor that looks at it: a layer does not hold.
+    Look(String),
+    /// A guest: it could do more, or less.
+    Guest {
+        name: &'static str,
+        difference: String,
+    },
+    /// Nobody.
+    Survived,
+    /// A layer takes this one's place: only without it does a guest see a difference.
+    Doubled { by: Layer, difference: String },
+    /// Nobody could, for this reason.
+    Equivalent(&'static str),
+    /// The mutant could not be made.
+    Untried(String),
+}
+
+impl Verdict {
+    /// Told by this guest, if it was one.
+    pub fn by(self, guest: &'static str) -> Self {
+        match self {
+            Self::Guest { difference, .. } => Self::Guest {
+                name: guest,
+                difference,
+            },
+            other => other,
+        }
+    }
+
+    /// In two words for a table: who noticed, and what.
+    pub fn told(&self) -> (String, &str) {
+        match self {
+            Self::SetUp(says) => ("set-up".to_owned(), says),
+            Self::Look(says) => ("look".to_owned(), says),
+            Self::Guest { name, difference } => (format!("guest {name}"), difference),
+            Self::Doubled { by, difference } => (format!("doubled by {by}"), difference),
+            Self::Equivalent(reason) => ("equivalent".to_owned(), reason),
+            Self::Survived => ("SURVIVED".to_owned(), ""),
+            Self::Untried(why) => ("UNTRIED".to_owned(), why),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (by, what) = self.told();
+        write!(f, "{by}: {what}")
+    }
+}
+
+/// Compares what went with what goes on in a sound jail.
+pub fn judge(sound: &Went, went: Option<&Went>) -> Verdict {
+    match went {
+        None => Verdict::SetUp("the supervisor ended".to_owned()),
+        Some(Went::Refused { says }) => Verdict::SetUp(says.clone()),
+        Some(Went::NotEnforced { says }) => Verdict::Look(says.clone()),
+        Some(went) => {
+            difference(sound, went).map_or(Verdict::Survived, |difference| Verdict::Guest {
+                name: "",
+                difference,
+            })
+        }
+    }
+}
+
+/// The first line that is another, and how many are.
+fn difference(sound: &Went, went: &Went) -> Option<String> {
+    let (
+        Went::Ran {
+            status,
+            stdout,
+            stderr,
+        },
+        Went::Ran {
+            status: sound_status,
+            stdout: sound_out,
+            ..
+        },
+    ) = (went, sound)
+    else {
+        return Some(format!("{went:?}"));
+    };
+    if status != sound_status {
+        let said = stderr.lines().last().unwrap_or("nothing said");
+        return Some(format!("{status} ({said})"));
+    }
+    let known: Vec<&str> = sound_out.lines().collect();
+    let found: Vec<&str> = stdout.lines().collect();
+    let new: Vec<&&str> = found.iter().filter(|line| !known.contains(line)).collect();
+    let gone: Vec<&&str> = known.iter().filter(|line| !found.contains(line)).collect();
+    match (new.as_slice(), gone.as_slice()) {
+        ([], []) => None,
+        ([first], _) => Some((**first).to_owned()),
+        ([first, rest @ ..], _) => Some(format!("{first} (and {} more)", rest.len())),
+        ([], [first, ..]) => Some(format!("no more: {first}")),
+    }
+}

@@ -1,0 +1,39 @@
+//! Runs the product without one of its layers: `--without LAYER COMMAND...`, as root.
+
+use std::cell::RefCell;
+use std::process::{Command, ExitCode};
+use std::rc::Rc;
+
+use sandfork::plan::Layer;
+
+use crate::mutant::Mutation;
+use crate::off::Off;
+use crate::tracer::Tracer;
+
+/// The first argument that makes this program such a launcher.
+pub const OPTION: &str = "--without";
+
+/// The exit status of one that could not take the layer away.
+const FAILED: u8 = 125;
+
+/// It waits to be traced before it becomes the command.
+const WAIT: &str = "kill -STOP $$; exec \"$@\"";
+
+pub fn main(mut arguments: impl Iterator<Item = String>) -> ExitCode {
+    let name = arguments.next().unwrap_or_default();
+    let Some(layer) = Layer::ALL.into_iter().find(|layer| layer.name() == name) else {
+        eprintln!("mutants: `{name}` is no layer");
+        return ExitCode::from(FAILED);
+    };
+    let mutation = Mutation::new(Vec::new(), Some(Off::new(layer)));
+    let trouble = mutation.trouble();
+    let mut command = Command::new("sh");
+    command.args(["-c", WAIT, "sh"]).args(arguments);
+    let changes = Box::new(Rc::new(RefCell::new(mutation)));
+    let status = Tracer::follow(&mut command, changes);
+    if let Some(trouble) = trouble.take() {
+        eprintln!("mutants: {layer} could not be taken away: {trouble}");
+        return ExitCode::from(FAILED);
+    }
+    ExitCode::from(u8::try_from(status).unwrap_or(FAILED))
+}
