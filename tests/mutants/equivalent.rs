@@ -62,6 +62,14 @@ const EQUIVALENT: &[(&str, &str)] = &[
         "the kernel asks no filter about it",
     ),
     (
+        "rlimits: zygote without nice",
+        "whoever started this was not preferred; `tests/kernel/precedence.rs` has somebody who is",
+    ),
+    (
+        "rlimits: zygote without rtprio",
+        "whoever started this was not preferred; `tests/kernel/precedence.rs` has somebody who is",
+    ),
+    (
         "rlimits: zygote without nofile",
         "it raises the zygote's own limit; each worker gets another",
     ),

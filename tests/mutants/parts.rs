@@ -61,6 +61,8 @@ const RESOURCES: Names = &[
     (8, "memlock"),
     (11, "sigpending"),
     (12, "msgqueue"),
+    (13, "nice"),
+    (14, "rtprio"),
 ];
 
 /// Of prctl(2), what changes something that holds the process.
