@@ -10,7 +10,7 @@ use sandfork::plan::seccomp::{Arch, syscall_number, syscalls};
 /// Which process of a supervisor's family it is.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Role {
-    /// The process that embeds the library: its main thread.
+    /// The process that embeds the library.
     Supervisor,
     /// What the supervisor started: it enters the zygote's namespaces, then only waits.
     Launcher,
@@ -22,7 +22,7 @@ pub enum Role {
     WorkerInit,
     /// The process in which guest code runs.
     Worker,
-    /// Anything else, of which no call is looked at: the host probe's children, other threads.
+    /// Anything else, of which no call is looked at: the host probe's children.
     Other,
 }
 

@@ -260,8 +260,11 @@ impl Tracer {
         };
         let child = Pid::from_raw(i32::try_from(child).expect("it is a process number"));
         let role = match self.tasks.get_mut(&parent) {
-            // A thread.
-            Some(_) if event == libc::PTRACE_EVENT_CLONE => Role::Other,
+            // A thread: those of a supervisor attend to sessions.
+            Some(task) if event == libc::PTRACE_EVENT_CLONE => match task.role {
+                Role::Supervisor => Role::Supervisor,
+                _ => Role::Other,
+            },
             Some(task) => {
                 task.children += 1;
                 let flags = task.within.map_or(0, |call| call.arguments[0]);
