@@ -70,10 +70,13 @@ fn program(name: &str) -> Result<std::path::PathBuf, Error> {
 /// Whoever takes a layer away must be root, and so is the launcher of these.
 const AS_ROOT: &str = "::root";
 
+/// Most of the time is spent waiting for limits.
+const AT_ONCE: &str = "8";
+
 fn suite(escape: &Path, mutants: &Path, layer: &str) -> Result<Suite, Error> {
     let through = format!("{} --without {layer}", mutants.display());
     let mut child = Command::new(escape)
-        .arg(AS_ROOT)
+        .args([AS_ROOT, "--test-threads", AT_ONCE])
         .env("SANDFORK_ESCAPE_THROUGH", through)
         .current_dir(workspace())
         .stdout(Stdio::piped())
