@@ -4,7 +4,7 @@
 //! process forks twice or starts a session, it stays a descendant. What is left is that a tree can
 //! grow while it is being killed.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -24,7 +24,7 @@ const ROUNDS: usize = 64;
 /// killed one process at a time is faster. One that was forking just then may be left, so it is for
 /// the caller to reap, and to call again while there is anyone.
 pub fn kill_beneath(proc: BorrowedFd, spared: &[Pid]) {
-    let mut stopped = HashSet::new();
+    let mut stopped = BTreeSet::new();
     for _ in 0..ROUNDS {
         let before = stopped.len();
         walk(proc, spared, &mut |handle, pid, stat| {

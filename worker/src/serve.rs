@@ -2,7 +2,7 @@
 
 mod fork;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -62,9 +62,10 @@ pub struct Server {
     events: Epoll,
     children: SignalFd,
     mask_before: SigSet,
-    workers: HashMap<Pid, Worker>,
+    /// No hash map: that asks the kernel for random numbers, and panics where it gets none.
+    workers: BTreeMap<Pid, Worker>,
     /// At level `landlock`: each worker's reaper, and its monitor.
-    reapers: HashMap<Pid, OwnedFd>,
+    reapers: BTreeMap<Pid, OwnedFd>,
     zygote_bytes: u64,
 }
 
@@ -116,8 +117,8 @@ impl Server {
             events,
             children,
             mask_before,
-            workers: HashMap::new(),
-            reapers: HashMap::new(),
+            workers: BTreeMap::new(),
+            reapers: BTreeMap::new(),
             zygote_bytes,
         })
     }
