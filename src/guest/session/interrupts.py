@@ -7,6 +7,9 @@ one that finds no cell running is for the cell that lies in the socket, or else 
 import _signal
 from _thread import get_ident
 
+# By name: a guest may put something else into `time`.
+from time import sleep
+
 # Where the main thread is, for a handler that runs between two of its bytecodes.
 # In the session's own code: whether a cell is about to run is seen elsewhere.
 IDLE = 0
@@ -17,6 +20,9 @@ SHUT = 2
 # In the link's code where it waits and holds nothing.
 WAITING = 3
 
+# Seconds until the main thread should have heard a signal, one try after the other.
+HEARD_AFTER = 0.001, 0.01, 0.1, 1
+
 
 class Interrupts:
     """The cell that runs, and how it may be left."""
@@ -25,6 +31,8 @@ class Interrupts:
         self.mode = IDLE
         self.pending = False
         self.main = get_ident()
+        # How many signals its handler was called for.
+        self.heard = 0
         # The number of the cell, and the answer of the tool that ended one, with its number.
         self.cell = 0
         self.final = None
@@ -54,13 +62,24 @@ class Interrupts:
         """Ends a cell in the thread that calls this, and the main thread wherever it is."""
         if self.final is None:
             self.final = cell, answer
-        if get_ident() != self.main and cell == self.cell and self.mode != IDLE:
-            _signal.pthread_kill(self.main, _signal.SIGINT)
+        if get_ident() != self.main:
+            self.interrupt_main(cell)
         # No `Exception`, which code of agents catches; it ends a thread without a word, and leaves
         # an event loop at once.
         raise SystemExit
 
+    def interrupt_main(self, cell):
+        """A main thread that is about to wait, for a lock say, has looked for signals already, and one that comes
+        before it waits wakes nobody: as long as it has heard none it is sent another."""
+        heard = self.heard
+        for pause in HEARD_AFTER:
+            if self.heard != heard or cell != self.cell or self.mode == IDLE:
+                break
+            _signal.pthread_kill(self.main, _signal.SIGINT)
+            sleep(pause)
+
     def handle(self, number, frame):
+        self.heard += 1
         mode = self.mode
         if mode == IDLE:
             self.pending = not self.resting or self.has_input()

@@ -11,7 +11,7 @@ errno = ["EROFS", "EPERM", "EACCES"]
 '''
 
 def attempt():
-    os.chmod(var("SHARED"), 0o600)
+    os.chmod(var("SHARED"), 0o644)
     with open(var("SHARED"), "r+") as file:
         file.write("C")
     escaped("written")
