@@ -22,7 +22,8 @@ import sched as module
 
 def hold():
     kept["file"] = open(module.__file__)
-    fcntl.flock(kept["file"], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # Which as many may have as like, so that other runs of this are not in the way.
+    fcntl.flock(kept["file"], fcntl.LOCK_SH | fcntl.LOCK_NB)
     contained("holds")
 
 
