@@ -1,11 +1,28 @@
 //! What every tracer of ours does to a process (ptrace(2)).
 
 use std::collections::HashMap;
+use std::fs;
 
+use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use sandfork::plan::seccomp::{Arch, syscalls};
+use sandfork::plan::seccomp::{Arch, syscall_number, syscalls};
+
+/// The stop of a new process that is traced from its birth, and of one that was interrupted (ptrace(2)).
+pub const PTRACE_EVENT_STOP: i32 = 128;
+
+/// Tells that a child has stopped or ended, by a descriptor, beside whatever else is waited for. Standard
+/// signals do not queue: one may stand for several. What is started later starts with none blocked.
+pub fn child_events() -> SignalFd {
+    let mut sigchld = SigSet::empty();
+    sigchld.add(Signal::SIGCHLD);
+    sigchld.thread_block().expect("a signal can be blocked");
+    let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+    SignalFd::with_flags(&sigchld, flags).expect("a descriptor is left")
+}
 
 /// Begins to trace a process of one thread, with all that it starts: from its birth, which no later change
 /// of its rights undoes. What is left of them ends with the tracer.
@@ -18,6 +35,23 @@ pub fn seize(pid: Pid) {
         | Options::PTRACE_O_EXITKILL;
     ptrace::seize(pid, options).expect("a child may be traced (ptrace(2))");
     ptrace::interrupt(pid).expect("it is traced");
+}
+
+/// What has become of one of those that this thread traces, if something has.
+pub fn next_status() -> Option<WaitStatus> {
+    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
+    match waitpid(None, Some(flags)) {
+        Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => None,
+        Ok(status) => Some(status),
+        Err(errno) => panic!("waiting for a traced process: {errno}"),
+    }
+}
+
+/// Whether the second started the first.
+pub fn parent_is(pid: Pid, parent: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let found = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    found.is_some_and(|found| found.trim() == parent.to_string())
 }
 
 /// The registers of a process that stopped before a system call: `None` behind one, and of a process that
@@ -39,6 +73,21 @@ pub fn born(parent: Pid) -> Option<Pid> {
 /// for all the same.
 pub fn to_next_call(pid: Pid, signal: Option<Signal>) {
     _ = ptrace::syscall(pid, signal);
+}
+
+/// Has the call before which a process stands not made: in its place comes one that every filter lets through
+/// and that does nothing.
+pub fn leave_out(pid: Pid, mut registers: libc::user_regs_struct) {
+    registers.orig_rax = syscall_number(Arch::X86_64, "getpid").map_or(0, u64::from);
+    _ = ptrace::setregs(pid, registers);
+}
+
+/// Has a call that was made, or left out, return this.
+pub fn give_back(pid: Pid, value: i64) {
+    if let Ok(mut registers) = ptrace::getregs(pid) {
+        registers.rax = value.cast_unsigned();
+        _ = ptrace::setregs(pid, registers);
+    }
 }
 
 /// Names of system calls, by their numbers.

@@ -15,6 +15,8 @@
 #[allow(dead_code, reason = "what other tests share is there too")]
 mod common;
 
+#[path = "../common/apart.rs"]
+mod apart;
 #[path = "../common/guests.rs"]
 #[allow(dead_code, reason = "what other tests share is there too")]
 mod guests;
@@ -27,11 +29,10 @@ mod unwilling;
 
 use std::env;
 use std::fs;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sched::{CloneFlags, unshare};
+use libtest_mimic::{Arguments, Trial};
+use nix::mount::{MntFlags, umount2};
 use sandfork::policy::Level;
 
 /// How many guests, in place of the usual.
@@ -46,7 +47,7 @@ const USUAL: usize = 14;
 
 fn main() -> ExitCode {
     if let Ok(level) = env::var(APART) {
-        return apart(&level);
+        return measure(&level);
     }
     // One after the other: each is timed.
     let arguments = Arguments {
@@ -55,28 +56,13 @@ fn main() -> ExitCode {
     };
     let trials = [Level::Full, Level::Standard].map(|level| {
         common::trial(format!("ends_at_its_limit::{level}"), level, move || {
-            in_a_process_of_its_own(level)
+            apart::finishes(Command::new(env::current_exe()?).env(APART, level.to_string()))
         })
     });
     libtest_mimic::run(&arguments, Vec::<Trial>::from(trials)).exit_code()
 }
 
-fn in_a_process_of_its_own(level: Level) -> Result<(), Failed> {
-    let mut apart = Command::new(env::current_exe()?);
-    apart.env(APART, level.to_string()).stdin(Stdio::null());
-    let output = apart.stderr(Stdio::inherit()).output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!(
-        "{}: {}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout)
-    )
-    .into())
-}
-
-fn apart(level: &str) -> ExitCode {
+fn measure(level: &str) -> ExitCode {
     if level == Level::Standard.to_string() {
         hide_cgroups();
     }
@@ -103,12 +89,8 @@ fn apart(level: &str) -> ExitCode {
 
 /// As on a host that lets its user have none: there they are not seen either.
 fn hide_cgroups() {
-    if unshare(CloneFlags::CLONE_NEWNS).is_err() {
-        return;
+    if apart::have_own_mounts() {
+        // Where nothing is mounted there is nothing to hide.
+        _ = umount2("/sys/fs/cgroup", MntFlags::MNT_DETACH);
     }
-    let nothing: Option<&str> = None;
-    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    mount(nothing, "/", nothing, private, nothing).expect("who makes a namespace may");
-    // Where nothing is mounted there is nothing to hide.
-    _ = umount2("/sys/fs/cgroup", MntFlags::MNT_DETACH);
 }

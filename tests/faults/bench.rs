@@ -10,11 +10,12 @@ use sandfork::plan::needs;
 use sandfork::policy::{BuiltInsOnly, Policy};
 use tempfile::TempDir;
 
-use crate::call::{Call, Fault, Role};
+use crate::family::Shape;
+use crate::family::{Call, Role};
+use crate::fault::Fault;
 use crate::setting::Setting;
 use crate::sound::{Sound, beneath, children, descriptors, entries, mounts};
 use crate::subject::{self, Went};
-use crate::task::Shape;
 use crate::tracer::{Answer, Tracer, Watch};
 
 /// How long what has ended may take to be gone, on a host that is busy with other things.

@@ -6,7 +6,8 @@
 use std::time::{Duration, Instant};
 
 use crate::bench::{Bench, Told};
-use crate::call::{Fault, Role};
+use crate::family::Role;
+use crate::fault::Fault;
 use crate::found::Found;
 use crate::setting::Setting;
 use crate::subject::Went;

@@ -9,7 +9,8 @@ use libtest_mimic::Failed;
 use nix::errno::Errno;
 
 use crate::bench::Bench;
-use crate::call::{Act, Fault, Role};
+use crate::family::Role;
+use crate::fault::{Act, Fault};
 use crate::subject::Went;
 
 type Loss = fn(&mut Bench) -> Result<(), Failed>;

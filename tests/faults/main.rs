@@ -13,9 +13,13 @@
 // What is changed of a system call are the registers of one architecture.
 #![cfg(target_arch = "x86_64")]
 
+#[path = "../common/apart.rs"]
+mod apart;
 #[path = "../common/mod.rs"]
 #[allow(dead_code, reason = "what other tests share is there too")]
 mod common;
+#[path = "../common/family.rs"]
+mod family;
 #[path = "../landlock_level/situation.rs"]
 #[allow(dead_code, reason = "those tests have an ordinary user there too")]
 mod situation;
@@ -23,7 +27,7 @@ mod situation;
 mod traced;
 
 mod bench;
-mod call;
+mod fault;
 mod found;
 mod kills;
 mod losses;
@@ -41,8 +45,6 @@ use std::env;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 use sandfork::policy::Level;
 
@@ -63,9 +65,7 @@ fn main() -> ExitCode {
     }
     // What others mount on this machine meanwhile is not ours.
     if geteuid().is_root() {
-        unshare(CloneFlags::CLONE_NEWNS).expect("root may");
-        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-        mount(NONE, "/", NONE, private, NONE).expect("root may");
+        assert!(apart::have_own_mounts(), "root may have them");
     }
     // One at a time, on the thread that traces.
     let arguments = Arguments {
@@ -78,8 +78,6 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-const NONE: Option<&str> = None;
-
 fn trials(scale: Scale) -> Vec<Trial> {
     let parts = BUILD.into_iter().chain(RUN);
     let fails = parts.clone().map(|part| {
@@ -89,7 +87,7 @@ fn trials(scale: Scale) -> Vec<Trial> {
         })
     });
     let left_out = parts
-        .filter(|part| part.role != call::Role::Supervisor)
+        .filter(|part| part.role != family::Role::Supervisor)
         .map(|part| {
             let name = format!("left_out::{}::{}", part.command, part.role);
             measured(name, Setting::Best, move |bench, found| {

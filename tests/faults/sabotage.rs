@@ -1,7 +1,8 @@
 //! Each step of the jail is left out in turn, and told that it was done: what is then missing must be
 //! seen, by the worker itself or by the supervisor, before any guest code runs.
 
-use crate::call::{Act, Call};
+use crate::family::Call;
+use crate::fault::Act;
 use crate::set_up::Allowed;
 
 /// Calls that change something and return 0.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 
 use crate::bench::Bench;
-use crate::call::{Act, Call, Fault, Role};
+use crate::family::{Call, Role};
+use crate::fault::{Act, Fault};
 use crate::found::Found;
 use crate::subject::Went;
 

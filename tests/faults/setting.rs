@@ -10,9 +10,9 @@ use nix::unistd::geteuid;
 use sandfork::host::{CgroupSupport, Host};
 use sandfork::policy::Level;
 
-use crate::call::Role;
+use crate::family::Role;
+use crate::family::Shape;
 use crate::situation;
-use crate::task::Shape;
 
 /// One way to have a supervisor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

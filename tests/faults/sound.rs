@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::call::Role;
+use crate::family::Role;
 use crate::subject::Went;
 use crate::tracer::Tracer;
 

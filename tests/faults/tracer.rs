@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::ptrace;
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 
-use crate::call::{Call, Fault, Role};
-use crate::task::{Shape, Task};
+use crate::family::{Call, Made, Role, Shape};
+use crate::fault::Fault;
+use crate::task::Task;
 use crate::traced;
 
 /// What became of a command.
@@ -87,12 +88,7 @@ impl Tracer {
     /// Starts a program and traces it. It must wait for a line on its standard input before it does
     /// anything.
     pub fn start(command: &mut Command, shape: Shape) -> Self {
-        let mut sigchld = SigSet::empty();
-        sigchld.add(Signal::SIGCHLD);
-        // Told by a descriptor, beside the program's answers. The program starts with none blocked.
-        sigchld.thread_block().expect("a signal can be blocked");
-        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        let events = SignalFd::with_flags(&sigchld, flags).expect("a descriptor is left");
+        let events = traced::child_events();
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = piped.spawn().expect("it can be started");
         let stdin = child.stdin.take().expect("it is piped");
@@ -178,8 +174,7 @@ impl Tracer {
         for (pid, task) in &mut self.tasks {
             task.is_followed = followed.contains(pid);
             task.is_old = true;
-            task.calls = 0;
-            task.occurrences.clear();
+            task.made = Made::default();
         }
         self.watch = watch;
         self.fired = None;
@@ -225,7 +220,6 @@ impl Tracer {
                 PollFd::new(self.events.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.stdout.as_fd(), PollFlags::POLLIN),
             ];
-            // Standard signals do not queue; what one of them stood for is asked for anyway.
             let fds = if self.heard.is_empty() && self.is_alive() {
                 &mut fds[..]
             } else {

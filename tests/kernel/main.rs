@@ -36,6 +36,7 @@ mod recipe;
 mod sessions;
 mod test;
 #[path = "../common/traced.rs"]
+#[allow(dead_code, reason = "what other tracers do is there too")]
 mod traced;
 mod world;
 

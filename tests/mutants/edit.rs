@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use sandfork::jail::program::BpfInstruction;
 use sandfork::plan::seccomp::{Arch, syscall_number};
 
-use crate::call::{Call, Role};
+use crate::family::{Call, Role};
 use crate::memory::Memory;
 use crate::tracer::Before;
 

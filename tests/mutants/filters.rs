@@ -10,8 +10,8 @@ use sandfork::plan::seccomp::{
     Arch, Check, Preset, Surroundings, Verdict, syscall_number, syscalls,
 };
 
-use crate::call::Role;
 use crate::edit::{Act, Edit, Site};
+use crate::family::Role;
 use crate::mutant::Mutant;
 
 // linux/bpf_common.h, linux/seccomp.h

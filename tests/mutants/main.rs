@@ -18,9 +18,14 @@
 #[path = "../common/mod.rs"]
 #[allow(dead_code, reason = "what other tests share is there too")]
 mod common;
+#[path = "../common/family.rs"]
+#[allow(dead_code, reason = "what other tracers tell apart is there too")]
+mod family;
+#[path = "../common/traced.rs"]
+#[allow(dead_code, reason = "what other tracers do is there too")]
+mod traced;
 
 mod bench;
-mod call;
 mod edit;
 mod equivalent;
 mod filters;

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use nix::unistd::Pid;
 use sandfork::plan::Layer;
 
-use crate::call::{Call, Role};
 use crate::edit::{Edit, Made};
+use crate::family::{Call, Role};
 use crate::off::Off;
 use crate::tracer::{After, Before, Changes};
 

@@ -13,8 +13,8 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 use sandfork::plan::Layer;
 
-use crate::call::{Call, Role};
 use crate::edit::{Act, Edit, Site, Value, Which, file_of};
+use crate::family::{Call, Role};
 use crate::memory::Memory;
 
 /// What takes a layer from a worker that has it.

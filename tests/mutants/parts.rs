@@ -5,8 +5,8 @@
 
 use sandfork::plan::Layer;
 
-use crate::call::{Call, Role};
 use crate::edit::{Act, Edit, Site, Which};
+use crate::family::{Call, Role};
 use crate::mutant::Mutant;
 use crate::step::{Detail, Step};
 

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use nix::unistd::Pid;
 
-use crate::call::{Call, Role};
 use crate::edit::file_of;
+use crate::family::{Call, Role};
 use crate::memory::Memory;
 use crate::mutant::stands;
 use crate::tracer::{After, Before, Changes};

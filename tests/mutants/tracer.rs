@@ -5,22 +5,23 @@
 //! which no later change of their rights undoes, until there is guest code.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::ptrace::{self, Options};
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::signalfd::SignalFd;
+use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
-use crate::call::{Call, Role, harmless};
+use crate::family::{Call, Made, Role, Shape, role_of_child};
+use crate::traced::{
+    self, PTRACE_EVENT_STOP, before_call, born, give_back, leave_out, next_status, parent_is,
+};
 
 /// What is done to the calls of a family.
 pub trait Changes {
@@ -55,8 +56,7 @@ pub enum After {
 #[derive(Debug)]
 struct Task {
     role: Role,
-    /// How many calls of each number it has made, since its birth or the last command.
-    occurrences: HashMap<u64, usize>,
+    made: Made,
     /// How many processes it has forked.
     children: usize,
     /// The call that it is in.
@@ -69,7 +69,7 @@ impl Task {
     fn new(role: Role) -> Self {
         Self {
             role,
-            occurrences: HashMap::new(),
+            made: Made::default(),
             children: 0,
             within: None,
             returns: None,
@@ -91,9 +91,6 @@ pub struct Tracer {
     /// What is done to calls.
     pub changes: Option<Box<dyn Changes>>,
 }
-
-/// The stop of a new process that is traced from its birth (ptrace(2)).
-const PTRACE_EVENT_STOP: i32 = 128;
 
 /// Longer than any answer takes, a host under load included.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -128,22 +125,10 @@ impl Tracer {
     }
 
     fn trace(command: &mut Command) -> Self {
-        let mut sigchld = SigSet::empty();
-        sigchld.add(Signal::SIGCHLD);
-        // Told by a descriptor, beside the program's answers. The program starts with none blocked.
-        sigchld.thread_block().expect("a signal can be blocked");
-        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        let events = SignalFd::with_flags(&sigchld, flags).expect("a descriptor is left");
+        let events = traced::child_events();
         let child = command.spawn().expect("it can be started");
         let pid = pid(child.id());
-        let options = Options::PTRACE_O_TRACESYSGOOD
-            | Options::PTRACE_O_TRACEFORK
-            | Options::PTRACE_O_TRACEVFORK
-            | Options::PTRACE_O_TRACECLONE
-            | Options::PTRACE_O_TRACEEXEC
-            | Options::PTRACE_O_EXITKILL;
-        ptrace::seize(pid, options).expect("a child can be traced");
-        ptrace::interrupt(pid).expect("it is traced");
+        traced::seize(pid);
         Self {
             child,
             streams: None,
@@ -163,7 +148,7 @@ impl Tracer {
     /// Gives a command and waits for its answer; `None` if the program ends instead.
     pub fn ask(&mut self, command: &str) -> Option<String> {
         for task in self.tasks.values_mut() {
-            task.occurrences.clear();
+            task.made = Made::default();
         }
         let (stdin, _) = self.streams.as_mut().expect("it is given commands");
         // One that has ended shows as having no answer.
@@ -204,7 +189,6 @@ impl Tracer {
             let mut fds = vec![PollFd::new(self.events.as_fd(), PollFlags::POLLIN)];
             let answers = self.streams.as_ref().filter(|_| self.ended.is_none());
             fds.extend(answers.map(|(_, out)| PollFd::new(out.as_fd(), PollFlags::POLLIN)));
-            // Standard signals do not queue; what one of them stood for is asked for anyway.
             _ = poll(&mut fds, PollTimeout::from(2_u8));
             while matches!(self.events.read_signal(), Ok(Some(_))) {}
         }
@@ -255,10 +239,9 @@ impl Tracer {
             }
             return;
         }
-        let Ok(child) = ptrace::getevent(parent) else {
+        let Some(child) = born(parent) else {
             return;
         };
-        let child = Pid::from_raw(i32::try_from(child).expect("it is a process number"));
         let role = match self.tasks.get_mut(&parent) {
             // A thread: those of a supervisor attend to sessions.
             Some(task) if event == libc::PTRACE_EVENT_CLONE => match task.role {
@@ -268,7 +251,7 @@ impl Tracer {
             Some(task) => {
                 task.children += 1;
                 let flags = task.within.map_or(0, |call| call.arguments[0]);
-                task.role.of_child(task.children, flags)
+                role_of_child(Shape::PidNamespaces, task.role, task.children, flags)
             }
             None => Role::Other,
         };
@@ -279,35 +262,19 @@ impl Tracer {
     }
 
     fn on_call(&mut self, pid: Pid) {
-        let (Some(task), Ok(mut registers)) = (self.tasks.get_mut(&pid), ptrace::getregs(pid))
-        else {
+        let Some(task) = self.tasks.get_mut(&pid) else {
             return;
         };
-        if !is_entry(pid) {
-            return self.on_return(pid, registers);
-        }
-        let occurrence = task.occurrences.entry(registers.orig_rax).or_default();
-        *occurrence += 1;
-        let call = Call {
-            role: task.role,
-            occurrence: *occurrence,
-            number: registers.orig_rax,
-            arguments: [
-                registers.rdi,
-                registers.rsi,
-                registers.rdx,
-                registers.r10,
-                registers.r8,
-                registers.r9,
-            ],
+        let Some(mut registers) = before_call(pid) else {
+            return self.on_return(pid);
         };
+        let call = task.made.enter(task.role, &registers);
         task.within = Some(call);
         let changes = self.changes.as_mut();
         match changes.map(|changes| changes.before(pid, &call, &mut registers)) {
             Some(Before::LeftOut(value)) => {
                 task.returns = Some(value);
-                registers.orig_rax = harmless();
-                _ = ptrace::setregs(pid, registers);
+                leave_out(pid, registers);
             }
             Some(Before::Changed) => _ = ptrace::setregs(pid, registers),
             Some(Before::Untouched) | None => {}
@@ -315,13 +282,12 @@ impl Tracer {
         resume(pid, call.role, None);
     }
 
-    fn on_return(&mut self, pid: Pid, mut registers: libc::user_regs_struct) {
+    fn on_return(&mut self, pid: Pid) {
         let Some(task) = self.tasks.get_mut(&pid) else {
             return;
         };
         if let Some(value) = task.returns.take() {
-            registers.rax = value.cast_unsigned();
-            _ = ptrace::setregs(pid, registers);
+            give_back(pid, value);
         }
         let role = task.role;
         let made = task.within.take().zip(self.changes.as_mut());
@@ -345,31 +311,12 @@ impl Drop for Tracer {
     }
 }
 
-fn next_status() -> Option<WaitStatus> {
-    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
-    match waitpid(None, Some(flags)) {
-        Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => None,
-        Ok(status) => Some(status),
-        Err(errno) => panic!("waiting for a traced process: {errno}"),
-    }
-}
-
 /// One that was killed meanwhile needs no leave.
 fn resume(pid: Pid, role: Role, signal: Option<Signal>) {
     _ = match role {
         Role::Other => ptrace::cont(pid, signal),
         _ => ptrace::syscall(pid, signal),
     };
-}
-
-fn is_entry(pid: Pid) -> bool {
-    ptrace::syscall_info(pid).is_ok_and(|info| info.op == libc::PTRACE_SYSCALL_INFO_ENTRY)
-}
-
-fn parent_is(pid: Pid, parent: Pid) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let found = status.lines().find_map(|line| line.strip_prefix("PPid:"));
-    found.is_some_and(|found| found.trim() == parent.to_string())
 }
 
 fn pid(number: u32) -> Pid {

@@ -15,6 +15,8 @@
 #[allow(dead_code, reason = "what other tests share is there too")]
 mod common;
 
+#[path = "../common/apart.rs"]
+mod apart;
 #[path = "../common/census/mod.rs"]
 mod census;
 #[path = "../common/guests.rs"]
@@ -33,11 +35,9 @@ mod served;
 
 use std::env;
 use std::fs;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Failed};
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use sandfork::policy::Level;
 
 use course::Settings;
@@ -72,31 +72,11 @@ fn main() -> ExitCode {
 fn in_a_process_of_its_own() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let mut soak = Command::new(env::current_exe()?);
-    soak.env(APART, "1")
-        .env("TMPDIR", directory.path())
-        .stdin(Stdio::null());
+    soak.env(APART, "1").env("TMPDIR", directory.path());
     if env::var_os(RUNS).is_none() {
         soak.env("MALLOC_ARENA_MAX", "1");
     }
-    let output = soak.stderr(Stdio::inherit()).output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!(
-        "{}: {}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout)
-    )
-    .into())
-}
-
-/// What others mount meanwhile is not seen, where this user may look away.
-fn see_own_mounts_only() {
-    if unshare(CloneFlags::CLONE_NEWNS).is_ok() {
-        let nothing: Option<&str> = None;
-        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-        mount(nothing, "/", nothing, private, nothing).expect("who makes a namespace may");
-    }
+    apart::finishes(&mut soak)
 }
 
 fn soak() -> ExitCode {
@@ -108,7 +88,8 @@ fn soak() -> ExitCode {
         seed: number(SEED).unwrap_or(USUAL.seed),
     };
     eprintln!("{settings:?}");
-    see_own_mounts_only();
+    // What others mount meanwhile is not seen, where this user may look away.
+    apart::have_own_mounts();
     let report = match course::run(settings) {
         Ok(report) => report,
         Err(error) => {

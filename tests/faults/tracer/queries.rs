@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 use sandfork::plan::seccomp::{Arch, syscall_number};
 
 use super::Tracer;
-use crate::call::Role;
+use crate::family::Role;
 
 impl Tracer {
     /// Who is there, in the order of roles.

@@ -1,22 +1,22 @@
 //! What a tracer does each time that somebody stops or ends.
 
-use std::fs;
 use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
 use super::queries::call_of;
 use super::{Tracer, Watch};
-use crate::call::{Act, Call, Role, harmless};
-use crate::task::{Task, role_of_child, role_of_thread};
-use crate::traced::{before_call, born, to_next_call};
-
-/// The stop of a new process that is traced from its birth, and of one that was interrupted (ptrace(2)).
-const PTRACE_EVENT_STOP: i32 = 128;
+use crate::family::{Call, Role, role_of_child};
+use crate::fault::Act;
+use crate::task::{Task, role_of_thread};
+use crate::traced::{
+    PTRACE_EVENT_STOP, before_call, born, give_back, leave_out, next_status, parent_is,
+    to_next_call,
+};
 
 impl Tracer {
     /// Takes in all that has happened.
@@ -121,9 +121,8 @@ impl Tracer {
             return;
         };
         let Some(registers) = before_call(pid) else {
-            if let (Some(value), Ok(mut registers)) = (task.returns.take(), ptrace::getregs(pid)) {
-                registers.rax = value.cast_unsigned();
-                _ = ptrace::setregs(pid, registers);
+            if let Some(value) = task.returns.take() {
+                give_back(pid, value);
             }
             return self.resume(pid, None);
         };
@@ -142,7 +141,7 @@ impl Tracer {
         }
     }
 
-    fn put_in(&mut self, pid: Pid, call: Call, act: Act, mut registers: libc::user_regs_struct) {
+    fn put_in(&mut self, pid: Pid, call: Call, act: Act, registers: libc::user_regs_struct) {
         self.fired = Some((call, Instant::now()));
         // What comes now takes as long as it does.
         self.watch = Watch::Nobody;
@@ -168,24 +167,8 @@ impl Tracer {
             task.returns = returns;
         }
         if !is_made {
-            registers.orig_rax = harmless();
-            _ = ptrace::setregs(pid, registers);
+            leave_out(pid, registers);
         }
         self.resume(pid, None);
     }
-}
-
-fn next_status() -> Option<WaitStatus> {
-    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
-    match waitpid(None, Some(flags)) {
-        Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => None,
-        Ok(status) => Some(status),
-        Err(errno) => panic!("waiting for a traced process: {errno}"),
-    }
-}
-
-fn parent_is(pid: Pid, parent: Pid) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let found = status.lines().find_map(|line| line.strip_prefix("PPid:"));
-    found.is_some_and(|found| found.trim() == parent.to_string())
 }

@@ -19,12 +19,7 @@ import tempfile
 
 
 def attempt():
-    value = os.path.basename(tempfile.mktemp())
-    print("VALUE " + value)
-    if var("PREV") == value:
-        escaped("same as the previous run")
-    else:
-        contained("differs or first run")
+    compare_with_previous(os.path.basename(tempfile.mktemp()))
 
 
 run(attempt)

@@ -18,12 +18,7 @@ import ssl
 
 
 def attempt():
-    value = ssl.RAND_bytes(16).hex()
-    print("VALUE " + value)
-    if var("PREV") == value:
-        escaped("same as the previous run")
-    else:
-        contained("differs or first run")
+    compare_with_previous(ssl.RAND_bytes(16).hex())
 
 
 run(attempt)

@@ -19,12 +19,7 @@ from multiprocessing.process import current_process
 
 
 def attempt():
-    value = bytes(current_process().authkey).hex()
-    print("VALUE " + value)
-    if var("PREV") == value:
-        escaped("same as the previous run")
-    else:
-        contained("differs or first run")
+    compare_with_previous(bytes(current_process().authkey).hex())
 
 
 run(attempt)

@@ -17,12 +17,7 @@ import random
 
 
 def attempt():
-    value = repr(random.random())
-    print("VALUE " + value)
-    if var("PREV") == value:
-        escaped("same as the previous run")
-    else:
-        contained("differs or first run")
+    compare_with_previous(repr(random.random()))
 
 
 run(attempt)

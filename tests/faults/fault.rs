@@ -1,0 +1,88 @@
+//! What can be done to a system call.
+
+use std::fmt;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use crate::family::{Call, Role};
+
+/// What is done to a call.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Act {
+    /// It is not made, and returns this error.
+    Fail(Errno),
+    /// It is made, and returns this error all the same.
+    Deny(Errno),
+    /// It is not made, and says that it was: what it returns is given.
+    Pretend(i64),
+    /// It is made later.
+    Delay(Duration),
+    /// When it is about to be made, the youngest process of this role is killed.
+    Kill(Role),
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fail(errno) => write!(f, "fails with {errno:?}"),
+            Self::Deny(errno) => write!(f, "is made and returns {errno:?}"),
+            Self::Pretend(_) => f.write_str("is left out"),
+            Self::Delay(time) => write!(f, "takes {} ms longer", time.as_millis()),
+            Self::Kill(role) => write!(f, "is where the {role} is killed"),
+        }
+    }
+}
+
+/// One fault: at this call of the first process of this role that comes to it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Fault {
+    role: Role,
+    place: Place,
+    act: Act,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Place {
+    /// However many of other names come before it: that may differ from time to time.
+    Occurrence { number: u64, occurrence: usize },
+    /// Whatever it is.
+    Nth(usize),
+}
+
+impl Fault {
+    /// At a call that was seen before.
+    pub fn at(call: &Call, act: Act) -> Self {
+        let place = Place::Occurrence {
+            number: call.number,
+            occurrence: call.occurrence,
+        };
+        let role = call.role;
+        Self { role, place, act }
+    }
+
+    /// When a process of this role is at its nth call, the youngest of that role is killed.
+    pub fn kill(victim: Role, clock: Role, nth: usize) -> Self {
+        Self {
+            role: clock,
+            place: Place::Nth(nth),
+            act: Act::Kill(victim),
+        }
+    }
+
+    /// Whose call.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// What is to be done to this call.
+    pub fn for_call(&self, call: &Call) -> Option<Act> {
+        let here = match self.place {
+            Place::Nth(nth) => nth == call.nth,
+            Place::Occurrence { number, occurrence } => {
+                (number, occurrence) == (call.number, call.occurrence)
+            }
+        };
+        (self.role == call.role && here).then_some(self.act)
+    }
+}
