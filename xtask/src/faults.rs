@@ -3,17 +3,19 @@
 
 mod table;
 
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::available_parallelism;
 
-use serde_json::Value;
-
 use self::table::Table;
 use crate::test::built;
 use crate::{Error, document, workspace};
+
+const COMMAND: &str = "cargo xtask faults";
+
+/// What was found last of each test, for the document, where not all are run anew.
+const FOUND: &str = "docs/data/faults.jsonl";
 
 /// Runs them, or with a filter those whose name contains it: the others stay as they were found before, and the
 /// document says which were not found at all.
@@ -31,23 +33,24 @@ pub fn run(filter: Option<&str>) -> Result<ExitCode, Error> {
         message["target"]["name"] == "faults" && message["profile"]["test"] == true
     })?;
     let tests = tests(&program)?;
-    let found = program.with_file_name("faults-found.jsonl");
-    forget(&found, filter)?;
-    let all_passed = in_shares(&program, &found, filter)?;
-    let table = Table::read(&fs::read_to_string(&found).unwrap_or_default(), &tests)?;
-    println!("{table}");
-    let here = document::here_and_now()?;
-    let mut text = format!("Found {here}:\n\n{table}");
-    let missing = table.missing(&tests);
-    if !missing.is_empty() {
-        write!(
-            text,
-            "\nNot run since the last change: `{}`.",
-            missing.join("`, `")
-        )?;
+    let is_asked_for = |name: &String| filter.is_none_or(|filter| name.contains(filter));
+    if !tests.iter().any(is_asked_for) {
+        let filter = filter.unwrap_or_default();
+        return Err(format!("no test has `{filter}` in its name: {}", tests.join(", ")).into());
     }
-    let page = workspace.join("docs/threat-model.md");
-    document::replace(&page, "cargo xtask faults", &text)?;
+    let shares = available_parallelism()?.get();
+    let here = document::here_and_now()?;
+    let (found, all_passed) = in_shares(&program, shares, filter)?;
+    let file = workspace.join(FOUND);
+    let mut table = Table::read(&fs::read_to_string(&file)?, &tests)?;
+    table.renew(&found, shares, &here)?;
+    fs::write(&file, table.to_json()?)?;
+    println!("{table}");
+    document::replace(
+        &workspace.join("docs/threat-model.md"),
+        COMMAND,
+        &table.to_string(),
+    )?;
     Ok(if all_passed {
         ExitCode::SUCCESS
     } else {
@@ -65,35 +68,18 @@ fn tests(program: &Path) -> Result<Vec<String>, Error> {
     Ok(counting.map(str::to_owned).collect())
 }
 
-/// Takes out what was found by those that are run anew.
-fn forget(found: &Path, filter: Option<&str>) -> Result<(), Error> {
-    let Ok(text) = fs::read_to_string(found) else {
-        return Ok(());
-    };
-    let mut kept = String::new();
-    for line in text.lines() {
-        let of: Value = serde_json::from_str(line)?;
-        let name = of["test"].as_str().unwrap_or_default();
-        if filter.is_some_and(|filter| !name.contains(filter)) {
-            kept.push_str(line);
-            kept.push('\n');
-        }
-    }
-    Ok(fs::write(found, kept)?)
-}
-
-/// Runs an equal share of each test on every processor; whether all of them passed. What is wrong is said as
-/// soon as it is seen.
-fn in_shares(program: &Path, found: &Path, filter: Option<&str>) -> Result<bool, Error> {
-    let logs = tempfile::tempdir()?;
-    let log = |share: usize| logs.path().join(share.to_string());
-    let shares = available_parallelism()?.get();
+/// Runs an equal share of each test on every processor: a line of JSON for each share of each test, and whether
+/// all of them passed. What is wrong is said as soon as it is seen.
+fn in_shares(program: &Path, shares: usize, filter: Option<&str>) -> Result<(String, bool), Error> {
+    let files = tempfile::tempdir()?;
+    let found = files.path().join("found");
+    let log = |share: usize| files.path().join(share.to_string());
     let start = |share| -> Result<Child, Error> {
         let mut command = Command::new(program);
         command.args(filter).stdin(Stdio::null());
         command.stdout(File::create(log(share))?);
         command.env("SANDFORK_FAULTS", format!("{share}/{shares}"));
-        command.env("SANDFORK_FAULTS_FOUND", found);
+        command.env("SANDFORK_FAULTS_FOUND", &found);
         Ok(command.spawn()?)
     };
     let running: Result<Vec<Child>, Error> = (0..shares).map(start).collect();
@@ -104,5 +90,6 @@ fn in_shares(program: &Path, found: &Path, filter: Option<&str>) -> Result<bool,
             println!("{}", fs::read_to_string(log(share))?);
         }
     }
-    Ok(all_passed)
+    // Nothing was found by one whose set-up failed.
+    Ok((fs::read_to_string(found).unwrap_or_default(), all_passed))
 }

@@ -1,21 +1,26 @@
 //! What the shares found, put together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Error;
 
 /// What came of each test, in the order in which they are run.
-#[derive(Debug, Default)]
-pub struct Table {
-    rows: Vec<(String, Row)>,
+#[derive(Debug)]
+pub struct Table<'t> {
+    tests: &'t [String],
+    rows: Vec<Row>,
 }
 
 /// All shares of one test together.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 struct Row {
+    test: String,
+    /// When and where.
+    on: String,
     calls: u64,
     points: u64,
     sound: u64,
@@ -27,69 +32,101 @@ struct Row {
     next: f64,
 }
 
-impl Table {
-    /// Reads a line of JSON for each share of each of these tests.
-    pub fn read(found: &str, tests: &[String]) -> Result<Self, Error> {
-        let mut table = Self::default();
-        for line in found.lines() {
-            table.add(&serde_json::from_str(line)?);
-        }
-        let place = |(name, _): &(String, Row)| tests.iter().position(|test| test == name);
-        table.rows.retain(|row| place(row).is_some());
-        table.rows.sort_by_key(place);
+impl<'t> Table<'t> {
+    /// Reads a line of JSON for each of these tests of which something was found before.
+    pub fn read(kept: &str, tests: &'t [String]) -> Result<Self, Error> {
+        let rows: Result<Vec<Row>, _> = kept.lines().map(serde_json::from_str).collect();
+        let mut table = Self { tests, rows: rows? };
+        table.sort();
         Ok(table)
     }
 
-    /// Those of the tests by which nothing was found.
-    pub fn missing<'t>(&self, tests: &'t [String]) -> Vec<&'t str> {
-        let is_missing = |test: &&String| self.rows.iter().all(|(name, _)| name != *test);
-        tests
-            .iter()
-            .filter(is_missing)
-            .map(String::as_str)
-            .collect()
+    /// The same, to be kept.
+    pub fn to_json(&self) -> Result<String, Error> {
+        let mut lines = String::new();
+        for row in &self.rows {
+            lines += &serde_json::to_string(row)?;
+            lines.push('\n');
+        }
+        Ok(lines)
     }
 
-    fn add(&mut self, found: &Value) {
-        let test = found["test"].as_str().unwrap_or_default();
-        let place = self.rows.iter().position(|(known, _)| known == test);
-        let place = place.unwrap_or_else(|| {
-            self.rows.push((test.to_owned(), Row::default()));
-            self.rows.len() - 1
-        });
-        let row = &mut self.rows[place].1;
-        let count = |key: &str| found[key].as_u64().unwrap_or(0);
-        let seconds = |key: &str| found[key].as_f64().unwrap_or(0.0);
-        // Each share counts them all, and how often somebody waits differs.
-        row.calls = row.calls.max(count("calls"));
-        row.points += count("points");
-        row.sound += count("sound");
-        row.refused += count("refused");
-        row.wrong += found["wrong"]
-            .as_array()
-            .map_or(0, |wrong| wrong.len() as u64);
-        row.late += count("late");
-        row.gone = row.gone.max(seconds("gone"));
-        row.next = row.next.max(seconds("next"));
+    /// Takes what was found of some tests anew, `on` this day, in place of what there was of them. Of a test
+    /// that did not come to the end of every share there is nothing.
+    pub fn renew(&mut self, found: &str, shares: usize, on: &str) -> Result<(), Error> {
+        let mut anew: BTreeMap<String, (usize, Row)> = BTreeMap::new();
+        for line in found.lines() {
+            let share: Value = serde_json::from_str(line)?;
+            let test = share["test"].as_str().unwrap_or_default();
+            let (ended, row) = anew.entry(test.to_owned()).or_default();
+            *ended += 1;
+            row.add(&share);
+        }
+        self.rows.retain(|row| !anew.contains_key(&row.test));
+        let complete = anew.into_iter().filter(|(_, (ended, _))| *ended == shares);
+        self.rows.extend(complete.map(|(test, (_, row))| Row {
+            test,
+            on: on.to_owned(),
+            ..row
+        }));
+        self.sort();
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        let place = |row: &Row| self.tests.iter().position(|test| *test == row.test);
+        self.rows.retain(|row| place(row).is_some());
+        self.rows.sort_by_key(place);
+    }
+
+    /// Those of the tests by which nothing was found.
+    fn missing(&self) -> Vec<&str> {
+        let is_missing = |test: &&String| self.rows.iter().all(|row| row.test != **test);
+        let missing = self.tests.iter().filter(is_missing);
+        missing.map(String::as_str).collect()
     }
 
     fn of_group(&self, group: &str) -> Vec<(&str, &Row)> {
         let prefix = format!("{group}::");
         let rows = self.rows.iter();
-        rows.filter_map(|(test, row)| Some((test.strip_prefix(&prefix)?, row)))
+        rows.filter_map(|row| Some((row.test.strip_prefix(&prefix)?, row)))
             .collect()
     }
 }
 
-impl fmt::Display for Table {
+impl Row {
+    fn add(&mut self, share: &Value) {
+        let count = |key: &str| share[key].as_u64().unwrap_or(0);
+        let seconds = |key: &str| share[key].as_f64().unwrap_or(0.0);
+        // Each share counts them all, and how often somebody waits differs.
+        self.calls = self.calls.max(count("calls"));
+        self.points += count("points");
+        self.sound += count("sound");
+        self.refused += count("refused");
+        let wrong = share["wrong"].as_array();
+        self.wrong += wrong.map_or(0, |wrong| wrong.len() as u64);
+        self.late += count("late");
+        self.gone = self.gone.max(seconds("gone"));
+        self.next = self.next.max(seconds("next"));
+    }
+}
+
+impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let on: BTreeSet<&str> = self.rows.iter().map(|row| row.on.as_str()).collect();
+        let on: Vec<&str> = on.into_iter().collect();
+        writeln!(f, "Found {}:\n", on.join("; "))?;
         for (group, title) in [
             ("fails", "Every call fails, or is late"),
             ("left_out", "Every step is left out"),
         ] {
             set_up(f, title, &self.of_group(group))?;
         }
-        kills(f, &self.of_group("killed"))
+        kills(f, &self.of_group("killed"))?;
+        match &self.missing()[..] {
+            [] => Ok(()),
+            missing => writeln!(f, "\nNot run: `{}`.", missing.join("`, `")),
+        }
     }
 }
 
@@ -191,26 +228,38 @@ fn doing(command: &str) -> &str {
 mod tests {
     use super::*;
 
+    const NAMES: [&str; 3] = [
+        "fails::build::zygote",
+        "fails::run::worker",
+        "killed::user::worker_at_attendant_in_run",
+    ];
+
     #[test]
-    fn shares_are_put_together() {
+    fn shares_are_put_together_and_others_stay() {
+        let kept = r#"
+{"test": "fails::build::zygote", "on": "long ago", "calls": 1, "points": 1, "sound": 1, "refused": 0, "wrong": 0, "late": 0, "gone": 0.0, "next": 0.0}
+{"test": "killed::user::worker_at_attendant_in_run", "on": "before", "calls": 7, "points": 4, "sound": 0, "refused": 4, "wrong": 0, "late": 0, "gone": 0.0123, "next": 0.5}
+{"test": "no such test", "on": "before", "calls": 1, "points": 1, "sound": 1, "refused": 0, "wrong": 0, "late": 0, "gone": 0.0, "next": 0.0}
+"#;
         let found = r#"
 {"test": "fails::build::zygote", "calls": 9, "points": 2, "sound": 1, "refused": 1, "wrong": [], "gone": 0.0, "next": 0.0}
+{"test": "fails::run::worker", "calls": 9, "points": 2, "sound": 1, "refused": 1, "wrong": [], "gone": 0.0, "next": 0.0}
 {"test": "fails::build::zygote", "calls": 8, "points": 3, "sound": 1, "refused": 1, "wrong": ["late"], "gone": 0.0, "next": 0.0}
-{"test": "killed::user::worker_at_attendant_in_run", "calls": 7, "points": 4, "sound": 0, "refused": 4, "wrong": [], "gone": 0.0123, "next": 0.5}
 "#;
-        let tests = [
-            "fails::build::zygote",
-            "killed::user::worker_at_attendant_in_run",
-        ];
-        let tests = tests.map(str::to_owned);
-        let table = Table::read(found.trim(), &tests).expect("it is JSON");
-        assert_eq!(table.missing(&tests), Vec::<&str>::new());
-        let text = table.to_string();
+        let tests = NAMES.map(str::to_owned);
+        let mut table = Table::read(kept.trim(), &tests).expect("it is JSON");
+        table.renew(found.trim(), 2, "now").expect("it is JSON");
+        let kept = table.to_json().expect("it can be written");
+        let text = Table::read(&kept, &tests).expect("it is JSON").to_string();
+        assert_eq!(text, table.to_string());
         for line in [
+            "Found before; now:",
             "| the zygote, making a sandbox | 9 | 5 | 2 | 2 | 1 |",
             "| all | 9 | 5 | 2 | 2 | 1 |",
             "| worker, of an ordinary user | the attendant | a run begins and ends | 4 | 12 ms | 500 ms | 0 | 0 |",
             "Points in all: worker 4.",
+            // A share of it did not come to its end.
+            "Not run: `fails::run::worker`.",
         ] {
             assert!(text.lines().any(|found| found == line), "{text}");
         }
