@@ -68,6 +68,7 @@ impl Error {
             Cause::Busy(_) => ErrorKind::Busy,
             Cause::Plan(_) | Cause::Host(HostError::UnknownKernel) => ErrorKind::Host,
             Cause::Host(HostError::Interpreter(_)) => ErrorKind::Interpreter,
+            Cause::Host(HostError::Exhausted { .. }) => ErrorKind::System,
             Cause::Session(error) => error.kind(),
             Cause::Supervisor(error) => match error {
                 S::Interpreter { .. }

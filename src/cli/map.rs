@@ -218,10 +218,15 @@ impl Interruption {
         };
         if let Some(call_off) = call_off {
             call_off.begin_no_more();
-            thread::spawn(move || {
+            let call_off = Arc::new(call_off);
+            let later = Arc::clone(&call_off);
+            let waiting = thread::Builder::new().spawn(move || {
                 thread::sleep(GRACE);
-                call_off.now();
+                later.now();
             });
+            if waiting.is_err() {
+                call_off.now();
+            }
         }
     }
 

@@ -62,7 +62,7 @@ fn launch(
         print_json(&outcome)?;
         return Ok(outcome.exit_code());
     }
-    let mut streams = Streams::new(cancel);
+    let mut streams = Streams::new(cancel).map_err(Failure::Setup)?;
     let outcome = sandbox.run_streaming(request, &mut streams)?;
     if let (Ending::Exception | Ending::Limit(_), Some(error)) = (outcome.ending(), outcome.error())
     {
@@ -80,6 +80,6 @@ fn launch(
 fn copied_stdin() -> io::Result<OwnedFd> {
     let (reader, mut writer) = io::pipe()?;
     // Not joined: it may wait for a person who has nothing more to say.
-    thread::spawn(move || io::copy(&mut io::stdin().lock(), &mut writer));
+    thread::Builder::new().spawn(move || io::copy(&mut io::stdin().lock(), &mut writer))?;
     Ok(reader.into())
 }

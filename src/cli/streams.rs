@@ -25,10 +25,15 @@ enum Piece {
 
 impl Streams {
     /// The streams of this process. `cancel` ends the run when nobody reads what it writes.
-    pub fn new(cancel: Cancel) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// When the host has no thread to spare.
+    pub fn new(cancel: Cancel) -> io::Result<Self> {
         let (queue, pieces) = mpsc::channel();
-        let writer = thread::spawn(move || write_all(pieces).inspect_err(|_| cancel.cancel()));
-        Self { queue, writer }
+        let write = move || write_all(pieces).inspect_err(|_| cancel.cancel());
+        let writer = thread::Builder::new().spawn(write)?;
+        Ok(Self { queue, writer })
     }
 
     /// Shows a traceback where Python would print it.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Errno, GUEST_ID, HostUser};
+use super::{Errno, GUEST_ID, HostError, HostUser};
 use crate::sys::probe_child::{ChainFailure, ChainIdentity, ChainStep, try_chain};
 
 /// What came of trying.
@@ -65,7 +65,8 @@ enum InContainer {
 }
 
 impl NamespaceSupport {
-    pub(super) fn probe(user: HostUser) -> Self {
+    /// Tries it. A host that has run out of something forbids nothing by that: it is an error.
+    pub(super) fn probe(user: HostUser) -> Result<Self, HostError> {
         let drop_to = user.drop_to.map(|ids| (ids.uid, ids.gid));
         let identity = ChainIdentity {
             drop_to,
@@ -79,10 +80,18 @@ impl NamespaceSupport {
             })
         });
         match tried {
-            Ok(()) => Self::Available,
-            Err(failure) => Self::Refused(Settings::read().judge(failure)),
+            Ok(()) => Ok(Self::Available),
+            Err(ChainFailure { step, errno }) if has_run_out(errno) => {
+                Err(HostError::Exhausted { step, errno })
+            }
+            Err(failure) => Ok(Self::Refused(Settings::read().judge(failure))),
         }
     }
+}
+
+/// Of processes, memory or descriptors, which may come again.
+fn has_run_out(errno: i32) -> bool {
+    [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE].contains(&errno)
 }
 
 impl Settings {

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use nix::errno::Errno as NixErrno;
+
 use super::{
-    Arch, CallerEnvironment, CgroupSupport, Host, HostLimits, HostUser, Interpreter,
-    InterpreterError, KernelVersion, LandlockSupport, Machine, NamespaceSupport, PathFact,
-    SeccompSupport, SystemPath, interpreter,
+    Arch, CallerEnvironment, CgroupSupport, ChainStep, Errno, Host, HostLimits, HostUser,
+    Interpreter, InterpreterError, KernelVersion, LandlockSupport, Machine, NamespaceSupport,
+    PathFact, SeccompSupport, SystemPath, interpreter, relief,
 };
 
 /// What a policy makes it necessary to know.
@@ -27,6 +29,18 @@ pub enum HostError {
     /// uname(2) says nothing that can be read.
     #[error("the kernel does not tell its version (uname): Sandfork needs Linux 5.13 or later")]
     UnknownKernel,
+    /// What it can do could not be tried, because it has run out of something.
+    #[error(
+        "what this host can do could not be tried: could not {step}: {}; {}",
+        Errno(*.errno),
+        relief(NixErrno::from_raw(*.errno), "try again")
+    )]
+    Exhausted {
+        /// What was tried.
+        step: ChainStep,
+        /// errno(3).
+        errno: i32,
+    },
 }
 
 impl Machine {
@@ -38,7 +52,7 @@ impl Machine {
             kernel: KernelVersion::probe().ok_or(HostError::UnknownKernel)?,
             arch: Arch::current(),
             user,
-            namespaces: NamespaceSupport::probe(user),
+            namespaces: NamespaceSupport::probe(user)?,
             landlock: LandlockSupport::probe(),
             seccomp: SeccompSupport::probe(),
             cgroup: CgroupSupport::probe(),

@@ -83,7 +83,14 @@ pub fn serve(
     let mut writer = Writer::new(socket);
     let call_off = mapped.call_off();
     thread::scope(|threads| {
-        threads.spawn(|| listen(&mut caller, policy, tasks, &call_off));
+        let listening = || listen(&mut caller, policy, tasks, &call_off);
+        // Without a thread to spare the batch ends before its first task, which its caller sees.
+        if thread::Builder::new()
+            .spawn_scoped(threads, listening)
+            .is_err()
+        {
+            return;
+        }
         // A caller that is gone is seen by the listener too.
         _ = writer
             .say(&begun, &[])

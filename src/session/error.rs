@@ -3,8 +3,8 @@
 use std::io;
 
 use crate::error::ErrorKind;
+use crate::host::relief_of;
 use crate::protocol::caller::ErrorWord;
-use crate::supervisor::error::relief_of;
 
 /// Why a session could not do what it was asked for.
 #[derive(Debug, thiserror::Error)]

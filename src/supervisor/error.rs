@@ -1,15 +1,12 @@
 //! What can go wrong on the trusted side. Each message names the thing and the remedy.
 
-mod relief;
-
 use std::io;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
 
-pub use self::relief::{relief, relief_of};
-
 use super::files::FileError;
+use crate::host::{relief, relief_of};
 use crate::jail::failure::{Failure, LET, Step};
 use crate::plan::Layer;
 use crate::protocol::MessageError;

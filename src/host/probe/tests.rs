@@ -4,6 +4,8 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
 use super::*;
 use crate::host::{ChainStep, Errno, Refusal, RefusalCause};
 
@@ -13,26 +15,39 @@ fn me() -> HostUser {
 
 /// Runs another test of this binary as an ordinary user.
 fn as_ordinary_user(test: &str) {
-    if !me().is_root() {
-        return;
+    if me().is_root() {
+        passes(&mut by_ordinary_user(test));
     }
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test])
-        .output()
-        .expect("setpriv of util-linux");
+}
+
+/// A test of this binary, by an ordinary user.
+fn by_ordinary_user(test: &str) -> Command {
+    let this = std::env::current_exe().unwrap();
+    let mut command = if me().is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(this);
+        command
+    } else {
+        Command::new(this)
+    };
+    command.args(["--exact", test]);
+    command
+}
+
+fn passes(test: &mut Command) {
+    let output = test.output().expect("setpriv or unshare of util-linux");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success() && said.contains("1 passed"),
-        "{said}"
+        "{output:?}"
     );
 }
 
 #[test]
 fn the_chain_answers_and_leaves_nothing_behind() {
     let fds = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    NamespaceSupport::probe(me());
+    NamespaceSupport::probe(me()).unwrap();
     let before = fds();
     let first = NamespaceSupport::probe(me());
     let second = NamespaceSupport::probe(me());
@@ -52,18 +67,28 @@ const CONFINED: &str = "SANDFORK_TEST_CONFINED";
 ///
 /// The limits under `/proc/sys/user` are those of the user namespace that they are written in.
 fn confined(script: &str, test: &str) {
-    let output = Command::new("unshare")
+    let mut command = Command::new("unshare");
+    command
         .args(["--user", "--map-root-user", "sh", "-c", script])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test])
-        .env(CONFINED, "1")
-        .output()
-        .expect("unshare of util-linux");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{output:?}"
-    );
+        .env(CONFINED, "1");
+    passes(&mut command);
+}
+
+#[test]
+fn a_host_that_has_run_out_forbids_nothing() {
+    if std::env::var_os(CONFINED).is_some() {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NPROC).unwrap();
+        setrlimit(Resource::RLIMIT_NPROC, 1, hard).unwrap();
+        let error = NamespaceSupport::probe(me()).unwrap_err().to_string();
+        for words in ["could not start a child process", "EAGAIN", "ulimit -u"] {
+            assert!(error.contains(words), "{error}");
+        }
+        return;
+    }
+    let test = "host::probe::tests::a_host_that_has_run_out_forbids_nothing";
+    passes(by_ordinary_user(test).env(CONFINED, "1"));
 }
 
 #[test]
@@ -74,7 +99,7 @@ fn a_refused_step_is_named() {
             errno: Errno(libc::ENOSPC),
             cause: RefusalCause::NoUserNamespacesLeft,
         });
-        assert_eq!(NamespaceSupport::probe(me()), refusal);
+        assert_eq!(NamespaceSupport::probe(me()), Ok(refusal));
         return;
     }
     let one_more = "echo 1 > /proc/sys/user/max_user_namespaces && \
@@ -86,7 +111,10 @@ fn a_refused_step_is_named() {
 fn who_only_calls_himself_root_can_still_make_sandboxes() {
     if std::env::var_os(CONFINED).is_some() {
         assert_eq!(me().drop_to, None);
-        assert_eq!(NamespaceSupport::probe(me()), NamespaceSupport::Available);
+        assert_eq!(
+            NamespaceSupport::probe(me()),
+            Ok(NamespaceSupport::Available)
+        );
         return;
     }
     let test = "host::probe::tests::who_only_calls_himself_root_can_still_make_sandboxes";
