@@ -4,6 +4,7 @@
 use nix::errno::Errno;
 
 use super::cgroup::Counts;
+use super::run::NoRoom;
 use crate::jail::control::{Exit, ExitStatus};
 use crate::outcome::{Ending, LimitHit, LimitName, Mechanism};
 use crate::protocol::{CellResult, Ended, GuestError};
@@ -95,8 +96,8 @@ pub struct Evidence<'a> {
     pub result: Option<&'a CellResult>,
     /// What the cgroup counted.
     pub counts: Counts,
-    /// The quota of its file systems that was used up at the end, if one was.
-    pub full: Option<LimitName>,
+    /// What has no room, where the guest found that there is none.
+    pub no_room: NoRoom,
     /// The processor time allowed, microseconds.
     pub cpu_limit_us: u64,
     /// What was run.
@@ -176,13 +177,11 @@ fn limit_behind(error: &GuestError, evidence: &Evidence) -> Option<LimitHit> {
         Errno::ENOMEM => hit(LimitName::Memory, Mechanism::Rlimit),
         Errno::EFBIG => hit(LimitName::FileSize, Mechanism::Rlimit),
         Errno::EMFILE => hit(LimitName::OpenFiles, Mechanism::Rlimit),
-        Errno::ENOSPC | Errno::EDQUOT => {
+        Errno::ENOSPC | Errno::EDQUOT => match evidence.no_room {
             // A guest that tidied up before it ended leaves no trace of which it was.
-            hit(
-                evidence.full.unwrap_or(LimitName::WorkSize),
-                Mechanism::Tmpfs,
-            )
-        }
+            NoRoom::Quota(full) => hit(full.unwrap_or(LimitName::WorkSize), Mechanism::Tmpfs),
+            NoRoom::Host => None,
+        },
         _ => None,
     }
 }
@@ -202,7 +201,7 @@ mod tests {
             result: None,
             counts: Counts::default(),
             cpu_limit_us: 2_000_000,
-            full: None,
+            no_room: NoRoom::Quota(None),
             kind: Kind::Cell,
         }
     }
@@ -253,6 +252,29 @@ mod tests {
             ..evidence()
         };
         assert_eq!(decide(&seen), Ending::Signal(libc::SIGSEGV));
+    }
+
+    #[test]
+    fn a_full_disk_of_the_host_is_no_limit_of_the_policy() {
+        let result = raised("OSError", Some(libc::ENOSPC));
+        let found = |no_room| {
+            decide(&Evidence {
+                exit: Some(exited(1)),
+                result: Some(&result),
+                no_room,
+                ..evidence()
+            })
+        };
+        let quota = |name| {
+            Ending::Limit(LimitHit {
+                name,
+                by: Mechanism::Tmpfs,
+            })
+        };
+        let tmp = NoRoom::Quota(Some(LimitName::TmpSize));
+        assert_eq!(found(tmp), quota(LimitName::TmpSize));
+        assert_eq!(found(NoRoom::Quota(None)), quota(LimitName::WorkSize));
+        assert_eq!(found(NoRoom::Host), Ending::Exception);
     }
 
     #[test]

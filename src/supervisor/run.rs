@@ -16,7 +16,7 @@ pub use self::request::{Cancel, Request};
 pub use super::drain::OutputSink;
 
 use self::event_loop::{Ended, Running, Times};
-pub(super) use self::files::Files;
+pub(super) use self::files::{Files, NoRoom};
 pub(super) use self::report::{Fate, Seen, report};
 pub(super) use self::watch::{Pace, Watch};
 use super::cgroup::{CgroupRoot, WorkerCgroup};

@@ -4,8 +4,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use libtest_mimic::Failed;
-use serde_json::json;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use serde_json::{Value, json};
 
+use crate::apart;
 use crate::runs::Host;
 use crate::situation::Who;
 
@@ -83,7 +85,7 @@ print(open('a/b').read(), sorted(os.listdir()))";
         .arg(&tasks)
         .output()?;
     let results = String::from_utf8(output.stdout)?;
-    let results: Vec<serde_json::Value> = results
+    let results: Vec<Value> = results
         .lines()
         .map(serde_json::from_str)
         .collect::<Result<_, _>>()?;
@@ -97,5 +99,45 @@ print(open('a/b').read(), sorted(os.listdir()))";
     );
     fs::remove_file(&tasks)?;
     assert!(host.left().is_empty(), "{:?}", host.left());
+    Ok(())
+}
+
+/// The disk is so small that root has to make it, in a thread's own view of the host.
+pub fn a_full_disk_is_the_hosts(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    assert!(apart::have_own_mounts(), "root may have them");
+    let options = Some("size=1m,nr_inodes=64,mode=1777");
+    let tmpfs = Some("tmpfs");
+    mount(tmpfs, &host.tmp(), tmpfs, MsFlags::empty(), options)?;
+    let fill = "with open('all', 'wb') as file:
+    while True: file.write(bytes(1 << 16))";
+    let run = host.run(&["filesystem.work_size=16MiB"], fill);
+    assert_eq!(run["status"], "exception", "{run}");
+    assert_eq!(run["limit"], Value::Null, "{run}");
+    let said = run["error"]["message"].as_str().unwrap_or_default();
+    assert!(said.contains("No space left on device"), "{run}");
+
+    let mut taken = Vec::new();
+    let refused = loop {
+        let path = host.tmp().join(taken.len().to_string());
+        match fs::write(&path, "") {
+            Ok(()) => taken.push(path),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.raw_os_error(), Some(libc::ENOSPC));
+    let output = host.sandfork("run", &[]).args(["-c", "1"]).output()?;
+    let said = String::from_utf8(output.stderr)?;
+    let place = host.tmp().display().to_string();
+    assert!(!output.status.success());
+    for word in [&place[..], "No space left on device"] {
+        assert!(said.contains(word), "{said}");
+    }
+    for path in taken {
+        fs::remove_file(path)?;
+    }
+    assert_eq!(host.run(&[], "print('on')")["stdout"], "on\n");
+    assert!(host.left().is_empty(), "{:?}", host.left());
+    umount2(&host.tmp(), MntFlags::MNT_DETACH)?;
     Ok(())
 }

@@ -3,6 +3,9 @@
 // Every test has one type.
 #![allow(clippy::unnecessary_wraps)]
 
+#[path = "../common/apart.rs"]
+mod apart;
+
 mod death;
 mod endings;
 mod files;
@@ -73,6 +76,10 @@ const TESTS: &[(&str, Test)] = &[
     ("a_shown_place_is_refused", reach::a_shown_place_is_refused),
 ];
 
+/// What only root can prepare.
+const PREPARED_BY_ROOT: &[(&str, Test)] =
+    &[("a_full_disk_is_the_hosts", files::a_full_disk_is_the_hosts)];
+
 fn main() {
     let mut arguments = std::env::args();
     match arguments.nth(1).as_deref() {
@@ -82,13 +89,13 @@ fn main() {
         _ => {}
     }
     // Only root can be both.
-    let users: &[Who] = if geteuid().is_root() {
-        &[Who::Root, Who::User]
+    let (users, prepared): (&[Who], _) = if geteuid().is_root() {
+        (&[Who::Root, Who::User], PREPARED_BY_ROOT)
     } else {
-        &[Who::User]
+        (&[Who::User], &[][..])
     };
     let trials = users.iter().flat_map(|who| {
-        TESTS.iter().map(|(name, test)| {
+        TESTS.iter().chain(prepared).map(|(name, test)| {
             let name = format!("{name} as {}", who.name());
             Trial::ignorable_test(name, || run(*who, *test))
         })

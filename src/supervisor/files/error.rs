@@ -120,8 +120,8 @@ fn cause(act: Act, errno: Errno) -> &'static str {
         (Errno::ENOENT, _) => "it does not exist",
         (Errno::EEXIST, _) => "it exists already",
         (Errno::ENOSPC | Errno::EDQUOT, _) => {
-            "the work directory is full; remove files, or raise `filesystem.work_size`, or \
-             `filesystem.work_inodes` if there are many"
+            "the work directory is full, or at level `landlock` the host's disk; remove files, or \
+             raise `filesystem.work_size`, or `filesystem.work_inodes` if there are many"
         }
         (Errno::ELOOP, _) => "a symbolic link leads to it, and those of a guest are not followed",
         (Errno::ENOTDIR, Act::List) => "it, or what is above it, is not a directory",

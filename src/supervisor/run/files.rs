@@ -11,10 +11,20 @@ use crate::supervisor::session::SessionDirectory;
 /// How much they take, and what is used up.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Files {
-    /// Bytes that they hold together; none where they are no file systems of their own.
+    /// Bytes that they hold together; none where that could not be told.
     pub bytes: Option<u64>,
-    /// The quota that is used up, if one is.
-    pub full: Option<LimitName>,
+    /// What a guest means to which the kernel said that there is no room.
+    pub no_room: NoRoom,
+}
+
+/// What has no room, where a guest finds that there is none (`ENOSPC`).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum NoRoom {
+    /// A file system of its own: the quota that is used up now, if one still is.
+    Quota(Option<LimitName>),
+    /// The host's disk: its files are in a directory there, and whoever is over its quota is killed.
+    #[default]
+    Host,
 }
 
 impl Files {
@@ -22,7 +32,7 @@ impl Files {
     pub fn of_session(session: &SessionDirectory, quota: FileQuota) -> Self {
         Self {
             bytes: Some(session.count(quota).size().bytes),
-            full: None,
+            no_room: NoRoom::Host,
         }
     }
 
@@ -32,24 +42,24 @@ impl Files {
         let quotas = std::iter::once((LimitName::WorkSize, LimitName::WorkInodes)).chain(
             std::iter::repeat((LimitName::TmpSize, LimitName::TmpInodes)),
         );
-        let mut files = Self {
-            bytes: Some(0),
-            full: None,
-        };
+        let (mut bytes, mut full) = (Some(0), None);
         for (directory, (size, inodes)) in directories.iter().zip(quotas) {
             let Ok(stat) = fstatvfs(directory) else {
-                files.bytes = None;
+                bytes = None;
                 continue;
             };
             let used = (stat.blocks() - stat.blocks_free()) * stat.fragment_size();
-            files.bytes = files.bytes.map(|bytes| bytes + used);
+            bytes = bytes.map(|bytes| bytes + used);
             let used_up = match (stat.files_free(), stat.blocks_free()) {
                 (0, _) => Some(inodes),
                 (_, 0) => Some(size),
                 _ => None,
             };
-            files.full = files.full.or(used_up);
+            full = full.or(used_up);
         }
-        files
+        Self {
+            bytes,
+            no_room: NoRoom::Quota(full),
+        }
     }
 }

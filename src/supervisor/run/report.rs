@@ -57,7 +57,7 @@ pub fn report(
         exit: seen.exit,
         result: seen.result.as_ref(),
         counts: seen.counts,
-        full: seen.files.full,
+        no_room: seen.files.no_room,
         cpu_limit_us: u64::try_from(place.limits.cpu.as_micros()).unwrap_or(u64::MAX),
         kind,
     });
