@@ -5,6 +5,7 @@ import os
 import sys
 
 from . import process, wire, worker
+from .importers import mend_importers
 
 
 def main(native, entered):
@@ -38,8 +39,11 @@ def prepare(native, setup):
     require_one_thread(native, "site")
     sys.path.extend(setup["path"])
     preloaded = [module["name"] for module in setup["preload"] if preload(native, module)]
-    if setup["lifetime"] == "many-runs":
+    lasts = setup["lifetime"] == "many-runs"
+    if lasts:
         worker.warm_up()
+    mend_importers()
+    if lasts:
         gc.collect()
         # What is here lives as long as any worker: keep the collector, and so the copying of
         # pages, away from it.

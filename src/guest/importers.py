@@ -1,0 +1,25 @@
+"""What the import system remembers of directories that it could not read."""
+
+import errno
+import os
+import stat
+import sys
+
+
+def mend_importers():
+    """What could not be read while a package was looked for, for want of memory or of descriptors, is taken
+    for absent: by each worker, for the importers are theirs too. Those are made to look again."""
+    for path, finder in list(sys.path_importer_cache.items()):
+        if finder is None and is_directory(path):
+            del sys.path_importer_cache[path]
+        elif not getattr(finder, "_path_cache", True):
+            finder.invalidate_caches()
+
+
+def is_directory(path):
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
+            return False
+        raise

@@ -1,0 +1,57 @@
+"""A directory that could not be read when a package was looked for is read again."""
+
+import errno
+import os
+import sys
+import tempfile
+import unittest
+from importlib import import_module
+from unittest import mock
+
+import harness  # noqa: F401, with it the guest's sources are found
+from importers import mend_importers
+
+
+class Importers(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        with open(os.path.join(place.name, "seldom_found.py"), "w") as module:
+            module.write("found = True")
+        self.place = place.name
+        sys.path.insert(0, self.place)
+        self.addCleanup(sys.path.remove, self.place)
+        self.addCleanup(sys.modules.pop, "seldom_found", None)
+
+    def look_in_vain(self, call, error):
+        with mock.patch.object(sys.modules["posix"], call, side_effect=error):
+            with self.assertRaises(ModuleNotFoundError):
+                import_module("seldom_found")
+        # It is not looked for again.
+        with self.assertRaises(ModuleNotFoundError):
+            import_module("seldom_found")
+
+    def test_one_that_could_not_be_listed(self):
+        self.look_in_vain("listdir", PermissionError(errno.EPERM, "no"))
+        mend_importers()
+        self.assertTrue(import_module("seldom_found").found)
+
+    def test_one_that_was_not_seen_to_be_one(self):
+        self.look_in_vain("stat", OSError(errno.ENOMEM, "no memory"))
+        self.assertIsNone(sys.path_importer_cache[self.place])
+        with mock.patch.object(os, "stat", side_effect=OSError(errno.ENOMEM, "no memory")):
+            with self.assertRaises(OSError):
+                mend_importers()
+        mend_importers()
+        self.assertTrue(import_module("seldom_found").found)
+
+    def test_what_is_no_directory_stays_none(self):
+        absent = os.path.join(self.place, "absent")
+        self.addCleanup(sys.path_importer_cache.pop, absent)
+        sys.path_importer_cache[absent] = None
+        mend_importers()
+        self.assertIsNone(sys.path_importer_cache[absent])
+
+
+if __name__ == "__main__":
+    unittest.main()
