@@ -39,7 +39,7 @@ pub fn control_socket(number: i32) -> OwnedFd {
 /// When the control socket is none.
 pub fn serve(control: &OwnedFd) -> Result<(), Errno> {
     raise_open_files();
-    let sandboxes = Arc::new(Sandboxes::default());
+    let sandboxes = Arc::new(Sandboxes::new());
     let open = Open::default();
     let served = accept(control, &sandboxes, &open);
     open.end_all();

@@ -47,13 +47,14 @@ def main(setup, stdin):
     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
     wire.write(READY)
     hello, _ = wire.receive_alone()
+    session = None
     if hello["kind"] == "rehearse":
-        rehearse(hello["serves"])
+        session = rehearse(hello["serves"])
         hello, _ = wire.receive_alone()
     if hello.get("serves") == "session":
-        from .session import serve
+        from .session import Session
 
-        serve(stdin, mask)
+        (session or Session()).serve(stdin, mask)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     request, payload = wire.receive()
     if request["kind"] == "exec":
@@ -83,19 +84,39 @@ def warm_up():
 
 
 def rehearse(serves):
-    """Runs a cell of nobody's."""
-    namespace = {"__name__": "__main__", "__builtins__": builtins}
+    """Runs a cell of nobody's; the session in which it was run, if there is to be one."""
+    session = None
     if serves == "session":
-        from .session import rehearse_cell
+        from .session import Session
 
-        rehearse_cell(namespace)
+        session = Session()
+        session.rehearse("<warm>")
     else:
-        wire.dumps({"value": encode_value(execute(REHEARSED, "<warm>", namespace))})
+        main = sys.modules["__main__"]
+        request = {"id": 0, "filename": "<warm>", "argv": []}
+        result, _ = evaluate(wire.loads(wire.dumps(request)), REHEARSED)
+        wire.encode(result)
+        sys.modules["__main__"] = main
     forget_source("<warm>")
+    return session
 
 
 def run_cell(request, source):
     worker = getpid()
+    result, code = evaluate(request, source)
+    if getpid() != worker:
+        end_as_child(result, code)
+    code = finish(result, code)
+    try:
+        wire.send(result)
+    except OSError:
+        # The guest closed or broke the socket: its exit status still says how it ended.
+        pass
+    return code
+
+
+def evaluate(request, source):
+    """What came of a cell, and the exit status."""
     filename = request["filename"]
     set_argv(filename, request["argv"])
     main_module = type(sys)("__main__")
@@ -117,15 +138,7 @@ def run_cell(request, source):
 
         code = 1
         result.update(status="exception", error=describe_error(error), denied=denied_by(error))
-    if getpid() != worker:
-        end_as_child(result, code)
-    code = finish(result, code)
-    try:
-        wire.send(result)
-    except OSError:
-        # The guest closed or broke the socket: its exit status still says how it ended.
-        pass
-    return code
+    return result, code
 
 
 def run_program(request):

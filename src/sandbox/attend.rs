@@ -73,10 +73,10 @@ impl Sandbox {
         stdin: Option<OwnedFd>,
         tool_time: ToolTime,
     ) -> Result<Left, Error> {
-        let parked = match &stdin {
+        let (parked, refill) = match &stdin {
             // A worker that stands ready has nothing to read.
             None => self.filler.take(&self.inner, CpuSpan::Cell),
-            Some(_) => None,
+            Some(_) => (None, None),
         };
         let Parked { standing, zygote } = match parked {
             Some(parked) => parked,
@@ -89,6 +89,8 @@ impl Sandbox {
         };
         let opened = self.opened(&standing.enforced);
         caller.answer(Answer::Opened(Box::new(opened)), Payload::default());
+        // Not before the caller can go on.
+        drop(refill);
         let left = attend(&standing, &self.inner.place(&zygote), terms, caller);
         if !zygote.is_alive() {
             self.inner.warm.discard(&zygote);

@@ -11,9 +11,10 @@ use sha2::{Digest, Sha256};
 
 use super::builder::{SandboxBuilder, is_script};
 use crate::error::Error;
-use crate::host::{HostError, resolve_interpreter};
+use crate::host::{CallerEnvironment, HostError, resolve_interpreter};
 use crate::jail::control::Lifetime;
 use crate::plan::needs;
+use crate::policy::Policy;
 
 /// What a builder would make its sandbox of: where two keys are equal, one sandbox serves both.
 ///
@@ -38,16 +39,26 @@ impl SandboxBuilder {
     ///
     /// When the interpreter cannot be found.
     pub fn key(&self) -> Result<SandboxKey, Error> {
-        let policy = self.for_policy();
-        let environment = self.caller_environment();
+        let (policy, environment) = (self.for_policy(), self.caller_environment());
+        SandboxKey::of(&policy, self.for_lifetime(), &environment)
+    }
+}
+
+impl SandboxKey {
+    /// That of a sandbox under this policy.
+    pub(crate) fn of(
+        policy: &Policy,
+        lifetime: Lifetime,
+        environment: &CallerEnvironment,
+    ) -> Result<Self, Error> {
         let named = &policy.python().interpreter.value;
-        let interpreter = resolve_interpreter(named, &environment).map_err(HostError::from)?;
-        let needs = needs(&policy);
+        let interpreter = resolve_interpreter(named, environment).map_err(HostError::from)?;
+        let needs = needs(policy);
 
         let mut parts = Parts(Sha256::new());
         parts.add(policy.name());
         parts.add(policy.sha256());
-        parts.add(match self.for_lifetime() {
+        parts.add(match lifetime {
             Lifetime::ManyRuns => "many",
             Lifetime::OneRun => "one",
         });
@@ -68,7 +79,7 @@ impl SandboxBuilder {
         for path in &needs.paths {
             parts.add_identity(path);
         }
-        Ok(SandboxKey(parts.0.finalize().into()))
+        Ok(Self(parts.0.finalize().into()))
     }
 }
 

@@ -78,7 +78,8 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker that stands ready, if there is one; in any case another is wanted.
+    /// A worker that stands ready, if there is one; in any case another is wanted, which
+    /// [`Refill`] says.
     fn take(&self, cpu: CpuSpan) -> Option<Parked> {
         let mut state = self.lock();
         let wanted = &mut state.shelves[place(cpu)];
@@ -91,8 +92,8 @@ impl Pool {
                 other => break other,
             }
         };
+        // Ending those that have died takes its time.
         drop(state);
-        self.changed.notify_one();
         taken
     }
 
@@ -134,20 +135,34 @@ fn place(cpu: CpuSpan) -> usize {
     KINDS.iter().position(|kind| *kind == cpu).unwrap_or(0)
 }
 
+/// Dropping it has the pool filled up again: a processor that does so is not the caller's meanwhile.
+#[derive(Debug)]
+pub struct Refill<'p>(&'p Pool);
+
+impl Drop for Refill<'_> {
+    fn drop(&mut self) {
+        self.0.changed.notify_one();
+    }
+}
+
 /// The thread that fills a pool. Dropping it ends the thread and the workers that stand ready.
 #[derive(Debug, Default)]
 pub struct Filler(Mutex<Option<JoinHandle<()>>>);
 
 impl Filler {
     /// A worker that stands ready, if there is one. From the first call on there will be.
-    pub fn take(&self, inner: &Arc<Inner>, cpu: CpuSpan) -> Option<Parked> {
+    pub fn take<'p>(
+        &self,
+        inner: &'p Arc<Inner>,
+        cpu: CpuSpan,
+    ) -> (Option<Parked>, Option<Refill<'p>>) {
         if inner.pool.most == 0 {
-            return None;
+            return (None, None);
         }
         if inner.pool.lock().phase == Phase::Idle {
             self.start(inner);
         }
-        inner.pool.take(cpu)
+        (inner.pool.take(cpu), Some(Refill(&inner.pool)))
     }
 
     fn start(&self, inner: &Arc<Inner>) {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::sandboxes::Wanted;
 use crate::error::Error;
@@ -17,29 +17,30 @@ const MOST: usize = 32;
 
 /// Policies by what was said of them, where that is all that they were made of.
 #[derive(Default)]
-pub struct Policies(Mutex<HashMap<Said, Policy>>);
+pub struct Policies(Mutex<HashMap<Said, Arc<Policy>>>);
 
 type Said = (PolicyChoice, Vec<String>);
 
 impl Policies {
     /// The policy that a caller means.
-    pub fn get(&self, wanted: &Wanted) -> Result<Policy, Error> {
+    pub fn get(&self, wanted: &Wanted) -> Result<Arc<Policy>, Error> {
         let said = (wanted.policy.clone(), wanted.set.to_vec());
         if let Some(known) = self.lock().get(&said) {
-            return Ok(known.clone());
+            return Ok(Arc::clone(known));
         }
         let (policy, grounds) = load(wanted)?;
+        let policy = Arc::new(policy);
         if grounds == Grounds::Words {
             let mut known = self.lock();
             if known.len() >= MOST {
                 known.clear();
             }
-            known.insert(said, policy.clone());
+            known.insert(said, Arc::clone(&policy));
         }
         Ok(policy)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Said, Policy>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Said, Arc<Policy>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -123,7 +124,7 @@ mod tests {
     use crate::protocol::VERSION;
     use crate::protocol::caller::{Open, ToolTime};
 
-    fn get(policies: &Policies, policy: PolicyChoice, set: &[&str]) -> Result<Policy, Error> {
+    fn get(policies: &Policies, policy: PolicyChoice, set: &[&str]) -> Result<Arc<Policy>, Error> {
         let open = Open {
             version: VERSION,
             policy,

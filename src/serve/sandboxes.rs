@@ -1,11 +1,13 @@
 //! The sandboxes of a supervisor: one for each policy, shared by all sessions under it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::policies::Policies;
 use crate::error::Error;
+use crate::jail::control::Lifetime;
 use crate::policy::Policy;
 use crate::protocol::caller::{Open, OpenBatch, PolicyChoice};
 use crate::{CallerEnvironment, Sandbox, SandboxKey};
@@ -14,8 +16,9 @@ use crate::{CallerEnvironment, Sandbox, SandboxKey};
 const MOST_UNUSED: usize = 8;
 
 /// Sandboxes by what they were made of.
-#[derive(Default)]
 pub struct Sandboxes {
+    /// That of this process, which stays as it is.
+    environment: CallerEnvironment,
     policies: Policies,
     slots: Mutex<HashMap<SandboxKey, Slot>>,
 }
@@ -55,29 +58,62 @@ impl<'a> From<&'a OpenBatch> for Wanted<'a> {
     }
 }
 
-impl Wanted<'_> {
-    fn environment(&self) -> CallerEnvironment {
-        let differences = self.environ.iter();
-        CallerEnvironment::current()
-            .changed_by(differences.map(|(name, value)| (name, value.as_ref())))
-    }
+/// What a caller's words mean now.
+struct Terms<'a> {
+    policy: Arc<Policy>,
+    environment: Cow<'a, CallerEnvironment>,
+    key: SandboxKey,
 }
 
 impl Sandboxes {
+    /// None yet.
+    pub fn new() -> Self {
+        Self {
+            environment: CallerEnvironment::current(),
+            policies: Policies::default(),
+            slots: Mutex::default(),
+        }
+    }
+
     /// The sandbox for these terms, which is made if there is none, and the policy that it is under.
-    pub fn get(&self, wanted: &Wanted) -> Result<(Arc<Sandbox>, Policy), Error> {
-        let policy = self.policies.get(wanted)?;
-        let builder = Sandbox::builder()
-            .policy(policy.clone())
-            .environment(wanted.environment());
-        let slot = self.slot(builder.key()?);
+    pub fn get(&self, wanted: &Wanted) -> Result<(Arc<Sandbox>, Arc<Policy>), Error> {
+        let terms = self.terms(wanted)?;
+        let slot = self.slot(terms.key);
         let mut made = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sandbox) = &*made {
-            return Ok((Arc::clone(sandbox), policy));
+            return Ok((Arc::clone(sandbox), terms.policy));
         }
+        let builder = Sandbox::builder()
+            .policy(Policy::clone(&terms.policy))
+            .environment(terms.environment.into_owned());
         let sandbox = Arc::new(builder.build()?);
         *made = Some(Arc::clone(&sandbox));
-        Ok((sandbox, policy))
+        Ok((sandbox, terms.policy))
+    }
+
+    /// Does of [`get`](Self::get) what leaves no trace.
+    pub fn rehearse(&self, wanted: &Wanted) {
+        _ = self.terms(wanted);
+    }
+
+    fn terms(&self, wanted: &Wanted) -> Result<Terms<'_>, Error> {
+        let policy = self.policies.get(wanted)?;
+        let environment = self.environment_of(wanted);
+        let key = SandboxKey::of(&policy, Lifetime::ManyRuns, &environment)?;
+        Ok(Terms {
+            policy,
+            environment,
+            key,
+        })
+    }
+
+    fn environment_of(&self, wanted: &Wanted) -> Cow<'_, CallerEnvironment> {
+        if wanted.environ.is_empty() {
+            return Cow::Borrowed(&self.environment);
+        }
+        let differences = wanted.environ.iter();
+        let differences = differences.map(|(name, value)| (name, value.as_ref()));
+        Cow::Owned(self.environment.clone().changed_by(differences))
     }
 
     fn slot(&self, key: SandboxKey) -> Arc<Mutex<Option<Arc<Sandbox>>>> {

@@ -53,6 +53,8 @@ class AsyncDriver(Driver[C]):
             link.shut_down()
         else:
             self.resources.release()
+            # Who closes one may well open another.
+            _supervisor.stand_by()
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """What a function gives that would hold up the loop."""

@@ -200,7 +200,6 @@ class Session(Conversation):
         self._cells = 0
 
     def _opened(self) -> Steps[None]:
-        yield STAND_BY
         frame = yield from self.answer("opened")
         version = frame.header.get("version")
         if version != VERSION:
@@ -248,6 +247,9 @@ class Session(Conversation):
     def _follow(self, cell: Cell) -> Steps[Execution]:
         link, info = self.live_link(), self.info
         assert info is not None
+        if self._cells == 1:
+            # While there is something to wait for, and not while a session is opened.
+            yield STAND_BY
         execution = yield from follow(
             self.under_way,
             link,

@@ -20,7 +20,7 @@ class Connect:
 
 
 class StandBy:
-    """Have another connection ready for the next session: there is time while this one is being opened. No
+    """Have another connection ready for the next session: there is time while a first cell runs. No
     answer."""
 
     __slots__ = ()

@@ -190,7 +190,7 @@ def connect() -> Connection:
 
 
 def stand_by() -> None:
-    """Has another connection ready, while a session is being opened on the last one."""
+    """Has another connection ready, for whoever opens the next session."""
     with _lock:
         if _shared is not None:
             _shared.stand_by()

@@ -51,6 +51,8 @@ class SyncDriver(Driver[C]):
         link = self.resources.link
         if link is None or link.connection.forked or self._turn.acquire(blocking=False):
             self.resources.release()
+            # Who closes one may well open another.
+            _supervisor.stand_by()
         else:
             link.shut_down()
 

@@ -87,12 +87,16 @@ def test_one_connection_stands_by_for_the_next_session() -> None:
         link = sbx._driver.resources.link
         assert link is not None
         assert link.connection.socket is standing_by
+        assert not shared._spare
+        assert sbx.run("6 * 7").value == 42
         (another,) = shared._spare
         # One that the supervisor has closed is of no use to anybody.
         another.shutdown(socket.SHUT_RDWR)
         with Sandbox() as other:
             assert (sbx.run("6").value, other.run("7").value) == (6, 7)
         assert another.fileno() == -1
+        sbx.close()
+        assert len(shared._spare) == 1
     shared.end()
     assert not shared._spare
 

@@ -21,21 +21,6 @@ from .stdin import NoInput
 from .tools import Tools
 
 
-def serve(stdin, mask):
-    """Never returns. Signals wait until this sets the mask."""
-    try:
-        session = Session(Link(Interrupts()))
-        session.stdin = sys.stdin if stdin == "input" else NoInput()
-        session.plots.prepare()
-        session.interrupts.take_signal()
-        pthread_sigmask(SIG_SETMASK, mask)
-        while True:
-            session.answer(*session.link.request())
-    except BaseException:
-        # The guest broke the link: nobody can be told anything.
-        _exit(1)
-
-
 def warm_up():
     """What the first cell of a session would otherwise import and allocate in every worker."""
     namespace = {"__name__": "__main__", "__builtins__": builtins}
@@ -52,12 +37,19 @@ def rehearse_cell(namespace):
     Evaluator().run(b"x = 1", "<warm>", namespace, "statement")
 
 
+class Nobody:
+    """A link that leads nowhere."""
+
+    def send(self, header, packed=(None, b"", None)):
+        wire.encode(header, packed[1])
+
+
 class Session:
-    def __init__(self, link):
-        self.link = link
-        self.interrupts = link.interrupts
-        self.tools = Tools(link, self.interrupts)
-        self.displays = Displays(link, self.interrupts, self.tools)
+    def __init__(self):
+        self.interrupts = Interrupts()
+        self.link = Link(self.interrupts)
+        self.tools = Tools(self.link, self.interrupts)
+        self.displays = Displays(self.link, self.interrupts, self.tools)
         self.plots = Plots(self.displays)
         self.evaluator = Evaluator()
         self.worker = getpid()
@@ -65,7 +57,33 @@ class Session:
         builtins.display = self.tools.module.display = self.displays.display
         self.main = type(sys)("__main__")
         self.main.__builtins__ = builtins
+        self.stdin = NoInput()
         sys.modules["__main__"] = self.main
+        self.plots.prepare()
+
+    def rehearse(self, filename):
+        """Goes the way of two cells, of which nobody hears, and nothing is left."""
+        main = dict(vars(self.main))
+        link, self.link = self.link, Nobody()
+        for last, source in (("expression", b"x = 1\nx + 1"), ("statement", b"x = 1")):
+            request = {"kind": "cell", "id": 0, "filename": filename, "argv": [], "last": last}
+            self.answer(wire.loads(wire.dumps(request)), source, None)
+        self.link = link
+        vars(self.main).clear()
+        vars(self.main).update(main)
+
+    def serve(self, stdin, mask):
+        """Never returns. Signals wait until this sets the mask."""
+        try:
+            if stdin == "input":
+                self.stdin = sys.stdin
+            self.interrupts.take_signal()
+            pthread_sigmask(SIG_SETMASK, mask)
+            while True:
+                self.answer(*self.link.request())
+        except BaseException:
+            # The guest broke the link: nobody can be told anything.
+            _exit(1)
 
     def answer(self, request, payload, passed):
         kind = request["kind"]
