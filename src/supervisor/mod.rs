@@ -5,6 +5,7 @@ mod as_guest;
 mod descriptors;
 mod drain;
 mod ending;
+mod hang_up;
 mod launch;
 mod link;
 mod live;

@@ -66,6 +66,17 @@ impl ProcDir {
         read_whole(File::from(file))
     }
 
+    /// Whether it is on its way out, or gone.
+    pub fn is_ending(&self) -> bool {
+        match self.read("stat") {
+            Ok(stat) => tells_of_an_end(&stat),
+            Err(error) => {
+                let gone = [Errno::ESRCH, Errno::ENOENT].map(|errno| Some(errno as i32));
+                gone.contains(&error.raw_os_error())
+            }
+        }
+    }
+
     /// Where one of its links points.
     pub fn link(&self, link: &str) -> io::Result<OsString> {
         Ok(readlinkat(self.dir.as_fd(), link)?)
@@ -89,6 +100,18 @@ impl ProcDir {
         }
         Ok(found)
     }
+}
+
+/// `PF_EXITING` of the kernel's include/linux/sched.h, the same since 2.6.
+const EXITING: u32 = 4;
+
+/// By the flags in `/proc/PID/stat` (proc_pid_stat(5)): the seventh field behind the name, which is in
+/// parentheses and may have any of its own.
+fn tells_of_an_end(stat: &str) -> bool {
+    let flags = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_ascii_whitespace().nth(6)?.parse::<u32>().ok());
+    flags.is_some_and(|flags| flags & EXITING != 0)
 }
 
 /// The number, in this pid namespace, of the process behind a handle: `Pid:` of its fdinfo.
@@ -118,6 +141,35 @@ mod tests {
         let link = own.link("ns/pid").expect("it has namespaces");
         assert!(link.to_string_lossy().starts_with("pid:["), "{link:?}");
         assert!(own.descriptors().expect("they are listed").contains(&0));
+    }
+
+    #[test]
+    fn one_that_ends_is_told_from_one_that_lives() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("it is there");
+        let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+        let handle = sys::pidfd::open(pid).expect("it has a handle");
+        let of_child = ProcDir::of(handle.as_fd()).expect("it is there");
+        assert!(!of_child.is_ending());
+        child.kill().expect("it is ours");
+        // Readable from its end on, and it is a zombie until it is waited for (pidfd_open(2)).
+        let mut fds = [nix::poll::PollFd::new(
+            handle.as_fd(),
+            nix::poll::PollFlags::POLLIN,
+        )];
+        nix::poll::poll(&mut fds, nix::poll::PollTimeout::NONE).expect("it ends");
+        assert!(of_child.is_ending());
+        child.wait().expect("it has ended");
+        assert!(of_child.is_ending());
+    }
+
+    #[test]
+    fn a_name_does_not_hide_the_flags() {
+        assert!(tells_of_an_end("7 (a) R 1) Z 1 7 7 0 -1 4194316 0 0"));
+        assert!(!tells_of_an_end("7 (a) 4 4 4) S 1 7 7 0 -1 4194560 0 0"));
+        assert!(!tells_of_an_end(""));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::supervisor::descriptors::{hear, set_nonblocking};
 use crate::supervisor::drain::{Drained, Output, Stream};
 use crate::supervisor::ending::Stop;
 use crate::supervisor::error::{SupervisorError, While};
+use crate::supervisor::hang_up::HangUp;
 use crate::supervisor::link::Link;
 use crate::supervisor::run::{Fate, Pace, Place, Watch};
 use crate::supervisor::spawn::Worker;
@@ -60,8 +61,8 @@ pub struct Live<'a> {
     pub(super) reap_until: Option<Instant>,
     pub(super) exit: Option<Exit>,
     pub(super) exited: Option<Instant>,
-    /// Set when the worker hung up: it is ending, or it broke the protocol.
-    pub(super) hung_up: Option<Instant>,
+    /// Set when the worker hung up.
+    pub(super) hung_up: Option<HangUp>,
 }
 
 impl<'a> Live<'a> {

@@ -13,9 +13,6 @@ use crate::sys;
 /// How long an interrupted cell may take to end before its worker is ended.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long a worker that closed its data socket has to end.
-const LAST_MOMENTS: Duration = Duration::from_millis(250);
-
 impl Live<'_> {
     /// When to look at the clocks again.
     pub(super) fn next_event(&self) -> Option<Instant> {
@@ -24,7 +21,7 @@ impl Live<'_> {
         }
         let ends = [
             self.cell.as_ref().and_then(CellUnderWay::next_event),
-            self.hung_up.map(|since| since + LAST_MOMENTS),
+            self.hung_up.map(|hang_up| hang_up.next()),
             self.end_of_waiting(),
             self.end_of_life(),
             Some(self.watch.next()),
@@ -58,10 +55,9 @@ impl Live<'_> {
         {
             self.end(interrupted.stop.clone());
         }
-        if self
-            .hung_up
-            .is_some_and(|since| now >= since + LAST_MOMENTS)
-        {
+        let worker = self.worker;
+        let hang_up = self.hung_up.as_mut();
+        if hang_up.is_some_and(|hang_up| hang_up.is_violation(now, worker)) {
             let how = "it closed its link to the supervisor and went on";
             self.end(Stop::Violation(how.into()));
         }

@@ -8,6 +8,7 @@ use crate::protocol::caller::Answer;
 use crate::protocol::message::Then;
 use crate::protocol::{Blob, Frame, Reply, VERSION, Way};
 use crate::supervisor::ending::Stop;
+use crate::supervisor::hang_up::HangUp;
 use crate::supervisor::link::Received;
 use crate::supervisor::passed;
 
@@ -25,7 +26,7 @@ impl Live<'_> {
             Ok(Received::Nothing) => return false,
             Ok(Received::End) => {
                 self.data_open = false;
-                self.hung_up = Some(Instant::now());
+                self.hung_up = Some(HangUp::new(Instant::now()));
                 return false;
             }
             Err(error) => {

@@ -17,10 +17,8 @@ use crate::supervisor::descriptors::{hear, set_nonblocking};
 use crate::supervisor::drain::{Drained, Output, Stream};
 use crate::supervisor::ending::{Kind, Stop};
 use crate::supervisor::error::{SupervisorError, While};
+use crate::supervisor::hang_up::HangUp;
 use crate::supervisor::spawn::Worker;
-
-/// How long a worker that closed its data socket without a result has to end.
-const LAST_MOMENTS: Duration = Duration::from_millis(250);
 
 /// How often the data socket is read after the main process ended: its buffer is smaller than that.
 const LAST_READS: usize = 16;
@@ -49,8 +47,8 @@ pub struct Running<'a> {
     stop: Option<Stop>,
     /// When to stop waiting for whatever is being waited for.
     deadline: Instant,
-    /// Set when the worker hung up without a result: it is ending, or it broke the protocol.
-    hung_up: Option<Instant>,
+    /// Set when the worker hung up without a result.
+    hung_up: Option<HangUp>,
 }
 
 /// Whether something was read.
@@ -210,10 +208,9 @@ impl<'a> Running<'a> {
         if now >= self.deadline {
             self.end(Stop::deadline());
         }
-        if self
-            .hung_up
-            .is_some_and(|since| now >= since + LAST_MOMENTS)
-        {
+        let worker = self.worker;
+        let hang_up = self.hung_up.as_mut();
+        if hang_up.is_some_and(|hang_up| hang_up.is_violation(now, worker)) {
             self.end(Stop::Violation(
                 "it closed its data socket and went on".into(),
             ));
@@ -248,7 +245,7 @@ impl<'a> Running<'a> {
             Ok(0) | Err(Errno::ECONNRESET) => {
                 self.data = Link::Closed;
                 if self.result.is_none() && self.kind == Kind::Cell {
-                    self.hung_up = Some(Instant::now());
+                    self.hung_up = Some(HangUp::new(Instant::now()));
                 }
                 Progress::None
             }

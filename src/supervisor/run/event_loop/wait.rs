@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 
-use super::{LAST_MOMENTS, Link, Running};
+use super::{Link, Running};
 use crate::supervisor::drain::Stream;
 use crate::supervisor::run::Cancel;
 use crate::supervisor::wait::{is_readable, wait};
@@ -52,7 +52,7 @@ impl Running<'_> {
             until = until.min(self.watch.next());
             until = self
                 .hung_up
-                .map_or(until, |since| until.min(since + LAST_MOMENTS));
+                .map_or(until, |hang_up| until.min(hang_up.next()));
         }
         until
     }
