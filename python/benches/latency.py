@@ -81,14 +81,14 @@ def peer(serve: Callable[[socket.socket], None]) -> Iterator[socket.socket]:
     os.waitpid(child, 0)
 
 
-def reply(connected: socket.socket, size: int = ANSWERED) -> None:
+def reply(connected: socket.socket, answer: bytes = bytes(ANSWERED)) -> None:
     while connected.recv(1 << 16):
-        connected.sendall(bytes(size))
+        connected.sendall(answer)
 
 
 def relay(connected: socket.socket) -> None:
     """Passes on what it is asked to another process, and back what that says."""
-    with peer(lambda other: reply(other, REPLIED)) as other:
+    with peer(lambda other: reply(other, bytes(REPLIED))) as other:
         while connected.recv(1 << 16):
             other.sendall(bytes(REQUESTED))
             other.recv(1 << 16)
@@ -164,6 +164,23 @@ def creations(times: int) -> tuple[list[float], list[float], list[float]]:
     return sorted(made[warm:]), sorted(waited[warm:]), sorted(first[warm:])
 
 
+def bare_opening(times: int) -> list[float]:
+    """Microseconds of a message like the one that opens a session and an answer like its own, both JSON, with
+    a process that does nothing else, and after as long a pause."""
+    asked = {"kind": "open", "version": 2, "policy": {"name": "standard"}, "set": [], "environ": {}}
+    told = frame({"kind": "opened", "version": 2, "enforced": ENFORCED, "policy": POLICY, "limits": {}})
+    with peer(lambda connected: reply(connected, told)) as connected:
+
+        def exchange() -> float:
+            time.sleep(READY)
+            began = time.perf_counter_ns()
+            connected.send(json.dumps(asked).encode())
+            json.loads(connected.recv(1 << 16)[8:])
+            return (time.perf_counter_ns() - began) / 1e3
+
+        return sorted([exchange() for _ in range(times + times // 10)][times // 10 :])
+
+
 def rows() -> Iterator[tuple[str, list[float]]]:
     with Sandbox(tools={"add": lambda a, b: a + b}) as sbx:
         yield "a cell in a live session, `x = 1`", measure(lambda: sbx.run("x = 1"), 3000)
@@ -175,6 +192,7 @@ def rows() -> Iterator[tuple[str, list[float]]]:
     made, waited, first = creations(300)
     yield "a sandbox for which a worker stands ready", made
     yield "  of that, waiting for the supervisor", waited
+    yield "  a bare exchange after as long a pause", bare_opening(300)
     yield "its first cell", first
     yield "the way of a cell alone", bare_way(3000)
 

@@ -68,6 +68,14 @@ fn main() -> ExitCode {
     if std::process::id() == 1 {
         vm::guest_main();
     }
+    // What comes behind `--` is for others.
+    if std::env::args()
+        .take_while(|it| it != "--")
+        .any(|it| it == "--help")
+    {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let command = std::env::args().nth(1);
     let done = match command.as_deref() {
         Some("test") => test::run(),
