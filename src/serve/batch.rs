@@ -4,6 +4,7 @@
 //! is gone while nothing is said. The other writes results, and waits for a caller that does not read
 //! them: then nothing more is begun, for results that nobody has taken hold up the batch.
 
+use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::batch::{
     TaskProgram, Verdict, WINDOW,
 };
 use crate::capacity::{Capacity, Headroom};
+use crate::host::relief_of;
 use crate::policy::Policy;
 use crate::protocol::VERSION;
 use crate::protocol::caller::{
@@ -76,28 +78,30 @@ pub fn serve(
     let mapped = match batch.try_map(queue) {
         Ok(mapped) => mapped,
         Err(error) => {
-            let message = format!("the supervisor cannot begin a batch: {error}");
-            return refuse(&mut caller, None, ErrorWord::System, message);
+            return refuse(&mut caller, None, ErrorWord::System, cannot_begin(&error));
         }
     };
     let mut writer = Writer::new(socket);
     let call_off = mapped.call_off();
-    thread::scope(|threads| {
+    let listened = thread::scope(|threads| {
         let listening = || listen(&mut caller, policy, tasks, &call_off);
-        // Without a thread to spare the batch ends before its first task, which its caller sees.
-        if thread::Builder::new()
-            .spawn_scoped(threads, listening)
-            .is_err()
-        {
-            return;
-        }
+        thread::Builder::new().spawn_scoped(threads, listening)?;
         // A caller that is gone is seen by the listener too.
         _ = writer
             .say(&begun, &[])
             .and_then(|()| collect(mapped, &mut writer));
         // Whatever was written can still be read; the listener has nobody to listen to.
         _ = shutdown(socket.as_raw_fd(), Shutdown::Read);
+        Ok(())
     });
+    if let Err(error) = listened {
+        refuse(&mut caller, None, ErrorWord::System, cannot_begin(&error));
+    }
+}
+
+fn cannot_begin(error: &io::Error) -> String {
+    let remedy = relief_of(error, "try again");
+    format!("the supervisor cannot begin a batch: {error}; {remedy}")
 }
 
 /// As many as asked for, or as there are processors; fewer where the host cannot hold them.
