@@ -130,6 +130,11 @@ pub fn acts(call: &Call) -> Vec<Act> {
     if call.is(&["close"]) {
         return vec![Act::Deny(Errno::EINTR), Act::Delay(LATE)];
     }
+    // It takes neither memory nor a descriptor: an older kernel or a filter may refuse it (getrandom(2)).
+    if call.is(&["getrandom"]) {
+        let refused = [Errno::EPERM, Errno::ENOSYS, Errno::EINTR].map(Act::Fail);
+        return refused.into_iter().chain([Act::Delay(LATE)]).collect();
+    }
     let fail = if call.is(&["munmap"]) {
         Act::Deny
     } else {
