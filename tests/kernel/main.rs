@@ -32,6 +32,8 @@ mod outcomes;
 mod packages;
 mod pool;
 mod precedence;
+#[path = "../common/programs.rs"]
+mod programs;
 mod recipe;
 mod sessions;
 mod test;

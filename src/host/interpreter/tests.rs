@@ -6,6 +6,9 @@ use std::os::unix::fs::symlink;
 use super::*;
 use crate::host::CallerEnvironment;
 
+#[path = "../../../tests/common/programs.rs"]
+mod programs;
+
 fn on_path(dirs: &str) -> CallerEnvironment {
     CallerEnvironment::from_iter([(OsString::from("PATH"), OsString::from(dirs))])
 }
@@ -13,8 +16,7 @@ fn on_path(dirs: &str) -> CallerEnvironment {
 /// An executable that is not what it seems.
 fn script(dir: &Path, name: &str, body: &str) -> PathBuf {
     let path = dir.join(name);
-    fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    programs::install(&path, 0o755, &format!("#!/bin/sh\n{body}\n"));
     path
 }
 

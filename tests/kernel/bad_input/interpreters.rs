@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use super::refused;
 use crate::need::Need;
+use crate::programs;
 use crate::recipe::standard;
 use crate::test::{Test, tests};
 use crate::world::World;
@@ -47,9 +48,7 @@ pub fn file(name: &str, mode: u32, text: &str) -> TempDir {
         .prefix("sandfork-test-")
         .tempdir_in("/var/tmp");
     let directory = directory.expect("a directory can be made");
-    let path = directory.path().join(name);
-    fs::write(&path, text).expect("a file can be written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    programs::install(&directory.path().join(name), mode, text);
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
     directory
 }
