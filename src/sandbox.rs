@@ -116,13 +116,12 @@ impl Sandbox {
     fn attempt(&self, request: &Request, sink: &mut dyn OutputSink) -> Result<Outcome, Error> {
         let called = Instant::now();
         // A worker that stands ready has nothing to read.
-        let (parked, refill) = if request.has_stdin() {
-            (None, None)
+        let parked = if request.has_stdin() {
+            None
         } else {
-            self.filler.take(&self.inner, CpuSpan::Life)
+            // Filled up again at once: the run may be long.
+            self.filler.take(&self.inner, CpuSpan::Life).0
         };
-        // While the run goes on, which may be long.
-        drop(refill);
         let (zygote, ready) = match parked {
             Some(Parked { standing, zygote }) => (zygote, Some(standing)),
             None => (self.inner.zygote()?, None),

@@ -81,9 +81,10 @@ impl NamespaceSupport {
         });
         match tried {
             Ok(()) => Ok(Self::Available),
-            Err(ChainFailure { step, errno }) if has_run_out(errno) => {
-                Err(HostError::Exhausted { step, errno })
-            }
+            Err(ChainFailure { step, errno }) if has_run_out(errno) => Err(HostError::Exhausted {
+                step,
+                errno: Errno(errno),
+            }),
             Err(failure) => Ok(Self::Refused(Settings::read().judge(failure))),
         }
     }

@@ -31,15 +31,14 @@ pub enum HostError {
     UnknownKernel,
     /// What it can do could not be tried, because it has run out of something.
     #[error(
-        "what this host can do could not be tried: could not {step}: {}; {}",
-        Errno(*.errno),
-        relief(NixErrno::from_raw(*.errno), "try again")
+        "what this host can do could not be tried: could not {step}: {errno}; {}",
+        relief(NixErrno::from_raw(errno.0), "try again")
     )]
     Exhausted {
         /// What was tried.
         step: ChainStep,
-        /// errno(3).
-        errno: i32,
+        /// What it answered.
+        errno: Errno,
     },
 }
 

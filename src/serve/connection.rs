@@ -1,23 +1,14 @@
 //! One connection: from its first message to its end.
 
-use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use nix::errno::Errno;
-use nix::poll::PollFlags;
-use nix::sys::socket::SockType;
 
 use super::batch;
 use super::sandboxes::{Sandboxes, Wanted};
-use crate::protocol::caller::{Ask, ErrorWord, Open, OpenBatch, PolicyChoice, ToolTime};
-use crate::protocol::{Frame, FrameLimits, VERSION};
+use crate::protocol::VERSION;
+use crate::protocol::caller::{Ask, ErrorWord, Open, OpenBatch};
 use crate::sandbox::{SessionRequest, word};
-use crate::supervisor::{FrameCaller, Hearing, Payload, await_caller, refuse, socket_pair, wait};
-
-/// A connection on which nothing is said for so long stands by: its caller has opened another one.
-const STANDS_BY: Duration = Duration::from_millis(2);
+use crate::supervisor::{FrameCaller, Hearing, Payload, await_caller, refuse};
 
 /// A connection that was handed over.
 pub struct Connection {
@@ -37,8 +28,6 @@ impl Connection {
         let Ok(mut caller) = FrameCaller::new(Arc::clone(&self.socket)) else {
             return;
         };
-        // What cannot be rehearsed takes longer.
-        _ = self.rehearse();
         while let Some(first) = first_message(&mut caller) {
             let version = first.version();
             if version != VERSION {
@@ -68,53 +57,6 @@ impl Connection {
             }
         }
     }
-}
-
-impl Connection {
-    /// On a connection that stands by, goes the way of a first message until it would come to a sandbox: what a
-    /// thread does for the first time takes several times as long, for the memory that it touches.
-    fn rehearse(&self) -> Result<(), Errno> {
-        let until = Instant::now() + STANDS_BY;
-        let [said] = wait(
-            [Some((self.socket.as_fd(), PollFlags::POLLIN))],
-            Some(until),
-        )?;
-        if !said.is_empty() {
-            return Ok(());
-        }
-        let (said, heard) = socket_pair(SockType::Stream)?;
-        if let Some(usual) = usual_message() {
-            nix::unistd::write(&said, &usual)?;
-        }
-        drop(said);
-        if let Some(first) = first_message(&mut FrameCaller::new(Arc::new(heard))?) {
-            self.sandboxes.rehearse(&first.wanted());
-        }
-        Ok(())
-    }
-}
-
-/// How most sessions are opened.
-fn usual_message() -> Option<Vec<u8>> {
-    let open = Open {
-        version: VERSION,
-        policy: PolicyChoice::Name {
-            name: "standard".to_owned(),
-            directory: None,
-        },
-        set: Vec::new(),
-        environ: BTreeMap::new(),
-        tool_time: ToolTime::default(),
-        stdin: false,
-    };
-    let frame = Frame {
-        header: serde_json::to_vec(&Ask::Open(Box::new(open))).ok()?,
-        payload: Vec::new(),
-    };
-    let mut bytes = Vec::new();
-    let limits = FrameLimits::FROM_CALLER;
-    frame.encode_into(&limits, &mut bytes).ok()?;
-    Some(bytes)
 }
 
 /// What a connection is for.

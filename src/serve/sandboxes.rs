@@ -58,13 +58,6 @@ impl<'a> From<&'a OpenBatch> for Wanted<'a> {
     }
 }
 
-/// What a caller's words mean now.
-struct Terms<'a> {
-    policy: Arc<Policy>,
-    environment: Cow<'a, CallerEnvironment>,
-    key: SandboxKey,
-}
-
 impl Sandboxes {
     /// None yet.
     pub fn new() -> Self {
@@ -77,34 +70,19 @@ impl Sandboxes {
 
     /// The sandbox for these terms, which is made if there is none, and the policy that it is under.
     pub fn get(&self, wanted: &Wanted) -> Result<(Arc<Sandbox>, Arc<Policy>), Error> {
-        let terms = self.terms(wanted)?;
-        let slot = self.slot(terms.key);
-        let mut made = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sandbox) = &*made {
-            return Ok((Arc::clone(sandbox), terms.policy));
-        }
-        let builder = Sandbox::builder()
-            .policy(Policy::clone(&terms.policy))
-            .environment(terms.environment.into_owned());
-        let sandbox = Arc::new(builder.build()?);
-        *made = Some(Arc::clone(&sandbox));
-        Ok((sandbox, terms.policy))
-    }
-
-    /// Does of [`get`](Self::get) what leaves no trace.
-    pub fn rehearse(&self, wanted: &Wanted) {
-        _ = self.terms(wanted);
-    }
-
-    fn terms(&self, wanted: &Wanted) -> Result<Terms<'_>, Error> {
         let policy = self.policies.get(wanted)?;
         let environment = self.environment_of(wanted);
-        let key = SandboxKey::of(&policy, Lifetime::ManyRuns, &environment)?;
-        Ok(Terms {
-            policy,
-            environment,
-            key,
-        })
+        let slot = self.slot(SandboxKey::of(&policy, Lifetime::ManyRuns, &environment)?);
+        let mut made = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sandbox) = &*made {
+            return Ok((Arc::clone(sandbox), policy));
+        }
+        let builder = Sandbox::builder()
+            .policy(Policy::clone(&policy))
+            .environment(environment.into_owned());
+        let sandbox = Arc::new(builder.build()?);
+        *made = Some(Arc::clone(&sandbox));
+        Ok((sandbox, policy))
     }
 
     fn environment_of(&self, wanted: &Wanted) -> Cow<'_, CallerEnvironment> {

@@ -27,7 +27,6 @@ pub mod error;
 pub mod files;
 pub mod session;
 
-pub(crate) use descriptors::socket_pair;
 pub use error::SupervisorError;
 pub use launch::Launched;
 pub(crate) use live::attend;

@@ -10,6 +10,8 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
+use crate::sys::procfs::Stat;
+
 /// What every supervisor's name begins with.
 const PREFIX: &str = "sandfork-";
 
@@ -71,13 +73,11 @@ fn pid_namespace() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
-/// When a process started, in clock ticks after boot: field 22 of `/proc/PID/stat` (proc(5)).
+/// When a process started, in clock ticks after boot.
 fn start_time(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name, field 2, may hold spaces and parentheses; the last one ends it.
-    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
-    let started = fields.and_then(|fields| fields.split_ascii_whitespace().nth(19)?.parse().ok());
-    started.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    let stat = Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(stat.started)
 }
 
 #[cfg(test)]

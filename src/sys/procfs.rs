@@ -16,6 +16,8 @@ pub struct Stat {
     pub state: char,
     /// Its parent.
     pub parent: Pid,
+    /// `PF_*` of the kernel's include/linux/sched.h.
+    flags: u64,
     /// Processor time, its own, in clock ticks.
     pub own_ticks: u64,
     /// Processor time of the children that it waited for, in clock ticks.
@@ -28,21 +30,33 @@ pub struct Stat {
 
 /// Reads it.
 pub fn stat(proc: BorrowedFd, pid: Pid) -> Result<Stat, Errno> {
-    parse_stat(&read(proc, &format!("{pid}/stat"))?).ok_or(Errno::EIO)
+    Stat::parse(&read(proc, &format!("{pid}/stat"))?).ok_or(Errno::EIO)
 }
 
-fn parse_stat(text: &str) -> Option<Stat> {
-    // The name, field 2, may hold spaces and parentheses; the last one ends it.
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    Some(Stat {
-        state: fields.first()?.chars().next()?,
-        parent: Pid::from_raw(fields.get(1)?.parse().ok()?),
-        own_ticks: number(14)? + number(15)?,
-        waited_ticks: number(16)? + number(17)?,
-        threads: number(20)?,
-        started: number(22)?,
-    })
+/// `PF_EXITING`, the same since Linux 2.6.
+const EXITING: u64 = 4;
+
+impl Stat {
+    /// What the file says; `None` where that is not all there.
+    pub fn parse(text: &str) -> Option<Self> {
+        // The name, field 2, may hold spaces and parentheses; the last one ends it.
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        Some(Self {
+            state: fields.first()?.chars().next()?,
+            parent: Pid::from_raw(fields.get(1)?.parse().ok()?),
+            flags: number(9)?,
+            own_ticks: number(14)? + number(15)?,
+            waited_ticks: number(16)? + number(17)?,
+            threads: number(20)?,
+            started: number(22)?,
+        })
+    }
+
+    /// Whether it is on its way out.
+    pub fn is_exiting(&self) -> bool {
+        self.flags & EXITING != 0
+    }
 }
 
 /// Children of a process, of all its threads. The list may lack some while they come and go. Empty
@@ -118,16 +132,29 @@ mod tests {
     #[test]
     fn a_name_may_look_like_fields() {
         let text = "7 (a) b (c) S 3 7 7 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 5 0 999 0 0";
-        let stat = parse_stat(text).expect("it is a stat");
+        let stat = Stat::parse(text).expect("it is a stat");
         let wanted = Stat {
             state: 'S',
             parent: Pid::from_raw(3),
+            flags: 4_194_560,
             own_ticks: 30,
             waited_ticks: 70,
             threads: 5,
             started: 999,
         };
         assert_eq!(stat, wanted);
-        assert_eq!(parse_stat("7 (a"), None);
+        assert!(!stat.is_exiting());
+        assert_eq!(Stat::parse("7 (a"), None);
+        assert_eq!(Stat::parse(""), None);
+    }
+
+    #[test]
+    fn a_name_does_not_hide_the_flags() {
+        let rest = "1 2 3 4 10 20 30 40 20 0 5 0 999 0 0";
+        let is_exiting = |text: String| Stat::parse(&text).map(|stat| stat.is_exiting());
+        let ends = format!("7 (a) R 1) Z 1 7 7 0 -1 4194316 {rest}");
+        assert_eq!(is_exiting(ends), Some(true));
+        let lives = format!("7 (a) 4 4 4) S 1 7 7 0 -1 4194560 {rest}");
+        assert_eq!(is_exiting(lives), Some(false));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read;
+use std::process::ChildStdout;
 
 use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
@@ -88,6 +90,17 @@ pub fn give_back(pid: Pid, value: i64) {
         registers.rax = value.cast_unsigned();
         _ = ptrace::setregs(pid, registers);
     }
+}
+
+/// The next line of a program that was `heard` so far and has said more, if it is whole.
+pub fn next_line(stdout: &mut ChildStdout, heard: &mut Vec<u8>) -> Option<String> {
+    let mut chunk = [0; 4096];
+    while let Ok(length @ 1..) = stdout.read(&mut chunk) {
+        heard.extend_from_slice(&chunk[..length]);
+    }
+    let end = heard.iter().position(|byte| *byte == b'\n')?;
+    let line: Vec<u8> = heard.drain(..=end).collect();
+    Some(String::from_utf8_lossy(&line[..end]).into_owned())
 }
 
 /// Names of system calls, by their numbers.

@@ -5,7 +5,7 @@
 //! which no later change of their rights undoes, until there is guest code.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -167,13 +167,7 @@ impl Tracer {
 
     fn line(&mut self) -> Option<String> {
         let (_, stdout) = self.streams.as_mut()?;
-        let mut chunk = [0; 4096];
-        while let Ok(length @ 1..) = stdout.read(&mut chunk) {
-            self.heard.extend_from_slice(&chunk[..length]);
-        }
-        let end = self.heard.iter().position(|byte| *byte == b'\n')?;
-        let line: Vec<u8> = self.heard.drain(..=end).collect();
-        Some(String::from_utf8_lossy(&line[..end]).into_owned())
+        traced::next_line(stdout, &mut self.heard)
     }
 
     /// Lets everyone go on until it is `done`, or time is up.

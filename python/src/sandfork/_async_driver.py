@@ -52,9 +52,7 @@ class AsyncDriver(Driver[C]):
         if link is not None and self._busy and not link.connection.forked:
             link.shut_down()
         else:
-            self.resources.release()
-            # Who closes one may well open another.
-            _supervisor.stand_by()
+            self.let_go()
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """What a function gives that would hold up the loop."""

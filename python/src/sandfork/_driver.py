@@ -84,6 +84,11 @@ class Driver(Generic[C]):
         self.resources.link = link
         return link
 
+    def let_go(self) -> None:
+        """What its user closed is closed. Who closes one may well open another."""
+        self.resources.release()
+        _supervisor.stand_by()
+
     def lose(self, error: BaseException) -> None:
         """Ends a session that cannot go on after this."""
         link, self.resources.link = self.resources.link, None

@@ -50,9 +50,7 @@ class SyncDriver(Driver[C]):
         self.closed = True
         link = self.resources.link
         if link is None or link.connection.forked or self._turn.acquire(blocking=False):
-            self.resources.release()
-            # Who closes one may well open another.
-            _supervisor.stand_by()
+            self.let_go()
         else:
             link.shut_down()
 

@@ -21,20 +21,20 @@ from .stdin import NoInput
 from .tools import Tools
 
 
+# Cells of nobody's, with the kind of value that each has.
+REHEARSED = ("expression", b"x = 1\nx + 1"), ("statement", b"x = 1")
+
+
 def warm_up():
     """What the first cell of a session would otherwise import and allocate in every worker."""
     namespace = {"__name__": "__main__", "__builtins__": builtins}
     for _ in range(10):
-        rehearse_cell(namespace)
+        for last, source in REHEARSED:
+            Evaluator().run(source, "<warm>", namespace, last)
         encoder = values.Encoder()
         tree = encoder.encode([{"x": 1}, (1.5, "y"), b"z", object()])
         values.decode(tree, values.split(memoryview(pack(encoder.buffers)[1]), [1]))
         wire.loads(wire.dumps(tree))
-
-
-def rehearse_cell(namespace):
-    Evaluator().run(b"x = 1\nx + 1", "<warm>", namespace, "expression")
-    Evaluator().run(b"x = 1", "<warm>", namespace, "statement")
 
 
 class Nobody:
@@ -55,22 +55,24 @@ class Session:
         self.worker = getpid()
         # As IPython has it: also for functions of modules that the guest imports.
         builtins.display = self.tools.module.display = self.displays.display
+        self.stdin = NoInput()
+        self.plots.prepare()
+        self.begin_anew()
+
+    def begin_anew(self):
+        """Gives the cells to come a namespace of their own."""
         self.main = type(sys)("__main__")
         self.main.__builtins__ = builtins
-        self.stdin = NoInput()
         sys.modules["__main__"] = self.main
-        self.plots.prepare()
 
     def rehearse(self, filename):
-        """Goes the way of two cells, of which nobody hears, and nothing is left."""
-        main = dict(vars(self.main))
+        """Goes the way of cells of which nobody hears, and nothing is left."""
         link, self.link = self.link, Nobody()
-        for last, source in (("expression", b"x = 1\nx + 1"), ("statement", b"x = 1")):
+        for last, source in REHEARSED:
             request = {"kind": "cell", "id": 0, "filename": filename, "argv": [], "last": last}
             self.answer(wire.loads(wire.dumps(request)), source, None)
         self.link = link
-        vars(self.main).clear()
-        vars(self.main).update(main)
+        self.begin_anew()
 
     def serve(self, stdin, mask):
         """Never returns. Signals wait until this sets the mask."""
