@@ -12,6 +12,7 @@ mod clocks;
 mod files;
 mod finish;
 mod hear;
+mod wakeful;
 mod worker_says;
 
 use std::time::Duration;

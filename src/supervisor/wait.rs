@@ -1,6 +1,7 @@
 //! Waiting for any of several descriptors, some of which may not be there.
 
 use std::os::fd::BorrowedFd;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -12,6 +13,31 @@ pub fn wait<const N: usize>(
     sources: [Option<(BorrowedFd, PollFlags)>; N],
     until: Option<Instant>,
 ) -> Result<[PollFlags; N], Errno> {
+    wait_by(sources, |fds| poll(fds, patience(until)))
+}
+
+/// The same, without sleeping before `awake`; whoever else wants the processor has it meanwhile.
+pub fn wait_awake<const N: usize>(
+    sources: [Option<(BorrowedFd, PollFlags)>; N],
+    awake: Instant,
+    until: Option<Instant>,
+) -> Result<[PollFlags; N], Errno> {
+    wait_by(sources, |fds| {
+        while Instant::now() < awake {
+            let ready = poll(fds, PollTimeout::ZERO)?;
+            if ready > 0 {
+                return Ok(ready);
+            }
+            thread::yield_now();
+        }
+        poll(fds, patience(until))
+    })
+}
+
+fn wait_by<const N: usize>(
+    sources: [Option<(BorrowedFd, PollFlags)>; N],
+    wait: impl FnOnce(&mut [PollFd]) -> Result<libc::c_int, Errno>,
+) -> Result<[PollFlags; N], Errno> {
     let (places, mut fds): (Vec<usize>, Vec<PollFd>) = sources
         .into_iter()
         .enumerate()
@@ -21,7 +47,7 @@ pub fn wait<const N: usize>(
         })
         .unzip();
     let mut found = [PollFlags::empty(); N];
-    match poll(&mut fds, patience(until)) {
+    match wait(&mut fds) {
         Err(Errno::EINTR) => return Ok(found),
         other => other?,
     };

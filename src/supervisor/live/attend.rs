@@ -10,6 +10,7 @@ use super::caller::Caller;
 use super::cell::{CellUnderWay, Streaming};
 use super::finish::Handed;
 use super::hear::refuse;
+use super::wakeful::Wakeful;
 use super::{Left, SessionTerms};
 use crate::jail::control::{Exit, ExitStatus, FromMonitor};
 use crate::protocol::caller::ErrorWord;
@@ -25,7 +26,7 @@ use crate::supervisor::link::Link;
 use crate::supervisor::run::{Fate, Pace, Place, Watch};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::standing::Standing;
-use crate::supervisor::wait::{is_readable, wait};
+use crate::supervisor::wait::is_readable;
 
 /// How often the data socket is read after the main process ended: its buffer is smaller than that.
 const LAST_READS: usize = 16;
@@ -53,6 +54,8 @@ pub struct Live<'a> {
     pub(super) cells: u64,
     pub(super) born: Instant,
     pub(super) waiting_since: Instant,
+    for_worker: Wakeful,
+    for_caller: Wakeful,
     /// Why the supervisor ended the worker, if it did.
     pub(super) stop: Option<Stop>,
     /// The same, as a part of a sentence, where no cell tells.
@@ -113,6 +116,8 @@ impl<'a> Live<'a> {
             cells: 0,
             born: now,
             waiting_since: now,
+            for_worker: Wakeful::default(),
+            for_caller: Wakeful::default(),
             stop: None,
             why: None,
             reap_until: None,
@@ -162,7 +167,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    fn wait(&self, caller: &dyn Caller) -> Result<Ready, Errno> {
+    fn wait(&mut self, caller: &dyn Caller) -> Result<Ready, Errno> {
         let outgoing = |unsent: usize| {
             if unsent > 0 {
                 PollFlags::POLLIN | PollFlags::POLLOUT
@@ -180,7 +185,12 @@ impl<'a> Live<'a> {
             data_events -= PollFlags::POLLIN;
         }
         let data = self.data_open && !data_events.is_empty();
-        let [monitor, data, stdout, stderr, caller] = wait(
+        let until = self.next_event();
+        let wakeful = match self.cell {
+            Some(_) => &mut self.for_worker,
+            None => &mut self.for_caller,
+        };
+        let [monitor, data, stdout, stderr, caller] = wakeful.wait(
             [
                 Some((self.worker.monitor.as_fd(), PollFlags::POLLIN)),
                 data.then(|| (self.data.as_fd(), data_events)),
@@ -188,7 +198,7 @@ impl<'a> Live<'a> {
                 pipe(Stream::Stderr),
                 Some((caller.as_fd(), outgoing(caller.unsent()))),
             ],
-            self.next_event(),
+            until,
         )?;
         Ok(Ready {
             monitor: is_readable(monitor),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::Payload;
+use super::wakeful::Busy;
 use crate::protocol::CellResult;
 use crate::protocol::message::Then;
 use crate::supervisor::cgroup::Counts;
@@ -36,6 +37,7 @@ pub struct CellUnderWay {
     pub answered: Option<Instant>,
     /// Bytes of what it displayed.
     pub displayed: u64,
+    _busy: Busy,
 }
 
 /// Whether a cell's output is handed on as it comes, or right before its outcome.
@@ -73,6 +75,7 @@ impl CellUnderWay {
             result: None,
             answered: None,
             displayed: 0,
+            _busy: Busy::new(),
         }
     }
 

@@ -1,0 +1,129 @@
+//! Waiting awake, for what comes sooner than a processor that sleeps is awake again.
+//!
+//! A worker answers a small cell within some 30 us, and the supervisor's processor, which has gone to
+//! sleep meanwhile, needs as long again to take notice; in a virtual machine more. As a hypervisor does
+//! for such guests (Documentation/virt/kvm/halt-polling.rst), a session whose last wait was short looks
+//! for a moment whether the next one is over before it goes to sleep.
+
+use std::num::NonZero;
+use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::PollFlags;
+
+use crate::supervisor::wait::{wait, wait_awake};
+
+/// How long one looks before it sleeps, and how short a wait was for which this pays.
+const MOMENT: Duration = Duration::from_micros(200);
+
+/// What one waits for again and again.
+#[derive(Debug, Default)]
+pub struct Wakeful {
+    /// Whether the last wait was a short one.
+    soon: bool,
+}
+
+impl Wakeful {
+    /// As [`wait`].
+    pub fn wait<const N: usize>(
+        &mut self,
+        sources: [Option<(BorrowedFd, PollFlags)>; N],
+        until: Option<Instant>,
+    ) -> Result<[PollFlags; N], Errno> {
+        let began = Instant::now();
+        let found = if self.soon && Busy::leave_room() {
+            wait_awake(sources, began + MOMENT, until)
+        } else {
+            wait(sources, until)
+        };
+        self.learn(began.elapsed());
+        found
+    }
+
+    fn learn(&mut self, waited: Duration) {
+        self.soon = waited < MOMENT;
+    }
+}
+
+/// What needs a processor: a cell that is under way in this process.
+#[derive(Debug)]
+pub struct Busy(());
+
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
+impl Busy {
+    /// As long as this lives.
+    pub fn new() -> Self {
+        BUSY.fetch_add(1, Ordering::Relaxed);
+        Self(())
+    }
+
+    fn leave_room() -> bool {
+        static PROCESSORS: OnceLock<usize> = OnceLock::new();
+        let processors = PROCESSORS.get_or_init(|| available_parallelism().map_or(1, NonZero::get));
+        leave_room(BUSY.load(Ordering::Relaxed), *processors)
+    }
+}
+
+/// Whether there is a processor for each cell, and one more for whoever waits for it. Where one has just
+/// ended the next is counted on.
+fn leave_room(cells: usize, processors: usize) -> bool {
+    2 * cells.max(1) <= processors
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn only_short_waits_are_spent_awake() {
+        let mut wakeful = Wakeful::default();
+        assert!(!wakeful.soon);
+        wakeful.learn(MOMENT / 2);
+        assert!(wakeful.soon);
+        wakeful.learn(MOMENT);
+        assert!(!wakeful.soon);
+    }
+
+    #[test]
+    fn nobody_waits_awake_where_a_cell_needs_the_processor() {
+        let rooms = [(0, 1), (0, 2), (1, 2), (2, 2), (2, 3), (2, 4), (3, 4)];
+        let found = rooms.map(|(cells, processors)| leave_room(cells, processors));
+        assert_eq!(found, [false, true, true, false, false, true, false]);
+    }
+
+    #[test]
+    fn what_comes_is_found_whether_one_is_awake_or_not() {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        let waited = |wakeful: &mut Wakeful, patience| {
+            let until = Instant::now() + patience;
+            let readable = Some((reader.as_fd(), PollFlags::POLLIN));
+            let [nothing, found] = wakeful.wait([None, readable], Some(until)).unwrap();
+            assert_eq!(nothing, PollFlags::empty());
+            (found, Instant::now() >= until)
+        };
+        for soon in [false, true] {
+            // Long after the moment in which one is awake.
+            let nothing = waited(&mut Wakeful { soon }, 100 * MOMENT);
+            assert_eq!(nothing, (PollFlags::empty(), true));
+        }
+        nix::unistd::write(&writer, b"x").unwrap();
+        for soon in [false, true] {
+            let (found, _) = waited(&mut Wakeful { soon }, Duration::from_secs(60));
+            assert_eq!(found, PollFlags::POLLIN);
+        }
+    }
+}
