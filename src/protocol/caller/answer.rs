@@ -25,7 +25,7 @@ pub enum Answer {
     },
     /// A cell shows something.
     Display(Display),
-    /// A cell calls a host tool, and waits for [`Ask::Return`].
+    /// A cell calls a host tool, and waits for [`Ask::Return`](super::Ask::Return).
     Call(ToolCall),
     /// A cell, or what is answered like one, ended.
     Outcome(Box<CellOutcome>),
