@@ -186,11 +186,12 @@ impl<'a> Live<'a> {
         }
         let data = self.data_open && !data_events.is_empty();
         let until = self.next_event();
-        let wakeful = match self.cell {
-            Some(_) => &mut self.for_worker,
-            None => &mut self.for_caller,
+        let (wakeful, since) = match &self.cell {
+            Some(cell) => (&mut self.for_worker, cell.started),
+            None => (&mut self.for_caller, self.waiting_since),
         };
         let [monitor, data, stdout, stderr, caller] = wakeful.wait(
+            since,
             [
                 Some((self.worker.monitor.as_fd(), PollFlags::POLLIN)),
                 data.then(|| (self.data.as_fd(), data_events)),

@@ -2,8 +2,11 @@
 //!
 //! A worker answers a small cell within some 30 us, and the supervisor's processor, which has gone to
 //! sleep meanwhile, needs as long again to take notice; in a virtual machine more. As a hypervisor does
-//! for such guests (Documentation/virt/kvm/halt-polling.rst), a session whose last wait was short looks
+//! for such guests (Documentation/virt/kvm/halt-polling.rst), a session whose last cell was short looks
 //! for a moment whether the next one is over before it goes to sleep.
+//!
+//! The moment is that of a cell as a whole: however often a guest that prints or calls wakes the
+//! supervisor, it makes it spend no more, which nobody would count as the guest's.
 
 use std::num::NonZero;
 use std::os::fd::BorrowedFd;
@@ -17,35 +20,37 @@ use nix::poll::PollFlags;
 
 use crate::supervisor::wait::{wait, wait_awake};
 
-/// How long one looks before it sleeps, and how short a wait was for which this pays.
+/// How long one looks before one sleeps.
 const MOMENT: Duration = Duration::from_micros(200);
+/// How soon it must have come the last time: one who slept took notice later.
+const SOON: Duration = Duration::from_micros(400);
 
 /// What one waits for again and again.
 #[derive(Debug, Default)]
 pub struct Wakeful {
-    /// Whether the last wait was a short one.
+    /// Whether it came soon the last time.
     soon: bool,
 }
 
 impl Wakeful {
-    /// As [`wait`].
+    /// As [`wait`], for something that began at `since`.
     pub fn wait<const N: usize>(
         &mut self,
+        since: Instant,
         sources: [Option<(BorrowedFd, PollFlags)>; N],
         until: Option<Instant>,
     ) -> Result<[PollFlags; N], Errno> {
-        let began = Instant::now();
         let found = if self.soon && Busy::leave_room() {
-            wait_awake(sources, began + MOMENT, until)
+            wait_awake(sources, since + MOMENT, until)
         } else {
             wait(sources, until)
         };
-        self.learn(began.elapsed());
+        self.learn(since.elapsed());
         found
     }
 
-    fn learn(&mut self, waited: Duration) {
-        self.soon = waited < MOMENT;
+    fn learn(&mut self, passed: Duration) {
+        self.soon = passed < SOON;
     }
 }
 
@@ -89,12 +94,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_short_waits_are_spent_awake() {
+    fn only_what_came_soon_is_waited_for_awake() {
         let mut wakeful = Wakeful::default();
         assert!(!wakeful.soon);
-        wakeful.learn(MOMENT / 2);
+        wakeful.learn(SOON / 2);
         assert!(wakeful.soon);
-        wakeful.learn(MOMENT);
+        wakeful.learn(SOON);
         assert!(!wakeful.soon);
     }
 
@@ -109,9 +114,11 @@ mod tests {
     fn what_comes_is_found_whether_one_is_awake_or_not() {
         let (reader, writer) = nix::unistd::pipe().unwrap();
         let waited = |wakeful: &mut Wakeful, patience| {
-            let until = Instant::now() + patience;
+            let since = Instant::now();
+            let until = since + patience;
             let readable = Some((reader.as_fd(), PollFlags::POLLIN));
-            let [nothing, found] = wakeful.wait([None, readable], Some(until)).unwrap();
+            let waited = wakeful.wait(since, [None, readable], Some(until));
+            let [nothing, found] = waited.unwrap();
             assert_eq!(nothing, PollFlags::empty());
             (found, Instant::now() >= until)
         };
