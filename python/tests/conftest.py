@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 import socket
 from collections.abc import Iterator
 
@@ -14,6 +15,11 @@ from sandfork import _supervisor
 from .support.descriptors import assert_closed_since, opened
 from .support.fake import FakeSupervisor
 from .support.fake_batch import FakeBatches, Script, Serve
+
+
+def pytest_configure() -> None:
+    """A shell's job in the background ignores Ctrl-C, and so would all that is started from here."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
