@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 
 use super::pool::{self, Results, Stopper, Stopping};
@@ -12,6 +11,7 @@ use super::sandboxes::Sandboxes;
 use super::{Done, Order, Retry, Task, Verdict};
 use crate::capacity::{Capacity, Headroom};
 use crate::error::{Error, ErrorKind};
+use crate::host::processors;
 use crate::sandbox::Sandbox;
 use crate::supervisor::Cancel;
 
@@ -101,10 +101,8 @@ impl Batch {
 }
 
 fn default_jobs(sandbox: &Sandbox) -> NonZeroUsize {
-    let processors = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    Capacity::of(sandbox.plan(), &Headroom::now())
-        .runs
-        .min(processors)
+    let runs = Capacity::of(sandbox.plan(), &Headroom::now()).runs;
+    runs.min(processors())
 }
 
 /// The results of a batch, as they are asked for. Dropping it calls off what is still running, and

@@ -1,6 +1,7 @@
 //! What the machine has to give, so that a policy cannot promise more.
 
 use std::fs;
+use std::num::NonZeroUsize;
 
 use nix::sys::resource::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,11 @@ impl HardLimits {
     }
 }
 
+/// How many processors this process may use, by its affinity and its cgroups' quotas.
+pub(crate) fn processors() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
 impl HostLimits {
     pub(super) fn probe() -> Self {
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -67,8 +73,7 @@ impl HostLimits {
                 .min()
                 .unwrap_or(u64::MAX),
             pids: hard(Resource::RLIMIT_NPROC).min(pid_max.trim().parse().unwrap_or(u64::MAX)),
-            cpus: std::thread::available_parallelism()
-                .map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
+            cpus: u32::try_from(processors().get()).unwrap_or(u32::MAX),
             hard: HardLimits::probe(),
         }
     }

@@ -35,6 +35,7 @@ pub use interpreter::{
 };
 pub use kernel::{Arch, KernelVersion};
 pub use landlock::LandlockSupport;
+pub(crate) use limits::processors;
 pub use limits::{HardLimits, HostLimits};
 pub(crate) use mountinfo::unescape;
 pub use namespaces::{NamespaceSupport, Refusal, RefusalCause};

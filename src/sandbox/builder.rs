@@ -10,7 +10,8 @@ use super::{AtomicUsize, Inner, Sandbox};
 use crate::admission::Admission;
 use crate::error::Error;
 use crate::host::{
-    CallerEnvironment, Host, Interpreter, InterpreterError, probe_interpreter, resolve_interpreter,
+    CallerEnvironment, Host, Interpreter, InterpreterError, probe_interpreter, processors,
+    resolve_interpreter,
 };
 use crate::jail::control::Lifetime;
 use crate::outcome::PolicyIdentity;
@@ -34,8 +35,7 @@ pub struct SandboxBuilder {
 /// How many workers may stand ready where nobody said: as many as can be made at once.
 fn usual_ready() -> usize {
     const MOST: usize = 8;
-    let processors = std::thread::available_parallelism();
-    processors.map_or(1, usize::from).min(MOST)
+    processors().get().min(MOST)
 }
 
 impl SandboxBuilder {

@@ -20,7 +20,7 @@ use crate::batch::{
     TaskProgram, Verdict, WINDOW,
 };
 use crate::capacity::{Capacity, Headroom};
-use crate::host::relief_of;
+use crate::host::{processors, relief_of};
 use crate::policy::Policy;
 use crate::protocol::VERSION;
 use crate::protocol::caller::{
@@ -107,11 +107,8 @@ fn cannot_begin(error: &io::Error) -> String {
 /// As many as asked for, or as there are processors; fewer where the host cannot hold them.
 fn jobs(open: &OpenBatch, sandbox: &Sandbox) -> NonZeroUsize {
     let asked = open.jobs.map(NonZeroUsize::from);
-    let wanted =
-        asked.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
-    Capacity::of(sandbox.plan(), &Headroom::now())
-        .runs
-        .min(wanted)
+    let runs = Capacity::of(sandbox.plan(), &Headroom::now()).runs;
+    runs.min(asked.unwrap_or_else(processors))
 }
 
 /// Hears tasks until the caller is gone, and then calls off what runs.

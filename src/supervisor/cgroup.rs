@@ -18,7 +18,7 @@ pub use self::worker::WorkerCgroup;
 use self::worker::Made;
 use super::error::{SupervisorError, While};
 use super::owner;
-use crate::host::{SUPERVISOR_LEAF, V2Entry};
+use crate::host::{SUPERVISOR_LEAF, V2Entry, processors};
 use crate::plan::{CgroupPlan, CgroupVersion, Hierarchy, Presence};
 
 /// This supervisor's directory in each hierarchy, under which its workers' cgroups are.
@@ -107,9 +107,7 @@ impl CgroupRoot {
 /// Two for each processor: one is in use while the worker before it is taken down. Each costs the
 /// open files through which it is joined and read.
 fn most_spare() -> usize {
-    2 * std::thread::available_parallelism()
-        .map_or(1, std::num::NonZero::get)
-        .min(8)
+    2 * processors().get().min(8)
 }
 
 impl Drop for CgroupRoot {

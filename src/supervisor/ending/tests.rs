@@ -3,11 +3,7 @@ use super::*;
 fn evidence<'a>() -> Evidence<'a> {
     Evidence {
         stop: None,
-        exit: Some(Exit {
-            status: ExitStatus::Code(0),
-            cpu_us: 0,
-            max_rss_kib: 0,
-        }),
+        exit: Some(exited(0)),
         result: None,
         counts: Counts::default(),
         cpu_limit_us: 2_000_000,
@@ -150,13 +146,8 @@ fn try_again_is_a_limit_only_when_forks_were_refused() {
 #[test]
 fn an_exit_code_that_contradicts_the_result_wins() {
     let result = CellResult::new(1, Ended::Ok(None));
-    let exit = Some(Exit {
-        status: ExitStatus::Code(5),
-        cpu_us: 0,
-        max_rss_kib: 0,
-    });
     let seen = Evidence {
-        exit,
+        exit: Some(exited(5)),
         result: Some(&result),
         ..evidence()
     };
@@ -165,10 +156,6 @@ fn an_exit_code_that_contradicts_the_result_wins() {
 
 #[test]
 fn an_exit_without_a_word_keeps_its_code() {
-    let exit = Some(Exit {
-        status: ExitStatus::Code(7),
-        cpu_us: 0,
-        max_rss_kib: 0,
-    });
+    let exit = Some(exited(7));
     assert_eq!(decide(&Evidence { exit, ..evidence() }), Ending::Exit(7));
 }

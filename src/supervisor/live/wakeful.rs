@@ -8,16 +8,15 @@
 //! The moment is that of a cell as a whole: however often a guest that prints or calls wakes the
 //! supervisor, it makes it spend no more, which nobody would count as the guest's.
 
-use std::num::NonZero;
 use std::os::fd::BorrowedFd;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 
+use crate::host::processors;
 use crate::supervisor::wait::{wait, wait_awake};
 
 /// How long one looks before one sleeps.
@@ -68,22 +67,22 @@ impl Busy {
     }
 
     fn leave_room() -> bool {
-        static PROCESSORS: OnceLock<usize> = OnceLock::new();
-        let processors = PROCESSORS.get_or_init(|| available_parallelism().map_or(1, NonZero::get));
-        leave_room(BUSY.load(Ordering::Relaxed), *processors)
+        // Once: to find out, files of its cgroups are read.
+        static PROCESSORS: LazyLock<usize> = LazyLock::new(|| processors().get());
+        suffice(*PROCESSORS, BUSY.load(Ordering::Relaxed))
     }
-}
-
-/// Whether there is a processor for each cell, and one more for whoever waits for it. Where one has just
-/// ended the next is counted on.
-fn leave_room(cells: usize, processors: usize) -> bool {
-    2 * cells.max(1) <= processors
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
         BUSY.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Whether there is a processor for each cell, and one more for whoever waits for it. Where one has just
+/// ended the next is counted on.
+fn suffice(processors: usize, cells: usize) -> bool {
+    processors >= 2 * cells.max(1)
 }
 
 #[cfg(test)]
@@ -106,7 +105,7 @@ mod tests {
     #[test]
     fn nobody_waits_awake_where_a_cell_needs_the_processor() {
         let rooms = [(0, 1), (0, 2), (1, 2), (2, 2), (2, 3), (2, 4), (3, 4)];
-        let found = rooms.map(|(cells, processors)| leave_room(cells, processors));
+        let found = rooms.map(|(cells, processors)| suffice(processors, cells));
         assert_eq!(found, [false, true, true, false, false, true, false]);
     }
 
