@@ -54,7 +54,7 @@ impl Serving {
         let session = sandbox.session().expect("there is room");
         let cgroups = world.host.machine.cgroup;
         let mut serving = Self {
-            before: Traces::look(&cgroups),
+            before: Traces::look_beside_threads(&cgroups),
             sandbox,
             session,
             cgroups,

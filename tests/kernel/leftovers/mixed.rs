@@ -32,7 +32,7 @@ pub fn part() {
     let before = Traces::look(cgroups);
     let sandbox = world.build(quick());
     let statuses = mixed(&world, &sandbox);
-    let idle = Traces::look(cgroups);
+    let idle = Traces::look_beside_threads(cgroups);
     run(&sandbox, "pass");
     // One that goes on serving does not grow either.
     idle.assert_same(cgroups);

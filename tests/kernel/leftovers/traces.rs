@@ -18,11 +18,17 @@ use crate::census::{Census, Watched};
 pub struct Traces(Census);
 
 impl Traces {
-    /// Looks. This process must be the subreaper of what it starts, so that whatever outlives its
-    /// parent becomes a child of this process and is seen by [`Traces::no_processes`].
+    /// Looks when this thread is the only one. This process must be the subreaper of what it starts, so
+    /// that whatever outlives its parent becomes a child of this process and is seen by
+    /// [`Traces::no_processes`].
     pub fn look(cgroups: &CgroupSupport) -> Self {
         // A thread that has been joined is listed for a moment longer.
-        wait_until(|| entries("/proc/self/task").count() == 1);
+        assert!(wait_until(|| entries("/proc/self/task").count() == 1));
+        Self::look_beside_threads(cgroups)
+    }
+
+    /// The same, of a process in which a session or a pool lives.
+    pub fn look_beside_threads(cgroups: &CgroupSupport) -> Self {
         Self(Census::take(&Watched {
             supervisors: vec![("supervisor", std::process::id())],
             cgroups: cgroups.clone(),
@@ -33,7 +39,7 @@ impl Traces {
     /// That nothing has been added since, or that it goes.
     #[track_caller]
     pub fn assert_same(&self, cgroups: &CgroupSupport) {
-        let more = || Self::look(cgroups).0.more_than(&self.0);
+        let more = || Self::look_beside_threads(cgroups).0.more_than(&self.0);
         wait_until(|| more().is_empty());
         assert_eq!(more(), Vec::<String>::new());
     }
