@@ -1,6 +1,7 @@
 //! The project's chores.
 
 mod ablate;
+mod again;
 mod bench;
 mod bench_map;
 mod clients;

@@ -2,11 +2,14 @@
 //!
 //! Rust's harnesses and pytest each have their own words for it.
 
+mod failures;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use self::failures::Failures;
 use crate::Error;
 
 /// How many tests ended how.
@@ -16,6 +19,11 @@ pub struct Tally {
     failed: u64,
     /// Reasons of those that were skipped.
     skipped: BTreeMap<String, u64>,
+    /// Names of those that failed, where they are told.
+    names: Vec<String>,
+    /// Names of those that failed, and passed when they were run again.
+    unsteady: Vec<String>,
+    failures: Failures,
 }
 
 impl Tally {
@@ -23,17 +31,28 @@ impl Tally {
     ///
     /// Standard error is passed on, standard output too, line by line.
     pub fn of(command: &mut Command) -> Result<Self, Error> {
-        Self::of_lines(command, Self::read)
+        Self::of_lines(command, Self::read, |line| println!("{line}"))
     }
 
     /// The same for one that prints as `pytest -q -rs` does.
     pub fn of_pytest(command: &mut Command) -> Result<Self, Error> {
-        Self::of_lines(command, Self::read_pytest)
+        Self::of_lines(command, Self::read_pytest, |line| println!("{line}"))
+    }
+
+    /// The same, shown beneath its title when it has ended: others run meanwhile.
+    pub fn of_pytest_at_once(title: &str, command: &mut Command) -> Result<Self, Error> {
+        let mut shown = format!("\n{title}\n");
+        let tally = Self::of_lines(command, Self::read_pytest, |line| {
+            shown.push_str(line);
+            shown.push('\n');
+        });
+        print!("{shown}");
+        tally
     }
 
     /// Runs a command that is one test: it passes if it succeeds.
     pub fn of_check(command: &mut Command) -> Result<Self, Error> {
-        let mut tally = Self::of_lines(command, |_, _| {})?;
+        let mut tally = Self::of_lines(command, |_, _| {}, |line| println!("{line}"))?;
         tally.passed = u64::from(tally.is_success());
         Ok(tally)
     }
@@ -46,7 +65,11 @@ impl Tally {
         }
     }
 
-    fn of_lines(command: &mut Command, read: impl Fn(&mut Self, &str)) -> Result<Self, Error> {
+    fn of_lines(
+        command: &mut Command,
+        read: impl Fn(&mut Self, &str),
+        mut show: impl FnMut(&str),
+    ) -> Result<Self, Error> {
         let program = command.get_program().to_owned();
         let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut child =
@@ -54,13 +77,15 @@ impl Tally {
         let mut tally = Self::default();
         for line in BufReader::new(child.stdout.take().ok_or("no output")?).lines() {
             let line = line?;
-            println!("{line}");
+            show(&line);
             read(&mut tally, &line);
         }
         let status = child.wait()?;
         if !status.success() && tally.failed == 0 {
             // It did not compile, or it died with its tests.
-            eprintln!("{} ended with {status}", program.display());
+            let said = format!("{} ended with {status}", program.display());
+            eprintln!("{said}");
+            tally.failures.push(said);
             tally.failed += 1;
         }
         Ok(tally)
@@ -82,6 +107,28 @@ impl Tally {
         for (reason, count) in other.skipped {
             *self.skipped.entry(reason).or_default() += count;
         }
+        self.names.extend(other.names);
+        self.unsteady.extend(other.unsteady);
+        self.failures.extend(other.failures);
+    }
+
+    /// Those that failed, if every one of them was named.
+    pub fn failed_by_name(&self) -> Option<Vec<String>> {
+        (self.names.len() as u64 == self.failed).then(|| self.names.clone())
+    }
+
+    /// One that failed has passed when it was run again.
+    pub fn forgive(&mut self, name: &str) {
+        if let Some(place) = self.names.iter().position(|failed| failed == name) {
+            self.unsteady.push(self.names.remove(place));
+            self.failed -= 1;
+            self.passed += 1;
+        }
+    }
+
+    /// Whether there was something, and nothing of it failed.
+    pub fn has_passed(&self) -> bool {
+        self.passed > 0 && self.is_success()
     }
 
     /// Whether nothing failed.
@@ -105,14 +152,19 @@ impl Tally {
 
     /// Takes in one line of a test harness (libtest and libtest-mimic print the same).
     pub fn read(&mut self, line: &str) {
+        self.failures.read(line);
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count_before(counts, "passed");
             self.failed += count_before(counts, "failed");
-        } else if let Some((_, end)) = line
-            .strip_prefix("test ")
-            .and_then(|it| it.rsplit_once(" ... "))
-            && let Some(reason) = end.strip_prefix("ignored")
-        {
+            return;
+        }
+        let test = line.strip_prefix("test ");
+        let Some((name, end)) = test.and_then(|it| it.rsplit_once(" ... ")) else {
+            return;
+        };
+        if end == "FAILED" {
+            self.names.push(name.trim_end().to_owned());
+        } else if let Some(reason) = end.strip_prefix("ignored") {
             let reason = reason.trim_start_matches([',', ' ']);
             let reason = reason
                 .strip_prefix('(')
@@ -130,7 +182,11 @@ impl Tally {
     /// Takes in one line of pytest: `SKIPPED [2] tests/test_a.py:7: reason`, or the last one,
     /// `1 failed, 12 passed, 2 skipped, 1 error in 3.21s` or `in 65.29s (0:01:05)`.
     fn read_pytest(&mut self, line: &str) {
-        if let Some((count, rest)) = line
+        self.failures.read_pytest(line);
+        if let Some(failure) = line.strip_prefix("FAILED ") {
+            let name = failure.split_once(" - ").map_or(failure, |(name, _)| name);
+            self.names.push(name.to_owned());
+        } else if let Some((count, rest)) = line
             .strip_prefix("SKIPPED [")
             .and_then(|it| it.split_once("] "))
         {
@@ -166,6 +222,15 @@ fn count_before(counts: &str, word: &str) -> u64 {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in self.failures.lines() {
+            writeln!(f, "{line}")?;
+        }
+        for name in &self.unsteady {
+            writeln!(
+                f,
+                "unsteady: {name} failed, and passed when it was run again alone"
+            )?;
+        }
         for (reason, count) in &self.skipped {
             writeln!(f, "{count} skipped: {reason}")?;
         }
@@ -196,6 +261,38 @@ mod tests {
         ]));
         assert_eq!(sum.to_string(), "7 passed, 1 failed, 0 skipped");
         assert!(!sum.is_success());
+    }
+
+    #[test]
+    fn what_failed_is_told_again_at_the_end() {
+        let mut sum = tally(&[
+            "test a::b ... FAILED",
+            "",
+            "failures:",
+            "",
+            "---- a::b ----",
+            "is survived by 7",
+            "",
+            "failures:",
+            "    a::b",
+            "",
+            "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out",
+            "test c ... ok",
+        ]);
+        let mut python = Tally::default();
+        for line in [
+            "==== FAILURES ====",
+            "E   assert 1 == 2",
+            "==== short test summary info ====",
+            "FAILED tests/test_a.py::test_b - assert 1 == 2",
+            "1 failed, 12 passed in 3.21s",
+        ] {
+            python.read_pytest(line);
+        }
+        sum.add(python);
+        let expected = "---- a::b ----\nis survived by 7\n    a::b\nE   assert 1 == 2\n\
+                        14 passed, 2 failed, 0 skipped";
+        assert_eq!(sum.to_string(), expected);
     }
 
     #[test]
