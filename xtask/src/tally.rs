@@ -24,6 +24,8 @@ pub struct Tally {
     /// Names of those that failed, and passed when they were run again.
     unsteady: Vec<String>,
     failures: Failures,
+    /// How many test programs have begun and not ended.
+    running: u64,
 }
 
 impl Tally {
@@ -81,13 +83,15 @@ impl Tally {
             read(&mut tally, &line);
         }
         let status = child.wait()?;
-        if !status.success() && tally.failed == 0 {
-            // It did not compile, or it died with its tests.
+        // It did not compile, or it died with its tests; or some did of several.
+        let died = !status.success() && tally.failed == 0;
+        for _ in 0..tally.running.max(u64::from(died)) {
             let said = format!("{} ended with {status}", program.display());
             eprintln!("{said}");
             tally.failures.push(said);
             tally.failed += 1;
         }
+        tally.running = 0;
         Ok(tally)
     }
 
@@ -153,15 +157,22 @@ impl Tally {
     /// Takes in one line of a test harness (libtest and libtest-mimic print the same).
     pub fn read(&mut self, line: &str) {
         self.failures.read(line);
-        if let Some(counts) = line.strip_prefix("test result: ") {
+        if is_beginning(line) {
+            self.running += 1;
+        } else if let Some(counts) = line.strip_prefix("test result: ") {
+            self.running = self.running.saturating_sub(1);
             self.passed += count_before(counts, "passed");
             self.failed += count_before(counts, "failed");
-            return;
+        } else if let Some((name, end)) = line
+            .strip_prefix("test ")
+            .and_then(|it| it.rsplit_once(" ... "))
+        {
+            self.read_end(name, end);
         }
-        let test = line.strip_prefix("test ");
-        let Some((name, end)) = test.and_then(|it| it.rsplit_once(" ... ")) else {
-            return;
-        };
+    }
+
+    /// How a test ended: `ok`, `FAILED`, `ignored (reason)` or `ignored, reason`.
+    fn read_end(&mut self, name: &str, end: &str) {
         if end == "FAILED" {
             self.names.push(name.trim_end().to_owned());
         } else if let Some(reason) = end.strip_prefix("ignored") {
@@ -208,6 +219,17 @@ impl Tally {
             }
         }
     }
+}
+
+/// Whether it is `running 12 tests`.
+fn is_beginning(line: &str) -> bool {
+    let mut words = line.split(' ');
+    words.next() == Some("running")
+        && words
+            .next()
+            .is_some_and(|count| count.parse::<u64>().is_ok())
+        && matches!(words.next(), Some("test" | "tests"))
+        && words.next().is_none()
 }
 
 /// The number of `... 12 passed; ...`.
@@ -293,6 +315,16 @@ mod tests {
         let expected = "---- a::b ----\nis survived by 7\n    a::b\nE   assert 1 == 2\n\
                         14 passed, 2 failed, 0 skipped";
         assert_eq!(sum.to_string(), expected);
+    }
+
+    #[test]
+    fn a_program_that_dies_among_others_has_failed() {
+        let printed = "running 1 test\ntest result: FAILED. 0 passed; 1 failed\nrunning 2 tests\ntest a ... ok";
+        let script = format!("echo '{printed}'; exit 101");
+        let mut shell = Command::new("sh");
+        let tally = Tally::of(shell.args(["-c", &script])).expect("there is a shell");
+        assert_eq!(tally.counts(), "0 passed, 2 failed, 0 skipped");
+        assert_eq!(tally.failed_by_name(), None);
     }
 
     #[test]
