@@ -1,7 +1,7 @@
 //! What a test needs that a machine may lack. Decided by the host probe and by what the set-up
 //! found, never by a call that fails in the test.
 
-use sandfork::host::CgroupSupport;
+use sandfork::host::{CgroupSupport, Controller};
 use sandfork::plan::{Layer, LayerState, assess};
 
 use crate::world::World;
@@ -13,6 +13,8 @@ pub enum Need {
     Sandbox,
     /// Cgroups, so sandboxes of level `full`.
     Cgroup,
+    /// A limit of tasks around the supervisor itself, which the root of a hierarchy cannot have.
+    Ceiling,
     /// A virtual environment with the packages that the set-up installs.
     Packages,
     /// A CPython of this minor version.
@@ -39,6 +41,12 @@ impl Need {
         match self {
             Self::Sandbox => no_sandbox(world),
             Self::Cgroup => no_cgroup(world),
+            Self::Ceiling => no_cgroup(world).or_else(|| {
+                forced(
+                    has_ceiling(&world.host.machine.cgroup),
+                    "no cgroup of this process's can have `pids.max`",
+                )
+            }),
             Self::Packages => world.pythons.is_empty().then(|| {
                 Skip::Mendable("no test environments: run `cargo xtask test-envs`".to_owned())
             }),
@@ -87,4 +95,12 @@ fn no_cgroup(world: &World) -> Option<Skip> {
     } else {
         Skip::Forced(reason)
     })
+}
+
+fn has_ceiling(cgroups: &CgroupSupport) -> bool {
+    match cgroups {
+        CgroupSupport::V1 { controllers } => controllers.contains_key(&Controller::Pids),
+        CgroupSupport::V2 { dir, .. } => dir.join("pids.max").exists(),
+        CgroupSupport::Nowhere { .. } => false,
+    }
 }

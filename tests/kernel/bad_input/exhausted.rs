@@ -24,7 +24,7 @@ pub fn tests() -> Vec<Test> {
     all.extend(
         tests![no_processes]
             .into_iter()
-            .map(|test| test.needs(Need::Cgroup)),
+            .map(|test| test.needs(Need::Ceiling)),
     );
     all
 }
@@ -135,10 +135,7 @@ pub fn without_processes() {
         .host
         .machine
         .cgroup;
-    let Some(ceiling) = Ceiling::enter(&cgroups) else {
-        // It is in the hierarchy's root, around which there can be no limit.
-        return;
-    };
+    let ceiling = Ceiling::enter(&cgroups);
     let mut serving = Serving::start();
     ceiling.lower();
     serving.is_without(&["process", "`pids.max`"]);
@@ -156,23 +153,23 @@ struct Ceiling {
 }
 
 impl Ceiling {
-    fn enter(cgroups: &CgroupSupport) -> Option<Self> {
+    fn enter(cgroups: &CgroupSupport) -> Self {
         match cgroups {
             CgroupSupport::V1 { controllers } => {
-                let before = controllers.get(&Controller::Pids)?.clone();
+                let before = controllers[&Controller::Pids].clone();
                 let cgroup = before.join(format!("without-processes-{}", std::process::id()));
                 fs::create_dir(&cgroup).expect("a supervisor may make some too");
                 write(&cgroup.join("cgroup.procs"), "0");
-                Some(Self {
+                Self {
                     cgroup,
                     before: Some(before),
-                })
+                }
             }
-            CgroupSupport::V2 { dir, .. } => dir.join("pids.max").exists().then(|| Self {
+            CgroupSupport::V2 { dir, .. } => Self {
                 cgroup: dir.clone(),
                 before: None,
-            }),
-            CgroupSupport::Nowhere { .. } => None,
+            },
+            CgroupSupport::Nowhere { .. } => unreachable!("it is needed"),
         }
     }
 
