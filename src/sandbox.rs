@@ -30,7 +30,7 @@ use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::error::While;
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{
-    OutputSink, Place, Request, RunLimits, SupervisorError, Zygote, run, run_in,
+    Later, OutputSink, Place, Request, RunLimits, SupervisorError, Zygote, run, run_in,
 };
 
 /// A sandbox: a plan, a warm interpreter under it, and the place for its workers' cgroups.
@@ -116,20 +116,24 @@ impl Sandbox {
     fn attempt(&self, request: &Request, sink: &mut dyn OutputSink) -> Result<Outcome, Error> {
         let called = Instant::now();
         // A worker that stands ready has nothing to read.
-        let parked = if request.has_stdin() {
-            None
+        let (parked, refill) = if request.has_stdin() {
+            (None, None)
         } else {
-            // Filled up again at once: the run may be long.
-            self.filler.take(&self.inner, CpuSpan::Life).0
+            self.filler.take(&self.inner, CpuSpan::Life)
         };
         let (zygote, ready) = match parked {
             Some(Parked { standing, zygote }) => (zygote, Some(standing)),
             None => (self.inner.zygote()?, None),
         };
         let place = self.inner.place(&zygote);
-        let outcome = match ready {
-            Some(standing) => run_in(&standing, &place, request, sink, called),
-            None => run(&place, request, sink),
+        // Making another takes a processor for as long as a small run takes.
+        let later = refill.map(|refill| Later::new(called, || drop(refill)));
+        let outcome = if let Some(standing) = ready {
+            run_in(&standing, &place, request, sink, called, later)
+        } else {
+            // Too few stood ready: that is not to wait for this one's end.
+            drop(later);
+            run(&place, request, sink)
         };
         if outcome
             .as_ref()

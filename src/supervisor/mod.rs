@@ -34,8 +34,8 @@ pub use live::{
     Caller, FrameCaller, Hearing, Left, Payload, SessionTerms, await_caller, ended, refuse,
 };
 pub use passed::sealed;
-pub(crate) use run::run_in;
 pub use run::{Cancel, OutputSink, Place, Request, RunLimits, run};
+pub(crate) use run::{Later, run_in};
 pub(crate) use standing::Standing;
 pub use wait::wait;
 pub use zygote::Zygote;

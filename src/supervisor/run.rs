@@ -2,6 +2,7 @@
 
 mod event_loop;
 mod files;
+mod later;
 mod less;
 mod placed;
 mod report;
@@ -17,6 +18,7 @@ pub use super::drain::OutputSink;
 
 use self::event_loop::{Ended, Running, Times};
 pub(super) use self::files::{Files, NoRoom};
+pub(crate) use self::later::Later;
 pub(super) use self::report::{Fate, Seen, report};
 pub(super) use self::watch::{Pace, Watch};
 use super::cgroup::{CgroupRoot, WorkerCgroup};
@@ -88,12 +90,12 @@ pub fn run(
         let prepared = Prepared::new(place, request)?;
         let stdin = request.open_stdin().when("open stdin")?;
         let standing = Standing::new(place, stdin, CpuSpan::Life)?;
-        prepared.run(&standing, sink, called)
+        prepared.run(&standing, sink, called, None)
     })
 }
 
 /// Runs a request in a worker that stood ready: what [`run`] does after making one. `called` is when it
-/// was asked for.
+/// was asked for, and `later` waits until it is over.
 ///
 /// # Errors
 ///
@@ -104,8 +106,9 @@ pub(crate) fn run_in(
     request: &Request,
     sink: &mut dyn OutputSink,
     called: Instant,
+    later: Option<Later>,
 ) -> Result<Outcome, SupervisorError> {
-    trace::in_span(|| Prepared::new(place, request)?.run(standing, sink, called))
+    trace::in_span(|| Prepared::new(place, request)?.run(standing, sink, called, later))
 }
 
 /// A request that was found fit to be run, before anything was made for it.
@@ -130,6 +133,7 @@ impl<'a> Prepared<'a> {
         standing: &Standing,
         sink: &mut dyn OutputSink,
         called: Instant,
+        later: Option<Later>,
     ) -> Result<Outcome, SupervisorError> {
         let Self {
             place,
@@ -147,7 +151,7 @@ impl<'a> Prepared<'a> {
             output,
             times,
             watched,
-        } = running.until_end(sink, request.cancelled_by())?;
+        } = running.until_end(sink, request.cancelled_by(), later)?;
         worker.end();
         if exit.is_none() && stop.is_none() {
             return Err(SupervisorError::RunLost);

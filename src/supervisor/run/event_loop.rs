@@ -10,7 +10,7 @@ use nix::unistd::{read, write};
 
 use super::request::{Cancel, ONLY_REQUEST};
 use super::watch::{Measured, Watch};
-use super::{OutputSink, RunLimits};
+use super::{Later, OutputSink, RunLimits};
 use crate::jail::control::{Exit, FromMonitor};
 use crate::protocol::{CellResult, Decoder, FrameLimits, Reply, VERSION};
 use crate::supervisor::descriptors::{hear, set_nonblocking};
@@ -130,12 +130,14 @@ impl<'a> Running<'a> {
         mut self,
         sink: &mut dyn OutputSink,
         cancel: Option<&Cancel>,
+        mut later: Option<Later>,
     ) -> Result<Ended, SupervisorError> {
         let started = Instant::now();
         self.deadline = started + self.limits.wall;
         self.send_more();
         while self.monitor == Link::Open {
-            let ready = self.wait(cancel).when("wait for the worker")?;
+            let due = later.as_ref().and_then(Later::due);
+            let ready = self.wait(cancel, due).when("wait for the worker")?;
             if ready.cancel {
                 self.end(Stop::Cancelled);
             }
@@ -155,8 +157,12 @@ impl<'a> Running<'a> {
             if ready.monitor {
                 self.read_monitor()?;
             }
-            if !self.check_clocks(Instant::now()) {
+            let now = Instant::now();
+            if !self.check_clocks(now) {
                 break;
+            }
+            if let Some(later) = &mut later {
+                later.look(now);
             }
         }
         // Nothing writes any more: what is in the pipes is all there will be.

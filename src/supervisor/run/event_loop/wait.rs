@@ -1,6 +1,7 @@
 //! What a run waits for: descriptors, the clock, and whichever comes first.
 
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
@@ -11,8 +12,12 @@ use crate::supervisor::run::Cancel;
 use crate::supervisor::wait::{is_readable, wait};
 
 impl Running<'_> {
-    /// Waits until there is something to do.
-    pub(super) fn wait(&self, cancel: Option<&Cancel>) -> Result<Ready, Errno> {
+    /// Waits until there is something to do, `due` at the latest.
+    pub(super) fn wait(
+        &self,
+        cancel: Option<&Cancel>,
+        due: Option<Instant>,
+    ) -> Result<Ready, Errno> {
         let outgoing = if self.sent < self.outgoing.len() {
             PollFlags::POLLIN | PollFlags::POLLOUT
         } else {
@@ -33,7 +38,7 @@ impl Running<'_> {
                 pipe(Stream::Stderr),
                 cancel.map(|cancel| (cancel.as_fd(), PollFlags::POLLIN)),
             ],
-            Some(self.next_event()),
+            due.into_iter().chain([self.next_event()]).min(),
         )?;
         Ok(Ready {
             monitor: is_readable(monitor),
@@ -46,7 +51,7 @@ impl Running<'_> {
     }
 
     /// Until when nothing needs to be done.
-    fn next_event(&self) -> std::time::Instant {
+    fn next_event(&self) -> Instant {
         let mut until = self.deadline;
         if self.stop.is_none() && self.exit.is_none() {
             until = until.min(self.watch.next());
