@@ -23,7 +23,7 @@ pub use self::hear::{ended, refuse};
 
 use self::attend::Live;
 use super::error::SupervisorError;
-use super::run::Place;
+use super::run::{Later, Place};
 use super::standing::Standing;
 use crate::protocol::caller::ToolTime;
 
@@ -54,7 +54,8 @@ pub enum Left {
     Ended(String),
 }
 
-/// Attends to a worker that stands until it, or the caller, is gone.
+/// Attends to a worker that stands until it, or the caller, is gone. `later` waits until the first cell
+/// is over.
 ///
 /// # Errors
 ///
@@ -65,6 +66,7 @@ pub(crate) fn attend(
     place: &Place,
     terms: SessionTerms,
     caller: &mut dyn Caller,
+    later: Option<Later>,
 ) -> Result<Left, SupervisorError> {
-    Live::new(place, standing, terms)?.attend(caller)
+    Live::new(place, standing, terms)?.attend(caller, later)
 }

@@ -23,7 +23,7 @@ use crate::supervisor::ending::Stop;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::hang_up::HangUp;
 use crate::supervisor::link::Link;
-use crate::supervisor::run::{Fate, Pace, Place, Watch};
+use crate::supervisor::run::{Fate, Later, Pace, Place, Watch};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::standing::Standing;
 use crate::supervisor::wait::is_readable;
@@ -127,14 +127,19 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Attends to worker and caller until one of them is gone.
-    pub fn attend(&mut self, caller: &mut dyn Caller) -> Result<Left, SupervisorError> {
+    /// Attends to worker and caller until one of them is gone. `later` waits until the first cell is over.
+    pub fn attend(
+        &mut self,
+        caller: &mut dyn Caller,
+        mut later: Option<Later>,
+    ) -> Result<Left, SupervisorError> {
         let mut heard = self.hear(caller);
         loop {
             if let Some(left) = heard {
                 return Ok(left);
             }
-            let ready = self.wait(caller).when("wait for the worker")?;
+            let due = later.as_ref().map(Later::due);
+            let ready = self.wait(caller, due).when("wait for the worker")?;
             caller.flush();
             // Frames first: a worker that breaks the protocol is ended before more of it is heard.
             if ready.data_in {
@@ -164,10 +169,13 @@ impl<'a> Live<'a> {
             } else {
                 None
             };
+            let is_over = self.cells > 0 && self.cell.is_none();
+            later = later.filter(|later| !is_over && !later.is_due(Instant::now()));
         }
     }
 
-    fn wait(&mut self, caller: &dyn Caller) -> Result<Ready, Errno> {
+    /// Until `due` at the latest.
+    fn wait(&mut self, caller: &dyn Caller, due: Option<Instant>) -> Result<Ready, Errno> {
         let outgoing = |unsent: usize| {
             if unsent > 0 {
                 PollFlags::POLLIN | PollFlags::POLLOUT
@@ -185,7 +193,7 @@ impl<'a> Live<'a> {
             data_events -= PollFlags::POLLIN;
         }
         let data = self.data_open && !data_events.is_empty();
-        let until = self.next_event();
+        let until = self.next_event().into_iter().chain(due).min();
         let (wakeful, since) = match &self.cell {
             Some(cell) => (&mut self.for_worker, cell.started),
             None => (&mut self.for_caller, self.waiting_since),

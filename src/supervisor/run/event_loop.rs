@@ -136,7 +136,7 @@ impl<'a> Running<'a> {
         self.deadline = started + self.limits.wall;
         self.send_more();
         while self.monitor == Link::Open {
-            let due = later.as_ref().and_then(Later::due);
+            let due = later.as_ref().map(Later::due);
             let ready = self.wait(cancel, due).when("wait for the worker")?;
             if ready.cancel {
                 self.end(Stop::Cancelled);
@@ -161,9 +161,7 @@ impl<'a> Running<'a> {
             if !self.check_clocks(now) {
                 break;
             }
-            if let Some(later) = &mut later {
-                later.look(now);
-            }
+            later = later.filter(|later| !later.is_due(now));
         }
         // Nothing writes any more: what is in the pipes is all there will be.
         self.drain(Stream::Stdout, sink);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Done when it is dropped, with the run, or when the run has taken this long: it may go on for minutes.
+/// Done when it is dropped: when the run is over, or has taken so long that it may go on for minutes.
 pub(crate) struct Later<'a> {
     due: Instant,
     act: Option<Box<dyn FnOnce() + 'a>>,
@@ -13,34 +13,30 @@ pub(crate) struct Later<'a> {
 const PATIENCE: Duration = Duration::from_millis(5);
 
 impl<'a> Later<'a> {
-    pub fn new(called: Instant, act: impl FnOnce() + 'a) -> Self {
+    /// For a run that begins now.
+    pub fn new(now: Instant, act: impl FnOnce() + 'a) -> Self {
         Self {
-            due: called + PATIENCE,
+            due: now + PATIENCE,
             act: Some(Box::new(act)),
         }
     }
 
-    /// When it cannot wait any longer, if it has not been done.
-    pub fn due(&self) -> Option<Instant> {
-        self.act.as_ref().map(|_| self.due)
+    /// When it cannot wait any longer.
+    pub fn due(&self) -> Instant {
+        self.due
     }
 
-    pub fn look(&mut self, now: Instant) {
-        if now >= self.due {
-            self.act();
-        }
-    }
-
-    fn act(&mut self) {
-        if let Some(act) = self.act.take() {
-            act();
-        }
+    /// Whether it cannot wait any longer.
+    pub fn is_due(&self, now: Instant) -> bool {
+        now >= self.due
     }
 }
 
 impl Drop for Later<'_> {
     fn drop(&mut self) {
-        self.act();
+        if let Some(act) = self.act.take() {
+            act();
+        }
     }
 }
 
@@ -58,17 +54,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_done_once_when_it_is_due_or_dropped() {
-        let called = Instant::now();
-        let done = Cell::new(0);
-        let mut later = Later::new(called, || done.set(done.get() + 1));
-        later.look(called);
-        assert_eq!((done.get(), later.due()), (0, Some(called + PATIENCE)));
-        later.look(called + PATIENCE);
-        assert_eq!((done.get(), later.due()), (1, None));
+    fn it_is_due_after_a_while_and_done_when_it_is_dropped() {
+        let (now, done) = (Instant::now(), Cell::new(false));
+        let later = Later::new(now, || done.set(true));
+        assert!(!later.is_due(now) && later.is_due(now + PATIENCE) && !done.get());
         drop(later);
-        assert_eq!(done.get(), 1);
-        drop(Later::new(called, || done.set(7)));
-        assert_eq!(done.get(), 7);
+        assert!(done.get());
     }
 }
