@@ -142,7 +142,7 @@ impl<'a> Prepared<'a> {
         } = self;
         let worker = &standing.worker;
         placed::put(request.files(), worker, &place)?;
-        let watch = standing.watch(&place)?;
+        let watch = standing.watch(&place);
         let running = Running::new(worker, message, place.limits, request.kind(), watch)?;
         let Ended {
             stop,

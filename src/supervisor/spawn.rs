@@ -11,7 +11,7 @@ use nix::sys::socket::{Shutdown, SockType, shutdown};
 use super::cgroup::WorkerCgroup;
 use super::descriptors::{hear, pipe, socket_pair};
 use super::error::{SupervisorError, While};
-use super::proc_dir::ProcDir;
+use super::proc_dir::{ProcDir, number};
 use super::session::SessionDirectory;
 use super::zygote::{Zygote, failure};
 use crate::jail::control::{Beneath, CpuSpan, FromMonitor, ToZygote};
@@ -47,6 +47,8 @@ pub struct Worker {
     pub proc: ProcDir,
     /// The process to which its orphans come and which ends them all, and what that is.
     pub above: OwnedFd,
+    /// Its number.
+    pub above_pid: i32,
     beneath: Beneath,
     /// The directories that the guest can write to, work directory first.
     pub directories: Vec<OwnedFd>,
@@ -102,13 +104,16 @@ impl Worker {
             above,
             beneath,
         } = await_birth(&monitor, deadline)?;
-        let proc = match ProcDir::of(process.as_fd()) {
+        // While it enters its jail.
+        let found =
+            ProcDir::of(process.as_fd()).and_then(|proc| Ok((proc, number(above.as_fd())?)));
+        let (proc, above_pid) = match found {
             // It says why before it ends, and may end before anybody looks.
             Err(error) if is_gone(&error) => {
                 let reported = await_jail(data.as_fd(), deadline);
                 return Err(reported.err().unwrap_or(ENDED));
             }
-            other => other.when("open the worker's directory in /proc")?,
+            other => other.when("find the worker in /proc")?,
         };
         let mut worker = Self {
             monitor,
@@ -118,6 +123,7 @@ impl Worker {
             proc,
             process,
             above,
+            above_pid,
             beneath,
             directories: vec![],
             asked,

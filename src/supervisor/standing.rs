@@ -80,9 +80,10 @@ impl Standing {
     }
 
     /// Starts to watch it.
-    pub fn watch(&self, place: &Place) -> Result<Watch<'_>, SupervisorError> {
+    pub fn watch<'a>(&'a self, place: &Place<'a>) -> Watch<'a> {
         let (cgroup, session) = (self.cgroup.as_ref(), self.session.as_ref());
-        Watch::new(&self.worker, cgroup, session, place.limits)
+        let proc = place.zygote.proc();
+        Watch::new(&self.worker, proc, cgroup, session, place.limits)
     }
 
     /// Whether its cgroup is gone, by what was read from it just now: the kernel always tells the

@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
 
 use super::descriptors::tell;
 use super::error::{SupervisorError, While};
@@ -28,6 +30,8 @@ pub struct Zygote {
     log: File,
     others: OtherNamespaces,
     preloaded: Vec<String>,
+    /// `/proc`, for whoever watches its workers: opening it takes longer than all else at the start of a run.
+    proc: OwnedFd,
     /// The zygote's init holds the other end and ends when this closes, however that comes about.
     _lifeline: OwnedFd,
     // Dropped last.
@@ -68,6 +72,8 @@ impl Zygote {
             FromZygote::Unready(why) => return Err(unready(why)),
             FromZygote::Facts { .. } => return Err(launched.ended()),
         };
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let proc = open("/proc", flags, Mode::empty()).when("open /proc")?;
         let Launched {
             process,
             control,
@@ -81,6 +87,7 @@ impl Zygote {
             log,
             others: born_in.with_zygote(namespaces),
             preloaded,
+            proc,
             _lifeline: lifeline,
             process: Mutex::new(process),
         })
@@ -89,6 +96,11 @@ impl Zygote {
     /// The namespaces of the process that started it, and its own.
     pub(super) fn others(&self) -> &OtherNamespaces {
         &self.others
+    }
+
+    /// What the kernel tells of all processes.
+    pub(super) fn proc(&self) -> BorrowedFd<'_> {
+        self.proc.as_fd()
     }
 
     /// The modules that were preloaded.

@@ -76,7 +76,7 @@ impl<'a> Live<'a> {
         terms: SessionTerms,
     ) -> Result<Self, SupervisorError> {
         let worker = &standing.worker;
-        let mut watch = standing.watch(place)?;
+        let mut watch = standing.watch(place);
         let now = Instant::now();
         for pipe in [&worker.stdout, &worker.stderr] {
             set_nonblocking(pipe).when("prepare the worker's streams")?;

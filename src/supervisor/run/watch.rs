@@ -2,19 +2,15 @@
 //! cgroup holds them, files where no file system does.
 
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 use super::RunLimits;
 use crate::outcome::LimitName;
 use crate::supervisor::cgroup::WorkerCgroup;
 use crate::supervisor::ending::Stop;
-use crate::supervisor::error::{SupervisorError, While};
-use crate::supervisor::proc_dir;
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::spawn::Worker;
 use crate::sys::process::page_size;
@@ -62,7 +58,7 @@ pub struct Watch<'a> {
     cgroup: Option<&'a WorkerCgroup>,
     session: Option<&'a SessionDirectory>,
     limits: RunLimits,
-    proc: OwnedFd,
+    proc: BorrowedFd<'a>,
     main: Pid,
     /// What the worker's orphans come to: whatever its processes do, they stay beneath the two.
     above: Pid,
@@ -93,24 +89,22 @@ impl Pace {
 }
 
 impl<'a> Watch<'a> {
-    /// Starts watching.
+    /// Starts watching, by what `/proc` tells.
     pub fn new(
-        worker: &'a Worker,
+        worker: &Worker,
+        proc: BorrowedFd<'a>,
         cgroup: Option<&'a WorkerCgroup>,
         session: Option<&'a SessionDirectory>,
         limits: RunLimits,
-    ) -> Result<Self, SupervisorError> {
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    ) -> Self {
         let now = Instant::now();
         let mut watch = Self {
             cgroup,
             session,
             limits,
-            proc: open("/proc", flags, Mode::empty()).when("open /proc")?,
+            proc,
             main: Pid::from_raw(worker.proc.pid()),
-            above: Pid::from_raw(
-                proc_dir::number(worker.above.as_fd()).when("read a worker's number")?,
-            ),
+            above: Pid::from_raw(worker.above_pid),
             next_processes: now,
             next_files: now + FILES_TICK,
             peak: Measured::default(),
@@ -119,7 +113,7 @@ impl<'a> Watch<'a> {
         };
         let counted = cgroup.is_some_and(WorkerCgroup::counts_cpu);
         watch.next_processes += if counted { watch.interval(0) } else { TICK };
-        Ok(watch)
+        watch
     }
 
     /// When to look next.
@@ -252,7 +246,7 @@ impl<'a> Watch<'a> {
     }
 
     fn measure(&self) -> Measured {
-        let stat = |pid| procfs::stat(self.proc.as_fd(), pid).ok();
+        let stat = |pid| procfs::stat(self.proc, pid).ok();
         // A reaper has waited for the orphans that ended.
         let orphans = stat(self.above).map_or(0, |stat| stat.waited_ticks);
         let without_processes = Measured {
@@ -278,7 +272,7 @@ impl<'a> Watch<'a> {
             .pop()
             .filter(|_| found.len() <= self.limits.pids as usize)
         {
-            for child in procfs::children(self.proc.as_fd(), parent) {
+            for child in procfs::children(self.proc, parent) {
                 if !found.contains(&child) {
                     found.push(child);
                     unseen.push(child);
