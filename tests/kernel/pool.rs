@@ -7,20 +7,23 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sandfork::{Outcome, Sandbox};
+use sandfork::outcome::Status;
+use sandfork::{Cancel, Outcome, Request, Sandbox};
 
 use crate::apart::{self, Part};
 use crate::check::{fine, shown};
+use crate::leftovers::traces::wait_until;
 use crate::recipe::standard;
 use crate::test::{Test, tests};
 use crate::world::{World, run};
 
-pub const PARTS: [Part; 1] = [("pool-alone", alone)];
+pub const PARTS: [Part; 2] = [("pool-alone", alone), ("pool-goes-on", goes_on)];
 
 pub fn tests() -> Vec<Test> {
     tests![
         a_worker_that_stands_ready_is_used,
         it_stands_ready_where_nothing_may_be_imported,
+        another_stands_ready_while_a_run_goes_on,
         what_stands_ready_is_fresh,
         a_session_begins_in_a_worker_that_stands_ready,
         workers_that_stand_ready_end_with_their_sandbox,
@@ -144,6 +147,40 @@ fn alone() {
         let gone = !std::path::Path::new(&format!("/proc/{pid}")).exists();
         assert!(gone, "{pid} is left");
     }
+}
+
+fn another_stands_ready_while_a_run_goes_on(_: &World) {
+    apart::finishes("pool-goes-on");
+}
+
+/// The pool is filled up after a run, but not for as long as that may take. In a process of its own, whose
+/// workers are all of this pool.
+fn goes_on() {
+    let policy = standard().policy();
+    let sandbox = Sandbox::builder().policy(policy).ready(1).build();
+    let sandbox = sandbox.expect("a sandbox");
+    run_in_ready(&sandbox, "1");
+    let workers = || {
+        let below = descendants(std::process::id()).into_iter();
+        below.filter(|pid| is_worker(*pid)).count()
+    };
+    let long_run = || {
+        let cancel = Cancel::new().expect("a descriptor is left");
+        let long = Request::python("import time; time.sleep(60)").cancel(&cancel);
+        thread::scope(|scope| {
+            let long = scope.spawn(|| run(&sandbox, long));
+            let filled_up = wait_until(|| workers() == 2);
+            cancel.cancel();
+            (long.join().expect("it does not panic"), filled_up)
+        })
+    };
+    // One that came before another stood ready shows nothing.
+    let (ended, filled_up) = (0..100)
+        .map(|_| long_run())
+        .find(|(ended, _)| stood_ready(ended))
+        .expect("one stands ready at times");
+    assert_eq!(ended.status(), Status::Interrupted, "{}", shown(&ended));
+    assert!(filled_up, "none stands ready while a run goes on");
 }
 
 /// Everything beneath a process, from `/proc/PID/task/TID/children` (proc(5)).
