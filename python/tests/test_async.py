@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import gc
 import threading
 import time
@@ -228,19 +229,24 @@ async def test_a_tool_that_is_cancelled_with_its_task(fake: FakeSupervisor) -> N
 
 
 async def test_it_is_interrupted_and_closed_by_another_task(fake: FakeSupervisor) -> None:
+    begun = asyncio.Event()
+    begins = functools.partial(asyncio.get_running_loop().call_soon_threadsafe, begun.set)
+
     def loop(session, cell):
+        begins()
         assert session.interrupted.wait(5)
         session.outcome(cell, status="interrupted")
 
     fake.on("loop", loop)
-    fake.on("forever", lambda session, cell: None)
+    fake.on("forever", lambda session, cell: begins())
     sbx = AsyncSandbox()
     running = asyncio.create_task(sbx.run("loop"))
-    await asyncio.sleep(0.05)
+    await asyncio.wait_for(begun.wait(), 5)
     sbx.interrupt()
     assert (await running).status == "interrupted"
+    begun.clear()
     running = asyncio.create_task(sbx.run("forever"))
-    await asyncio.sleep(0.05)
+    await asyncio.wait_for(begun.wait(), 5)
     await sbx.close()
     with pytest.raises(sandfork.SessionClosed):
         await running

@@ -135,6 +135,7 @@ def test_a_second_caller_is_refused_at_once(fake: FakeSupervisor) -> None:
 
 def test_a_cell_is_interrupted_from_another_thread(fake: FakeSupervisor) -> None:
     def loop(session, cell):
+        sbx.interrupt()
         assert session.interrupted.wait(5)
         error = {"name": "KeyboardInterrupt", "message": "", "traceback": ""}
         session.outcome(cell, status="exception", error=error)
@@ -142,10 +143,7 @@ def test_a_cell_is_interrupted_from_another_thread(fake: FakeSupervisor) -> None
     fake.on("loop", loop)
     with Sandbox() as sbx:
         sbx.interrupt()
-        timer = threading.Timer(0.05, sbx.interrupt)
-        timer.start()
         execution = sbx.run("loop")
-        timer.join()
         assert execution.error is not None
         assert execution.error.name == "KeyboardInterrupt"
         interrupts = [heard for heard in fake.session.heard if heard["kind"] == "interrupt"]
@@ -155,13 +153,12 @@ def test_a_cell_is_interrupted_from_another_thread(fake: FakeSupervisor) -> None
 
 
 def test_closing_ends_a_call_that_is_under_way(fake: FakeSupervisor) -> None:
-    fake.on("loop", lambda session, cell: None)
     sbx = Sandbox()
-    timer = threading.Timer(0.05, sbx.close)
-    timer.start()
+    closing = threading.Thread(target=sbx.close)
+    fake.on("loop", lambda session, cell: closing.start())
     with pytest.raises(sandfork.SessionClosed):
         sbx.run("loop")
-    timer.join()
+    closing.join()
     with pytest.raises(sandfork.SessionClosed, match="open another"):
         sbx.run("1")
     sbx.close()

@@ -81,6 +81,7 @@ while True:
 HEEDING = """
 import time
 try:
+    print("on")
     time.sleep(20)
 except KeyboardInterrupt:
     print("heeded")
@@ -152,11 +153,10 @@ def test_exits_leave_the_session_alive(sbx: Sandbox) -> None:
 
 
 def test_an_interrupt_from_another_thread(sbx: Sandbox) -> None:
-    timer = threading.Timer(0.2, sbx.interrupt)
-    timer.start()
-    execution = sbx.run(HEEDING)
-    timer.join()
-    assert execution.logs.stdout == ["heeded\n"]
+    interrupting = threading.Thread(target=sbx.interrupt)
+    execution = sbx.run(HEEDING, on_stdout=lambda text: text == "on\n" and interrupting.start())
+    interrupting.join()
+    assert "".join(execution.logs.stdout) == "on\nheeded\n"
     assert sbx.run("1").value == 1
 
 

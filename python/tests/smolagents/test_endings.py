@@ -141,7 +141,7 @@ def test_variables_that_end_the_session_are_their_senders_affair(small: NativeEx
 
 def test_an_interrupt_of_the_host_keeps_the_session(small: NativeExecutor) -> None:
     small("own = 1")
-    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+    threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
         small("while True: pass")
     assert small("own").output == 1

@@ -57,6 +57,9 @@ class FakeSession:
                     return
                 self._answer(request)
         finally:
+            # First: who listens in the other thread holds it open.
+            with contextlib.suppress(OSError):
+                self.wire.socket.shutdown(socket.SHUT_RDWR)
             self.wire.socket.close()
             shutil.rmtree(self.work, ignore_errors=True)
 
