@@ -30,7 +30,7 @@ use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::error::While;
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{
-    Later, OutputSink, Place, Request, RunLimits, SupervisorError, Zygote, run, run_in,
+    OutputSink, Place, Request, RunLimits, SupervisorError, Zygote, run, run_in,
 };
 
 /// A sandbox: a plan, a warm interpreter under it, and the place for its workers' cgroups.
@@ -126,13 +126,11 @@ impl Sandbox {
             None => (self.inner.zygote()?, None),
         };
         let place = self.inner.place(&zygote);
-        // Making another takes a processor for as long as a small run takes.
-        let later = refill.map(|refill| Later::new(called, || drop(refill)));
         let outcome = if let Some(standing) = ready {
-            run_in(&standing, &place, request, sink, called, later)
+            run_in(&standing, &place, request, sink, called, refill)
         } else {
             // Too few stood ready: that is not to wait for this one's end.
-            drop(later);
+            drop(refill);
             run(&place, request, sink)
         };
         if outcome

@@ -16,8 +16,8 @@ use crate::protocol::VERSION;
 use crate::protocol::caller::{Answer, Ask, ErrorWord, Opened, Python, ToolTime};
 use crate::supervisor::error::While;
 use crate::supervisor::{
-    Caller, Hearing, Later, Left, Payload, SessionTerms, SupervisorError, attend, await_caller,
-    ended, refuse, wait,
+    Caller, Hearing, Left, Payload, SessionTerms, SupervisorError, attend, await_caller, ended,
+    refuse, wait,
 };
 
 /// How long a caller that has its last answer may take to read it.
@@ -78,7 +78,6 @@ impl Sandbox {
             None => self.filler.take(&self.inner, CpuSpan::Cell),
             Some(_) => (None, None),
         };
-        // Where too few stand ready, filling the pool up is not to wait for a cell.
         let stood_ready = parked.is_some();
         let Parked { standing, zygote } = match parked {
             Some(parked) => parked,
@@ -91,10 +90,9 @@ impl Sandbox {
         };
         let opened = self.opened(&standing.enforced);
         caller.answer(Answer::Opened(Box::new(opened)), Payload::default());
-        // Not before the caller can go on.
-        let later = refill.map(|refill| Later::new(Instant::now(), || drop(refill)));
-        let later = later.filter(|_| stood_ready);
-        let left = attend(&standing, &self.inner.place(&zygote), terms, caller, later);
+        // Not before the caller can go on; where too few stood ready, that is enough.
+        let refill = refill.filter(|_| stood_ready);
+        let left = attend(&standing, &self.inner.place(&zygote), terms, caller, refill);
         if !zygote.is_alive() {
             self.inner.warm.discard(&zygote);
         }

@@ -14,7 +14,7 @@ use super::demand::Demand;
 use super::{Inner, nothing_to_read};
 use crate::jail::control::CpuSpan;
 use crate::protocol::message::Serves;
-use crate::supervisor::{Standing, SupervisorError, Zygote};
+use crate::supervisor::{Later, Standing, SupervisorError, Zygote};
 
 /// How long the thread waits after a worker could not be made. Whoever wants one is told why.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -78,8 +78,8 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker that stands ready, if there is one; in any case another is wanted, which
-    /// [`Refill`] says.
+    /// A worker that stands ready, if there is one; in any case another is wanted, of which the thread
+    /// is told later.
     fn take(&self, cpu: CpuSpan) -> Option<Parked> {
         let mut state = self.lock();
         let wanted = &mut state.shelves[place(cpu)];
@@ -135,34 +135,27 @@ fn place(cpu: CpuSpan) -> usize {
     KINDS.iter().position(|kind| *kind == cpu).unwrap_or(0)
 }
 
-/// Dropping it has the pool filled up again: a processor that does so is not the caller's meanwhile.
-#[derive(Debug)]
-pub struct Refill<'p>(&'p Pool);
-
-impl Drop for Refill<'_> {
-    fn drop(&mut self) {
-        self.0.changed.notify_one();
-    }
-}
-
 /// The thread that fills a pool. Dropping it ends the thread and the workers that stand ready.
 #[derive(Debug, Default)]
 pub struct Filler(Mutex<Option<JoinHandle<()>>>);
 
 impl Filler {
-    /// A worker that stands ready, if there is one. From the first call on there will be.
+    /// A worker that stands ready, if there is one, and what has the pool filled up again: making another
+    /// takes a processor for as long as a small run takes. From the first call on there will be one.
     pub fn take<'p>(
         &self,
         inner: &'p Arc<Inner>,
         cpu: CpuSpan,
-    ) -> (Option<Parked>, Option<Refill<'p>>) {
+    ) -> (Option<Parked>, Option<Later<'p>>) {
         if inner.pool.most == 0 {
             return (None, None);
         }
         if inner.pool.lock().phase == Phase::Idle {
             self.start(inner);
         }
-        (inner.pool.take(cpu), Some(Refill(&inner.pool)))
+        let changed = &inner.pool.changed;
+        let refill = Later::new(Instant::now(), || changed.notify_one());
+        (inner.pool.take(cpu), Some(refill))
     }
 
     fn start(&self, inner: &Arc<Inner>) {
