@@ -1,7 +1,6 @@
 //! The project's chores.
 
 mod ablate;
-mod again;
 mod bench;
 mod bench_map;
 mod clients;

@@ -1,15 +1,13 @@
 //! The tests of the Python package: with each interpreter, and once what is the same for all.
 
 use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::Error;
-use crate::again::look_again;
 use crate::clients;
 use crate::interpreters::Interpreter;
 use crate::tally::Tally;
@@ -26,27 +24,27 @@ pub fn test(workspace: &Path, envs: &TestEnvs, binary: &Path) -> Result<Tally, E
     let mut tally = package.check(&newest.interpreter)?;
     let runs = one_of_each_version(&envs.envs)
         .into_iter()
-        .map(|env| {
-            let mut pytest = package.pytest(env)?;
-            if env.interpreter != newest.interpreter {
-                // What takes long is tested with the newest only.
-                pytest.arguments = &["-m", "not stress"];
-            }
-            Ok(pytest)
-        })
-        .collect::<Result<Vec<_>, Error>>()?;
-    tally.add(two_at_a_time(&runs)?);
+        .map(|env| package.run_with(env, env.interpreter == newest.interpreter));
+    tally.add(two_at_a_time(runs.collect::<Result<_, _>>()?)?);
     tally.add(package.test_wheel(newest)?);
     Ok(tally)
 }
 
+/// Pytest with one interpreter.
+struct Run {
+    title: String,
+    pytest: Command,
+}
+
 /// Half of their time they wait for something.
-fn two_at_a_time(runs: &[Pytest]) -> Result<Tally, Error> {
-    let next = AtomicUsize::new(0);
+fn two_at_a_time(runs: Vec<Run>) -> Result<Tally, Error> {
+    let runs = Mutex::new(runs.into_iter());
+    let next = || runs.lock().unwrap_or_else(PoisonError::into_inner).next();
     let some = || {
         let mut tally = Tally::default();
-        while let Some(pytest) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            tally.add(pytest.run_all().map_err(|error| error.to_string())?);
+        while let Some(Run { title, mut pytest }) = next() {
+            let ran = Tally::of_pytest_at_once(&title, &mut pytest);
+            tally.add(ran.map_err(|error| error.to_string())?);
         }
         Ok::<_, String>(tally)
     };
@@ -92,6 +90,18 @@ impl Package<'_> {
         Ok(tally)
     }
 
+    /// Every test with one interpreter; what takes long only with the newest.
+    fn run_with(&self, guest: &TestEnv, is_newest: bool) -> Result<Run, Error> {
+        let mut pytest = self.pytest(guest)?;
+        pytest.env("SANDFORK_BINARY", self.binary);
+        if !is_newest {
+            pytest.args(["-m", "not stress"]);
+        }
+        let version = guest.interpreter.version_text();
+        let title = format!("the Python package, CPython {version}:");
+        Ok(Run { title, pytest })
+    }
+
     /// Builds a wheel, out of what cargo has built already, and installs it in every way.
     fn test_wheel(&self, env: &TestEnv) -> Result<Tally, Error> {
         let wheels = self.built("wheel");
@@ -108,7 +118,7 @@ impl Package<'_> {
             return Ok(built);
         }
         let wheel = fs::read_dir(&wheels)?.next().ok_or("no wheel was built")?;
-        let mut pytest = self.pytest(env)?.command();
+        let mut pytest = self.pytest(env)?;
         pytest
             .arg("tests/wheel")
             .env("SANDFORK_TEST_WHEEL", wheel?.path());
@@ -117,17 +127,20 @@ impl Package<'_> {
         Ok(tally)
     }
 
-    fn pytest(&self, guest: &TestEnv) -> Result<Pytest, Error> {
+    fn pytest(&self, guest: &TestEnv) -> Result<Command, Error> {
         let python = clients::make(self.workspace, guest)?;
-        Ok(Pytest {
-            version: guest.interpreter.version_text(),
-            smolagents: clients::smolagents_source(self.workspace, &python)?,
-            python,
-            directory: self.directory(),
-            path: env::join_paths([self.directory().join("src"), self.built("metadata")])?,
-            binary: self.binary.to_owned(),
-            arguments: &[],
-        })
+        let sources = clients::smolagents_source(self.workspace, &python)?;
+        let mut pytest = Command::new(&python);
+        pytest
+            .args(["-m", "pytest", "-q", "-rs", "--color=no"])
+            .args(["-p", "no:cacheprovider"])
+            .current_dir(self.directory());
+        let path = env::join_paths([self.directory().join("src"), self.built("metadata")])?;
+        pytest
+            .env("PYTHONPATH", path)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("SANDFORK_SMOLAGENTS_SOURCE", sources);
+        Ok(pytest)
     }
 
     fn directory(&self) -> PathBuf {
@@ -136,48 +149,6 @@ impl Package<'_> {
 
     fn built(&self, name: &str) -> PathBuf {
         self.workspace.join("target/python").join(name)
-    }
-}
-
-/// The package's tests, for one interpreter.
-struct Pytest {
-    version: String,
-    python: PathBuf,
-    directory: PathBuf,
-    path: OsString,
-    smolagents: PathBuf,
-    binary: PathBuf,
-    arguments: &'static [&'static str],
-}
-
-impl Pytest {
-    /// Those that its arguments choose.
-    fn run_all(&self) -> Result<Tally, Error> {
-        let title = format!("the Python package, CPython {}:", self.version);
-        let chosen = || {
-            let mut chosen = self.command();
-            chosen.env("SANDFORK_BINARY", &self.binary);
-            chosen
-        };
-        let all = Tally::of_pytest_at_once(&title, chosen().args(self.arguments))?;
-        let one = |name: &str| {
-            let mut one = chosen();
-            one.arg(name);
-            Ok(one)
-        };
-        look_again(all, one, Tally::of_pytest)
-    }
-
-    fn command(&self) -> Command {
-        let mut pytest = Command::new(&self.python);
-        pytest
-            .args(["-m", "pytest", "-q", "-rfs", "--color=no"])
-            .args(["-p", "no:cacheprovider"])
-            .current_dir(&self.directory)
-            .env("PYTHONPATH", &self.path)
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .env("SANDFORK_SMOLAGENTS_SOURCE", &self.smolagents);
-        pytest
     }
 }
 

@@ -19,13 +19,7 @@ pub struct Tally {
     failed: u64,
     /// Reasons of those that were skipped.
     skipped: BTreeMap<String, u64>,
-    /// Names of those that failed, where they are told.
-    names: Vec<String>,
-    /// Names of those that failed, and passed when they were run again.
-    unsteady: Vec<String>,
     failures: Failures,
-    /// How many test programs have begun and not ended.
-    running: u64,
 }
 
 impl Tally {
@@ -83,15 +77,13 @@ impl Tally {
             read(&mut tally, &line);
         }
         let status = child.wait()?;
-        // It did not compile, or it died with its tests; or some did of several.
-        let died = !status.success() && tally.failed == 0;
-        for _ in 0..tally.running.max(u64::from(died)) {
+        if !status.success() && tally.failed == 0 {
+            // It did not compile, or it died with its tests.
             let said = format!("{} ended with {status}", program.display());
             eprintln!("{said}");
             tally.failures.push(said);
             tally.failed += 1;
         }
-        tally.running = 0;
         Ok(tally)
     }
 
@@ -111,28 +103,7 @@ impl Tally {
         for (reason, count) in other.skipped {
             *self.skipped.entry(reason).or_default() += count;
         }
-        self.names.extend(other.names);
-        self.unsteady.extend(other.unsteady);
         self.failures.extend(other.failures);
-    }
-
-    /// Those that failed, if every one of them was named.
-    pub fn failed_by_name(&self) -> Option<Vec<String>> {
-        (self.names.len() as u64 == self.failed).then(|| self.names.clone())
-    }
-
-    /// One that failed has passed when it was run again.
-    pub fn forgive(&mut self, name: &str) {
-        if let Some(place) = self.names.iter().position(|failed| failed == name) {
-            self.unsteady.push(self.names.remove(place));
-            self.failed -= 1;
-            self.passed += 1;
-        }
-    }
-
-    /// Whether there was something, and nothing of it failed.
-    pub fn has_passed(&self) -> bool {
-        self.passed > 0 && self.is_success()
     }
 
     /// Whether nothing failed.
@@ -157,25 +128,14 @@ impl Tally {
     /// Takes in one line of a test harness (libtest and libtest-mimic print the same).
     pub fn read(&mut self, line: &str) {
         self.failures.read(line);
-        if is_beginning(line) {
-            self.running += 1;
-        } else if let Some(counts) = line.strip_prefix("test result: ") {
-            self.running = self.running.saturating_sub(1);
+        if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count_before(counts, "passed");
             self.failed += count_before(counts, "failed");
-        } else if let Some((name, end)) = line
+        } else if let Some((_, end)) = line
             .strip_prefix("test ")
             .and_then(|it| it.rsplit_once(" ... "))
+            && let Some(reason) = end.strip_prefix("ignored")
         {
-            self.read_end(name, end);
-        }
-    }
-
-    /// How a test ended: `ok`, `FAILED`, `ignored (reason)` or `ignored, reason`.
-    fn read_end(&mut self, name: &str, end: &str) {
-        if end == "FAILED" {
-            self.names.push(name.trim_end().to_owned());
-        } else if let Some(reason) = end.strip_prefix("ignored") {
             let reason = reason.trim_start_matches([',', ' ']);
             let reason = reason
                 .strip_prefix('(')
@@ -194,10 +154,7 @@ impl Tally {
     /// `1 failed, 12 passed, 2 skipped, 1 error in 3.21s` or `in 65.29s (0:01:05)`.
     fn read_pytest(&mut self, line: &str) {
         self.failures.read_pytest(line);
-        if let Some(failure) = line.strip_prefix("FAILED ") {
-            let name = failure.split_once(" - ").map_or(failure, |(name, _)| name);
-            self.names.push(name.to_owned());
-        } else if let Some((count, rest)) = line
+        if let Some((count, rest)) = line
             .strip_prefix("SKIPPED [")
             .and_then(|it| it.split_once("] "))
         {
@@ -221,17 +178,6 @@ impl Tally {
     }
 }
 
-/// Whether it is `running 12 tests`.
-fn is_beginning(line: &str) -> bool {
-    let mut words = line.split(' ');
-    words.next() == Some("running")
-        && words
-            .next()
-            .is_some_and(|count| count.parse::<u64>().is_ok())
-        && matches!(words.next(), Some("test" | "tests"))
-        && words.next().is_none()
-}
-
 /// The number of `... 12 passed; ...`.
 fn count_before(counts: &str, word: &str) -> u64 {
     let before = counts
@@ -246,12 +192,6 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in self.failures.lines() {
             writeln!(f, "{line}")?;
-        }
-        for name in &self.unsteady {
-            writeln!(
-                f,
-                "unsteady: {name} failed, and passed when it was run again alone"
-            )?;
         }
         for (reason, count) in &self.skipped {
             writeln!(f, "{count} skipped: {reason}")?;
@@ -315,16 +255,6 @@ mod tests {
         let expected = "---- a::b ----\nis survived by 7\n    a::b\nE   assert 1 == 2\n\
                         14 passed, 2 failed, 0 skipped";
         assert_eq!(sum.to_string(), expected);
-    }
-
-    #[test]
-    fn a_program_that_dies_among_others_has_failed() {
-        let printed = "running 1 test\ntest result: FAILED. 0 passed; 1 failed\nrunning 2 tests\ntest a ... ok";
-        let script = format!("echo '{printed}'; exit 101");
-        let mut shell = Command::new("sh");
-        let tally = Tally::of(shell.args(["-c", &script])).expect("there is a shell");
-        assert_eq!(tally.counts(), "0 passed, 2 failed, 0 skipped");
-        assert_eq!(tally.failed_by_name(), None);
     }
 
     #[test]

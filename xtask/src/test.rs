@@ -7,7 +7,6 @@ use std::process::{Command, ExitCode, Stdio};
 use nix::unistd::geteuid;
 use serde_json::Value;
 
-use crate::again::look_again;
 use crate::ordinary_user::OrdinaryUser;
 use crate::tally::Tally;
 use crate::test_envs::{self, TestEnvs};
@@ -20,7 +19,7 @@ const KERNEL_TESTS: [&str; 1] = ["kernel"];
 pub fn run() -> Result<ExitCode, Error> {
     let workspace = workspace();
     let envs = test_envs::make(&workspace)?;
-    let mut tally = of_rust(&workspace)?;
+    let mut tally = Tally::of(cargo(&workspace).args(["test", "--workspace", "--no-fail-fast"]))?;
     if geteuid().is_root() {
         tally.add(as_ordinary_user(&workspace, &envs)?);
     } else {
@@ -30,20 +29,6 @@ pub fn run() -> Result<ExitCode, Error> {
     tally.add(in_a_guest()?);
     tally.add(fuzz::test()?);
     Ok(report(&tally))
-}
-
-fn of_rust(workspace: &Path) -> Result<Tally, Error> {
-    let command = || {
-        let mut cargo = cargo(workspace);
-        cargo.args(["test", "--workspace", "--no-fail-fast"]);
-        cargo
-    };
-    let one = |name: &str| {
-        let mut one = command();
-        one.args(["--", "--exact", name]);
-        Ok(one)
-    };
-    look_again(Tally::of(&mut command())?, one, Tally::of)
 }
 
 /// Where a kernel is named to boot, such as 6.1, with cgroups of version 2.
@@ -93,14 +78,9 @@ fn as_ordinary_user(workspace: &Path, envs: &TestEnvs) -> Result<Tally, Error> {
     println!("\nas an ordinary user ({user}):");
     let mut tally = Tally::default();
     for name in KERNEL_TESTS {
-        let program = test_program(workspace, name)?;
-        let one = |test: &str| {
-            let mut one = user.command(&program)?;
-            one.args(["--exact", test]);
-            Ok(one)
-        };
-        let all = Tally::of(&mut user.command(&program)?)?;
-        tally.add(look_again(all, one, Tally::of)?);
+        tally.add(Tally::of(
+            &mut user.command(&test_program(workspace, name)?)?,
+        )?);
     }
     Ok(tally)
 }
