@@ -11,6 +11,7 @@ import pytest
 
 import sandfork
 from sandfork import Sandbox
+from sandfork._link import Link
 
 from .support.fake import FakeSupervisor
 
@@ -150,6 +151,30 @@ def test_a_cell_is_interrupted_from_another_thread(fake: FakeSupervisor) -> None
         # The one that came when nothing ran was not sent.
         assert len(interrupts) == 1
         assert sbx.run("1").value == 1
+
+
+def test_an_interrupt_right_behind_the_cell_is_not_lost(
+    fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loop(session, cell):
+        assert session.interrupted.wait(5)
+        session.outcome(cell, status="interrupted")
+
+    write = Link.write
+
+    def write_and_interrupt(link, data, descriptor):
+        # The supervisor may have all of the cell, and whoever sent it does not go on yet.
+        count = write(link, data, descriptor)
+        if b'"kind":"cell"' in bytes(data):
+            interrupts = threading.Thread(target=sbx.interrupt)
+            interrupts.start()
+            interrupts.join()
+        return count
+
+    fake.on("loop", loop)
+    with Sandbox() as sbx:
+        monkeypatch.setattr(Link, "write", write_and_interrupt)
+        assert sbx.run("loop").status == "interrupted"
 
 
 def test_closing_ends_a_call_that_is_under_way(fake: FakeSupervisor) -> None:

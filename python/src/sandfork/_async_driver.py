@@ -13,7 +13,7 @@ from ._driver import FATAL, C, Driver, busy
 from ._exceptions import SupervisorDied
 from ._frames import Frame
 from ._link import Link
-from ._steps import Invoke, Notify, Receive, Send, StandBy, Steps
+from ._steps import Invoke, Notify, Receive, Send, SendCell, StandBy, Steps
 from ._tools import is_async
 
 T = TypeVar("T")
@@ -121,6 +121,8 @@ class AsyncDriver(Driver[C]):
         data, descriptor = memoryview(step.data), step.descriptor
         whole = False
         with link.writing:
+            # Not before and not after: who interrupts it from now on writes behind it.
+            self.session.running |= isinstance(step, SendCell)
             try:
                 while True:
                     try:

@@ -21,7 +21,7 @@ from ._exceptions import (
 from ._execution import Execution
 from ._frames import MAX_PAYLOAD, encode
 from ._reports import SessionInfo
-from ._steps import STAND_BY, Send, Steps
+from ._steps import STAND_BY, Send, SendCell, Steps
 from ._tools import Tool, check_name
 
 VERSION = 2
@@ -225,8 +225,9 @@ class Session(Conversation):
         source = checked(cell.source)
         if cell.variables:
             yield from self._set(cell.variables)
-        yield from self.ask(self._cell_header(cell), source)
-        self.running = True
+        sent = self.numbered(self._cell_header(cell), source)
+        self.under_way = self._number
+        yield SendCell(sent.data)
         return (yield from self._follow(cell))
 
     def _cell_header(self, cell: Cell) -> dict[str, Any]:

@@ -36,6 +36,12 @@ class Send:
         self.descriptor = descriptor
 
 
+class SendCell(Send):
+    """The same, of a cell: it runs from then on, and can be interrupted."""
+
+    __slots__ = ()
+
+
 class Receive:
     """Wait for a frame. The answer is it, or `None` when the deadline (of `time.monotonic`) is over, or
     when `wake`, a future of the event loop, is done. `SupervisorDied` is raised in the conversation when

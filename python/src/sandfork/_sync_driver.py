@@ -14,7 +14,7 @@ from ._driver import FATAL, C, Driver, busy
 from ._exceptions import SupervisorDied
 from ._frames import Frame
 from ._link import DONT_WAIT, Link
-from ._steps import Invoke, Notify, Receive, Send, StandBy, Steps
+from ._steps import Invoke, Notify, Receive, Send, SendCell, StandBy, Steps
 from ._tools import is_async
 
 T = TypeVar("T")
@@ -113,6 +113,8 @@ class SyncDriver(Driver[C]):
         data, descriptor = memoryview(step.data), step.descriptor
         whole = False
         with link.writing:
+            # Not before and not after: who interrupts it from now on writes behind it.
+            self.session.running |= isinstance(step, SendCell)
             try:
                 while True:
                     try:
