@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -44,28 +45,26 @@ async def test_results_come_while_the_next_task_is_waited_for(serve: Serve) -> N
 
 
 async def test_the_loop_goes_on_meanwhile(serve: Serve) -> None:
+    ticked = threading.Event()
+
     def waits(batch: FakeBatch) -> None:
         batch.begin()
         batch.task()
         told = batch.task()
         assert told is None
-        batch.done(0)
+        batch.done(0, value=ticked.wait(10))
         batch.close()
 
     serve(waits)
     results = sandfork.async_map(["1"])
-    ticks = 0
 
     async def tick() -> None:
-        nonlocal ticks
-        while True:
-            await asyncio.sleep(0)
-            ticks += 1
+        await asyncio.sleep(0)
+        ticked.set()
 
     ticking = asyncio.ensure_future(tick())
-    await results.__anext__()
-    ticking.cancel()
-    assert ticks > 0
+    assert (await results.__anext__()).value is True
+    await ticking
     with pytest.raises(StopAsyncIteration):
         await results.__anext__()
 

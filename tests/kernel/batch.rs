@@ -109,7 +109,7 @@ fn a_batch_that_is_called_off_ends_what_runs(world: &World) {
     let results = batch.try_map(tasks).expect("there are threads");
     let call_off = results.call_off();
     thread::spawn(move || {
-        thread::sleep(Duration::from_millis(300));
+        thread::sleep(Duration::from_secs(1));
         call_off.now();
     });
     let statuses: Vec<&str> = results

@@ -279,7 +279,6 @@ def test_everything_ends_with_the_host(end: str) -> None:
     code = f"""
 results = sandfork.map(["1"] + [{FOREVER!r}] * 50, jobs=2)
 next(results)
-time.sleep(0.3)
 print(sandfork._supervisor._shared.process.pid, flush=True)
 sys.stdin.readline()
 """
@@ -287,6 +286,10 @@ sys.stdin.readline()
         assert host.stdout is not None
         number = int(host.stdout.readline())
         family = processes.descendants(number) | {processes.of(number)}
+        # Both guests run.
+        deadline = time.monotonic() + 10
+        while len(family) < 5 and time.monotonic() < deadline:
+            family |= processes.descendants(number)
         assert len(family) >= 5
         if end == "exit":
             host.communicate("\n", timeout=20)

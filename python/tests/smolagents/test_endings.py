@@ -77,7 +77,7 @@ def test_too_much_output(small: NativeExecutor) -> None:
 @pytest.fixture
 def idle():  # type: ignore[no-untyped-def]
     """Its session ends when nothing happens for a moment."""
-    executor = NativeExecutor([], policy={"session": {"idle": "200ms"}})
+    executor = NativeExecutor([], policy={"session": {"idle": "600ms"}})
     executor.send_variables({"given": 20})
     executor.send_tools({"double": double})
     yield executor
@@ -86,7 +86,7 @@ def idle():  # type: ignore[no-untyped-def]
 
 def test_a_loss_between_steps_is_told_with_the_next(idle: NativeExecutor) -> None:
     idle("own = 1")
-    time.sleep(0.6)
+    time.sleep(1.2)
     done = idle("print('hello')\ndouble(given)")
     assert done.output == 40
     assert done.logs.startswith("Note: the Python session had ended")
@@ -95,7 +95,7 @@ def test_a_loss_between_steps_is_told_with_the_next(idle: NativeExecutor) -> Non
 
 
 def test_a_loss_found_by_the_next_run_is_told_with_its_first_step(idle: NativeExecutor) -> None:
-    time.sleep(0.6)
+    time.sleep(1.2)
     idle.send_variables({"given": 1})
     idle.send_tools({"double": double})
     assert idle("double(given)").logs.startswith("Note: the Python session had ended")

@@ -77,6 +77,9 @@ class FakeSession:
             elif kind == "return":
                 self.returns.put(received)
             else:
+                if kind == "cell":
+                    # Here: its interrupt may be heard before it is begun.
+                    self.interrupted.clear()
                 self.requests.put(received)
 
     def _answer(self, request: Received) -> None:
@@ -85,7 +88,6 @@ class FakeSession:
         handler = self.fake.handlers.get(request.payload.decode() if kind == "cell" else kind)
         if kind == "cell":
             self.cells += 1
-            self.interrupted.clear()
         if not self.alive and kind not in ("restart", "close"):
             self.error("session-ended", "the session has ended: its worker is gone", header["id"])
         elif handler is not None:

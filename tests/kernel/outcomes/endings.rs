@@ -1,12 +1,11 @@
 //! Ends that the guest brings about itself, and the caller's.
 
-use std::thread;
 use std::time::Duration;
 
 use sandfork::outcome::Status;
 use sandfork::plan::Layer;
 use sandfork::policy::Level;
-use sandfork::{Cancel, Request};
+use sandfork::{Cancel, OutputSink, Request};
 use serde_json::json;
 
 use crate::check::{ended, fine, shown};
@@ -214,17 +213,25 @@ fn killed_by_seccomp(world: &World) {
     assert_eq!((outcome.exit_code(), &*outcome.stdout()), (159, "before\n"));
 }
 
+/// Calls the run off when its guest has printed something.
+struct AtFirstOutput<'a>(&'a Cancel);
+
+impl OutputSink for AtFirstOutput<'_> {
+    fn stdout(&mut self, _: &[u8]) {
+        self.0.cancel();
+    }
+
+    fn stderr(&mut self, _: &[u8]) {
+        self.0.cancel();
+    }
+}
+
 fn interrupted_by_the_caller(world: &World) {
     let cancel = Cancel::new().expect("a descriptor is left");
     let request = Request::python("import time\nprint('waiting')\ntime.sleep(60)").cancel(&cancel);
     let outcome = world.with_shared(standard(), |sandbox| {
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                thread::sleep(Duration::from_millis(300));
-                cancel.cancel();
-            });
-            run(sandbox, request)
-        })
+        let streamed = sandbox.run_streaming(request, &mut AtFirstOutput(&cancel));
+        streamed.expect("a worker can be made")
     });
     ended(&outcome, Status::Interrupted);
     assert_eq!(

@@ -69,7 +69,7 @@ fn streamed_as_it_comes(world: &World) {
                 for number in range(3):\n    \
                     print('out', number)\n    \
                     print('err', number, file=sys.stderr)\n    \
-                    time.sleep(0.1)\n";
+                    time.sleep(0.3)\n";
     let mut kept = Kept::default();
     let outcome = world.with_shared(standard(), |sandbox| {
         sandbox
@@ -79,7 +79,8 @@ fn streamed_as_it_comes(world: &World) {
     fine(&outcome);
     assert_eq!(kept.stdout, outcome.stdout_bytes());
     assert_eq!(kept.stderr, outcome.stderr_bytes());
-    assert!(kept.pieces >= 6, "{} pieces", kept.pieces);
+    // At its end it would be one of each stream.
+    assert!(kept.pieces > 2, "{} pieces", kept.pieces);
 }
 
 fn not_utf8(world: &World) {

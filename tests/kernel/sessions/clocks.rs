@@ -1,12 +1,14 @@
 //! What a session is held to: each cell by itself, and the whole.
 
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sandfork::ErrorKind;
 use sandfork::outcome::{LimitName, Status};
+use sandfork::protocol::Value;
 use sandfork::protocol::caller::SessionState;
-use sandfork::session::Cell;
+use sandfork::session::{Cell, ToolArguments};
 
 use super::{assert_ended, open, run, value};
 use crate::recipe::standard;
@@ -27,7 +29,7 @@ pub fn tests() -> Vec<Test> {
 }
 
 fn a_timeout_that_python_notices_keeps_the_session(world: &World) {
-    let mut session = open(world, standard().set("limits.wall=300ms"));
+    let mut session = open(world, standard().set("limits.wall=1s"));
     run(&mut session, "kept = 1\nimport time");
     for code in ["time.sleep(60)", "while True: pass"] {
         let report = run(&mut session, code);
@@ -87,11 +89,17 @@ fn an_output_flood_is_interrupted(world: &World) {
 fn a_caller_interrupts_a_cell(world: &World) {
     let mut session = open(world, standard());
     let interrupter = session.interrupter();
+    let (tells, told) = mpsc::channel();
+    let on = move |_: ToolArguments| {
+        tells.send(()).expect("somebody waits");
+        Ok(Value::None.into())
+    };
+    session.tool("on", on).expect("it is defined");
     let interrupts = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(200));
+        told.recv().expect("it begins");
         interrupter.interrupt();
     });
-    let report = run(&mut session, "kept = 4\nimport time\ntime.sleep(60)");
+    let report = run(&mut session, "kept = 4\non()\nimport time\ntime.sleep(60)");
     assert_ended(&report, Status::Interrupted, SessionState::Live);
     interrupts.join().expect("it interrupts");
     assert_eq!(value(&mut session, "kept"), "4");

@@ -137,9 +137,9 @@ pub(super) fn dropped_sessions() {
 fn a_worker_that_dies_between_cells_is_told_of(world: &World) {
     let mut session = open(world, standard());
     let code = "import threading, os, time\n\
-                threading.Thread(target=lambda: (time.sleep(0.2), os._exit(9)), daemon=True).start()";
+                threading.Thread(target=lambda: (time.sleep(0.5), os._exit(9)), daemon=True).start()";
     run(&mut session, code);
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    std::thread::sleep(std::time::Duration::from_secs(2));
     let error = session.run("1").expect_err("the session has ended");
     assert_eq!(error.kind(), ErrorKind::SessionEnded);
     assert!(error.to_string().contains("exited with 9"), "{error}");

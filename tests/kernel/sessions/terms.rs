@@ -22,15 +22,16 @@ pub fn tests() -> Vec<Test> {
 }
 
 fn one_that_waits_too_long_is_ended(world: &World) {
-    let mut session = open(world, standard().set("session.idle=700ms"));
+    let mut session = open(world, standard().set("session.idle=1500ms"));
     // Each cell begins the wait anew.
     for _ in 0..4 {
-        sleep(Duration::from_millis(300));
+        sleep(Duration::from_millis(500));
         assert_eq!(value(&mut session, "1"), "1");
     }
     // What a cell takes is no waiting.
-    run(&mut session, "import time; time.sleep(1)");
-    sleep(Duration::from_millis(1500));
+    let report = run(&mut session, "import time; time.sleep(2)");
+    assert_ended(&report, Status::Ok, SessionState::Live);
+    sleep(Duration::from_secs(3));
     let refused = session.run("1").expect_err("it has ended");
     assert_eq!(refused.kind(), ErrorKind::SessionEnded);
     assert!(refused.to_string().contains("`session.idle`"), "{refused}");
@@ -39,9 +40,9 @@ fn one_that_waits_too_long_is_ended(world: &World) {
 }
 
 fn one_that_is_too_old_is_ended(world: &World) {
-    let mut session = open(world, standard().set("session.age=500ms"));
+    let mut session = open(world, standard().set("session.age=1500ms"));
     assert_eq!(value(&mut session, "1"), "1");
-    sleep(Duration::from_secs(1));
+    sleep(Duration::from_secs(3));
     let refused = session.run("1").expect_err("it has ended");
     assert_eq!(refused.kind(), ErrorKind::SessionEnded);
     assert!(refused.to_string().contains("`session.age`"), "{refused}");

@@ -68,9 +68,9 @@ fn threads_of_the_guest_call_tools(world: &World) {
 }
 
 fn the_time_of_a_tool_is_not_the_cells(world: &World) {
-    let mut session = open(world, standard().set("limits.wall=500ms"));
+    let mut session = open(world, standard().set("limits.wall=1500ms"));
     let slow = |_: ToolArguments| {
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(2));
         Ok(Value::None.into())
     };
     session.tool("slow", slow).expect("it is defined");
@@ -92,11 +92,11 @@ fn a_call_between_cells_is_refused(world: &World) {
     let mut session = open(world, standard());
     session.tool("add", add).expect("it is defined");
     let late = "import threading, time\nsaid = []\n\
-                def late():\n    time.sleep(0.3)\n    \
+                def late():\n    time.sleep(0.5)\n    \
                 try:\n        said.append(add(1))\n    except RuntimeError as error:\n        said.append(str(error))\n\
                 threading.Thread(target=late, daemon=True).start()";
     run(&mut session, late);
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(2));
     let told = value(&mut session, "said");
     assert!(told.contains("only while a cell runs"), "{told}");
 }
