@@ -113,16 +113,16 @@ async def test_async_tools_are_awaited_in_the_task(fake: FakeSupervisor) -> None
 async def test_other_tools_run_in_a_thread(fake: FakeSupervisor) -> None:
     variable = contextvars.ContextVar("variable", default="unset")
     variable.set("set")
-    called, ticked = threading.Event(), threading.Event()
+    called, ticked = asyncio.Event(), threading.Event()
+    tells = functools.partial(asyncio.get_running_loop().call_soon_threadsafe, called.set)
 
     def slow(x: int) -> list[Any]:
-        called.set()
+        tells()
         in_main = threading.current_thread() is threading.main_thread()
         return [x, variable.get(), in_main, ticked.wait(10)]
 
     async def tick() -> None:
-        while not called.is_set():
-            await asyncio.sleep(0.001)
+        await called.wait()
         ticked.set()
 
     def stop() -> None:

@@ -182,8 +182,8 @@ def _wait_for(future: Any, timeout: float | None) -> Any:
         return future.result(timeout)
     except concurrent.futures.TimeoutError:
         if future.done():
-            # It is what the function itself raised.
-            raise
+            # The function itself raised that, or has just ended.
+            return future.result()
         future.cancel()
         raise TimeoutError(f"the host's function took more than {timeout:g} s") from None
     except BaseException:

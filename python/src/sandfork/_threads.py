@@ -18,7 +18,9 @@ def start(function: Callable[[], Any]) -> Future[Any]:
     context = contextvars.copy_context()
 
     def run() -> None:
-        future.set_running_or_notify_cancel()
+        if not future.set_running_or_notify_cancel():
+            # Whoever wanted it waits no more.
+            return
         try:
             result = context.run(function)
         except StopIteration:
