@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import sandfork
-from sandfork import Opaque, Sandbox, Tool, _threads
+from sandfork import Opaque, Sandbox, Tool
 
 from .support.fake import FakeSupervisor
 
@@ -214,23 +214,6 @@ def test_a_tool_with_a_timeout_runs_in_a_thread(fake: FakeSupervisor) -> None:
         assert time.monotonic() - began < 5
         assert failure(sbx, "late()") == ("TimeoutError", "of its own")
     release.set()
-
-
-def test_a_tool_whose_thread_begins_too_late_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    begins, called = [], []
-
-    class Late:
-        def __init__(self, target, **options):
-            begins.append(target)
-
-        def start(self):
-            pass
-
-    monkeypatch.setattr(threading, "Thread", Late)
-    future = _threads.start(lambda: called.append(1))
-    assert future.cancel()
-    begins[0]()
-    assert called == []
 
 
 def test_async_tools_run_in_a_loop_of_the_sandbox(fake: FakeSupervisor) -> None:

@@ -194,7 +194,11 @@ async def _call(step: Invoke | Notify) -> Any:
         return await _within(step.function(*step.args, **step.kwargs), step.timeout)
     # It may take its time, and the loop has others to serve.
     future = _threads.start(lambda: step.function(*step.args, **step.kwargs))
-    given = await _within(asyncio.wrap_future(future), step.timeout)
+    try:
+        given = await _within(asyncio.wrap_future(future), step.timeout)
+    except BaseException:
+        _threads.abandon(future)
+        raise
     return await _within(given, step.timeout) if inspect.isawaitable(given) else given
 
 

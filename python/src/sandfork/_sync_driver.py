@@ -178,14 +178,16 @@ def _wait_for(future: Any, timeout: float | None) -> Any:
     """The result of something that runs in another thread."""
     import concurrent.futures
 
+    from . import _threads
+
     try:
         return future.result(timeout)
     except concurrent.futures.TimeoutError:
         if future.done():
             # The function itself raised that, or has just ended.
             return future.result()
-        future.cancel()
+        _threads.abandon(future)
         raise TimeoutError(f"the host's function took more than {timeout:g} s") from None
     except BaseException:
-        future.cancel()
+        _threads.abandon(future)
         raise

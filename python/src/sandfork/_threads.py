@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import threading
 from concurrent.futures import Future
 from typing import Any, Callable
@@ -33,6 +34,18 @@ def start(function: Callable[[], Any]) -> Future[Any]:
 
     threading.Thread(target=run, name="sandfork-tool", daemon=True).start()
     return future
+
+
+def abandon(future: Future[Any]) -> None:
+    """Nobody waits any more for what a function gives."""
+    future.cancel()
+    future.add_done_callback(_discard)
+
+
+def _discard(future: Future[Any]) -> None:
+    if not future.cancelled() and future.exception() is None and inspect.iscoroutine(future.result()):
+        # Otherwise Python would warn of it, once it is collected as garbage.
+        future.result().close()
 
 
 class LoopThread:

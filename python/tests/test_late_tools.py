@@ -1,0 +1,76 @@
+"""Tools that begin, or end, when nobody waits for them any more."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import queue
+import threading
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from sandfork import AsyncSandbox, Sandbox, Tool, _threads
+
+from .support.fake import FakeSupervisor
+
+
+def test_a_tool_whose_thread_begins_too_late_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    begins, called = [], []
+
+    class Late:
+        def __init__(self, target, **options):
+            begins.append(target)
+
+        def start(self):
+            pass
+
+    monkeypatch.setattr(threading, "Thread", Late)
+    future = _threads.start(lambda: called.append(1))
+    assert future.cancel()
+    begins[0]()
+    assert called == []
+
+
+class Late:
+    """A tool that gives something to await, when its time is over."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.given: queue.Queue[Coroutine[Any, Any, None]] = queue.Queue()
+        self.tool = Tool("late", self.call, timeout=0.05)
+
+    def call(self) -> Any:
+        self.release.wait(10)
+        awaitable = asyncio.sleep(0)
+        self.given.put(awaitable)
+        return awaitable
+
+    def assert_closed(self) -> None:
+        """It is closed soon: Python warns of what is never awaited."""
+        self.release.set()
+        awaitable = self.given.get(timeout=10)
+        deadline = time.monotonic() + 10
+        while inspect.getcoroutinestate(awaitable) != inspect.CORO_CLOSED:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+
+def test_what_comes_too_late_to_be_awaited_is_closed(fake: FakeSupervisor) -> None:
+    late = Late()
+    with Sandbox(tools=[late.tool]) as sbx:
+        error = sbx.run("late()").error
+        assert error is not None
+        assert error.name == "TimeoutError"
+        late.assert_closed()
+
+
+async def test_what_comes_too_late_to_be_awaited_is_closed_in_a_loop_too(fake: FakeSupervisor) -> None:
+    late = Late()
+    async with AsyncSandbox(tools=[late.tool]) as sbx:
+        error = (await sbx.run("late()")).error
+        assert error is not None
+        assert error.name == "TimeoutError"
+        late.assert_closed()
