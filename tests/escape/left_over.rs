@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a dying process may take to be gone.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_millis(500);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Makes this process the parent of all that its descendants leave behind.

@@ -79,8 +79,7 @@ fn streamed_as_it_comes(world: &World) {
     fine(&outcome);
     assert_eq!(kept.stdout, outcome.stdout_bytes());
     assert_eq!(kept.stderr, outcome.stderr_bytes());
-    // At its end it would be one of each stream.
-    assert!(kept.pieces > 2, "{} pieces", kept.pieces);
+    assert!(kept.pieces >= 6, "{} pieces", kept.pieces);
 }
 
 fn not_utf8(world: &World) {
