@@ -13,10 +13,10 @@ import pytest
 
 import sandfork
 from sandfork import AsyncSandbox, Tool
-from sandfork._link import Link
 
 from .support.descriptors import assert_closed_since, opened
-from .support.fake import FakeSupervisor
+from .support.fake import FakeSupervisor, ends_when_interrupted
+from .support.races import interrupt_behind_cells
 
 
 async def test_a_session_keeps_variables(fake: FakeSupervisor) -> None:
@@ -189,11 +189,7 @@ async def test_approval_and_callbacks_may_be_async(fake: FakeSupervisor) -> None
 
 
 async def test_cancelling_a_task_interrupts_its_cell(fake: FakeSupervisor) -> None:
-    def loop(session, cell):
-        assert session.interrupted.wait(5)
-        session.outcome(cell, status="interrupted")
-
-    fake.on("loop", loop)
+    fake.on("loop", ends_when_interrupted)
     async with AsyncSandbox() as sbx:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(sbx.run("loop"), 0.05)
@@ -220,8 +216,7 @@ async def test_a_cell_that_does_not_end_when_cancelled_is_ended(
 async def test_a_tool_that_is_cancelled_with_its_task(fake: FakeSupervisor) -> None:
     def call(session, cell):
         session.wire.send({"kind": "call", "id": 1, "call": 1, "tool": "hang", "args": []})
-        assert session.interrupted.wait(5)
-        session.outcome(cell, status="interrupted")
+        ends_when_interrupted(session, cell)
 
     fake.on("call", call)
     async with AsyncSandbox(tools={"hang": lambda: asyncio.sleep(10)}) as sbx:
@@ -236,8 +231,7 @@ async def test_it_is_interrupted_and_closed_by_another_task(fake: FakeSupervisor
 
     def loop(session, cell):
         begins()
-        assert session.interrupted.wait(5)
-        session.outcome(cell, status="interrupted")
+        ends_when_interrupted(session, cell)
 
     fake.on("loop", loop)
     fake.on("forever", lambda session, cell: begins())
@@ -257,21 +251,9 @@ async def test_it_is_interrupted_and_closed_by_another_task(fake: FakeSupervisor
 async def test_an_interrupt_right_behind_the_cell_is_not_lost(
     fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def loop(session, cell):
-        assert session.interrupted.wait(5)
-        session.outcome(cell, status="interrupted")
-
-    write = Link.write
-
-    def write_and_interrupt(link, data, descriptor):
-        count = write(link, data, descriptor)
-        if b'"kind":"cell"' in bytes(data):
-            sbx.interrupt()
-        return count
-
-    fake.on("loop", loop)
+    fake.on("loop", ends_when_interrupted)
     async with AsyncSandbox() as sbx:
-        monkeypatch.setattr(Link, "write", write_and_interrupt)
+        interrupt_behind_cells(monkeypatch, sbx.interrupt)
         assert (await sbx.run("loop")).status == "interrupted"
 
 

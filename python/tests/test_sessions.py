@@ -11,9 +11,9 @@ import pytest
 
 import sandfork
 from sandfork import Sandbox
-from sandfork._link import Link
 
-from .support.fake import FakeSupervisor
+from .support.fake import FakeSupervisor, ends_when_interrupted
+from .support.races import interrupt_behind_cells
 
 
 def test_variables_stay_from_cell_to_cell(fake: FakeSupervisor) -> None:
@@ -156,24 +156,9 @@ def test_a_cell_is_interrupted_from_another_thread(fake: FakeSupervisor) -> None
 def test_an_interrupt_right_behind_the_cell_is_not_lost(
     fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def loop(session, cell):
-        assert session.interrupted.wait(5)
-        session.outcome(cell, status="interrupted")
-
-    write = Link.write
-
-    def write_and_interrupt(link, data, descriptor):
-        # The supervisor may have all of the cell, and whoever sent it does not go on yet.
-        count = write(link, data, descriptor)
-        if b'"kind":"cell"' in bytes(data):
-            interrupts = threading.Thread(target=sbx.interrupt)
-            interrupts.start()
-            interrupts.join()
-        return count
-
-    fake.on("loop", loop)
+    fake.on("loop", ends_when_interrupted)
     with Sandbox() as sbx:
-        monkeypatch.setattr(Link, "write", write_and_interrupt)
+        interrupt_behind_cells(monkeypatch, sbx.interrupt)
         assert sbx.run("loop").status == "interrupted"
 
 

@@ -15,7 +15,7 @@ import pytest
 import sandfork
 from sandfork import Opaque, Sandbox, Tool
 
-from .support.fake import FakeSupervisor
+from .support.fake import FakeSupervisor, ends_when_interrupted
 
 
 def told(fake: FakeSupervisor) -> dict[str, Any]:
@@ -329,8 +329,7 @@ def test_what_is_no_exception_is_the_callers(fake: FakeSupervisor) -> None:
 
     def call(session, cell):
         session.wire.send({"kind": "call", "id": 1, "call": 1, "tool": "leave", "args": []})
-        assert session.interrupted.wait(5)
-        session.outcome(cell, status="interrupted")
+        ends_when_interrupted(session, cell)
 
     fake.on("call", call)
     with Sandbox(tools=[leave]) as sbx:

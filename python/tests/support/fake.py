@@ -254,6 +254,12 @@ class GuestError(Exception):
         self.name = name
 
 
+def ends_when_interrupted(session: FakeSession, cell: Received) -> None:
+    """A cell that goes on until then."""
+    assert session.interrupted.wait(5)
+    session.outcome(cell, status="interrupted")
+
+
 class FakeSupervisor:
     """Serves connections, each in a thread."""
 
