@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Done when it is dropped: when the run is over, or has taken so long that it may go on for minutes.
 pub(crate) struct Later<'a> {
     due: Instant,
-    act: Option<Box<dyn FnOnce() + 'a>>,
+    act: Box<dyn Fn() + 'a>,
 }
 
 /// Longer than a small program takes, and no time that whoever comes next would notice.
@@ -14,10 +14,10 @@ const PATIENCE: Duration = Duration::from_millis(5);
 
 impl<'a> Later<'a> {
     /// For a run that begins now.
-    pub fn new(now: Instant, act: impl FnOnce() + 'a) -> Self {
+    pub fn new(now: Instant, act: impl Fn() + 'a) -> Self {
         Self {
             due: now + PATIENCE,
-            act: Some(Box::new(act)),
+            act: Box::new(act),
         }
     }
 
@@ -34,9 +34,7 @@ impl<'a> Later<'a> {
 
 impl Drop for Later<'_> {
     fn drop(&mut self) {
-        if let Some(act) = self.act.take() {
-            act();
-        }
+        (self.act)();
     }
 }
 
