@@ -49,9 +49,7 @@ class Conversation:
     ) -> Steps[int]:
         """Sends a request; its number."""
         try:
-            step = self.numbered(header, payload, outgoing)
-            self.under_way = self._number
-            yield step
+            yield self.numbered(header, payload, outgoing)
             return self._number
         finally:
             if outgoing is not None:
@@ -63,9 +61,11 @@ class Conversation:
         payload: bytes = b"",
         outgoing: _blobs.Outgoing | None = None,
     ) -> Send:
-        """A request with the next number, to be sent."""
+        """A request with the next number, under way from now on: it is to be sent at once."""
         self._number += 1
-        return message({**header, "id": self._number}, payload, outgoing)
+        step = message({**header, "id": self._number}, payload, outgoing)
+        self.under_way = self._number
+        return step
 
     def answer(self, wanted: str, number: int | None = None, path: str = "") -> Steps[Frame]:
         """The answer to a request."""

@@ -212,7 +212,6 @@ class Session(Conversation):
     def _once(self, cell: Cell) -> Steps[Execution]:
         header, source = self._cell_header(cell), checked(cell.source)
         opening, sent = self._open_message(), self.numbered(header, source)
-        self.under_way = self._number
         # Both at once: the supervisor has the code when the worker is ready for it.
         yield Send(opening.data + sent.data, opening.descriptor)
         number = self.under_way
@@ -226,7 +225,6 @@ class Session(Conversation):
         if cell.variables:
             yield from self._set(cell.variables)
         sent = self.numbered(self._cell_header(cell), source)
-        self.under_way = self._number
         yield SendCell(sent.data)
         return (yield from self._follow(cell))
 

@@ -139,7 +139,7 @@ class SyncDriver(Driver[C]):
         from . import _threads
 
         future = _threads.start(lambda: step.function(*step.args, **step.kwargs))
-        return self._result(_wait_for(future, step.timeout), step.timeout)
+        return self._result(_threads.wait_for(future, step.timeout), step.timeout)
 
     def _result(self, given: Any, timeout: float | None) -> Any:
         """What a function gave, awaited in the sandbox's own event loop if it has to be."""
@@ -149,7 +149,7 @@ class SyncDriver(Driver[C]):
 
         if self.resources.loop is None:
             self.resources.loop = _threads.LoopThread()
-        return _wait_for(self.resources.loop.start(given), timeout)
+        return _threads.wait_for(self.resources.loop.start(given), timeout)
 
 
 def _make_room(link: Link) -> bool:
@@ -172,22 +172,3 @@ def _wait(link: Link, events: int, deadline: float | None) -> int:
             return found
         if left == 0.0:
             return 0
-
-
-def _wait_for(future: Any, timeout: float | None) -> Any:
-    """The result of something that runs in another thread."""
-    import concurrent.futures
-
-    from . import _threads
-
-    try:
-        return future.result(timeout)
-    except concurrent.futures.TimeoutError:
-        if future.done():
-            # The function itself raised that, or has just ended.
-            return future.result()
-        _threads.abandon(future)
-        raise TimeoutError(f"the host's function took more than {timeout:g} s") from None
-    except BaseException:
-        _threads.abandon(future)
-        raise

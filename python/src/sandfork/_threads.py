@@ -7,6 +7,7 @@ import contextvars
 import inspect
 import threading
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Callable
 
 
@@ -34,6 +35,21 @@ def start(function: Callable[[], Any]) -> Future[Any]:
 
     threading.Thread(target=run, name="sandfork-tool", daemon=True).start()
     return future
+
+
+def wait_for(future: Future[Any], timeout: float | None) -> Any:
+    """What a function gives that runs in another thread."""
+    try:
+        return future.result(timeout)
+    except FutureTimeout:
+        if future.done():
+            # The function itself raised that, or has just ended.
+            return future.result()
+        abandon(future)
+        raise TimeoutError(f"the host's function took more than {timeout:g} s") from None
+    except BaseException:
+        abandon(future)
+        raise
 
 
 def abandon(future: Future[Any]) -> None:
