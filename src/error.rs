@@ -19,27 +19,27 @@ use crate::supervisor::files::FileError;
 #[derive(Debug)]
 pub struct Error(pub(crate) Cause);
 
-/// What kind of thing went wrong, to decide by.
+/// What kind of thing went wrong, for callers that decide by it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The policy says something that cannot be, whatever the host: the caller's to mend.
+    /// The policy is invalid on every host. The caller must fix it.
     Policy,
-    /// The policy cannot be kept on this host, or requires a level that it cannot give.
+    /// This host cannot enforce the policy, or cannot reach the level that the policy requires.
     Host,
-    /// The interpreter is missing, unsuitable, or could not preload what the policy names.
+    /// The interpreter is missing or unsuitable, or could not preload a module that the policy names.
     Interpreter,
-    /// A layer did not hold when the worker was looked at from outside. Nothing was run.
+    /// A layer did not hold when the supervisor checked the worker from outside. No guest code ran.
     NotEnforced,
     /// The request itself is too large, has a standard input that the policy closes, asks for more
     /// than the policy allows, or has files that cannot be placed.
     Request,
-    /// More runs go on and wait than an [`Admission`](crate::Admission) allows: trying again later may
-    /// help.
+    /// More runs are active and waiting than an [`Admission`](crate::Admission) allows. A later
+    /// attempt may succeed.
     Busy,
     /// The session's worker is gone, with its variables, imports and files.
     SessionEnded,
-    /// A system call failed, or a process that was needed ended: trying again may help.
+    /// A system call failed, or a required process ended. A second attempt may succeed.
     System,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Cause {
 }
 
 impl Error {
-    /// What kind of thing went wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         use SupervisorError as S;
         match &self.0 {
@@ -86,6 +86,7 @@ impl Error {
                 | S::FileNotPlaced(_) => ErrorKind::Request,
                 S::Jail { .. } | S::Cgroup { .. } | S::SessionPlace { .. } => ErrorKind::Host,
                 S::System { .. }
+                | S::NoUid
                 | S::ZygoteGone
                 | S::RunLost
                 | S::WorkerSlow { .. }
@@ -95,7 +96,7 @@ impl Error {
     }
 }
 
-/// Whether a file could not be made because of what the request itself asks for.
+/// Whether the request itself is why a file could not be made.
 fn is_of_the_request(error: &FileError) -> bool {
     use Errno as E;
     let errno = error.errno();
@@ -104,7 +105,7 @@ fn is_of_the_request(error: &FileError) -> bool {
 }
 
 impl Error {
-    /// The number (errno(3)) of what could not be done with a session's file; `None` for other errors.
+    /// The errno(3) of an operation on a session's file that failed; `None` for other errors.
     pub const fn errno(&self) -> Option<i32> {
         match &self.0 {
             Cause::Session(SessionError::File { errno, .. }) => Some(*errno),

@@ -8,10 +8,10 @@
 //! # Ok::<(), sandfork::Error>(())
 //! ```
 //!
-//! A [`Sandbox`] keeps one warm CPython and forks it for each run; build it once and share it between
-//! threads. An [`Error`] means that no sandbox could be provided; whatever the guest does, an endless
-//! loop and a segmentation fault included, is an [`Outcome`]. `README.md` shows the command and
-//! compares; `examples/` has a policy of one's own and a server.
+//! A [`Sandbox`] keeps one warm CPython and forks it for each run. Build it once and share it between
+//! threads. An [`Error`] means that no sandbox could be provided. Everything that the guest does, an
+//! endless loop and a segmentation fault included, is an [`Outcome`]. `README.md` shows the command and
+//! a comparison; `examples/` has a custom policy and a server.
 //!
 //! # The modules, in reading order
 //!
@@ -20,29 +20,28 @@
 //! | [`policy`] | what a guest may do: TOML files and the built-in policies, checked. Pure |
 //! | [`policy_source`] | reads policy files from the file system |
 //! | [`host`] | what this kernel, this process and this interpreter can do, as a value |
-//! | [`plan`](mod@plan) | policy and host in, everything that will be done out, as data. Pure |
-//! | [`jail`] | the order in which a process closes the layers around itself |
+//! | [`plan`](mod@plan) | turns policy and host into everything that will be done, as data. Pure |
+//! | [`jail`] | the steps by which a process applies the layers to itself, in order |
 //! | [`sys`] | every `unsafe` block and every raw system call |
 //! | [`protocol`] | frames and messages between supervisor and worker. Pure |
-//! | [`supervisor`] | starts workers, looks at them from outside, watches and ends them |
-//! | [`outcome`] | how a run ended, what it used, what held it. Pure |
+//! | [`supervisor`] | starts workers, checks them from outside, watches and ends them |
+//! | [`outcome`] | how a run ended, what it used, which layers held. Pure |
 //! | [`error`] | why no sandbox could be provided |
-//! | [`session`] | a worker that stays: cells, values, host tools |
-//! | [`serve`] | sessions for another process, which asks in frames |
-//! | [`admission`] | how many runs go on at once, and who waits |
+//! | [`session`] | a long-lived worker: cells, values, host tools |
+//! | [`serve`] | sessions for another process, which sends requests as frames |
+//! | [`admission`] | how many runs are active at a time, and which wait |
 //! | [`batch`] | many tasks, several at a time |
-//! | [`capacity`] | how many runs the host can hold at once. Pure |
-//! | [`exit_code`] | outcome or error to the exit code of the `sandfork` command |
+//! | [`capacity`] | how many runs the host can hold at a time. Pure |
+//! | [`exit_code`] | converts an outcome or error to the exit code of the `sandfork` command |
 //!
-//! Most callers need [`Sandbox`], [`Request`], [`Policy`] and [`Outcome`], which stand here at the top.
+//! Most callers need [`Sandbox`], [`Request`], [`Policy`] and [`Outcome`], which the crate root exports.
 //! The rest is public so that a plan can be made, read and tested without being run.
 //!
 //! # Invariants
 //!
-//! Guest code runs only in a worker that the supervisor has looked at from outside; no layer is
-//! dropped silently; nothing that a worker says decides how its run ended. `ARCHITECTURE.md` has all of
-//! them, `tests/tidy.rs` keeps those that can be read off the source, and `SECURITY.md` says what they
-//! are for.
+//! Guest code runs only in a worker that the supervisor has checked from outside. No layer is dropped
+//! silently. No message of a worker decides how its run ended. `ARCHITECTURE.md` lists all invariants,
+//! `tests/tidy.rs` enforces those that the source shows, and `SECURITY.md` explains their purpose.
 
 // In reading order: what is allowed, ...
 pub mod policy;
@@ -50,10 +49,10 @@ pub mod policy_source;
 // ... what the host can do, and what will therefore be done, ...
 pub mod host;
 pub mod plan;
-// ... how a process does it to itself, ...
+// ... how a process applies it to itself, ...
 pub mod jail;
 pub mod sys;
-// ... how it is talked to, driven and watched, ...
+// ... how the supervisor talks to it, drives and watches it, ...
 pub mod protocol;
 pub mod supervisor;
 // ... and what the caller sees of it.
@@ -85,7 +84,7 @@ pub use supervisor::{Cancel, OutputSink, Request};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// So does that of the page on batches.
+/// The Rust of the page on batches compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/batch.md")]
 struct Batches;

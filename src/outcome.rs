@@ -1,9 +1,9 @@
-//! The end of one cell or one run, with what it used and what held it.
+//! The end of one cell or one run, with what it used and which layers held.
 //!
-//! All that a guest can do is an [`Outcome`]; an error exists only where no sandbox could be
-//! provided. What the guest says (`value`, `error`, what it wrote) is kept apart from what the
-//! supervisor and the kernel saw (`status`, `limit`, `usage`, `enforced`): a guest that lies about
-//! the former changes nothing of the latter.
+//! Everything that a guest can do is an [`Outcome`]. An error exists only if no sandbox could be
+//! provided. The guest's own reports (`value`, `error`, what it wrote) are kept apart from what the
+//! supervisor and the kernel observed (`status`, `limit`, `usage`, `enforced`). A guest that lies
+//! in its reports changes nothing of what was observed.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ pub struct Outcome {
     policy: PolicyIdentity,
 }
 
-/// Made by a supervisor.
+/// Constructors, for a supervisor.
 impl Outcome {
     /// An outcome without output and usage.
     pub fn new(ending: Ending, policy: PolicyIdentity, enforced: Enforced) -> Self {
@@ -58,7 +58,7 @@ impl Outcome {
         }
     }
 
-    /// With what was written to stdout and stderr and kept.
+    /// Adds the captured stdout and stderr.
     #[must_use]
     pub fn with_output(mut self, stdout: Vec<u8>, stderr: Vec<u8>) -> Self {
         self.stdout = stdout;
@@ -66,28 +66,28 @@ impl Outcome {
         self
     }
 
-    /// With the value of the last expression.
+    /// Adds the value of the last expression.
     #[must_use]
     pub fn with_value(mut self, value: Option<Value>) -> Self {
         self.value = value;
         self
     }
 
-    /// With an exception, which a limit may have raised in the guest.
+    /// Adds an exception, which a limit may have raised in the guest.
     #[must_use]
     pub fn with_error(mut self, error: impl Into<ExceptionInfo>) -> Self {
         self.error = Some(error.into());
         self
     }
 
-    /// With what was used.
+    /// Adds the usage.
     #[must_use]
     pub const fn with_usage(mut self, usage: Usage) -> Self {
         self.usage = usage;
         self
     }
 
-    /// With refused operations, after those that are there.
+    /// Appends refused operations.
     #[must_use]
     pub fn with_denied(mut self, denied: impl IntoIterator<Item = Denial>) -> Self {
         self.denied.extend(denied);
@@ -95,9 +95,9 @@ impl Outcome {
     }
 }
 
-/// Read by a caller.
+/// Accessors, for a caller.
 impl Outcome {
-    /// Whether it ran to its end, or exited with 0.
+    /// Whether the run completed, or exited with 0.
     pub const fn is_ok(&self) -> bool {
         matches!(self.ending, Ending::Ok | Ending::Exit(0))
     }
@@ -112,7 +112,7 @@ impl Outcome {
         &self.ending
     }
 
-    /// What the `sandfork` command exits with; [`exit_code`] has the table.
+    /// The exit code of the `sandfork` command for this outcome; [`exit_code`] has the table.
     pub fn exit_code(&self) -> u8 {
         exit_code::of(&self.ending)
     }
@@ -125,54 +125,54 @@ impl Outcome {
         }
     }
 
-    /// stdout as text, with U+FFFD for what is not UTF-8.
+    /// stdout as text, with U+FFFD in place of invalid UTF-8.
     pub fn stdout(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.stdout)
     }
 
-    /// stderr as text, with U+FFFD for what is not UTF-8.
+    /// stderr as text, with U+FFFD in place of invalid UTF-8.
     pub fn stderr(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.stderr)
     }
 
-    /// stdout, as it was written.
+    /// stdout as bytes, unchanged.
     pub fn stdout_bytes(&self) -> &[u8] {
         &self.stdout
     }
 
-    /// stderr, as it was written.
+    /// stderr as bytes, unchanged.
     pub fn stderr_bytes(&self) -> &[u8] {
         &self.stderr
     }
 
-    /// Value of the last expression, as the guest described it.
+    /// The value of the last expression, as the guest described it.
     pub const fn value(&self) -> Option<&Value> {
         self.value.as_ref()
     }
 
-    /// The uncaught exception. Also beside a limit, when the guest died of the exception that the
-    /// limit raised in it (`MemoryError`, `KeyboardInterrupt`), and beside a protocol violation,
-    /// where it says what the violation was.
+    /// The uncaught exception. It is also present beside a limit, if the guest died of the
+    /// exception that the limit raised in it (`MemoryError`, `KeyboardInterrupt`), and beside a
+    /// protocol violation, where it describes the violation.
     pub const fn error(&self) -> Option<&ExceptionInfo> {
         self.error.as_ref()
     }
 
-    /// What it used.
+    /// The resources that the run used.
     pub const fn usage(&self) -> &Usage {
         &self.usage
     }
 
-    /// What held it.
+    /// The layers that held.
     pub const fn enforced(&self) -> &Enforced {
         &self.enforced
     }
 
-    /// Operations that were refused, as far as they could be seen.
+    /// The refused operations that were observed.
     pub fn denied(&self) -> &[Denial] {
         &self.denied
     }
 
-    /// Under which policy it ran.
+    /// The policy under which it ran.
     pub const fn policy(&self) -> &PolicyIdentity {
         &self.policy
     }

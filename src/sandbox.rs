@@ -1,12 +1,12 @@
-//! The library's face: a sandbox for one policy, in which requests are run, each in a worker of
-//! its own.
+//! The library's main interface: a sandbox for one policy, which runs each request in its own
+//! worker.
 
 mod attend;
 mod builder;
 mod demand;
 mod key;
 mod pool;
-mod warm;
+mod zygote_manager;
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -19,10 +19,10 @@ pub use self::builder::SandboxBuilder;
 pub use self::key::SandboxKey;
 
 use self::pool::{Filler, Parked, Pool};
-use self::warm::Warm;
+use self::zygote_manager::ZygoteManager;
 use crate::admission::Admission;
 use crate::error::{Cause, Error};
-use crate::jail::control::CpuSpan;
+use crate::jail::control::CpuBudgetScope;
 use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Plan, Start};
 use crate::policy::Stdin;
@@ -30,29 +30,29 @@ use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::error::While;
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{
-    OutputSink, Place, Request, RunLimits, SupervisorError, Zygote, run, run_in,
+    OutputSink, Request, RunContext, RunLimits, SupervisorError, Zygote, run, run_in,
 };
 
-/// A sandbox: a plan, a warm interpreter under it, and the place for its workers' cgroups.
+/// A sandbox: a plan, a warm interpreter under it, and the parent of its workers' cgroups.
 ///
-/// Each run gets a fresh worker: a forked interpreter in a jail of its own, which is gone, with
-/// every process and file that it made, when the run has ended. Runs may be made from any number
-/// of threads at once; the sandbox is `Send` and `Sync`, and each run holds only its own sockets.
+/// Each run gets a fresh worker: a forked interpreter in its own jail. When the run has ended, the
+/// worker is gone, with every process and file that it made. Any number of threads may run requests
+/// at once. The sandbox is `Send` and `Sync`, and each run holds only its own sockets.
 ///
-/// Dropping it ends everything that is left of it. So does the end of the process, however that
-/// comes about.
+/// Dropping the sandbox ends everything that belongs to it. So does the end of the process for any
+/// reason.
 #[derive(Debug)]
 pub struct Sandbox {
     inner: Arc<Inner>,
     filler: Filler,
 }
 
-/// What the sandbox shares with the thread that fills its pool.
+/// The state that the sandbox shares with the thread that fills its pool.
 #[derive(Debug)]
 struct Inner {
-    // Dropped first: what is left in the cgroups and directories ends with these.
+    // Dropped first: its workers use the cgroups and directories below.
     pool: Pool,
-    warm: Warm,
+    warm: ZygoteManager,
     cgroups: Option<Arc<CgroupRoot>>,
     sessions: Option<Arc<SessionRoot>>,
     plan: Plan,
@@ -62,16 +62,16 @@ struct Inner {
 }
 
 impl Sandbox {
-    /// Starts to describe a sandbox.
+    /// Starts building a sandbox.
     pub fn builder() -> SandboxBuilder {
         SandboxBuilder::default()
     }
 
     /// Runs a request in a fresh worker and waits for its end.
     ///
-    /// Blocks the calling thread until nothing of the worker is left: about as long as the guest runs,
-    /// and no longer than `limits.wall` and what ending it takes. An async caller gives it a thread that
-    /// may block; [`Request::cancel`] ends it sooner.
+    /// Blocks the calling thread until nothing of the worker is left. That takes about as long as
+    /// the guest runs, and at most `limits.wall` plus the time that ending it takes. An async
+    /// caller should use a thread that may block. [`Request::cancel`] ends the run sooner.
     ///
     /// ```no_run
     /// let sandbox = sandfork::Sandbox::builder().build()?;
@@ -82,13 +82,14 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// Only when the sandbox could not be provided; [`Error::kind`] says which kind of thing was wrong.
-    /// Whatever the guest does is an [`Outcome`].
+    /// Only when the sandbox could not be provided; [`Error::kind`] returns the kind of error.
+    /// Anything that the guest does is an [`Outcome`].
     pub fn run(&self, request: impl Into<Request>) -> Result<Outcome, Error> {
         self.run_streaming(request, &mut ())
     }
 
-    /// The same, handing on the guest's output as it comes. The outcome has it all the same.
+    /// Like [`run`](Self::run), but also passes the guest's output to a sink as it arrives. The
+    /// outcome contains it as well.
     ///
     /// # Errors
     ///
@@ -106,7 +107,7 @@ impl Sandbox {
             |admission: &Admission| admission.enter(request.for_client(), request.cancelled_by());
         let _permit = self.inner.admission.as_ref().map(admit).transpose()?;
         match self.attempt(&request, sink) {
-            // Nothing has run yet: a zygote that was ended from outside costs time, not the run.
+            // Nothing has run yet: if the zygote was ended from outside, the run only starts later.
             Err(Error(Cause::Supervisor(SupervisorError::ZygoteGone))) => {}
             other => return other,
         }
@@ -115,11 +116,11 @@ impl Sandbox {
 
     fn attempt(&self, request: &Request, sink: &mut dyn OutputSink) -> Result<Outcome, Error> {
         let called = Instant::now();
-        // A worker that stands ready has nothing to read.
+        // A worker that is ready has no standard input.
         let (parked, refill) = if request.has_stdin() {
             (None, None)
         } else {
-            self.filler.take(&self.inner, CpuSpan::Life)
+            self.filler.take(&self.inner, CpuBudgetScope::Life)
         };
         let (zygote, ready) = match parked {
             Some(Parked { standing, zygote }) => (zygote, Some(standing)),
@@ -129,7 +130,7 @@ impl Sandbox {
         let outcome = if let Some(standing) = ready {
             run_in(&standing, &place, request, sink, called, refill)
         } else {
-            // Too few stood ready: that is not to wait for this one's end.
+            // Too few workers were ready, so that refilling must not wait for the end of this run.
             drop(refill);
             run(&place, request, sink)
         };
@@ -142,7 +143,8 @@ impl Sandbox {
         Ok(outcome?)
     }
 
-    /// What is done to each worker, as plain data; [`explain`](crate::plan::explain) makes a text of it.
+    /// The plan for each worker, as plain data; [`explain`](crate::plan::explain) formats it as
+    /// text.
     pub fn plan(&self) -> &Plan {
         &self.inner.plan
     }
@@ -162,8 +164,8 @@ impl Inner {
         }
     }
 
-    fn place<'a>(&'a self, zygote: &'a Zygote) -> Place<'a> {
-        Place {
+    fn place<'a>(&'a self, zygote: &'a Zygote) -> RunContext<'a> {
+        RunContext {
             zygote,
             jail: &self.plan.jail,
             cgroups: self.cgroups.as_ref(),
@@ -189,7 +191,7 @@ impl Inner {
     }
 }
 
-/// The standard input of a guest that has none.
+/// Empty standard input.
 fn nothing_to_read() -> Result<OwnedFd, SupervisorError> {
     let null = File::open("/dev/null").when("open stdin")?;
     Ok(null.into())

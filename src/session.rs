@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-pub use cell::{Carried, Cell, CellReport, Parcel, Shown};
+pub use cell::{Cell, CellReport, DisplayOutput, OutgoingValue, ReceivedBuffers};
 pub use error::SessionError;
 pub use tools::{ToolArguments, ToolFunction};
 
@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::outcome::Enforced;
 use crate::protocol::ToolDeclaration;
 pub use crate::protocol::caller::SessionState;
-use crate::protocol::caller::{Answer, Ask};
+use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::protocol::message::{Tools, Variables};
 pub use crate::protocol::{NamedError, Value};
 use crate::sandbox::{Sandbox, SessionRequest};
@@ -61,7 +61,7 @@ impl Interrupter {
     /// Interrupts the cell that runs, if one does: Python raises `KeyboardInterrupt`, and its outcome
     /// is `interrupted`. A cell that does not end within a second takes its worker with it.
     pub fn interrupt(&self) {
-        self.0.ask(Ask::Interrupt, Payload::default());
+        self.0.ask(ClientRequest::Interrupt, Payload::default());
     }
 }
 
@@ -146,12 +146,12 @@ impl Session {
     pub fn set(
         &mut self,
         name: impl Into<String>,
-        value: impl Into<Parcel>,
+        value: impl Into<OutgoingValue>,
     ) -> Result<CellReport, Error> {
         let id = self.id();
         let (value, blob, payload) = value.into().pack()?;
         let variables = vec![(name.into(), value)];
-        let ask = Ask::Set(Variables {
+        let ask = ClientRequest::Set(Variables {
             id,
             variables,
             blob,
@@ -187,8 +187,10 @@ impl Session {
 
     fn declare(&mut self, tools: Vec<ToolDeclaration>) -> Result<CellReport, Error> {
         let id = self.id();
-        self.asker
-            .ask(Ask::Tools(Tools { id, tools }), Payload::default());
+        self.asker.ask(
+            ClientRequest::Tools(Tools { id, tools }),
+            Payload::default(),
+        );
         self.await_outcome(&mut ())
     }
 
@@ -199,7 +201,8 @@ impl Session {
     /// When no worker could be provided.
     pub fn restart(&mut self) -> Result<(), Error> {
         let id = self.id();
-        self.asker.ask(Ask::Restart { id }, Payload::default());
+        self.asker
+            .ask(ClientRequest::Restart { id }, Payload::default());
         self.enforced = await_opened(&self.answers)?;
         let tools: Vec<_> = self.tools.values().map(Tool::declaration).collect();
         if !tools.is_empty() {
@@ -229,25 +232,25 @@ impl Session {
         loop {
             let (answer, payload) = next(&self.answers)?;
             match answer {
-                Answer::Output {
+                ClientEvent::Output {
                     stream: "stdout", ..
                 } => {
                     sink.stdout(&payload.bytes);
                     stdout.extend(payload.bytes);
                 }
-                Answer::Output { .. } => {
+                ClientEvent::Output { .. } => {
                     sink.stderr(&payload.bytes);
                     stderr.extend(payload.bytes);
                 }
-                Answer::Display(display) => shown.push(Shown::new(display, payload)),
-                Answer::Call(call) => {
+                ClientEvent::Display(display) => shown.push(DisplayOutput::new(display, payload)),
+                ClientEvent::Call(call) => {
                     let (answer, payload) = tools::answer(&mut self.tools, call, payload);
-                    self.asker.ask(Ask::Return(answer), payload);
+                    self.asker.ask(ClientRequest::Return(answer), payload);
                 }
-                Answer::Outcome(told) => {
+                ClientEvent::Outcome(told) => {
                     return Ok(CellReport::new(*told, payload, (stdout, stderr), shown));
                 }
-                Answer::Error { error, message, .. } => {
+                ClientEvent::Error { error, message, .. } => {
                     return Err(SessionError::told(error, message).into());
                 }
                 _ => {}
@@ -259,8 +262,8 @@ impl Session {
 fn await_opened(answers: &Answers) -> Result<Enforced, Error> {
     loop {
         match next(answers)?.0 {
-            Answer::Opened(opened) => return Ok(opened.enforced),
-            Answer::Error { error, message, .. } => {
+            ClientEvent::Opened(opened) => return Ok(opened.enforced),
+            ClientEvent::Error { error, message, .. } => {
                 return Err(SessionError::told(error, message).into());
             }
             _ => {}
@@ -268,7 +271,7 @@ fn await_opened(answers: &Answers) -> Result<Enforced, Error> {
     }
 }
 
-fn next(answers: &Answers) -> Result<(Answer, Payload), SessionError> {
+fn next(answers: &Answers) -> Result<(ClientEvent, Payload), SessionError> {
     answers.recv().map_err(|_| SessionError::Lost)
 }
 

@@ -1,5 +1,5 @@
-"""The Python readers of hostile bytes, fuzzed: `cargo xtask fuzz` runs this as it runs the Rust targets,
-with the same arguments and the program that answers for the Rust side ahead of them."""
+"""Fuzzes the Python readers of hostile bytes. `cargo xtask fuzz` runs this like the Rust targets, with the
+same arguments after the path of the program that answers for the Rust side."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mutate import Mutator  # noqa: E402
 from rust import Rust  # noqa: E402
 
 TARGETS = {target.NAME: target for target in (client_frames, python_values)}
-# An input may take no more of either: what costs its reader more than its sender is a fault.
+# The most that an input may take of either: an input that costs its reader more than its sender is a fault.
 SECONDS = 30
 MEMORY = 8 << 30
 USAGE = """usage: python fuzz/python list
@@ -61,9 +61,9 @@ def run(target, check, corpus, artifacts, seed, unit, number) -> str | None:
             yield mutator.mutate(mutator.pick(pool), mutator.pick(pool))
 
     for turn, data in enumerate(inputs()):
-        # For a crash that ends the interpreter with it, too.
+        # Keeps the input if a crash ends the interpreter.
         last.write_bytes(data)
-        # Of processor time; it ends the process, whatever that is doing.
+        # Counts processor time. The signal ends the process at any point.
         signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
         try:
             way = check(data)

@@ -1,5 +1,5 @@
-"""The client's and the guest's reader of frames: no cut makes a difference, nothing but the one error
-is raised, and what is a frame here is the same one on the Rust side."""
+"""The client's and the guest's reader of frames: no split makes a difference, only one kind of error is
+raised, and the Rust side reads the same frames."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Target:
         spec.loader.exec_module(self._wire)
 
     def check(self, data: bytes) -> tuple[str, str]:
-        # As for the Rust target: the first byte is the length of pieces.
+        # The first byte is the length of pieces, as for the Rust target.
         piece, stream = max(1, data[0]) if data else 1, data[1:]
         whole = read([stream])
         pieces = read([stream[start : start + piece] for start in range(0, len(stream), piece)])
@@ -47,7 +47,7 @@ class Target:
         return "refused", "".join(filter(str.isalpha, error))[:60]
 
     def _check_guest(self, stream: bytes, frames: list[tuple[bytes, bytes]], piece: int) -> None:
-        """The guest trusts who sends: what is well-formed must come out as it went in."""
+        """The guest trusts the sender, so this checks only that well-formed frames are read unchanged."""
         if not all(is_strict(header) for header, _ in frames):
             return
         wire, place = self._wire, 0
@@ -72,7 +72,7 @@ class Target:
 
 
 def read(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes]], str | None]:
-    """Headers and payloads, and what was wrong behind them."""
+    """The headers and payloads, and the error after them."""
     decoder, frames, seen = Decoder(), [], b""
     for piece in pieces:
         seen += piece
@@ -82,7 +82,7 @@ def read(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes]], str | None]:
             try:
                 frame = decoder.next_frame()
             except ProtocolError as error:
-                # Where the text says how much has come, that is the cut's.
+                # The amount received, which some messages quote, depends on the split.
                 return frames, str(error).split("JSON")[0]
             if frame is None:
                 break
@@ -104,7 +104,7 @@ def headers_of(stream: bytes) -> list[bytes]:
 
 
 def is_strict(header: bytes) -> bool:
-    """Whether every reader of JSON takes it: Python's takes more (NaN, halves of characters, 1e999)."""
+    """Whether every JSON parser accepts it: Python's accepts more (NaN, lone surrogates, 1e999)."""
     try:
         text = json.dumps(json.loads(header), ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -118,10 +118,17 @@ def is_strict(header: bytes) -> bool:
 
 
 def is_message(header: bytes) -> bool:
-    """Whether it is written as a supervisor writes: an object with a kind, and nothing around it."""
+    """Whether a supervisor could have written it: an object with a kind, nothing around it, and no
+    integer of more than 64 bits."""
     if not header.startswith(b"{") or not header.endswith(b"}"):
         return False
     try:
-        return type(json.loads(header).get("kind")) is str
+        return type(json.loads(header, parse_int=integer).get("kind")) is str
     except (ValueError, RecursionError):
         return False
+
+
+def integer(text: str) -> int:
+    if len(text) > 20:
+        raise ValueError("more than 64 bits")
+    return int(text)

@@ -1,4 +1,4 @@
-"""Inputs out of inputs, decided by a seed."""
+"""Makes inputs from other inputs, as a seed decides."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import re
 LONGEST = 1 << 16
 EDGES = (0, 1, 63, 64, 127, 255, 256, 65535, 2**31, 2**32 - 1, 2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1)
 # Strings, numbers, words; flat lists and tables.
-TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|\[[^\[\]]*\]|\{[^{}]*\}|-?[0-9][0-9.eE+-]*|[a-z]+')
+TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|\[[^\[\]]*\]|\{[^{}]*\}|-?[0-9][0-9.eE+-]*|[a-z]+')
 
 
 class Mutator:
     def __init__(self, seed: int) -> None:
-        # The same numbers in every CPython.
+        # Gives the same numbers in every CPython.
         self._random = random.Random(seed)
 
     def pick(self, inputs: list[bytes]) -> bytes:

@@ -1,5 +1,6 @@
 """Values, as the guest and the client read and write them: nothing but `ValueError` is raised, what is
-written the Rust side takes, and a tree that went through it means the same."""
+written the Rust side takes, and a tree that went through it means the same. Reading takes work in
+proportion to the input and to what it drew from its budget."""
 
 from __future__ import annotations
 
@@ -13,10 +14,16 @@ NAME = "python_values"
 INPUTS = 30_000
 CORPUS = "values"
 ABOUT = "Python's values: ValueError or a value, which Rust takes when written, and which reads back"
+# The budget of reading an input: small enough that an input of 64 KiB can exceed it.
+WORK = 1 << 15
+# Function calls for each byte and each unit of work, and a base for reading anything: a count is the same on
+# every machine. The watchdog of processor time limits a single call.
+CALLS = 40
+FIRST_CALLS = 100_000
 
 # A hostile array of halves of dates is none of a reader's business to be quiet about.
 warnings.simplefilter("ignore")
-# What is compared here is written out whole. Python 3.9 has no limit in its first releases.
+# Comparing needs integers of any length as text. The first releases of Python 3.9 have no limit.
 if hasattr(sys, "set_int_max_str_digits"):
     sys.set_int_max_str_digits(0)
 
@@ -24,6 +31,17 @@ if hasattr(sys, "set_int_max_str_digits"):
 class Target:
     def __init__(self, rust) -> None:
         self._rust = rust
+        # Imports that the first table triggers do not count as work of reading it.
+        try:
+            import pandas
+            from PIL import Image
+        except ImportError:
+            return
+        moments = pandas.date_range("2024", periods=2, tz="Europe/Vienna")
+        frame = pandas.DataFrame({"a": moments}, pandas.MultiIndex.from_arrays([[1, 2], ["x", "y"]]))
+        for value in (frame, Image.new("L", (1, 1))):
+            tree, kept = _values.encode(value)
+            repr(_values.decode(tree, [memoryview(bytes(buffer)) for buffer in kept]))
 
     def check(self, data: bytes) -> tuple[str, str]:
         text, buffers = parse(data)
@@ -32,16 +50,36 @@ class Target:
         except (ValueError, RecursionError):
             return "refused", "no JSON"
         lengths = [buffer.nbytes for buffer in buffers]
-        read = decoded(tree, buffers)
+        read = self._decoded_within_bounds(tree, buffers, len(data))
         taken, told = self._rust.value(text, lengths)
-        # Rust fills in what may be absent, so a tree that is refused here may be taken behind it.
+        # Rust adds optional members, so a tree that is refused here may be accepted in its encoding.
         if taken and not isinstance(read, Refused):
-            through = decoded(json.loads(told), buffers)
+            through = decoded(json.loads(told), _values.Decoder(buffers, WORK))
             assert canonical(read) == canonical(through), f"{read!r} is {through!r} behind Rust"
         if isinstance(read, Refused):
             return "refused", "".join(filter(str.isalpha, read.why))[:60]
         self._check_written(read)
         return "taken", type(read).__name__
+
+    def _decoded_within_bounds(self, tree: object, buffers: list[memoryview], size: int) -> object:
+        calls = 0
+
+        def count(frame: object, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += event in ("call", "c_call")
+
+        decoder = _values.Decoder(buffers, WORK)
+        sys.setprofile(count)
+        try:
+            read = decoded(tree, decoder)
+            # Showing a hostile value is one way of accessing it.
+            _values.safe_repr(read)
+        finally:
+            sys.setprofile(None)
+        size += sum(buffer.nbytes for buffer in buffers)
+        most = FIRST_CALLS + CALLS * (size + min(WORK, WORK - decoder.work))
+        assert calls <= most, f"{calls} calls for {size} bytes and {WORK - decoder.work} units of work"
+        return read
 
     def _check_written(self, value: object) -> None:
         tree, buffers = _values.encode(value)
@@ -50,13 +88,13 @@ class Target:
         taken, told = self._rust.value(text, [view.nbytes for view in views])
         assert taken, f"{text[:1000]!r} is refused: {told}"
         again = _values.decode(tree, views)
-        # What cannot cross, such as what is too deep, is only shown.
+        # A value that cannot be sent, for example a deep one, is sent only as text.
         shown = b'"type": "opaque"' in text
         assert shown or canonical(value) == canonical(again), f"{value!r} came back as {again!r}"
 
 
 def integer(text: str) -> int | float:
-    """JSON has no zero below zero but as a float, which is what Rust takes it for; nobody writes it."""
+    """Reads `-0` as a float, as Rust does; no encoder writes it."""
     return -0.0 if text == "-0" else int(text)
 
 
@@ -65,15 +103,15 @@ class Refused:
         self.why = why
 
 
-def decoded(tree: object, buffers: list[memoryview]) -> object:
+def decoded(tree: object, decoder: _values.Decoder) -> object:
     try:
-        return _values.decode(tree, buffers)
+        return decoder.decode(tree)
     except ValueError as error:
         return Refused(str(error))
 
 
 def parse(data: bytes) -> tuple[bytes, list[memoryview]]:
-    """As the Rust target has it: a tree, a zero byte, the number of buffers and their lengths."""
+    """Splits an input like the Rust target: a tree, a zero byte, the number of buffers and their lengths."""
     text, _, rest = data.partition(b"\0")
     count = rest[0] % 17 if rest else 0
     lengths = [int.from_bytes(rest[1 + 2 * n : 3 + 2 * n], "little") for n in range(count)]
@@ -83,7 +121,7 @@ def parse(data: bytes) -> tuple[bytes, list[memoryview]]:
 
 
 def canonical(value: object) -> object:
-    """Equal for values that say the same; those that are no number are equal to themselves."""
+    """A form that is equal for equivalent values, and in which NaN equals itself."""
     kind = type(value)
     if isinstance(value, Refused):
         return "refused"

@@ -1,4 +1,4 @@
-"""What the Rust side makes of the same bytes: `fuzz-targets answer`, a question and an answer at a time."""
+"""The Rust side's reading of the same bytes: `fuzz-targets answer`, one question and answer at a time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Rust:
         self._process.wait()
 
     def frames(self, stream: bytes) -> tuple[bool, str]:
-        """Whether the stream is one of frames with objects for headers; their lengths, or why not."""
+        """Whether the stream has frames with objects as headers. Also returns their lengths, or the error."""
         return self._ask(b"f", stream)
 
     def value(self, tree: bytes, lengths: list[int]) -> tuple[bool, str]:
-        """Whether the tree fits buffers of these lengths; how this side writes it, or why not."""
+        """Whether the tree fits buffers of these lengths. Also returns its encoding by Rust, or the error."""
         listed = ",".join(map(str, lengths))
         return self._ask(b"v", b"%s\0[%s]" % (tree, listed.encode()))
 

@@ -1,4 +1,4 @@
-//! What a task came to.
+//! The result of a task.
 
 use std::time::Duration;
 
@@ -19,32 +19,32 @@ pub struct Done {
     pub(super) elapsed: Duration,
 }
 
-/// What a task came to.
+/// How a task ended.
 #[derive(Debug)]
 pub enum Verdict {
-    /// It was run, and this is how it ended.
+    /// The task was run. Holds its outcome.
     Outcome(Box<Outcome>),
-    /// No sandbox could be provided for it, however often that was tried.
+    /// No sandbox could be provided for it, after all attempts.
     Infrastructure(Error),
 }
 
 impl Done {
-    /// Which task.
+    /// The task's id.
     pub fn id(&self) -> &TaskId {
         &self.id
     }
 
-    /// What it came to.
+    /// How the task ended.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
 
-    /// The same, without the rest.
+    /// Like [`verdict`](Self::verdict), consuming the result.
     pub fn into_verdict(self) -> Verdict {
         self.verdict
     }
 
-    /// The outcome, if it was run.
+    /// The outcome, if the task was run.
     pub fn outcome(&self) -> Option<&Outcome> {
         match &self.verdict {
             Verdict::Outcome(outcome) => Some(outcome),
@@ -52,12 +52,13 @@ impl Done {
         }
     }
 
-    /// How often it was tried: more than once only where no sandbox could be provided before.
+    /// The number of attempts. It exceeds 1 only if earlier ones got no sandbox.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// From taking up the task to its result, all attempts and the pauses between them.
+    /// The time from starting the task to its result, with all attempts and the pauses between
+    /// them.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
@@ -70,8 +71,8 @@ impl Done {
         }
     }
 
-    /// Whether the program has had its run. One that was called off, or for which there was no
-    /// sandbox, is to be run again.
+    /// Whether the program was run. A task that was cancelled, or that got no sandbox, is to be run
+    /// again.
     pub fn is_finished(&self) -> bool {
         match &self.verdict {
             Verdict::Outcome(outcome) => outcome.status() != Status::Interrupted,
@@ -80,7 +81,7 @@ impl Done {
     }
 }
 
-/// The object of `sandfork run --json` with the task's `id`, and `attempts` where there was more than
+/// The object of `sandfork run --json` with the task's `id`, and `attempts` if there was more than
 /// one.
 impl Serialize for Done {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -113,7 +114,7 @@ impl Serialize for Done {
     }
 }
 
-/// The same keys as an outcome has, so that a table of results has one set of columns.
+/// Uses the keys of an outcome, so that a table of results has one set of columns.
 fn infrastructure(error: &Error) -> Value {
     let name = match error.kind() {
         ErrorKind::Policy => "Policy",

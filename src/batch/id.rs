@@ -1,4 +1,4 @@
-//! Which task a result belongs to.
+//! The id that links a result to its task.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// The name of a task: a text or a whole number, as its caller gave it. `7` and `"7"` are two names.
+/// The id of a task: a text or a whole number, as the caller gave it. `7` and `"7"` are different
+/// ids.
 #[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum TaskId {
@@ -17,8 +18,8 @@ pub enum TaskId {
 }
 
 impl TaskId {
-    /// The id that a JSON value is, if it is one: a whole number of 64 bits, or a text that says
-    /// something.
+    /// Converts a JSON value to an id, if it is a whole number of 64 bits or a text that is not
+    /// empty.
     pub(super) fn from_json(value: &Value) -> Option<Self> {
         match value {
             Value::Number(number) => number.as_i64().map(Self::Number),
@@ -27,8 +28,8 @@ impl TaskId {
         }
     }
 
-    /// 128 bits of its SHA-256, by which millions of ids are kept apart in 16 bytes each. Nobody can
-    /// make two that collide.
+    /// 128 bits of its SHA-256, which distinguish millions of ids in 16 bytes each. Collisions
+    /// cannot be constructed.
     pub fn digest(&self) -> u128 {
         let hash = match self {
             Self::Number(number) => {
@@ -62,7 +63,7 @@ impl From<String> for TaskId {
     }
 }
 
-/// As it stands in JSON, a long one cut.
+/// The id as JSON, truncated if it is long.
 impl fmt::Display for TaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 60;

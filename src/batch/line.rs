@@ -1,4 +1,4 @@
-//! A line of tasks: one JSON object. Pure.
+//! A line of a task file: one JSON object. Pure.
 
 mod error;
 mod fields;
@@ -16,28 +16,28 @@ use crate::protocol::FrameLimits;
 use crate::supervisor::Request;
 use crate::supervisor::files::GuestPath;
 
-/// A task as a line says it. `docs/batch.md` has every key.
+/// A task as a line describes it. `docs/batch.md` has every key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TaskLine {
-    /// `id`: which task.
+    /// `id`: the task's id.
     pub id: TaskId,
-    /// `code`, `file` or `program`: what is run.
+    /// `code`, `file` or `program`: the code to run.
     pub program: TaskProgram,
-    /// `policy`: under which, where it is not the batch's: a built-in one or a file.
+    /// `policy`: a built-in policy or a file, if it differs from the batch's.
     pub policy: Option<String>,
-    /// `files`: what is in the work directory.
+    /// `files`: the files in the work directory.
     pub files: Vec<(GuestPath, Vec<u8>)>,
-    /// `stdin`: what it reads.
+    /// `stdin`: the standard input.
     pub stdin: Option<Vec<u8>>,
-    /// `limits.wall`: less time on the clock than the policy's.
+    /// `limits.wall`: a wall-clock limit below the policy's.
     pub wall: Option<Duration>,
-    /// `limits.cpu`: less processor time.
+    /// `limits.cpu`: a processor time below the policy's.
     pub cpu: Option<Duration>,
-    /// `limits.output`: less output, bytes.
+    /// `limits.output`: an output limit below the policy's, bytes.
     pub output: Option<u64>,
 }
 
-/// What a task runs.
+/// The code that a task runs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum TaskProgram {
     /// Python source.
@@ -49,7 +49,7 @@ pub enum TaskProgram {
     },
     /// A script of the host.
     File {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
         /// `sys.argv[1:]`.
         args: Vec<String>,
@@ -59,12 +59,12 @@ pub enum TaskProgram {
 }
 
 impl TaskLine {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
     ///
-    /// When it is not JSON, a key is unknown, missing, there twice or of another type than it should
-    /// be, or a value says what cannot be.
+    /// When it is not JSON, a key is unknown, missing, duplicated or of the wrong type, or a value
+    /// is invalid.
     pub fn parse(line: &[u8]) -> Result<Self, TaskLineError> {
         let mut fields = Fields::parse(line)?;
         let id = fields.id()?;
@@ -85,11 +85,12 @@ impl TaskLine {
         })
     }
 
-    /// Whether it can be run under this policy, as far as that can be known before.
+    /// Checks, as far as possible in advance, whether it can run under this policy.
     ///
     /// # Errors
     ///
-    /// When it asks for more than the policy allows: with the key, and what would allow it.
+    /// When it asks for more than the policy allows. The error names the key, and a value that
+    /// would be allowed.
     pub fn check(&self, policy: &Policy) -> Result<(), TaskLineError> {
         let above = |name| TaskLineError::AbovePolicy {
             name,
@@ -116,7 +117,8 @@ impl TaskLine {
         Ok(())
     }
 
-    /// The request that it is, with what is run given by the caller, who has read a script or not.
+    /// Converts it to a request. `program` is the code to run, because reading a script is up to
+    /// the caller.
     pub fn request(self, program: Request) -> Request {
         let files = self.files.into_iter();
         let mut request = files.fold(program, |request, (path, contents)| {

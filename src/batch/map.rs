@@ -1,4 +1,4 @@
-//! Tasks in, results out.
+//! Maps tasks to results.
 
 use std::convert::Infallible;
 use std::io;
@@ -15,7 +15,7 @@ use crate::host::processors;
 use crate::sandbox::Sandbox;
 use crate::supervisor::Cancel;
 
-/// How many tasks are run at once, and how.
+/// The settings of a batch.
 #[derive(Debug)]
 pub struct Batch {
     sandbox: Arc<Sandbox>,
@@ -25,7 +25,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch whose tasks run in this sandbox, but for those with a policy of their own.
+    /// A batch whose tasks run in this sandbox, except those with their own policy.
     pub fn new(sandbox: impl Into<Arc<Sandbox>>) -> Self {
         Self {
             sandbox: sandbox.into(),
@@ -35,30 +35,30 @@ impl Batch {
         }
     }
 
-    /// How many tasks run at once. Without this as many as there are processors, or fewer where the
-    /// host does not have what so many may use ([`Capacity`]).
+    /// Sets how many tasks run at once. The default is the number of processors, or fewer if the
+    /// host lacks the resources that so many may use ([`Capacity`]).
     #[must_use]
     pub fn jobs(mut self, jobs: NonZeroUsize) -> Self {
         self.jobs = Some(jobs);
         self
     }
 
-    /// In which order the results come; as they finish unless this is called.
+    /// Sets the order of the results. By default they come as tasks finish.
     #[must_use]
     pub fn order(mut self, order: Order) -> Self {
         self.order = order;
         self
     }
 
-    /// How often a task is tried for which no sandbox could be provided.
+    /// Sets how often a task is tried if no sandbox could be provided for it.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Begins. At most as many tasks are read ahead as run at once, and at most [`WINDOW`](super::WINDOW) times as
-    /// many results wait to be taken: then nothing more is begun.
+    /// Starts the batch. It reads ahead at most as many tasks as run at once. It starts no task
+    /// while [`WINDOW`](super::WINDOW) times as many results wait to be taken.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl Batch {
         Ok(mapped.map(|Ok(done)| done))
     }
 
-    /// The same for tasks that come from something that may fail: its errors come among the results.
+    /// Like [`map`](Self::map) for a source that may fail: its errors come among the results.
     ///
     /// # Errors
     ///
@@ -105,8 +105,8 @@ fn default_jobs(sandbox: &Sandbox) -> NonZeroUsize {
     runs.min(processors())
 }
 
-/// The results of a batch, as they are asked for. Dropping it calls off what is still running, and
-/// waits until that has ended.
+/// The results of a batch, as an iterator. Dropping it cancels the running tasks, and waits until
+/// they have ended.
 pub struct Mapped<E> {
     results: Results<Result<Done, E>>,
     cancel: Cancel,
@@ -143,19 +143,19 @@ pub struct CallOff<E> {
 }
 
 impl<E> CallOff<E> {
-    /// Begins no further task. The results of those that run still come.
+    /// Starts no further task. The results of running tasks still come.
     pub fn begin_no_more(&self) {
         self.stopper.stop();
     }
 
-    /// Begins no further task, and ends those that run: their outcome is `interrupted`.
+    /// Starts no further task, and ends the running ones: their outcome is `interrupted`.
     pub fn now(&self) {
         self.stopper.stop();
         self.cancel.cancel();
     }
 }
 
-/// What runs each task.
+/// Runs the tasks.
 struct Worker {
     sandboxes: Sandboxes,
     retry: Retry,
@@ -186,7 +186,7 @@ impl Worker {
     }
 }
 
-/// Whether another attempt may succeed: not where the caller asked for what cannot be.
+/// Whether another attempt may succeed: not if the request itself is invalid.
 fn may_pass(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::Policy | ErrorKind::Request)
 }

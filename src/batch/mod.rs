@@ -13,16 +13,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Whatever a program does is the outcome of its task, and is never run again. Where no sandbox could
-//! be provided the task is tried again a few times, after a pause; then that is its result, with the
-//! status `infrastructure`.
+//! Anything that a program does is the outcome of its task, which is never run again. If no sandbox
+//! could be provided, the task is tried again a few times, after pauses. If that fails too, the
+//! result has the status `infrastructure`.
 //!
 //! [`TaskLine`] and [`RecordLine`] are the lines of `sandfork map`; `docs/batch.md` describes them.
 
 mod done;
+mod failure_streak;
 mod id;
 mod line;
-mod losses;
 mod map;
 mod pool;
 mod record;
@@ -31,9 +31,9 @@ mod sandboxes;
 mod task;
 
 pub use done::{Done, Verdict};
+pub use failure_streak::{FailureStreak, LOST_IN_A_ROW};
 pub use id::TaskId;
 pub use line::{TaskLine, TaskLineError, TaskProgram};
-pub use losses::{LOST_IN_A_ROW, Losses};
 pub use map::{Batch, CallOff, Mapped};
 pub use pool::{Order, WINDOW};
 pub use record::{INFRASTRUCTURE, RecordLine, RecordLineError};

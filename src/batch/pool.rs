@@ -1,8 +1,9 @@
-//! A function over the items of an iterator, in several threads, with few items held at a time.
+//! Applies a function to the items of an iterator in several threads, with few items held at a
+//! time.
 //!
-//! What is held does not depend on how many items there are: as many are read ahead as there are
-//! jobs, and no item is begun while the results that nobody has taken yet fill a window. Knows
-//! nothing of sandboxes.
+//! Memory does not depend on the number of items. As many items are read ahead as there are jobs,
+//! and none is started while the results that wait to be taken fill a window. This module does not
+//! know about sandboxes.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,36 +14,36 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// In which order results come.
+/// The order of the results.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Order {
-    /// Each as soon as it is there.
+    /// Each result as soon as it is ready.
     #[default]
     AsFinished,
-    /// As the tasks were given. One that takes long holds up those behind it, once there are
-    /// [`WINDOW`] times as many of them as jobs.
+    /// In the order of the tasks. A slow task holds up those behind it, once there are [`WINDOW`]
+    /// times as many of them as jobs.
     AsGiven,
 }
 
-/// For each job, how many tasks may be begun whose results nobody has taken yet.
+/// How many tasks per job may be started whose results wait to be taken.
 pub const WINDOW: usize = 4;
 
-/// What a function is told while it works.
+/// Tells a running function when to stop.
 pub trait Stopping {
-    /// Waits that long, or until the work is stopped: then it answers `Stopped`.
+    /// Waits for `time`, or until the work is stopped; returns which of the two.
     fn pause(&self, time: Duration) -> Paused;
 }
 
-/// How a pause ended.
+/// The end of a pause.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Paused {
     /// The time is over.
     Elapsed,
-    /// The work is to be stopped.
+    /// The work was stopped.
     Stopped,
 }
 
-/// The results, which come as they are asked for.
+/// The results, as an iterator that blocks until the next one.
 pub struct Results<R> {
     side: Arc<dyn Taking<R>>,
     workers: Vec<JoinHandle<()>>,
@@ -57,11 +58,11 @@ trait Taking<R>: Send + Sync {
     fn stop(&self);
 }
 
-/// Begins to work.
+/// Starts the work.
 ///
 /// # Errors
 ///
-/// When no thread can be made (pthread_create(3)). Nothing goes on then.
+/// When no thread can be made (pthread_create(3)). No thread is left running then.
 pub fn work<T, R>(
     items: impl Iterator<Item = T> + Send + 'static,
     jobs: NonZeroUsize,
@@ -94,7 +95,7 @@ where
         })?;
         results.workers.push(worker);
     }
-    // Not joined: it may wait for input that never comes. It holds nothing but the input.
+    // Not joined: it may wait for input that never comes. It holds only the input.
     thread::Builder::new().spawn(move || shared.read(items))?;
     Ok(results)
 }
@@ -107,7 +108,7 @@ impl<R> Results<R> {
 }
 
 impl<R> Stopper<R> {
-    /// No item is begun from here on. The results of those that were still come.
+    /// Starts no further item. The results of started items still come.
     pub fn stop(&self) {
         self.0.stop();
     }
@@ -116,11 +117,11 @@ impl<R> Stopper<R> {
 impl<R> Iterator for Results<R> {
     type Item = R;
 
-    /// The next result; waits for it.
+    /// Waits for the next result and returns it.
     ///
     /// # Panics
     ///
-    /// Where the function or the iterator did.
+    /// If the function or the iterator panicked.
     fn next(&mut self) -> Option<R> {
         match self.side.take()? {
             Ok(result) => Some(result),
@@ -133,36 +134,36 @@ impl<R> Drop for Results<R> {
     fn drop(&mut self) {
         self.side.stop();
         for worker in self.workers.drain(..) {
-            // A worker catches what panics in it.
+            // A worker catches panics itself.
             _ = worker.join();
         }
     }
 }
 
-/// What reader, workers and consumer share.
+/// The state shared by reader, workers and consumer.
 struct Shared<T, R> {
     state: Mutex<State<T, R>>,
-    /// Told when the queue has room: the reader waits.
+    /// Notified when the queue has room: the reader waits for it.
     room: Condvar,
-    /// Told when an item may be begun: workers wait.
+    /// Notified when an item may be started: workers wait for it.
     work: Condvar,
-    /// Told when a result is there, or none will come any more: the consumer waits.
+    /// Notified when a result is ready, or no more will come: the consumer waits for it.
     ready: Condvar,
-    /// Told when the work is stopped: functions pause.
+    /// Notified when the work is stopped: paused functions wait for it.
     stop: Condvar,
 }
 
 struct State<T, R> {
     jobs: usize,
     order: Order,
-    /// Read and not begun.
+    /// Items that were read and not started.
     queue: VecDeque<T>,
     input: Input,
     stopped: bool,
     begun: u64,
     finished: u64,
     taken: u64,
-    /// Results that nobody has taken, by when it is their turn: the numbers have no gaps.
+    /// Results that wait to be taken, by their turn: the numbers have no gaps.
     done: BTreeMap<u64, thread::Result<R>>,
 }
 
@@ -196,7 +197,7 @@ impl<T, R> State<T, R> {
         !self.queue.is_empty() && untaken < (self.jobs * WINDOW) as u64
     }
 
-    /// Whether nothing will be begun any more.
+    /// Whether no further item will be started.
     fn is_over(&self) -> bool {
         self.stopped || (self.queue.is_empty() && !matches!(self.input, Input::Open))
     }
@@ -207,7 +208,7 @@ impl<T, R> Shared<T, R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads until there is nothing more, or nothing more is wanted.
+    /// Reads until the input ends, or no more is needed.
     fn read(&self, mut items: impl Iterator<Item = T>) {
         let input = loop {
             match catch_unwind(AssertUnwindSafe(|| items.next())) {
@@ -230,7 +231,7 @@ impl<T, R> Shared<T, R> {
         self.ready.notify_all();
     }
 
-    /// The next item to work on, with its number; waits for it.
+    /// Waits for the next item to work on. Returns it with its number.
     fn begin(&self) -> Option<(u64, T)> {
         let idle = |state: &mut State<T, R>| !state.is_over() && !state.may_begin();
         let mut state = wait_while(&self.work, self.lock(), idle);

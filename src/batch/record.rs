@@ -1,4 +1,4 @@
-//! A line of results, as far as it has to be known to go on behind it.
+//! A line of a result file, parsed as far as resuming needs.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,45 +9,120 @@ use crate::outcome::Status;
 /// The status of a task for which no sandbox could be provided.
 pub const INFRASTRUCTURE: &str = "infrastructure";
 
-/// Which task a result is of, and whether that has had its run.
+/// The task of a result, and whether it has finished.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RecordLine {
-    /// Which task.
+    /// The task's id.
     pub id: TaskId,
-    /// Whether there is nothing left to do: neither was there no sandbox, nor was it called off.
+    /// Whether the task needs no further run: it got a sandbox and was not cancelled.
     pub finished: bool,
 }
 
-/// Why a line is no result.
+/// Why a line is not a result.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordLineError {
-    /// It is no JSON object with these members.
+    /// It is not a JSON object with these members.
     #[error("it is no result of `sandfork map`: {0}")]
     Malformed(String),
-    /// Its id is none.
+    /// Its id is invalid.
     #[error("it is no result of `sandfork map`: its id is neither a text nor a whole number")]
     Id,
 }
 
 impl RecordLine {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
     ///
-    /// When it is not what `sandfork map` writes.
+    /// When it is not a line that `sandfork map` writes.
     pub fn parse(line: &[u8]) -> Result<Self, RecordLineError> {
         #[derive(Deserialize)]
         struct Json {
             id: Value,
             status: String,
+            exit_code: Option<i64>,
         }
         let json: Json = serde_json::from_slice(line)
             .map_err(|error| RecordLineError::Malformed(error.to_string()))?;
         let id = TaskId::from_json(&json.id).ok_or(RecordLineError::Id)?;
         let again = [INFRASTRUCTURE, Status::Interrupted.as_str()];
         let finished = !again.contains(&json.status.as_str());
+        // Resuming removes unfinished results, so no other line must be taken for one.
+        if !finished && json.exit_code.is_none() {
+            let missing = "missing field `exit_code`".to_owned();
+            return Err(RecordLineError::Malformed(missing));
+        }
         Ok(Self { id, finished })
     }
+
+    /// Whether a line that `sandfork map` writes may begin with these bytes, which are an
+    /// incomplete line.
+    pub fn may_begin_with(torn: &[u8]) -> bool {
+        match after_status(torn) {
+            Ok(_) | Err(Mismatch::Short) => true,
+            Err(Mismatch::Other) => false,
+        }
+    }
+}
+
+/// Why bytes do not match the expected text.
+enum Mismatch {
+    /// They end too early.
+    Short,
+    /// They differ.
+    Other,
+}
+
+/// The rest after the first members of a result, in the order in which they are written.
+fn after_status(text: &[u8]) -> Result<&[u8], Mismatch> {
+    let id = after(text, b"{\"id\":")?;
+    let next = after(after_id(id)?, b",\"")?;
+    let next = match after(next, b"attempts\":") {
+        Ok(attempts) => after(after_digits(attempts)?, b",\"")?,
+        Err(Mismatch::Other) => next,
+        Err(Mismatch::Short) => return Err(Mismatch::Short),
+    };
+    after(next, b"status\":\"")
+}
+
+fn after<'t>(text: &'t [u8], literal: &[u8]) -> Result<&'t [u8], Mismatch> {
+    text.strip_prefix(literal).ok_or({
+        if literal.starts_with(text) {
+            Mismatch::Short
+        } else {
+            Mismatch::Other
+        }
+    })
+}
+
+fn after_id(text: &[u8]) -> Result<&[u8], Mismatch> {
+    match text.split_first() {
+        None => Err(Mismatch::Short),
+        Some((b'"', text)) => after_text(text),
+        Some(_) => after_digits(text.strip_prefix(b"-").unwrap_or(text)),
+    }
+}
+
+/// The rest after at least one digit.
+fn after_digits(text: &[u8]) -> Result<&[u8], Mismatch> {
+    match text.iter().position(|byte| !byte.is_ascii_digit()) {
+        None => Err(Mismatch::Short),
+        Some(0) => Err(Mismatch::Other),
+        Some(end) => Ok(&text[end..]),
+    }
+}
+
+/// The rest after the quote that ends a JSON string.
+fn after_text(text: &[u8]) -> Result<&[u8], Mismatch> {
+    let mut bytes = text.iter().enumerate();
+    while let Some((index, byte)) = bytes.next() {
+        match byte {
+            b'"' => return Ok(&text[index + 1..]),
+            b'\\' => _ = bytes.next(),
+            _ => {}
+        }
+    }
+    Err(Mismatch::Short)
 }
 
 #[cfg(test)]
@@ -69,7 +144,7 @@ mod tests {
             ("infrastructure", false),
             ("interrupted", false),
         ] {
-            let line = format!(r#"{{"id": 7, "status": "{status}", "stdout": "x"}}"#);
+            let line = format!(r#"{{"id": 7, "status": "{status}", "exit_code": 0}}"#);
             let id = TaskId::from(7);
             assert_eq!(parse(&line), RecordLine { id, finished });
         }
@@ -84,6 +159,7 @@ mod tests {
             r#"{"id": "a", "status": "ok""#,
             r#"{"id": null, "status": "ok"}"#,
             r#"{"id": "a", "status": 1}"#,
+            r#"{"id": "a", "status": "interrupted"}"#,
             "\0\0\0\0",
         ] {
             let refused = RecordLine::parse(line.as_bytes()).unwrap_err().to_string();
@@ -91,6 +167,40 @@ mod tests {
                 refused.starts_with("it is no result of `sandfork map`"),
                 "{line}: {refused}"
             );
+        }
+    }
+
+    #[test]
+    fn every_beginning_of_a_result_is_one() {
+        for line in [
+            r#"{"id":"a \" \\","status":"ok","exit_code":0}"#,
+            r#"{"id":-17,"attempts":4,"status":"infrastructure","exit_code":125}"#,
+        ] {
+            for end in 0..=line.len() {
+                assert!(
+                    RecordLine::may_begin_with(&line.as_bytes()[..end]),
+                    "{line}: {end}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn other_texts_are_no_beginning_of_a_result() {
+        for text in [
+            "a-token-without-newline",
+            "[",
+            " {",
+            r#"{ "id":"#,
+            r#"{"id":1,"code":"print(1)"}"#,
+            r#"{"id":1,"attempts":4,"code""#,
+            r#"{"id":null"#,
+            r#"{"id":-,"#,
+            r#"{"id":1.5,"status":"ok"}"#,
+            r#"{"id":"a"}"#,
+            r#"{"status":"ok""#,
+        ] {
+            assert!(!RecordLine::may_begin_with(text.as_bytes()), "{text}");
         }
     }
 }

@@ -1,20 +1,21 @@
-//! How often a task is tried for which no sandbox could be provided.
+//! Retries of a task for which no sandbox could be provided.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::pool::Paused;
 
-/// Attempts, and the pauses between them: each four times as long as the one before.
+/// The number of attempts and the pauses between them: each is four times as long as the one
+/// before.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Retry {
-    /// The most that are made.
+    /// The most attempts.
     pub attempts: NonZeroU32,
-    /// The pause after the first.
+    /// The pause after the first attempt.
     pub pause: Duration,
 }
 
-/// Four attempts within about a second: a host that was short of something for a moment has it again.
+/// Four attempts within about a second, for a host that is only briefly short of a resource.
 impl Default for Retry {
     fn default() -> Self {
         const ATTEMPTS: NonZeroU32 = NonZeroU32::new(4).expect("four is not zero");
@@ -26,8 +27,8 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Makes attempts until one succeeds, fails so that another would fail as well, or was the last.
-    /// Returns what it came to, and how many were made.
+    /// Makes attempts until one succeeds, fails permanently, or was the last. Returns the last
+    /// result and the number of attempts.
     pub(super) fn run<T, E>(
         self,
         mut attempt: impl FnMut() -> Result<T, E>,
@@ -56,7 +57,7 @@ impl Retry {
 mod tests {
     use super::*;
 
-    /// What the attempts come to, and the pauses in between.
+    /// The results of the attempts and the pauses in between.
     fn attempts(
         outcomes: &[Result<u8, bool>],
         stop_after: usize,

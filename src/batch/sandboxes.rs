@@ -7,11 +7,11 @@ use crate::error::Error;
 use crate::policy::Policy;
 use crate::sandbox::Sandbox;
 
-/// Made as they are needed.
+/// The sandboxes, made as they are needed.
 #[derive(Debug)]
 pub struct Sandboxes {
     default: Arc<Sandbox>,
-    /// By name and effect: an outcome tells both.
+    /// By name and effect of the policy, because an outcome reports both.
     others: Mutex<HashMap<(String, String), Slot>>,
 }
 
@@ -26,14 +26,14 @@ impl Sandboxes {
         }
     }
 
-    /// The sandbox of a policy. One that cannot be made now is tried again by the next task.
+    /// Returns the sandbox of a policy. If it cannot be made now, the next task tries again.
     pub fn get(&self, policy: Option<&Policy>) -> Result<Arc<Sandbox>, Error> {
         let Some(policy) = policy else {
             return Ok(Arc::clone(&self.default));
         };
         let key = (policy.name().to_owned(), policy.sha256().to_owned());
         let slot = Arc::clone(lock(&self.others).entry(key).or_default());
-        // Held while it is made: whoever else needs this one waits for it, and nobody else does.
+        // Held while it is made, so that only callers of this sandbox wait.
         let mut slot = lock(&slot);
         if let Some(sandbox) = &*slot {
             return Ok(Arc::clone(sandbox));

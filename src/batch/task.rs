@@ -6,7 +6,7 @@ use super::TaskId;
 use crate::policy::Policy;
 use crate::supervisor::Request;
 
-/// A request with a name, and the policy that it is run under.
+/// A request with an id, and the policy that it is run under.
 #[derive(Clone, Debug)]
 pub struct Task {
     pub(super) id: TaskId,
@@ -15,12 +15,11 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task under the batch's policy. Nothing demands that the id is the only one of its kind, but
-    /// the results are told apart by it.
+    /// A task under the batch's policy. The id need not be unique, but it identifies the result.
     ///
-    /// The request may be run more than once, where no sandbox could be provided at first: what it
-    /// reads on its standard input should be [`bytes`](Request::stdin_bytes). It is called off with
-    /// the batch, and not by a [`Cancel`](crate::Cancel) of its own.
+    /// If no sandbox could be provided at first, the request is run again, so its standard input
+    /// should be [`bytes`](Request::stdin_bytes). It is cancelled with the batch, not by its own
+    /// [`Cancel`](crate::Cancel).
     pub fn new(id: impl Into<TaskId>, request: impl Into<Request>) -> Self {
         Self {
             id: id.into(),
@@ -29,14 +28,14 @@ impl Task {
         }
     }
 
-    /// Under this policy instead. All tasks under policies of one effect share one sandbox.
+    /// Sets another policy. All tasks under policies of the same effect share one sandbox.
     #[must_use]
     pub fn policy(mut self, policy: Arc<Policy>) -> Self {
         self.policy = Some(policy);
         self
     }
 
-    /// Its name.
+    /// The task's id.
     pub fn id(&self) -> &TaskId {
         &self.id
     }

@@ -1,11 +1,16 @@
 //! The command line, as clap's derive reads it.
 
+use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::process;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
+
+use super::terminal::harmless;
 
 /// Run untrusted Python in a fresh, sealed Linux sandbox.
 #[derive(Debug, Parser)]
@@ -26,11 +31,11 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the command line; prints help or what is wrong with it, and exits, as clap does.
+    /// Parses the command line. Like clap, prints help or an error and exits if needed.
     pub fn read() -> Self {
         Self::try_parse().unwrap_or_else(|mut error| {
-            // `python3 script.py argument` works without it, so this is what people try first.
-            let for_guest = std::env::args()
+            // `python3 script.py argument` works without `--`, so users try this form first.
+            let for_guest = std::env::args_os()
                 .nth(1)
                 .is_some_and(|name| name == "run" || name == "exec");
             let untold = error.get(ContextKind::Suggested).is_none();
@@ -38,9 +43,22 @@ impl Arguments {
                 let tip = StyledStr::from("what is meant for the guest stands behind `--`");
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
             }
-            error.exit()
+            exit_with(&error)
         })
     }
+}
+
+/// Prints help or an error about the command line, and exits. A quoted argument may be the name of
+/// a file, since a shell expands patterns to names. If one could control a terminal, the message is
+/// printed without colours and without control sequences.
+fn exit_with(error: &clap::Error) -> ! {
+    let moves = |argument: OsString| argument.to_string_lossy().contains(char::is_control);
+    if !error.use_stderr() || !std::env::args_os().any(moves) {
+        error.exit()
+    }
+    // If stderr is closed, the message has no other place to go.
+    _ = write!(io::stderr(), "{}", harmless(&error.to_string()));
+    process::exit(error.exit_code())
 }
 
 /// The commands.
@@ -133,6 +151,7 @@ pub struct ExecArguments {
     after_help = "Exit codes: 0 every task has had its run, however it ended; 1 the results could \
     not be written; 2 usage, also a wrong line of TASKS; 125 a task got no sandbox; 130 interrupted."
 )]
+#[allow(clippy::struct_excessive_bools)] // one for each flag
 pub struct MapArguments {
     #[command(flatten)]
     pub policy: PolicyChoice,
@@ -148,6 +167,9 @@ pub struct MapArguments {
     /// Write the results in the order of the tasks, not as they finish
     #[arg(long)]
     pub ordered: bool,
+    /// Refuse `file`, `program` and `policy` in tasks, which others may write
+    #[arg(long)]
+    pub code_only: bool,
     /// Draw no progress bar, even on a terminal
     #[arg(long)]
     pub no_progress: bool,
@@ -156,7 +178,7 @@ pub struct MapArguments {
     pub tasks: PathBuf,
 }
 
-/// What one zygote can have alive at once.
+/// The most workers that one zygote can have alive at once.
 const MOST_JOBS: i64 = 4096;
 
 /// `sandfork plan`.

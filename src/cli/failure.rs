@@ -1,4 +1,4 @@
-//! Why a command could not do what it was asked for.
+//! Errors of a command.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,27 +10,27 @@ use thiserror::Error;
 use super::log::LogError;
 use super::map::MapError;
 use super::script::ScriptError;
-use super::terminal::harmless;
+use super::terminal::harmless_line;
 
-/// The end of a command that failed before, or beside, a guest.
+/// A command failed before, or besides, its guest.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// There is no script to run.
+    /// The script could not be loaded.
     #[error(transparent)]
     Script(#[from] ScriptError),
-    /// The policy is wrong.
+    /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// What is to be logged makes no sense.
+    /// The log level is invalid.
     #[error(transparent)]
     Log(#[from] LogError),
     /// No sandbox could be provided.
     #[error(transparent)]
     Sandbox(#[from] sandfork::Error),
-    /// The tasks or the results of `map` are wrong.
+    /// The tasks or the results of `map` are invalid.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// The command itself lacks something: a thread, a descriptor.
+    /// The command itself lacks a resource: a thread, a descriptor.
     #[error("the command cannot be set up: {0}; look at `ulimit -a`")]
     Setup(io::Error),
     /// The command's own output could not be written.
@@ -39,13 +39,13 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Says what failed, unless nobody listens, and returns the exit code.
+    /// Prints the error, unless the reader has gone, and returns the exit code.
     pub fn report(&self) -> ExitCode {
         self.say();
         ExitCode::from(self.exit_code())
     }
 
-    /// One line on stderr.
+    /// Prints one line on stderr and returns the exit code.
     pub fn say(&self) -> u8 {
         if !self.is_broken_pipe() {
             say(&self.to_string());
@@ -55,7 +55,8 @@ impl Failure {
 
     fn exit_code(&self) -> u8 {
         match self {
-            // The reader has seen enough, as `head` has; the code is what any other writer ends with.
+            // The reader stopped early, as `head` does; the exit code is the one of any other
+            // writer.
             _ if self.is_broken_pipe() => exit_code::BROKEN_PIPE,
             Self::Script(_) | Self::Policy(_) | Self::Log(_) => exit_code::USAGE,
             Self::Sandbox(error) => exit_code::of_error(error),
@@ -74,8 +75,9 @@ impl Failure {
     }
 }
 
-/// Says one sentence on stderr, in the command's own name. It may quote a guest.
+/// Prints one sentence on stderr, prefixed with the command's name. It may quote a guest, or a line
+/// of tasks.
 pub fn say(sentence: &str) {
-    // Where stderr is gone too, nobody is left to tell.
-    let _ = writeln!(io::stderr(), "sandfork: {}", harmless(sentence));
+    // If stderr is closed too, the message has no other place to go.
+    let _ = writeln!(io::stderr(), "sandfork: {}", harmless_line(sentence));
 }

@@ -1,5 +1,5 @@
-//! Ctrl-C and its kin: the first ends what is running, so that its outcome is still reported; the
-//! second ends the command.
+//! Handles Ctrl-C and similar signals: the first ends the running guest, so that its outcome is
+//! still reported; the second ends the command.
 
 use std::io;
 use std::process;
@@ -10,19 +10,19 @@ use std::thread;
 use nix::sys::signal::{SigSet, Signal};
 use sandfork::exit_code::INTERRUPTED;
 
-/// Signals that end what is running instead of the command.
+/// Signals that end the running guest instead of the command.
 #[derive(Debug)]
 pub struct Interrupts {
-    /// Whether the next signal has something to end.
+    /// Whether there is a running guest for the next signal to end.
     running: Arc<AtomicBool>,
 }
 
 impl Interrupts {
-    /// Takes SIGINT, SIGTERM and SIGHUP from here on: until something runs, they end the command;
-    /// then the first has it ended by `end`, on a thread of its own.
+    /// Takes SIGINT, SIGTERM and SIGHUP from now on. While nothing runs, they end the command.
+    /// After that, the first one calls `end` on its own thread.
     ///
-    /// To be called before any other thread exists, since a thread that does not block a signal
-    /// may be the one to get it. What this process executes starts with no signal blocked.
+    /// Call it before any other thread exists: a thread that does not block a signal may receive
+    /// it. Programs that this process executes start with no signal blocked.
     pub fn take(end: impl Fn() + Send + 'static) -> io::Result<Self> {
         let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
             .into_iter()
@@ -41,7 +41,7 @@ impl Interrupts {
         Ok(Self { running })
     }
 
-    /// From here on there is something to end.
+    /// From now on a signal calls `end` first.
     pub fn end_what_runs(&self) {
         self.running.store(true, Ordering::SeqCst);
     }

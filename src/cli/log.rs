@@ -1,5 +1,5 @@
-//! `SANDFORK_LOG`: what the library tells of itself (`tracing`), on stderr, a line for each span that ends
-//! and for each event.
+//! `SANDFORK_LOG`: prints the library's `tracing` output on stderr, one line for each span that
+//! ends and for each event.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -17,23 +17,23 @@ use super::failure::say;
 
 const VARIABLE: &str = "SANDFORK_LOG";
 
-/// A level that is none.
+/// The value is not a level.
 #[derive(Debug, Error)]
 #[error("{VARIABLE} is {0:?}: give off, error, warn, info, debug or trace")]
 pub struct LogError(String);
 
-/// Has everything told from here on that the variable asks for.
+/// Starts logging at the level that the variable sets.
 pub fn begin() -> Result<(), LogError> {
     let Some(wanted) = std::env::var_os(VARIABLE).filter(|wanted| !wanted.is_empty()) else {
         return Ok(());
     };
     let wanted = wanted.to_string_lossy().into_owned();
-    // A number is a level to `tracing` too, and to nobody else.
+    // `tracing` also accepts numbers as levels; this command does not.
     let is_word = wanted.chars().all(|c| c.is_ascii_alphabetic());
     match wanted.parse::<LevelFilter>() {
         Ok(LevelFilter::OFF) => Ok(()),
         Ok(level) if is_word => {
-            // The first of its process, and the only one.
+            // Succeeds: it is the first and only one of this process.
             _ = tracing::subscriber::set_global_default(Log::new(level));
             Ok(())
         }
@@ -41,14 +41,14 @@ pub fn begin() -> Result<(), LogError> {
     }
 }
 
-/// Says what is told.
+/// Prints spans and events.
 struct Log {
     level: LevelFilter,
     next: AtomicU64,
     spans: Mutex<HashMap<u64, Span>>,
 }
 
-/// A span that has not ended.
+/// An open span.
 struct Span {
     name: &'static str,
     begun: Instant,

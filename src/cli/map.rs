@@ -1,5 +1,6 @@
-//! `sandfork map`: many tasks, from a file of them to a file of their results.
+//! `sandfork map`: runs many tasks from a file and writes their results to a file.
 
+mod existing;
 mod ids;
 mod lines;
 mod progress;
@@ -14,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
-use sandfork::batch::{Batch, CallOff, Done, LOST_IN_A_ROW, Losses, Mapped, Order};
+use sandfork::batch::{Batch, CallOff, Done, FailureStreak, LOST_IN_A_ROW, Mapped, Order};
 use sandfork::capacity::{Capacity, Headroom};
 use sandfork::{Sandbox, exit_code};
 use thiserror::Error;
@@ -23,40 +24,40 @@ use self::ids::Ids;
 use self::progress::{Bar, Counts, Progress, Reading};
 use self::results::{Results, ResultsError};
 use self::source::{Source, SourceError};
-use self::tasks::{InputError, Policies, Tasks};
+use self::tasks::{InputError, Policies, Reach, Tasks};
 use super::args::MapArguments;
 use super::failure::{Failure, say};
 use super::interrupt::Interrupts;
 use super::policy::chosen;
 
-/// How long what runs may go on after an interruption before it is called off.
+/// How long running tasks may go on after an interruption before they are cancelled.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Why not every task has had its run.
+/// Why some tasks were not run.
 #[derive(Debug, Error)]
 pub enum MapError {
-    /// There are no tasks.
+    /// There are no tasks to read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A line is wrong, or the file changed while it was read.
+    /// A line is invalid, or the file changed while it was read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The results.
+    /// The results could not be read or written.
     #[error(transparent)]
     Results(#[from] ResultsError),
-    /// The host gives no sandboxes any more.
+    /// The host provides no more sandboxes.
     #[error("{LOST_IN_A_ROW} tasks in a row got no sandbox, and no more were begun; the last: {0}")]
     Lost(String),
-    /// A signal.
+    /// A signal interrupted the batch.
     #[error("interrupted{}", if *.resumable { ": `--resume` goes on where it stopped" } else { "" })]
     Interrupted {
-        /// Whether the results can be gone on with.
+        /// Whether the batch can be resumed.
         resumable: bool,
     },
 }
 
 impl MapError {
-    /// As [`exit_code`] has it.
+    /// The exit code, as defined in [`exit_code`].
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Results(ResultsError::Write { .. }) => exit_code::NOT_WRITTEN,
@@ -66,7 +67,7 @@ impl MapError {
         }
     }
 
-    /// Whether the reader of the results has left.
+    /// Whether the reader of the results closed the pipe.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Results(error) if error.is_broken_pipe())
     }
@@ -75,7 +76,8 @@ impl MapError {
 /// Runs the tasks.
 pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let policy = chosen(&arguments.policy)?;
-    // A file that may not grow is an error of the write, not the end of the process (setrlimit(2)).
+    // Past the file size limit, the write then fails instead of a signal ending the process
+    // (setrlimit(2)).
     let blocked = SigSet::from(Signal::SIGXFSZ).thread_block();
     blocked.map_err(|errno| Failure::Setup(errno.into()))?;
     let interruption = Arc::new(Interruption::default());
@@ -87,7 +89,12 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let (results, ids) = results(arguments).map_err(MapError::from)?;
     let reading = Arc::new(Reading::default());
     let size = source.watched.size();
-    let policies = Policies::new(policy, &arguments.policy);
+    let reach = if arguments.code_only {
+        Reach::CodeOnly
+    } else {
+        Reach::Host
+    };
+    let policies = Policies::new(policy, &arguments.policy, reach);
     let tasks = Tasks::new(source, policies, ids, Arc::clone(&reading));
     let order = if arguments.ordered {
         Order::AsGiven
@@ -107,7 +114,7 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let ended = Collector {
         results,
         progress: &progress,
-        losses: Losses::default(),
+        losses: FailureStreak::default(),
     }
     .collect(mapped);
     let (counts, summary) = progress.end();
@@ -135,8 +142,8 @@ fn results(arguments: &MapArguments) -> Result<(Results, Ids), ResultsError> {
     }
 }
 
-/// As many as asked for, or as there are processors; fewer where the host cannot hold them, which is
-/// said.
+/// The requested number of jobs, or the number of processors. It is lower, with a message, if the
+/// host cannot hold so many.
 fn jobs(arguments: &MapArguments, sandbox: &Sandbox) -> NonZeroUsize {
     let asked = arguments.jobs.map(usize::from).and_then(NonZeroUsize::new);
     let wanted =
@@ -149,16 +156,16 @@ fn jobs(arguments: &MapArguments, sandbox: &Sandbox) -> NonZeroUsize {
     runs
 }
 
-/// Takes the results as they come.
+/// Collects the results.
 struct Collector<'a> {
     results: Results,
     progress: &'a Progress,
-    losses: Losses,
+    losses: FailureStreak,
 }
 
 impl Collector<'_> {
-    /// Writes every result that comes, and ends the batch at the first thing that is wrong: what was
-    /// begun before a wrong line is finished, and what cannot be written is called off.
+    /// Writes every result, and ends the batch at the first error. Tasks started before an invalid
+    /// line are finished; if a result cannot be written, the running tasks are cancelled.
     fn collect(mut self, mut mapped: Mapped<InputError>) -> Result<(), MapError> {
         let mut ended = Ok(());
         while let Some(result) = mapped.next() {
@@ -180,7 +187,7 @@ impl Collector<'_> {
     }
 
     fn take(&mut self, done: &Done) -> Result<(), MapError> {
-        // Called off: it gets its run when the batch is gone on with.
+        // A cancelled task is run when the batch is resumed.
         if !done.is_finished() && done.outcome().is_some() {
             return Ok(());
         }
@@ -193,7 +200,7 @@ impl Collector<'_> {
     }
 }
 
-/// What a signal does to a batch.
+/// How a signal ends a batch.
 #[derive(Default)]
 struct Interruption(Mutex<Interrupted>);
 
@@ -204,12 +211,12 @@ struct Interrupted {
 }
 
 impl Interruption {
-    /// From here on there is something to call off.
+    /// From now on there is a batch to cancel.
     fn may_call_off(&self, call_off: CallOff<InputError>) {
         self.lock().call_off = Some(call_off);
     }
 
-    /// Has no more tasks begun, and calls off those that have not ended soon.
+    /// Stops starting tasks, and cancels those that do not end soon.
     fn begin(&self) {
         let call_off = {
             let mut state = self.lock();

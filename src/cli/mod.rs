@@ -1,4 +1,4 @@
-//! The command line: reads arguments, calls the library, prints what it says.
+//! The command line: parses arguments, calls the library, prints the result.
 
 mod args;
 mod failure;
@@ -13,7 +13,7 @@ mod script;
 mod streams;
 mod terminal;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use clap::CommandFactory;
 
@@ -21,8 +21,9 @@ pub use args::Arguments;
 use args::Command;
 use failure::Failure;
 use sandfork::exit_code;
+use terminal::{harmless, harmless_json};
 
-/// Does what the arguments say, and returns the exit code.
+/// Executes the arguments' command, and returns the exit code.
 pub fn execute(arguments: Arguments) -> Result<u8, Failure> {
     log::begin()?;
     match arguments.command {
@@ -36,12 +37,12 @@ pub fn execute(arguments: Arguments) -> Result<u8, Failure> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "sandfork", &mut script);
-            print(&script)
+            write(&script)
         }
     }
 }
 
-/// Serves another process, until it closes its end.
+/// Serves another process until it closes its end.
 fn serve(control_fd: i32) -> Result<u8, Failure> {
     let control = sandfork::serve::control_socket(control_fd);
     let served = sandfork::serve::serve(&control);
@@ -49,17 +50,25 @@ fn serve(control_fd: i32) -> Result<u8, Failure> {
     Ok(exit_code::OK)
 }
 
-/// Prints to stdout what a command has to say, and ends it well.
-fn print(text: impl AsRef<[u8]>) -> Result<u8, Failure> {
+/// Prints a command's result to stdout, and returns success. It may quote names of files and
+/// policies.
+fn print(text: impl AsRef<str>) -> Result<u8, Failure> {
+    if io::stdout().is_terminal() {
+        write(harmless(text.as_ref()).as_bytes())
+    } else {
+        write(text.as_ref().as_bytes())
+    }
+}
+
+fn write(bytes: &[u8]) -> Result<u8, Failure> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_ref())?;
+    stdout.write_all(bytes)?;
     stdout.flush()?;
     Ok(exit_code::OK)
 }
 
 /// Prints one JSON object and a newline.
 fn print_json(value: &impl serde::Serialize) -> Result<u8, Failure> {
-    let mut text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
-    text.push('\n');
-    print(text)
+    let text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
+    write(format!("{}\n", harmless_json(&text)).as_bytes())
 }

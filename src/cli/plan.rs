@@ -1,4 +1,4 @@
-//! `sandfork plan` and `sandfork doctor`: what would be done here, and what could be.
+//! `sandfork plan` and `sandfork doctor`: what the sandbox would enforce here, and what it could.
 
 use sandfork::exit_code;
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ pub fn plan(arguments: &PlanArguments) -> Result<u8, Failure> {
 }
 
 fn plan_here(policy: &Policy) -> Result<plan::Plan, Error> {
-    // A plan is printed, and kept: the values of passed variables are the caller's secrets.
+    // The values of passed variables are the caller's secrets, and plans are printed and kept.
     let needs = Needs {
         variables: BTreeSet::new(),
         ..plan::needs(policy)
@@ -35,7 +35,7 @@ fn plan_here(policy: &Policy) -> Result<plan::Plan, Error> {
     Ok(plan::plan(policy, &host)?)
 }
 
-/// Judges this host, layer by layer. Fails where nothing could be run.
+/// Checks this host, layer by layer. Fails if nothing could be run.
 pub fn doctor(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let machine = Machine::probe().map_err(Error::from)?;
     let environment = CallerEnvironment::current();

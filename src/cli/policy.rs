@@ -1,4 +1,4 @@
-//! `sandfork policy`: what policies there are and what they say.
+//! `sandfork policy`: lists, shows and checks policies.
 
 use std::fmt::Write;
 
@@ -8,6 +8,7 @@ use sandfork::policy_source::FileSystem;
 
 use super::args::{PolicyChoice, PolicyCommand};
 use super::failure::Failure;
+use super::terminal::harmless_line;
 use super::{print, print_json};
 
 /// The policy that the arguments choose.
@@ -20,7 +21,7 @@ pub fn chosen(choice: &PolicyChoice) -> Result<Policy, PolicyError> {
     Policy::load(&choice.policy, &overrides, &FileSystem)
 }
 
-/// Does what `sandfork policy` is asked for.
+/// Executes a `sandfork policy` command.
 pub fn policy(command: PolicyCommand) -> Result<u8, Failure> {
     match command {
         PolicyCommand::List => print(list()),
@@ -38,18 +39,21 @@ fn list() -> String {
     let width = policy::builtin_names().map(str::len).max().unwrap_or(0);
     let mut text = String::new();
     for policy in policy::builtin_names().filter_map(Policy::builtin) {
-        // Writing to a string cannot fail.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "{:width$}  {}", policy.name(), policy.description());
     }
     text
 }
 
-/// Checks every one, so that all mistakes are seen in one go.
+/// Checks every policy, so that one call shows all mistakes.
 fn check(policies: &[String]) -> Result<u8, Failure> {
     let mut code = exit_code::OK;
     for name in policies {
         match load(name) {
-            Ok(policy) => print(format!("{name}: ok, sha256 {}\n", policy.sha256()))?,
+            Ok(policy) => {
+                let name = harmless_line(name);
+                print(format!("{name}: ok, sha256 {}\n", policy.sha256()))?
+            }
             Err(error) => {
                 code = exit_code::USAGE;
                 Failure::from(error).say()

@@ -1,11 +1,12 @@
-//! What the command says of an outcome, when its status alone would leave a person guessing.
+//! The command's message about an outcome whose status alone is not clear to a person.
 
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use sandfork::outcome::{Denial, Ending, LimitName, Outcome, Reporter};
 use sandfork::policy::Policy;
 
-/// One sentence, or none where the guest has said it all itself. `guest` is the name of what ran.
+/// One sentence, or `None` if the guest's output explains its end. `guest` is the name of the
+/// script or program.
 pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<String> {
     match outcome.ending() {
         Ending::Ok | Ending::Exception | Ending::Exit(_) => None,

@@ -1,4 +1,4 @@
-//! `sandfork run` and `sandfork exec`: one guest, from its request to an exit code.
+//! `sandfork run` and `sandfork exec`: run one guest and return its exit code.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -75,11 +75,11 @@ fn launch(
     Ok(outcome.exit_code())
 }
 
-/// The command's stdin, through a pipe: a descriptor of the caller's own would hand the guest his
-/// terminal, or the whole of a file that he only meant to be read.
+/// Copies the command's stdin through a pipe. A descriptor of the caller would give the guest the
+/// caller's terminal, or the whole of a file that the caller meant only to be read.
 fn copied_stdin() -> io::Result<OwnedFd> {
     let (reader, mut writer) = io::pipe()?;
-    // Not joined: it may wait for a person who has nothing more to say.
+    // Not joined: it may wait for input from a person who types nothing more.
     thread::Builder::new().spawn(move || io::copy(&mut io::stdin().lock(), &mut writer))?;
     Ok(reader.into())
 }

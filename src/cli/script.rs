@@ -1,7 +1,8 @@
 //! The script of `sandfork run`: found, read and checked before a sandbox is made for it.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use sandfork::protocol::FrameLimits;
@@ -19,12 +20,14 @@ pub enum Origin {
     Stdin,
     /// A file.
     File(PathBuf),
+    /// The `file` of a task: a regular file, because a task must not block on a pipe.
+    Task(PathBuf),
 }
 
 /// A script that can be sent to a worker.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Script {
-    /// The name that tracebacks show, as Python would name it.
+    /// The name in tracebacks, as Python would print it.
     pub name: String,
     /// Source, UTF-8.
     pub source: String,
@@ -33,34 +36,37 @@ pub struct Script {
 /// Why there is no script to run.
 #[derive(Debug, Error)]
 pub enum ScriptError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("`{0}` does not exist; check the path, or pass code with `-c`")]
     Missing(PathBuf),
-    /// A directory.
+    /// The path is a directory.
     #[error("`{0}` is a directory; name the script in it")]
     Directory(PathBuf),
-    /// It is there and cannot be read.
+    /// The path of a task's script is a pipe or a device.
+    #[error("`{}` is not a regular file; save the script in one", .0.display())]
+    NotRegular(PathBuf),
+    /// The file exists but cannot be read.
     #[error("`{name}` cannot be read: {cause}; check its permissions")]
     Unreadable {
-        /// The script.
+        /// The script's name.
         name: String,
-        /// As the kernel says.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// Nothing but blanks.
+    /// The script is blank.
     #[error("{0} is empty; give it at least one statement, `pass` will do")]
     Empty(String),
-    /// More than a frame carries.
+    /// The script is larger than a frame may be.
     #[error("{0} is over the {limit} MiB that a script may have; keep data out of it", limit = MAX_BYTES >> 20)]
     TooLarge(String),
-    /// Bytes that are no text.
+    /// The script is not UTF-8.
     #[error("{name} is not UTF-8: byte 0x{byte:02x} in line {line}; save it as UTF-8")]
     NotUtf8 {
-        /// The script.
+        /// The script's name.
         name: String,
-        /// The first byte that does not fit.
+        /// The first invalid byte.
         byte: u8,
-        /// The line that it is in, from 1.
+        /// The byte's line, from 1.
         line: usize,
     },
 }
@@ -77,13 +83,15 @@ impl Script {
                 let bytes = read(io::stdin().lock()).map_err(|cause| unreadable("-", cause))?;
                 Self::check("<stdin>", label, bytes)
             }
-            Origin::File(path) => {
-                let name = path.display().to_string();
-                let bytes = open(&path)?;
-                let bytes = read(bytes).map_err(|cause| unreadable(&name, cause))?;
-                Self::check(&name, &format!("`{name}`"), bytes)
-            }
+            Origin::File(path) => Self::read(&path, open(&path, OpenOptions::new().read(true))?),
+            Origin::Task(path) => Self::read(&path, open_regular(&path)?),
         }
+    }
+
+    fn read(path: &Path, file: File) -> Result<Self, ScriptError> {
+        let name = path.display().to_string();
+        let bytes = read(file).map_err(|cause| unreadable(&name, cause))?;
+        Self::check(&name, &format!("`{name}`"), bytes)
     }
 
     fn check(name: &str, label: &str, bytes: Vec<u8>) -> Result<Self, ScriptError> {
@@ -110,21 +118,39 @@ impl Script {
     }
 }
 
-fn open(path: &Path) -> Result<File, ScriptError> {
-    let file = File::open(path).map_err(|cause| match cause.kind() {
+/// Opens a regular file. Opening a pipe would block, and opening some devices has an effect.
+fn open_regular(path: &Path) -> Result<File, ScriptError> {
+    let is_other =
+        |found: io::Result<Metadata>| found.is_ok_and(|found| !found.is_file() && !found.is_dir());
+    let not_regular = || ScriptError::NotRegular(path.to_owned());
+    if is_other(fs::metadata(path)) {
+        return Err(not_regular());
+    }
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = open(path, OpenOptions::new().read(true).custom_flags(flags))?;
+    // The file may have been replaced before it was opened.
+    if is_other(file.metadata()) {
+        return Err(not_regular());
+    }
+    Ok(file)
+}
+
+fn open(path: &Path, options: &OpenOptions) -> Result<File, ScriptError> {
+    let file = options.open(path).map_err(|cause| match cause.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             ScriptError::Missing(path.to_owned())
         }
         _ => unreadable(&path.display().to_string(), cause),
     })?;
-    // Opening a directory for reading succeeds; asked of the open file, so that it is the same one.
+    // Opening a directory for reading succeeds, so the check uses the open file, which cannot be
+    // replaced.
     match file.metadata() {
         Ok(metadata) if metadata.is_dir() => Err(ScriptError::Directory(path.to_owned())),
         _ => Ok(file),
     }
 }
 
-/// Reads no more than one byte over the limit: `/dev/zero` has no end.
+/// Reads at most one byte over the limit: `/dev/zero` has no end.
 fn read(input: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     input.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
@@ -146,7 +172,7 @@ mod tests {
 
     fn refusal(bytes: &[u8]) -> String {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), bytes).unwrap();
+        fs::write(file.path(), bytes).unwrap();
         let error = Script::load(Origin::File(file.path().to_owned())).unwrap_err();
         error
             .to_string()
@@ -184,6 +210,22 @@ mod tests {
     fn a_script_without_end_is_too_large() {
         let error = Script::load(Origin::File("/dev/zero".into())).unwrap_err();
         assert!(matches!(error, ScriptError::TooLarge(_)));
+    }
+
+    #[test]
+    fn a_task_waits_for_no_pipe() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for other in [fifo, "/dev/zero".into()] {
+            let refused = Script::load(Origin::Task(other)).unwrap_err();
+            assert!(matches!(refused, ScriptError::NotRegular(_)), "{refused}");
+        }
+        let script = directory.path().join("script.py");
+        fs::write(&script, "pass").unwrap();
+        assert_eq!(Script::load(Origin::Task(script)).unwrap().source, "pass");
+        let refused = Script::load(Origin::Task("/".into())).unwrap_err();
+        assert!(matches!(refused, ScriptError::Directory(_)), "{refused}");
     }
 
     #[test]

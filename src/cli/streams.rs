@@ -1,4 +1,4 @@
-//! Where the guest's output goes: to the command's own stdout and stderr, as it comes.
+//! Forwards the guest's output to the command's own stdout and stderr, as it arrives.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -10,9 +10,9 @@ use super::terminal::Neutralizer;
 
 /// Both streams of the command.
 ///
-/// A thread writes them: a reader that stands still, such as a pager, must not hold up the
-/// supervisor, which keeps the guest's deadlines. What waits to be written is bounded by the
-/// policy's limit on output.
+/// A thread writes them: a reader that stops, such as a pager, must not hold up the supervisor,
+/// which enforces the guest's deadlines. The policy's limit on output bounds what waits to be
+/// written.
 pub struct Streams {
     queue: Sender<Piece>,
     writer: JoinHandle<io::Result<()>>,
@@ -24,11 +24,11 @@ enum Piece {
 }
 
 impl Streams {
-    /// The streams of this process. `cancel` ends the run when nobody reads what it writes.
+    /// The streams of this process. `cancel` ends the run when the output has no reader any more.
     ///
     /// # Errors
     ///
-    /// When the host has no thread to spare.
+    /// When the host has no thread left.
     pub fn new(cancel: Cancel) -> io::Result<Self> {
         let (queue, pieces) = mpsc::channel();
         let write = move || write_all(pieces).inspect_err(|_| cancel.cancel());
@@ -48,7 +48,7 @@ impl Streams {
     ///
     /// # Errors
     ///
-    /// What ended the writing early.
+    /// The error that ended the writing early.
     pub fn finish(self) -> io::Result<()> {
         drop(self.queue);
         self.writer
@@ -57,7 +57,7 @@ impl Streams {
     }
 
     fn send(&self, piece: Piece) {
-        // Fails when the writer has ended early; `finish` says why.
+        // Fails if the writer has ended early; `finish` returns the error.
         let _ = self.queue.send(piece);
     }
 }
@@ -72,7 +72,7 @@ impl OutputSink for Streams {
     }
 }
 
-/// Writes pieces until there will be no more.
+/// Writes pieces until the queue closes.
 fn write_all(pieces: Receiver<Piece>) -> io::Result<()> {
     let (mut stdout, mut stderr) = (Stream::new(io::stdout()), Stream::new(io::stderr()));
     for piece in pieces {
@@ -88,7 +88,7 @@ fn write_all(pieces: Receiver<Piece>) -> io::Result<()> {
 /// One output stream.
 struct Stream<W> {
     writer: W,
-    /// Present when a person's terminal is at the other end.
+    /// Present if the output is a terminal.
     filter: Option<Neutralizer>,
 }
 
@@ -98,7 +98,7 @@ impl<W: Write + IsTerminal> Stream<W> {
         Self { writer, filter }
     }
 
-    /// Shows what the guest wrote, at once.
+    /// Writes the guest's output immediately.
     fn show(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.filter {
             None => self.write(bytes),

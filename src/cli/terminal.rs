@@ -1,20 +1,22 @@
 //! Makes a guest's output harmless to a terminal.
 //!
-//! A terminal obeys what it shows: escape sequences rewrite earlier lines, set the title, fill the
-//! clipboard, and in some emulators answer on stdin. The filter shows every control character in
-//! Python's notation instead (`\x1b[31m`), so a sequence is inert wherever the guest cuts it, and
-//! there is no grammar of sequences that a terminal could read differently. Newlines, tabs and
-//! all other text pass.
+//! A terminal interprets control characters: escape sequences rewrite earlier lines, set the title,
+//! fill the clipboard, and in some emulators send input. The filter shows every control character
+//! in Python's notation instead (`\x1b[31m`). A sequence is therefore inert wherever the guest
+//! splits it, and no terminal can parse it differently from the filter. Newlines, tabs and all
+//! other text pass.
+
+use std::fmt::Write as _;
 
 /// The filter of one stream.
 #[derive(Debug, Default)]
 pub struct Neutralizer {
-    /// The beginning of a character, or a carriage return that may belong to a line end.
+    /// An incomplete character, or a carriage return that may belong to a line end.
     pending: Vec<u8>,
 }
 
 impl Neutralizer {
-    /// Appends to `out` what may be shown of `input`.
+    /// Appends the harmless form of `input` to `out`.
     pub fn filter(&mut self, input: &[u8], out: &mut Vec<u8>) {
         let joined;
         let mut rest = if self.pending.is_empty() {
@@ -42,7 +44,7 @@ impl Neutralizer {
         }
     }
 
-    /// Appends what was held back, at the end of the stream.
+    /// Appends the pending bytes at the end of the stream.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         match std::mem::take(&mut self.pending).as_slice() {
             [] => {}
@@ -52,24 +54,44 @@ impl Neutralizer {
     }
 }
 
-/// A text with nothing in it that a terminal obeys.
+/// A text without characters that a terminal interprets.
 pub fn harmless(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     show(text, &mut out);
     String::from_utf8(out).unwrap_or_default()
 }
 
+/// Like [`harmless`], but also without line breaks.
+pub fn harmless_line(text: &str) -> String {
+    harmless(text).replace('\n', "\\n")
+}
+
+/// The same JSON without control characters. JSON already escapes those up to U+001F, and a
+/// terminal also interprets U+007F to U+009F.
+pub fn harmless_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for character in json.chars() {
+        if ('\u{7f}'..='\u{9f}').contains(&character) {
+            // Writing to a String does not fail.
+            _ = write!(out, "\\u{:04x}", u32::from(character));
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
 enum Piece<'a> {
-    /// Characters, whole.
+    /// Whole characters.
     Text(&'a str),
-    /// This many bytes are not UTF-8. Alone among them, 0x80 to 0x9f are controls to a terminal
-    /// that is not in UTF-8 mode.
+    /// This many bytes are not UTF-8. Of these, 0x80 to 0x9f alone are control characters to a
+    /// terminal that is not in UTF-8 mode.
     Invalid(usize),
-    /// What follows decides.
+    /// The following bytes decide.
     Incomplete,
 }
 
-/// The longest piece of one sort at the front of `bytes`, which are not empty.
+/// The longest piece of one kind at the start of `bytes`, which are not empty.
 fn next(bytes: &[u8]) -> Piece<'_> {
     let (text, invalid) = match std::str::from_utf8(bytes) {
         Ok(text) => (text, None),
@@ -114,7 +136,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::Neutralizer;
+    use super::{Neutralizer, harmless_json, harmless_line};
 
     fn filter<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
         let mut neutralizer = Neutralizer::default();
@@ -148,6 +170,25 @@ mod tests {
         for (input, shown) in cases {
             assert_eq!(filter([input]), shown);
         }
+    }
+
+    #[test]
+    fn json_says_the_same_without_controls() {
+        let text: String = ('\0'..'\u{100}').chain(['\u{1f40d}']).collect();
+        let json = serde_json::to_string(&text).unwrap();
+        assert!(json.chars().any(char::is_control));
+        let harmless = harmless_json(&json);
+        assert!(!harmless.chars().any(char::is_control), "{harmless}");
+        assert_eq!(serde_json::from_str::<String>(&harmless).unwrap(), text);
+    }
+
+    #[test]
+    fn a_line_stays_one() {
+        let text = "unknown key `a\r\nsandfork: 1 task\x1b[A`";
+        assert_eq!(
+            harmless_line(text),
+            r"unknown key `a\nsandfork: 1 task\x1b[A`"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
-# The end of the text of a zygote's `python -I -S -c`, after host/interpreter/facts.py, wire.py and
-# sources.py: says who the interpreter is, enters the jail, goes on with the sources that it has
-# there.
+# The last part of a zygote's `python -I -S -c` program, after host/interpreter/facts.py, wire.py and
+# sources.py. It reports the interpreter's facts, enters the jail and runs the sources that it
+# receives there.
 # Descriptor 0 is the control socket, descriptor 1 the sealed memfd with the native module.
 import _signal
 
@@ -19,9 +19,9 @@ def load_native():
 
 
 def forget_inherited_signals():
-    """A caller that blocks or ignores signals (a server's threads, nohup) hands that on by exec."""
+    """Resets signals that a caller blocks or ignores (a server's threads, nohup): exec inherits them."""
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
-    # CPython itself ignores these two.
+    # CPython itself ignores these two signals.
     for number in _signal.valid_signals() - {_signal.SIGPIPE, _signal.SIGXFSZ}:
         if _signal.getsignal(number) == _signal.SIG_IGN:
             _signal.signal(number, _signal.SIG_DFL)

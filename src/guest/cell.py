@@ -3,14 +3,14 @@
 import _ast
 import sys
 
-# Characters. Even where each takes six bytes of JSON this is below the supervisor's bounds, which
-# end the session when they are exceeded.
+# Maximum characters. Even with six bytes of JSON for each, this is below the supervisor's bounds.
+# A session that exceeds those is ended.
 MAX_TEXT = 32 * 1024
 # `CO_FUTURE_*` of CPython's Include/cpython/code.h, the same since 3.8.
 FUTURE_FLAGS = 0x1FE0000
-# What the interpreter calls a program that is no file.
+# The interpreter's `sys.argv[0]` for a program that is no file.
 ARGV0 = {"<string>": "-c", "<stdin>": "-"}
-# Text of what was run, by the name that tracebacks have for it, and the most that is kept of it.
+# The sources of cells, by their file name in tracebacks, and the maximum of characters to keep.
 SOURCES = {}
 MAX_SOURCES = 16 << 20
 kept_characters = 0
@@ -27,7 +27,7 @@ def execute(source, filename, namespace):
 
 
 def parse(source, filename, flags=0):
-    # Not `ast.parse`: its frame would stand in the traceback of a syntax error.
+    # `ast.parse` would add its own frame to the traceback of a syntax error.
     return compile(source, filename, "exec", flags | _ast.PyCF_ONLY_AST, dont_inherit=True)
 
 
@@ -38,12 +38,12 @@ def pop_last_expression(tree):
 
 
 def compile_both(tree, last, filename, flags=0):
-    """The code of all but the last expression, and of that one; `None` for what there is not."""
+    """The code of all but the last expression, and the code of the last expression. Each may be `None`."""
     body = compile(tree, filename, "exec", flags, dont_inherit=True) if tree.body else None
     if last is None:
         return body, None
     if body is not None:
-        # What the statements before it imported from `__future__` holds for it too.
+        # A `__future__` import of the preceding statements also applies to the expression.
         flags |= body.co_flags & FUTURE_FLAGS
     return body, compile(_ast.Expression(last), filename, "eval", flags, dont_inherit=True)
 
@@ -65,7 +65,7 @@ def exit_code(stop):
 
 
 class Lines:
-    """Quotes a script's lines to whoever asks as `linecache` does: there is no file to read."""
+    """A loader that provides a script's lines to `linecache` and similar code, as there is no file."""
 
     def __init__(self, source):
         self.source = source
@@ -75,19 +75,19 @@ class Lines:
 
 
 def keep_source(filename, text):
-    """Remembers what tracebacks will quote; the oldest cells of a long session are forgotten."""
+    """Keeps the source for tracebacks. Drops the oldest cells of a long session."""
     global kept_characters
     kept_characters += len(text) - len(SOURCES.pop(filename, ""))
     SOURCES[filename] = text
     while kept_characters > MAX_SOURCES and len(SOURCES) > 1:
         kept_characters -= len(SOURCES.pop(next(iter(SOURCES))))
-    # Not imported: one that is there may be the guest's own, or `None`.
+    # Not imported here. A loaded module may be the guest's own, or `None`.
     linecache = sys.modules.get("linecache")
     if linecache is not None:
         try:
             linecache.cache[filename] = line_entry(filename)
         except Exception:
-            # The guest made something else of it.
+            # The guest has replaced or changed the module.
             pass
 
 
@@ -99,7 +99,7 @@ def forget_source(filename):
 
 
 def show_lines(*filenames):
-    """Lets tracebacks quote the guest's lines, which are in no file."""
+    """Adds the guest's lines to `linecache`, so that tracebacks can quote them."""
     import linecache
 
     for filename in filenames:
@@ -108,7 +108,7 @@ def show_lines(*filenames):
 
 def line_entry(filename):
     text = SOURCES[filename]
-    # Every line ends with one, as in a file that is read: carets are counted from there.
+    # Every line ends with a newline, as in a file: the position of carets depends on it.
     lines = [line + "\n" for line in text.splitlines()]
     return len(text), None, lines, filename
 

@@ -1,4 +1,4 @@
-"""What an interpreter does at the end of a program, which a worker does before it reports."""
+"""The interpreter's shutdown steps of a program, which a worker runs before it reports."""
 
 import atexit
 import sys
@@ -14,8 +14,8 @@ def join_threads():
 
 
 def finish(result, code):
-    """Runs the last acts, and changes the result where one of them fails. A thread or a handler
-    that overstays is the supervisor's to end, like anything else."""
+    """Runs the shutdown steps, and changes the result if one of them fails. The supervisor's limits
+    end a thread or a handler that takes too long."""
     for last_act in (join_threads, atexit._run_exitfuncs, flush):
         try:
             last_act()
@@ -30,7 +30,7 @@ def finish(result, code):
 
 
 def end_as_child(result, code):
-    """A child that the guest forked and that came to the end of the cell on its own."""
+    """Ends a child that the guest forked and that reached the end of the cell."""
     if "error" in result:
         sys.stderr.write(result["error"]["traceback"])
     try:

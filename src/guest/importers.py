@@ -1,4 +1,4 @@
-"""What the import system remembers of directories that it could not read."""
+"""The import system's caches of directories that it could not read."""
 
 import errno
 import os
@@ -7,8 +7,8 @@ import sys
 
 
 def mend_importers():
-    """What could not be read while a package was looked for, for want of memory or of descriptors, is taken
-    for absent: by each worker, for the importers are theirs too. Those are made to look again."""
+    """Makes importers retry directories that they could not read. An importer that lacks memory or
+    descriptors treats a package as absent, and each worker inherits its cache."""
     for path, finder in list(sys.path_importer_cache.items()):
         if finder is None and is_directory(path):
             del sys.path_importer_cache[path]

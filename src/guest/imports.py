@@ -1,11 +1,11 @@
-"""Refuses, in the guest's own statements, imports that the policy does not list.
+"""Refuses imports in the guest's own statements that the policy does not list.
 
-For the message only: this is no wall, and the kernel's layers do not rely on it. The message and
-what a list allows are those of smolagents, whose agents give advice by it."""
+It only provides a message: it is no security boundary, and the kernel's layers do not rely on it.
+The message and the matching are those of smolagents, whose agents depend on them."""
 
 import builtins
 
-# The tools of a session, which its caller gave it.
+# The module with the session's tools, which the caller provides.
 OURS = "sandfork_host"
 
 
@@ -26,7 +26,8 @@ def guard_imports(allowed):
 
 
 def is_allowed(name, allowed):
-    """`a.b` allows itself and, because Python has it so, `a`; `a.*` allows `a` and all in it."""
+    """Whether a list allows `name`. `a.b` allows itself and its parent `a`, which Python imports too;
+    `a.*` allows `a` and everything in it."""
     if name == OURS:
         return True
     parts = name.split(".")

@@ -1,4 +1,4 @@
-"""What a worker has of its own, and not from the zygote that it was forked from."""
+"""State that a worker creates itself instead of inheriting it from its zygote."""
 
 import io
 import os
@@ -6,10 +6,10 @@ import sys
 
 
 def open_streams():
-    """New stream objects, made once for all workers: the interpreter made its own while other files
-    stood at 0, 1 and 2."""
+    """Creates new stream objects, once for all workers. The interpreter created its streams while other
+    files were at descriptors 0, 1 and 2."""
     open_stdin()
-    # Pipes, as in a worker: a stream remembers whether it can seek.
+    # Opened on pipes, as in a worker, because a stream caches whether it can seek.
     kept = [os.dup(number) for number in (1, 2)]
     pipe = os.pipe()
     for number in (1, 2):
@@ -28,7 +28,7 @@ def open_stdin():
 
 
 def open_output(number):
-    # Line by line, so that what was printed before a kill is not lost.
+    # Line-buffered, so that lines printed before a kill are not lost.
     stream = io.TextIOWrapper(
         io.BufferedWriter(io.FileIO(number, "w", closefd=False)),
         "utf-8",
@@ -51,9 +51,9 @@ def flush():
 def reseed():
     """Gives this worker random numbers of its own.
 
-    `random` sees to itself after a fork, OpenSSL and `tempfile` by the process number, which is
-    never the zygote's; what asks the kernel needs nothing. What is left is numpy's global generator,
-    and the key with which multiprocessing's processes know each other, which it draws when imported."""
+    `random` reseeds itself after a fork. OpenSSL and `tempfile` do so when the process id changes, and a
+    worker's id is never the zygote's. Generators that ask the kernel need nothing. That leaves numpy's
+    global generator, and multiprocessing's authentication key, which it creates at import."""
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()

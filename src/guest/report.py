@@ -1,4 +1,4 @@
-"""What is told of an exception of the guest's."""
+"""Describes an exception of the guest for the supervisor."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from .cell import MAX_TEXT, SOURCES, cut, show_lines
 
 MAX_NAME = 256
 MAX_CAUSES = 16
-# A class's own name, whatever its metaclass would say.
+# Reads a class's own name, which its metaclass cannot override.
 NAME_OF = type.__dict__["__name__"].__get__
 INTERRUPTED = "<interrupted while reading the message>"
 REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
@@ -17,7 +17,7 @@ REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.E
 def describe_error(error):
     note = missing_package(error)
     message = safe_str(error)
-    # One that had to be interrupted is not asked for its text again.
+    # An exception whose `__str__` was interrupted is not converted again.
     told = last_line(error, message) if message is INTERRUPTED else format_traceback(error)
     described = {
         "name": class_name(error),
@@ -35,7 +35,8 @@ def class_name(error):
 
 
 def attribute(error, name):
-    """Of an object that may answer with anything; `isinstance` asks it too, for its `__class__`."""
+    """An attribute of an untrusted object, or `None`. `isinstance` is no alternative: it reads the
+    object's `__class__`."""
     try:
         return getattr(error, name, None)
     except BaseException:
@@ -43,7 +44,7 @@ def attribute(error, name):
 
 
 def missing_package(error):
-    """How to get a package that the guest imported in vain."""
+    """How to install a package that the guest could not import; empty for other errors."""
     name = attribute(error, "name")
     if not issubclass(type(error), ModuleNotFoundError) or type(name) is not str:
         return ""
@@ -61,9 +62,9 @@ def add_note(traceback, note):
 
 
 def denied_by(error):
-    """The refusals behind an uncaught exception: what is seen of denied operations from here."""
+    """The refused operations behind an uncaught exception, as far as the guest side sees them."""
     found = []
-    # Exceptions may be each other's cause.
+    # Bounded, because the causes of exceptions may form a cycle.
     for _ in range(MAX_CAUSES):
         number = attribute(error, "errno")
         if issubclass(type(error), OSError) and number in REFUSALS:
@@ -80,7 +81,7 @@ def denied_by(error):
 
 
 def format_traceback(error):
-    """As Python prints it, without the frames of this package."""
+    """The traceback as Python prints it, without the frames of this package."""
     try:
         import linecache
         import traceback
@@ -103,13 +104,13 @@ def keep_guest_frames(traceback, told, seen):
     seen.add(id(told))
     frames = [frame for frame in told.stack if not frame.filename.startswith("<sandfork ")]
     told.stack = traceback.StackSummary.from_list(frames[runner_frames(frames) :])
-    # `exceptions` are those of a group (PEP 654).
+    # `exceptions` are the members of a group (PEP 654).
     for other in (told.__cause__, told.__context__, *(getattr(told, "exceptions", None) or ())):
         keep_guest_frames(traceback, other, seen)
 
 
 def runner_frames(frames):
-    """How many stand before the guest's first only because they run its coroutine."""
+    """The number of frames before the guest's first that only run its coroutine."""
     for count, frame in enumerate(frames):
         if "/asyncio/" not in frame.filename:
             return count if frame.filename in SOURCES else 0

@@ -1,4 +1,4 @@
-"""How the guest's side of a worker is imported: it is in no file that the interpreter could read."""
+"""Imports the guest side of a worker from memory: the interpreter has no file to read it from."""
 
 import sys
 
@@ -8,18 +8,18 @@ PACKAGE = "sandfork_guest"
 
 
 class Sources:
-    """Imports the guest's side as a package that guest code does not see: its modules stand among
-    the others only while one of them imports another, when it is loaded or when it is first used."""
+    """Imports the guest side as a package that is hidden from guest code. Its modules are in `sys.modules`
+    only while one of them imports another, at load time or on first use."""
 
     def __init__(self, source):
         self.source = source
         self.loaded = {}
         self.shown = False
-        # A guest may replace what it likes, `len` or `__import__`: not for these modules.
+        # A copy, so that a guest that replaces `len` or `__import__` does not affect these modules.
         self.builtins = {**__builtins__, "__import__": self.import_module}
 
     def add(self, name, namespace):
-        """A module that is there already."""
+        """Adds a module that is loaded already."""
         module = type(sys)("%s.%s" % (PACKAGE, name))
         module.__dict__.update(namespace, __name__=module.__name__)
         self.loaded[module.__name__] = module
@@ -57,6 +57,6 @@ class Sources:
     def exec_module(self, module):
         spec = module.__spec__
         module.__dict__["__builtins__"] = self.builtins
-        # Nobody reads its docstrings there.
+        # Optimization level 2 drops docstrings, which are not used in a worker.
         code = compile(spec.loader_state, "<sandfork %s>" % spec.origin, "exec", 0, True, 2)
         exec(code, module.__dict__)

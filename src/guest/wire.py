@@ -1,17 +1,17 @@
 """Frames and the JSON in them: `u32` header length, `u32` payload length, header, payload.
 
-JSON by the accelerators of the `json` package without the package itself, which imports `re`: that
-would be a third of the start of an interpreter that runs a single cell."""
+It uses the accelerators of the `json` package without the package, which imports `re`. That import
+would take a third of the startup time of an interpreter that runs a single cell."""
 
 import builtins
 
-# By name, here and elsewhere: a guest may put something else into `os`.
+# Imported by name, here and elsewhere, because a guest may replace attributes of `os`.
 from os import _exit
 from os import read as read_descriptor
 from os import write as write_descriptor
 
-# What is below looks here for `len` or `__import__`, and so does the package: a guest may replace
-# those of all others.
+# This module and the package use their own builtins: a guest may replace `len` or `__import__` in
+# the shared ones.
 __builtins__ = dict(vars(builtins))
 
 DATA = 1023
@@ -29,7 +29,7 @@ def make_codec():
             raise ImportError("_json does not write JSON as it did")
         return (lambda value: "".join(encode(value, 0))), (lambda text: scan(text, 0)[0])
     except Exception:
-        # Another build, or a Python in which these internals have changed: slower, not different.
+        # This Python has other internals: the public module is slower, with the same result.
         import json
 
         dumps = lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -68,12 +68,12 @@ received = bytearray()
 
 
 def receive():
-    # More than asked for, so that frames that were sent together are read together.
+    # Reads ahead, so that frames that were sent together are read together.
     return receive_frame(4096)
 
 
 def receive_alone():
-    """A frame, and nothing of what follows: a descriptor may come with the next."""
+    """Reads one frame and nothing after it: the next frame may carry a descriptor."""
     return receive_frame(0)
 
 

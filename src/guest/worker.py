@@ -1,8 +1,8 @@
-"""Serves in a worker. Everything here shares its process with guest code, which can change or
-forge any of it: nothing that the supervisor relies on is decided here.
+"""Serves in a worker. Guest code runs in the same process and can change or forge everything here,
+so the supervisor relies on nothing that this module decides.
 
-Packages of any size are imported where they are needed: an interpreter that runs a single cell
-should not wait for them, and one that serves many imports them in `warm_up`."""
+Large packages are imported where they are needed, so that an interpreter that runs a single cell
+does not wait for them. An interpreter that serves many cells imports them in `warm_up`."""
 
 import _signal
 import builtins
@@ -29,7 +29,7 @@ from .process import open_stdin, reseed
 VERSION = 2
 MAX_REPR = 16 * 1024
 READY = wire.encode({"kind": "ready", "version": VERSION})
-# Imports nothing: a policy may allow no module.
+# Imports nothing, because a policy may allow no module.
 REHEARSED = b"def f(x):\n    return [x + 1]\n\nprint(end='')\nstr(f(1))"
 
 
@@ -41,9 +41,9 @@ def main(setup, stdin):
         from .imports import guard_imports
 
         guard_imports(setup["imports"])
-    # Before the work directory: code that writes a module and imports it expects it to be found.
+    # The work directory comes first: code that writes a module expects to import it.
     sys.path.insert(0, os.getcwd())
-    # An interrupt that comes with the first cell waits until there is a handler for it.
+    # Blocks an interrupt of the first cell until its handler is installed.
     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
     wire.write(READY)
     hello, _ = wire.receive_alone()
@@ -63,10 +63,10 @@ def main(setup, stdin):
 
 
 def warm_up():
-    """Runs what the first cell of a worker would otherwise import and allocate in every worker.
+    """Imports and allocates what the first cell would otherwise import and allocate in every worker.
 
-    Not `threading`, which most guests never use: its hook after a fork would run in each worker, and
-    costs more than a small cell."""
+    `threading` is not imported: most guests never use it, and its hook after a fork would cost each
+    worker more than a small cell."""
     import json  # noqa: F401, most guests do
     import linecache
 
@@ -84,7 +84,7 @@ def warm_up():
 
 
 def rehearse(serves):
-    """Runs a cell of nobody's; the session in which it was run, if there is to be one."""
+    """Runs a rehearsal cell. Returns the session in which it ran, if the worker serves a session."""
     session = None
     if serves == "session":
         from .session import Session
@@ -109,17 +109,17 @@ def run_cell(request, source):
     code = finish(result, code)
     try:
         wire.send(result)
-        # The kernel often puts the one who is woken by that on this processor, which the end of an
-        # interpreter would keep from it for half a millisecond.
+        # The kernel often places the woken supervisor on this processor. Without the yield, the exit
+        # of the interpreter would delay it for half a millisecond.
         sched_yield()
     except OSError:
-        # The guest closed or broke the socket: its exit status still says how it ended.
+        # The guest closed or broke the socket. The exit status still shows how it ended.
         pass
     return code
 
 
 def evaluate(request, source):
-    """What came of a cell, and the exit status."""
+    """Runs a cell. Returns its result and the exit status."""
     filename = request["filename"]
     set_argv(filename, request["argv"])
     main_module = type(sys)("__main__")
@@ -146,7 +146,7 @@ def evaluate(request, source):
 
 def run_program(request):
     argv = request["argv"]
-    # CPython ignores both; a program expects the defaults.
+    # CPython ignores both signals, but a program expects the defaults.
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
     _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
     try:
@@ -166,7 +166,7 @@ def run_program(request):
 
 
 def encode_value(value):
-    """Of one run: what is more than a line of JSON is only shown."""
+    """The value of a run in JSON. A value that is not a short scalar is sent as its `repr`."""
     if value is None or isinstance(value, bool):
         return value
     if type(value) is int and -(2**63) <= value < 2**63:

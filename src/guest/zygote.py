@@ -1,4 +1,4 @@
-"""Prepares the interpreter inside the zygote's jail, then serves. No guest code ever runs here."""
+"""Prepares the interpreter in the zygote's jail, then serves. No guest code ever runs in a zygote."""
 
 import gc
 import os
@@ -16,16 +16,16 @@ def main(native, entered):
         os.environ.update(dict.fromkeys(setup["single_threaded"], "1"))
         process.open_streams()
         preloaded = prepare(native, setup)
-        # The libraries have read theirs; guests see their own.
+        # The libraries have read these variables. Guests see the policy's values.
         for name in setup["single_threaded"]:
             del os.environ[name]
             os.environ.update(pair for pair in entered["env"] if pair[0] == name)
-        # What a package wrote while it was imported is not the workers' to write again.
+        # Otherwise each worker would write a package's output during import again.
         process.flush()
     except BaseException as error:
         native.unready(wire.dumps({"cause": "startup", "error": describe(error)}))
     stdin, _, changed = native.serve(wire.dumps(preloaded)).partition("\n")
-    # From here on this is a worker.
+    # From here on the process is a worker.
     if changed:
         os.environ.update(wire.loads(changed))
     worker.main(setup, stdin)
@@ -34,7 +34,7 @@ def main(native, entered):
 def prepare(native, setup):
     import site
 
-    # `-S` kept it from running outside the jail, where a `.pth` file could have run anything.
+    # `-S` delayed `site` until the jail is closed, because a `.pth` file can run any code.
     site.main()
     require_one_thread(native, "site")
     sys.path.extend(setup["path"])
@@ -45,8 +45,8 @@ def prepare(native, setup):
     mend_importers()
     if lasts:
         gc.collect()
-        # What is here lives as long as any worker: keep the collector, and so the copying of
-        # pages, away from it.
+        # These objects live as long as any worker. Without the freeze, the collector would write to
+        # their pages and the kernel would copy them.
         gc.freeze()
         native.settle("")
     return preloaded
@@ -76,6 +76,6 @@ def require_one_thread(native, name):
 
 
 def describe(error):
-    # One line, which becomes a part of one sentence.
+    # A single line, because it becomes part of a sentence.
     text = " ".join(("%s: %s" % (type(error).__name__, error)).split())
     return text.encode("utf-8", "backslashreplace").decode("utf-8")[:2000]

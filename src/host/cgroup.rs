@@ -1,4 +1,4 @@
-//! Where this process may make cgroups (cgroups(7)): version 1, version 2, or nowhere.
+//! Where this process may create cgroups (cgroups(7)): version 1, version 2, or nowhere.
 
 mod room;
 mod v2;
@@ -33,10 +33,10 @@ pub enum Controller {
 }
 
 impl Controller {
-    /// Those that the cgroup layer limits something with.
+    /// The controllers with which the cgroup layer sets limits.
     pub const LIMITING: [Self; 3] = [Self::Memory, Self::Pids, Self::Cpu];
 
-    /// The kernel's name.
+    /// The kernel's name of the controller.
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -55,77 +55,77 @@ impl fmt::Display for Controller {
     }
 }
 
-/// Where cgroups can be made.
+/// Where cgroups can be created.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "version", rename_all = "kebab-case")]
 pub enum CgroupSupport {
-    /// Version 1: a hierarchy for each controller, with the directory in which to make cgroups.
+    /// Version 1: one hierarchy per controller, each with the directory in which to create cgroups.
     V1 {
-        /// Only those in which this process may.
+        /// The controllers in whose hierarchies this process may create cgroups.
         controllers: BTreeMap<Controller, PathBuf>,
     },
     /// Version 2: one directory.
     V2 {
-        /// In which to make cgroups.
+        /// The directory in which to create cgroups.
         dir: PathBuf,
-        /// The controllers that they then have.
+        /// The controllers that the new cgroups have.
         controllers: BTreeSet<Controller>,
-        /// What must be done first.
+        /// What the directory still needs.
         entry: V2Entry,
     },
-    /// Nowhere.
+    /// No cgroup can be created.
     Nowhere {
-        /// Why.
+        /// Why not.
         reason: CgroupAbsence,
     },
 }
 
-/// What a version 2 directory still needs before cgroups with controllers can be made in it.
+/// What a version 2 directory still needs before cgroups with controllers can be created in it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum V2Entry {
-    /// Nothing.
+    /// It needs nothing.
     Ready,
     /// This process, the only one in it, moves into a child named [`SUPERVISOR_LEAF`] and enables
-    /// the controllers: the kernel allows that only in a cgroup without processes of its own.
+    /// the controllers. The kernel allows that only in a cgroup without processes of its own.
     MoveSelf,
 }
 
-/// The child into which a supervisor moves itself.
+/// The name of the child into which a supervisor moves itself.
 pub const SUPERVISOR_LEAF: &str = "sandfork-supervisor";
 
-/// Why there is no place for cgroups.
+/// Why no cgroups can be created.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "kebab-case")]
 pub enum CgroupAbsence {
     /// No cgroup file system is mounted.
     NotMounted,
-    /// The kernel did not say where they are.
+    /// The kernel did not report the mounts or this process's cgroups.
     Unread {
-        /// The file that was asked.
+        /// The file that could not be read.
         file: PathBuf,
-        /// Why.
+        /// The error of the read.
         errno: Errno,
     },
-    /// There is version 2, and this user may not make cgroups in it.
+    /// Version 2 is mounted, and this user may not create cgroups in it.
     NotWritable {
-        /// This process's own.
+        /// This process's own cgroup directory.
         dir: PathBuf,
     },
-    /// The controllers are on version 1, and this user may not make cgroups there.
+    /// The controllers are on version 1, and this user may not create cgroups there.
     NotWritableV1 {
-        /// This process's own, of the memory controller.
+        /// This process's own directory of the memory controller.
         dir: PathBuf,
     },
-    /// The directory is ours and has controllers, but other processes are in it, too, and the
-    /// kernel hands controllers down only from a cgroup without processes.
+    /// This process may write to the directory and it has controllers, but other processes are in
+    /// it too. The kernel delegates controllers only from a cgroup without processes.
     Occupied {
-        /// This process's own.
+        /// This process's own cgroup directory.
         dir: PathBuf,
     },
-    /// The directory is ours, but none of the controllers was handed down to it.
+    /// This process may write to the directory, but no controller was delegated to it.
     NoControllers {
-        /// This process's own.
+        /// This process's own cgroup directory.
         dir: PathBuf,
     },
 }
@@ -150,7 +150,8 @@ impl CgroupSupport {
         }
         match v2::probe(mounts, own) {
             Self::Nowhere { .. } if !v1.is_empty() => Self::V1 { controllers: v1 },
-            // A hybrid: the controllers are on version 1, so that is what has to be opened.
+            // A hybrid setup: the controllers are on version 1, so version 1 is what must be made
+            // writable.
             Self::Nowhere { .. } if own.v1.contains_key("memory") => Self::Nowhere {
                 reason: unwritable_v1(mounts, own),
             },
@@ -159,7 +160,7 @@ impl CgroupSupport {
     }
 }
 
-/// What a file of `/proc` says: nothing, on a kernel that does not have it.
+/// The contents of a file of `/proc`; empty on a kernel without the file.
 fn read(file: &str) -> Result<String, CgroupAbsence> {
     match fs::read_to_string(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CgroupAbsence::Unread {
@@ -170,7 +171,7 @@ fn read(file: &str) -> Result<String, CgroupAbsence> {
     }
 }
 
-/// What the cgroups that this process is in leave of the machine's memory, bytes.
+/// The part of the machine's memory that the cgroups of this process leave to it, bytes.
 pub(super) fn memory_limit() -> Option<u64> {
     let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     let mounts = mountinfo::parse(&read(Path::new("/proc/self/mountinfo")));
@@ -218,8 +219,8 @@ impl OwnCgroups {
     }
 }
 
-/// Where a cgroup of a hierarchy appears under its mount; `None` when it lies outside, as a
-/// container's may.
+/// The path of a hierarchy's cgroup under its mount. `None` if the cgroup lies outside the mount,
+/// as a container's may.
 fn beneath(mount: &Mount, cgroup: &Path) -> Option<PathBuf> {
     let inside = cgroup.strip_prefix(&mount.root).ok()?;
     Some(if inside.as_os_str().is_empty() {
@@ -253,7 +254,7 @@ fn unwritable_v1(mounts: &[Mount], own: &OwnCgroups) -> CgroupAbsence {
     }
 }
 
-/// By the effective ids; on a read-only mount, as containers have it, false for root too.
+/// Decides by the effective ids. False on a read-only mount, as in containers, even for root.
 fn may_make_cgroups_in(dir: &Path) -> bool {
     let wanted = AccessFlags::W_OK | AccessFlags::X_OK;
     faccessat(AT_FDCWD, dir, wanted, AtFlags::AT_EACCESS).is_ok()

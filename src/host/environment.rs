@@ -1,4 +1,4 @@
-//! The environment of whoever wants a sandbox, as a value.
+//! The caller's environment, as a value.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -6,21 +6,21 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-/// The variables of the caller: those by which an interpreter is found, and those that a policy may
-/// pass on. A supervisor that serves others has its own environment, and theirs.
+/// The variables of the caller: those that locate an interpreter, and those that a policy may pass on.
+/// A supervisor that serves other processes has its own environment and theirs.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct CallerEnvironment {
     variables: BTreeMap<OsString, OsString>,
 }
 
 impl CallerEnvironment {
-    /// That of this process.
+    /// The environment of this process.
     pub fn current() -> Self {
         env::vars_os().collect()
     }
 
-    /// The same but for these variables, which have another value, or are missing where there is none,
-    /// or one that no environment can hold (environ(7)).
+    /// A copy with these variables changed. A variable is removed if its new value is `None` or cannot
+    /// exist in an environment (environ(7)).
     #[must_use]
     pub fn changed_by<N: Into<OsString>, V: Into<OsString>>(
         mut self,
@@ -36,19 +36,19 @@ impl CallerEnvironment {
         self
     }
 
-    /// A variable's value, if it is set and is text: no other can be passed on.
+    /// A variable's value, if it is set and is text. Other values cannot be passed on.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.variables.get(OsStr::new(name))?.to_str()
     }
 
-    /// Where programs are looked for.
+    /// The search path for programs.
     pub(super) fn path(&self) -> &OsStr {
         let path = self.variables.get(OsStr::new("PATH"));
         path.map_or(OsStr::new(""), OsString::as_os_str)
     }
 
-    /// What decides which interpreter a name means, to itself or to a launcher of that name: `PATH`,
-    /// `HOME` and `PYENV_*`.
+    /// The variables that decide which interpreter a name means, directly or through a launcher of
+    /// that name: `PATH`, `HOME` and `PYENV_*`.
     pub(crate) fn deciding(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         let decides = |name: &OsStr| {
             let name = name.to_string_lossy();
@@ -74,7 +74,7 @@ impl FromIterator<(OsString, OsString)> for CallerEnvironment {
     }
 }
 
-/// By names alone: the values are where the caller's secrets are.
+/// Prints names only, because the values hold the caller's secrets.
 impl fmt::Debug for CallerEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.variables.keys()).finish()

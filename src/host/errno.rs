@@ -1,4 +1,4 @@
-//! An error number of the kernel as a value that can be written down and compared.
+//! A kernel error number as a value that can be serialized and compared.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// No error number: the kernel ended the process instead of answering it.
+    /// Not an error number: the kernel ended the process instead of answering it.
     pub const KILLED: Self = Self(0);
 }
 

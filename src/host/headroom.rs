@@ -1,4 +1,4 @@
-//! What the host has left at this moment, so that no more is begun than it can hold.
+//! What the host has left at this moment, so that no more is started than it can hold.
 
 use std::fs;
 
@@ -8,21 +8,21 @@ use super::Controller;
 use super::HostUser;
 use super::cgroup::room;
 
-/// What is left; `u64::MAX` where nothing bounds it.
+/// The remaining resources; `u64::MAX` if nothing limits one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Headroom {
-    /// Bytes that can be had without swapping (`MemAvailable` of proc_meminfo(5)), or fewer where a
-    /// cgroup of this process leaves fewer.
+    /// Bytes available without swapping (`MemAvailable` of proc_meminfo(5)), or fewer if a cgroup of
+    /// this process leaves fewer.
     pub memory: u64,
-    /// Processes and threads that the guests' user may still have (`RLIMIT_NPROC` less what he has),
-    /// or fewer where the kernel or a cgroup leaves fewer.
+    /// Processes and threads that the guests' user may still have (`RLIMIT_NPROC` minus its current
+    /// number), or fewer if the kernel or a cgroup leaves fewer.
     pub tasks: u64,
     /// Descriptors that this process may still open (`RLIMIT_NOFILE`).
     pub descriptors: u64,
 }
 
 impl Headroom {
-    /// Looks. Takes a few milliseconds; nothing of it is reserved.
+    /// Measures now. Takes a few milliseconds and reserves nothing.
     pub fn now() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let available = field(&read("/proc/meminfo"), "MemAvailable:").and_then(kibibytes);
@@ -58,8 +58,8 @@ fn entries(directory: &str) -> u64 {
     fs::read_dir(directory).map_or(0, |entries| entries.count() as u64)
 }
 
-/// What a limit leaves to the user that guests are on the host. The kernel counts what he runs
-/// anywhere, threads and all.
+/// What a limit leaves to the host user of the guests. The kernel counts everything that this user
+/// runs on the host, including threads.
 fn left_of_user(limit: u64) -> Option<u64> {
     if limit == u64::MAX {
         return None;
@@ -91,7 +91,7 @@ fn threads_of(uid: u32, status: &str) -> Option<u64> {
     (real == uid).then_some(threads)
 }
 
-/// The tasks of the whole machine: behind the slash of proc_loadavg(5).
+/// The tasks of the whole machine: the number after the slash of proc_loadavg(5).
 fn tasks_running(loadavg: &str) -> Option<u64> {
     let of_all = loadavg.split_ascii_whitespace().nth(3)?.split_once('/')?.1;
     of_all.parse().ok()

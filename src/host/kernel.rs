@@ -16,7 +16,7 @@ pub struct KernelVersion {
 }
 
 impl KernelVersion {
-    /// Reads a release string such as `6.1.0-18-cloud-amd64`; `None` where it has no version.
+    /// Parses a release string such as `6.1.0-18-cloud-amd64`; `None` if it contains no version.
     pub fn parse(release: &str) -> Option<Self> {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit());
         let mut next = || numbers.next()?.parse().ok();

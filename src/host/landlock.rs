@@ -5,23 +5,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::sys;
 
-/// What the kernel says of Landlock.
+/// The kernel's support for Landlock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum LandlockSupport {
-    /// There, with this ABI.
+    /// Landlock is available, with this ABI.
     Abi {
-        /// 1 and up.
+        /// The ABI, from 1.
         abi: u32,
     },
-    /// Built in, but not among the security modules chosen at boot (`EOPNOTSUPP`).
+    /// Landlock is built in, but not among the security modules chosen at boot (`EOPNOTSUPP`).
     NotEnabled,
-    /// Not in this kernel, or hidden by a seccomp filter around this process (`ENOSYS`, `EPERM`).
+    /// Landlock is missing in this kernel, or hidden by a seccomp filter around this process
+    /// (`ENOSYS`, `EPERM`).
     NotBuilt,
 }
 
 impl LandlockSupport {
-    /// The ABI, where Landlock can be used.
+    /// The ABI, if Landlock can be used.
     pub fn abi(self) -> Option<u32> {
         match self {
             Self::Abi { abi } => Some(abi),

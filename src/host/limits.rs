@@ -1,4 +1,4 @@
-//! What the machine has to give, so that a policy cannot promise more.
+//! The machine's resources, so that a policy cannot promise more.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -11,17 +11,18 @@ use super::cgroup::memory_limit;
 /// The ceilings of this machine and of this process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct HostLimits {
-    /// Physical memory (`MemTotal` of proc_meminfo(5)), or less where a cgroup leaves less, bytes.
+    /// Physical memory (`MemTotal` of proc_meminfo(5)), or the cgroup's limit if that is lower,
+    /// bytes.
     pub memory: u64,
     /// Processes that this user may have (`RLIMIT_NPROC`, `/proc/sys/kernel/pid_max`).
     pub pids: u64,
     /// Processors that this process may run on.
     pub cpus: u32,
-    /// What no process may raise.
+    /// The hard limits, which no process may raise.
     pub hard: HardLimits,
 }
 
-/// Hard resource limits (getrlimit(2)); `u64::MAX` where there is none.
+/// Hard resource limits (getrlimit(2)); `u64::MAX` means none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct HardLimits {
     /// `RLIMIT_CPU`, seconds.

@@ -1,11 +1,12 @@
 //! What this kernel, this process and this interpreter can do, as a plain value.
 //!
-//! [`probe()`] asks the kernel; a test writes a [`Host`] by hand. Nothing in here decides: that is
-//! what `plan` does with a policy and a host.
+//! [`probe()`] asks the kernel; a test builds a [`Host`] by hand. This module makes no decision:
+//! `plan` decides from a policy and a host.
 
 mod cgroup;
 mod environment;
 mod errno;
+mod exhaustion_hint;
 mod headroom;
 mod interpreter;
 mod kernel;
@@ -15,7 +16,6 @@ mod mountinfo;
 mod namespaces;
 mod paths;
 mod probe;
-mod relief;
 mod seccomp;
 mod system_paths;
 mod user;
@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 pub use cgroup::{CgroupAbsence, CgroupSupport, Controller, SUPERVISOR_LEAF, V2Entry};
 pub use environment::CallerEnvironment;
 pub use errno::Errno;
+pub(crate) use exhaustion_hint::{exhaustion_hint, relief_of};
 pub use headroom::Headroom;
 pub use interpreter::{
     FACTS_SCRIPT, Interpreter, InterpreterError, Link, Reach, Rejection,
@@ -41,34 +42,33 @@ pub(crate) use mountinfo::unescape;
 pub use namespaces::{NamespaceSupport, Refusal, RefusalCause};
 pub use paths::{PathFact, PathKind};
 pub use probe::{HostError, Needs, probe};
-pub(crate) use relief::{relief, relief_of};
 pub use seccomp::SeccompSupport;
 pub use system_paths::{SystemPath, SystemPathKind};
-pub use user::{HostUser, Ids, UNPRIVILEGED_ID};
+pub use user::{HostUser, IdRange, Ids, UNPRIVILEGED_ID};
 
 pub use crate::sys::probe_child::ChainStep;
 
 /// The uid and gid that the guest sees for itself.
 pub const GUEST_ID: u32 = 1000;
 
-/// What the kernel and this process can do, whatever is to run.
+/// What the kernel and this process can do, independent of the workload.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The kernel's version.
     pub kernel: KernelVersion,
     /// The processor architecture; `None` where Sandfork has no system call table for it.
     pub arch: Option<Arch>,
-    /// Who runs the supervisor.
+    /// The user that runs the supervisor.
     pub user: HostUser,
-    /// Whether the jail's namespaces and mounts can be made.
+    /// Whether the jail's namespaces and mounts can be created.
     pub namespaces: NamespaceSupport,
     /// Landlock, and its ABI.
     pub landlock: LandlockSupport,
     /// seccomp filters.
     pub seccomp: SeccompSupport,
-    /// Where cgroups can be made.
+    /// Where cgroups can be created.
     pub cgroup: CgroupSupport,
-    /// What the machine has to give.
+    /// The machine's resources.
     pub limits: HostLimits,
 }
 
@@ -77,11 +77,11 @@ pub struct Machine {
 pub struct Host {
     /// The kernel and this process.
     pub machine: Machine,
-    /// The interpreter that the zygote will be.
+    /// The interpreter for the zygote.
     pub interpreter: Interpreter,
     /// The system's own directories that exist here, in the order of their names.
     pub system: Vec<SystemPath>,
-    /// What was found at each path that the policy names.
+    /// What the probe found at each path that the policy names.
     pub paths: BTreeMap<PathBuf, PathFact>,
     /// Values of the variables that the policy takes from the caller.
     pub caller_env: BTreeMap<String, String>,

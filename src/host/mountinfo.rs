@@ -9,15 +9,15 @@ use std::path::PathBuf;
 pub(super) struct Mount {
     /// The directory of the file system that is mounted.
     pub root: PathBuf,
-    /// Where.
+    /// The mount point.
     pub point: PathBuf,
-    /// The kind of file system.
+    /// The file system type.
     pub kind: String,
-    /// The file system's own options.
+    /// The options of the file system.
     pub options: Vec<String>,
 }
 
-/// Every mount, in the kernel's order; lines that cannot be read are left out.
+/// Parses every mount, in the kernel's order. Skips lines that it cannot parse.
 pub(super) fn parse(text: &str) -> Vec<Mount> {
     text.lines().filter_map(parse_line).collect()
 }

@@ -1,7 +1,7 @@
-//! Whether the jail's namespaces and mounts can really be made.
+//! Whether the jail's namespaces and mounts can really be created.
 //!
-//! On several distributions unshare(2) succeeds and a later call fails, so the whole chain is
-//! tried, in a child process, as the user that the jail will be.
+//! On several distributions unshare(2) succeeds and a later call fails. The probe therefore tries
+//! the whole chain in a child process, as the user that the jail will run as.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Errno, GUEST_ID, HostError, HostUser};
 use crate::sys::probe_child::{ChainFailure, ChainIdentity, ChainStep, try_chain};
 
-/// What came of trying.
+/// The result of the attempt.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum NamespaceSupport {
@@ -24,11 +24,11 @@ pub enum NamespaceSupport {
 /// The step that the kernel refused.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Which.
+    /// The step that was refused.
     pub step: ChainStep,
-    /// What it answered.
+    /// The kernel's error.
     pub errno: Errno,
-    /// What stands behind it, as far as the system shows.
+    /// The cause, as far as the system shows it.
     pub cause: RefusalCause,
 }
 
@@ -46,11 +46,11 @@ pub enum RefusalCause {
     Container,
     /// The root file system is the initramfs, which pivot_root(2) cannot leave.
     Initramfs,
-    /// Nothing known.
+    /// The cause is unknown.
     Unknown,
 }
 
-/// What the system shows of its restrictions.
+/// The system settings that can restrict namespaces.
 struct Settings {
     max_user_namespaces: Option<u64>,
     unprivileged_userns_clone: Option<u64>,
@@ -65,7 +65,8 @@ enum InContainer {
 }
 
 impl NamespaceSupport {
-    /// Tries it. A host that has run out of something forbids nothing by that: it is an error.
+    /// Tries the chain. Exhaustion is not a refusal: a host that has run out of a resource is an
+    /// error.
     pub(super) fn probe(user: HostUser) -> Result<Self, HostError> {
         let drop_to = user.drop_to.map(|ids| (ids.uid, ids.gid));
         let identity = ChainIdentity {
@@ -90,7 +91,7 @@ impl NamespaceSupport {
     }
 }
 
-/// Of processes, memory or descriptors, which may come again.
+/// Whether the errno means a lack of processes, memory or descriptors, which may be temporary.
 fn has_run_out(errno: i32) -> bool {
     [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE].contains(&errno)
 }
@@ -134,8 +135,8 @@ impl Settings {
                 RefusalCause::UnprivilegedCloneOff
             }
             ChainStep::PivotRoot if errno == libc::EINVAL => RefusalCause::Initramfs,
-            // AppArmor lets the namespace be made, and then denies what is done in it; a
-            // container on a host that has it shows the host's setting.
+            // AppArmor lets the process create the namespace and then denies operations in it. A
+            // container on such a host shows the host's setting.
             ChainStep::Unshare if errno == libc::EPERM && self.in_container == InContainer::Yes => {
                 RefusalCause::Container
             }

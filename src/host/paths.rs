@@ -1,4 +1,4 @@
-//! What stands at a path that a policy names.
+//! What exists at a path that a policy names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,19 @@ use super::Errno;
 pub enum PathFact {
     /// It exists.
     Found {
-        /// Behind any symbolic links.
+        /// The kind of file after following symbolic links.
         kind: PathKind,
         /// The path without symbolic links.
         resolved: PathBuf,
     },
-    /// Nothing is there, or this user cannot see it.
+    /// The path does not exist, or this user cannot see it.
     Unreachable {
-        /// Why.
+        /// The error of the lookup.
         errno: Errno,
     },
 }
 
-/// What kind of file.
+/// The kind of file at a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathKind {
@@ -38,7 +38,7 @@ pub enum PathKind {
 }
 
 impl PathFact {
-    /// Looks at a path.
+    /// Examines a path.
     pub fn probe(path: &Path) -> Self {
         let found = fs::canonicalize(path)
             .and_then(|resolved| Ok((fs::metadata(&resolved)?.file_type(), resolved)));

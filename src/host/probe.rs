@@ -1,4 +1,4 @@
-//! Asks the kernel and the interpreter.
+//! Probes the kernel and the interpreter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use nix::errno::Errno as NixErrno;
 use super::{
     Arch, CallerEnvironment, CgroupSupport, ChainStep, Errno, Host, HostLimits, HostUser,
     Interpreter, InterpreterError, KernelVersion, LandlockSupport, Machine, NamespaceSupport,
-    PathFact, SeccompSupport, SystemPath, interpreter, relief,
+    PathFact, SeccompSupport, SystemPath, exhaustion_hint, interpreter,
 };
 
-/// What a policy makes it necessary to know.
+/// What a policy requires the probe to find out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Needs {
     /// Paths that the policy names.
@@ -23,28 +23,28 @@ pub struct Needs {
 /// Why the host could not be probed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum HostError {
-    /// The interpreter will not do.
+    /// The interpreter is unsuitable.
     #[error(transparent)]
     Interpreter(#[from] InterpreterError),
-    /// uname(2) says nothing that can be read.
+    /// uname(2) reports a version that cannot be parsed.
     #[error("the kernel does not tell its version (uname): Sandfork needs Linux 5.13 or later")]
     UnknownKernel,
-    /// What it can do could not be tried, because it has run out of something.
+    /// The host could not be probed because it has run out of a resource.
     #[error(
         "what this host can do could not be tried: could not {step}: {errno}; {}",
-        relief(NixErrno::from_raw(errno.0), "try again")
+        exhaustion_hint(NixErrno::from_raw(errno.0), "try again")
     )]
     Exhausted {
-        /// What was tried.
+        /// The step that was tried.
         step: ChainStep,
-        /// What it answered.
+        /// The kernel's error.
         errno: Errno,
     },
 }
 
 impl Machine {
-    /// Asks the kernel. Takes about a millisecond, and is the same for as long as the process runs
-    /// with the same ids in the same cgroup.
+    /// Probes the kernel. Takes about a millisecond. The result stays valid as long as the process
+    /// runs with the same ids in the same cgroup.
     pub fn probe() -> Result<Self, HostError> {
         let user = HostUser::probe();
         Ok(Self {
@@ -61,7 +61,7 @@ impl Machine {
 }
 
 impl Host {
-    /// Looks at what else a plan needs, for a machine and an interpreter that are known.
+    /// Finds out what else a plan needs, for a known machine and interpreter.
     pub fn new(
         machine: Machine,
         interpreter: Interpreter,
@@ -83,7 +83,7 @@ impl Host {
 }
 
 impl Host {
-    /// Asks the kernel, for an interpreter that is known.
+    /// Probes the kernel, for a known interpreter.
     pub fn with_interpreter(
         interpreter: Interpreter,
         needs: &Needs,
@@ -103,7 +103,7 @@ fn caller_env(
     names.iter().filter_map(passed).collect()
 }
 
-/// Finds and asks the interpreter, then the kernel, in this process's environment.
+/// Finds and probes the interpreter, then the kernel, in this process's environment.
 pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, HostError> {
     let environment = CallerEnvironment::current();
     let path = interpreter::resolve(interpreter, &environment)?;

@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::sys;
 
-/// What the kernel says of seccomp.
+/// The kernel's support for seccomp filters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SeccompSupport {
     /// Filters can be loaded, and may kill a process.
     Available,
-    /// Not in this kernel.
+    /// This kernel has no seccomp filters.
     Missing,
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Programs and libraries (hier(7)), and the stores of NixOS and Guix, into which their
-/// interpreters and libraries point.
+/// Programs and libraries (hier(7)), and the stores of NixOS and Guix, which contain the targets of
+/// links to their interpreters and libraries.
 const CANDIDATES: [&str; 20] = [
     "/bin",
     "/etc/alternatives",
@@ -30,16 +30,16 @@ const CANDIDATES: [&str; 20] = [
     "/usr/share/zoneinfo",
 ];
 
-/// One of them, where it exists.
+/// A system directory that exists on this host.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct SystemPath {
-    /// Where.
+    /// The path.
     pub path: PathBuf,
-    /// What it is.
+    /// The kind of path.
     pub kind: SystemPathKind,
 }
 
-/// What a system path is.
+/// The kind of a system path.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum SystemPathKind {
@@ -47,7 +47,7 @@ pub enum SystemPathKind {
     Directory,
     /// A symbolic link, as `/bin` is where `/usr` was merged.
     Symlink {
-        /// What the link says.
+        /// The target of the link.
         points_at: PathBuf,
     },
     /// A regular file.

@@ -1,4 +1,5 @@
-//! Who runs the supervisor, and whom root becomes so that the guest never is root.
+//! The user that runs the supervisor, and the unprivileged user that replaces root, so that the guest
+//! is never root.
 
 use std::fs;
 
@@ -7,10 +8,21 @@ use serde::{Deserialize, Serialize};
 
 /// The host uid and gid that the guest has when the launching user is root.
 ///
-/// Far above what useradd(8), systemd's `DynamicUser=` (61184 to 65519) and the usual subordinate
-/// ranges (100000 and up, in blocks of 65536) hand out, below 2^31 for programs that think a uid
-/// is signed.
+/// It is far above the ids that useradd(8), systemd's `DynamicUser=` (61184 to 65519) and the usual
+/// subordinate ranges (100000 and up, in blocks of 65536) assign. It is below 2^31 for programs that
+/// treat a uid as signed.
 pub const UNPRIVILEGED_ID: u32 = 2_147_000_000;
+
+/// The host uids for root's workers, one for each worker: those above [`UNPRIVILEGED_ID`], up to the
+/// last that is positive as a signed number.
+const WORKER_UIDS: IdRange = IdRange {
+    first: UNPRIVILEGED_ID + 1,
+    count: i32::MAX.cast_unsigned() - UNPRIVILEGED_ID,
+};
+
+/// Capabilities needed to write a map of many ids (user_namespaces(7)), by their bits in
+/// `/proc/self/status`: `CAP_SETGID`, `CAP_SETUID`, `CAP_SYS_ADMIN`.
+const MAPS_IDS: u64 = 1 << 6 | 1 << 7 | 1 << 21;
 
 /// The effective user of the supervisor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
@@ -19,10 +31,21 @@ pub struct HostUser {
     pub uid: u32,
     /// Effective gid.
     pub gid: u32,
-    /// Whom the jail becomes first, so that the guest is never root: [`UNPRIVILEGED_ID`], or in a
-    /// user namespace without it the last id that there is. `None` for an ordinary user, also
-    /// where he calls himself root in a user namespace of his own.
+    /// The ids that the jail takes first, so that the guest is never root: [`UNPRIVILEGED_ID`], or the
+    /// last existing id in a user namespace without it. `None` for an ordinary user, including one
+    /// that is root only in a user namespace of its own.
     pub drop_to: Option<Ids>,
+    /// Uids for root's workers, if this process may map them.
+    pub worker_uids: Option<IdRange>,
+}
+
+/// Consecutive ids.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct IdRange {
+    /// The first id.
+    pub first: u32,
+    /// The number of ids.
+    pub count: u32,
 }
 
 /// A uid and a gid.
@@ -43,10 +66,11 @@ impl HostUser {
             gid,
             &read("/proc/self/uid_map"),
             &read("/proc/self/gid_map"),
+            effective_capabilities(&read("/proc/self/status")),
         )
     }
 
-    fn of(uid: u32, gid: u32, uid_map: &str, gid_map: &str) -> Self {
+    fn of(uid: u32, gid: u32, uid_map: &str, gid_map: &str, capabilities: u64) -> Self {
         let unprivileged = || {
             let (uid, gid) = (unprivileged_id(uid_map)?, unprivileged_id(gid_map)?);
             Some(Ids { uid, gid })
@@ -55,18 +79,28 @@ impl HostUser {
             uid,
             gid,
             drop_to: if uid == 0 { unprivileged() } else { None },
+            worker_uids: (uid == 0 && capabilities & MAPS_IDS == MAPS_IDS)
+                .then_some(WORKER_UIDS)
+                .filter(|range| has_range(uid_map, *range)),
         }
     }
 
-    /// Whether this user calls himself root.
+    /// Whether this user has uid 0.
     pub fn is_root(self) -> bool {
         self.uid == 0
     }
 }
 
-/// The id to become, of those that a map (user_namespaces(7)) has; `None` where it has only root.
-fn unprivileged_id(map: &str) -> Option<u32> {
-    let ranges = map.lines().filter_map(|line| {
+/// The set that `/proc/self/status` (proc(5)) lists as `CapEff`.
+fn effective_capabilities(status: &str) -> u64 {
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// The first and the last of each range of ids that a map (user_namespaces(7)) has.
+fn ranges(map: &str) -> impl Iterator<Item = (u32, u32)> {
+    map.lines().filter_map(|line| {
         let mut numbers = line.split_whitespace().map(str::parse::<u32>);
         let (first, _, count) = (
             numbers.next()?.ok()?,
@@ -74,7 +108,15 @@ fn unprivileged_id(map: &str) -> Option<u32> {
             numbers.next()?.ok()?,
         );
         Some((first, first.checked_add(count.checked_sub(1)?)?))
-    });
+    })
+}
+
+fn has_range(map: &str, IdRange { first, count }: IdRange) -> bool {
+    ranges(map).any(|(lowest, highest)| lowest <= first && first + (count - 1) <= highest)
+}
+
+/// The id to take from those in a map; `None` if the map has only root.
+fn unprivileged_id(map: &str) -> Option<u32> {
     let last = |(first, last): (u32, u32)| {
         if (first..=last).contains(&UNPRIVILEGED_ID) {
             UNPRIVILEGED_ID
@@ -82,7 +124,7 @@ fn unprivileged_id(map: &str) -> Option<u32> {
             last
         }
     };
-    let usable: Vec<u32> = ranges.map(last).filter(|id| *id != 0).collect();
+    let usable: Vec<u32> = ranges(map).map(last).filter(|id| *id != 0).collect();
     usable
         .iter()
         .copied()
@@ -97,7 +139,25 @@ mod tests {
     const ALL: &str = "         0          0 4294967295\n";
 
     fn dropped(uid: u32, map: &str) -> Option<u32> {
-        HostUser::of(uid, uid, map, map).drop_to.map(|ids| ids.uid)
+        HostUser::of(uid, uid, map, map, 0)
+            .drop_to
+            .map(|ids| ids.uid)
+    }
+
+    #[test]
+    fn workers_have_uids_where_root_may_map_them() {
+        let range =
+            |uid, map, capabilities| HostUser::of(uid, uid, map, map, capabilities).worker_uids;
+        let docker = 0x0000_0000_a804_25fb;
+        assert_eq!(range(0, ALL, u64::MAX), Some(WORKER_UIDS));
+        assert_eq!(range(0, ALL, docker), None);
+        assert_eq!(range(1000, ALL, u64::MAX), None);
+        assert_eq!(range(0, "0 1000 1\n1 100000 65536\n", u64::MAX), None);
+        assert_eq!(
+            effective_capabilities("Name:\tx\nCapEff:\t00000000a80425fb\n"),
+            docker
+        );
+        assert_eq!(effective_capabilities(""), 0);
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::os::fd::OwnedFd;
 use nix::errno::Errno;
 use nix::unistd::write;
 
-/// Moves the caller into the cgroups whose `tasks` (v1) or `cgroup.procs` (v2) files these are.
+/// Moves the caller into cgroups, given their open `tasks` (v1) or `cgroup.procs` (v2) files.
 ///
-/// The worker writes "0", itself: the kernel moves a single current thread without the lock that
-/// stops every fork on the machine, which moving another process takes. The files were opened by
-/// the supervisor, whose right to move processes they carry.
+/// The worker writes "0" itself: the kernel moves a single current thread without the lock that
+/// stops every fork on the machine. Moving another process takes that lock. The supervisor opened
+/// the files, and its right to move processes comes with them.
 pub fn join(files: &[OwnedFd]) -> Result<(), Errno> {
     for file in files {
         write(file, b"0")?;

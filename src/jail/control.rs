@@ -1,8 +1,8 @@
-//! What supervisor and zygote say to each other. Both are trusted; guest code runs in neither.
+//! Messages between supervisor and zygote. Both are trusted; guest code runs in neither.
 //!
-//! Each message is one datagram of JSON on a `SOCK_SEQPACKET` pair, with descriptors beside it.
-//! Every worker has a second such pair, its monitor, on which the zygote reports its birth and its
-//! end, so that concurrent runs share no reader and no lock.
+//! Each message is one datagram of JSON on a `SOCK_SEQPACKET` pair, with descriptors attached. Every
+//! worker has a second such pair, its monitor, on which the zygote reports the worker's start and end.
+//! Concurrent runs therefore share no reader and no lock.
 
 use std::path::PathBuf;
 
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use super::program::ZygoteJail;
 
-/// The most bytes that one message may have.
+/// The largest message, bytes.
 pub const MAX_MESSAGE: usize = 160 * 1024;
 
 /// Zygote to supervisor, on the control socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FromZygote {
-    /// First message: what the interpreter says of itself, as JSON.
+    /// First message: the facts that the interpreter reports about itself, as JSON.
     Facts {
-        /// As `host::Interpreter::from_facts` reads it.
+        /// The text that `host::Interpreter::from_facts` reads.
         json: String,
     },
     /// A step of the jail failed; the process ends.
@@ -31,12 +31,13 @@ pub enum FromZygote {
     },
     /// The interpreter could not be made ready; the process ends.
     Unready(Unready),
-    /// Preloaded, warm, frozen: serving.
+    /// Modules are preloaded and frozen, and the zygote serves requests.
     Ready {
-        /// The modules of the preload list that were really imported.
+        /// The modules of the preload list that were imported.
         preloaded: Vec<String>,
-        /// Its namespaces, in none of which a worker may be that is to have its own: what its links in
-        /// `/proc/self/ns` say, in the order of [`NAMESPACES`]. Nobody else may read them.
+        /// The zygote's namespaces: its links in `/proc/self/ns`, in the order of [`NAMESPACES`]. A
+        /// worker that must have its own namespaces may be in none of these. No other process may read
+        /// the links.
         namespaces: Vec<String>,
     },
 }
@@ -58,7 +59,7 @@ pub const NAMESPACES: [&str; 7] = [
 pub enum Unready {
     /// `import module` failed.
     Preload {
-        /// Which.
+        /// The module that could not be imported.
         module: String,
         /// The exception's type and message.
         error: String,
@@ -68,7 +69,7 @@ pub enum Unready {
         /// The module that started them, or `site`.
         module: String,
     },
-    /// Something else in the interpreter's start.
+    /// Another part of the interpreter's start failed.
     Startup {
         /// The exception's type and message.
         error: String,
@@ -79,78 +80,81 @@ pub enum Unready {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ToZygote {
-    /// Enter this jail, then prepare. With one descriptor: the lifeline.
+    /// Enter this jail, then prepare. One descriptor comes with it: the lifeline.
     Enter {
         /// The jail.
         jail: Box<ZygoteJail>,
-        /// What to do in it.
+        /// How to prepare the interpreter in it.
         python: PythonSetup,
     },
     /// Fork a worker. Descriptors: stdin, stdout, stderr, data, monitor, then cgroup files.
     Spawn {
-        /// The processor to start at, where the plan pins workers.
+        /// The processor at which the worker's pinning starts, if the plan pins workers.
         first_core: usize,
-        /// The directory of the host that takes the place of `/work`, at level `landlock`.
+        /// The host directory that replaces `/work`, at level `landlock`.
         work: Option<PathBuf>,
-        /// What its limit on processor time is counted for.
-        cpu: CpuSpan,
+        /// What the limit on processor time applies to.
+        cpu: CpuBudgetScope,
+        /// The host uid that the worker takes, one of those that the zygote's user namespace maps for
+        /// workers.
+        uid: Option<u32>,
     },
 }
 
-/// What a worker's limit on processor time is counted for.
+/// What a worker's limit on processor time applies to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CpuSpan {
-    /// The worker's whole life: the kernel holds each process to it too, by `RLIMIT_CPU`.
+pub enum CpuBudgetScope {
+    /// The worker's whole life. The kernel also holds each process to it by `RLIMIT_CPU`.
     Life,
-    /// Each cell anew. `RLIMIT_CPU`, which counts from the fork on, is left alone, and the supervisor
-    /// holds the limit.
+    /// Each cell separately. The jail does not set `RLIMIT_CPU`, which counts from the fork on; the
+    /// supervisor enforces the limit.
     Cell,
 }
 
-/// How the interpreter is prepared once it is in its jail.
+/// How the interpreter is prepared inside its jail.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct PythonSetup {
-    /// Directories added to `sys.path`, after the standard library.
+    /// Directories to add to `sys.path`, after the standard library.
     pub path: Vec<String>,
-    /// Modules imported before the first fork.
+    /// Modules to import before the first fork.
     pub preload: Vec<PreloadModule>,
     /// What guest code may import: `*`, `name`, `name.*`.
     pub imports: Vec<String>,
-    /// How many workers it will have.
+    /// How many workers the zygote will fork.
     pub lifetime: Lifetime,
-    /// Environment variables that are 1 while modules are preloaded, so that their libraries start
-    /// no threads, and what the environment says in each worker.
+    /// Environment variables set to 1 while modules are preloaded, so that their libraries start no
+    /// threads. Each worker gets the environment's own values back.
     pub single_threaded: Vec<String>,
 }
 
-/// How many workers a zygote will have.
+/// How many workers a zygote will fork.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lifetime {
-    /// Many: what makes each of them faster is done first.
+    /// Many: the zygote first does the work that makes each worker faster.
     #[default]
     ManyRuns,
-    /// One: nothing is done that does not pay for itself in a single run.
+    /// One: the zygote skips preparation that does not pay off within a single run.
     OneRun,
 }
 
 /// One module of the preload list.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct PreloadModule {
-    /// Its name.
+    /// The module's name.
     pub name: String,
-    /// Whether its absence is an error.
+    /// Whether it is an error if the module is missing.
     pub presence: Presence,
 }
 
-/// Whether a module must be there.
+/// Whether a module is mandatory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Presence {
-    /// Its absence is an error.
+    /// A missing module is an error.
     Required,
-    /// Imported where it is installed.
+    /// The module is imported if it is installed.
     WhereInstalled,
 }
 
@@ -158,51 +162,53 @@ pub enum Presence {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FromMonitor {
-    /// The worker was forked and is entering its jail. Descriptors: its pidfd, and that of what
-    /// stands above it.
+    /// The worker was forked and is entering its jail. Descriptors: the pidfd of the worker, and the
+    /// pidfd of the process above it.
     Born {
-        /// What stands above it.
+        /// The process above it.
         beneath: Beneath,
     },
-    /// It was not.
+    /// The worker could not be forked or could not be reported.
     NotBorn {
         /// `Step` as a number.
         step: u16,
         /// errno(3).
         errno: i32,
     },
-    /// Its main process ended. The monitor's end of file follows once nothing of it is left.
+    /// The worker's main process ended. The monitor's end of file follows once no process of the
+    /// worker is left.
     Exited(Exit),
 }
 
-/// The process above a worker's main one, to which its orphans come and which ends them all.
+/// The process above a worker's main process. It adopts the worker's orphans and ends all of the
+/// worker's processes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Beneath {
-    /// Process 1 of the worker's pid namespace: when it is killed, the kernel kills the others.
+    /// Process 1 of the worker's pid namespace. When it is killed, the kernel kills the others.
     Init,
-    /// Where there are no namespaces, a process of the zygote's that kills the others itself when
-    /// the monitor's other end is shut down. It must not be killed.
+    /// Without namespaces: a process of the zygote that kills the others itself when the other end of
+    /// the monitor is shut down. It must not be killed.
     Reaper,
 }
 
-/// How a process ended (wait(2)), as the kernel told its parent.
+/// How a process ended (wait(2)), as the kernel reported it to the parent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Exit {
-    /// Code or signal.
+    /// The exit code or signal.
     pub status: ExitStatus,
-    /// Processor time of the process and the children that it waited for, microseconds.
+    /// Processor time of the process and of the children that it waited for, microseconds.
     pub cpu_us: u64,
     /// Its largest resident set, KiB (`ru_maxrss`).
     pub max_rss_kib: u64,
 }
 
-/// Code or signal.
+/// The exit code or the signal of a process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExitStatus {
-    /// It ended by itself.
+    /// The process exited with this code.
     Code(i32),
-    /// A signal ended it.
+    /// This signal ended the process.
     Signal(i32),
 }

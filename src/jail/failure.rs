@@ -1,5 +1,5 @@
-//! What a process that is entering its jail reports when a step fails: a step and an errno, of
-//! fixed size. The words are made by the supervisor, outside.
+//! The report of a process that is entering its jail and fails at a step: a step and an errno, of
+//! fixed size. The supervisor, outside, makes the text.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use super::timing::Timing;
 
-/// A step of the jail, in the order of the design; the number is what crosses the process border.
+/// A step of the jail, in the order of the design. The number is what crosses the process boundary.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u16)]
 #[allow(missing_docs)] // each is its own sentence in `Step::describe`
@@ -32,7 +32,10 @@ pub enum Step {
     SpawnInit,
     Fork,
     JoinCgroup,
+    WorkerUid,
     UnshareWorker,
+    LendNetwork,
+    EnterNetwork,
     MountTmpfs,
     ShowTrees,
     WorkerProc,
@@ -65,7 +68,7 @@ pub enum Step {
     ReportBirth,
 }
 
-const STEPS: [Step; 51] = [
+const STEPS: [Step; 54] = [
     Step::Prepare,
     Step::CloneTrees,
     Step::DropHostIds,
@@ -86,7 +89,10 @@ const STEPS: [Step; 51] = [
     Step::SpawnInit,
     Step::Fork,
     Step::JoinCgroup,
+    Step::WorkerUid,
     Step::UnshareWorker,
+    Step::LendNetwork,
+    Step::EnterNetwork,
     Step::MountTmpfs,
     Step::ShowTrees,
     Step::WorkerProc,
@@ -125,7 +131,7 @@ impl Step {
         STEPS.into_iter().find(|step| *step as u16 == number)
     }
 
-    /// What was being done, as a fragment that follows "could not".
+    /// What the step does, as a fragment that follows "could not".
     pub fn describe(self) -> &'static str {
         match self {
             Self::Prepare => "prepare the jail's data",
@@ -152,7 +158,10 @@ impl Step {
             Self::SpawnInit => "start the init of the worker's pid namespace (clone)",
             Self::Fork => "fork the worker",
             Self::JoinCgroup => "join the worker's cgroup",
+            Self::WorkerUid => "become a user of the host that no other worker is (setresuid)",
             Self::UnshareWorker => "make the worker's mount, ipc and uts namespaces (unshare)",
+            Self::LendNetwork => "make an empty network namespace for the worker (unshare)",
+            Self::EnterNetwork => "enter the worker's network namespace (setns)",
             Self::MountTmpfs => "mount the worker's private tmpfs",
             Self::ShowTrees => "show the host's directories beneath a private tmpfs (move_mount)",
             Self::WorkerProc => "mount the worker's own /proc",
@@ -191,23 +200,24 @@ impl Step {
     }
 }
 
-/// The errno of a step that should have seen a refusal, and was let.
-pub const LET: Errno = Errno::ENOTRECOVERABLE;
+/// The errno of a step that expects a refusal, when the kernel allowed the call.
+pub const NOT_REFUSED: Errno = Errno::ENOTRECOVERABLE;
 
 /// A step that failed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Failure {
-    /// Which.
+    /// The step that failed.
     pub step: Step,
-    /// Why.
+    /// The errno of the failure.
     pub errno: Errno,
 }
 
 /// Length of an encoded report.
 pub const REPORT_LENGTH: usize = 8 + Timing::LENGTH;
 
-/// Encodes what a process reports once its jail stands, or failed to: `u16` magic, `u16` step (0
-/// when it stands), `i32` errno, little-endian, and how long its parts took.
+/// Encodes the report that a process sends once its jail is complete or has failed: `u16` magic,
+/// `u16` step (0 when the jail is complete), `i32` errno, little-endian, then the duration of each
+/// part.
 pub fn encode_report(result: Result<Timing, Failure>) -> [u8; REPORT_LENGTH] {
     let (step, errno, timing) = match result {
         Ok(timing) => (0, 0, timing),
@@ -221,7 +231,7 @@ pub fn encode_report(result: Result<Timing, Failure>) -> [u8; REPORT_LENGTH] {
     report
 }
 
-/// Decodes a report; `None` when these bytes are not one.
+/// Decodes a report; `None` when the bytes are not a report.
 pub fn decode_report(report: &[u8]) -> Option<Result<Timing, Failure>> {
     let report: &[u8; REPORT_LENGTH] = report.try_into().ok()?;
     let timing = Timing::decode(report[8..].try_into().ok()?);
@@ -250,7 +260,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Names the step that a system call belongs to, where it failed.
+/// Adds to a failed system call the step that it belongs to.
 pub trait InStep<T> {
     /// Adds the step.
     fn in_step(self, step: Step) -> Result<T, Failure>;

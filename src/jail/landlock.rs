@@ -1,9 +1,11 @@
-//! Landlock (Documentation/userspace-api/landlock.rst): rules on what each worker sees.
+//! Landlock (Documentation/userspace-api/landlock.rst): rules for the files that each worker can
+//! reach.
 //!
-//! They cannot be built once by the zygote: a rule holds for an inode and what is beneath it, and
-//! the kernel, on its way up from a worker's own tmpfs or `/proc`, goes from the root of that mount
-//! to the parent of its mount point. The mount point's own directory, where the zygote could have
-//! put a rule, is never looked at ("hidden mount points" in security/landlock/fs.c).
+//! The zygote cannot build the rules once for all workers. A rule holds for an inode and everything
+//! beneath it. When the kernel walks up from a worker's own tmpfs or `/proc`, it goes from the root
+//! of that mount to the parent of its mount point. It never looks at the mount point's own
+//! directory, where the zygote could have put a rule ("hidden mount points" in
+//! security/landlock/fs.c).
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,14 +18,14 @@ use nix::sys::signal::kill;
 use nix::sys::stat::fstat;
 use nix::unistd::getppid;
 
-use super::failure::LET;
+use super::failure::NOT_REFUSED;
 use super::program::{LandlockRules, PathAccess};
 use crate::sys;
 
 /// Builds the ruleset in this mount namespace.
 ///
-/// Everything that the ABI knows is handled, and each rule must hold as it is: a right that the
-/// kernel does not know after all is an error (`HardRequirement`), never a smaller ruleset.
+/// The ruleset handles every right that the ABI knows, and each rule must hold exactly as written.
+/// A right that the kernel does not know is an error (`HardRequirement`), never a smaller ruleset.
 fn build(rules: &LandlockRules) -> Result<OwnedFd, Errno> {
     let abi = ABI::from(i32::try_from(rules.abi).map_err(|_| Errno::EINVAL)?);
     let mut ruleset = Ruleset::default()
@@ -41,7 +43,7 @@ fn build(rules: &LandlockRules) -> Result<OwnedFd, Errno> {
     let mut created = ruleset.create().map_err(refused)?;
     for rule in &rules.paths {
         let path = PathFd::new(&rule.path).map_err(|_| Errno::last())?;
-        // The kernel refuses a rule on a file with rights that mean something for directories only.
+        // The kernel refuses a rule on a file if its rights apply to directories only.
         let rights = match fstat(path.as_fd())?.st_mode & libc::S_IFMT {
             libc::S_IFDIR => path_rights(rule.allow, abi),
             _ => path_rights(rule.allow, abi) & AccessFs::from_file(abi),
@@ -76,16 +78,16 @@ fn refused<E>(_: E) -> Errno {
     }
 }
 
-/// Enforces the rules on the caller.
+/// Enforces the rules on the calling thread.
 pub fn enforce(rules: &LandlockRules) -> Result<(), Errno> {
     sys::landlock::restrict_self(build(rules)?.as_fd())
 }
 
-/// The ABI from which signals can be scoped.
+/// The first ABI that can scope signals.
 pub const ABI_SCOPE: u32 = 6;
 
-/// Keeps the signals of the caller, and of all that it forks from now on, from every other process.
-/// Needs [`ABI_SCOPE`] and `no_new_privs`.
+/// Keeps the signals of the caller, and of every process that it forks from now on, from all other
+/// processes. Needs [`ABI_SCOPE`] and `no_new_privs`.
 pub fn scope_signals() -> Result<(), Errno> {
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -94,10 +96,11 @@ pub fn scope_signals() -> Result<(), Errno> {
     let created = ruleset.create().map_err(refused)?;
     let scope = Option::<OwnedFd>::from(created).ok_or(Errno::ENOSYS)?;
     sys::landlock::restrict_self(scope.as_fd())?;
-    // Whoever is scoped may go on to kill all that he can: it must be seen that others cannot be.
+    // The scoped process may later kill every process that it can signal. Check first that it
+    // cannot signal others.
     match kill(getppid(), None) {
         Err(Errno::EPERM) => Ok(()),
-        Ok(()) => Err(LET),
+        Ok(()) => Err(NOT_REFUSED),
         Err(errno) => Err(errno),
     }
 }

@@ -1,4 +1,4 @@
-//! Resource limits (getrlimit(2)), soft and hard alike: a guest cannot raise what it was given.
+//! Resource limits (getrlimit(2)). The soft and hard values are equal, so a guest cannot raise its limits.
 
 use std::os::fd::BorrowedFd;
 
@@ -11,24 +11,34 @@ use nix::unistd::Pid;
 use super::program::{Rlimit, RlimitResource};
 use crate::sys;
 
-/// Raises the soft limit of open files to the hard one.
+/// Raises the soft limit of open files to the hard limit.
 pub fn raise_open_files() -> Result<(), Errno> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
 }
 
-/// Sets every limit but those on what the kernel counts for a user.
+/// Sets every limit except the descriptor limit and those that the kernel counts per user.
 pub fn set_all<'a>(limits: impl Iterator<Item = &'a Rlimit>) -> Result<(), Errno> {
     limits
         .filter(|limit| !is_counted_for_user(limit.resource))
+        .filter(|limit| limit.resource != RlimitResource::OpenFiles)
         .try_for_each(set)
 }
 
-/// Sets those.
+/// Sets the limit on descriptors, after the last one was passed to the supervisor. The kernel compares
+/// this limit with all descriptors that a user has in flight in its sockets, other guests' included.
+pub fn set_open_files(limits: &[Rlimit]) -> Result<(), Errno> {
+    limits
+        .iter()
+        .filter(|limit| limit.resource == RlimitResource::OpenFiles)
+        .try_for_each(set)
+}
+
+/// Sets the limits that the kernel counts per user.
 ///
-/// Apart from the others because they must come after the guest's user namespace: the kernel keeps,
-/// as that namespace's ceiling, the limit that its maker had, and holds what the parent's user has in
-/// all against it, which is every tenant's. One would take the others' share.
+/// They are separate because they must come after the guest's user namespace. The kernel keeps the
+/// creator's limit as the ceiling of that namespace. It compares that ceiling with everything that the
+/// parent's user has, which is what all tenants have together. One tenant would take the others' share.
 pub fn set_counted(limits: &[Rlimit]) -> Result<(), Errno> {
     limits
         .iter()
@@ -40,7 +50,8 @@ fn set(limit: &Rlimit) -> Result<(), Errno> {
     setrlimit(kernel_resource(limit.resource), limit.value, limit.value)
 }
 
-/// What a user namespace has a ceiling of (`enum rlimit_type`, include/linux/user_namespace.h).
+/// Whether a user namespace has a ceiling for the resource (`enum rlimit_type`,
+/// include/linux/user_namespace.h).
 const fn is_counted_for_user(resource: RlimitResource) -> bool {
     matches!(
         resource,
@@ -51,36 +62,37 @@ const fn is_counted_for_user(resource: RlimitResource) -> bool {
     )
 }
 
-/// Limits the number of processes of the whole user to what the machine runs now and `headroom`.
+/// Limits the number of processes of the whole user to the number that the machine runs now plus
+/// `headroom`.
 ///
-/// For a worker without a user namespace of its own, whose processes the kernel counts together
-/// with all others of its user. `proc` is the root of a procfs.
+/// This is for a worker without its own user namespace, whose processes the kernel counts together with
+/// all others of its user. `proc` is the root of a procfs.
 pub fn set_processes_beyond(proc: BorrowedFd, headroom: u64) -> Result<(), Errno> {
     let tasks = tasks_of_machine(&sys::procfs::read(proc, "loadavg")?).ok_or(Errno::EIO)?;
-    // A container may be shown a load of its own, which counts too few; this call counts all, but
-    // in 16 bits.
+    // A container may see its own load figures, which count too few tasks. sysinfo(2) counts all, but in
+    // 16 bits.
     let tasks = tasks.max(u64::from(sysinfo()?.process_count()));
     let (_, hard) = getrlimit(Resource::RLIMIT_NPROC)?;
     let ceiling = tasks.saturating_add(headroom).min(hard);
     setrlimit(Resource::RLIMIT_NPROC, ceiling, ceiling)
 }
 
-/// Existing tasks, in field 4 of `/proc/loadavg` (proc(5)): `running/existing`.
+/// The number of existing tasks, in field 4 of `/proc/loadavg` (proc(5)): `running/existing`.
 fn tasks_of_machine(loadavg: &str) -> Option<u64> {
     let field = loadavg.split_ascii_whitespace().nth(3)?;
     field.split_once('/')?.1.parse().ok()
 }
 
-/// Limits private writable memory: what the zygote already has, and the allowance.
+/// Limits private writable memory to what the zygote already has plus the allowance.
 ///
-/// `RLIMIT_DATA` and not `RLIMIT_AS`: address space that is only reserved (numpy's and Go's
-/// arenas, thread stacks) does not count, what can be written does.
+/// It sets `RLIMIT_DATA` and not `RLIMIT_AS`: address space that is only reserved (numpy's and Go's
+/// arenas, thread stacks) does not count, but memory that can be written does.
 pub fn set_data(zygote_bytes: u64, allowance: u64) -> Result<(), Errno> {
     let bytes = zygote_bytes.saturating_add(allowance);
     setrlimit(Resource::RLIMIT_DATA, bytes, bytes)
 }
 
-/// Pins the caller to `cores` of its processors, starting at the `first`th.
+/// Pins the caller to `cores` of its processors, starting at number `first`.
 pub fn pin(cores: u32, first: usize) -> Result<(), Errno> {
     let allowed = sched_getaffinity(Pid::from_raw(0))?;
     let usable: Vec<usize> = (0..CpuSet::count())

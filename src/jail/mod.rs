@@ -31,15 +31,15 @@ mod limits;
 #[cfg(feature = "inside")]
 mod namespaces;
 #[cfg(feature = "inside")]
-mod precedence;
-#[cfg(feature = "inside")]
 pub mod reaper;
 #[cfg(feature = "inside")]
 mod root;
 #[cfg(feature = "inside")]
-mod shared_host;
+mod scheduling;
 #[cfg(feature = "inside")]
-mod witness;
+mod self_check;
+#[cfg(feature = "inside")]
+mod shared_host;
 #[cfg(feature = "inside")]
 pub mod worker;
 #[cfg(feature = "inside")]

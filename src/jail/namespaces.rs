@@ -1,11 +1,12 @@
-//! Namespaces (namespaces(7)): which ones each side makes, in one place.
+//! Namespaces (namespaces(7)): the ones that zygote and worker create, in one place.
+
+use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::{CloneFlags, setns, unshare};
 
-use super::program::NetworkNamespace;
-
-/// The zygote's: all of its own, so that not even preloading can see the host.
+/// Creates the zygote's namespaces, one of each kind, so that not even preloaded code can see the
+/// host.
 pub fn unshare_zygote() -> Result<(), Errno> {
     unshare(
         CloneFlags::CLONE_NEWUSER
@@ -17,21 +18,26 @@ pub fn unshare_zygote() -> Result<(), Errno> {
     )
 }
 
-/// The worker's, while it still has its privileges over the zygote's user namespace: these stay
-/// owned by that one, so that the guest's own user namespace, made later, has no power over them.
-/// The cgroup namespace is made here too, after the cgroup was joined, which becomes its root.
-pub fn unshare_worker(network: NetworkNamespace) -> Result<(), Errno> {
-    let mut flags = CloneFlags::CLONE_NEWNS
-        | CloneFlags::CLONE_NEWIPC
-        | CloneFlags::CLONE_NEWUTS
-        | CloneFlags::CLONE_NEWCGROUP;
-    if network == NetworkNamespace::PerWorker {
-        flags |= CloneFlags::CLONE_NEWNET;
-    }
-    unshare(flags)
+/// Creates the worker's namespaces, while the worker still has its privileges over the zygote's
+/// user namespace. The zygote's user namespace then owns them, so that the guest's own user
+/// namespace, created later, has no power over them. The cgroup namespace is created here too,
+/// after the worker joined its cgroup, because that cgroup becomes the namespace's root.
+pub fn unshare_worker() -> Result<(), Errno> {
+    unshare(
+        CloneFlags::CLONE_NEWNS
+            | CloneFlags::CLONE_NEWIPC
+            | CloneFlags::CLONE_NEWUTS
+            | CloneFlags::CLONE_NEWCGROUP,
+    )
 }
 
-/// The guest's user namespace.
+/// Enters the network namespace that the zygote lends to the worker. Creating one takes longer than
+/// all other steps together.
+pub fn enter_network(lent: BorrowedFd) -> Result<(), Errno> {
+    setns(lent, CloneFlags::CLONE_NEWNET)
+}
+
+/// Creates the guest's user namespace.
 pub fn unshare_user() -> Result<(), Errno> {
     unshare(CloneFlags::CLONE_NEWUSER)
 }

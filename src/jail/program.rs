@@ -1,19 +1,19 @@
 //! The prepared plan of a jail: everything that the steps need, as plain data.
 //!
-//! The supervisor computes these values (`plan`), sends them to the zygote as JSON, and nothing
-//! here is decided again on the other side: a step that finds its data missing is a bug of the
-//! plan, not something to work around while a process is half jailed.
+//! The supervisor computes these values (`plan`) and sends them to the zygote as JSON. Nothing here is
+//! decided again on the other side. A step that finds its data missing is a bug of the plan, and no step
+//! works around it while a process is half jailed.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::control::CpuSpan;
+use super::control::CpuBudgetScope;
 
-/// Where a session's own files are, as a plan writes it.
+/// The path of a session's own files, as a plan writes it.
 ///
-/// At level `landlock`, where nothing can be mounted there, it stands for the directory of the host
-/// that the supervisor makes for each session; see [`ZygoteJail::put_work_in`].
+/// At level `landlock` nothing can be mounted there. The path then stands for the host directory that
+/// the supervisor creates for each session; see [`ZygoteJail::put_work_in`].
 pub const WORK: &str = "/work";
 
 /// One classic BPF instruction, `struct sock_filter` of `linux/filter.h`: code, jt, jf, k.
@@ -22,30 +22,36 @@ pub type BpfInstruction = (u16, u8, u8, u32);
 /// A seccomp filter ready to be loaded (seccomp(2), `SECCOMP_SET_MODE_FILTER`).
 pub type BpfProgram = Vec<BpfInstruction>;
 
-/// What the zygote does to itself, once, before `site` is imported and anything is preloaded.
+/// What the zygote applies to itself once, before it imports `site` and preloads modules.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct ZygoteJail {
-    /// Who the guest is, on the host and inside.
+    /// The guest's ids on the host and inside.
     pub identity: Identity,
     /// Namespaces of the zygote. `None` only at level `landlock`.
     pub namespaces: Option<ZygoteNamespaces>,
-    /// The new root, in the order in which it is built. Empty without namespaces.
+    /// The entries of the new root, in the order in which they are created. Empty without namespaces.
     pub root: Vec<RootEntry>,
-    /// Name that uname(2) shows in the UTS namespace.
+    /// The name that uname(2) reports in the UTS namespace.
     pub hostname: String,
     /// Landlock rules, built and enforced by each worker.
     pub landlock: Option<LandlockRules>,
-    /// The broad filters, loaded once: the guest's allow-list and what the jail itself still needs.
+    /// The broad filters, loaded once: the guest's allow-list and the calls that the jail itself still
+    /// needs.
     pub filters: Vec<BpfProgram>,
-    /// Environment of the interpreter, complete: nothing of the caller's is inherited.
+    /// The complete environment of the interpreter. It inherits no variable from the caller.
     pub env: Vec<(String, String)>,
     /// What each worker does after the fork.
     pub worker: WorkerJail,
 }
 
 impl ZygoteJail {
-    /// Puts a directory in the place of [`WORK`]: in the Landlock rules, as the directory in which
-    /// guest code starts, and in the environment.
+    /// The host uids of which each worker takes one, if workers do not keep the zygote's uid.
+    pub fn worker_uids(&self) -> Option<UidRange> {
+        self.namespaces?.worker_uids
+    }
+
+    /// Replaces [`WORK`] by a directory: in the Landlock rules, as the directory in which guest code
+    /// starts, and in the environment.
     pub fn put_work_in(&mut self, directory: &Path) {
         let rules = self.landlock.iter_mut().flat_map(|rules| &mut rules.paths);
         for path in rules
@@ -67,8 +73,8 @@ impl ZygoteJail {
 /// Identities of the guest.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
-    /// When the launching user is root: the unprivileged host uid and gid to become first.
-    /// `None` for an ordinary user, who stays who he is on the host.
+    /// If the launching user is root: the unprivileged host uid and gid to take first. `None` for an
+    /// ordinary user, whose host ids stay the same.
     pub drop_to: Option<HostIds>,
     /// The uid and gid that the guest sees for itself.
     pub inside: HostIds,
@@ -83,52 +89,52 @@ pub struct HostIds {
     pub gid: u32,
 }
 
-/// Which namespaces the zygote makes besides its user, mount, pid, ipc and uts namespaces.
+/// The settings for the namespaces of a zygote and its workers. Zygote and workers have their own
+/// namespaces of each kind.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct ZygoteNamespaces {
-    /// The network namespace's kind; it never has an interface that is up.
-    pub network: NetworkNamespace,
+    /// Host uids of which each worker takes one that no other worker has. `None`: all workers have the
+    /// zygote's uid.
+    pub worker_uids: Option<UidRange>,
 }
 
-/// Whose network namespace a worker lives in.
+/// Consecutive uids of the host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NetworkNamespace {
-    /// One empty namespace for all workers of the zygote. Sound only where Landlock scopes
-    /// abstract unix sockets (ABI 6), the one thing that two workers could meet by.
-    SharedEmpty,
-    /// An empty namespace for each worker.
-    PerWorker,
+pub struct UidRange {
+    /// The first uid.
+    pub first: u32,
+    /// The number of uids.
+    pub count: u32,
 }
 
-/// One entry of the new root. Targets are absolute paths inside it, parents are made as needed.
+/// One entry of the new root. Targets are absolute paths inside it. Missing parents are created.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "kebab-case")]
 pub enum RootEntry {
     /// An empty directory, mode 0755.
     Directory {
-        /// Where.
+        /// The path in the new root.
         target: PathBuf,
     },
     /// A synthetic read-only file, mode 0444.
     File {
-        /// Where.
+        /// The path in the new root.
         target: PathBuf,
-        /// What it says.
+        /// The contents of the file.
         contents: String,
     },
     /// A symbolic link.
     Symlink {
-        /// Where.
+        /// The path in the new root.
         target: PathBuf,
         /// What it points at, as written into the link.
         points_at: PathBuf,
     },
-    /// A host file or directory, mounted at its place: nosuid, nodev.
+    /// A host file or directory, mounted at its path: nosuid, nodev.
     Bind {
         /// Host path; symbolic links in it are followed.
         source: PathBuf,
-        /// Where.
+        /// The path in the new root.
         target: PathBuf,
         /// Whether the guest may write to it.
         access: Access,
@@ -140,13 +146,13 @@ pub enum RootEntry {
     },
     /// A mount point that each worker covers with its own tmpfs or proc.
     WorkerMountPoint {
-        /// Where.
+        /// The path in the new root.
         target: PathBuf,
     },
 }
 
 impl RootEntry {
-    /// Where in the new root the entry stands.
+    /// The path of the entry in the new root.
     pub fn target(&self) -> PathBuf {
         match self {
             Self::Directory { target }
@@ -165,25 +171,26 @@ impl RootEntry {
 pub enum Access {
     /// `MOUNT_ATTR_RDONLY`.
     ReadOnly,
-    /// Writable: explicit in a policy, and rare.
+    /// Writable. A policy must ask for it explicitly.
     ReadWrite,
 }
 
 /// Landlock rules (Documentation/userspace-api/landlock.rst).
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct LandlockRules {
-    /// The ABI to use, as the kernel told the probe; every right that it knows is handled.
+    /// The ABI to use, as the kernel reported it to the probe. The ruleset handles every right that this
+    /// ABI knows.
     pub abi: u32,
-    /// What is allowed beneath which path. Everything else is refused.
+    /// The access that is allowed beneath each path. Everything else is refused.
     pub paths: Vec<PathRule>,
 }
 
-/// One path and what may be done beneath it.
+/// One path and the access allowed beneath it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct PathRule {
     /// A path that exists in the new root when the ruleset is built.
     pub path: PathBuf,
-    /// What may be done there.
+    /// The access allowed there.
     pub allow: PathAccess,
 }
 
@@ -193,42 +200,42 @@ pub struct PathRule {
 pub enum PathAccess {
     /// Read files, list directories.
     Read,
-    /// The same, and run programs.
+    /// Read files, list directories and run programs.
     ReadExecute,
-    /// Read, and write to existing files only (devices).
+    /// Read files, and write to existing files only (devices).
     ReadWriteFile,
-    /// Everything but running programs and making device nodes.
+    /// Every access except running programs and creating device nodes.
     ReadWrite,
 }
 
-/// What each worker does to itself between the fork and its first cell.
+/// What each worker applies to itself between the fork and its first cell.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct WorkerJail {
-    /// Private tmpfs mounts. Without namespaces: empty.
+    /// Private tmpfs mounts. Empty without namespaces.
     pub tmpfs: Vec<Tmpfs>,
     /// Whether the worker mounts its own `/proc` (read-only, `subset=pid`).
     pub proc: ProcMount,
     /// Resource limits, soft and hard alike (getrlimit(2)).
     pub rlimits: Vec<Rlimit>,
-    /// What `RLIMIT_DATA` adds to the zygote's own size at the fork, bytes.
+    /// Bytes that `RLIMIT_DATA` adds to the zygote's own size at the fork.
     pub data_allowance: u64,
-    /// What `RLIMIT_NPROC` adds to the number of tasks of the whole machine at the fork, where the
-    /// kernel counts all that the user runs: a ceiling for a fork bomb until it is ended.
+    /// What `RLIMIT_NPROC` adds to the number of tasks of the whole machine at the fork, if the kernel
+    /// counts everything that the user runs. It bounds a fork bomb until the supervisor ends it.
     pub process_headroom: Option<u64>,
-    /// How many processors the worker is pinned to where no cpu cgroup caps its share.
+    /// The number of processors to pin the worker to, if no cpu cgroup caps its share.
     pub pin_to_cores: Option<u32>,
-    /// The narrow filters, loaded last: they take away what the jail itself needed.
+    /// The narrow filters, loaded last. They take away the calls that the jail itself needed.
     pub filters: Vec<BpfProgram>,
-    /// Directory in which guest code starts.
+    /// The directory in which guest code starts.
     pub cwd: PathBuf,
 }
 
 impl WorkerJail {
-    /// The resource limits of a worker whose processor time is counted for this.
-    pub fn rlimits_in_force(&self, cpu: CpuSpan) -> impl Iterator<Item = &Rlimit> {
-        self.rlimits
-            .iter()
-            .filter(move |limit| cpu == CpuSpan::Life || limit.resource != RlimitResource::Cpu)
+    /// The resource limits of a worker whose limit on processor time applies to `cpu`.
+    pub fn rlimits_in_force(&self, cpu: CpuBudgetScope) -> impl Iterator<Item = &Rlimit> {
+        self.rlimits.iter().filter(move |limit| {
+            cpu == CpuBudgetScope::Life || limit.resource != RlimitResource::Cpu
+        })
     }
 }
 
@@ -236,7 +243,7 @@ impl WorkerJail {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcMount {
-    /// Its own, with nothing but its own processes.
+    /// Its own `/proc`, which shows only its own processes.
     Own,
     /// No `/proc` at all.
     Absent,
@@ -245,35 +252,36 @@ pub enum ProcMount {
 /// A private tmpfs (tmpfs(5)): nosuid, nodev, noexec.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Tmpfs {
-    /// A `RootEntry::WorkerMountPoint` of the zygote's root.
+    /// The path of a `RootEntry::WorkerMountPoint` in the zygote's root.
     pub target: PathBuf,
     /// Size quota, bytes.
     pub size: u64,
     /// Inode quota.
     pub inodes: u64,
-    /// What stands beneath it in the zygote's root. It would be hidden, so that each worker puts it
-    /// back, into its own.
+    /// What the zygote's root has beneath the target. The tmpfs would hide it, so each worker puts it
+    /// back, into its own tmpfs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shows: Vec<Shown>,
 }
 
-/// Something of the zygote's root that a worker's tmpfs shows.
+/// An entry of the zygote's root that a worker's tmpfs shows.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "kebab-case")]
 pub enum Shown {
-    /// A mount, with those that are mounted in it.
+    /// A mount, with the mounts inside it.
     Tree {
-        /// Where.
+        /// The path in the new root.
         target: PathBuf,
-        /// Whether the guest may write to it. Landlock adds up what it grants on the way, and grants
-        /// all on the tmpfs: this mount alone keeps a tree in it from being written to.
+        /// Whether the guest may write to it. Landlock adds up the rights that it grants on the way, and
+        /// grants all of them on the tmpfs. Only this mount keeps the guest from writing to a tree in
+        /// it.
         access: Access,
     },
     /// A symbolic link.
     Symlink {
-        /// Where.
+        /// The path in the new root.
         target: PathBuf,
-        /// What it points at.
+        /// The target of the link.
         points_at: PathBuf,
     },
 }
@@ -281,7 +289,7 @@ pub enum Shown {
 /// One resource limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Rlimit {
-    /// Which.
+    /// The resource to limit.
     pub resource: RlimitResource,
     /// Soft and hard value, in the resource's unit.
     pub value: u64,

@@ -1,8 +1,8 @@
-//! What stands in for a pid namespace where there is none: a process above others, to which their
-//! orphans come and which ends them all.
+//! Replaces a pid namespace at level `landlock`: a process that adopts the orphans of the processes
+//! below it and ends them all.
 //!
-//! The zygote's watcher is one, for the zygote and all of its workers; beneath it each worker has
-//! one of its own. No guest code runs in either.
+//! The zygote's watcher is a reaper, for the zygote and all of its workers. Below it, each worker
+//! has a reaper of its own. No guest code runs in either.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -19,22 +19,22 @@ use super::{landlock, tree};
 use crate::sys;
 use crate::sys::process::Reaped;
 
-/// How all that is beneath a reaper is found.
+/// How a reaper finds all processes below it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reach {
-    /// It is in the reaper's own Landlock scope, and nothing else is: one kill(2) of every process
-    /// that the reaper may signal is all of it, at one moment, whatever it is forking.
+    /// They are all in the reaper's own Landlock scope, and nothing else is. One kill(2) of every
+    /// process that the reaper may signal ends all of them at one moment, even while they fork.
     Scope,
-    /// It is in the process group that the child made: the guest's filter lets nothing leave it, so
-    /// that one kill(2) of the group is all of it too.
+    /// They are all in the process group that the child made. The guest's filter lets no process
+    /// leave the group, so one kill(2) of the group also ends all of them.
     Group,
-    /// By walking down the tree, where there are several groups.
+    /// The reaper walks down the process tree, because there are several groups.
     Tree,
 }
 
 impl Reach {
-    /// Makes the caller a reaper of what it forks from now on. Needs `no_new_privs`. A kernel that
-    /// cannot scope signals leaves it `otherwise`.
+    /// Makes the caller a reaper of every process that it forks from now on. Needs `no_new_privs`.
+    /// Returns `otherwise` on a kernel that cannot scope signals.
     pub fn establish(jail: &ZygoteJail, otherwise: Self) -> Result<Self, Failure> {
         nix::sys::prctl::set_child_subreaper(true).in_step(Step::AdoptOrphans)?;
         match &jail.landlock {
@@ -50,30 +50,30 @@ impl Reach {
 /// A process that has become a reaper.
 pub struct Reaper {
     reach: Reach,
-    /// The child that it is for, and a handle on it, because it may have been reaped.
+    /// The reaper's child, and a handle on it, because it may have been reaped.
     main: Pid,
     handle: OwnedFd,
     children: SignalFd,
 }
 
-/// Why it is time to end what is left.
+/// Why the reaper must end the remaining processes.
 pub enum Over {
-    /// The child that it was for has ended.
+    /// The reaper's child has ended.
     Ended(Reaped),
-    /// What holds the other end of a tie is gone, or says that it is enough.
+    /// The holder of a tie's other end is gone, or asked for the end.
     Cut {
-        /// Which.
+        /// The index of the tie.
         tie: usize,
     },
 }
 
-/// How long a killed process is waited for before it is looked for again.
+/// How long the reaper waits for a killed process before it looks for it again, milliseconds.
 const PATIENCE_MS: u16 = 10;
 
 impl Reaper {
-    /// Goes on as a reaper, after it forked the child that it is for.
+    /// Continues as a reaper, after the process forked its child.
     pub fn new(reach: Reach, main: Pid) -> Result<Self, Errno> {
-        // All blocked: the interpreter's handlers must not run here.
+        // Block all signals: the interpreter's handlers must not run here.
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
         let mut sigchld = SigSet::empty();
         sigchld.add(Signal::SIGCHLD);
@@ -91,7 +91,7 @@ impl Reaper {
         &self.handle
     }
 
-    /// Reaps until the child has ended, or one of `ties` is cut: readable, or hung up.
+    /// Reaps until the child has ended, or one of `ties` is readable or hung up.
     pub fn watch(&self, ties: &[BorrowedFd]) -> Result<Over, Errno> {
         loop {
             while self.children.read_signal()?.is_some() {}
@@ -113,7 +113,8 @@ impl Reaper {
         }
     }
 
-    /// Kills and reaps until nothing is left; tells of the child, if it was still there.
+    /// Kills and reaps until no process is left. Returns how the child ended, if it had not been
+    /// reaped before.
     pub fn end_all(&self, proc: BorrowedFd) -> Result<Option<Reaped>, Errno> {
         let mut end = None;
         loop {
@@ -136,15 +137,16 @@ impl Reaper {
         }
     }
 
-    /// Kills what is beneath. An error each time is that there is nobody.
+    /// Kills the processes below. It ignores errors: each means that there is no such process.
     fn kill(&self, proc: BorrowedFd) {
-        // First, so that it forks nothing while the others are ended, and in case that it had not
-        // made its group.
+        // The child first, so that it forks nothing while the others are ended, and in case it had
+        // not made its group yet.
         _ = sys::pidfd::signal(self.handle.as_fd(), Signal::SIGKILL);
         match self.reach {
             Reach::Scope => _ = kill(Pid::from_raw(-1), Signal::SIGKILL),
-            // A process group keeps its number as long as a process is in it, even one that was not
-            // reaped yet. Only this process reaps, and it has a child: the number is the worker's.
+            // A process group keeps its number as long as it has a process, even one that was not
+            // reaped yet. Only this process reaps, and it has a child, so the number is still the
+            // worker's.
             Reach::Group => _ = kill(Pid::from_raw(-self.main.as_raw()), Signal::SIGKILL),
             Reach::Tree => tree::kill_beneath(proc, &[]),
         }

@@ -15,10 +15,10 @@ use super::failure::{Failure, InStep, Step};
 use super::program::{Access, ProcMount, RootEntry, Shown, Tmpfs};
 use crate::sys::mount as mounts;
 
-/// Where the new root is built before it becomes `/`: a directory that every Linux has.
+/// Where the new root is built before it becomes `/`: a directory that every Linux system has.
 const STAGE: &str = "/proc";
 
-/// A host tree, held by descriptor, that goes to one place of the new root.
+/// A host tree, held by descriptor, for one place of the new root.
 pub struct Tree {
     mount: OwnedFd,
     target: PathBuf,
@@ -31,11 +31,11 @@ enum TreeKind {
     File,
 }
 
-/// Opens every host tree that the root shows, with its attributes already set.
+/// Opens every host tree that the root shows, with its mount attributes already set.
 ///
-/// Where the launching user is root this comes before he gives up his uid, because only root may
-/// traverse, say, a home directory that holds the interpreter; for an ordinary user it comes
-/// after the user namespace, because only there may he mount.
+/// A root launcher does this before it gives up its uid, because only root may traverse, for example, a
+/// home directory that holds the interpreter. An ordinary user does it after entering the user namespace,
+/// because only there may it mount.
 pub fn clone_trees(entries: &[RootEntry]) -> Result<Vec<Tree>, Errno> {
     let mut trees = Vec::new();
     for entry in entries {
@@ -47,7 +47,9 @@ pub fn clone_trees(entries: &[RootEntry]) -> Result<Vec<Tree>, Errno> {
             } => (source.clone(), target, *access),
             RootEntry::Device { name } => {
                 let device = Path::new("/dev").join(name);
-                trees.push(clone_one(&device, &device, 0)?);
+                // A guest can still write to a device that is mounted read-only. It can no longer set the
+                // times of the host's inode, which every tenant sees.
+                trees.push(clone_one(&device, &device, mounts::MOUNT_ATTR_RDONLY)?);
                 continue;
             }
             _ => continue,
@@ -82,7 +84,7 @@ fn clone_one(source: &Path, target: &Path, attributes: u64) -> Result<Tree, Errn
     })
 }
 
-/// Cuts the mount namespace off from the host's: nothing mounted here shows there, or the reverse.
+/// Cuts the mount namespace off from the host's: mounts made in either do not appear in the other.
 pub fn make_private() -> Result<(), Errno> {
     mount(
         None::<&str>,
@@ -95,8 +97,8 @@ pub fn make_private() -> Result<(), Errno> {
 
 /// A procfs of this pid namespace that is mounted nowhere.
 ///
-/// Made before the root is left: the kernel grants a new procfs only to a mount namespace that
-/// still shows a whole one.
+/// It must be created before the process leaves the old root: the kernel grants a new procfs only to a
+/// mount namespace that still shows a complete one.
 pub fn detached_proc() -> Result<OwnedFd, Errno> {
     mounts::detached_filesystem(
         c"proc",
@@ -104,7 +106,7 @@ pub fn detached_proc() -> Result<OwnedFd, Errno> {
     )
 }
 
-/// Builds the new root on a tmpfs and makes it this process's `/`; the host's is gone after.
+/// Builds the new root on a tmpfs and makes it this process's `/`. The host's root is gone afterwards.
 pub fn build_and_enter(
     entries: &[RootEntry],
     trees: Vec<Tree>,
@@ -136,7 +138,7 @@ pub fn build_and_enter(
         mounts::attach(&proc, &beneath(stage, Path::new("/proc"))).in_step(Step::MountProc)?;
     }
     chdir(stage).in_step(Step::PivotRoot)?;
-    // The old root ends up on top of the new one, which is where the detach finds it.
+    // The old root ends up on top of the new one, where the detach finds it.
     pivot_root(".", ".").in_step(Step::PivotRoot)?;
     umount2(".", MntFlags::MNT_DETACH).in_step(Step::PivotRoot)?;
     chdir("/").in_step(Step::PivotRoot)?;
@@ -152,12 +154,12 @@ pub fn build_and_enter(
     .in_step(Step::PivotRoot)
 }
 
-/// A worker's own tmpfs mounts and `/proc`, over the zygote's mount points. What the zygote has mounted
-/// beneath one of them is moved into it.
+/// Mounts a worker's own tmpfs mounts and `/proc` over the zygote's mount points. Mounts of the zygote
+/// beneath one of them move into it.
 pub fn mount_private(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     for one in tmpfs {
-        // Their paths lead into the tmpfs once it stands.
+        // Once the tmpfs is mounted, their paths lead into it.
         let shown = hold(&one.shows).in_step(Step::ShowTrees)?;
         let options = format!("mode=0700,size={},nr_inodes={}", one.size, one.inodes);
         mount(
@@ -171,8 +173,8 @@ pub fn mount_private(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
         shown.iter().try_for_each(show).in_step(Step::ShowTrees)?;
     }
     if proc == ProcMount::Own {
-        // `subset=pid` leaves out everything that is the machine's and not a process's
-        // (proc(5), Linux 5.8): kallsyms, interrupts, keys, sys.
+        // `subset=pid` leaves out everything that describes the machine and not a process (proc(5), Linux
+        // 5.8): kallsyms, interrupts, keys, sys.
         let flags = flags | MsFlags::MS_RDONLY;
         mount(
             Some("proc"),
@@ -186,7 +188,7 @@ pub fn mount_private(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Something that a tmpfs is to show, held while its path is hidden.
+/// An entry for a tmpfs to show, held open while its path is hidden.
 enum Held<'a> {
     Tree(OwnedFd, &'a Path),
     Symlink(&'a Path, &'a Path),
@@ -239,7 +241,7 @@ fn make_entry(stage: &Path, entry: &RootEntry) -> Result<(), Errno> {
     made.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
 }
 
-/// A mount point for a tree. One that lies beneath an earlier, read-only tree exists there already.
+/// Creates a mount point for a tree. One beneath an earlier, read-only tree exists there already.
 fn make_mount_point(path: &Path, kind: TreeKind) -> Result<(), Errno> {
     let made = match (path.try_exists(), kind) {
         (Ok(true), _) => return Ok(()),

@@ -1,5 +1,6 @@
-//! Level `landlock`: the host forbids user namespaces. The walls are Landlock, seccomp, the resource
-//! limits and, for root, an unprivileged uid; a watcher stands in for the pid namespace's init.
+//! Level `landlock`, for hosts that forbid user namespaces. The layers are Landlock, seccomp, the
+//! resource limits and, for root, an unprivileged uid. A watcher replaces the init of a pid
+//! namespace.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -18,30 +19,30 @@ use crate::sys::process::{End, Fork, SingleThreaded};
 pub fn enter(jail: &ZygoteJail, lifeline: &OwnedFd) -> Result<Zygote, Failure> {
     let proc = open_proc().in_step(Step::Prepare)?;
     if let Some(ids) = jail.identity.drop_to {
-        // As long as it may.
+        // Before the uid changes, while the process still has the right to.
         capabilities::drop_bounding().in_step(Step::Capabilities)?;
         identity::drop_to(ids).in_step(Step::DropHostIds)?;
     }
-    // Away from the caller's terminal and process group: a signal to the group would end the
-    // watcher and the zygote together, and nobody would be left to end the guests.
+    // Leaves the caller's terminal and process group. A signal to the group would end the watcher
+    // and the zygote together, and no process would be left to end the guests.
     setsid().in_step(Step::Session)?;
-    // Before the watcher's Landlock scope, which could not be entered without it.
+    // Before the watcher's Landlock scope, which requires it.
     nix::sys::prctl::set_no_new_privs().in_step(Step::NoNewPrivs)?;
-    // Before the fork: what is forked later than this is within the watcher's reach.
+    // Before the fork, so that every process forked later is within the watcher's reach.
     let reach = Reach::establish(jail, Reach::Tree)?;
     let single = SingleThreaded::count(proc.as_fd()).in_step(Step::Prepare)?;
     match sys::process::fork(&single).in_step(Step::ForkZygote)? {
         Fork::Parent(zygote) => watch_and_exit(reach, zygote, &proc, lifeline),
         Fork::Child(_) => die_with_parent()?,
     }
-    // Orphans of a worker come to its own reaper. Should that one be killed they come to the
-    // zygote, which then ends them.
+    // A worker's own reaper adopts the worker's orphans. If that reaper is killed, the zygote adopts
+    // them and ends them.
     nix::sys::prctl::set_child_subreaper(true).in_step(Step::AdoptOrphans)?;
     finish(jail, proc)
 }
 
-/// The process that the supervisor started: ends with the zygote or with the supervisor, and leaves
-/// nothing of them behind.
+/// The process that the supervisor started. It ends with the zygote or with the supervisor, and
+/// leaves no process of theirs behind.
 fn watch_and_exit(reach: Reach, zygote: Pid, proc: &OwnedFd, lifeline: &OwnedFd) -> ! {
     let watched = watch(reach, zygote, proc, lifeline);
     sys::process::exit_now(watched.unwrap_or_else(watch_failed))

@@ -1,53 +1,53 @@
 //! How long the parts of a worker's jail took.
 //!
-//! The worker looks at the clock itself and tells it with the report that its jail stands. That is before
-//! there is any guest code in its process, which could tell anything; and a clock that is read by the
-//! vDSO (vdso(7)) costs less than a system call.
+//! The worker reads the clock itself and sends the times with the report that its jail is complete. No
+//! guest code that could falsify them is in its process yet. A clock read through the vDSO (vdso(7))
+//! costs less than a system call.
 
 use std::time::{Duration, Instant};
 
-/// A part of the order in [`worker`](super), all its steps together.
+/// A part of the order in [`worker`](super), with all its steps.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Part {
-    /// Closing what was inherited.
+    /// Closing inherited descriptors.
     Descriptors,
     /// Joining the cgroup.
     Cgroup,
-    /// Namespaces of mounts, IPC, names and cgroups, and perhaps of the network.
+    /// Mount, IPC, UTS and cgroup namespaces, and the network namespace if the jail has one.
     Namespaces,
-    /// Private file systems, `/proc`, and the handles on what the guest can write to.
+    /// Private file systems, `/proc`, and the handles on the directories that the guest can write to.
     Mounts,
-    /// Resource limits and processors.
+    /// Resource limits and processor pinning.
     Limits,
-    /// The user namespace with its id maps, session, work directory, limits on processes.
+    /// The user namespace with its id maps, session, work directory and limits on processes.
     Identity,
-    /// The Landlock rules, and that they refuse.
+    /// Enforcing the Landlock rules and checking that they refuse.
     Landlock,
-    /// Capabilities.
+    /// Dropping capabilities.
     Capabilities,
-    /// The filter.
+    /// Loading the filter.
     Seccomp,
 }
 
 impl Part {
-    /// How many there are.
+    /// The number of parts.
     pub const COUNT: usize = Self::Seccomp as usize + 1;
 }
 
-/// How long each part took, in nanoseconds; what takes over four seconds is told as that.
+/// How long each part took, in nanoseconds. Longer than four seconds is reported as about four seconds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Timing([u32; Part::COUNT]);
 
 impl Timing {
-    /// Bytes of an encoded one.
+    /// The encoded length, bytes.
     pub const LENGTH: usize = 4 * Part::COUNT;
 
-    /// How long a part took; nothing where the plan has none of it.
+    /// How long a part took; zero if the plan has no such part.
     pub fn of(&self, part: Part) -> Duration {
         Duration::from_nanos(self.0[part as usize].into())
     }
 
-    /// Little-endian, in order.
+    /// Encodes the times, little-endian, in order.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         for (place, time) in bytes.chunks_exact_mut(4).zip(self.0) {
@@ -56,7 +56,7 @@ impl Timing {
         bytes
     }
 
-    /// What [`encode`](Self::encode) made.
+    /// Decodes what [`encode`](Self::encode) made.
     pub fn decode(bytes: &[u8; Self::LENGTH]) -> Self {
         let mut times = [0; Part::COUNT];
         for (time, place) in times.iter_mut().zip(bytes.chunks_exact(4)) {
@@ -69,7 +69,7 @@ impl Timing {
     }
 }
 
-/// Takes the times of parts that follow each other.
+/// Measures consecutive parts.
 #[derive(Debug)]
 pub struct Stopwatch {
     since: Instant,
@@ -77,7 +77,7 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Begins with the first part.
+    /// Starts with the first part.
     pub fn start() -> Self {
         Self {
             since: Instant::now(),
@@ -85,7 +85,7 @@ impl Stopwatch {
         }
     }
 
-    /// A part has ended, and the next begins.
+    /// Ends a part and starts the next.
     pub fn end_of(&mut self, part: Part) {
         let now = Instant::now();
         let took = (now - self.since).as_nanos();
@@ -93,7 +93,7 @@ impl Stopwatch {
         self.since = now;
     }
 
-    /// What the parts took until now.
+    /// The times of the parts so far.
     pub fn timing(&self) -> Timing {
         self.timing
     }

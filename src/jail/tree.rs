@@ -1,8 +1,8 @@
 //! Ending a tree of processes from above, without a pid namespace.
 //!
-//! Whoever ends it is the tree's subreaper (prctl(2), `PR_SET_CHILD_SUBREAPER`): however often a
-//! process forks twice or starts a session, it stays a descendant. What is left is that a tree can
-//! grow while it is being killed.
+//! The process that ends the tree is its subreaper (prctl(2), `PR_SET_CHILD_SUBREAPER`). However
+//! often a process forks twice or starts a session, it stays a descendant. The remaining problem is
+//! that a tree can grow while it is being killed.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,15 +14,15 @@ use nix::unistd::{Pid, getpid};
 use crate::sys;
 use crate::sys::procfs::{self, Stat};
 
-/// How often the tree is looked through for more before it is killed as it is. What is stopped forks
-/// nothing, so that each round finds fewer; what is left after so many is found by the next call.
+/// How often the tree is searched for more processes before it is killed as it is. A stopped process
+/// forks nothing, so each round finds fewer. The next call finds what is left after these rounds.
 const ROUNDS: usize = 64;
 
-/// Kills what is beneath the calling process, but for the trees of its children in `spared`.
+/// Kills the processes beneath the caller, except the trees of its children in `spared`.
 ///
-/// All are stopped first, until nothing new is found, and only then killed: a fork bomb that is
-/// killed one process at a time is faster. One that was forking just then may be left, so it is for
-/// the caller to reap, and to call again while there is anyone.
+/// It first stops processes until it finds no new one, and only then kills them, because a fork bomb
+/// outruns a killer that takes one process at a time. A process that was forking at that moment may
+/// survive. The caller must reap, and call again while any process is left.
 pub fn kill_beneath(proc: BorrowedFd, spared: &[Pid]) {
     let mut stopped = BTreeSet::new();
     for _ in 0..ROUNDS {
@@ -37,16 +37,17 @@ pub fn kill_beneath(proc: BorrowedFd, spared: &[Pid]) {
         }
     }
     walk(proc, spared, &mut |handle, _, _| {
-        // One that is gone already is as good.
+        // A process that is already gone needs no signal.
         _ = sys::pidfd::signal(handle, Signal::SIGKILL);
     });
 }
 
-/// Visits what is beneath the calling process.
+/// Visits the processes beneath the caller.
 ///
-/// A number alone names nobody: the process may end, and its number be another's, between reading
-/// and acting. So each is held by a handle first and looked at again: if its parent is then one
-/// that was found here, and that parent itself is still the same, it belongs to the tree.
+/// A number alone does not identify a process: the process may end, and another may get its number,
+/// between reading and acting. So the walk first opens a handle on each process and then reads its
+/// parent again. The process belongs to the tree if its parent was found here and is itself still
+/// the same process.
 fn walk(proc: BorrowedFd, spared: &[Pid], visit: &mut dyn FnMut(BorrowedFd, Pid, &Stat)) {
     let own = getpid();
     let Ok(root) = procfs::stat(proc, own) else {
@@ -56,7 +57,7 @@ fn walk(proc: BorrowedFd, spared: &[Pid], visit: &mut dyn FnMut(BorrowedFd, Pid,
     while let Some((parent, started)) = unseen.pop() {
         let children = procfs::children(proc, parent);
         if procfs::stat(proc, parent).map(|stat| stat.started) != Ok(started) {
-            // Ended meanwhile: its children are this process's now.
+            // It has ended; this process has adopted its children.
             continue;
         }
         for child in children

@@ -1,4 +1,4 @@
-//! The worker's jail, entered once by each, between the fork and its first cell.
+//! The worker's jail. Each worker enters it once, between the fork and its first cell.
 
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 
@@ -8,63 +8,69 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::stat::Mode;
 use nix::unistd::{chdir, setsid};
 
-use super::control::CpuSpan;
+use super::control::CpuBudgetScope;
 use super::failure::{Failure, InStep, Step, encode_report};
-use super::program::{ZygoteJail, ZygoteNamespaces};
+use super::program::{BpfProgram, WorkerJail, ZygoteJail};
 use super::timing::{Part, Stopwatch, Timing};
 use super::zygote::Zygote;
-use super::{DATA, capabilities, cgroup, identity, landlock, limits, namespaces, root, witness};
+use super::{DATA, capabilities, cgroup, identity, landlock, limits, namespaces, root, self_check};
 use crate::sys;
 use crate::sys::process::{Dumpable, ForkedChild, Held};
 
 /// What the supervisor sends with a request for a worker.
-pub struct Belongings {
+pub struct WorkerFds {
     /// Standard input, output and error of the guest.
     pub stdio: [OwnedFd; 3],
-    /// The worker's end of its data socket.
+    /// The worker's end of the data socket.
     pub data: OwnedFd,
     /// Open files of the cgroups to join.
     pub cgroup: Vec<OwnedFd>,
 }
 
-/// What differs from worker to worker.
+/// The parameters that differ between workers.
 #[derive(Clone, Copy, Debug)]
-pub struct Birth {
-    /// Which processor to start at, where the plan pins.
+pub struct ForkParams {
+    /// The processor at which pinning starts, if the plan pins workers.
     pub first_core: usize,
     /// The zygote's private writable memory, bytes.
     pub zygote_bytes: u64,
-    /// What its limit on processor time is counted for.
-    pub cpu: CpuSpan,
-    /// The signal mask of an ordinary process, where the zygote has one of its own.
+    /// What the limit on processor time applies to.
+    pub cpu: CpuBudgetScope,
+    /// The signal mask of an ordinary process, for a zygote that has a mask of its own.
     pub mask: SigSet,
+    /// The host uid to take, if the worker does not keep the zygote's.
+    pub uid: Option<u32>,
 }
 
-/// Puts a worker that was just forked into its jail and tells the supervisor how it went.
+/// Puts a just-forked worker into its jail and reports the result to the supervisor.
 ///
-/// On success the process has its streams and its data socket and nothing else, and may run guest code as soon
-/// as the supervisor, who looks at it from outside first, sends some.
+/// `network` is an empty network namespace that the zygote lends, if the jail has namespaces. On success the
+/// process has only its streams and its data socket. It may run guest code as soon as the supervisor, which
+/// first checks it from outside, sends some.
 pub fn enter(
     child: ForkedChild,
     jail: &ZygoteJail,
     zygote: &Zygote,
-    belongings: Belongings,
-    birth: Birth,
+    belongings: WorkerFds,
+    network: Option<BorrowedFd>,
+    birth: ForkParams,
 ) -> Result<(), Failure> {
     let [stdin, stdout, stderr] = &belongings.stdio;
     let mut kept = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     kept.push(zygote.proc.as_fd());
+    kept.extend(network);
     kept.extend(belongings.cgroup.iter().map(AsFd::as_fd));
     let mut stopwatch = Stopwatch::start();
     let held = child.hold(&kept, (belongings.data.as_fd(), DATA));
     let result = match held.in_step(Step::CloseDescriptors) {
         Ok(held) => {
-            let closed = place(held).and_then(|tools| close_in(jail, tools, birth, &mut stopwatch));
+            let closed = place(held, network)
+                .and_then(|tools| close_in(jail, &tools, birth, &mut stopwatch));
             let told = report(closed.map(|()| stopwatch.timing()), &[]);
             told.in_step(Step::Report).and(closed)
         }
         Err(failure) => {
-            // Nothing was moved yet. Where this fails there is nobody to tell.
+            // No descriptor has moved yet. If this fails, there is no one to report to.
             _ = report_on(belongings.data.as_fd(), Err(failure), &[]);
             Err(failure)
         }
@@ -73,109 +79,143 @@ pub fn enter(
     result
 }
 
-/// First of all: the control socket and the other workers' descriptors are gone from here on.
-fn place(held: Held) -> Result<Tools, Failure> {
+/// First of all steps: from here on the control socket and the other workers' descriptors are closed.
+fn place(held: Held, network: Option<BorrowedFd>) -> Result<Tools, Failure> {
     let mut placed = held.place().in_step(Step::CloseDescriptors)?.into_iter();
-    // The streams belong to the process.
+    // The standard streams belong to the process.
     placed.by_ref().take(3).for_each(|fd| _ = fd.into_raw_fd());
     Ok(Tools {
         proc: placed
             .next()
             .ok_or(Errno::EBADF)
             .in_step(Step::CloseDescriptors)?,
+        network: network.and_then(|_| placed.next()),
         cgroup: placed.collect(),
     })
 }
 
-/// What the jail's steps need; gone before guest code runs.
+/// What the jail's steps need. It is closed before guest code runs.
 struct Tools {
     proc: OwnedFd,
+    network: Option<OwnedFd>,
     cgroup: Vec<OwnedFd>,
 }
 
-/// The order. Each line says why it stands where it does.
+/// The order of the jail. The comment on each line gives the reason for its place.
 fn close_in(
     jail: &ZygoteJail,
-    tools: Tools,
-    birth: Birth,
+    tools: &Tools,
+    birth: ForkParams,
     stopwatch: &mut Stopwatch,
 ) -> Result<(), Failure> {
     let plan = &jail.worker;
     stopwatch.end_of(Part::Descriptors);
-    // First, so that every page and process from here on is charged to the worker.
+    // First, so that every later page and process is charged to the worker.
     cgroup::join(&tools.cgroup).in_step(Step::JoinCgroup)?;
     stopwatch.end_of(Part::Cgroup);
-    if let Some(ZygoteNamespaces { network }) = jail.namespaces {
-        // After the cgroup was joined, which becomes the cgroup namespace's root.
-        namespaces::unshare_worker(network).in_step(Step::UnshareWorker)?;
+    if let Some(uid) = birth.uid {
+        // Before the mounts, which belong to the uid that makes them.
+        identity::become_worker(uid).in_step(Step::WorkerUid)?;
+    }
+    if jail.namespaces.is_some() {
+        // After the worker joined its cgroup, which becomes the root of the cgroup namespace.
+        namespaces::unshare_worker().in_step(Step::UnshareWorker)?;
+        // Before the guest's user namespace, which has no privilege over the network namespace.
+        enter_network(tools).in_step(Step::EnterNetwork)?;
     }
     stopwatch.end_of(Part::Namespaces);
-    // Before Landlock, under which nothing can be mounted, and before the guest's user namespace,
-    // which has no privilege over this pid namespace and could not mount its /proc.
+    // Before Landlock, which forbids every mount. Before the guest's user namespace, which has no privilege
+    // over this pid namespace and could not mount its /proc.
     root::mount_private(&plan.tmpfs, plan.proc)?;
-    // Before guest code could replace what they name.
+    // Before guest code could replace the directories that the paths name.
     send_handles(jail).in_step(Step::OpenHandles)?;
     stopwatch.end_of(Part::Mounts);
-    limits::set_all(plan.rlimits_in_force(birth.cpu)).in_step(Step::Rlimits)?;
-    limits::set_data(birth.zygote_bytes, plan.data_allowance).in_step(Step::Rlimits)?;
-    if let Some(cores) = plan.pin_to_cores {
-        // Before the filter, which takes the call away.
-        limits::pin(cores, birth.first_core).in_step(Step::PinProcessors)?;
-    }
+    set_limits(plan, birth)?;
     stopwatch.end_of(Part::Limits);
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&birth.mask), None).in_step(Step::SignalMask)?;
-    // Away from the zygote's session and its terminal, if it had one.
+    // Leaves the zygote's session and its terminal, if it had one.
     setsid().in_step(Step::Session)?;
     chdir(&plan.cwd).in_step(Step::WorkDirectory)?;
     let outside = identity::current();
     if jail.namespaces.is_some() {
-        // After the mounts. A user namespace of its own gives the worker its own kernel counts,
-        // so that RLIMIT_NPROC, keys and the like are not shared between tenants.
+        // After the mounts. From here tenants do not share RLIMIT_NPROC, keys and similar per-user counts.
         namespaces::unshare_user().in_step(Step::UserNamespace)?;
     }
-    // Inherited from the zygote, and set again by the new namespace: while it holds, the files of
-    // /proc/self are root's, and neither the id maps could be written nor the worker be checked.
+    // The zygote cleared dumpable, and a new user namespace clears it again. Otherwise root would own the
+    // files of /proc/self: the worker could not write its id maps, and the supervisor could not check the
+    // worker.
     sys::process::set_dumpable(Dumpable::Yes).in_step(Step::Dumpable)?;
     if jail.namespaces.is_some() {
         identity::map(tools.proc.as_fd(), outside, jail.identity.inside).in_step(Step::MapIds)?;
     }
-    // After the user namespace, or what the zygote and the other tenants have would count too.
+    // After the user namespace, or usage of the zygote and of the other tenants would count too.
     limits::set_counted(&plan.rlimits).in_step(Step::ProcessLimit)?;
     if let Some(headroom) = plan.process_headroom {
         limits::set_processes_beyond(tools.proc.as_fd(), headroom).in_step(Step::ProcessLimit)?;
     }
     stopwatch.end_of(Part::Identity);
     if let Some(rules) = &jail.landlock {
-        // After the last mount, which it would refuse, and the last open by path.
+        // After the last mount, which Landlock would refuse, and after the last open by path.
         landlock::enforce(rules).in_step(Step::Landlock)?;
-        witness::landlock()?;
+        self_check::landlock()?;
     }
     if jail.namespaces.is_some() {
-        witness::root()?;
+        self_check::root()?;
     }
     stopwatch.end_of(Part::Landlock);
-    // After the id maps and the mounts, which needed them.
+    // After the id maps and the mounts, which needed the capabilities.
     match jail.namespaces {
-        Some(_) => capabilities::drop_all().in_step(Step::Capabilities)?,
-        // Root's zygote emptied the bounding set; nobody else may, without a user namespace.
-        None => capabilities::drop_own().in_step(Step::Capabilities)?,
+        Some(_) => capabilities::drop_all(),
+        // Root's zygote has emptied the bounding set. No other user may, without a user namespace.
+        None => capabilities::drop_own(),
     }
-    witness::capabilities()?;
-    // After the last change of credentials, each of which clears it.
+    .in_step(Step::Capabilities)?;
+    self_check::capabilities()?;
+    // After the last change of credentials, which clears this setting.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::DeathSignal)?;
     stopwatch.end_of(Part::Capabilities);
-    drop(tools);
-    // Last: it takes away what the lines above needed.
-    for filter in &plan.filters {
-        sys::seccomp::load(filter).in_step(Step::WorkerFilter)?;
-    }
-    witness::filters()?;
+    // Last: the filter takes away the calls that the lines above needed.
+    let listener = load(&plan.filters).in_step(Step::WorkerFilter)?;
+    self_check::filters()?;
+    hand_over(listener.as_ref()).in_step(Step::Report)?;
+    limits::set_open_files(&plan.rlimits).in_step(Step::Rlimits)?;
     stopwatch.end_of(Part::Seccomp);
     Ok(())
 }
 
-/// Sends the supervisor a handle on each directory that the guest can write to, opened while they
-/// are certain to be the empty ones just mounted: it measures, and later reads, through these.
+fn set_limits(plan: &WorkerJail, birth: ForkParams) -> Result<(), Failure> {
+    limits::set_all(plan.rlimits_in_force(birth.cpu)).in_step(Step::Rlimits)?;
+    limits::set_data(birth.zygote_bytes, plan.data_allowance).in_step(Step::Rlimits)?;
+    match plan.pin_to_cores {
+        // Before the filter, which takes the call away.
+        Some(cores) => limits::pin(cores, birth.first_core).in_step(Step::PinProcessors),
+        None => Ok(()),
+    }
+}
+
+fn enter_network(tools: &Tools) -> Result<(), Errno> {
+    let lent = tools.network.as_ref().ok_or(Errno::EBADF)?;
+    namespaces::enter_network(lent.as_fd())
+}
+
+fn load(filters: &[BpfProgram]) -> Result<Option<OwnedFd>, Errno> {
+    let mut listener = None;
+    for filter in filters {
+        listener = listener.or(sys::seccomp::load_with_listener(filter)?);
+    }
+    Ok(listener)
+}
+
+/// Sends the supervisor the listener of the filter's notifications. Like all tools, it is closed here, before
+/// the last report, after which the supervisor checks the open descriptors.
+fn hand_over(listener: Option<&OwnedFd>) -> Result<(), Errno> {
+    let handles: Vec<BorrowedFd> = listener.into_iter().map(AsFd::as_fd).collect();
+    report(Ok(Timing::default()), &handles)
+}
+
+/// Sends the supervisor a handle on each directory that the guest can write to. They are opened while they
+/// are certain to be the empty directories just mounted. The supervisor measures them, and later reads them,
+/// through these handles.
 fn send_handles(jail: &ZygoteJail) -> Result<(), Errno> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut handles = vec![open(&jail.worker.cwd, flags, Mode::empty())?];

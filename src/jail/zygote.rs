@@ -1,28 +1,29 @@
-//! The zygote's jail, entered once, before `site` is imported and anything is preloaded.
+//! The zygote's jail, entered once, before `site` is imported and modules are preloaded.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, sethostname};
+use nix::unistd::{Pid, getpid, pipe2, read, sethostname};
 
 use super::failure::{Failure, InStep, Step};
 use super::program::ZygoteJail;
-use super::{identity, limits, namespaces, precedence, root, shared_host};
+use super::{identity, limits, namespaces, root, scheduling, shared_host};
 use crate::sys;
 use crate::sys::process::{Dumpable, Fork, SingleThreaded};
 
-/// What the zygote keeps of its jail for the workers to come.
+/// What the zygote keeps of its jail for later workers.
 pub struct Zygote {
-    /// A procfs that shows the zygote and its workers, mounted nowhere: for id maps and sizes.
+    /// A procfs that shows the zygote and its workers, mounted nowhere. It serves id maps and sizes.
     pub proc: OwnedFd,
 }
 
-/// Puts the calling process into the zygote's jail. Returns in the zygote only: the calling
-/// process waits for it, and its init ends it when the supervisor goes.
+/// Puts the calling process into the zygote's jail. Returns in the zygote only. The calling process
+/// waits for the zygote, and the zygote's init ends it when the supervisor goes.
 ///
 /// `lifeline` is a pipe whose other end only the supervisor holds.
 pub fn enter(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
@@ -30,28 +31,46 @@ pub fn enter(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
         return shared_host::enter(jail, &lifeline);
     }
     let early_proc = open_proc().in_step(Step::Prepare)?;
-    // Root opens the trees before he stops being root: only root may traverse some of them.
+    let single = SingleThreaded::count(early_proc.as_fd()).in_step(Step::Prepare)?;
+    // Before the process stops being root: only root may traverse the paths of some trees.
     let opened_as_root = match jail.identity.drop_to {
         Some(_) => Some(root::clone_trees(&jail.root).in_step(Step::CloneTrees)?),
         None => None,
     };
-    // Before the user namespace, which then belongs to the unprivileged user; root would own it.
+    // While this process is root: only a child of root may map more than one id.
+    let mapper = match (jail.worker_uids(), jail.identity.drop_to) {
+        (Some(workers), Some(zygote)) => {
+            let inside = jail.identity.inside;
+            let write = |proc: BorrowedFd, process: &str| {
+                identity::map_process(proc, process, zygote, inside, Some(workers))
+            };
+            Some(Mapper::fork(&single, early_proc.as_fd(), write).in_step(Step::MapIds)?)
+        }
+        _ => None,
+    };
+    // Before the user namespace, which then belongs to the unprivileged user. Otherwise root would own
+    // it.
     if let Some(ids) = jail.identity.drop_to {
         identity::drop_to(ids).in_step(Step::DropHostIds)?;
-        // A changed uid makes /proc/self root's, and the id maps could not be written.
+        // After a uid change root owns /proc/self, and the process could not write its id maps.
         sys::process::set_dumpable(Dumpable::Yes).in_step(Step::DropHostIds)?;
     }
     let outside = identity::current();
-    let single = SingleThreaded::count(early_proc.as_fd()).in_step(Step::Prepare)?;
     namespaces::unshare_zygote().in_step(Step::UnshareZygote)?;
-    identity::map(early_proc.as_fd(), outside, jail.identity.inside).in_step(Step::MapIds)?;
+    match mapper {
+        Some(mapper) => mapper.map().in_step(Step::MapIds)?,
+        None => {
+            identity::map(early_proc.as_fd(), outside, jail.identity.inside)
+                .in_step(Step::MapIds)?;
+        }
+    }
     drop(early_proc);
     // Only a child is in the new pid namespace; it becomes the namespace's init.
     if let Fork::Parent(init) = sys::process::fork(&single).in_step(Step::ForkInit)? {
         wait_and_exit(init);
     }
     root::make_private().in_step(Step::PrivateMounts)?;
-    // While the host's /proc is still in sight: the kernel grants no new procfs without one.
+    // While the host's /proc is still visible: the kernel grants no new procfs without one.
     let proc = root::detached_proc().in_step(Step::MountProc)?;
     let trees = match opened_as_root {
         Some(trees) => trees,
@@ -63,16 +82,80 @@ pub fn enter(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
     finish(jail, proc)
 }
 
+/// A child that stays root, to write the id maps of its parent's user namespace.
+struct Mapper {
+    pid: Pid,
+    /// The parent closes it to start the mapping, or when there will be nothing to map.
+    go: Option<OwnedFd>,
+}
+
+impl Mapper {
+    fn fork(
+        single: &SingleThreaded,
+        proc: BorrowedFd,
+        write: impl FnOnce(BorrowedFd, &str) -> Result<(), Errno>,
+    ) -> Result<Self, Errno> {
+        let parent = getpid();
+        let (wait, go) = pipe2(OFlag::O_CLOEXEC)?;
+        match sys::process::fork(single)? {
+            Fork::Parent(pid) => Ok(Self { pid, go: Some(go) }),
+            Fork::Child(_) => {
+                drop(go);
+                let written = await_end(&wait).and_then(|()| write(proc, &parent.to_string()));
+                sys::process::exit_now(written.map_or_else(|errno| errno as i32, |()| 0))
+            }
+        }
+    }
+
+    /// Has the child write the maps. Its exit status is the errno.
+    fn map(mut self) -> Result<(), Errno> {
+        match self.end()? {
+            WaitStatus::Exited(_, 0) => Ok(()),
+            WaitStatus::Exited(_, errno) => Err(Errno::from_raw(errno)),
+            _ => Err(Errno::ECHILD),
+        }
+    }
+
+    fn end(&mut self) -> Result<WaitStatus, Errno> {
+        drop(self.go.take());
+        loop {
+            match waitpid(self.pid, None) {
+                Err(Errno::EINTR) => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+/// If a step fails before there is something to map, the child must not stay behind.
+impl Drop for Mapper {
+    fn drop(&mut self) {
+        if self.go.is_some() {
+            _ = self.end();
+        }
+    }
+}
+
+/// Waits for the end of file of a pipe that carries no data.
+fn await_end(pipe: &OwnedFd) -> Result<(), Errno> {
+    while let Err(errno) = read(pipe, &mut [0]) {
+        if errno != Errno::EINTR {
+            return Err(errno);
+        }
+    }
+    Ok(())
+}
+
 /// The last steps, in the zygote itself.
 pub(super) fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure> {
-    // Each worker costs the zygote two descriptors while it lives, and the number of a worker's
-    // data socket is above some shells' soft limit.
+    // Each live worker costs the zygote four descriptors, and the number of a worker's data socket is
+    // above the soft limit of some shells.
     limits::raise_open_files().in_step(Step::Rlimits)?;
-    // Before the filter, and before the first worker, which inherits it.
-    precedence::give_up().in_step(Step::Precedence)?;
-    // Before the filter: only a process with privileges may load one without it.
+    // Before the filter, and before the first worker, which inherits the priority.
+    scheduling::drop_priority().in_step(Step::Precedence)?;
+    // Before the filter: without it, only a privileged process may load one.
     nix::sys::prctl::set_no_new_privs().in_step(Step::NoNewPrivs)?;
-    // Workers are other processes of the same host user: nothing may reach into the zygote.
+    // Workers are other processes of the same host user, and none may access the zygote's memory.
     sys::process::set_dumpable(Dumpable::No).in_step(Step::Dumpable)?;
     for filter in &jail.filters {
         sys::seccomp::load(filter).in_step(Step::ZygoteFilter)?;
@@ -90,11 +173,11 @@ pub(super) fn open_proc() -> Result<OwnedFd, Errno> {
     )
 }
 
-/// Forks the zygote off the init, which stays behind to watch it and the supervisor.
+/// Forks the zygote off the init, which stays behind to watch the zygote and the supervisor.
 ///
-/// A process is forked and reaped first, so that the zygote is not process 2: its workers are,
-/// and OpenSSL and `tempfile` tell a fork by the process number. A zygote with its workers' number
-/// would share its random state with all of them.
+/// It first forks and reaps another process, so that the zygote is not process 2. Its workers are
+/// process 2, and OpenSSL and `tempfile` detect a fork by the process number. A zygote with its
+/// workers' number would share its random state with all of them.
 fn fork_zygote(single: &SingleThreaded, lifeline: OwnedFd) -> Result<(), Failure> {
     match sys::process::fork(single).in_step(Step::ForkZygote)? {
         Fork::Child(_) => sys::process::exit_now(0),
@@ -111,19 +194,21 @@ fn fork_zygote(single: &SingleThreaded, lifeline: OwnedFd) -> Result<(), Failure
     }
 }
 
-/// Beside the lifeline, not instead of it: bound to the parent's thread, and the init has only one.
+/// In addition to the lifeline, not instead of it: the signal is tied to the parent's thread, and the
+/// init has only one.
 pub(super) fn die_with_parent() -> Result<(), Failure> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::WatchSupervisor)
 }
 
-/// The init: reaps, and ends with the zygote or with the supervisor. As process 1 it takes its
-/// whole pid namespace with it.
+/// The init: reaps, and ends with the zygote or with the supervisor. As process 1 it ends its whole
+/// pid namespace with it.
 fn watch_and_exit(zygote: Pid, lifeline: &OwnedFd) -> ! {
     sys::process::exit_now(watch(zygote, lifeline).unwrap_or_else(watch_failed));
 }
 
-/// The exit status of one who cannot watch any more, and ends with all that he watched. He says why on
-/// standard error, which is the log that the supervisor quotes: the control socket is the zygote's.
+/// The exit status of a process that can no longer watch, and therefore ends together with the
+/// processes that it watched. It prints the reason to standard error, the log that the supervisor
+/// quotes, because the control socket is the zygote's.
 pub(super) fn watch_failed(errno: Errno) -> i32 {
     const EXIT_STATUS: i32 = 70;
     let step = Step::WatchSupervisor;
@@ -135,7 +220,7 @@ pub(super) fn watch_failed(errno: Errno) -> i32 {
 fn watch(zygote: Pid, lifeline: &OwnedFd) -> Result<i32, Errno> {
     let mut only_children = SigSet::empty();
     only_children.add(Signal::SIGCHLD);
-    // All blocked: the interpreter's handlers must not run here.
+    // Block all signals: the interpreter's handlers must not run here.
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
     let signals = SignalFd::new(&only_children)?;
     loop {
@@ -164,13 +249,13 @@ fn watch(zygote: Pid, lifeline: &OwnedFd) -> Result<i32, Errno> {
     }
 }
 
-/// What the init found to reap.
+/// The result of one attempt of the init to reap.
 enum Reaped {
-    /// The zygote, and the exit status to pass on.
+    /// The zygote ended. The exit status is passed on.
     Zygote(i32),
-    /// A process whose parent had gone before it.
+    /// A process whose parent had ended before it.
     Orphan,
-    /// Nothing, for now.
+    /// No process to reap now.
     Nobody,
 }
 
@@ -186,7 +271,8 @@ fn reap(zygote: Pid) -> Result<Reaped, Errno> {
     }
 }
 
-/// The process that the supervisor started: outside the pid namespace, it only passes the status on.
+/// The process that the supervisor started. It is outside the pid namespace and only passes the status
+/// on.
 fn wait_and_exit(init: Pid) -> ! {
     loop {
         match waitpid(init, None) {
@@ -194,7 +280,8 @@ fn wait_and_exit(init: Pid) -> ! {
             Ok(WaitStatus::Signaled(_, signal, _)) => sys::process::exit_now(128 + signal as i32),
             Err(Errno::EINTR) | Ok(_) => {}
             Err(errno) => {
-                // Nobody else would see its end, and the supervisor takes this process's for it.
+                // No other process would see the init end, and the supervisor takes this process's end
+                // for it.
                 _ = kill(init, Signal::SIGKILL);
                 sys::process::exit_now(watch_failed(errno));
             }

@@ -1,4 +1,4 @@
-//! How a run ended: decided by the supervisor, never by the guest.
+//! How a run ended. The supervisor decides this, never the guest.
 
 use std::fmt;
 
@@ -11,27 +11,27 @@ use crate::policy::LimitName;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Status {
-    /// It ran to its end.
+    /// The code ran to its end.
     Ok,
-    /// An uncaught exception.
+    /// The code raised an uncaught exception.
     Exception,
-    /// `sys.exit`, `os._exit`, or a program's exit status.
+    /// The code called `sys.exit` or `os._exit`, or a program exited.
     Exit,
-    /// `limits.wall`.
+    /// The run reached `limits.wall`.
     Timeout,
-    /// `limits.cpu`.
+    /// The run reached `limits.cpu`.
     CpuLimit,
-    /// `limits.memory`.
+    /// The run reached `limits.memory`.
     MemoryLimit,
-    /// `limits.pids`.
+    /// The run reached `limits.pids`.
     PidsLimit,
-    /// `limits.output`.
+    /// The run reached `limits.output`.
     OutputLimit,
-    /// `limits.file_size`, `limits.open_files`, or a quota on `/work` or `/tmp`.
+    /// The run reached `limits.file_size`, `limits.open_files`, or a quota on `/work` or `/tmp`.
     FileLimit,
-    /// Killed by seccomp for a system call that the policy refuses by death.
+    /// seccomp killed it for a system call that the policy punishes with death.
     Denied,
-    /// Ended by any other signal, such as a segmentation fault.
+    /// Another signal ended it, for example a segmentation fault.
     Signal,
     /// The guest tampered with its link to the supervisor.
     ProtocolViolation,
@@ -40,7 +40,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The word, as it stands in JSON.
+    /// The word that the JSON has.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -64,7 +64,8 @@ impl Status {
     /// The status of a run that a limit ended.
     pub const fn of_limit(name: LimitName) -> Self {
         match name {
-            // A share of the processors ends nothing by itself; what it makes slow runs out of time.
+            // A share of the processors ends nothing by itself. The work that it slows runs out of
+            // time.
             LimitName::Wall | LimitName::Cores => Self::Timeout,
             LimitName::Cpu => Self::CpuLimit,
             LimitName::Memory => Self::MemoryLimit,
@@ -86,32 +87,32 @@ impl fmt::Display for Status {
     }
 }
 
-/// How a run ended, with what belongs to that end. Decided by the supervisor.
+/// How a run ended, with the details of that end. The supervisor decides it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Ending {
-    /// It ran to its end.
+    /// The code ran to its end.
     Ok,
-    /// An uncaught exception.
+    /// The code raised an uncaught exception.
     Exception,
-    /// A program could not be started; `errno` of execve(2).
+    /// A program could not be started; the errno of execve(2).
     NotStarted(i32),
     /// It exited with this code.
     Exit(u8),
     /// A limit was reached.
     Limit(LimitHit),
-    /// Killed by seccomp (SIGSYS).
+    /// seccomp killed it (SIGSYS).
     Denied,
     /// Ended by this signal (signal(7)).
     Signal(i32),
-    /// The guest tampered with its link; how, in words.
+    /// The guest tampered with its link to the supervisor; a description of how.
     ProtocolViolation(String),
     /// The caller ended it.
     Interrupted,
 }
 
 impl Ending {
-    /// The same in one word.
+    /// The end, in one word.
     pub const fn status(&self) -> Status {
         match self {
             Self::Ok => Status::Ok,
@@ -126,23 +127,23 @@ impl Ending {
     }
 }
 
-/// The limit that ended a run, and what noticed.
+/// The limit that ended a run, and the mechanism that enforced it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct LimitHit {
     /// The limit; in JSON, its key in the policy.
     #[serde(serialize_with = "key")]
     pub name: LimitName,
-    /// What held it.
+    /// The mechanism that enforced it.
     pub by: Mechanism,
 }
 
-// serde passes a field by reference, however small it is.
+// serde passes a field by reference, even a small one.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn key<S: Serializer>(name: &LimitName, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(name.key())
 }
 
-/// What held a limit.
+/// The mechanism that enforced a limit.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -153,10 +154,10 @@ pub enum Mechanism {
     Rlimit,
     /// The quota of a private tmpfs (tmpfs(5)).
     Tmpfs,
-    /// The supervisor's sampling of the process tree, where there is no control group.
+    /// The supervisor's sampling of the process tree, on hosts without a control group.
     Watchdog,
     /// The supervisor's clock.
     Deadline,
-    /// The supervisor's count of what passed through it.
+    /// The supervisor's count of the data that passed through it.
     Supervisor,
 }

@@ -1,4 +1,4 @@
-//! What an outcome reports besides its end.
+//! The parts of an outcome besides its end.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use crate::protocol::{Denied, GuestError};
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ExceptionInfo {
-    /// Name of its class.
+    /// The name of its class.
     pub name: String,
-    /// `str()` of it.
+    /// The exception's `str()`.
     pub message: String,
-    /// As Python prints it, guest frames only.
+    /// The traceback as Python prints it, guest frames only.
     pub traceback: String,
 }
 
 impl ExceptionInfo {
-    /// An exception of this class, message and traceback.
+    /// Creates an exception from its class name, message and traceback.
     pub fn new(
         name: impl Into<String>,
         message: impl Into<String>,
@@ -43,28 +43,28 @@ impl From<GuestError> for ExceptionInfo {
     }
 }
 
-/// What a run used, by the kernel's counts and the supervisor's. `None` where this host has nothing
-/// that measures it.
+/// What a run used, as the kernel and the supervisor counted it. `None` if this host has no way to
+/// measure it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Usage {
-    /// Time on the clock, from handing over the code to the end of the guest's main process. Forking
-    /// and jailing the worker come before.
+    /// Wall time, from handing over the code to the end of the guest's main process. It does not
+    /// include forking and jailing the worker.
     pub wall: Duration,
-    /// Processor time of all its processes, user and system. With a cgroup, the worker's own set-up
-    /// is in it, so that it can be more than `wall`; without one, what getrusage(2) tells of the main
-    /// process and the children it waited for, or more where the watchdog saw more.
+    /// Processor time of all processes, user and system. With a cgroup it includes the worker's own
+    /// set-up, so it can exceed `wall`. Without one it is what getrusage(2) reports for the main
+    /// process and the children it waited for, or more if the watchdog saw more.
     pub cpu: Duration,
-    /// Most memory of all processes together, bytes: what was charged to the cgroup, files in `/work`
-    /// and `/tmp` included. Without one, the largest resident set, which counts what is shared with
-    /// the zygote too.
+    /// Peak memory of all processes together, bytes: what was charged to the cgroup, including files
+    /// in `/work` and `/tmp`. Without a cgroup, the largest resident set, which also counts memory
+    /// shared with the zygote.
     pub peak_memory_bytes: Option<u64>,
-    /// Most processes and threads at once.
+    /// The peak number of processes and threads.
     pub peak_pids: Option<u64>,
     /// Bytes that `/work`, `/tmp` and `/dev/shm` held at the end.
     pub written_bytes: Option<u64>,
-    /// Bytes taken from stdout and stderr, never more than `limits.output`.
+    /// Bytes read from stdout and stderr, never more than `limits.output`.
     pub output_bytes: u64,
-    /// Where the time went. In the JSON of a run, and not of a session's cell.
+    /// The time of each phase. Present in the JSON of a run, and not of a session's cell.
     pub phases: Phases,
 }
 
@@ -94,25 +94,26 @@ impl Serialize for Usage {
     }
 }
 
-/// Milliseconds to the microsecond: a run may take less than one.
+/// Milliseconds with microsecond precision: a run may take less than one millisecond.
 fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
 /// What was verified before guest code ran, not what was configured.
 ///
-/// All but Landlock is read from outside, from what the kernel says of the worker in `/proc/PID`
-/// (proc(5)). The kernel tells nobody of a process's Landlock domain: there the worker's set-up code
-/// must see a refusal that only Landlock gives, or it does not report that its jail stands.
+/// The supervisor reads every layer but Landlock from outside, from what the kernel reports about the
+/// worker in `/proc/PID` (proc(5)). The kernel reports a process's Landlock domain to no other
+/// process. For Landlock, the worker's set-up code must see a refusal that only Landlock gives, or it
+/// does not report that its jail is complete.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Enforced {
-    /// The level that the layers make.
+    /// The level that the layers add up to.
     pub level: Level,
-    /// The layers that hold, from the outermost.
+    /// The layers that hold, starting with the outermost.
     pub layers: Vec<Layer>,
 }
 
-/// `full: namespaces, mounts, ...`.
+/// Formats as `full: namespaces, mounts, ...`.
 impl fmt::Display for Enforced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.level)?;
@@ -127,19 +128,19 @@ impl fmt::Display for Enforced {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Denial {
-    /// What was tried. The kernel tells of `fork`; a guest says `file access`, or `system call` where
-    /// its exception names no file.
+    /// The operation that was tried. The kernel reports `fork`. A guest reports `file access`, or
+    /// `system call` if its exception names no file.
     pub operation: String,
-    /// On what: a path.
+    /// The target of the operation: a path.
     pub target: Option<String>,
-    /// The error that the guest got; none where it was killed.
+    /// The error that the guest got; none if it was killed.
     pub errno: Option<i32>,
-    /// Who says so. The guest's word proves nothing.
+    /// Who reported it. A guest's report proves nothing.
     pub reported_by: Reporter,
 }
 
 impl Denial {
-    /// A denial that the kernel told of.
+    /// A denial that the kernel reported.
     pub fn by_kernel(operation: impl Into<String>) -> Self {
         Self {
             operation: operation.into(),
@@ -161,7 +162,7 @@ impl From<Denied> for Denial {
     }
 }
 
-/// Who told of a denial.
+/// Who reported a denial.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reporter {
@@ -171,11 +172,11 @@ pub enum Reporter {
     Kernel,
 }
 
-/// Which policy a run was under.
+/// The policy of a run.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct PolicyIdentity {
-    /// Its name.
+    /// The policy's name.
     pub name: String,
-    /// Hash of the effective policy, so that two runs can be known to be under the same one.
+    /// The hash of the effective policy. Two runs with equal hashes ran under the same policy.
     pub sha256: String,
 }

@@ -5,51 +5,51 @@ use std::time::Duration;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-/// Where the time of a run went, phase after phase on the supervisor's clock: together they are
-/// the run, from the call to the return but for the last bookkeeping.
+/// Where the time of a run went, by consecutive phases on the supervisor's clock. Together they cover
+/// the run from the call to the return, except for the last bookkeeping.
 ///
 /// In JSON each is a whole number of microseconds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Phases {
-    /// Making the worker's cgroup, sockets and pipes, and asking the zygote.
+    /// Creating the worker's cgroup, sockets and pipes, and sending the request to the zygote.
     pub place: Duration,
     /// Until the zygote had forked.
     pub fork: Duration,
-    /// Until the worker stood in its jail.
+    /// Until the worker's jail was complete.
     pub jail: Duration,
-    /// What was done in that time, and in part before it, on the worker's clock.
+    /// The steps of the jail on the worker's clock. Some of them overlap with the phase before.
     pub jail_steps: JailSteps,
-    /// Looking at the worker from outside.
+    /// Checking the worker from outside.
     pub verify: Duration,
-    /// From handing over the code to its result, or to the end of a worker that had none.
+    /// From handing over the code to its result, or to the end of a worker without a result.
     pub code: Duration,
     /// Until the worker's main process had ended.
     pub exit: Duration,
-    /// Until nothing of it was left.
+    /// Until no process of the worker was left.
     pub reap: Duration,
 }
 
-/// What a worker took to close its jail, by the layers of `docs/jail-order.md`. It is told before any
-/// guest code is there to tell something else. Nothing where the worker stood ready.
+/// How long each layer of `docs/jail-order.md` took in a worker. The worker reports it before guest
+/// code exists that could report something else. Zero if a prepared worker was already waiting.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct JailSteps {
-    /// Closing what it inherited.
+    /// Closing inherited descriptors.
     pub descriptors: Duration,
     /// Joining its cgroup.
     pub cgroup: Duration,
-    /// Its namespaces, but that of users.
+    /// Its namespaces, except the user namespace.
     pub namespaces: Duration,
-    /// Its private file systems.
+    /// Mounting its private file systems.
     pub mounts: Duration,
-    /// Its resource limits.
+    /// Setting its resource limits.
     pub limits: Duration,
     /// Its user namespace with the id maps, session and work directory.
     pub identity: Duration,
-    /// Its Landlock rules.
+    /// Enforcing its Landlock rules.
     pub landlock: Duration,
     /// Giving up capabilities.
     pub capabilities: Duration,
-    /// Loading its filter.
+    /// Loading its seccomp filter.
     pub seccomp: Duration,
 }
 
@@ -59,7 +59,7 @@ impl Phases {
         self.place + self.fork + self.jail + self.verify + self.code
     }
 
-    /// Each phase by its name, in order.
+    /// Each phase with its name, in order.
     pub fn each(&self) -> [(&'static str, Duration); 7] {
         [
             ("place", self.place),
@@ -72,7 +72,7 @@ impl Phases {
         ]
     }
 
-    /// Whether they are a run's, and not those of a cell in a session, whose worker goes on.
+    /// Whether these are the phases of a run, not of a cell in a session whose worker goes on.
     pub fn are_of_a_run(&self) -> bool {
         let cell = Self {
             code: self.code,
@@ -83,7 +83,7 @@ impl Phases {
 }
 
 impl JailSteps {
-    /// Each by its name, in order.
+    /// Each step with its name, in order.
     pub fn each(&self) -> [(&'static str, Duration); 9] {
         [
             ("descriptors", self.descriptors),
@@ -99,7 +99,7 @@ impl JailSteps {
     }
 }
 
-/// Whole microseconds.
+/// The duration in whole microseconds.
 pub fn microseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

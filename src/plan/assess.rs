@@ -1,8 +1,9 @@
-//! What each layer can be on a host, whatever the policy.
+//! What each layer can be on a host, independent of the policy.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::layer::{Layer, LayerState};
 use super::remedy;
@@ -10,21 +11,45 @@ use crate::host::{
     CgroupSupport, Controller, LandlockSupport, Machine, NamespaceSupport, SeccompSupport,
 };
 
-/// The ABI from which Landlock keeps signals and abstract unix sockets inside: the last that adds
-/// a wall.
+/// The ABI from which Landlock scopes signals and abstract unix sockets: the last ABI that adds a
+/// wall.
 pub(super) const LANDLOCK_SCOPES: u32 = 6;
 
 /// A layer on this machine.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Assessment {
-    /// Which.
+    /// The layer.
     pub layer: Layer,
     /// How far it can hold.
     pub state: LayerState,
-    /// Why.
+    /// The reason for the state.
     pub why: String,
-    /// What mends it; `None` where there is nothing to mend.
-    pub remedy: Option<String>,
+    /// The remedy, unless the layer holds.
+    pub remedy: Option<Remedy>,
+}
+
+/// What makes a layer hold.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Remedy {
+    /// An instruction to the user.
+    Do(String),
+    /// The remedy of the namespaces, which this layer needs.
+    AsForNamespaces,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Do(instruction) => instruction,
+            Self::AsForNamespaces => "as for `namespaces`",
+        })
+    }
+}
+
+impl Serialize for Remedy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 impl Assessment {
@@ -42,7 +67,7 @@ impl Assessment {
             layer,
             state: LayerState::Degraded,
             why,
-            remedy: Some(remedy),
+            remedy: Some(Remedy::Do(remedy)),
         }
     }
 
@@ -51,7 +76,7 @@ impl Assessment {
             layer,
             state: LayerState::Absent,
             why,
-            remedy: Some(remedy),
+            remedy: Some(Remedy::Do(remedy)),
         }
     }
 }
@@ -78,9 +103,6 @@ fn assess_layer(machine: &Machine, layer: Layer) -> Assessment {
     }
 }
 
-/// The layers that need namespaces say so with one remedy, which stands at the namespaces.
-pub(super) const AS_NAMESPACES: &str = "as for `namespaces`";
-
 fn namespaces(machine: &Machine) -> Assessment {
     let layer = Layer::Namespaces;
     match &machine.namespaces {
@@ -104,7 +126,12 @@ fn mounts(machine: &Machine) -> Assessment {
         }
         NamespaceSupport::Refused(_) => {
             let why = "without namespaces nothing can be mounted".to_owned();
-            Assessment::absent(layer, why, AS_NAMESPACES.to_owned())
+            Assessment {
+                layer,
+                state: LayerState::Absent,
+                why,
+                remedy: Some(Remedy::AsForNamespaces),
+            }
         }
     }
 }
@@ -137,7 +164,7 @@ fn landlock(machine: &Machine) -> Assessment {
     }
 }
 
-/// What an ABI below 6 leaves to the other layers.
+/// What Landlock with an ABI below 6 leaves to the other layers.
 fn missing_in_landlock(abi: u32) -> &'static str {
     match abi {
         ..2 => {
@@ -207,7 +234,7 @@ fn cgroup(machine: &Machine) -> Assessment {
     }
 }
 
-/// The controllers that limit something and cannot be had.
+/// The limiting controllers that are not available.
 pub(super) fn missing_controllers(cgroup: &CgroupSupport) -> impl Iterator<Item = Controller> {
     let there: BTreeSet<Controller> = match cgroup {
         CgroupSupport::V1 { controllers } => controllers.keys().copied().collect(),

@@ -9,12 +9,12 @@ use serde::Serialize;
 use crate::host::{CgroupSupport, Controller, V2Entry};
 use crate::policy::{Limits, Policy};
 
-/// Where a worker's cgroups are made and what is written into them.
+/// Where a worker's cgroups are created and what the supervisor writes into them.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct CgroupPlan {
-    /// Whose interface the files have.
+    /// The version of the files' interface.
     pub version: CgroupVersion,
-    /// One for each hierarchy: one on version 2.
+    /// The hierarchies in use. Version 2 has only one.
     pub hierarchies: Vec<Hierarchy>,
 }
 
@@ -24,14 +24,14 @@ pub struct CgroupPlan {
 pub enum CgroupVersion {
     /// One hierarchy for each controller.
     V1,
-    /// One hierarchy; before the first worker, `entry` must be done.
+    /// One hierarchy. `entry` must be done before the first worker.
     V2 {
-        /// What the directory needs first.
+        /// What the directory still needs.
         entry: V2Entry,
     },
 }
 
-/// One directory in which each worker gets a cgroup.
+/// A directory in which each worker gets a cgroup.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Hierarchy {
     /// The directory.
@@ -42,24 +42,24 @@ pub struct Hierarchy {
     pub settings: Vec<Setting>,
 }
 
-/// One file and what is written into it.
+/// A file and the value to write into it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Setting {
     /// Name of the file in the cgroup's directory.
     pub file: &'static str,
     /// Its contents.
     pub value: String,
-    /// Whether the kernel may be without it.
+    /// Whether a kernel may lack the file.
     pub presence: Presence,
 }
 
-/// Whether a setting's file is always there.
+/// Whether a setting's file always exists.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Presence {
     /// A missing file is an error.
     Required,
-    /// Depends on how the kernel was built or booted, such as swap accounting.
+    /// The file depends on how the kernel was built or booted, as for swap accounting.
     WhereThere,
 }
 
@@ -121,7 +121,7 @@ fn where_there(file: &'static str, value: impl Into<String>) -> Setting {
     }
 }
 
-/// The kernel's own default; shorter ones cost more switches.
+/// The kernel's default; shorter periods cost more context switches.
 const CPU_PERIOD_US: u64 = 100_000;
 
 /// Microseconds of processor time in each period.
@@ -133,8 +133,8 @@ fn settings_v1(controller: Controller, limits: &Limits) -> Vec<Setting> {
     match controller {
         Controller::Memory => vec![
             required("memory.limit_in_bytes", limits.memory.to_string()),
-            // Memory and swap together, so that there is no swap; must not be below the limit, so
-            // it comes after it.
+            // The limit of memory and swap together, so that there is no swap. It must not be below
+            // the memory limit, so it comes after it.
             where_there("memory.memsw.limit_in_bytes", limits.memory.to_string()),
             where_there("memory.swappiness", "0"),
         ],

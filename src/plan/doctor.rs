@@ -1,4 +1,4 @@
-//! What `sandfork doctor` says: each layer, whether it can be had here, why, and what mends it.
+//! The report of `sandfork doctor`: whether each layer is available here, why, and the remedy.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use super::obstacle::best_level;
 use crate::host::{Interpreter, InterpreterError, Machine};
 use crate::policy::Level;
 
-/// A machine and an interpreter, judged.
+/// The assessment of a machine and an interpreter.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Diagnosis {
     /// The kernel's release.
     pub kernel: String,
-    /// The effective uid that was asked about.
+    /// The effective uid of the assessment.
     pub uid: u32,
-    /// The best level that can be had; `None` where nothing may run at all.
+    /// The best available level; `None` if nothing may run at all.
     pub level: Option<Level>,
     /// Every layer.
     pub layers: Vec<Assessment>,
@@ -25,25 +25,25 @@ pub struct Diagnosis {
     pub interpreter: InterpreterDiagnosis,
 }
 
-/// Whether the interpreter will do.
+/// Whether the interpreter is suitable.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum InterpreterDiagnosis {
-    /// It will.
+    /// It is suitable.
     Usable {
-        /// What is executed.
+        /// The path to execute.
         executable: String,
         /// Its version.
         version: String,
     },
-    /// It will not.
+    /// It is unsuitable.
     Unusable {
-        /// Why, and what to do.
+        /// The reason and the remedy.
         error: String,
     },
 }
 
-/// Judges a machine, and what came of asking an interpreter.
+/// Assesses a machine, and the result of probing an interpreter.
 pub fn diagnose(
     machine: &Machine,
     interpreter: Result<&Interpreter, &InterpreterError>,
@@ -69,14 +69,14 @@ pub fn diagnose(
 }
 
 impl Diagnosis {
-    /// Whether sandboxes of some level can be made with this interpreter.
+    /// Whether this interpreter allows sandboxes of some level.
     pub fn is_usable(&self) -> bool {
         self.level.is_some() && matches!(self.interpreter, InterpreterDiagnosis::Usable { .. })
     }
 }
 
 impl LayerState {
-    /// The answer to "can it be had?".
+    /// Whether the layer is available, in a word.
     fn answer(self) -> &'static str {
         match self {
             Self::Enforced => "yes",

@@ -1,4 +1,4 @@
-//! The environment of the interpreter, complete: nothing of the caller's is inherited.
+//! The complete environment of the interpreter. It inherits no variable from the caller.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use super::places::{TMP, WORK};
 use crate::host::Host;
 use crate::policy::{Level, Policy, SystemFiles};
 
-/// Variables that hold only while packages are preloaded, each with the value 1.
+/// Variables that are set to 1 only while packages are preloaded.
 ///
-/// Libraries for linear algebra read them when they are loaded, and start threads then, which
-/// would not survive the fork. A worker gives them back the value of the plan's environment, or
-/// removes them, so that what the guest starts may use its processors.
+/// Libraries for linear algebra read them when they are loaded, and would otherwise start threads,
+/// which do not survive the fork. A worker restores the value of the plan's environment, or removes
+/// the variable, so that programs that the guest starts may use its processors.
 pub const PRELOAD_ONLY: [&str; 5] = [
     "BLIS_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -23,7 +23,7 @@ pub const PRELOAD_ONLY: [&str; 5] = [
 const PROGRAMS: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 
 pub(super) fn variables(policy: &Policy, host: &Host, level: Level) -> Vec<(String, String)> {
-    // Without mounts there is one private directory, which also takes temporary files.
+    // Without mounts there is one private directory, which also holds temporary files.
     let temporary = if level == Level::Landlock { WORK } else { TMP };
     let mut variables = BTreeMap::from(
         [("HOME", WORK), ("TMPDIR", temporary), ("LANG", "C.UTF-8")]

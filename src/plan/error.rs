@@ -1,4 +1,4 @@
-//! Why a policy cannot be kept on a host.
+//! Why a policy cannot be enforced on a host.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,36 +7,37 @@ use super::obstacle::Obstacle;
 use super::seccomp::SeccompError;
 use crate::policy::{Level, Origin};
 
-/// Why there is no plan. Each says what is wrong, where it was written, and what to do.
+/// Why there is no plan. Each error names the problem, the place where it was written, and the
+/// remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PlanError {
-    /// The level that the policy requires cannot be had here.
+    /// The level that the policy requires is not available here.
     #[error("{origin} requires level `{required}`, which this host cannot give: {}{}", Sentences(.obstacles), Instead(.available))]
     LevelUnavailable {
-        /// What the policy requires.
+        /// The required level.
         required: Level,
-        /// Where it says so.
+        /// Where the policy requires it.
         origin: Origin,
         /// The layers that do not hold, each with its cause and its remedy.
         obstacles: Vec<Obstacle>,
-        /// The lower level that can be had, if any.
+        /// The best available level, if any.
         available: Option<Level>,
     },
-    /// A limit that is more than the host has.
+    /// A limit is above what the host has.
     #[error("{origin}: `{key}` is {wanted}, more than this host's {available}: {remedy}")]
     QuotaAboveHost {
         /// Where the limit was written.
         origin: Origin,
         /// The dotted key.
         key: &'static str,
-        /// As a person would write it.
+        /// The limit, as the policy writes it.
         wanted: String,
-        /// What the host has, and of what.
+        /// The amount that the host has, and of which resource.
         available: String,
-        /// A value that the host can keep, and how to raise the host's.
+        /// A value that the host allows, and how to raise the host's.
         remedy: String,
     },
-    /// A path of the policy that is not there.
+    /// A path of the policy does not exist.
     #[error(
         "{origin}: {path} cannot be found ({cause}): create it, or remove it from the policy",
         path = path.display()
@@ -46,58 +47,58 @@ pub enum PlanError {
         origin: Origin,
         /// The path.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: String,
     },
-    /// A path of the policy that is something else than what it is used for.
+    /// A path of the policy is of the wrong kind for its use.
     #[error("{origin}: {path} is {found}, and {needed} is needed here", path = path.display())]
     PathKind {
         /// Where the path was written.
         origin: Origin,
         /// The path.
         path: PathBuf,
-        /// What stands there.
+        /// The kind that was found.
         found: &'static str,
-        /// What would do.
+        /// The kind that is needed.
         needed: &'static str,
     },
-    /// A path that the sandbox's own files would hide, or that would hide them.
+    /// A path would be hidden by the sandbox's own files, or would hide them.
     #[error(
         "{place}: {path} cannot be shown, because the sandbox has its own {own}: name another path, \
          or copy what is needed to one", path = path.display()
     )]
     Clash {
-        /// Who wants the path shown.
+        /// The origin of the request to show the path.
         place: Place,
         /// The path.
         path: PathBuf,
-        /// What stands there in every sandbox.
+        /// The sandbox's own path.
         own: &'static str,
     },
-    /// A path that could be written to, and from which code runs.
+    /// A path would be both writable and a source of executable code.
     #[error(
         "{place}: {path} is where code is run from, and cannot be writable: name a directory of \
          data in `filesystem.write`", path = path.display()
     )]
     WritableCode {
-        /// Who wants the path shown.
+        /// The origin of the request to show the path.
         place: Place,
         /// The path.
         path: PathBuf,
     },
-    /// A system call that a policy may not allow or deny.
+    /// A policy may not allow or deny this system call.
     #[error("{origin}: {source}")]
     Syscall {
         /// Where its name was written.
         origin: Origin,
-        /// Why not.
+        /// The reason.
         source: SeccompError,
     },
     /// There are no filters for this processor.
     #[error("Sandfork has no system call table for this processor: run on x86_64 or aarch64")]
     UnknownArchitecture,
-    /// Without mounts of its own the guest runs as an unprivileged user who must reach the
-    /// interpreter where it is.
+    /// Without its own mounts the guest runs as an unprivileged user, which must reach the
+    /// interpreter at its own path.
     #[error(
         "the interpreter {path} cannot be reached by the unprivileged user that the guest runs as \
          at level `landlock`: install one where every user can run it, such as /usr/bin/python3",
@@ -109,14 +110,14 @@ pub enum PlanError {
     },
 }
 
-/// What names a path that is to be shown.
+/// The origin of a request to show a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Place {
-    /// A policy.
+    /// A policy names it.
     Policy(Origin),
     /// The interpreter needs it.
     Interpreter,
-    /// Programs and libraries of the system.
+    /// It is one of the system's programs and libraries.
     System,
 }
 

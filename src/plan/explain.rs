@@ -1,4 +1,4 @@
-//! A plan for a person to read (`sandfork plan`).
+//! A plan in readable form (`sandfork plan`).
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -7,11 +7,12 @@ use super::layer::LayerState;
 use super::words::{bytes, processors, seconds};
 use super::{HeldBy, Plan, SessionFiles, Start};
 use crate::jail::program::{
-    NetworkNamespace, PathAccess, ProcMount, RlimitResource, RootEntry, ZygoteJail,
+    PathAccess, ProcMount, RlimitResource, RootEntry, UidRange, ZygoteJail,
 };
 use crate::policy::Stdin;
 
-/// Says what the plan will do. Values of environment variables are left out: some are the caller's.
+/// Describes what the plan will do. It omits the values of environment variables, because some are
+/// the caller's.
 pub fn explain(plan: &Plan) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
@@ -99,7 +100,17 @@ fn identity(jail: &ZygoteJail) -> String {
     let inside = jail.identity.inside;
     let mut text = format!("uid {}, gid {}", inside.uid, inside.gid);
     if let Some(host) = jail.identity.drop_to {
-        let _ = write!(text, "; on the host uid {}, gid {}", host.uid, host.gid);
+        let _ = match jail.worker_uids() {
+            Some(UidRange { first, count }) => {
+                let last = first + (count - 1);
+                write!(
+                    text,
+                    "; on the host one of uids {first} to {last}, gid {}",
+                    host.gid
+                )
+            }
+            None => write!(text, "; on the host uid {}, gid {}", host.uid, host.gid),
+        };
     }
     text
 }
@@ -113,9 +124,8 @@ fn imported(pattern: &String) -> String {
 }
 
 fn network(jail: &ZygoteJail) -> &'static str {
-    match jail.namespaces.map(|namespaces| namespaces.network) {
-        Some(NetworkNamespace::SharedEmpty) => "none: an empty network namespace",
-        Some(NetworkNamespace::PerWorker) => "none: an empty network namespace for each worker",
+    match jail.namespaces {
+        Some(_) => "none: an empty network namespace for each worker",
         None => "none: no socket can be made",
     }
 }

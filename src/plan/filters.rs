@@ -1,19 +1,33 @@
-//! The seccomp filters of a plan, with a policy's mistakes traced to where they were written.
+//! The seccomp filters of a plan. Errors in a policy's lists are traced to their lines.
 
 use super::seccomp::{self, Filters, SeccompError, Surroundings};
 use super::{CgroupPlan, PlanError};
 use crate::host::{Controller, Machine};
 use crate::policy::{Level, Located, Policy};
 
-/// Calls that hold memory which no process's size shows. Where a cgroup counts memory they are as
-/// good as any other; a watchdog would be blind to them.
+/// Calls that allocate memory outside every process's size. A cgroup counts that memory, so with
+/// one they are allowed like other calls. A watchdog would not see it.
 const UNCOUNTED: [&str; 3] = ["memfd_create", "shmget", "msgget"];
+
+/// Calls that flush written data to disk. They have an effect only if the guest may write to files
+/// that outlive it.
+const DURABILITY: [&str; 3] = ["fsync", "fdatasync", "sync_file_range"];
+
+/// Which workers share the kernel's per-user count of watches.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum WorkerUids {
+    /// Each worker has a uid of its own and shares the count with no other.
+    EachItsOwn,
+    /// All workers share it, together with everything else that the user runs.
+    Shared,
+}
 
 pub(super) fn compile(
     policy: &Policy,
     machine: &Machine,
     level: Level,
     cgroup: Option<&CgroupPlan>,
+    uids: WorkerUids,
 ) -> Result<Filters, PlanError> {
     let arch = machine.arch.ok_or(PlanError::UnknownArchitecture)?;
     let surroundings = match level {
@@ -26,17 +40,22 @@ pub(super) fn compile(
     let names = |list: &[Located<String>]| -> Vec<String> {
         list.iter().map(|name| name.value.clone()).collect()
     };
+    let mut allowed = names(&lists.allow);
+    if !policy.filesystem().write.is_empty() {
+        allowed.extend(DURABILITY.map(str::to_owned));
+    }
+    if uids == WorkerUids::EachItsOwn {
+        allowed.push("epoll_ctl".to_owned());
+    }
     let mut denied = names(&lists.deny);
     if !cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory)) {
-        let asked_for = names(&lists.allow);
         let uncounted = UNCOUNTED.map(str::to_owned).into_iter();
-        denied.extend(uncounted.filter(|name| !asked_for.contains(name)));
+        denied.extend(uncounted.filter(|name| !allowed.contains(name)));
     }
-    seccomp::compile(arch, surroundings, &names(&lists.allow), &denied)
-        .map_err(|source| locate(policy, source))
+    seccomp::compile(arch, surroundings, &allowed, &denied).map_err(|source| locate(policy, source))
 }
 
-/// Finds the line that the error is about.
+/// Finds the policy line that the error is about.
 fn locate(policy: &Policy, source: SeccompError) -> PlanError {
     let lists = policy.syscalls();
     let mut named = lists.allow.iter().chain(&lists.deny);

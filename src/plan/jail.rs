@@ -1,18 +1,18 @@
-//! The prepared jail: what the zygote and its workers do to themselves.
+//! The prepared jail: the steps that the zygote and its workers apply to themselves.
 
 use std::path::Path;
 
 use super::PlanError;
-use super::assess::LANDLOCK_SCOPES;
 use super::cgroup::CgroupPlan;
+use super::filters::WorkerUids;
 use super::limits::ProcessCount;
 use super::places::{SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, filters, landlock, limits, root};
-use crate::host::{Controller, GUEST_ID, Host, HostUser};
+use crate::host::{Controller, GUEST_ID, Host, HostUser, IdRange};
 use crate::jail::program::{
-    HostIds, Identity, LandlockRules, NetworkNamespace, ProcMount, Shown, Tmpfs, WorkerJail,
-    ZygoteJail, ZygoteNamespaces,
+    HostIds, Identity, LandlockRules, ProcMount, Shown, Tmpfs, UidRange, WorkerJail, ZygoteJail,
+    ZygoteNamespaces,
 };
 use crate::policy::{Level, Policy, ProcVisibility, Quota};
 
@@ -24,10 +24,14 @@ pub(super) fn prepare(
     cgroup: Option<&CgroupPlan>,
 ) -> Result<ZygoteJail, PlanError> {
     let view = View::new(policy, host, level)?;
-    let filters = filters::compile(policy, &host.machine, level, cgroup)?;
     let namespaces = (level > Level::Landlock).then(|| ZygoteNamespaces {
-        network: network(host),
+        worker_uids: worker_uids(policy, host.machine.user),
     });
+    let uids = match namespaces.and_then(|it| it.worker_uids) {
+        Some(_) => WorkerUids::EachItsOwn,
+        None => WorkerUids::Shared,
+    };
+    let filters = filters::compile(policy, &host.machine, level, cgroup, uids)?;
     Ok(ZygoteJail {
         identity: identity(host.machine.user, level),
         namespaces,
@@ -46,13 +50,12 @@ pub(super) fn prepare(
     })
 }
 
-/// One empty network namespace serves every worker where Landlock keeps abstract unix sockets
-/// apart, which are all that two of them could meet by; making one costs more than all the rest.
-fn network(host: &Host) -> NetworkNamespace {
-    match host.machine.landlock.abi() {
-        Some(LANDLOCK_SCOPES..) => NetworkNamespace::SharedEmpty,
-        _ => NetworkNamespace::PerWorker,
-    }
+/// Uids for the workers. Files that a guest writes to the host belong to its uid, and the next guest
+/// must own them too. If a policy shows such a place, all workers have one uid.
+fn worker_uids(policy: &Policy, user: HostUser) -> Option<UidRange> {
+    let IdRange { first, count } = user.worker_uids?;
+    let leaves_nothing = policy.filesystem().write.is_empty();
+    leaves_nothing.then_some(UidRange { first, count })
 }
 
 fn identity(user: HostUser, level: Level) -> Identity {
@@ -86,13 +89,13 @@ fn worker(
         Tmpfs {
             target: target.into(),
             size: quota.size,
-            // What has to be made for it is not the guest's.
+            // The inodes of the mount points do not count against the guest.
             inodes: quota.inodes + mount_points(&shows),
             shows,
         }
     };
     let count = match level {
-        // The unprivileged user of root's is that of every other guest too.
+        // Root's unprivileged user is shared by all guests.
         Level::Landlock => ProcessCount::WholeUser,
         _ if cgroup.is_some_and(|plan| plan.limits_by(Controller::Pids)) => {
             ProcessCount::OwnBehindCgroup
@@ -103,7 +106,7 @@ fn worker(
     WorkerJail {
         tmpfs: match level {
             Level::Landlock => Vec::new(),
-            // Shared memory is what /dev/shm is for; it gets as much as /tmp.
+            // /dev/shm holds shared memory; it gets as much as /tmp.
             _ => vec![
                 quota(WORK, files.work),
                 quota(TMP, files.tmp),
@@ -120,7 +123,7 @@ fn worker(
     }
 }
 
-/// The most files and directories that have to be made for all of these to have a place.
+/// The most files and directories that must be created as mount points for all of these.
 fn mount_points(shows: &[Shown]) -> u64 {
     let names = shows.iter().map(|shown| match shown {
         Shown::Tree { target, .. } | Shown::Symlink { target, .. } => target.components().count(),

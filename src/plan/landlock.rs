@@ -1,8 +1,9 @@
-//! Landlock rules: the same view of files as the mounts give, by a second and independent wall.
+//! Landlock rules: the same view of files as the mounts give, enforced by a second, independent
+//! layer.
 //!
-//! They name what a worker sees once its own mounts stand, and each worker pays for every one of
-//! them, so that there are as few as will do. `/` itself gets none, so that listing it is refused:
-//! that refusal is how a worker sees that the layer holds.
+//! They name the paths that a worker sees once its own mounts are in place. Each worker pays for
+//! every rule, so there are as few as possible. `/` itself gets no rule, so that listing it is
+//! refused. By that refusal a worker checks that the layer holds.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,7 @@ pub(super) fn rules(policy: &Policy, level: Level, view: &View) -> Vec<PathRule>
     rules
 }
 
-/// What is in these directories is the sandbox's, or was put there because it may be used.
+/// Everything in these directories belongs to the sandbox, or was put there for the guest to use.
 fn on_a_root_of_its_own(policy: &Policy) -> Vec<PathRule> {
     let mut rules = vec![
         rule(ETC, PathAccess::Read),
@@ -40,9 +41,9 @@ fn on_a_root_of_its_own(policy: &Policy) -> Vec<PathRule> {
     rules
 }
 
-/// The host's own directories have more in them than a guest may have.
+/// The host's own directories contain more than a guest may access.
 fn on_the_hosts_root() -> Vec<PathRule> {
-    // The session's directory, in whose place this stands until it is known.
+    // Stands for the session's directory until its path is known.
     let mut rules = vec![rule(WORK, PathAccess::ReadWrite)];
     rules.extend(DEVICES.map(|name| rule(Path::new("/dev").join(name), PathAccess::ReadWriteFile)));
     rules

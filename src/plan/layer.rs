@@ -1,16 +1,16 @@
-//! The walls, by name.
+//! The layers, by name.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// One wall between the guest and the host.
+/// One layer between the guest and the host.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layer {
     /// User, pid, network, ipc, uts, mount and cgroup namespaces (namespaces(7)).
     Namespaces,
-    /// A root of its own, with read-only views of the host (pivot_root(2), mount_setattr(2)).
+    /// A private root with read-only views of the host (pivot_root(2), mount_setattr(2)).
     Mounts,
     /// Landlock rules (landlock(7)).
     Landlock,
@@ -20,12 +20,12 @@ pub enum Layer {
     Capabilities,
     /// Resource limits (getrlimit(2)).
     Rlimits,
-    /// A cgroup of its own (cgroups(7)).
+    /// A private cgroup (cgroups(7)).
     Cgroup,
 }
 
 impl Layer {
-    /// Every layer, from the outermost.
+    /// Every layer, starting with the outermost.
     pub const ALL: [Self; 7] = [
         Self::Namespaces,
         Self::Mounts,
@@ -60,10 +60,10 @@ impl fmt::Display for Layer {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LayerState {
-    /// Whole.
+    /// The layer holds completely.
     Enforced,
-    /// In part; the detail says which part does not, and what holds that instead.
+    /// The layer holds in part; the detail names the missing part and what replaces it.
     Degraded,
-    /// Not at all.
+    /// The layer does not hold.
     Absent,
 }

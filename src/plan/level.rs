@@ -13,15 +13,15 @@ use crate::policy::{Level, Policy};
 /// A layer of a plan.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct LayerPlan {
-    /// Which.
+    /// The layer.
     pub layer: Layer,
     /// How far it will hold.
     pub state: LayerState,
-    /// What it is made of, or why it does not hold.
+    /// What it consists of, or why it does not hold.
     pub detail: String,
 }
 
-/// The best level of the host, where that is enough for the policy.
+/// The best level of the host, if it is enough for the policy.
 pub(super) fn choose(policy: &Policy, host: &Host) -> Result<Level, PlanError> {
     let required = policy.require();
     let available = best_level(&host.machine);
@@ -63,10 +63,10 @@ pub(super) fn layers(host: &Host, level: Level, cgroup: Option<&CgroupPlan>) -> 
         .collect()
 }
 
-/// What a layer is at level `landlock`.
+/// The state of a layer at level `landlock`.
 fn without_namespaces(layer: LayerPlan) -> LayerPlan {
     match layer.layer {
-        // Namespaces without mounts would be of no use, so they are not made.
+        // Namespaces without mounts have no use, so none are created.
         Layer::Namespaces | Layer::Mounts if layer.state == LayerState::Enforced => LayerPlan {
             state: LayerState::Absent,
             detail: "not made, because nothing can be mounted".to_owned(),

@@ -1,4 +1,5 @@
-//! Resource limits of a worker, and the check that the host has what the policy promises.
+//! Resource limits of a worker, and the check that the host has the resources that the policy
+//! promises.
 
 use crate::host::Host;
 use crate::jail::program::{Rlimit, RlimitResource};
@@ -7,43 +8,46 @@ use crate::policy::{LimitName, Limits, Policy};
 use super::PlanError;
 use super::words::{bytes, processors};
 
-/// Stack of a main thread: the usual default of distributions. CPython's recursion limit and
-/// numpy's LAPACK are made for it.
+/// The stack of a main thread: the usual default of distributions. CPython's recursion limit and
+/// numpy's LAPACK assume it.
 const STACK_BYTES: u64 = 8 << 20;
-/// Locked memory cannot be reclaimed; a few pages for a library that keeps a key there.
+/// Locked memory cannot be reclaimed. A few pages are enough for a library that keeps a key there.
 const LOCKED_BYTES: u64 = 64 << 10;
 /// POSIX message queues are kernel memory, and CPython has no module for them.
 const MESSAGE_QUEUE_BYTES: u64 = 16 << 10;
 /// Queued signals are kernel memory; timers and `sigqueue` use a handful.
 const PENDING_SIGNALS: u64 = 1024;
 
-/// No core dump, and no core handler either: a pattern that is a pipe ignores every limit but this
-/// one (core(5), fs/coredump.c), and would run as the host's root on what a guest made crash.
+/// Suppresses core dumps and core handlers. A core pattern that is a pipe ignores every limit but
+/// this value (core(5), fs/coredump.c), and the handler would run as the host's root on a process
+/// that a guest crashed.
 const NO_CORE: u64 = 1;
 
 fn whole_seconds(limits: &Limits) -> u64 {
     limits.cpu.as_secs() + u64::from(limits.cpu.subsec_nanos() > 0)
 }
 
-/// How a number of processes is counted.
+/// How processes are counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ProcessCount {
-    /// In the worker's own user namespace, where nothing else counts them.
+    /// In the worker's own user namespace, where they are counted by nothing else.
     Own,
-    /// The same, behind a cgroup that counts them too. That one must be reached first: it keeps
-    /// count of what it refuses, which tells a limit from a guest that only says so.
+    /// In the worker's own user namespace, behind a cgroup that counts them too. The cgroup's limit
+    /// must be reached first: it counts its refusals, which shows that the limit was really reached
+    /// and not only claimed by the guest.
     OwnBehindCgroup,
-    /// Over all that the user runs, so that a limit would hit whatever else runs: the watchdog
-    /// counts a worker's own, or its cgroup, and the limit is only a ceiling far above.
+    /// Over everything that the user runs, so that a tight limit would also hit other programs. The
+    /// watchdog or the worker's cgroup counts the worker's own processes, and this limit is only a
+    /// ceiling far above.
     WholeUser,
 }
 
-/// What each worker sets.
+/// The limits that each worker sets.
 pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<Rlimit> {
     let hard = host.machine.limits.hard;
     let mut rlimits = vec![
-        // Ends a process without a word, so it comes a second after the supervisor, who counts the
-        // whole worker and says so.
+        // The kernel ends a process without a report, so its limit is one second above the
+        // supervisor's. The supervisor counts the whole worker and reports the limit.
         (
             RlimitResource::Cpu,
             (whole_seconds(limits) + 1).min(hard.cpu_seconds),
@@ -77,9 +81,9 @@ pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<
         .collect()
 }
 
-/// What `RLIMIT_DATA` adds to the zygote's size: the limit, less a reserve for what the kernel
-/// itself and the session's files take of it. Reached first, it gives the guest a `MemoryError`
-/// where the whole limit would have it killed.
+/// Bytes that `RLIMIT_DATA` adds to the zygote's size: the limit, minus a reserve for the kernel's
+/// own use and the session's files. If it is reached first, the guest gets a `MemoryError`; at the
+/// whole limit it would be killed.
 pub(super) fn data_allowance(limits: &Limits) -> u64 {
     const LEAST_RESERVE: u64 = 8 << 20;
     limits
@@ -88,23 +92,23 @@ pub(super) fn data_allowance(limits: &Limits) -> u64 {
 }
 
 /// How many processes an ordinary user's ceiling leaves to the other workers that start while one
-/// runs, each with what stands above it.
-const OTHER_WORKERS: u64 = 4096;
+/// runs, including the process above each.
+const OTHER_WORKERS: u64 = 1024;
 
-/// What `RLIMIT_NPROC` adds to all that the machine runs, where the kernel counts the processes of
-/// a user together.
+/// What `RLIMIT_NPROC` adds to the number of processes on the machine, if the kernel counts all
+/// processes of a user together.
 pub(super) fn process_headroom(limits: &Limits, count: ProcessCount) -> Option<u64> {
     let headroom = u64::from(limits.pids) + OTHER_WORKERS;
     (count == ProcessCount::WholeUser).then_some(headroom)
 }
 
-/// How many processors to pin a worker to where no cpu cgroup holds its share.
+/// The number of processors to pin a worker to, if no cpu cgroup limits its share.
 pub(super) fn pin_to_cores(host: &Host, limits: &Limits) -> Option<u32> {
     let cores = limits.cores.millicores().div_ceil(1000);
     (cores < host.machine.limits.cpus).then_some(cores)
 }
 
-/// Refuses what the host does not have.
+/// Refuses limits above what the host has.
 pub(super) fn check(policy: &Policy, host: &Host) -> Result<(), PlanError> {
     let limits = policy.limits();
     let (has, hard) = (&host.machine.limits, &host.machine.limits.hard);

@@ -1,7 +1,7 @@
-//! Everything that will be done, as plain data: [`plan`] makes it of a policy and a host.
+//! Everything that will be done, as plain data: [`plan`] computes it from a policy and a host.
 //!
-//! Pure: no system call, no file, no clock. What the kernel will be asked to do can be printed
-//! ([`explain()`]), compared and tested for machines that nobody has at hand.
+//! Pure: no system call, no file, no clock. The kernel operations of a plan can be printed
+//! ([`explain()`]), compared and tested for machines that are not at hand.
 
 mod assess;
 mod cgroup;
@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-pub use assess::{Assessment, assess};
+pub use assess::{Assessment, Remedy, assess};
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
 pub use doctor::{Diagnosis, InterpreterDiagnosis, diagnose};
 pub use environment::PRELOAD_ONLY;
@@ -46,10 +46,10 @@ use crate::host::{Controller, Host, Needs};
 use crate::jail::program::ZygoteJail;
 use crate::policy::{self, Freshness, Level, Policy, Stdin};
 
-/// What a sandbox of one policy is on one host.
+/// The sandbox of one policy on one host.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Plan {
-    /// Whose plan.
+    /// The identity of the policy.
     pub policy: PolicyIdentity,
     /// The level that it reaches.
     pub level: Level,
@@ -57,18 +57,18 @@ pub struct Plan {
     pub layers: Vec<LayerPlan>,
     /// The interpreter and what it loads.
     pub interpreter: InterpreterPlan,
-    /// What the supervisor watches.
+    /// The limits that the supervisor watches.
     pub supervision: Supervision,
-    /// The worker's cgroup, where there is one.
+    /// The worker's cgroup, if it has one.
     pub cgroup: Option<CgroupPlan>,
     /// Where a session's own files are.
     pub session_files: SessionFiles,
-    /// What the zygote and its workers do to themselves.
+    /// The steps that the zygote and its workers apply to themselves.
     pub jail: ZygoteJail,
 }
 
 impl Plan {
-    /// What the work directory of a session may hold, bytes.
+    /// The capacity of a session's work directory, bytes.
     pub fn work_size(&self) -> u64 {
         let worker = &self.jail.worker;
         let mounted = worker.tmpfs.iter().find(|own| own.target == worker.cwd);
@@ -77,29 +77,29 @@ impl Plan {
     }
 }
 
-/// Which policy, as an outcome shows it.
+/// The identity of a policy, as an outcome reports it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct PolicyIdentity {
-    /// Its name.
+    /// The policy's name.
     pub name: String,
-    /// Hash of its effect.
+    /// Hash of the effective policy.
     pub sha256: String,
 }
 
 /// The interpreter and what it loads before any guest code.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct InterpreterPlan {
-    /// What to execute.
+    /// The path to execute.
     pub executable: PathBuf,
     /// Its version.
     pub version: (u8, u8, u8),
     /// The environment whose packages can be imported: `sys.prefix`.
     pub environment: PathBuf,
-    /// Imported once, in this order.
+    /// Modules to import once, in this order.
     pub preload: Vec<PreloadPlan>,
-    /// Added to `sys.path`, in this order.
+    /// Directories added to `sys.path`, in this order.
     pub path: Vec<PathBuf>,
-    /// Patterns of what the guest may import.
+    /// Patterns of the modules that the guest may import.
     pub imports: Vec<String>,
     /// Where a session's interpreter comes from.
     pub start: Start,
@@ -109,9 +109,9 @@ pub struct InterpreterPlan {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Start {
-    /// Forked from a warm zygote.
+    /// The interpreter is forked from a warm zygote.
     Forked,
-    /// A zygote of its own for each session.
+    /// Each session has a zygote of its own.
     Cold,
 }
 
@@ -120,14 +120,14 @@ pub enum Start {
 pub struct PreloadPlan {
     /// Its dotted name.
     pub module: String,
-    /// Whether its absence is an error.
+    /// Whether it is an error if the module is missing.
     pub required: bool,
 }
 
-/// What the supervisor holds a worker to, from outside.
+/// The limits that the supervisor enforces on a worker from outside.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct Supervision {
-    /// Time on the wall for each cell or run.
+    /// Wall time of each cell or run.
     #[serde(rename = "wall_ms", serialize_with = "milliseconds")]
     pub wall: Duration,
     /// Processor time of the whole worker.
@@ -143,23 +143,23 @@ pub struct Supervision {
     pub output: u64,
     /// What the guest reads on its standard input.
     pub stdin: Stdin,
-    /// How long a session may wait for its next cell; for ever where there is none.
+    /// How long a session may wait for its next cell; `None` means forever.
     #[serde(rename = "session_idle_ms", serialize_with = "milliseconds_if_any")]
     pub session_idle: Option<Duration>,
-    /// How long a session may live; for ever where there is none.
+    /// How long a session may live; `None` means forever.
     #[serde(rename = "session_age_ms", serialize_with = "milliseconds_if_any")]
     pub session_age: Option<Duration>,
-    /// What holds memory and processes together.
+    /// What enforces the limits on memory and processes.
     pub held_by: HeldBy,
 }
 
-// The signature is serde's.
+// serde requires this signature.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn milliseconds<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-// The signature is serde's.
+// serde requires this signature.
 #[allow(clippy::ref_option)]
 fn milliseconds_if_any<S: serde::Serializer>(
     duration: &Option<Duration>,
@@ -171,17 +171,17 @@ fn milliseconds_if_any<S: serde::Serializer>(
     }
 }
 
-/// What holds a worker's memory and number of processes together.
+/// What enforces the limits on a worker's memory and number of processes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeldBy {
-    /// The kernel, by the worker's cgroup.
+    /// The kernel enforces them by the worker's cgroup.
     Cgroup,
-    /// The supervisor, by looking often enough.
+    /// The supervisor enforces them by frequent sampling.
     Watchdog,
 }
 
-/// What has to be known of a host to plan for this policy.
+/// The facts about a host that a plan for this policy needs.
 pub fn needs(policy: &Policy) -> Needs {
     Needs {
         paths: places::named_by(policy)
@@ -191,13 +191,13 @@ pub fn needs(policy: &Policy) -> Needs {
     }
 }
 
-/// Plans, or says why the policy cannot be kept on this host.
+/// Makes the plan, or reports why the policy cannot be enforced on this host.
 ///
 /// # Errors
 ///
-/// When the host lacks the level that the policy requires, a limit is above what the host has, a path
-/// is missing or may not be shown, or a system call cannot be allowed or denied: with the line of the
-/// policy, the cause and the remedy.
+/// If the host lacks the level that the policy requires, a limit is above what the host has, a path
+/// is missing or may not be shown, or a system call cannot be allowed or denied. The error has the
+/// line of the policy, the cause and the remedy.
 pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
     limits::check(policy, host)?;
     let level = level::choose(policy, host)?;

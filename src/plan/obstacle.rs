@@ -1,10 +1,10 @@
-//! What stands between a machine and a level.
+//! The layers that keep a machine from reaching a level.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use super::assess::{AS_NAMESPACES, Assessment, assess};
+use super::assess::{Assessment, Remedy, assess};
 use super::layer::{Layer, LayerState};
 use crate::host::{ChainStep, Machine, NamespaceSupport, Refusal};
 use crate::policy::Level;
@@ -12,11 +12,11 @@ use crate::policy::Level;
 /// A layer that does not hold, as part of an error.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Obstacle {
-    /// Which.
+    /// The layer.
     pub layer: Layer,
-    /// Why it does not.
+    /// Why it does not hold.
     pub cause: String,
-    /// What mends it.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -31,13 +31,13 @@ impl fmt::Display for Obstacle {
 }
 
 impl Assessment {
-    /// The layer as an obstacle, unless it holds whole.
+    /// The layer as an obstacle, unless it holds completely.
     fn obstacle(&self) -> Option<Obstacle> {
-        let remedy = self.remedy.clone()?;
+        let remedy = self.remedy.as_ref()?;
         Some(Obstacle {
             layer: self.layer,
             cause: self.why.clone(),
-            remedy,
+            remedy: remedy.to_string(),
         })
     }
 }
@@ -49,7 +49,7 @@ pub(super) fn best_level(machine: &Machine) -> Option<Level> {
         .find(|level| obstacles(machine, *level).is_empty())
 }
 
-/// What stands between the host and a level.
+/// The obstacles between the host and a level.
 pub(super) fn obstacles(machine: &Machine, level: Level) -> Vec<Obstacle> {
     let mut found: Vec<Obstacle> = assess(machine)
         .iter()
@@ -66,9 +66,9 @@ fn hinders(assessed: &Assessment, level: Level) -> bool {
     match assessed.layer {
         Layer::Namespaces => level >= Level::Standard && assessed.state == LayerState::Absent,
         Layer::Mounts => {
-            // What follows from the namespaces is said there.
-            let of_its_own = assessed.remedy.as_deref() != Some(AS_NAMESPACES);
-            level >= Level::Standard && assessed.state == LayerState::Absent && of_its_own
+            // The namespaces' own obstacle is already in the list, once.
+            let is_its_own = assessed.remedy != Some(Remedy::AsForNamespaces);
+            level >= Level::Standard && assessed.state == LayerState::Absent && is_its_own
         }
         Layer::Landlock | Layer::Seccomp => assessed.state == LayerState::Absent,
         Layer::Cgroup => level == Level::Full && assessed.state != LayerState::Enforced,

@@ -1,26 +1,26 @@
-//! The places of a sandbox that are its own, and the paths that a policy names.
+//! The sandbox's own directories, and the paths that a policy names.
 
 use std::path::{Path, PathBuf};
 
 use crate::policy::{Located, Policy};
 
-/// Where guest code starts, and its home.
+/// Where guest code starts. It is also the guest's home.
 pub(super) use crate::jail::program::WORK;
 /// Temporary files.
 pub(super) const TMP: &str = "/tmp";
 /// POSIX shared memory and semaphores.
 pub(super) const SHM: &str = "/dev/shm";
 
-/// Directories that every sandbox fills itself: nothing of the host shows beneath them.
+/// Directories that every sandbox fills itself. They show nothing of the host.
 const OWN_TREES: [&str; 3] = ["/dev", "/proc", "/sys"];
 
-/// Directories that are the session's own, and may show something of the host in them.
+/// Directories that are private to the session and may contain views of the host.
 pub(super) const SESSIONS: [&str; 2] = [WORK, TMP];
 
-/// Files of the sandbox's own `/etc`, in which a host's files may stand beside them.
+/// The sandbox's own `/etc`, in which host files may appear beside its own files.
 pub(super) const ETC: &str = "/etc";
 
-/// The sandbox's own place that would hide `path`, or be hidden by it.
+/// The sandbox's own directory that would hide `path`, or be hidden by it.
 pub(super) fn clash(path: &Path) -> Option<&'static str> {
     let own_tree = OWN_TREES.into_iter().find(|own| path.starts_with(own));
     let whole = || {
@@ -36,7 +36,7 @@ pub(super) fn clash(path: &Path) -> Option<&'static str> {
     own_tree.or_else(whole).or_else(synthetic)
 }
 
-/// What a policy wants a path for.
+/// The policy key that names a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Use {
     /// `python.path`

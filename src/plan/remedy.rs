@@ -1,4 +1,4 @@
-//! What mends a layer: the exact command, wherever there is one.
+//! The remedy for each layer: the exact command, if there is one.
 
 use std::path::Path;
 
@@ -33,8 +33,8 @@ pub(super) fn namespaces(user: HostUser, refusal: &Refusal) -> String {
     }
 }
 
-/// What a container's runtime has to leave alone. Masked parts of `/proc` matter only to a new
-/// procfs.
+/// The settings that a container's runtime must change. Masked parts of `/proc` matter only to a
+/// new procfs.
 fn docker(step: ChainStep) -> &'static str {
     match step {
         ChainStep::MountProc => "docker run --security-opt systempaths=unconfined",
@@ -45,7 +45,7 @@ fn docker(step: ChainStep) -> &'static str {
     }
 }
 
-/// Why there are no cgroups, and what to do about it.
+/// Why there are no cgroups, and the remedy.
 pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String, String) {
     match reason {
         CgroupAbsence::NotMounted => (
@@ -91,7 +91,8 @@ pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String,
 const DELEGATE: &str =
     "start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`";
 
-/// Root in a container is nobody's to start anew; a service is started by systemd.
+/// Root's program in a container may have no launcher to restart it, so its processes move instead.
+/// A service is started by systemd.
 fn make_room(user: HostUser, dir: &Path) -> String {
     if !user.is_root() {
         return format!("{DELEGATE}, or add `DelegateSubgroup=main` to its unit (systemd 254)");
@@ -119,7 +120,7 @@ fn read_only(dir: &Path) -> (String, String) {
     )
 }
 
-/// Some controllers are missing.
+/// The report on missing controllers.
 pub(super) fn controllers(cgroup: &CgroupSupport, missing: &str) -> String {
     match cgroup {
         CgroupSupport::V2 { .. } => format!(

@@ -1,4 +1,4 @@
-//! The new root, entry by entry, in the order in which it is built.
+//! The entries of the new root, in the order in which they are created.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use crate::host::GUEST_ID;
 use crate::jail::program::RootEntry;
 use crate::policy::{Level, Policy, ProcVisibility};
 
-/// Name of every sandbox.
+/// The host name of every sandbox.
 pub(super) const HOSTNAME: &str = "sandfork";
 
-/// The sandbox's own `/etc`: what libc asks for, and nothing of the host's.
+/// The sandbox's own `/etc`: the files that libc reads, with no host contents.
 pub(super) const ETC_FILES: [(&str, &str); 5] = [
     ("/etc/group", "root:x:0:\nguest:x:1000:\nnogroup:x:65534:\n"),
     ("/etc/hostname", "sandfork\n"),
@@ -30,10 +30,10 @@ pub(super) const ETC_FILES: [(&str, &str); 5] = [
 
 const _: () = assert!(GUEST_ID == 1000, "the guest's entries above name its id");
 
-/// Devices without state of their own.
+/// Devices without state.
 pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
-/// `/dev` as programs know it. All of them lead through the guest's own `/proc`.
+/// The links in `/dev` that programs expect. All of them lead through the guest's own `/proc`.
 const DEVICE_LINKS: [(&str, &str); 4] = [
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),
@@ -41,7 +41,7 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// The root of a plan at `level`; without mounts there is none.
+/// The root entries of a plan at `level`; none without mounts.
 pub(super) fn entries(policy: &Policy, level: Level, view: &View) -> Vec<RootEntry> {
     if level == Level::Landlock {
         return Vec::new();

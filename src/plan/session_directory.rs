@@ -1,4 +1,4 @@
-//! Where a session's own files are when there are no mounts.
+//! Where a session's own files are if there are no mounts.
 
 use serde::Serialize;
 
@@ -10,20 +10,20 @@ use crate::policy::{Level, Policy};
 pub enum SessionFiles {
     /// In private tmpfs mounts with quotas.
     Private,
-    /// In one directory of the host for each session, which the supervisor makes, measures and
-    /// removes. In the plan `/work` stands for it
+    /// In one host directory per session, which the supervisor creates, measures and removes. In
+    /// the plan `/work` stands for it
     /// ([`put_work_in`](crate::jail::program::ZygoteJail::put_work_in)).
     HostDirectory(FileQuota),
 }
 
-/// What the files of a session may take, where the supervisor measures them.
+/// The quota of a session's files that the supervisor measures.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct FileQuota {
-    /// Bytes.
+    /// Size, bytes.
     pub size: u64,
-    /// Files, directories, links.
+    /// Number of files, directories and links.
     pub inodes: u64,
-    /// The largest that one file may be, bytes (`RLIMIT_FSIZE`).
+    /// Size of the largest file, bytes (`RLIMIT_FSIZE`).
     pub largest: u64,
 }
 
@@ -40,7 +40,7 @@ impl SessionFiles {
         }
     }
 
-    /// What the supervisor holds a session to, where no file system does.
+    /// The quota that the supervisor enforces, if no file system does.
     pub fn quota(self) -> Option<FileQuota> {
         match self {
             Self::Private => None,

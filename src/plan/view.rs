@@ -1,5 +1,5 @@
-//! What of the host the guest sees: which trees, and what may be done in them. Each is shown at
-//! its own path.
+//! What the guest sees of the host: the trees, and the access to each. Each tree is shown at its
+//! host path.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -13,26 +13,27 @@ use crate::policy::{Level, Policy};
 /// A directory or file of the host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Tree {
-    /// Where it is, outside and inside.
+    /// Its path, outside and inside.
     pub path: PathBuf,
-    /// What may be done there; what may be written to is mounted writable.
+    /// The allowed access. A tree with write access is mounted writable.
     pub allow: PathAccess,
-    /// Where it really is, if a policy names it by a path with links in it.
+    /// Its path without symbolic links, if a policy names it by a path that contains links.
     pub resolved: Option<PathBuf>,
-    /// Who wants it shown.
+    /// The origin of the request to show it.
     pub place: Place,
 }
 
-/// A symbolic link that the sandbox makes itself.
+/// A symbolic link that the sandbox creates itself.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Link {
-    /// Where.
+    /// The path of the link.
     pub path: PathBuf,
-    /// What it says.
+    /// The target of the link.
     pub points_at: PathBuf,
 }
 
-/// What the guest sees of the host. Trees come parents first, and none is there twice.
+/// What the guest sees of the host. Parents come before the trees in them, and no tree occurs
+/// twice.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct View {
     pub trees: Vec<Tree>,
@@ -56,8 +57,8 @@ impl View {
         Ok(view)
     }
 
-    /// What stands beneath a directory that is a session's own: each tree that no other one there
-    /// brings along, and the links between them.
+    /// The entries beneath one of the session's own directories: each tree that no other tree there
+    /// includes, and the links between them.
     pub(super) fn shown_beneath(&self, own: &Path) -> Vec<Shown> {
         let trees = || self.trees.iter().filter(|tree| tree.path.starts_with(own));
         let brought_along =
@@ -78,7 +79,8 @@ impl View {
         trees.chain(links).collect()
     }
 
-    /// Follows the sandbox's own links at the start of a path, as `/lib` where `/usr` is merged.
+    /// Resolves the sandbox's own links at the start of a path, such as `/lib` on a system with a
+    /// merged `/usr`.
     fn through_links(&self, path: &Path) -> PathBuf {
         let found = self.links.iter().find_map(|link| {
             let rest = path.strip_prefix(&link.path).ok()?;
@@ -88,7 +90,7 @@ impl View {
         found.unwrap_or_else(|| path.to_owned())
     }
 
-    /// Makes those links from `sys.executable` to the binary that no tree shows.
+    /// Creates the links from `sys.executable` to the binary that no tree shows.
     fn link_interpreter(&mut self, host: &Host) {
         for link in &host.interpreter.links {
             let path = self.through_links(&link.path);
@@ -102,19 +104,19 @@ impl View {
     }
 }
 
-/// Parents first, each once, and nothing that a tree above shows already.
+/// Sorts parents first, removes duplicates, and removes trees that a tree above already shows.
 fn arrange(wanted: Vec<Tree>) -> Result<Vec<Tree>, PlanError> {
     let (trees, behind_links) = sort_out(wanted)?;
     if behind_links.is_empty() {
         return Ok(trees);
     }
-    // What the links lead to may belong anywhere in the order.
+    // The targets of the links may belong anywhere in the order.
     let all = trees.into_iter().chain(behind_links).collect();
     sort_out(all).map(|(trees, _)| trees)
 }
 
-/// The second list is of trees whose path is a link inside another tree: the guest follows the
-/// link, so what it leads to has to be shown where it really is.
+/// The second list has the trees whose path is a link inside another tree. The guest follows the
+/// link, so its target must be shown at its real path.
 fn sort_out(mut wanted: Vec<Tree>) -> Result<(Vec<Tree>, Vec<Tree>), PlanError> {
     wanted.sort_by(|a, b| a.path.components().cmp(b.path.components()));
     let mut trees: Vec<Tree> = Vec::new();
@@ -146,7 +148,7 @@ fn sort_out(mut wanted: Vec<Tree>) -> Result<(Vec<Tree>, Vec<Tree>), PlanError> 
     Ok((trees, behind_links))
 }
 
-/// The nearest tree at or above a path: what the guest finds there.
+/// The nearest tree at or above a path, which is what the guest finds there.
 fn covering<'a>(trees: &'a [Tree], path: &Path) -> Option<&'a Tree> {
     trees.iter().rev().find(|tree| path.starts_with(&tree.path))
 }
@@ -171,7 +173,7 @@ impl Tree {
             && (self.allow == tree.allow || tree.allow == PathAccess::Read)
     }
 
-    /// Takes in another tree of the same path.
+    /// Merges another tree of the same path.
     fn merge(&mut self, other: Self) -> Result<(), PlanError> {
         if self.is_writable() != other.is_writable() {
             let writable = if self.is_writable() {
@@ -191,7 +193,7 @@ impl Tree {
     }
 }
 
-/// Without mounts nothing keeps a tree beneath a writable one from being written to.
+/// Without mounts, nothing protects a tree beneath a writable one from writes.
 fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
     if level > Level::Landlock {
         return Ok(());
@@ -208,7 +210,7 @@ fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Without mounts, an unprivileged guest of root's must reach the interpreter where it is.
+/// Without mounts, an unprivileged guest of root must reach the interpreter at its own path.
 fn check_reach(host: &Host, level: Level) -> Result<(), PlanError> {
     let closed = host.interpreter.reach == Reach::NotEveryone;
     if level == Level::Landlock && host.machine.user.drop_to.is_some() && closed {
@@ -219,7 +221,7 @@ fn check_reach(host: &Host, level: Level) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Without `.` and `..`, as text.
+/// The path without `.` and `..`, computed as text.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {

@@ -1,4 +1,4 @@
-//! The trees that the system, the interpreter and the policy want shown, before they are arranged.
+//! The trees that the system, the interpreter and the policy request, before they are arranged.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::host::{Host, PathFact, PathKind, SystemPath, SystemPathKind};
 use crate::jail::program::PathAccess;
 use crate::policy::{Located, Origin, Policy, SystemFiles};
 
-/// All of them, in no order.
+/// All requested trees, in no particular order.
 pub(super) fn trees(policy: &Policy, host: &Host) -> Result<Vec<Tree>, PlanError> {
     let system = policy.filesystem().system;
     let mut wanted = system_trees(host, system);
@@ -38,8 +38,9 @@ fn of_interpreter(path: PathBuf, allow: PathAccess) -> Tree {
     }
 }
 
-/// Programs run only from what the host owns: the system's and the interpreter's own directories and
-/// what the policy shows read-only, never from where a guest can write.
+/// Programs run only from paths that the host owns: the system's and the interpreter's own
+/// directories and the paths that the policy shows read-only. They never run from a path that a
+/// guest can write to.
 fn run_or_read(system: SystemFiles) -> PathAccess {
     match system {
         SystemFiles::Programs => PathAccess::ReadExecute,
@@ -59,7 +60,7 @@ fn shown(host: &Host, system: SystemFiles) -> impl Iterator<Item = &SystemPath> 
 fn system_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
     shown(host, system)
         .filter_map(|found| match found.kind {
-            // What is in /etc is links and data: what a link leads to is run where it is.
+            // /etc contains links and data: a link's target runs from its own path.
             SystemPathKind::Directory if found.path.starts_with(ETC) => {
                 Some(of_system(&found.path, PathAccess::Read))
             }
@@ -70,7 +71,8 @@ fn system_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
         .collect()
 }
 
-/// Links at the top, as a merged `/usr` has them, and those in `/usr` where it is not shown whole.
+/// Top-level links, as on a system with a merged `/usr`, and those in `/usr` if it is not shown
+/// whole.
 pub(super) fn system_links(host: &Host, system: SystemFiles) -> Vec<Link> {
     shown(host, system)
         .filter(|found| system == SystemFiles::Libraries || !found.path.starts_with("/usr"))
@@ -87,14 +89,14 @@ pub(super) fn system_links(host: &Host, system: SystemFiles) -> Vec<Link> {
 fn interpreter_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
     let interpreter = &host.interpreter;
     let mut paths = interpreter.libraries.clone();
-    // sys.executable has to exist even where nothing may run it.
+    // sys.executable must exist even if no program may run it.
     paths.push(interpreter.binary.clone());
     match system {
         SystemFiles::Programs => {
             paths.extend_from_slice(&interpreter.programs);
             paths.extend(interpreter.venv.clone());
         }
-        // The interpreter knows its environment by this file.
+        // The interpreter detects its environment by this file.
         SystemFiles::Libraries => {
             paths.extend(interpreter.venv.iter().map(|venv| venv.join("pyvenv.cfg")));
         }
@@ -125,7 +127,7 @@ fn named_tree(
     })
 }
 
-/// What the host found at a policy's path: its place without links, or why it will not do.
+/// The path without links that the host found for a policy's path, or the reason to refuse it.
 fn resolve<'a>(
     host: &'a Host,
     purpose: Use,

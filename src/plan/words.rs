@@ -1,4 +1,4 @@
-//! Numbers as a person reads them.
+//! Formats numbers in readable units.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Makes the effective policy of its layers, and refuses one that cannot be kept.
+//! Combines layers into the effective policy, and refuses a policy that cannot be enforced.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::paths::{HostPath, resolve, resolve_visible};
 use super::render;
 use super::session::SessionPolicy;
 
-/// The effective policy of the layers, the one that everything builds on first.
+/// The effective policy of the layers, starting with the base of all others.
 pub(super) fn assemble(name: &str, layers: Merge) -> Result<Policy, PolicyError> {
     let located_limits = LocatedLimits::new(layers)?;
     let python = python(layers)?;
@@ -58,7 +58,7 @@ fn python(layers: Merge) -> Result<PythonPolicy, PolicyError> {
         .items(|file| file.python.preload.as_ref())
         .unwrap_or_default();
     let preload: Vec<Located<Preload>> = preload.into_iter().map(|(_, item)| item).collect();
-    // `numpy` and `numpy?` are one module with two answers to "must it exist".
+    // `numpy` and `numpy?` name one module, with different answers on whether it must exist.
     refuse_duplicates(PRELOAD, &preload, |preload| preload.module().to_owned())?;
     let fresh = layers.scalar("python.fresh", |file| file.python.fresh.as_ref())?;
     Ok(PythonPolicy {
@@ -141,7 +141,7 @@ fn filesystem(
     let read = paths(layers.list(READ, |file| file.filesystem.read.as_ref())?);
     let write = paths(layers.list("filesystem.write", |file| file.filesystem.write.as_ref())?);
     refuse_read_inside_write(READ, &read, &write)?;
-    // The zygote's own modules: a guest that could write there would reach the next guest.
+    // The zygote imports these modules: a guest that could write there would reach the next guest.
     refuse_read_inside_write("python.path", &python.path, &write)?;
     let system = layers.scalar("filesystem.system", |file| file.filesystem.system.as_ref())?;
     let proc = layers.scalar("filesystem.proc", |file| file.filesystem.proc.as_ref())?;
@@ -159,8 +159,8 @@ fn filesystem(
     })
 }
 
-/// A writable directory inside a readable one is a hole made on purpose; the reverse is a
-/// promise that the sandbox would break.
+/// A writable directory inside a readable one is intentional. A readable one inside a writable one
+/// would be a promise that the sandbox breaks.
 fn refuse_read_inside_write(
     key: &'static str,
     read: &[Located<PathBuf>],
@@ -182,8 +182,8 @@ fn refuse_read_inside_write(
     Ok(())
 }
 
-/// A variable is set or passed by the last layer that names it, so that a policy can pass on
-/// what its base sets; one layer that does both is refused.
+/// The last layer that names a variable decides whether it is set or passed, so a policy can pass a
+/// variable that its base sets. A single layer that does both is refused.
 fn env(layers: Merge) -> Result<EnvPolicy, PolicyError> {
     const PASS: &str = "env.pass";
     layers.list(PASS, |file| file.env.pass.as_ref())?;
@@ -228,7 +228,7 @@ fn env_set(layer: &Layer) -> Result<BTreeMap<String, Located<String>>, PolicyErr
     Ok(set)
 }
 
-/// POSIX's portable names (Base Definitions, 8.1), lower case included.
+/// Accepts POSIX's portable names (Base Definitions, 8.1), lower case included.
 fn check_env_name(key: &'static str, name: &Located<String>) -> Result<(), PolicyError> {
     let mut chars = name.value.chars();
     let first = chars.next();

@@ -7,7 +7,7 @@ pub(super) struct BuiltIn {
     pub(super) text: &'static str,
 }
 
-/// The policy that is used when none is named, and that every chain of `extends` ends in.
+/// The default policy, and the end of every chain of `extends`.
 pub(super) static STANDARD: BuiltIn = BuiltIn {
     name: "standard",
     text: include_str!("../../policies/standard.toml"),
@@ -23,7 +23,7 @@ static DATA_SCIENCE: BuiltIn = BuiltIn {
     text: include_str!("../../policies/data-science.toml"),
 };
 
-/// The most used first.
+/// In order of use, the most used first.
 static ALL: [&BuiltIn; 3] = [&STANDARD, &STRICT, &DATA_SCIENCE];
 
 /// The built-in policy of that name.
@@ -31,7 +31,7 @@ pub(super) fn find(name: &str) -> Option<&'static BuiltIn> {
     ALL.into_iter().find(|builtin| builtin.name == name)
 }
 
-/// The names of the built-in policies, the most used first.
+/// The names of the built-in policies, starting with the most used.
 pub fn builtin_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|builtin| builtin.name)
 }

@@ -10,10 +10,10 @@ use super::paths::normalize;
 use super::source::PolicySource;
 use super::suggest::closest;
 
-/// The longest chain. A circle through symbolic links looks like an endless chain of new names.
+/// The longest chain. A cycle through symbolic links looks like an endless chain of new names.
 const LONGEST: usize = 16;
 
-/// A policy by name or by place.
+/// A policy by name or by path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Reference {
     BuiltIn(&'static BuiltIn),
@@ -39,7 +39,7 @@ impl Reference {
         }
     }
 
-    /// The same for two spellings of one path.
+    /// An identity that is equal for two spellings of one path.
     fn identity(&self, current_dir: Option<&Path>) -> Self {
         match self {
             Self::File(path) => Self::File(normalize(&match current_dir {
@@ -51,7 +51,7 @@ impl Reference {
     }
 }
 
-/// Where a reference was written, for the error that it leads to.
+/// Where a reference was written, for its error.
 struct Mention {
     text: String,
     origin: Origin,
@@ -67,7 +67,7 @@ impl Mention {
     }
 }
 
-/// The layers of a policy, the one that everything builds on first.
+/// The layers of a policy, starting with the base of all others.
 pub(super) fn layers(
     name_or_path: &str,
     current_dir: Option<&Path>,
@@ -146,7 +146,7 @@ fn directory(path: &Path, current_dir: Option<&Path>) -> Option<PathBuf> {
     current_dir.map(|directory| directory.join(parent))
 }
 
-/// A bare word that is no file was probably meant as the name of a built-in policy.
+/// A bare word that is not a file was probably meant as the name of a built-in policy.
 fn unreadable(path: &Path, cause: std::io::Error, text: &str) -> PolicyProblem {
     let is_word = !text.contains(['/', '.']);
     if !is_word || cause.kind() != std::io::ErrorKind::NotFound {
@@ -164,8 +164,8 @@ fn unreadable(path: &Path, cause: std::io::Error, text: &str) -> PolicyProblem {
     }
 }
 
-/// What a layer builds on. A file that extends nothing builds on `standard`, so that a key
-/// which nobody wrote is never "no limit".
+/// The base of a layer. A file that extends nothing builds on `standard`, so a key that no file
+/// sets never means "no limit".
 fn next(layer: &Layer, reference: &Reference) -> Option<(Reference, Mention)> {
     let beside = match reference {
         Reference::File(path) => path.parent(),

@@ -1,7 +1,7 @@
 //! Turns an error of the TOML reader into one that names the key and the remedy.
 //!
-//! serde stops at the first thing that it does not like and says it in its own words. Here the
-//! text is read once more, as a tree with places, and compared with the JSON Schema of the file.
+//! serde stops at the first problem and reports it in its own terms. This module reads the text
+//! again, as a tree with positions, and compares it with the JSON Schema of the file.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use super::layer::Source;
 use super::schema;
 use super::suggest::closest;
 
-/// A key that no policy has.
+/// A key that no policy file accepts.
 struct UnknownKey {
     path: Vec<String>,
     span: Range<usize>,
@@ -45,7 +45,8 @@ pub(super) fn diagnose(error: &Error, text: &str, source: &Source) -> PolicyErro
     }
 }
 
-/// serde's "invalid type: X, expected Y" as an instruction, with TOML's words for its types.
+/// Rewrites serde's "invalid type: X, expected Y" as an instruction, with TOML's names for its
+/// types.
 fn in_plain_words(message: &str) -> String {
     let types = message.strip_prefix("invalid type: ");
     let Some((found, expected)) = types.and_then(|types| types.split_once(", expected ")) else {
@@ -65,7 +66,7 @@ fn in_plain_words(message: &str) -> String {
     format!("{found} is the wrong type: write {expected}")
 }
 
-/// The unknown key that stands first in the text.
+/// The first unknown key in the text.
 fn first_unknown_key(table: &DeTable, schema: &Value, path: &[String]) -> Option<UnknownKey> {
     let known = schema::names(schema)?;
     let unknown_within = |(key, value): (&Spanned<DeString>, &Spanned<DeValue>)| {
@@ -84,7 +85,7 @@ fn first_unknown_key(table: &DeTable, schema: &Value, path: &[String]) -> Option
         .min_by_key(|unknown| unknown.span.start)
 }
 
-/// What to write instead of an unknown key.
+/// What to write in place of an unknown key.
 fn hint(path: &[String], schema: &Value) -> String {
     let Some((name, table)) = path.split_last() else {
         return String::new();
@@ -116,7 +117,7 @@ fn key_at(table: &DeTable, offset: usize) -> Option<String> {
         if let Some(deeper) = inner.and_then(|inner| key_at(inner, offset)) {
             return Some(format!("{}.{deeper}", key.get_ref()));
         }
-        // A [table]'s own span is its header; a dotted key's is empty.
+        // The span of a [table] is its header; the span of a dotted key is empty.
         let holds = value.span().contains(&offset) || key.span().contains(&offset);
         holds.then(|| key.get_ref().to_string())
     })

@@ -1,4 +1,4 @@
-//! The effective policy: everything combined and checked, nothing left to default.
+//! The effective policy: combined and checked, with no defaults left to fill in.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use super::session::SessionPolicy;
 
 /// What a guest may do, complete and checked. Made by [`Policy::load`] and [`Policy::builtin`].
 ///
-/// Two policies are equal when they say the same and say it in the same places; compare
-/// [`Policy::sha256`] to know whether they have the same effect.
+/// Two policies are equal if they have the same values from the same places. Compare
+/// [`Policy::sha256`] to find out whether they have the same effect.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Policy {
     pub(super) name: String,
@@ -32,14 +32,14 @@ pub struct Policy {
     pub(super) require: Located<Level>,
 }
 
-/// The interpreter and what it has loaded.
+/// The interpreter and its preloaded modules.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct PythonPolicy {
     /// A bare name to look up in PATH, or the absolute path of an interpreter or of a virtual
     /// environment. It is a path exactly when it contains a `/`.
     pub interpreter: Located<String>,
-    /// Modules that the zygote imports once, in this order. No module is in it twice.
+    /// Modules that the zygote imports once, in this order, without duplicates.
     pub preload: Vec<Located<Preload>>,
     /// Absolute directories added to `sys.path`, read-only, in this order.
     pub path: Vec<Located<PathBuf>>,
@@ -50,7 +50,7 @@ pub struct PythonPolicy {
 /// Where a session's interpreter comes from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Freshness {
-    /// Forked from a warm zygote: its hash seed and address layout are shared.
+    /// Forked from a warm zygote: sessions share its hash seed and address layout.
     Forked,
     /// A cold interpreter for each session.
     Cold,
@@ -60,28 +60,28 @@ pub enum Freshness {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ImportPolicy {
-    /// The patterns, in the order of the files; `[Everything]` where no file says anything.
+    /// The patterns, in the order of the files; `[Everything]` if no file has any.
     pub allow: Vec<ImportPattern>,
 }
 
 impl ImportPolicy {
-    /// Whether no import is ever refused.
+    /// Whether every import is allowed.
     pub fn allows_everything(&self) -> bool {
         self.allow.contains(&ImportPattern::Everything)
     }
 }
 
-/// What the guest sees of the host's files, and the quotas of its own.
+/// What the guest sees of the host's files, and the quotas of its own files.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct FilesystemPolicy {
-    /// Which of the host's system directories are shown, read-only.
+    /// The host's system directories that are shown, read-only.
     pub system: SystemFiles,
     /// Whether the guest has a `/proc`.
     pub proc: ProcVisibility,
-    /// Absolute host paths shown read-only at their own place. None is beneath one of `write`.
+    /// Absolute host paths shown read-only at the same path. None is beneath one of `write`.
     pub read: Vec<Located<PathBuf>>,
-    /// Absolute host paths shown read-write at their own place.
+    /// Absolute host paths shown read-write at the same path.
     pub write: Vec<Located<PathBuf>>,
     /// The session's private `/work`.
     pub work: Quota,
@@ -92,9 +92,9 @@ pub struct FilesystemPolicy {
 /// What the guest sees of processes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProcVisibility {
-    /// Its own processes and nothing else of `/proc`.
+    /// The guest has a `/proc` with only its own processes.
     Own,
-    /// No `/proc` at all.
+    /// The guest has no `/proc`.
     Absent,
 }
 
@@ -104,7 +104,7 @@ pub enum ProcVisibility {
 pub struct EnvPolicy {
     /// Variables and their values.
     pub set: BTreeMap<String, String>,
-    /// Names taken from the caller's environment.
+    /// Names of variables taken from the caller's environment.
     pub pass: Vec<String>,
 }
 
@@ -112,30 +112,31 @@ pub struct EnvPolicy {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SyscallPolicy {
-    /// Allowed beyond the preset. None of them is in `deny`.
+    /// Calls allowed beyond the preset. None of them is in `deny`.
     pub allow: Vec<Located<String>>,
-    /// Taken away from the preset.
+    /// Calls removed from the preset.
     pub deny: Vec<Located<String>>,
 }
 
 impl Policy {
-    /// What the user called it: a built-in name or a path.
+    /// The name that the user gave: a built-in name or a path.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is for, in a sentence.
+    /// The purpose of the policy, in a sentence.
     pub fn description(&self) -> &str {
         &self.description
     }
 
     /// SHA-256 in hex of the effective policy as canonical JSON (sorted keys, no spaces), without
-    /// the name and the description: equal hashes mean equal effects, wherever the values came from.
+    /// the name and the description. Equal hashes mean equal effects, independent of where the
+    /// values came from.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// The interpreter and what it has loaded.
+    /// The interpreter and its preloaded modules.
     pub fn python(&self) -> &PythonPolicy {
         &self.python
     }
@@ -150,7 +151,7 @@ impl Policy {
         &self.filesystem
     }
 
-    /// What network the guest has.
+    /// The network that the guest has.
     pub fn network(&self) -> NetworkMode {
         self.network
     }
@@ -165,7 +166,7 @@ impl Policy {
         self.stdin
     }
 
-    /// Limits on time, memory and everything else that can run out.
+    /// Limits on time, memory and every other resource that can run out.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -175,7 +176,7 @@ impl Policy {
         self.located_limits.origin(name)
     }
 
-    /// How long a session may live that nobody closes.
+    /// How long a session lives if it is not closed.
     pub fn session(&self) -> SessionPolicy {
         self.session
     }
@@ -185,7 +186,7 @@ impl Policy {
         &self.syscalls
     }
 
-    /// The least level under which a run may start.
+    /// The lowest level at which a run may start.
     pub fn require(&self) -> Level {
         self.require.value
     }

@@ -1,4 +1,4 @@
-//! Why a policy cannot be used: one sentence that says where, what and how to mend it.
+//! Why a policy cannot be used: one sentence with the place, the problem and the remedy.
 
 use std::path::PathBuf;
 
@@ -34,12 +34,12 @@ impl PolicyError {
         }
     }
 
-    /// The place to mend.
+    /// The place of the error.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// The dotted key, where the problem is with one key.
+    /// The dotted key, if the problem is with one key.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
@@ -67,37 +67,37 @@ pub enum PolicyProblem {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// Text that is not TOML.
+    /// The text is not TOML.
     #[error("this is not valid TOML ({message}): mend the syntax here")]
     Syntax {
-        /// What the parser said.
+        /// The parser's message.
         message: String,
     },
-    /// A key that no policy has.
+    /// A key that no policy file accepts.
     #[error("unknown key: {hint}")]
     UnknownKey {
         /// What to write instead.
         hint: String,
     },
-    /// A value that the key does not take.
+    /// A value that the key does not accept.
     #[error("{message}")]
     WrongValue {
-        /// Why, and what to write.
+        /// The reason, and what to write.
         message: String,
     },
-    /// A path that a policy may not name.
+    /// A path that a policy must not name.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// Policies that extend each other in a circle.
+    /// Policies that extend each other in a cycle.
     #[error("{chain} is a circle: remove one `extends`")]
     ExtendsCycle {
-        /// The policies, with arrows.
+        /// The policies, joined by arrows.
         chain: String,
     },
-    /// A chain of `extends` without a likely end.
+    /// A chain of `extends` that is too long.
     #[error("more than {limit} policies extend each other: join some of them into one file")]
     ExtendsTooDeep {
         /// The longest chain allowed.
@@ -111,7 +111,7 @@ pub enum PolicyProblem {
     Duplicate {
         /// The item.
         item: String,
-        /// Where it stands already.
+        /// Where the item was written first.
         first: Origin,
     },
     /// `*` beside other import patterns.
@@ -121,7 +121,7 @@ pub enum PolicyProblem {
     EverythingAndMore {
         /// Another pattern.
         other: String,
-        /// Where it stands.
+        /// Where the other pattern was written.
         other_origin: Origin,
     },
     /// A path that is both read-only and writable.
@@ -132,9 +132,9 @@ pub enum PolicyProblem {
     ReadInsideWrite {
         /// The read-only path.
         read: PathBuf,
-        /// The writable path that holds it.
+        /// The writable path that contains it.
         write: PathBuf,
-        /// Where that one stands.
+        /// Where the writable path was written.
         write_origin: Origin,
     },
     /// A system call that is both allowed and denied.
@@ -144,10 +144,10 @@ pub enum PolicyProblem {
     AllowedAndDenied {
         /// The system call.
         syscall: String,
-        /// Where it is denied.
+        /// Where the system call is denied.
         deny_origin: Origin,
     },
-    /// A limit that no sandbox could keep or live under.
+    /// A limit outside the range that a sandbox can enforce or run under.
     #[error("{value} is out of range: write {least} to {most}")]
     OutOfRange {
         /// The value, in the key's unit.
@@ -173,7 +173,7 @@ pub enum PolicyProblem {
     /// A value that no environment variable can have.
     #[error("the value contains a NUL byte, which no environment can hold: remove it")]
     EnvValue,
-    /// A variable that is set and passed.
+    /// A variable that is both set and passed.
     #[error(
         "\"{name}\" is taken from the caller here and set at {set_origin}: remove one of the two"
     )]
@@ -191,7 +191,7 @@ pub enum PolicyProblem {
         /// The argument.
         text: String,
     },
-    /// A key that no policy in the chain gives a value; the built-in `standard` has them all.
+    /// A key without a value in the whole chain; the built-in `standard` has them all.
     #[error("no policy gives this key a value: write it here")]
     Missing,
 }

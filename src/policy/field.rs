@@ -1,4 +1,4 @@
-//! How a value of a policy file keeps its place in the text.
+//! Values of a policy file that keep their position in the text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +16,7 @@ use toml::Spanned;
 pub(super) struct Field<T>(Spanned<T>);
 
 impl<T> Field<T> {
-    /// A value that was not read from a text, for writing a file.
+    /// A value without a position, for writing a file.
     pub(super) fn unplaced(value: T) -> Self {
         Self(Spanned::new(0..0, value))
     }
@@ -26,7 +26,7 @@ impl<T> Field<T> {
         self.0.get_ref()
     }
 
-    /// Its bytes in the text.
+    /// The bytes of the value in the text.
     pub(super) fn span(&self) -> Range<usize> {
         self.0.span()
     }
@@ -58,13 +58,13 @@ impl<T: JsonSchema> JsonSchema for Field<T> {
     }
 }
 
-/// A list whose items keep their places, with an error for a single value that says how to
-/// write a list (serde would ask for "a sequence", which is no word of TOML).
+/// A list whose items keep their positions. If the file has a single value, the error explains how
+/// to write a list (serde would ask for "a sequence", which is not a TOML term).
 #[derive(Clone, Debug)]
 pub(super) struct List<T>(Vec<Field<T>>);
 
 impl<T> List<T> {
-    /// A list that was not read from a text, for writing a file.
+    /// A list without positions, for writing a file.
     pub(super) fn unplaced(values: impl IntoIterator<Item = T>) -> Self {
         Self(values.into_iter().map(Field::unplaced).collect())
     }
@@ -123,8 +123,8 @@ impl<T: JsonSchema> JsonSchema for List<T> {
     }
 }
 
-/// Reads a section from a table and from nothing else: serde's own code for a struct would also
-/// take an array and give its items to the keys in order.
+/// Reads a section only from a table. serde's own code for a struct would also accept an array and
+/// assign its items to the keys in order.
 pub(super) fn table<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: Deserialize<'de>,

@@ -1,4 +1,4 @@
-//! The policy file as it is written: every key optional, nothing combined or checked yet.
+//! The policy file as written: every key is optional, and nothing is combined or checked yet.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use super::paths::HostPath;
 use super::session::Term;
 use super::units::{ByteSize, Milliseconds};
 
-/// A Sandfork policy: what untrusted Python may do. Every key is optional; what a file leaves
-/// out comes from the policy that it extends. Lists append to the extended policy's lists,
-/// other values replace its values.
+/// A Sandfork policy: what untrusted Python may do. Every key is optional. The extended policy
+/// provides the keys that a file leaves out. Lists append to the extended policy's lists, other
+/// values replace its values.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Sandfork policy")]
@@ -24,16 +24,16 @@ pub struct PolicyFile {
     /// Without it, `standard`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) extends: Option<Field<String>>,
-    /// What the policy is for, in a sentence.
+    /// The purpose of the policy, in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<Field<String>>,
-    /// The interpreter and what it has loaded.
+    /// The interpreter and its preloaded modules.
     #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) python: PythonSection,
     /// What guest code may import. An aid to good error messages, not a wall.
     #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) imports: ImportsSection,
-    /// What the guest sees of the host's files, and the quotas of its own.
+    /// What the guest sees of the host's files, and the quotas of its own files.
     #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) filesystem: FilesystemSection,
     /// The network.
@@ -45,21 +45,21 @@ pub struct PolicyFile {
     /// Standard streams.
     #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) stdio: StdioSection,
-    /// Limits on time, memory and everything else that can run out.
+    /// Limits on time, memory and every other resource that can run out.
     #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) limits: LimitsSection,
-    /// How long a session may live that nobody closes.
+    /// How long a session lives if it is not closed.
     #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) session: SessionSection,
     /// Changes to the list of allowed system calls.
     #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) syscalls: SyscallsSection,
-    /// What has to hold before anything runs.
+    /// The level that must hold before a run starts.
     #[serde(default, deserialize_with = "table", skip_serializing_if = "is_empty")]
     pub(super) assurance: AssuranceSection,
 }
 
-/// Declares a section: a table whose keys are all optional and no others are taken.
+/// Declares a section: a table whose keys are all optional. Other keys are refused.
 macro_rules! section {
     (
         $(#[$meta:meta])*
@@ -85,9 +85,9 @@ macro_rules! section {
     };
 }
 
-/// What the sections have in common.
+/// The interface that all sections share.
 trait Section {
-    /// Whether the file says nothing here.
+    /// Whether the file has no key of this section.
     fn is_empty(&self) -> bool;
 }
 
@@ -97,15 +97,15 @@ fn is_empty(section: &impl Section) -> bool {
 
 section! {
     PythonSection {
-        /// A name that is looked up in PATH, or the path of an interpreter or a virtual
-        /// environment. A path may be relative to this file.
+        /// A name to look up in PATH, or the path of an interpreter or a virtual environment. A
+        /// path may be relative to this file.
         interpreter: Field<String>,
-        /// Modules that the zygote imports once for all sessions. `"numpy?"` is preloaded where
-        /// it is installed and passed over where not. Appends.
+        /// Modules that the zygote imports once for all sessions. `"numpy?"` is preloaded if it is
+        /// installed and skipped if not. Appends.
         preload: List<Preload>,
         /// Directories added to `sys.path`, read-only. May be relative to this file. Appends.
         path: List<String>,
-        /// true: a cold interpreter for each session, with its own hash seed and address layout.
+        /// true: a new interpreter for each session, with its own hash seed and address layout.
         fresh: Field<bool>,
     }
 }
@@ -120,13 +120,13 @@ section! {
 
 section! {
     FilesystemSection {
-        /// Which of the host's system directories the guest sees, read-only.
+        /// The host's system directories that the guest sees, read-only.
         system: Field<SystemFiles>,
         /// true: the guest has a `/proc` that shows its own processes. false: none.
         proc: Field<bool>,
-        /// Host files and directories shown read-only at their own place. Appends.
+        /// Host files and directories shown read-only at the same path. Appends.
         read: List<HostPath>,
-        /// Host files and directories shown read-write at their own place. Appends.
+        /// Host files and directories shown read-write at the same path. Appends.
         write: List<HostPath>,
         /// Size of the session's private `/work`.
         work_size: Field<ByteSize>,
@@ -141,7 +141,7 @@ section! {
 
 section! {
     NetworkSection {
-        /// What network the guest has.
+        /// The network that the guest has.
         mode: Field<NetworkMode>,
     }
 }
@@ -164,7 +164,7 @@ section! {
 
 section! {
     LimitsSection {
-        /// Time on the wall for each cell or run.
+        /// Wall time of each cell or run.
         wall: Field<Milliseconds>,
         /// Processor time of all threads and processes together.
         cpu: Field<Milliseconds>,
@@ -178,16 +178,16 @@ section! {
         file_size: Field<ByteSize>,
         /// Standard output and standard error together.
         output: Field<ByteSize>,
-        /// Share of the processors: 0.5 is half of one, 2 is two.
+        /// Share of the processors: 0.5 is half of one processor, 2 is two.
         cores: Field<Cores>,
     }
 }
 
 section! {
     SessionSection {
-        /// Time without a cell after which the session is ended; "never": it is not.
+        /// Time without a cell after which the session is ended; "never": no such limit.
         idle: Field<Term>,
-        /// Time after which the session is ended, in a cell or not; "never": it is not.
+        /// Time after which the session is ended, in a cell or not; "never": no such limit.
         age: Field<Term>,
     }
 }
@@ -196,14 +196,14 @@ section! {
     SyscallsSection {
         /// System calls allowed beyond the preset. Appends.
         allow: List<String>,
-        /// System calls taken away from the preset. Appends.
+        /// System calls removed from the preset. Appends.
         deny: List<String>,
     }
 }
 
 section! {
     AssuranceSection {
-        /// The least level of protection under which a run may start.
+        /// The lowest level of protection at which a run may start.
         require: Field<Level>,
     }
 }

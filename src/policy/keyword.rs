@@ -1,11 +1,11 @@
-//! Keys of a policy file that take one of a few words.
+//! Keys of a policy file that accept one of a few words.
 
 use thiserror::Error;
 
 use super::suggest::closest;
 use super::text_value::text_value;
 
-/// A word that the key does not take.
+/// A word that the key does not accept.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("\"{word}\" is not known: {hint}")]
 pub struct UnknownWord {
@@ -27,8 +27,8 @@ impl UnknownWord {
     }
 }
 
-/// Declares an enum together with the words that stand for its variants, so that reading,
-/// writing, the JSON Schema and the error message cannot drift apart.
+/// Declares an enum together with the words for its variants, so that reading, writing, the JSON Schema
+/// and the error message always agree.
 macro_rules! keyword {
     (
         $(#[$meta:meta])*
@@ -45,7 +45,7 @@ macro_rules! keyword {
         impl $name {
             const WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// The word that stands for it in a policy file.
+            /// The word for the variant in a policy file.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -75,12 +75,12 @@ macro_rules! keyword {
 }
 
 keyword! {
-    /// The least assurance under which a run may start, weakest first.
+    /// The lowest level at which a run may start, weakest first.
     pub enum Level {
         /// Without namespaces: Landlock, seccomp and rlimits. For hosts and containers that
         /// forbid user namespaces.
         Landlock = "landlock",
-        /// Every layer but the cgroup: rlimits and the supervisor's watchdog hold memory.
+        /// Every layer but the cgroup: rlimits and the supervisor's watchdog limit memory.
         Standard = "standard",
         /// Every layer.
         Full = "full",
@@ -88,20 +88,20 @@ keyword! {
 }
 
 keyword! {
-    /// Which of the host's system directories the guest sees, read-only.
+    /// The host's system directories that the guest sees, read-only.
     pub enum SystemFiles {
         /// Programs and libraries: `/usr`, `/bin`, `/sbin`, `/lib*`.
         Programs = "programs",
-        /// Only libraries and data: nothing that can be run.
+        /// Only libraries and data, with no executable programs.
         Libraries = "libraries",
     }
 }
 
 keyword! {
-    /// What network the guest has.
+    /// The network that the guest has.
     pub enum NetworkMode {
-        /// None: an empty network namespace (network_namespaces(7)), where namespaces can be had, and no
-        /// socket but unix ones.
+        /// No network: an empty network namespace (network_namespaces(7)), if namespaces are available,
+        /// and only unix sockets.
         None = "none",
     }
 }
@@ -109,7 +109,7 @@ keyword! {
 keyword! {
     /// What the guest reads on its standard input.
     pub enum Stdin {
-        /// Nothing: end of file at once.
+        /// Nothing: end of file immediately.
         Closed = "closed",
         /// The caller's standard input.
         Pass = "pass",

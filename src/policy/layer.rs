@@ -1,4 +1,4 @@
-//! One text of a policy: a built-in, a file or an override, parsed, with its place kept.
+//! One policy text: a built-in, a file or an override, parsed, with its positions.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -9,37 +9,37 @@ use super::error::PolicyError;
 use super::file::PolicyFile;
 use super::origin::Origin;
 
-/// What `Origin::file` says of an override.
+/// The value of `Origin::file` for an override.
 const OVERRIDE: &str = "--set";
 
-/// One text of a policy and what it says.
+/// One policy text and its contents.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
-    /// What it says.
+    /// The parsed contents.
     pub(super) contents: PolicyFile,
-    /// The absolute directory that its relative paths start from, where there is one.
+    /// The absolute directory for its relative paths, if it has one.
     pub(super) directory: Option<PathBuf>,
     source: Source,
 }
 
-/// A text and what to call it.
+/// A text and its name in errors.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     name: String,
     lines: Lines,
 }
 
-/// How a byte of the text becomes a line.
+/// How to find the line of a byte of the text.
 #[derive(Clone, Debug)]
 enum Lines {
     /// The offset at which each line starts.
     Starts(Vec<usize>),
-    /// An argument has no lines.
+    /// An argument, which has no lines.
     None,
 }
 
 impl Source {
-    /// A text that has lines.
+    /// A text with lines.
     pub(super) fn file(name: impl Into<String>, text: &str) -> Self {
         let newlines = text.match_indices('\n').map(|(at, _)| at + 1);
         Self {
@@ -56,7 +56,7 @@ impl Source {
         }
     }
 
-    /// The place of a byte of the text.
+    /// The position of a byte of the text.
     pub(super) fn origin(&self, offset: usize) -> Origin {
         let line = match &self.lines {
             // The first line starts at 0, so the count is at least 1.
@@ -78,7 +78,7 @@ impl Source {
 }
 
 impl Layer {
-    /// Parses a built-in policy. It has no directory: it names no relative path.
+    /// Parses a built-in policy. It has no directory, because it names no relative path.
     pub(super) fn builtin(builtin: &BuiltIn) -> Result<Self, PolicyError> {
         let source = Source::file(format!("built-in {}", builtin.name), builtin.text);
         Self::parse(source, builtin.text, None)
@@ -100,7 +100,7 @@ impl Layer {
         }
     }
 
-    /// The place of a span of the text.
+    /// The position of a span of the text.
     pub(super) fn origin(&self, span: &Range<usize>) -> Origin {
         self.source.origin(span.start)
     }
@@ -124,7 +124,7 @@ mod tests {
             source.origin(offset).line
         };
         assert_eq!(line_of("a"), Some(1));
-        // A line break belongs to the line that it ends.
+        // A line break belongs to the line before it.
         assert_eq!(line_of("\n"), Some(1));
         assert_eq!(line_of("bc"), Some(2));
         assert_eq!(line_of("d"), Some(4));

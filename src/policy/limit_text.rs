@@ -1,4 +1,4 @@
-//! Limits as a person reads and writes them, for messages that say how to raise one.
+//! Limits in readable units, for messages that explain how to raise one.
 
 use super::effective::Policy;
 use super::limits::LimitName;
@@ -11,8 +11,8 @@ impl Policy {
         name.text(self.limit_amount(name))
     }
 
-    /// Twice the value, or the most that the key takes: what to try when a limit was too low.
-    /// `None` when it cannot be raised.
+    /// Twice the value, or the maximum of the key: the value to try if a limit was too low. `None`
+    /// if the limit cannot be raised.
     pub fn raised_limit_text(&self, name: LimitName) -> Option<String> {
         let amount = self.limit_amount(name);
         let (_, most) = name.range();
@@ -56,7 +56,7 @@ impl LimitName {
     }
 }
 
-/// Limits are written in milliseconds at the finest.
+/// Limits have at most millisecond precision.
 fn milliseconds(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -12,13 +12,13 @@ use super::render;
 use super::source::{BuiltInsOnly, PolicySource};
 
 impl Policy {
-    /// Loads a built-in policy or a policy file, with the overrides applied in order.
+    /// Loads a built-in policy or a policy file, and applies the overrides in order.
     ///
     /// A built-in name wins over a file of the same name, which is written `./name`.
     ///
     /// # Errors
-    /// The first thing that is wrong in the files or the overrides, with its place and remedy.
-    /// Whether the host can keep the policy is the plan's question.
+    /// The first error in the files or the overrides, with its place and remedy.
+    /// The plan checks whether the host can enforce the policy.
     pub fn load(
         name_or_path: &str,
         overrides: &[Override],
@@ -45,7 +45,7 @@ impl Policy {
         Some(policy.expect("the built-in policies are valid"))
     }
 
-    /// The policy as a file with every key, without the places that the values came from.
+    /// The policy as a file with every key, without the places of its values.
     pub fn to_toml(&self) -> String {
         render::to_toml(self)
     }

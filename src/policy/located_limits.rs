@@ -1,4 +1,4 @@
-//! Limits as a policy file writes them: checked, each with the place where it was written.
+//! The limits of a policy file, checked, each with the place where it was written.
 
 use super::error::{PolicyError, PolicyProblem};
 use super::field::Field;
@@ -9,7 +9,7 @@ use super::numbers::{Cores, Count};
 use super::origin::{Located, Origin};
 use super::units::{ByteSize, Milliseconds};
 
-/// A number of a policy file in its base unit, and back to how a person writes it.
+/// A number of a policy file in its base unit, and its conversion back to text.
 trait Measure: Copy + ToString {
     fn amount(self) -> u64;
     fn from_amount(amount: u64) -> Self;
@@ -72,7 +72,7 @@ pub(super) struct LocatedLimits {
     pub(super) tmp_inodes: Located<Count>,
 }
 
-/// Takes one limit from the layers and checks its range.
+/// Reads one limit from the layers and checks its range.
 fn limit<T: Measure>(
     layers: Merge,
     name: LimitName,
@@ -92,7 +92,7 @@ fn limit<T: Measure>(
 }
 
 impl LocatedLimits {
-    /// Takes all limits from the layers.
+    /// Reads all limits from the layers.
     pub(super) fn new(layers: Merge) -> Result<Self, PolicyError> {
         use LimitName as Name;
         Ok(Self {

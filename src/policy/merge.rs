@@ -1,4 +1,4 @@
-//! Combines the layers of a policy: the last one that says a scalar wins, lists append.
+//! Combines the layers of a policy: the last layer that has a scalar wins, lists append.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::file::PolicyFile;
 use super::layer::Layer;
 use super::origin::{Located, Origin};
 
-/// The layers of a policy, the one that everything builds on first.
+/// The layers of a policy, starting with the base of all others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merge<'a>(pub(super) &'a [Layer]);
 
@@ -41,8 +41,8 @@ impl<'a> Merge<'a> {
         self.placed_scalar(key, get).map(|(_, value)| value)
     }
 
-    /// The items of all layers in order, each with its layer, or `None` where no layer has the
-    /// list: that is not the same as an empty list.
+    /// The items of all layers in order, each with its layer, or `None` if no layer has the list.
+    /// That differs from an empty list.
     pub(super) fn items<T: Clone + 'a>(
         self,
         get: impl Fn(&PolicyFile) -> Option<&List<T>>,
@@ -75,7 +75,7 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// Refuses the first item that says the same as an earlier one.
+/// Refuses the first item that means the same as an earlier one.
 pub(super) fn refuse_duplicates<T>(
     key: &'static str,
     items: &[Located<T>],

@@ -1,9 +1,9 @@
 //! What a guest may do: policy files, the built-in policies, and the effective [`Policy`].
 //!
-//! A policy file is TOML. It builds on another (`extends`), on `standard` where it names none;
-//! lists append, other values replace. Loading reads the files through a [`PolicySource`],
-//! applies overrides, checks everything that can be known without asking a host, and keeps for
-//! each value where it was written, so that the plan can point at the line that a host cannot keep.
+//! A policy file is TOML. It builds on another file (`extends`), or on `standard` if it names none.
+//! Lists append, other values replace. Loading reads the files through a [`PolicySource`], applies
+//! overrides, and checks everything that does not depend on a host. It keeps the place where each value
+//! was written, so that the plan can name the line that a host cannot enforce.
 //!
 //! ```
 //! use sandfork::policy::{BuiltInsOnly, Policy};
@@ -14,7 +14,7 @@
 //! # Ok::<(), sandfork::policy::PolicyError>(())
 //! ```
 //!
-//! Every key is described in `docs/policy.md`.
+//! `docs/policy.md` describes every key.
 
 mod assemble;
 mod builtin;

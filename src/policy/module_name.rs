@@ -1,4 +1,4 @@
-//! Names of Python modules as a policy writes them.
+//! Names of Python modules in a policy.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,12 +10,12 @@ use super::text_value::text_value;
 /// Why a text is not a module name or an import pattern.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum ModuleNameError {
-    /// Not a name that `import` takes.
+    /// The text is not a module name.
     #[error(
         "\"{0}\" is not a module name: write it as in an import statement, such as \"numpy\" or \"numpy.linalg\""
     )]
     Name(String),
-    /// Not an import pattern.
+    /// The text is not an import pattern.
     #[error(
         "\"{0}\" is not an import pattern: write \"numpy\" for one module, \"numpy.*\" for it and all beneath it, or \"*\" for every module"
     )]
@@ -23,7 +23,7 @@ pub enum ModuleNameError {
 }
 
 /// Whether each part between dots is a Python identifier. Python's own rule (XID, PEP 3131) is
-/// a little narrower for rare scripts; the interpreter has the last word when it imports.
+/// slightly narrower for rare scripts; the interpreter decides when it imports.
 fn is_dotted_name(text: &str) -> bool {
     text.split('.').all(|part| {
         let mut chars = part.chars();
@@ -32,16 +32,16 @@ fn is_dotted_name(text: &str) -> bool {
     })
 }
 
-/// Whether a preloaded module has to exist.
+/// Whether a preloaded module must exist.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Presence {
-    /// A module that cannot be imported is an error before anything runs.
+    /// A module that cannot be imported is an error before any code runs.
     Required,
-    /// Preloaded where the interpreter has it, passed over where not.
+    /// Preloaded if the interpreter has it, skipped if not.
     WhereInstalled,
 }
 
-/// A module that the zygote imports once: `"numpy"`, or `"numpy?"` where installed.
+/// A module that the zygote imports once: `"numpy"`, or `"numpy?"` if it may be missing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Preload {
     module: String,
@@ -54,7 +54,7 @@ impl Preload {
         &self.module
     }
 
-    /// Whether it has to exist.
+    /// Whether the module must exist.
     pub fn presence(&self) -> Presence {
         self.presence
     }
@@ -101,7 +101,7 @@ pub enum ImportPattern {
     Everything,
     /// `numpy`: this module alone.
     Module(String),
-    /// `numpy.*`: this module and all beneath it.
+    /// `numpy.*`: this module and all modules beneath it.
     Package(String),
 }
 

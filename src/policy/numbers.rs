@@ -1,4 +1,4 @@
-//! Plain numbers of a policy file, with errors that say what to write.
+//! Plain numbers of a policy file, with errors that explain what to write.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -56,8 +56,8 @@ impl JsonSchema for Count {
     }
 }
 
-/// A share of the processors, kept in thousandths of one: a float has no exact equality, and
-/// the kernel's quota is not finer (Documentation/scheduler/sched-bwc.rst).
+/// A share of the processors, kept in thousandths of one. A float has no exact equality, and the
+/// kernel's quota is not finer (Documentation/scheduler/sched-bwc.rst).
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Cores(u32);
 
@@ -75,7 +75,7 @@ impl Cores {
     fn from_cores<E: Error>(cores: f64) -> Result<Self, E> {
         let millicores = (cores * 1000.0).round();
         if (0.0..=f64::from(u32::MAX)).contains(&millicores) {
-            // In range and whole: the check above also refuses NaN.
+            // The value is in range and whole: the check above also refuses NaN.
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             return Ok(Self(millicores as u32));
         }
@@ -113,7 +113,7 @@ impl<'de> Deserialize<'de> for Cores {
             }
 
             fn visit_i64<E: Error>(self, cores: i64) -> Result<Cores, E> {
-                // Rounding starts at 2^53, far above what `from_cores` lets through.
+                // Rounding starts at 2^53, far above the range of `from_cores`.
                 #[allow(clippy::cast_precision_loss)]
                 Cores::from_cores(cores as f64)
             }

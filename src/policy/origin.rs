@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where a value of a policy was written: a file and a line, so that an error can point at it.
+/// Where a value of a policy was written: a file and a line, so that an error can name them.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Origin {
     /// A path as the user gave it, `built-in NAME`, or `--set`.
@@ -40,12 +40,12 @@ pub struct Located<T> {
 }
 
 impl<T> Located<T> {
-    /// Joins a value with where it was written.
+    /// Combines a value with its origin.
     pub fn new(value: T, origin: Origin) -> Self {
         Self { value, origin }
     }
 
-    /// The same place with another value.
+    /// Converts the value and keeps its origin.
     pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Located<U> {
         Located::new(convert(self.value), self.origin)
     }

@@ -14,8 +14,8 @@ use super::schema;
 
 /// One key and its value, as given on the command line.
 ///
-/// A key that takes a string takes the text as it stands (`limits.wall=2s`); any other key takes
-/// TOML (`limits.cores=0.5`). A list takes one item or a TOML array, and appends.
+/// A string key takes the text unchanged (`limits.wall=2s`); any other key takes TOML
+/// (`limits.cores=0.5`). A list takes one item or a TOML array, and appends.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Override {
     path: Vec<String>,
@@ -49,9 +49,9 @@ impl fmt::Display for Override {
     }
 }
 
-/// Reads a dotted key of TOML, quoted parts included.
+/// Parses a dotted key of TOML, quoted parts included.
 fn key_path(key: &str) -> Option<Vec<String>> {
-    // A line break or a comment would let more than a key through.
+    // A line break or a comment would allow more than a key.
     if key.contains(['\n', '\r', '#']) {
         return None;
     }
@@ -111,7 +111,7 @@ impl Override {
     }
 }
 
-/// What a key takes, as far as reading an argument is concerned.
+/// The type of a key, as far as parsing an argument needs it.
 enum Kind {
     Text,
     List,

@@ -1,4 +1,4 @@
-//! Paths of a policy, compared and joined as text: whether they exist is the plan's question.
+//! Paths of a policy, compared and joined as text. The plan checks whether they exist.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -8,22 +8,22 @@ use thiserror::Error;
 
 use super::text_value::text_value;
 
-/// Places that the sandbox fills itself: nothing of the host can stand on or beneath them.
+/// Directories that the sandbox fills itself. No host path can be shown at or beneath them.
 const SYNTHETIC_TREES: &[&str] = &["/dev", "/proc", "/sys"];
 
-/// Places where each session has a private file system of its own.
+/// Directories for which each session has a private file system.
 const SESSION_DIRECTORIES: &[&str] = &["/work", "/tmp"];
 
-/// Why a text is not a path that a policy may name.
+/// Why a text is not a path for a policy.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum PathError {
     /// An empty string or one with a NUL byte.
     #[error("\"{0}\" is not a path: write an absolute path, such as \"/srv/data\"")]
     NotAPath(String),
-    /// A relative path where the place in the sandbox has to be the place on the host.
+    /// A relative path, for a key whose path must be the same in the sandbox and on the host.
     #[error("\"{0}\" is a relative path: write an absolute one, such as \"/srv/data\"")]
     Relative(String),
-    /// A path that a shell would have expanded.
+    /// A path that a shell would expand.
     #[error("\"{0}\" starts with `~`, which is the shell's: write the home directory out")]
     Home(String),
     /// A path with `..` in it.
@@ -32,17 +32,17 @@ pub enum PathError {
     /// The root of the host.
     #[error("\"/\" would hand the whole host to the guest: name the directories that it needs")]
     Root,
-    /// A place that the sandbox makes itself.
+    /// A directory that the sandbox creates itself.
     #[error(
         "\"{path}\" is in the sandbox's own {tree}, which never shows the host's: remove the path"
     )]
     Synthetic {
         /// The path.
         path: String,
-        /// The tree that is not the host's.
+        /// The sandbox's own tree.
         tree: &'static str,
     },
-    /// A place where each session has its own files.
+    /// A directory that contains each session's own files.
     #[error(
         "\"{0}\" is the session's own directory in the sandbox: name a directory beneath or beside it"
     )]
@@ -50,14 +50,14 @@ pub enum PathError {
     /// A path that cannot be written in TOML.
     #[error("{} is not UTF-8: rename the directory", .0.display())]
     NotUtf8(PathBuf),
-    /// A relative path with nothing to be relative to.
+    /// A relative path without a base directory.
     #[error(
         "\"{0}\" is a relative path and the current directory is unknown: write an absolute one"
     )]
     NoBase(String),
 }
 
-/// Refuses what is not a path at all.
+/// Refuses a text that is not a path.
 fn check_text(text: &str) -> Result<(), PathError> {
     if text.is_empty() || text.contains('\0') {
         return Err(PathError::NotAPath(text.to_owned()));
@@ -68,7 +68,7 @@ fn check_text(text: &str) -> Result<(), PathError> {
     Ok(())
 }
 
-/// Refuses an absolute path that the sandbox could not show at its own place.
+/// Refuses an absolute path that the sandbox could not show at the same path.
 fn check_place(path: &Path) -> Result<(), PathError> {
     if path == Path::new("/") {
         return Err(PathError::Root);
@@ -85,8 +85,8 @@ fn check_place(path: &Path) -> Result<(), PathError> {
     Ok(())
 }
 
-/// Removes `.`, doubled slashes and `name/..`, without asking the file system. A leading `..`
-/// of an absolute path stays at the root, as in the kernel.
+/// Removes `.`, doubled slashes and `name/..`, without reading the file system. A leading `..` of
+/// an absolute path stays at the root, as in the kernel.
 pub(super) fn normalize(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -101,7 +101,7 @@ pub(super) fn normalize(path: &Path) -> PathBuf {
     normal
 }
 
-/// An absolute host path, normal, at a place where the sandbox can show it.
+/// A normalized absolute host path that the sandbox can show at the same path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct HostPath(pub(super) PathBuf);
 
@@ -147,7 +147,7 @@ pub(super) fn resolve(text: &str, base: Option<&Path>) -> Result<PathBuf, PathEr
     }
 }
 
-/// As `resolve`, for a directory that the guest is to see.
+/// Like `resolve`, for a directory that the guest will see.
 pub(super) fn resolve_visible(text: &str, base: Option<&Path>) -> Result<PathBuf, PathError> {
     let path = resolve(text, base)?;
     check_place(&path)?;

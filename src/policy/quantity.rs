@@ -1,4 +1,4 @@
-//! Sizes and durations outside of a policy, in a policy's notation.
+//! Sizes and durations outside a policy, in a policy's notation.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::units::{ByteSize, Milliseconds, UnitError};
 #[error(transparent)]
 pub struct QuantityError(#[from] UnitError);
 
-/// A duration: `500ms`, `2s`, `1.5h`. To the millisecond.
+/// A duration: `500ms`, `2s`, `1.5h`, with millisecond precision.
 ///
 /// # Errors
 ///
-/// When it has no unit, or another than those.
+/// If the text has no unit, or an unknown one.
 pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     Ok(text.parse::<Milliseconds>()?.duration())
 }
@@ -24,7 +24,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
 ///
 /// # Errors
 ///
-/// When it has no unit, or another than those.
+/// If the text has no unit, or an unknown one.
 pub fn parse_size(text: &str) -> Result<u64, QuantityError> {
     Ok(text.parse::<ByteSize>()?.0)
 }

@@ -31,7 +31,7 @@ fn values<T, U>(items: &[Located<T>], convert: impl Fn(&T) -> U) -> Option<List<
 }
 
 impl PolicyFile {
-    /// A file that says everything that the policy says and extends nothing of its own.
+    /// A complete file of the policy, which extends no other policy.
     pub(super) fn of(policy: &Policy) -> Self {
         Self {
             extends: None,
@@ -111,7 +111,7 @@ fn limits(policy: &Policy) -> LimitsSection {
     }
 }
 
-/// The policy as canonical JSON: sorted keys, no spaces, values as a policy file writes them.
+/// The policy as canonical JSON: sorted keys, no spaces, values in a policy file's notation.
 fn canonical_json(policy: &Policy) -> String {
     let mut file = PolicyFile::of(policy);
     file.description = None;
@@ -121,13 +121,13 @@ fn canonical_json(policy: &Policy) -> String {
     json.to_string()
 }
 
-/// The policy as a file of its own.
+/// The policy as a separate file.
 pub(super) fn to_toml(policy: &Policy) -> String {
     toml::to_string_pretty(&PolicyFile::of(policy))
         .expect("strings, numbers, lists and tables with string keys are TOML")
 }
 
-/// The hash that stands in every outcome.
+/// The hash that every outcome reports.
 pub(super) fn sha256(policy: &Policy) -> String {
     use std::fmt::Write as _;
 

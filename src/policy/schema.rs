@@ -1,4 +1,4 @@
-//! The JSON Schema of a policy file, and what can be asked of it.
+//! The JSON Schema of a policy file, and queries on it.
 
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
@@ -10,7 +10,7 @@ use super::file::PolicyFile;
 /// The JSON Schema (draft 2020-12) of a policy file, for editors and other tools.
 pub fn schema() -> Value {
     SchemaSettings::draft2020_12()
-        // Inlined, so that a key's schema is found by walking `properties` alone.
+        // Inlined, so that a walk along `properties` finds a key's schema.
         .with(|settings| settings.inline_subschemas = true)
         .with_transform(RecursiveTransform(without_null))
         .into_generator()
@@ -18,7 +18,7 @@ pub fn schema() -> Value {
         .to_value()
 }
 
-/// An optional key is left out; TOML has no null to write.
+/// Removes null from optional keys: TOML cannot write it, and a file leaves the key out.
 fn without_null(schema: &mut Schema) {
     if let Some(Value::Array(words)) = schema.get_mut("enum") {
         words.retain(|word| !word.is_null());
@@ -45,7 +45,7 @@ pub(super) fn value_at<'a>(schema: &'a Value, key: &[String]) -> Option<&'a Valu
     })
 }
 
-/// The names that a table takes, or `None` where it takes any.
+/// The keys that a table accepts, or `None` if it accepts any.
 pub(super) fn names(table: &Value) -> Option<Vec<&str>> {
     let known = table.get("properties")?.as_object()?;
     Some(known.keys().map(String::as_str).collect())

@@ -1,4 +1,4 @@
-//! How long a session may live that nobody closes.
+//! How long a session lives if it is not closed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,18 +14,18 @@ use super::merge::Merge;
 use super::text_value::text_value;
 use super::units::{Milliseconds, UnitError, duration_pattern};
 
-/// When a session ends that nobody closes.
+/// When a session that is not closed ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SessionPolicy {
-    /// How long it may wait for its next cell. `None`: it may wait for ever.
+    /// How long it may wait for its next cell. `None` means forever.
     pub idle: Option<Duration>,
-    /// How long it may live, in a cell or waiting. `None`: for ever.
+    /// How long it may live, in a cell or waiting. `None` means forever.
     pub age: Option<Duration>,
 }
 
 impl SessionPolicy {
-    /// Takes it from the layers.
+    /// Reads the policy from the layers.
     pub(super) fn new(layers: Merge) -> Result<Self, PolicyError> {
         Ok(Self {
             idle: term(layers, "session.idle", |file| file.session.idle.as_ref())?,
@@ -43,7 +43,7 @@ fn term(
     let Term::After(time) = term.value else {
         return Ok(None);
     };
-    // A longer one is meant to have no end.
+    // A longer duration is meant to have no end.
     let (least, most) = LimitName::Wall.range();
     if (least..=most).contains(&time.0) {
         return Ok(Some(time.duration()));
@@ -56,7 +56,7 @@ fn term(
     Err(PolicyError::new(term.origin, key, problem))
 }
 
-/// The word for no end.
+/// The word for no limit.
 const NEVER: &str = "never";
 
 /// A duration, or `"never"`.
@@ -75,7 +75,7 @@ impl From<Option<Duration>> for Term {
     }
 }
 
-/// Neither a duration nor the word.
+/// The error for a text that is neither a duration nor the word.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{0}, or \"{NEVER}\"")]
 pub(super) struct TermError(UnitError);

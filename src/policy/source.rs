@@ -1,18 +1,18 @@
-//! Where policy files come from. The policy itself does no I/O.
+//! The source of policy files. The policy module itself does no I/O.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Reads policy files for `Policy::load`.
 pub trait PolicySource {
-    /// The text of a policy file. A relative path starts from the current directory.
+    /// The text of a policy file. A relative path is relative to the current directory.
     fn read(&self, path: &Path) -> io::Result<String>;
 
-    /// The absolute directory that relative paths of the command line start from.
+    /// The absolute directory for relative paths of the command line.
     fn current_dir(&self) -> io::Result<PathBuf>;
 }
 
-/// Has no files: for built-in policies alone.
+/// A source without files, for built-in policies only.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuiltInsOnly;
 

@@ -1,10 +1,10 @@
-//! "Did you mean": the nearest of the words that would have been right.
+//! "Did you mean": the nearest of the valid words.
 
-/// How alike two words must be (Jaro-Winkler, 0 to 1) before one is offered for the other.
-/// clap uses 0.7; policy words are short and share letters, so a little more is asked here.
+/// The similarity (Jaro-Winkler, 0 to 1) that two words need before one is suggested for the other.
+/// clap uses 0.7; policy words are short and share letters, so this is a little higher.
 const ALIKE: f64 = 0.78;
 
-/// The candidate nearest to `word`, if one is near.
+/// The candidate nearest to `word`, if one is near enough.
 pub(crate) fn closest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,

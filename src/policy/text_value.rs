@@ -1,8 +1,8 @@
-//! Values that a policy file writes as a string with a grammar of its own.
+//! Values that a policy file writes as a string with its own grammar.
 
-/// Implements serde and JSON Schema for a type that has `FromStr` and `Display`: the error of a
-/// wrong TOML type says what to write, the error of a wrong text is the parser's own. The last
-/// argument is the keyword of JSON Schema that constrains the text.
+/// Implements serde and JSON Schema for a type that has `FromStr` and `Display`. The error of a
+/// wrong TOML type explains what to write. The error of a wrong text comes from the parser. The
+/// last argument is the JSON Schema keyword that constrains the text.
 macro_rules! text_value {
     ($type:ty, $expecting:expr, $keyword:literal: $constraint:expr) => {
         impl<'de> serde::Deserialize<'de> for $type {

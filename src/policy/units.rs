@@ -1,7 +1,7 @@
-//! Sizes and durations as people write them: a number and a unit.
+//! Sizes and durations in readable form: a number and a unit.
 //!
-//! The grammar is strict on purpose. `256` alone, `256M` and `5` have two readings each, and a
-//! limit that was read the other way is a hole that nobody sees.
+//! The grammar is strict on purpose. `256` alone, `256M` and `5` each have two readings, and a
+//! limit that is misread leaves a hole that no one notices.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::suggest::closest;
 use super::text_value::text_value;
 
-/// A unit's name and how many of the base unit it stands for.
+/// A unit's name and its size in base units.
 type Unit = (&'static str, u64);
 
 /// Units of sizes: powers of 1024 (IEC 80000-13), then powers of 1000 (SI). Base: the byte.
@@ -162,7 +162,7 @@ impl Quantity {
         Ok(value)
     }
 
-    /// The value in the largest unit that holds it exactly.
+    /// The value in the largest unit that represents it exactly.
     fn render(&self, value: u64) -> String {
         let exact = self
             .units
@@ -216,7 +216,7 @@ text_value!(ByteSize, "a size in quotes, such as \"256MiB\"", "pattern": SIZE.pa
 pub(super) struct Milliseconds(pub(super) u64);
 
 impl Milliseconds {
-    /// The duration as the standard library has it.
+    /// The duration as the standard library's type.
     pub(super) fn duration(self) -> Duration {
         Duration::from_millis(self.0)
     }
@@ -236,7 +236,7 @@ impl fmt::Display for Milliseconds {
     }
 }
 
-/// What a duration looks like, for the JSON Schema.
+/// The pattern of a duration, for the JSON Schema.
 pub(super) fn duration_pattern() -> String {
     DURATION.pattern()
 }

@@ -1,35 +1,35 @@
 //! The binary part of a message: buffers that its values refer to by number.
 //!
-//! Small ones are the frame's payload. Large ones are a file that is passed beside the frame
-//! (unix(7), `SCM_RIGHTS`), so that an array crosses without being copied through a socket. Each
-//! buffer begins at a multiple of [`ALIGNMENT`], where arrays of any element may be mapped.
+//! Small blobs are the frame's payload. Large ones are a file passed with the frame (unix(7),
+//! `SCM_RIGHTS`), so that an array crosses without being copied through a socket. Each buffer
+//! begins at a multiple of [`ALIGNMENT`], where arrays of any element type can be mapped.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Where buffers begin: at multiples of this, bytes.
+/// The alignment of buffers, bytes.
 pub const ALIGNMENT: u64 = 64;
 
-/// The most bytes that travel as a payload; more are passed as a file.
+/// The largest blob that travels as a payload, bytes. A larger one is passed as a file.
 pub const LARGEST_PAYLOAD: u64 = 64 << 10;
 
-/// The most bytes of one message.
+/// The largest blob of one message, bytes.
 pub const LARGEST: u64 = 4 << 30;
 
-/// How many buffers there are, how long they are, and which way they come: the field `blob`.
+/// The number of buffers, their lengths, and their transport: the field `blob`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Fields", into = "Fields")]
 pub struct Blob {
     lengths: Vec<u64>,
-    way: Way,
+    way: Transport,
     total: u64,
 }
 
 /// How a blob's bytes travel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Way {
+pub enum Transport {
     /// As the frame's payload.
     Payload,
     /// In a file passed with the frame.
@@ -44,12 +44,12 @@ pub struct BlobError {
 }
 
 impl Blob {
-    /// Buffers of these lengths.
+    /// A blob with buffers of these lengths.
     ///
     /// # Errors
     ///
-    /// When there is none, or together they are over [`LARGEST`].
-    pub fn new(lengths: Vec<u64>, way: Way) -> Result<Self, BlobError> {
+    /// If there is no buffer, or their total is above [`LARGEST`].
+    pub fn new(lengths: Vec<u64>, way: Transport) -> Result<Self, BlobError> {
         let refused = BlobError {
             buffers: lengths.len(),
         };
@@ -67,18 +67,18 @@ impl Blob {
     }
 
     /// How the bytes travel.
-    pub const fn way(&self) -> Way {
+    pub const fn way(&self) -> Transport {
         self.way
     }
 
-    /// The same buffers, travelling the other way.
+    /// The same buffers with another transport.
     #[must_use]
-    pub const fn travelling(mut self, way: Way) -> Self {
+    pub const fn travelling(mut self, way: Transport) -> Self {
         self.way = way;
         self
     }
 
-    /// Bytes from the first buffer's beginning to the last one's end.
+    /// Bytes from the start of the first buffer to the end of the last one.
     pub const fn total(&self) -> u64 {
         self.total
     }
@@ -88,15 +88,15 @@ impl Blob {
         &self.lengths
     }
 
-    /// Where each buffer is.
+    /// The range of each buffer in the blob.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        // Checked when it was made: none overflows.
+        // The constructor checked that no range overflows.
         ranges(&self.lengths).flatten()
     }
 }
 
-/// Where each buffer is; `None` in place of the first that is too far out to have an address, and
-/// of all behind it.
+/// The range of each buffer. `None` replaces the first one whose address overflows, and all later
+/// ones.
 fn ranges(lengths: &[u64]) -> impl Iterator<Item = Option<Range<u64>>> + '_ {
     lengths.iter().scan(Some(0u64), |end, length| {
         let range = end
@@ -119,9 +119,9 @@ impl TryFrom<Fields> for Blob {
 
     fn try_from(fields: Fields) -> Result<Self, Self::Error> {
         let way = if fields.passed {
-            Way::Passed
+            Transport::Passed
         } else {
-            Way::Payload
+            Transport::Payload
         };
         Self::new(fields.lengths, way)
     }
@@ -130,7 +130,7 @@ impl TryFrom<Fields> for Blob {
 impl From<Blob> for Fields {
     fn from(blob: Blob) -> Self {
         Self {
-            passed: blob.way == Way::Passed,
+            passed: blob.way == Transport::Passed,
             lengths: blob.lengths,
         }
     }
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn buffers_begin_at_aligned_places() {
-        let blob = Blob::new(vec![1, 64, 0, 3], Way::Payload).expect("these fit");
+        let blob = Blob::new(vec![1, 64, 0, 3], Transport::Payload).expect("these fit");
         let places: Vec<_> = blob.ranges().collect();
         assert_eq!(places, [0..1, 64..128, 128..128, 128..131]);
         assert_eq!(blob.total(), 131);
@@ -157,7 +157,7 @@ mod tests {
             vec![LARGEST, 1],
         ] {
             assert!(
-                Blob::new(lengths.clone(), Way::Passed).is_err(),
+                Blob::new(lengths.clone(), Transport::Passed).is_err(),
                 "{lengths:?}"
             );
         }
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_field_is_short_where_nothing_is_passed() {
-        let blob = Blob::new(vec![5], Way::Payload).expect("it fits");
+        let blob = Blob::new(vec![5], Transport::Payload).expect("it fits");
         let text = serde_json::to_string(&blob).expect("it is written");
         assert_eq!(text, r#"{"lengths":[5]}"#);
         assert_eq!(

@@ -1,9 +1,9 @@
-//! Bounds on JSON, checked on the text before any tree is built from it.
+//! Limits on JSON, checked on the text before a tree is built from it.
 //!
-//! A parser's memory is a multiple of its input: a megabyte of `[0,0,0,...]` is sixteen as a tree,
-//! a megabyte of `[` is a recursion of a million calls, and a number of a million digits is
-//! arithmetic of arbitrary size in parsers that keep it. One pass over the bytes, with no
-//! allocation and no recursion, refuses all of these first.
+//! A parser's memory is a multiple of its input. One megabyte of `[0,0,0,...]` is sixteen as a tree,
+//! one megabyte of `[` is a recursion of a million calls, and a number of a million digits is
+//! arithmetic of arbitrary size in parsers that keep it. One pass over the bytes, without allocation
+//! and recursion, refuses all of these first.
 
 use std::borrow::Cow;
 
@@ -12,25 +12,26 @@ use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use thiserror::Error;
 
-/// How large a JSON text may be in each direction.
+/// The maximum size of a JSON text in each dimension.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct JsonLimits {
-    /// Arrays and objects inside each other.
+    /// Nesting depth of arrays and objects.
     pub depth: usize,
     /// Values of any kind, keys included.
     pub values: usize,
-    /// Bytes of one string as it is written, escapes not resolved, quotes excluded.
+    /// Bytes of one string as written, with escapes unresolved and quotes excluded.
     pub string: usize,
-    /// Bytes of one number as it is written. An integer of more than 64 bits crosses as text.
+    /// Bytes of one number as written. An integer of more than 64 bits crosses as text.
     pub number: usize,
 }
 
 impl JsonLimits {
-    /// What a supervisor accepts in a worker's header.
+    /// The limits of a supervisor on a worker's header.
     ///
-    /// The depth is below the recursion limit of serde_json (128), so that it is this check that
-    /// speaks. The string holds the longest text that an honest worker sends: 32 Ki characters, each
-    /// of at most 6 bytes, as a JSON escape of a control character has. A header holds several.
+    /// The depth is below the recursion limit of serde_json (128), so that this check reports the
+    /// error. The string limit fits the longest text that an honest worker sends: 32 Ki characters
+    /// of at most 6 bytes each, the length of a JSON escape of a control character. A header holds
+    /// several.
     pub const FROM_WORKER: Self = Self {
         depth: 96,
         values: 1 << 16,
@@ -38,12 +39,13 @@ impl JsonLimits {
         number: 64,
     };
 
-    /// What a supervisor accepts in a caller's header: what a worker is sent must fit there too.
+    /// The limits of a supervisor on a caller's header. Everything that a worker is sent must fit
+    /// them too.
     pub const FROM_CALLER: Self = Self::FROM_WORKER;
 
-    /// Refuses a text that is over a limit. Says nothing about whether it is valid JSON: it
-    /// recognises just enough (strings, brackets, commas, digits) for the count never to be lower
-    /// than a parser's.
+    /// Refuses a text that exceeds a limit. It does not check whether the text is valid JSON: it
+    /// recognises just enough (strings, brackets, commas, digits) that its count is never lower than
+    /// a parser's.
     pub fn check(&self, text: &[u8]) -> Result<(), JsonError> {
         let (mut depth, mut values) = (0usize, 0usize);
         let mut rest = text;
@@ -66,7 +68,7 @@ impl JsonLimits {
                 b'"' => {
                     let length = string_length(tail);
                     within("string", length, self.string)?;
-                    // The closing quote may be missing at the end of a broken text.
+                    // In a broken text the closing quote may be missing at the end.
                     (length + 2).min(rest.len())
                 }
                 _ => {
@@ -83,25 +85,25 @@ impl JsonLimits {
         Ok(())
     }
 
-    /// Checks the bounds, then deserializes.
+    /// Checks the limits, then deserializes.
     ///
     /// # Errors
     ///
-    /// When a bound is broken, the text is not UTF-8 JSON, something follows it, or it does not
-    /// fit `T`. A member that stands twice in an object is refused where `T` knows the member and
-    /// ignored where `T` ignores it: no value is ever read from a place that another reader of
-    /// the same text would not look at.
+    /// If the text exceeds a limit, is not UTF-8 JSON, has trailing data, or does not fit `T`. A
+    /// member that occurs twice in an object is refused if `T` knows the member and ignored if `T`
+    /// ignores it: no value is ever read from a place that another reader of the same text would not
+    /// look at.
     pub fn from_slice<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, JsonError> {
         self.check(text)?;
         serde_json::from_slice(text).map_err(|error| invalid(&error))
     }
 
-    /// Checks the bounds of an object, then reads what it says that it is, its `kind`. serde's own
-    /// tagged enums do both in one, and keep a tree of all members aside for it.
+    /// Checks the limits of an object, then reads its `kind`. serde's own tagged enums do both in
+    /// one step, and keep a tree of all members for it.
     ///
     /// # Errors
     ///
-    /// As [`from_slice`](Self::from_slice), and when it is no object or of another kind.
+    /// As [`from_slice`](Self::from_slice), and if the text is no object or of another kind.
     pub fn tagged<'t, K: DeserializeOwned>(
         &self,
         text: &'t [u8],
@@ -113,7 +115,7 @@ impl JsonLimits {
         }
         self.check(text)?;
         let text = str::from_utf8(text).map_err(|error| JsonError::Invalid(error.to_string()))?;
-        // A struct is read from an array too.
+        // serde also reads a struct from an array.
         if !text.trim_ascii_start().starts_with('{') {
             return Err(JsonError::Invalid("it is no object".into()));
         }
@@ -124,20 +126,20 @@ impl JsonLimits {
     }
 }
 
-/// An object whose kind is known and whose other members are not read yet.
+/// An object with a known kind and unread members.
 #[derive(Clone, Copy, Debug)]
 pub struct Tagged<'t, K> {
-    /// What it says that it is.
+    /// The value of its `kind`.
     pub kind: K,
     text: &'t str,
 }
 
 impl<K> Tagged<'_, K> {
-    /// Reads its members.
+    /// Reads the members.
     ///
     /// # Errors
     ///
-    /// When they do not fit `T`.
+    /// If they do not fit `T`.
     pub fn members<T: DeserializeOwned>(&self) -> Result<T, JsonError> {
         serde_json::from_str(self.text).map_err(|error| invalid(&error))
     }
@@ -147,17 +149,17 @@ impl<K> Tagged<'_, K> {
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum JsonError {
-    /// A bound was broken.
+    /// A limit was exceeded.
     #[error("{what} {found} of a JSON header is over the limit of {limit}")]
     OverLimit {
         /// The field of [`JsonLimits`].
         what: &'static str,
-        /// How much there was when the check stopped, at least.
+        /// The amount when the check stopped, at least.
         found: usize,
-        /// The bound.
+        /// The limit.
         limit: usize,
     },
-    /// Not JSON, or not JSON of the expected shape.
+    /// The text is not JSON, or not JSON of the expected shape.
     #[error("a JSON header does not parse: {0}")]
     Invalid(String),
 }
@@ -170,7 +172,7 @@ fn within(what: &'static str, found: usize, limit: usize) -> Result<(), JsonErro
     }
 }
 
-/// With the parser's message, which quotes the text that it refuses: short, on one line.
+/// An error with the parser's message on one line, shortened because it quotes the refused text.
 fn invalid(error: &serde_json::Error) -> JsonError {
     const LONGEST: usize = 200;
     let message = error.to_string();
@@ -178,7 +180,7 @@ fn invalid(error: &serde_json::Error) -> JsonError {
     JsonError::Invalid(printable.take(LONGEST).collect())
 }
 
-/// Bytes before the quote that closes a string; `text` begins behind the opening one.
+/// Bytes before the closing quote of a string; `text` begins after the opening quote.
 fn string_length(text: &[u8]) -> usize {
     let mut escaped = false;
     for (index, byte) in text.iter().enumerate() {

@@ -1,83 +1,84 @@
-//! The messages of the link between a caller and its supervisor: one session on each, or one batch.
+//! The messages between a caller and its supervisor. Each connection is one session or one batch.
 //!
-//! Both ends are trusted, but what an [`Answer`] quotes of the guest (values, displays, calls,
-//! errors) is as hostile here as it was on the worker's link.
+//! Both ends are trusted, but the guest's data in a [`ClientEvent`] (values, displays, calls, errors) is
+//! as hostile here as on the worker's link.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::Blob;
-use super::message::{Last, Then, ToolAnswer, Tools, Variables};
+use super::message::{AfterCell, ResultMode, ToolAnswer, Tools, Variables};
 
 mod answer;
 mod batch;
 mod parse;
-mod told;
+mod wire_outcome;
 
-pub use answer::{Answer, CellOutcome, ErrorWord, FileEntry, Opened, Python, SessionState};
+pub use answer::{CellOutcome, ClientEvent, ErrorCode, FileEntry, Opened, Python, SessionState};
 pub use batch::{Mapping, OpenBatch, TaskHeader, TaskLoss, TaskOrder, TaskOutcome};
-pub use told::Told;
+pub use wire_outcome::WireOutcome;
 
-/// What a caller says.
+/// A message from a caller.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Ask {
-    /// The first message: under which policy. Answered by [`Answer::Opened`].
+pub enum ClientRequest {
+    /// The first message, with the policy of the session. Answered by [`ClientEvent::Opened`].
     Open(Box<Open>),
-    /// Run Python source, which is the payload. Answered by [`Answer::Outcome`], as the next two are.
+    /// Run Python source, which is the payload. Answered by [`ClientEvent::Outcome`], like the next two.
     Cell(Cell),
     /// Define variables.
     Set(Variables),
     /// Define host tools.
     Tools(Tools),
-    /// What a call gave. Not answered.
+    /// The result of a call. Not answered.
     Return(ToolAnswer),
-    /// Interrupt the cell that runs. Not answered: its outcome says how it ended.
+    /// Interrupt the running cell. Not answered: the cell's outcome reports how it ended.
     Interrupt,
-    /// End the worker and start another. Answered by [`Answer::Opened`].
+    /// End the worker and start another. Answered by [`ClientEvent::Opened`].
     Restart {
-        /// Repeated in an error.
+        /// Repeated in the answer.
         id: u64,
     },
-    /// Something with the session's files. Answered by [`Answer::File`].
+    /// An operation on the session's files. Answered by [`ClientEvent::File`].
     File(FileRequest),
-    /// End the session. Answered by [`Answer::Closed`].
+    /// End the session. Answered by [`ClientEvent::Closed`].
     Close,
-    /// The first message of a batch. Answered by [`Answer::Mapping`].
+    /// The first message of a batch. Answered by [`ClientEvent::Mapping`].
     Map(Box<OpenBatch>),
-    /// A task of a batch: the payload is a line as `sandfork map` reads it. Answered by
-    /// [`Answer::Done`] or [`Answer::Lost`], or by an error, which ends the batch.
+    /// A task of a batch. The payload is a line in the format of `sandfork map`. Answered by
+    /// [`ClientEvent::Done`] or [`ClientEvent::Lost`], or by an error, which ends the batch.
     Task(TaskHeader),
-    /// No task of the batch follows. Answered by [`Answer::Closed`], behind the last result.
+    /// No more tasks follow. Answered by [`ClientEvent::Closed`], after the last result.
     End,
 }
 
-/// What a session is to be.
+/// The settings of a session.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Open {
     /// [`VERSION`](super::VERSION).
     pub version: u32,
     /// The policy.
     pub policy: PolicyChoice,
-    /// Keys of the policy that are other than it says: `limits.wall=2s`.
+    /// Overrides of the policy's keys: `limits.wall=2s`.
     #[serde(default)]
     pub set: Vec<String>,
-    /// How the caller's environment differs from the supervisor's: a value, or nothing where it
-    /// lacks the variable.
+    /// The differences between the caller's environment and the supervisor's: a new value, or none if the
+    /// caller lacks the variable.
     #[serde(default)]
     pub environ: BTreeMap<String, Option<String>>,
-    /// Whether the time in which a host tool runs counts.
+    /// How much of the time in host tools does not count for the cell.
     #[serde(default)]
     pub tool_time: ToolTime,
-    /// Whether a descriptor comes along that is the guest's standard input.
+    /// Whether a descriptor for the guest's standard input comes with the message.
     #[serde(default)]
     pub stdin: bool,
 }
 
-/// A policy by its name or path, or its text.
+/// A policy by name or path, or its text.
 #[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PolicyChoice {
@@ -85,9 +86,9 @@ pub enum PolicyChoice {
     Text {
         /// The text.
         toml: String,
-        /// What its relative paths are relative to.
+        /// The directory for its relative paths.
         directory: PathBuf,
-        /// What to call it.
+        /// Its name in reports.
         #[serde(default, alias = "name")]
         label: Option<String>,
     },
@@ -95,21 +96,55 @@ pub enum PolicyChoice {
     Name {
         /// Its name or path.
         name: String,
-        /// What a relative path is relative to, if not the supervisor's working directory.
+        /// The directory for a relative path, if it is not the supervisor's working directory.
         #[serde(default)]
         directory: Option<PathBuf>,
     },
 }
 
-/// Whether the wall clock of a cell goes on while the host answers a call.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// How long the wall clock of one cell may stand still while calls wait for the host. It is bounded:
+/// otherwise a guest that always has a call open would never reach its limit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolTime {
-    /// It stands still: the time is the host's, not the guest's.
-    #[default]
-    Excluded,
-    /// It goes on.
-    Counted,
+    /// At most this long. With zero the clock never stands still.
+    #[serde(with = "seconds")]
+    AtMost(Duration),
+    /// This long, or ten times the wall limit of the cell if that is more.
+    #[serde(with = "seconds")]
+    AtLeast(Duration),
+}
+
+impl ToolTime {
+    /// The time for a cell with this wall limit.
+    pub fn of_cell(self, wall: Duration) -> Duration {
+        match self {
+            Self::AtMost(time) => time,
+            Self::AtLeast(time) => wall.saturating_mul(10).max(time),
+        }
+    }
+}
+
+impl Default for ToolTime {
+    fn default() -> Self {
+        Self::AtLeast(Duration::ZERO)
+    }
+}
+
+/// A time as a number of seconds.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(time.as_secs_f64())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        Duration::try_from_secs_f64(seconds).map_err(de::Error::custom)
+    }
 }
 
 /// A cell.
@@ -122,65 +157,65 @@ pub struct Cell {
     /// `sys.argv[1:]`.
     #[serde(default)]
     pub argv: Vec<String>,
-    /// What its value is.
+    /// Which value the cell returns.
     #[serde(default)]
-    pub last: Last,
-    /// What happens after it.
+    pub last: ResultMode,
+    /// What happens after the cell.
     #[serde(default)]
-    pub then: Then,
-    /// Whether output is sent as it comes, and not right before the outcome.
+    pub then: AfterCell,
+    /// Whether output is sent as it arrives, and not right before the outcome.
     #[serde(default)]
     pub stream: bool,
-    /// Seconds on the clock, instead of `limits.wall`.
+    /// Wall time in seconds, in place of `limits.wall`.
     #[serde(default)]
     pub wall: Option<f64>,
 }
 
-/// Something with a file of the session.
+/// An operation on a file of the session.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct FileRequest {
     /// Repeated in the answer.
     pub id: u64,
-    /// Beneath the work directory.
+    /// The path, relative to the work directory.
     pub path: String,
-    /// What.
+    /// The operation.
     #[serde(flatten)]
     pub op: FileOperation,
 }
 
-/// What is done with a file.
+/// An operation on a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FileOperation {
-    /// A descriptor to read it comes with the answer.
+    /// Open it for reading. The answer comes with a descriptor.
     OpenRead,
-    /// A descriptor to write it comes with the answer.
+    /// Open it for writing. The answer comes with a descriptor.
     OpenWrite {
-        /// Whether what it holds stays.
+        /// Whether the existing contents stay.
         #[serde(default)]
         append: bool,
     },
-    /// The entries of a directory.
+    /// List the entries of a directory.
     List,
-    /// One entry.
+    /// Describe one entry.
     Stat,
-    /// Removes it.
+    /// Remove the entry.
     Remove {
-        /// Whether a directory goes with what it holds.
+        /// Whether a directory is removed with its contents.
         #[serde(default)]
         recursive: bool,
     },
-    /// Makes a directory.
+    /// Create a directory.
     MakeDir {
-        /// Whether those above it are made too, and one that is there is no error.
+        /// Whether missing parents are created too, and an existing directory is not an error.
         #[serde(default)]
         parents: bool,
     },
 }
 
-impl Ask {
-    /// The buffers that come with it.
+impl ClientRequest {
+    /// The buffers of the message.
     pub const fn blob(&self) -> Option<&Blob> {
         match self {
             Self::Set(set) => set.blob.as_ref(),
@@ -204,6 +239,36 @@ impl Ask {
             | Self::Interrupt
             | Self::End
             | Self::Close => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_tools_is_bounded_whatever_is_said() {
+        let of_cell = |text: &str| {
+            let time: ToolTime = serde_json::from_str(text).unwrap();
+            let again: ToolTime =
+                serde_json::from_value(serde_json::to_value(time).unwrap()).unwrap();
+            assert_eq!(again, time);
+            time.of_cell(Duration::from_secs(3))
+        };
+        assert_eq!(of_cell(r#"{"at_most": 0}"#), Duration::ZERO);
+        assert_eq!(of_cell(r#"{"at_most": 1.5}"#), Duration::from_millis(1500));
+        assert_eq!(of_cell(r#"{"at_least": 0}"#), Duration::from_secs(30));
+        assert_eq!(of_cell(r#"{"at_least": 600}"#), Duration::from_secs(600));
+        let of_none = ToolTime::default().of_cell(Duration::MAX);
+        assert_eq!(of_none, Duration::MAX);
+        for wrong in [
+            r#"{"at_most": -1}"#,
+            r#"{"at_most": 1e300}"#,
+            r#""counted""#,
+        ] {
+            serde_json::from_str::<ToolTime>(wrong).unwrap_err();
         }
     }
 }

@@ -1,18 +1,18 @@
 //! The frame codec: `u32` header length, `u32` payload length, header, payload; little-endian.
 //!
-//! [`Decoder`] is given the bytes as they arrive, in any pieces, and hands out whole frames. It
-//! holds at most one frame, copies each byte once, and never reserves more than the bytes that
-//! have come: a length that a hostile peer announces costs nothing until it is paid for.
+//! [`Decoder`] takes the bytes as they arrive, in pieces of any size, and returns whole frames. It
+//! holds at most one frame, copies each byte once, and never reserves more than the bytes that have
+//! arrived. A length that a hostile peer announces costs nothing until the bytes arrive.
 
 use thiserror::Error;
 
 /// Bytes before the header: the two lengths.
 pub const PREFIX: usize = 8;
 
-/// Bytes of a header, of which most have fewer.
+/// The initial capacity for a header, bytes. Most headers are shorter.
 const USUAL_HEADER: usize = 512;
 
-/// The longest parts that a frame may have, in bytes.
+/// The maximum lengths of a frame's parts, bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FrameLimits {
     /// Longest header.
@@ -22,28 +22,28 @@ pub struct FrameLimits {
 }
 
 impl FrameLimits {
-    /// What a supervisor accepts from a worker.
+    /// The limits of a supervisor on a worker's frames.
     pub const FROM_WORKER: Self = Self {
         header: 2 << 20,
         payload: 16 << 20,
     };
 
-    /// What a supervisor sends to a worker; the payload bounds the size of a guest's source.
+    /// The limits on frames to a worker. The payload limits the size of a guest's source.
     pub const TO_WORKER: Self = Self {
         header: 2 << 20,
         payload: 16 << 20,
     };
 
-    /// What a supervisor accepts from a caller, who is trusted: what a worker is sent, and no more.
+    /// The limits on frames from a caller, which is trusted: the same as on frames to a worker.
     pub const FROM_CALLER: Self = Self::TO_WORKER;
 
-    /// What a supervisor sends to a caller: what a worker said, and what the supervisor adds.
+    /// The limits on frames to a caller: a worker's data and the supervisor's additions.
     pub const TO_CALLER: Self = Self {
         header: 8 << 20,
         payload: 16 << 20,
     };
 
-    /// Checks the lengths of a frame, whole or announced.
+    /// Checks the lengths of a complete or announced frame.
     fn check(&self, header: usize, payload: usize) -> Result<(), FrameError> {
         if header == 0 {
             return Err(FrameError::HeaderEmpty);
@@ -64,17 +64,17 @@ impl FrameLimits {
     }
 }
 
-/// One frame, its header not yet understood.
+/// One frame with an unparsed header.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Frame {
     /// JSON text in UTF-8, unchecked: see [`Reply::parse`](super::Reply::parse).
     pub header: Vec<u8>,
-    /// Raw bytes, whatever the message says they are.
+    /// Raw bytes. The message defines their meaning.
     pub payload: Vec<u8>,
 }
 
 impl Frame {
-    /// Appends the frame's bytes to `out`; leaves `out` alone when the frame breaks `limits`.
+    /// Appends the frame's bytes to `out`. Leaves `out` unchanged if the frame exceeds `limits`.
     pub fn encode_into(&self, limits: &FrameLimits, out: &mut Vec<u8>) -> Result<(), FrameError> {
         encode_with(&self.payload, limits, out, |out| {
             out.extend_from_slice(&self.header);
@@ -83,8 +83,8 @@ impl Frame {
     }
 }
 
-/// Appends a frame whose header `write` appends; leaves `out` alone when the frame breaks `limits`
-/// or its header could not be written.
+/// Appends a frame whose header `write` appends. Leaves `out` unchanged if the frame exceeds
+/// `limits` or the header could not be written.
 pub fn encode_with<E: From<FrameError>>(
     payload: &[u8],
     limits: &FrameLimits,
@@ -112,7 +112,7 @@ pub fn encode_with<E: From<FrameError>>(
     }
 }
 
-/// The two lengths, as a frame begins with them.
+/// The two lengths at the start of a frame.
 fn prefix(header: usize, payload: usize) -> Result<[u8; PREFIX], FrameError> {
     let limit = u32::MAX as usize;
     let header_length = u32::try_from(header).map_err(|_| FrameError::HeaderTooLong {
@@ -129,27 +129,27 @@ fn prefix(header: usize, payload: usize) -> Result<[u8; PREFIX], FrameError> {
     Ok(lengths)
 }
 
-/// Why bytes are not frames. After any of these the stream has no known boundary any more.
+/// Why bytes are not frames. After any of these errors the stream has no known frame boundary.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// A frame without a header.
+    /// The frame has no header.
     #[error("the header of a frame is empty")]
     HeaderEmpty,
-    /// More header than allowed.
+    /// The header exceeds the limit.
     #[error("a header of {length} bytes is over the limit of {limit}")]
     HeaderTooLong {
-        /// As announced.
+        /// The announced length.
         length: usize,
-        /// As configured.
+        /// The configured limit.
         limit: usize,
     },
-    /// More payload than allowed.
+    /// The payload exceeds the limit.
     #[error("a payload of {length} bytes is over the limit of {limit}")]
     PayloadTooLong {
-        /// As announced.
+        /// The announced length.
         length: usize,
-        /// As configured.
+        /// The configured limit.
         limit: usize,
     },
     /// The stream ended inside a frame.
@@ -211,15 +211,15 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes off the front of `input` until a frame is whole or `input` is empty.
+    /// Takes bytes from the front of `input` until a frame is complete or `input` is empty.
     ///
-    /// `Ok(None)` means that all of `input` was taken and more is needed, so one read from the
-    /// peer is handled by `while let Some(frame) = decoder.decode(&mut input)?`. What lies behind
-    /// a frame stays in `input`: nothing is buffered ahead of the caller.
+    /// `Ok(None)` means that all of `input` was taken and more is needed, so
+    /// `while let Some(frame) = decoder.decode(&mut input)?` handles one read from
+    /// the peer. Bytes after a frame stay in `input`: nothing is buffered ahead of the caller.
     ///
     /// # Errors
     ///
-    /// When the peer broke a limit. The decoder then stays failed, since nothing tells where the
+    /// If the peer exceeded a limit. The decoder then stays failed, since nothing shows where the
     /// next frame would begin.
     pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Frame>, FrameError> {
         loop {
@@ -255,11 +255,11 @@ impl Decoder {
         }
     }
 
-    /// Whether the stream may end here.
+    /// Checks that the stream may end here.
     ///
     /// # Errors
     ///
-    /// [`FrameError::Truncated`] inside a frame, or what made the decoder fail before.
+    /// [`FrameError::Truncated`] inside a frame, or the error with which the decoder failed before.
     pub fn finish(&self) -> Result<(), FrameError> {
         match &self.state {
             State::Prefix { filled: 0, .. } => Ok(()),
@@ -287,7 +287,7 @@ impl Decoder {
     }
 }
 
-/// Takes at most `count` bytes off the front of `input`.
+/// Takes at most `count` bytes from the front of `input`.
 fn take<'a>(input: &mut &'a [u8], count: usize) -> &'a [u8] {
     let (taken, rest) = input.split_at(count.min(input.len()));
     *input = rest;
@@ -298,7 +298,7 @@ fn take<'a>(input: &mut &'a [u8], count: usize) -> &'a [u8] {
 fn fill(part: &mut Vec<u8>, length: usize, input: &mut &[u8]) {
     let taken = take(input, length - part.len());
     if taken.len() == length {
-        // The usual case, the whole part in one read, allocates exactly.
+        // In the usual case one read has the whole part, and the allocation is exact.
         part.reserve_exact(length);
     }
     part.extend_from_slice(taken);

@@ -1,8 +1,8 @@
-//! The messages of the link between a supervisor and one worker.
+//! The messages between a supervisor and one worker.
 //!
-//! [`Request`] goes in and is ours; [`Reply`] comes out and is hostile: any of its fields may be a
-//! lie. It is therefore shaped so that a lie can only hurt the worker that tells it: there is no
-//! field for time, memory, enforcement or who ended a run.
+//! The supervisor sends [`Request`], which is trusted. The worker sends [`Reply`], which is
+//! hostile: any of its fields may be false. Its shape ensures that a false field can only hurt its
+//! own worker. It has no field for time, memory, enforcement or who ended a run.
 
 mod reply;
 mod request;
@@ -12,38 +12,40 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use reply::{Display, Reply, ToolCall};
-pub use request::{Last, Request, Serves, Then, ToolAnswer, ToolDeclaration, Tools, Variables};
+pub use request::{
+    AfterCell, Request, ResultMode, ToolAnswer, ToolDeclaration, Tools, Variables, WorkerMode,
+};
 pub use result::{CellResult, Denied, Ended, Finish, GuestError};
 
 use super::frame::encode_with;
 use super::{Blob, Frame, FrameError, FrameLimits, JsonError};
-use crate::protocol::blob::Way;
+use crate::protocol::blob::Transport;
 use crate::protocol::value::ValueError;
 
 /// Why a message was refused.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// The frame around it.
+    /// The frame of the message is invalid.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// Its header.
+    /// The header of the message is invalid.
     #[error(transparent)]
     Header(#[from] JsonError),
-    /// A payload that is not as long as the header says.
+    /// The length of the payload differs from the header's.
     #[error("a payload of {length} bytes follows a message that has one of {wanted}")]
     Payload {
-        /// How long it is.
+        /// The actual length.
         length: usize,
-        /// What the header says.
+        /// The length in the header.
         wanted: u64,
     },
-    /// Values that do not fit their buffers.
+    /// The values do not fit their buffers.
     #[error(transparent)]
     Value(#[from] ValueError),
 }
 
-/// An exception that crosses by name: what a host tool raised.
+/// An exception of a host tool, which crosses by name.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct NamedError {
     /// Name of the exception's class.
@@ -62,10 +64,10 @@ impl NamedError {
     }
 }
 
-/// Checks that a frame's payload is what its header says.
+/// Checks that a frame's payload is the one that its header announces.
 pub(super) fn check_payload(frame: &Frame, blob: Option<&Blob>) -> Result<(), MessageError> {
     let wanted = blob
-        .filter(|blob| blob.way() == Way::Payload)
+        .filter(|blob| blob.way() == Transport::Payload)
         .map_or(0, Blob::total);
     let length = frame.payload.len();
     if length as u64 == wanted {
@@ -75,7 +77,7 @@ pub(super) fn check_payload(frame: &Frame, blob: Option<&Blob>) -> Result<(), Me
     }
 }
 
-/// Appends a message's frame to `out`, which is left alone when the message is over `limits`.
+/// Appends a message's frame to `out`, which stays unchanged if the message exceeds `limits`.
 pub(super) fn encode_message(
     message: &impl Serialize,
     payload: &[u8],

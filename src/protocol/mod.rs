@@ -1,10 +1,10 @@
-//! What crosses between a caller and its supervisor, and between the supervisor and a worker:
+//! The protocol between a caller and its supervisor, and between the supervisor and a worker:
 //! frames, their JSON headers, the messages.
 //!
-//! Everything here works on bytes in memory and does no I/O, so that the same code is tested by
-//! properties, fuzzed, and driven by whatever event loop the caller has. The bytes of a worker are
-//! hostile: each layer refuses before it allocates. `docs/protocol.md` is the description for
-//! those who write the other end.
+//! This module works on bytes in memory and does no I/O. The same code is therefore tested with
+//! properties, fuzzed, and driven by any event loop of the caller. A worker's bytes are hostile:
+//! each layer refuses before it allocates. `docs/protocol.md` describes the protocol for authors of
+//! the other end.
 
 pub mod blob;
 pub mod bounded;
@@ -13,9 +13,9 @@ pub mod frame;
 pub mod message;
 pub mod value;
 
-pub use blob::{Blob, Way};
+pub use blob::{Blob, Transport};
 pub use bounded::{JsonError, JsonLimits};
-pub use caller::{Answer, Ask};
+pub use caller::{ClientEvent, ClientRequest};
 pub use frame::{Decoder, Frame, FrameError, FrameLimits};
 pub use message::{
     CellResult, Denied, Display, Ended, GuestError, MessageError, NamedError, Reply, Request,
@@ -25,6 +25,6 @@ pub use value::Value;
 
 /// Version of the protocol, carried by [`Request::Hello`] and [`Reply::Ready`].
 ///
-/// Both ends come out of the same binary, so a difference is a bug and ends the session; nothing
-/// is negotiated.
+/// Both ends come from the same binary, so a difference is a bug and ends the session. There is no
+/// negotiation.
 pub const VERSION: u32 = 2;

@@ -9,59 +9,66 @@ use nix::poll::PollFlags;
 use super::pool::Parked;
 use super::{Inner, Sandbox};
 use crate::error::{Error, ErrorKind};
-use crate::jail::control::CpuSpan;
+use crate::jail::control::CpuBudgetScope;
 use crate::outcome::{Enforced, PolicyIdentity};
 use crate::policy::LimitName;
 use crate::protocol::VERSION;
-use crate::protocol::caller::{Answer, Ask, ErrorWord, Opened, Python, ToolTime};
+use crate::protocol::caller::{ClientEvent, ClientRequest, ErrorCode, Opened, Python, ToolTime};
 use crate::supervisor::error::While;
 use crate::supervisor::{
-    Caller, Hearing, Left, Payload, SessionTerms, SupervisorError, attend, await_caller, ended,
-    refuse, wait,
+    Caller, CallerEvent, Payload, SessionExit, SessionTerms, SupervisorError, attend, await_caller,
+    ended, refuse, wait,
 };
 
-/// How long a caller that has its last answer may take to read it.
+/// How long a caller may take to read its last event.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// What a caller says about a session when it opens one.
+/// What a caller specifies when it opens a session.
 #[derive(Debug, Default)]
 pub struct SessionRequest {
-    /// What the guest reads; nothing without it.
+    /// The guest's standard input; empty if `None`.
     pub stdin: Option<OwnedFd>,
-    /// Whether the time in which a host tool runs counts as the cell's.
+    /// How much of the time that host tools run is excluded from the cell's time.
     pub tool_time: ToolTime,
 }
 
-/// What comes after a worker.
+/// What follows a worker.
 enum Next {
-    Worker,
+    /// Another worker, for the request with this id.
+    Worker(u64),
     End,
 }
 
 impl Sandbox {
-    /// Serves sessions to a caller, one worker after another, until it closes or is gone.
+    /// Serves sessions to a caller, one worker after another, until the caller closes the session
+    /// or disconnects.
     ///
-    /// Blocks the calling thread. The answers, from [`Answer::Opened`] on, are those of
-    /// `docs/protocol.md`.
+    /// Blocks the calling thread. `docs/protocol.md` describes the events, from
+    /// [`ClientEvent::Opened`] on.
     ///
     /// # Errors
     ///
-    /// When no worker could be provided. The caller has been told.
+    /// When no worker could be provided. The caller has received the error.
     pub fn attend(&self, caller: &mut dyn Caller, request: SessionRequest) -> Result<(), Error> {
         let mut stdin = request.stdin;
+        let mut restart = None;
         loop {
-            let why = match self.attempt_session(caller, stdin.take(), request.tool_time) {
-                Ok(Left::Gone) => return Ok(()),
-                Ok(Left::Closed) => return finish(caller),
-                Ok(Left::Restart { .. }) => continue,
-                Ok(Left::Ended(why)) => why,
-                Err(error) => {
-                    refuse(caller, None, word(&error), error.to_string());
-                    "no worker could be made".to_owned()
-                }
-            };
-            match mourn(caller, &why)? {
-                Next::Worker => {}
+            let why =
+                match self.attempt_session(caller, &mut restart, stdin.take(), request.tool_time) {
+                    Ok(SessionExit::Gone) => return Ok(()),
+                    Ok(SessionExit::Closed) => return finish(caller),
+                    Ok(SessionExit::Restart { id }) => {
+                        restart = Some(id);
+                        continue;
+                    }
+                    Ok(SessionExit::Ended(why)) => why,
+                    Err(error) => {
+                        refuse(caller, restart, word(&error), error.to_string());
+                        "no worker could be made".to_owned()
+                    }
+                };
+            match serve_ended(caller, &why)? {
+                Next::Worker(id) => restart = Some(id),
                 Next::End => return Ok(()),
             }
         }
@@ -70,12 +77,13 @@ impl Sandbox {
     fn attempt_session(
         &self,
         caller: &mut dyn Caller,
+        restart: &mut Option<u64>,
         stdin: Option<OwnedFd>,
         tool_time: ToolTime,
-    ) -> Result<Left, Error> {
+    ) -> Result<SessionExit, Error> {
         let (parked, refill) = match &stdin {
-            // A worker that stands ready has nothing to read.
-            None => self.filler.take(&self.inner, CpuSpan::Cell),
+            // A worker that is ready has no standard input.
+            None => self.filler.take(&self.inner, CpuBudgetScope::Cell),
             Some(_) => (None, None),
         };
         let stood_ready = parked.is_some();
@@ -88,9 +96,10 @@ impl Sandbox {
             age: self.inner.plan.supervision.session_age,
             tool_time,
         };
-        let opened = self.opened(&standing.enforced);
-        caller.answer(Answer::Opened(Box::new(opened)), Payload::default());
-        // Not before the caller can go on; where too few stood ready, that is enough.
+        let opened = self.opened(restart.take(), &standing.enforced);
+        caller.answer(ClientEvent::Opened(Box::new(opened)), Payload::default());
+        // Refills only after the caller can go on. If too few workers were ready, that is soon
+        // enough.
         let refill = refill.filter(|_| stood_ready);
         let left = attend(&standing, &self.inner.place(&zygote), terms, caller, refill);
         if !zygote.is_alive() {
@@ -99,8 +108,9 @@ impl Sandbox {
         Ok(left?)
     }
 
-    fn opened(&self, enforced: &Enforced) -> Opened {
+    fn opened(&self, restart: Option<u64>, enforced: &Enforced) -> Opened {
         Opened {
+            id: restart,
             version: VERSION,
             enforced: enforced.clone(),
             policy: self.policy().clone(),
@@ -124,7 +134,7 @@ impl Sandbox {
         }
     }
 
-    /// Limits by their keys in the policy: seconds, bytes, counts.
+    /// The limits by their policy keys, in seconds, bytes or counts.
     pub(crate) fn limits_by_key(&self) -> BTreeMap<&'static str, f64> {
         let limits = self.inner.limits();
         #[allow(clippy::cast_precision_loss)] // what is that large may be off by a byte
@@ -139,62 +149,68 @@ impl Sandbox {
 }
 
 impl Inner {
-    /// A worker that stands, made now. A zygote that was ended from outside costs time, not the session.
+    /// Makes a ready worker now. If the zygote was ended from outside, the session only starts
+    /// later.
     fn stand(&self, stdin: Option<OwnedFd>) -> Result<Parked, SupervisorError> {
         let again = stdin.as_ref().map(OwnedFd::try_clone).transpose();
-        match self.park(CpuSpan::Cell, stdin) {
-            Err(SupervisorError::ZygoteGone) => {
-                self.park(CpuSpan::Cell, again.when("copy the input's descriptor")?)
-            }
+        match self.park(CpuBudgetScope::Cell, stdin) {
+            Err(SupervisorError::ZygoteGone) => self.park(
+                CpuBudgetScope::Cell,
+                again.when("copy the input's descriptor")?,
+            ),
             other => other,
         }
     }
 }
 
-/// Answers the caller of a session that has ended, until it wants another worker or nothing more.
-fn mourn(caller: &mut dyn Caller, why: &str) -> Result<Next, Error> {
+/// Serves the caller of a session that has ended, until it requests another worker or disconnects.
+fn serve_ended(caller: &mut dyn Caller, why: &str) -> Result<Next, Error> {
     loop {
         match await_caller(caller).when("wait for the caller")? {
-            Hearing::Ask(Ask::Restart { .. }, _) => return Ok(Next::Worker),
-            Hearing::Ask(Ask::Close, _) => return finish(caller).map(|()| Next::End),
-            Hearing::Ask(ask, _) => {
-                // An answer or an interrupt that comes too late is nobody's.
+            CallerEvent::Request(ClientRequest::Restart { id }, _) => {
+                return Ok(Next::Worker(id));
+            }
+            CallerEvent::Request(ClientRequest::Close, _) => {
+                return finish(caller).map(|()| Next::End);
+            }
+            CallerEvent::Request(ask, _) => {
+                // An answer or an interrupt that comes too late is dropped.
                 if ask.id().is_some() {
-                    refuse(caller, ask.id(), ErrorWord::SessionEnded, ended(why));
+                    refuse(caller, ask.id(), ErrorCode::SessionEnded, ended(why));
                 }
             }
-            Hearing::Gone => return Ok(Next::End),
-            Hearing::Garbled(how) => {
-                refuse(caller, None, ErrorWord::Protocol, how);
+            CallerEvent::Gone => return Ok(Next::End),
+            CallerEvent::Malformed(how) => {
+                refuse(caller, None, ErrorCode::Protocol, how);
                 return Ok(Next::End);
             }
-            Hearing::Nothing => {}
+            CallerEvent::Nothing => {}
         }
     }
 }
 
-/// Says that the session is closed, and sees to it that the caller can read it.
+/// Reports that the session is closed, and waits until the caller can read that.
 fn finish(caller: &mut dyn Caller) -> Result<(), Error> {
-    caller.answer(Answer::Closed, Payload::default());
+    caller.answer(ClientEvent::Closed, Payload::default());
     let until = Instant::now() + LAST_WORDS;
     while caller.unsent() > 0 && Instant::now() < until {
-        wait([Some((caller.as_fd(), PollFlags::POLLOUT))], Some(until))
-            .when("wait for the caller")?;
+        let room = caller.as_fd().map(|fd| (fd, PollFlags::POLLOUT));
+        wait([room], Some(until)).when("wait for the caller")?;
         caller.flush();
     }
     Ok(())
 }
 
-/// The kind of an error, in the word that a caller gets.
-pub fn word(error: &Error) -> ErrorWord {
+/// The error code for the caller.
+pub fn word(error: &Error) -> ErrorCode {
     match error.kind() {
-        ErrorKind::Policy => ErrorWord::Policy,
-        ErrorKind::Host => ErrorWord::Host,
-        ErrorKind::Interpreter => ErrorWord::Interpreter,
-        ErrorKind::NotEnforced => ErrorWord::NotEnforced,
-        ErrorKind::Request => ErrorWord::Request,
-        ErrorKind::Busy => ErrorWord::Busy,
-        ErrorKind::SessionEnded => ErrorWord::SessionEnded,
-        ErrorKind::System => ErrorWord::System,
+        ErrorKind::Policy => ErrorCode::Policy,
+        ErrorKind::Host => ErrorCode::Host,
+        ErrorKind::Interpreter => ErrorCode::Interpreter,
+        ErrorKind::NotEnforced => ErrorCode::NotEnforced,
+        ErrorKind::Request => ErrorCode::Request,
+        ErrorKind::Busy => ErrorCode::Busy,
+        ErrorKind::SessionEnded => ErrorCode::SessionEnded,
+        ErrorKind::System => ErrorCode::System,
     }
 }

@@ -1,11 +1,12 @@
-//! From a policy to a sandbox: starts the interpreter, learns what the host can do, plans, enters.
+//! Builds a sandbox from a policy: starts the interpreter, probes the host, plans, and enters the
+//! jail.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::pool::{Filler, Pool};
-use super::warm::Warm;
+use super::zygote_manager::ZygoteManager;
 use super::{AtomicUsize, Inner, Sandbox};
 use crate::admission::Admission;
 use crate::error::Error;
@@ -21,10 +22,11 @@ use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{Launched, SupervisorError};
 
-/// Describes a [`Sandbox`].
+/// Builds a [`Sandbox`].
 #[derive(Clone, Debug, Default)]
 pub struct SandboxBuilder {
-    /// The built-in one, where there is none: loading it takes longer than finding a sandbox that is there.
+    /// `None` stands for the built-in policy: loading it takes longer than finding an existing
+    /// sandbox.
     policy: Option<Policy>,
     lifetime: Lifetime,
     environment: Option<CallerEnvironment>,
@@ -32,40 +34,40 @@ pub struct SandboxBuilder {
     admission: Option<Admission>,
 }
 
-/// How many workers may stand ready where nobody said: as many as can be made at once.
+/// The default for how many workers may be ready: as many as can be made at once.
 fn usual_ready() -> usize {
     const MOST: usize = 8;
     processors().get().min(MOST)
 }
 
 impl SandboxBuilder {
-    /// What the guests may do; the built-in `standard` unless this is called.
+    /// Sets the policy. The default is the built-in `standard`.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
         self
     }
 
-    /// Whose environment decides which interpreter a name means, and what `env.pass` passes on; this
-    /// process's unless this is called.
+    /// Sets the environment that resolves the interpreter's name and supplies the variables of
+    /// `env.pass`. The default is this process's environment.
     #[must_use]
     pub fn environment(mut self, environment: CallerEnvironment) -> Self {
         self.environment = Some(environment);
         self
     }
 
-    /// How many runs it is for; many unless this is called. A sandbox for one run starts sooner and
-    /// runs later ones, which it can, slower.
+    /// Sets how many runs the sandbox is for. The default is many. A sandbox for one run starts
+    /// sooner; it can run more, but more slowly.
     #[must_use]
     pub fn lifetime(mut self, lifetime: Lifetime) -> Self {
         self.lifetime = lifetime;
         self
     }
 
-    /// How many workers may stand ready before anyone asks for one: forked, jailed and looked at, as
-    /// many of them as were wanted lately, and none before the first. Each has the memory of a forked
-    /// interpreter that has done nothing yet. 0 has every worker made when it is wanted; without this
-    /// call there may be as many as the host has processors, at most 8.
+    /// Sets how many workers may be ready before they are requested: forked, jailed and verified.
+    /// Their number follows the recent request rate, and is zero before the first request. Each
+    /// takes the memory of a forked interpreter that has done nothing yet. With 0, every worker is
+    /// made on request. The default is the number of the host's processors, at most 8.
     #[must_use]
     pub fn ready(mut self, most: usize) -> Self {
         self.ready = Some(most);
@@ -86,21 +88,21 @@ impl SandboxBuilder {
         given.unwrap_or_else(CallerEnvironment::current)
     }
 
-    /// Lets no more go on at once than this admits; as many as are asked for unless this is called.
+    /// Limits concurrent work to what this admits. The default is no limit.
     #[must_use]
     pub fn admission(mut self, admission: &Admission) -> Self {
         self.admission = Some(admission.clone());
         self
     }
 
-    /// Starts the interpreter, enters its jail and preloads: some tens of milliseconds, and what
-    /// the preloaded packages take.
+    /// Starts the interpreter, enters its jail and preloads: some tens of milliseconds, and the
+    /// time that the preloaded packages take.
     ///
     /// # Errors
     ///
-    /// When the policy cannot be kept on this host ([`ErrorKind::Host`](crate::ErrorKind::Host)), or
-    /// the interpreter cannot be used ([`ErrorKind::Interpreter`](crate::ErrorKind::Interpreter)): in
-    /// one sentence that names the thing and the remedy. Nothing is left behind.
+    /// When the host cannot enforce the policy ([`ErrorKind::Host`](crate::ErrorKind::Host)), or
+    /// the interpreter cannot be used ([`ErrorKind::Interpreter`](crate::ErrorKind::Interpreter)).
+    /// The message is one sentence with the cause and the remedy. Nothing is left behind.
     pub fn build(self) -> Result<Sandbox, Error> {
         let environment = self.caller_environment();
         let policy = self.for_policy();
@@ -112,14 +114,14 @@ impl SandboxBuilder {
             SessionFiles::Private => None,
             SessionFiles::HostDirectory(_) => Some(Arc::new(SessionRoot::create(&plan.jail)?)),
         };
-        let warm = Warm::start(launched, &plan, self.lifetime)?;
+        let warm = ZygoteManager::start(launched, &plan, self.lifetime)?;
         let policy = PolicyIdentity {
             name: policy.name().to_owned(),
             sha256: policy.sha256().to_owned(),
         };
         let ready = match (self.lifetime, plan.interpreter.start) {
             (Lifetime::ManyRuns, Start::Forked) => self.ready.unwrap_or_else(usual_ready),
-            // What is not forked would be ready at the price of a whole interpreter.
+            // Without forking, each ready worker would cost a whole interpreter.
             _ => 0,
         };
         let inner = Inner {
@@ -139,8 +141,8 @@ impl SandboxBuilder {
     }
 }
 
-/// Starts the interpreter. One that ends without a word is asked again, by the probe, which knows
-/// what else can go by that name.
+/// Starts the interpreter. If it ends without a message, the probe examines it, because the probe
+/// knows what else may have that name.
 fn launch(executable: &Path, environment: &CallerEnvironment) -> Result<Launched, Error> {
     let error = match Launched::start(executable) {
         Err(error @ SupervisorError::ZygoteEnded { .. }) => error,
@@ -151,7 +153,7 @@ fn launch(executable: &Path, environment: &CallerEnvironment) -> Result<Launched
     Err(error.into())
 }
 
-/// The interpreter's own facts decide the plan, so that it is started first and asked once.
+/// The interpreter's own facts decide the plan, so it is started first and asked once.
 fn plan_for(
     policy: &Policy,
     launched: &Launched,
@@ -166,8 +168,8 @@ fn plan_for(
 
 /// The program behind the policy's `python.interpreter`.
 ///
-/// A launcher script, as pyenv puts on `PATH`, is asked for the interpreter that it would start:
-/// it needs the caller's environment, which a zygote must not have.
+/// A launcher script, such as pyenv puts on `PATH`, is asked which interpreter it would start: it
+/// needs the caller's environment, which a zygote must not have.
 fn executable(policy: &Policy, environment: &CallerEnvironment) -> Result<PathBuf, Error> {
     let find = || -> Result<PathBuf, InterpreterError> {
         let path = resolve_interpreter(&policy.python().interpreter.value, environment)?;

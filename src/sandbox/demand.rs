@@ -1,28 +1,29 @@
-//! How many workers should stand ready: told by how fast they were wanted lately. Pure.
+//! Computes how many workers should be ready from the recent request rate. Pure.
 
 use std::time::{Duration, Instant};
 
-/// After the last one was wanted, one is kept ready for this long: a session a minute is a usual pace.
+/// One worker is kept ready for this long after the last request: a session a minute is a usual
+/// rate.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
-/// How much the latest interval counts against those before it: one part in this many.
+/// The weight of the latest interval against earlier ones: one part in this many.
 const WEIGHT: u32 = 4;
 
-/// How many are wanted, and how fast.
+/// The recent requests and their rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demand {
     last: Option<Instant>,
-    /// Between two, lately.
+    /// The recent average interval between two requests.
     interval: Option<Duration>,
 }
 
 impl Demand {
-    /// One is wanted.
+    /// Records a request.
     pub fn note(&mut self, now: Instant) {
         if let Some(last) = self.last {
             let latest = now.saturating_duration_since(last);
             self.interval = Some(match self.interval {
-                // A pause tells nothing about the pace before and after it.
+                // A pause does not indicate the rate before and after it.
                 _ if latest > REMEMBERED => latest,
                 Some(interval) => (interval * (WEIGHT - 1) + latest) / WEIGHT,
                 None => latest,
@@ -31,22 +32,22 @@ impl Demand {
         self.last = Some(now);
     }
 
-    /// How many should stand ready, at most `most`: as many as are wanted while one is made, which
-    /// takes `birth`, and one more.
+    /// How many workers should be ready, at most `most`: as many as are requested during `birth`,
+    /// the time that making one takes, and one more.
     pub fn ready(&self, now: Instant, birth: Duration, most: usize) -> usize {
         let Some(last) = self.last else { return 0 };
         let since = now.saturating_duration_since(last);
         if since > REMEMBERED {
             return 0;
         }
-        // A pace that is over slows down by itself.
+        // The rate decays while no request comes.
         let interval = self.interval.unwrap_or(REMEMBERED).max(since);
         let interval = interval.max(Duration::from_micros(1)).as_nanos();
         let meanwhile = birth.as_nanos() / interval;
         usize::try_from(meanwhile).map_or(most, |meanwhile| (meanwhile + 1).min(most))
     }
 
-    /// When fewer should, if nobody wants one until then.
+    /// When fewer workers should be ready, if no request comes until then.
     pub fn forgotten(&self) -> Option<Instant> {
         Some(self.last? + REMEMBERED)
     }

@@ -1,4 +1,4 @@
-//! What a sandbox would be made of, in short.
+//! A digest of everything a sandbox is made from.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -16,11 +16,12 @@ use crate::jail::control::Lifetime;
 use crate::plan::needs;
 use crate::policy::Policy;
 
-/// What a builder would make its sandbox of: where two keys are equal, one sandbox serves both.
+/// Identifies what a builder would make its sandbox from. If two keys are equal, one sandbox serves
+/// both.
 ///
-/// It is made of the policy, its name included, the values of the variables that it passes on, the
-/// interpreter that it means to this caller, and what stands now at each path that it names. It tells
-/// nobody any of them.
+/// It covers the policy with its name, the values of the variables that the policy passes on, the
+/// interpreter that the caller's environment selects, and the current file at each path that the
+/// policy names. The key reveals none of them.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SandboxKey([u8; 32]);
 
@@ -32,8 +33,7 @@ impl fmt::Debug for SandboxKey {
 }
 
 impl SandboxBuilder {
-    /// What the sandbox would be made of, found out without starting anything: some tens of
-    /// microseconds.
+    /// Computes the key without starting anything: some tens of microseconds.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl SandboxBuilder {
 }
 
 impl SandboxKey {
-    /// That of a sandbox under this policy.
+    /// The key of a sandbox under this policy.
     pub(crate) fn of(
         policy: &Policy,
         lifetime: Lifetime,
@@ -68,13 +68,13 @@ impl SandboxKey {
         parts.add(&interpreter);
         parts.add_identity(&interpreter);
         if is_script(&interpreter) {
-            // A launcher decides by these, and by files of its own.
+            // A launcher decides by these variables, and by its own files.
             for (name, value) in environment.deciding() {
                 parts.add(name);
                 parts.add(value);
             }
         }
-        // An environment that was made anew is another one, at the same path.
+        // A recreated environment at the same path is a different one.
         parts.add_identity(interpreter.parent().unwrap_or(Path::new("/")));
         for path in &needs.paths {
             parts.add_identity(path);
@@ -83,7 +83,7 @@ impl SandboxKey {
     }
 }
 
-/// Parts of a key, each with its length, so that none runs into the next.
+/// Hashes the parts of a key, each with its length, so that no two parts run together.
 struct Parts(Sha256);
 
 impl Parts {
@@ -98,7 +98,7 @@ impl Parts {
         self.add(part.unwrap_or_default());
     }
 
-    /// What stands at a path, and whether it is a file that was written anew.
+    /// Adds the identity of the file at a path, which changes when the file is written anew.
     fn add_identity(&mut self, path: &Path) {
         let found = fs::metadata(path).ok();
         self.0.update([u8::from(found.is_some())]);

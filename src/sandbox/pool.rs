@@ -1,8 +1,8 @@
-//! Workers that stand ready before anyone asks: the fork, the jail and the look from outside are over
-//! when a run or a session begins.
+//! Workers that are ready before they are requested: fork, jail and verification are done when a
+//! run or a session starts.
 //!
-//! A parked worker is as fresh as any other: no guest code has run in it. As many are parked as
-//! [`Demand`] says, by a thread of the sandbox's own, and none before the first was wanted.
+//! A parked worker is as fresh as any other: no guest code has run in it. A thread of the sandbox
+//! parks as many as [`Demand`] computes, and none before the first request.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 
 use super::demand::Demand;
 use super::{Inner, nothing_to_read};
-use crate::jail::control::CpuSpan;
-use crate::protocol::message::Serves;
-use crate::supervisor::{Later, Standing, SupervisorError, Zygote};
+use crate::jail::control::CpuBudgetScope;
+use crate::protocol::message::WorkerMode;
+use crate::supervisor::{Deferred, SupervisorError, VerifiedWorker, Zygote};
 
-/// How long the thread waits after a worker could not be made. Whoever wants one is told why.
+/// How long the thread waits after it failed to make a worker. The next request reports the error.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What a worker is parked for. Each kind has its shelf.
-const KINDS: [CpuSpan; 2] = [CpuSpan::Life, CpuSpan::Cell];
+/// The kinds of parked workers. Each kind has its own shelf.
+const KINDS: [CpuBudgetScope; 2] = [CpuBudgetScope::Life, CpuBudgetScope::Cell];
 
-/// A worker that stands ready, and the zygote that must outlive it.
+/// A worker that is ready, and the zygote that must outlive it.
 #[derive(Debug)]
 pub struct Parked {
     // Dropped first.
-    pub standing: Standing,
+    pub standing: VerifiedWorker,
     pub zygote: Arc<Zygote>,
 }
 
@@ -34,7 +34,7 @@ pub struct Parked {
 #[derive(Debug)]
 pub struct Pool {
     state: Mutex<State>,
-    /// Told when one was taken, and at the end.
+    /// Notified when a worker was taken, and when the sandbox closes.
     changed: Condvar,
     most: usize,
 }
@@ -43,7 +43,7 @@ pub struct Pool {
 struct State {
     shelves: [Shelf; KINDS.len()],
     phase: Phase,
-    /// How long making one takes.
+    /// How long making a worker takes.
     birth: Duration,
 }
 
@@ -55,17 +55,17 @@ struct Shelf {
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Phase {
-    /// Nobody has wanted a worker yet.
+    /// No worker was requested yet.
     #[default]
     Idle,
-    /// The thread is there.
+    /// The thread runs.
     Filling,
     /// The sandbox is being dropped.
     Closing,
 }
 
 impl Pool {
-    /// At most `most` of each kind.
+    /// A pool of at most `most` workers of each kind.
     pub fn new(most: usize) -> Self {
         Self {
             state: Mutex::default(),
@@ -78,27 +78,27 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker that stands ready, if there is one; in any case another is wanted, of which the thread
-    /// is told later.
-    fn take(&self, cpu: CpuSpan) -> Option<Parked> {
+    /// Takes a ready worker, if there is one. Counts the request in any case; the caller notifies
+    /// the thread later.
+    fn take(&self, cpu: CpuBudgetScope) -> Option<Parked> {
         let mut state = self.lock();
         let wanted = &mut state.shelves[place(cpu)];
         wanted.demand.note(Instant::now());
         let mut dead = Vec::new();
-        // The one that has stood longest, so that none stands much longer than the others.
+        // The oldest one, so that no worker waits much longer than the others.
         let taken = loop {
             match wanted.parked.pop_front() {
                 Some(parked) if parked.standing.worker.has_ended() => dead.push(parked),
                 other => break other,
             }
         };
-        // Ending those that have died takes its time.
+        // Ending workers that have died takes time.
         drop(state);
         taken
     }
 
-    /// What to do next, with the lock held; `None` when there is nothing until somebody wants a
-    /// worker, or `until`.
+    /// The next task, with the lock held. `None` if there is nothing to do until the next request,
+    /// or until the returned time.
     fn next_task(state: &mut State, most: usize) -> Result<Task, Option<Instant>> {
         let now = Instant::now();
         let birth = state.birth;
@@ -120,33 +120,34 @@ impl Pool {
 }
 
 enum Task {
-    Park(CpuSpan),
+    Park(CpuBudgetScope),
     End(Vec<Parked>),
 }
 
-fn serves(cpu: CpuSpan) -> Serves {
+fn serves(cpu: CpuBudgetScope) -> WorkerMode {
     match cpu {
-        CpuSpan::Life => Serves::OneRun,
-        CpuSpan::Cell => Serves::Session,
+        CpuBudgetScope::Life => WorkerMode::OneRun,
+        CpuBudgetScope::Cell => WorkerMode::Session,
     }
 }
 
-fn place(cpu: CpuSpan) -> usize {
+fn place(cpu: CpuBudgetScope) -> usize {
     KINDS.iter().position(|kind| *kind == cpu).unwrap_or(0)
 }
 
-/// The thread that fills a pool. Dropping it ends the thread and the workers that stand ready.
+/// The thread that fills a pool. Dropping it ends the thread and the parked workers.
 #[derive(Debug, Default)]
 pub struct Filler(Mutex<Option<JoinHandle<()>>>);
 
 impl Filler {
-    /// A worker that stands ready, if there is one, and what has the pool filled up again: making another
-    /// takes a processor for as long as a small run takes. From the first call on there will be one.
+    /// Takes a ready worker, if there is one, and returns a guard that refills the pool later:
+    /// making another worker takes a processor for as long as a small run does. The first call
+    /// starts the thread.
     pub fn take<'p>(
         &self,
         inner: &'p Arc<Inner>,
-        cpu: CpuSpan,
-    ) -> (Option<Parked>, Option<Later<'p>>) {
+        cpu: CpuBudgetScope,
+    ) -> (Option<Parked>, Option<Deferred<'p>>) {
         if inner.pool.most == 0 {
             return (None, None);
         }
@@ -154,7 +155,7 @@ impl Filler {
             self.start(inner);
         }
         let changed = &inner.pool.changed;
-        let refill = Later::new(Instant::now(), || changed.notify_one());
+        let refill = Deferred::new(Instant::now(), || changed.notify_one());
         (inner.pool.take(cpu), Some(refill))
     }
 
@@ -166,14 +167,14 @@ impl Filler {
         }
         let filled = Arc::clone(inner);
         let builder = thread::Builder::new().name("pool".into());
-        // Without a thread to spare every worker is made when it is wanted.
+        // If no thread can be started, every worker is made on request.
         if let Ok(started) = builder.spawn(move || fill(&filled)) {
             *thread = Some(started);
             state.phase = Phase::Filling;
         }
     }
 
-    /// Ends the thread, and the workers that stand ready.
+    /// Ends the thread and the parked workers.
     pub fn close(&self, inner: &Inner) {
         let mut state = inner.pool.lock();
         state.phase = Phase::Closing;
@@ -187,7 +188,7 @@ impl Filler {
         drop(parked);
         let thread = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // One that panicked has said so.
+            // A thread that panicked has reported that itself.
             _ = thread.join();
         }
     }
@@ -214,7 +215,7 @@ fn fill(inner: &Inner) {
                         state
                     }
                     Ok(parked) => {
-                        // Not under the lock: ending a worker takes its time.
+                        // Done without the lock: ending a worker takes time.
                         drop(state);
                         drop(parked);
                         return;
@@ -249,15 +250,15 @@ fn wait<'p>(
 }
 
 impl Inner {
-    /// A worker that stands, made now, with something to read or nothing.
+    /// Makes a worker now, with or without standard input.
     pub(super) fn park(
         &self,
-        cpu: CpuSpan,
+        cpu: CpuBudgetScope,
         stdin: Option<OwnedFd>,
     ) -> Result<Parked, SupervisorError> {
         let zygote = self.zygote()?;
         let stdin = stdin.map_or_else(nothing_to_read, Ok)?;
-        match Standing::new(&self.place(&zygote), stdin, cpu) {
+        match VerifiedWorker::new(&self.place(&zygote), stdin, cpu) {
             Ok(standing) => Ok(Parked { standing, zygote }),
             Err(error) => {
                 if error.discredits_zygote() {

@@ -1,8 +1,8 @@
-//! A batch for another process: its tasks come and its results go on one connection.
+//! A batch for another process: tasks arrive and results leave on one connection.
 //!
-//! Two threads share the connection's socket. One listens: it hands tasks on and sees that the caller
-//! is gone while nothing is said. The other writes results, and waits for a caller that does not read
-//! them: then nothing more is begun, for results that nobody has taken hold up the batch.
+//! Two threads share the connection's socket. The listener forwards tasks and notices a caller that
+//! disconnects without a message. The writer writes results and blocks on a caller that does not
+//! read them. No task is then started, because unread results hold up the batch.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -16,7 +16,7 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::batch::{
-    Batch, CallOff, Done, LOST_IN_A_ROW, Losses, Mapped, Order, Task, TaskId, TaskLine,
+    Batch, CallOff, Done, FailureStreak, LOST_IN_A_ROW, Mapped, Order, Task, TaskId, TaskLine,
     TaskProgram, Verdict, WINDOW,
 };
 use crate::capacity::{Capacity, Headroom};
@@ -24,20 +24,21 @@ use crate::host::{processors, relief_of};
 use crate::policy::Policy;
 use crate::protocol::VERSION;
 use crate::protocol::caller::{
-    Answer, Ask, ErrorWord, Mapping, OpenBatch, TaskHeader, TaskLoss, TaskOrder, TaskOutcome, Told,
+    ClientEvent, ClientRequest, ErrorCode, Mapping, OpenBatch, TaskHeader, TaskLoss, TaskOrder,
+    TaskOutcome, WireOutcome,
 };
 use crate::sandbox::word;
-use crate::supervisor::{FrameCaller, Hearing, Request, await_caller, refuse, wait};
+use crate::supervisor::{CallerEvent, FrameCaller, Request, await_caller, refuse, wait};
 use crate::sys::descriptors::send_some;
 use crate::{Error, Sandbox};
 
-/// As much of an output as one frame carries, in bytes.
+/// The most output in one frame, bytes.
 const PIECE: usize = 1 << 20;
 
-/// What ends a batch before its tasks do: told to the caller when all that was begun has ended.
+/// An error that ends a batch early. The caller receives it when all started tasks have ended.
 struct Wrong {
     id: Option<u64>,
-    word: ErrorWord,
+    word: ErrorCode,
     message: String,
 }
 
@@ -45,7 +46,7 @@ impl Wrong {
     fn protocol(message: impl Into<String>) -> Self {
         Self {
             id: None,
-            word: ErrorWord::Protocol,
+            word: ErrorCode::Protocol,
             message: message.into(),
         }
     }
@@ -65,7 +66,7 @@ pub fn serve(
         TaskOrder::Finished => Order::AsFinished,
         TaskOrder::Given => Order::AsGiven,
     };
-    let begun = Answer::Mapping(Mapping {
+    let begun = ClientEvent::Mapping(Mapping {
         version: VERSION,
         jobs: jobs.get(),
         window,
@@ -78,7 +79,7 @@ pub fn serve(
     let mapped = match batch.try_map(queue) {
         Ok(mapped) => mapped,
         Err(error) => {
-            return refuse(&mut caller, None, ErrorWord::System, cannot_begin(&error));
+            return refuse(&mut caller, None, ErrorCode::System, cannot_begin(&error));
         }
     };
     let mut writer = Writer::new(socket);
@@ -86,16 +87,16 @@ pub fn serve(
     let listened = thread::scope(|threads| {
         let listening = || listen(&mut caller, policy, tasks, &call_off);
         thread::Builder::new().spawn_scoped(threads, listening)?;
-        // A caller that is gone is seen by the listener too.
+        // The listener also notices a caller that is gone.
         _ = writer
             .say(&begun, &[])
             .and_then(|()| collect(mapped, &mut writer));
-        // Whatever was written can still be read; the listener has nobody to listen to.
+        // Written results can still be read; the listener has nothing more to wait for.
         _ = shutdown(socket.as_raw_fd(), Shutdown::Read);
         Ok(())
     });
     if let Err(error) = listened {
-        refuse(&mut caller, None, ErrorWord::System, cannot_begin(&error));
+        refuse(&mut caller, None, ErrorCode::System, cannot_begin(&error));
     }
 }
 
@@ -104,14 +105,14 @@ fn cannot_begin(error: &io::Error) -> String {
     format!("the supervisor cannot begin a batch: {error}; {remedy}")
 }
 
-/// As many as asked for, or as there are processors; fewer where the host cannot hold them.
+/// The requested number of jobs, or the number of processors; fewer if the host cannot hold them.
 fn jobs(open: &OpenBatch, sandbox: &Sandbox) -> NonZeroUsize {
     let asked = open.jobs.map(NonZeroUsize::from);
     let runs = Capacity::of(sandbox.plan(), &Headroom::now()).runs;
     runs.min(asked.unwrap_or_else(processors))
 }
 
-/// Hears tasks until the caller is gone, and then calls off what runs.
+/// Receives tasks until the caller disconnects, and then cancels the running ones.
 fn listen(
     caller: &mut FrameCaller,
     policy: &Policy,
@@ -121,24 +122,26 @@ fn listen(
     let mut tasks = Some(tasks);
     loop {
         let heard = match await_caller(caller) {
-            Ok(Hearing::Nothing) => continue,
-            Ok(Hearing::Ask(Ask::Task(header), payload)) => task(header, &payload.bytes, policy),
-            Ok(Hearing::Ask(Ask::End, _)) => {
+            Ok(CallerEvent::Nothing) => continue,
+            Ok(CallerEvent::Request(ClientRequest::Task(header), payload)) => {
+                task(header, &payload.bytes, policy)
+            }
+            Ok(CallerEvent::Request(ClientRequest::End, _)) => {
                 tasks = None;
                 continue;
             }
-            Ok(Hearing::Ask(..)) => Err(Wrong::protocol("this connection is a batch's")),
-            Ok(Hearing::Garbled(how)) => Err(Wrong::protocol(how)),
-            Ok(Hearing::Gone) | Err(_) => break,
+            Ok(CallerEvent::Request(..)) => Err(Wrong::protocol("this connection is a batch's")),
+            Ok(CallerEvent::Malformed(how)) => Err(Wrong::protocol(how)),
+            Ok(CallerEvent::Gone) | Err(_) => break,
         };
-        // Nothing behind what is wrong is begun.
+        // No task after an invalid one is started.
         let last = heard.is_err();
         let no_room = match &tasks {
             Some(tasks) => matches!(tasks.try_send(heard), Err(TrySendError::Full(_))),
             None => false,
         };
         if no_room {
-            // No caller of ours: it has had no answer to as many as it was told that it may send.
+            // Not a correct caller: it has more unanswered tasks than its limit.
             break;
         }
         if last {
@@ -154,7 +157,7 @@ fn task(header: TaskHeader, line: &[u8], policy: &Policy) -> Result<Task, Wrong>
         .map(|request| Task::new(TaskId::Number(header.id.cast_signed()), request))
         .map_err(|message| Wrong {
             id: Some(header.id),
-            word: ErrorWord::Request,
+            word: ErrorCode::Request,
             message,
         })
 }
@@ -181,9 +184,9 @@ fn read(line: &[u8], policy: &Policy, filename: Option<String>) -> Result<Reques
     Ok(line.request(program))
 }
 
-/// Writes every result, and then that there are no more.
+/// Writes every result, and then an end message.
 fn collect(mut mapped: Mapped<Wrong>, writer: &mut Writer) -> Result<(), Errno> {
-    let mut losses = Losses::default();
+    let mut losses = FailureStreak::default();
     while let Some(result) = mapped.next() {
         let wrong = match result {
             Ok(done) => {
@@ -197,7 +200,7 @@ fn collect(mut mapped: Mapped<Wrong>, writer: &mut Writer) -> Result<(), Errno> 
         mapped.call_off().begin_no_more();
         writer.error(wrong)?;
     }
-    writer.say(&Answer::Closed, &[])
+    writer.say(&ClientEvent::Closed, &[])
 }
 
 fn given_up(error: &Error) -> Wrong {
@@ -210,7 +213,7 @@ fn given_up(error: &Error) -> Wrong {
     }
 }
 
-/// Writes answers, and waits until the socket takes them.
+/// Writes events, and blocks until the socket accepts them.
 struct Writer<'a> {
     socket: &'a OwnedFd,
     bytes: Vec<u8>,
@@ -224,13 +227,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn say(&mut self, answer: &Answer, payload: &[u8]) -> Result<(), Errno> {
+    fn say(&mut self, answer: &ClientEvent, payload: &[u8]) -> Result<(), Errno> {
         self.add(answer, payload);
         self.flush()
     }
 
     fn error(&mut self, wrong: Wrong) -> Result<(), Errno> {
-        let answer = Answer::Error {
+        let answer = ClientEvent::Error {
             id: wrong.id,
             error: wrong.word,
             message: wrong.message,
@@ -239,7 +242,7 @@ impl<'a> Writer<'a> {
         self.say(&answer, &[])
     }
 
-    /// A result: its output, and how it ended.
+    /// Writes a result: its output, and its outcome.
     fn done(&mut self, done: Done) -> Result<(), Errno> {
         let TaskId::Number(id) = *done.id() else {
             return Ok(());
@@ -254,7 +257,7 @@ impl<'a> Writer<'a> {
                     error: word(&error),
                     message: error.to_string(),
                 };
-                return self.say(&Answer::Lost(lost), &[]);
+                return self.say(&ClientEvent::Lost(lost), &[]);
             }
         };
         for (stream, bytes) in [
@@ -262,7 +265,7 @@ impl<'a> Writer<'a> {
             ("stderr", outcome.stderr_bytes()),
         ] {
             for piece in bytes.chunks(PIECE) {
-                self.add(&Answer::Output { id, stream }, piece);
+                self.add(&ClientEvent::Output { id, stream }, piece);
                 if self.bytes.len() >= PIECE {
                     self.flush()?;
                 }
@@ -273,18 +276,18 @@ impl<'a> Writer<'a> {
             id,
             attempts,
             enforced: outcome.enforced().clone(),
-            outcome: Told(outcome),
+            outcome: WireOutcome(outcome),
             value,
         };
-        self.say(&Answer::Done(Box::new(told)), &[])
+        self.say(&ClientEvent::Done(Box::new(told)), &[])
     }
 
-    fn add(&mut self, answer: &Answer, payload: &[u8]) {
+    fn add(&mut self, answer: &ClientEvent, payload: &[u8]) {
         if let Err(error) = answer.encode_into(payload, &mut self.bytes) {
-            // What a worker said was within its bounds, and is over those of a caller.
-            let instead = Answer::Error {
+            // The event fits the worker's limits and exceeds those of a caller.
+            let instead = ClientEvent::Error {
                 id: None,
-                error: ErrorWord::Protocol,
+                error: ErrorCode::Protocol,
                 message: format!("an answer could not be written: {error}"),
                 errno: None,
             };

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::batch;
 use super::sandboxes::{Sandboxes, Wanted};
 use crate::protocol::VERSION;
-use crate::protocol::caller::{Ask, ErrorWord, Open, OpenBatch};
+use crate::protocol::caller::{ClientRequest, ErrorCode, Open, OpenBatch};
 use crate::sandbox::{SessionRequest, word};
-use crate::supervisor::{FrameCaller, Hearing, Payload, await_caller, refuse};
+use crate::supervisor::{CallerEvent, FrameCaller, Payload, await_caller, refuse};
 
-/// A connection that was handed over.
+/// A connection that this process received.
 pub struct Connection {
     socket: Arc<OwnedFd>,
     sandboxes: Arc<Sandboxes>,
@@ -24,7 +24,7 @@ impl Connection {
 
     /// Serves it until its other end is closed.
     pub fn serve(self) {
-        // A socket that cannot be used is closed, which its other end sees.
+        // A socket that cannot be used is closed, which the other end notices.
         let Ok(mut caller) = FrameCaller::new(Arc::clone(&self.socket)) else {
             return;
         };
@@ -34,7 +34,7 @@ impl Connection {
                 let ours = format!(
                     "this supervisor speaks version {VERSION} of the protocol, not {version}"
                 );
-                refuse(&mut caller, None, ErrorWord::Protocol, ours);
+                refuse(&mut caller, None, ErrorCode::Protocol, ours);
                 continue;
             }
             match self.sandboxes.get(&first.wanted()) {
@@ -45,7 +45,7 @@ impl Connection {
                                 stdin: payload.passed,
                                 tool_time: open.tool_time,
                             };
-                            // The caller has been told of an error.
+                            // The caller has received any error.
                             _ = sandbox.attend(&mut caller, request);
                         }
                         First::Batch(open) => {
@@ -59,7 +59,7 @@ impl Connection {
     }
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 enum First {
     Session(Box<Open>, Payload),
     Batch(Box<OpenBatch>),
@@ -81,22 +81,26 @@ impl First {
     }
 }
 
-/// Waits for the message that says what the connection is for; `None` when there will be none.
+/// Waits for the message that states the connection's purpose. `None` if none will come.
 fn first_message(caller: &mut FrameCaller) -> Option<First> {
     loop {
         match await_caller(caller).ok()? {
-            Hearing::Ask(Ask::Open(open), payload) => return Some(First::Session(open, payload)),
-            Hearing::Ask(Ask::Map(open), _) => return Some(First::Batch(open)),
-            Hearing::Ask(ask, _) => {
-                let first = "the first message of a connection opens its session or batch".into();
-                refuse(caller, ask.id(), ErrorWord::Protocol, first);
+            CallerEvent::Request(ClientRequest::Open(open), payload) => {
+                return Some(First::Session(open, payload));
             }
-            Hearing::Gone => return None,
-            Hearing::Garbled(how) => {
-                refuse(caller, None, ErrorWord::Protocol, how);
+            CallerEvent::Request(ClientRequest::Map(open), _) => {
+                return Some(First::Batch(open));
+            }
+            CallerEvent::Request(ask, _) => {
+                let first = "the first message of a connection opens its session or batch".into();
+                refuse(caller, ask.id(), ErrorCode::Protocol, first);
+            }
+            CallerEvent::Gone => return None,
+            CallerEvent::Malformed(how) => {
+                refuse(caller, None, ErrorCode::Protocol, how);
                 return None;
             }
-            Hearing::Nothing => {}
+            CallerEvent::Nothing => {}
         }
     }
 }

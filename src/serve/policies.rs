@@ -1,4 +1,5 @@
-//! The policies that callers name: loading one takes longer than opening a session under it.
+//! The policies that callers name, cached: loading one takes longer than opening a session under
+//! it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -12,17 +13,17 @@ use crate::policy::{Override, Policy, PolicySource};
 use crate::policy_source::FileSystem;
 use crate::protocol::caller::PolicyChoice;
 
-/// The most policies that are remembered: a caller that makes one up for each session gains nothing.
+/// The most policies in the cache: a caller that invents a policy for each session gains nothing.
 const MOST: usize = 32;
 
-/// Policies by what was said of them, where that is all that they were made of.
+/// The policies that depend only on the caller's words, by those words.
 #[derive(Default)]
 pub struct Policies(Mutex<HashMap<Said, Arc<Policy>>>);
 
 type Said = (PolicyChoice, Vec<String>);
 
 impl Policies {
-    /// The policy that a caller means.
+    /// Returns the policy that a caller names.
     pub fn get(&self, wanted: &Wanted) -> Result<Arc<Policy>, Error> {
         let said = (wanted.policy.clone(), wanted.set.to_vec());
         if let Some(known) = self.lock().get(&said) {
@@ -45,12 +46,12 @@ impl Policies {
     }
 }
 
-/// What a policy was made of.
+/// The sources of a policy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Grounds {
-    /// The caller's words and the built-in policies: the same words mean the same again.
+    /// The caller's words and the built-in policies: the same words always give the same policy.
     Words,
-    /// Something of the file system, which may be another next time.
+    /// Files too, which may change.
     FileSystem,
 }
 
@@ -78,7 +79,8 @@ fn load(wanted: &Wanted) -> Result<(Policy, Grounds), Error> {
     Ok((policy, source.grounds.get()))
 }
 
-/// The caller's view of policy files: relative to his directory, and with one that is only a text.
+/// The caller's view of policy files: relative to its directory, and with one that exists only as
+/// text.
 struct Beneath {
     directory: Option<PathBuf>,
     text: Option<(PathBuf, String)>,
@@ -130,7 +132,7 @@ mod tests {
             policy,
             set: set.iter().map(|set| (*set).to_owned()).collect(),
             environ: BTreeMap::default(),
-            tool_time: ToolTime::Excluded,
+            tool_time: ToolTime::default(),
             stdin: false,
         };
         policies.get(&(&open).into())
@@ -172,7 +174,7 @@ mod tests {
         fs::write(&own, wall(4)).unwrap();
         let second = get(&policies, named("own.toml", dir.path()), &[]).unwrap();
         assert_ne!(first.sha256(), second.sha256());
-        // A text that builds on a file is made of the file too.
+        // A text that extends a file depends on the file too.
         let extends = "extends = \"./own.toml\"\n".to_owned();
         let before = get(&policies, text(extends.clone()), &[]);
         fs::write(&own, wall(5)).unwrap();

@@ -1,4 +1,4 @@
-//! The sandboxes of a supervisor: one for each policy, shared by all sessions under it.
+//! The sandboxes of a supervisor: one for each policy, shared by all of its sessions.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -12,28 +12,28 @@ use crate::policy::Policy;
 use crate::protocol::caller::{Open, OpenBatch, PolicyChoice};
 use crate::{CallerEnvironment, Sandbox, SandboxKey};
 
-/// The most sandboxes that are kept warm while no session is under them.
+/// The most unused sandboxes that are kept warm.
 const MOST_UNUSED: usize = 8;
 
-/// Sandboxes by what they were made of.
+/// Sandboxes by the key of what they are made from.
 pub struct Sandboxes {
-    /// That of this process, which stays as it is.
+    /// The environment of this process, which does not change.
     environment: CallerEnvironment,
     policies: Policies,
     slots: Mutex<HashMap<SandboxKey, Slot>>,
 }
 
 struct Slot {
-    /// Locked while it is made, so that it is made once and others are made meanwhile.
+    /// Locked while the sandbox is made, so that it is made once and others can be made meanwhile.
     sandbox: Arc<Mutex<Option<Arc<Sandbox>>>>,
     used: Instant,
 }
 
-/// What a caller says of the sandbox that it wants.
+/// What a caller specifies about its sandbox.
 pub struct Wanted<'a> {
-    /// The policy, as it is named or written.
+    /// The policy, by name or as text.
     pub policy: &'a PolicyChoice,
-    /// Keys of it that are other than it says.
+    /// Overrides of the policy's keys.
     pub set: &'a [String],
     environ: &'a BTreeMap<String, Option<String>>,
 }
@@ -59,7 +59,7 @@ impl<'a> From<&'a OpenBatch> for Wanted<'a> {
 }
 
 impl Sandboxes {
-    /// None yet.
+    /// Starts without sandboxes.
     pub fn new() -> Self {
         Self {
             environment: CallerEnvironment::current(),
@@ -68,7 +68,7 @@ impl Sandboxes {
         }
     }
 
-    /// The sandbox for these terms, which is made if there is none, and the policy that it is under.
+    /// Returns the sandbox for these terms, made if there is none, and its policy.
     pub fn get(&self, wanted: &Wanted) -> Result<(Arc<Sandbox>, Arc<Policy>), Error> {
         let policy = self.policies.get(wanted)?;
         let environment = self.environment_of(wanted);
@@ -107,7 +107,7 @@ impl Sandboxes {
     }
 }
 
-/// Drops the sandboxes that were used least lately, of those that nobody uses.
+/// Drops the least recently used of the unused sandboxes.
 fn forget_unused(slots: &mut HashMap<SandboxKey, Slot>) {
     let mut unused: Vec<(Instant, SandboxKey)> = slots
         .iter()

@@ -1,4 +1,4 @@
-//! The caller of a session in the same process: what it asks crosses a queue, not a socket.
+//! The caller of a session in the same process: its requests cross a queue instead of a socket.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::SessionError;
-use crate::protocol::caller::{Answer, Ask};
-use crate::supervisor::{Caller, Hearing, Payload};
+use crate::protocol::caller::{ClientEvent, ClientRequest};
+use crate::supervisor::{Caller, CallerEvent, Payload};
 
-/// What a session hears.
-pub type Answers = Receiver<(Answer, Payload)>;
+/// The events that a session receives.
+pub type Answers = Receiver<(ClientEvent, Payload)>;
 
-/// The two ends between a session and its thread: what asks, what hears, and the answers.
+/// The two ends between a session and its thread, and the receiver of events.
 pub fn link() -> Result<(Asker, ThreadCaller, Answers), SessionError> {
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let bell = EventFd::from_flags(flags).map_err(|errno| SessionError::Tie(errno.into()))?;
@@ -32,28 +32,28 @@ pub fn link() -> Result<(Asker, ThreadCaller, Answers), SessionError> {
 
 #[derive(Debug)]
 struct Asked {
-    /// Rung when something was put into the queue.
+    /// Written to after a request was put into the queue.
     bell: EventFd,
     queue: Mutex<Queue>,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    asks: VecDeque<(Ask, Payload)>,
+    asks: VecDeque<(ClientRequest, Payload)>,
     hung_up: bool,
 }
 
-/// The session's end.
+/// The session's end of the queue.
 #[derive(Clone, Debug)]
 pub struct Asker(Arc<Asked>);
 
 impl Asker {
-    /// Asks; the answers come when they come.
-    pub fn ask(&self, ask: Ask, payload: Payload) {
+    /// Queues a request. Its events arrive later.
+    pub fn ask(&self, ask: ClientRequest, payload: Payload) {
         self.change(|queue| queue.asks.push_back((ask, payload)));
     }
 
-    /// Asks for nothing more.
+    /// Disconnects: no further requests follow.
     pub fn hang_up(&self) {
         self.change(|queue| queue.hung_up = true);
     }
@@ -61,46 +61,46 @@ impl Asker {
     fn change(&self, change: impl FnOnce(&mut Queue)) {
         let queue = self.0.queue.lock();
         change(&mut queue.unwrap_or_else(PoisonError::into_inner));
-        // Fails only when it was rung 2^64 times.
+        // Fails only after 2^64 writes.
         _ = self.0.bell.write(1);
     }
 }
 
-/// The thread's end.
+/// The thread's end of the queue.
 #[derive(Debug)]
 pub struct ThreadCaller {
     asked: Arc<Asked>,
-    answers: Sender<(Answer, Payload)>,
+    answers: Sender<(ClientEvent, Payload)>,
 }
 
 impl Caller for ThreadCaller {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.asked.bell.as_fd()
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.asked.bell.as_fd())
     }
 
-    /// The channel takes everything: what one cell may say is bounded.
+    /// The channel is unbounded: what one cell may send is bounded.
     fn unsent(&self) -> usize {
         0
     }
 
     fn flush(&mut self) {}
 
-    fn hear(&mut self) -> Hearing {
+    fn recv(&mut self) -> CallerEvent {
         let queue = self.asked.queue.lock();
         let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
         if queue.hung_up {
-            return Hearing::Gone;
+            return CallerEvent::Gone;
         }
         if let Some((ask, payload)) = queue.asks.pop_front() {
-            return Hearing::Ask(ask, payload);
+            return CallerEvent::Request(ask, payload);
         }
-        // While the queue is locked, so that nothing put into it meanwhile goes unheard.
+        // Done while the queue is locked, so that a request added meanwhile is not missed.
         _ = self.asked.bell.read();
-        Hearing::Nothing
+        CallerEvent::Nothing
     }
 
-    fn answer(&mut self, answer: Answer, payload: Payload) {
-        // A session that is gone has hung up, which is heard next.
+    fn answer(&mut self, answer: ClientEvent, payload: Payload) {
+        // Fails if the session was dropped. It then disconnected, which is received next.
         _ = self.answers.send((answer, payload));
     }
 }

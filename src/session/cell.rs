@@ -1,4 +1,4 @@
-//! What goes into a cell, and what comes out of it.
+//! The input and the result of a cell.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use nix::errno::Errno;
 
 use super::SessionError;
 use crate::outcome::Outcome;
-use crate::protocol::caller::{self, Ask, CellOutcome, SessionState, Told};
-use crate::protocol::message::{Last, Then};
+use crate::protocol::caller::{self, CellOutcome, ClientRequest, SessionState, WireOutcome};
+use crate::protocol::message::{AfterCell, ResultMode};
 use crate::protocol::value::{Attachments, Buffers};
-use crate::protocol::{Blob, Display, Value, Way};
+use crate::protocol::{Blob, Display, Transport, Value};
 use crate::supervisor::{Payload, sealed};
 use crate::sys::sealed::SealedBytes;
 
-/// A piece of Python source to run in a session. A string is one too.
+/// A piece of Python source to run in a session. A string converts to one.
 #[derive(Clone, Debug)]
 pub struct Cell {
     source: Vec<u8>,
     filename: String,
     wall: Option<Duration>,
-    last: Last,
+    last: ResultMode,
 }
 
 impl Cell {
@@ -30,42 +30,43 @@ impl Cell {
             source: source.into(),
             filename: "<cell>".to_owned(),
             wall: None,
-            last: Last::Expression,
+            last: ResultMode::Expression,
         }
     }
 
-    /// The name that tracebacks show.
+    /// The file name in tracebacks.
     #[must_use]
     pub fn filename(mut self, name: impl Into<String>) -> Self {
         self.filename = name.into();
         self
     }
 
-    /// Time on the clock, instead of the policy's `limits.wall`.
+    /// A wall-clock limit in place of the policy's `limits.wall`. Time that the cell waits for host
+    /// tools does not count, up to ten times the limit.
     #[must_use]
     pub const fn wall(mut self, wall: Duration) -> Self {
         self.wall = Some(wall);
         self
     }
 
-    /// What its value is.
+    /// Which value the cell returns.
     #[must_use]
-    pub const fn last(mut self, last: Last) -> Self {
+    pub const fn last(mut self, last: ResultMode) -> Self {
         self.last = last;
         self
     }
 
-    pub(super) fn ask(self, id: u64) -> (Ask, Vec<u8>) {
+    pub(super) fn ask(self, id: u64) -> (ClientRequest, Vec<u8>) {
         let cell = caller::Cell {
             id,
             filename: self.filename,
             argv: Vec::new(),
             last: self.last,
-            then: Then::Stay,
+            then: AfterCell::Stay,
             stream: true,
             wall: self.wall.map(|wall| wall.as_secs_f64()),
         };
-        (Ask::Cell(cell), self.source)
+        (ClientRequest::Cell(cell), self.source)
     }
 }
 
@@ -81,16 +82,16 @@ impl From<String> for Cell {
     }
 }
 
-/// A value, and the buffers that it refers to.
+/// A value with the buffers that it refers to.
 #[derive(Clone, Debug, Default)]
-pub struct Parcel {
+pub struct OutgoingValue {
     /// The value.
     pub value: Value,
-    /// Where its parts put their bytes.
+    /// The buffers of its parts.
     pub attachments: Attachments<'static>,
 }
 
-impl<V: Into<Value>> From<V> for Parcel {
+impl<V: Into<Value>> From<V> for OutgoingValue {
     fn from(value: V) -> Self {
         Self {
             value: value.into(),
@@ -99,16 +100,16 @@ impl<V: Into<Value>> From<V> for Parcel {
     }
 }
 
-impl Parcel {
-    /// The value, and its buffers as a message carries them.
+impl OutgoingValue {
+    /// Converts to the value and its buffers in the form of a message.
     pub(super) fn pack(self) -> Result<(Value, Option<Blob>, Payload), SessionError> {
         let Self { value, attachments } = self;
         let blob = attachments.blob();
         let blob = blob.map_err(|error| SessionError::Buffers(error.to_string()))?;
         let payload = match blob.as_ref().map(Blob::way) {
             None => Payload::default(),
-            Some(Way::Payload) => Payload::bytes(attachments.concatenated()),
-            Some(Way::Passed) => {
+            Some(Transport::Payload) => Payload::bytes(attachments.concatenated()),
+            Some(Transport::Passed) => {
                 let file = sealed(attachments.pieces());
                 let cause = |errno: Errno| SessionError::Buffers(errno.desc().to_owned());
                 Payload::passed(file.map_err(cause)?)
@@ -118,9 +119,9 @@ impl Parcel {
     }
 }
 
-/// The bytes of a message's buffers: in memory, or mapped as they were passed.
+/// The bytes of a message's buffers: in memory, or mapped from a passed file.
 #[derive(Debug, Default)]
-pub struct Carried {
+pub struct ReceivedBuffers {
     blob: Option<Blob>,
     bytes: Bytes,
 }
@@ -137,8 +138,8 @@ impl Default for Bytes {
     }
 }
 
-impl Carried {
-    /// What came with a message. Where a file cannot be mapped there are no buffers.
+impl ReceivedBuffers {
+    /// Takes the buffers of a message. If a file cannot be mapped, there are none.
     pub(super) fn new(blob: Option<Blob>, payload: Payload) -> Self {
         let Some(blob) = blob else {
             return Self::default();
@@ -157,36 +158,36 @@ impl Carried {
         }
     }
 
-    /// What [`Value::bytes`] and its like look into.
+    /// The buffers that [`Value::bytes`] and similar methods read.
     pub fn buffers(&self) -> Buffers<'_> {
         let bytes: &[u8] = match &self.bytes {
             Bytes::Held(bytes) => bytes,
             Bytes::Mapped(bytes) => bytes,
         };
         let buffers = self.blob.as_ref().map(|blob| Buffers::new(blob, bytes));
-        // They are as long as the blob says: the link saw to that.
+        // The link has checked that they are as long as the blob announces.
         buffers.and_then(Result::ok).unwrap_or_default()
     }
 }
 
-/// Something that a cell displayed.
+/// A value that a cell displayed.
 #[derive(Debug)]
-pub struct Shown {
+pub struct DisplayOutput {
     data: BTreeMap<String, Value>,
     main: bool,
-    carried: Carried,
+    carried: ReceivedBuffers,
 }
 
-impl Shown {
+impl DisplayOutput {
     pub(super) fn new(display: Display, payload: Payload) -> Self {
         Self {
             data: display.data,
             main: display.main,
-            carried: Carried::new(display.blob, payload),
+            carried: ReceivedBuffers::new(display.blob, payload),
         }
     }
 
-    /// Its forms by their media types: text, or a buffer's bytes.
+    /// Its representations by media type: text, or a buffer's bytes.
     pub const fn data(&self) -> &BTreeMap<String, Value> {
         &self.data
     }
@@ -196,19 +197,19 @@ impl Shown {
         self.main
     }
 
-    /// What its forms refer to.
+    /// The buffers that its representations refer to.
     pub fn buffers(&self) -> Buffers<'_> {
         self.carried.buffers()
     }
 }
 
-/// How a cell ended, what it said and what it showed.
+/// The result of a cell: its outcome and what it displayed.
 #[derive(Debug)]
 pub struct CellReport {
     outcome: Outcome,
-    shown: Vec<Shown>,
+    shown: Vec<DisplayOutput>,
     state: SessionState,
-    carried: Carried,
+    carried: ReceivedBuffers,
 }
 
 impl CellReport {
@@ -216,10 +217,10 @@ impl CellReport {
         told: CellOutcome,
         payload: Payload,
         (stdout, stderr): (Vec<u8>, Vec<u8>),
-        shown: Vec<Shown>,
+        shown: Vec<DisplayOutput>,
     ) -> Self {
         let CellOutcome {
-            outcome: Told(outcome),
+            outcome: WireOutcome(outcome),
             value,
             session,
             blob,
@@ -229,26 +230,26 @@ impl CellReport {
             outcome: outcome.with_output(stdout, stderr).with_value(value),
             shown,
             state: session,
-            carried: Carried::new(blob, payload),
+            carried: ReceivedBuffers::new(blob, payload),
         }
     }
 
-    /// How it ended, with its output and its value.
+    /// The outcome, with output and value.
     pub const fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
     /// What it displayed, in order.
-    pub fn shown(&self) -> &[Shown] {
+    pub fn shown(&self) -> &[DisplayOutput] {
         &self.shown
     }
 
-    /// Whether the session lives on.
+    /// Whether the session still lives.
     pub const fn session(&self) -> SessionState {
         self.state
     }
 
-    /// What the value refers to.
+    /// The buffers that the value refers to.
     pub fn buffers(&self) -> Buffers<'_> {
         self.carried.buffers()
     }
@@ -267,13 +268,13 @@ mod tests {
                 .iter()
                 .map(|part| attachments.bytes(part.clone()))
                 .collect();
-            let parcel = Parcel {
+            let parcel = OutgoingValue {
                 value: value.into(),
                 attachments,
             };
             let (value, blob, payload) = parcel.pack().expect("it is packed");
             assert_eq!(payload.passed.is_some(), large > 100_000);
-            let carried = Carried::new(blob, payload);
+            let carried = ReceivedBuffers::new(blob, payload);
             let found = value.as_list().expect("a list").iter();
             let found: Vec<_> = found.map(|part| part.bytes(&carried.buffers())).collect();
             assert_eq!(found, parts.each_ref().map(|part| Some(part.as_slice())));

@@ -1,64 +1,64 @@
-//! Why a session could not do what it was asked for.
+//! Errors of a session.
 
 use std::io;
 
 use crate::error::ErrorKind;
 use crate::host::relief_of;
-use crate::protocol::caller::ErrorWord;
+use crate::protocol::caller::ErrorCode;
 
-/// Why a session could not do what it was asked for.
+/// The error of a request to a session.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The session's thread said so.
+    /// The session's thread reported an error.
     #[error("{message}")]
-    Told {
-        /// What kind of thing is wrong.
-        word: ErrorWord,
-        /// One sentence.
+    WireOutcome {
+        /// The kind of the error.
+        word: ErrorCode,
+        /// The message, one sentence.
         message: String,
     },
-    /// Something could not be done with one of the session's files.
+    /// An operation on one of the session's files failed.
     #[error("{message}")]
     File {
-        /// One sentence.
+        /// The message, one sentence.
         message: String,
-        /// Its number (errno(3)).
+        /// The errno (errno(3)).
         errno: i32,
     },
-    /// The session's thread is gone.
+    /// The session's thread has ended.
     #[error("the session's thread has ended, and its worker with it: open another session")]
     Lost,
     /// The session's thread could not be started.
     #[error("no thread could be started for the session: {0}; {remedy}", remedy = relief_of(.0, "try again"))]
     Thread(io::Error),
-    /// The session's thread could not be tied to this one.
+    /// The session's thread could not be connected to this one.
     #[error("the session could not be tied to its thread: {0}; {remedy}", remedy = relief_of(.0, "try again"))]
     Tie(io::Error),
-    /// A value could not be handed over.
+    /// A value's buffers could not be sent.
     #[error("the value's buffers cannot be handed over: {0}")]
     Buffers(String),
 }
 
 impl SessionError {
-    /// What the session's thread said.
-    pub(super) const fn told(word: ErrorWord, message: String) -> Self {
-        Self::Told { word, message }
+    /// An error that the session's thread reported.
+    pub(super) const fn told(word: ErrorCode, message: String) -> Self {
+        Self::WireOutcome { word, message }
     }
 
-    /// What kind of thing is wrong.
+    /// The kind of the error.
     pub(crate) const fn kind(&self) -> ErrorKind {
         match self {
-            Self::Told { word, .. } => match word {
-                ErrorWord::Policy => ErrorKind::Policy,
-                ErrorWord::Host => ErrorKind::Host,
-                ErrorWord::Interpreter => ErrorKind::Interpreter,
-                ErrorWord::NotEnforced => ErrorKind::NotEnforced,
-                ErrorWord::SessionEnded => ErrorKind::SessionEnded,
-                ErrorWord::Request | ErrorWord::Busy | ErrorWord::File | ErrorWord::Protocol => {
+            Self::WireOutcome { word, .. } => match word {
+                ErrorCode::Policy => ErrorKind::Policy,
+                ErrorCode::Host => ErrorKind::Host,
+                ErrorCode::Interpreter => ErrorKind::Interpreter,
+                ErrorCode::NotEnforced => ErrorKind::NotEnforced,
+                ErrorCode::SessionEnded => ErrorKind::SessionEnded,
+                ErrorCode::Request | ErrorCode::Busy | ErrorCode::File | ErrorCode::Protocol => {
                     ErrorKind::Request
                 }
-                ErrorWord::System => ErrorKind::System,
+                ErrorCode::System => ErrorKind::System,
             },
             Self::Lost => ErrorKind::SessionEnded,
             Self::Thread(_) | Self::Tie(_) => ErrorKind::System,

@@ -1,31 +1,33 @@
-//! The files of a session, from outside.
+//! Access to a session's files from outside.
 
 use std::fs::File;
 
 use super::{Session, SessionError, next};
 use crate::error::Error;
-use crate::protocol::caller::{Answer, Ask, FileEntry, FileOperation, FileRequest};
+use crate::protocol::caller::{ClientEvent, ClientRequest, FileEntry, FileOperation, FileRequest};
 use crate::supervisor::Payload;
 use crate::supervisor::files::{Contents, Parents, Removal};
 
-/// Its files. A path is relative to the session's work directory, or begins with it.
+/// Methods for the session's files. A path is relative to the session's work directory, or begins
+/// with it.
 ///
-/// No link of the guest's is followed, and nothing but regular files is opened: whatever the guest does
-/// meanwhile, what is read is in its work directory, and nothing waits for it.
+/// They follow none of the guest's links and open only regular files. A guest that changes its files
+/// meanwhile cannot lead them outside its work directory or make them wait.
 impl Session {
-    /// Opens a file for reading; with its size now, bytes. The guest may go on changing it.
+    /// Opens a file for reading. Returns it with its current size, bytes. The guest may go on
+    /// changing the file.
     ///
     /// # Errors
     ///
-    /// When it is not there or no regular file ([`Error::errno`] tells a program), or the session has
-    /// ended.
+    /// When it does not exist or is not a regular file ([`Error::errno`] has the number), or the
+    /// session has ended.
     pub fn open_read(&mut self, path: &str) -> Result<(File, u64), Error> {
         let done = self.file(path, FileOperation::OpenRead)?;
         let file = done.file.ok_or(SessionError::Lost)?;
         Ok((file, done.size.unwrap_or(0)))
     }
 
-    /// Opens a file for writing, and makes it if it is not there. What is written counts against
+    /// Opens a file for writing, and creates it if it does not exist. Written bytes count against
     /// `filesystem.work_size`.
     ///
     /// # Errors
@@ -47,7 +49,7 @@ impl Session {
         Ok(done.entries.unwrap_or_default())
     }
 
-    /// What is at a path; of a link, the link itself.
+    /// Describes the entry at a path; for a link, the link itself.
     ///
     /// # Errors
     ///
@@ -57,18 +59,18 @@ impl Session {
         Ok(done.entry.ok_or(SessionError::Lost)?)
     }
 
-    /// Removes what is at a path; of a link, the link itself.
+    /// Removes the entry at a path; for a link, the link itself.
     ///
     /// # Errors
     ///
-    /// As [`open_read`](Self::open_read). A tree may be partly gone then.
+    /// As [`open_read`](Self::open_read). Part of a tree may be gone then.
     pub fn remove(&mut self, path: &str, removal: Removal) -> Result<(), Error> {
         let recursive = removal == Removal::Tree;
         self.file(path, FileOperation::Remove { recursive })
             .map(drop)
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// # Errors
     ///
@@ -86,11 +88,12 @@ impl Session {
             path: path.to_owned(),
             op,
         };
-        self.asker.ask(Ask::File(request), Payload::default());
+        self.asker
+            .ask(ClientRequest::File(request), Payload::default());
         loop {
             let (answer, payload) = next(&self.answers)?;
             match answer {
-                Answer::File {
+                ClientEvent::File {
                     size,
                     entry,
                     entries,
@@ -104,7 +107,7 @@ impl Session {
                         entries,
                     });
                 }
-                Answer::Error {
+                ClientEvent::Error {
                     error,
                     message,
                     errno,

@@ -3,27 +3,27 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::cell::{Carried, Parcel};
+use super::cell::{OutgoingValue, ReceivedBuffers};
 use crate::protocol::{NamedError, ToolAnswer, ToolCall, ToolDeclaration, Value};
 use crate::supervisor::Payload;
 
-/// What a guest calls a tool with. All of it is the guest's word.
+/// The arguments of a guest's call. They are untrusted.
 #[derive(Debug)]
 pub struct ToolArguments {
-    /// Positional.
+    /// Positional arguments.
     pub args: Vec<Value>,
-    /// By keyword.
+    /// Keyword arguments.
     pub kwargs: BTreeMap<String, Value>,
-    /// What they refer to.
-    pub carried: Carried,
+    /// The buffers that the arguments refer to.
+    pub carried: ReceivedBuffers,
 }
 
-/// A host tool's function: a value, or the exception that the guest's call raises.
-pub trait ToolFunction: FnMut(ToolArguments) -> Result<Parcel, NamedError> + Send {}
+/// A host tool's function. It returns a value, or the exception that the guest's call raises.
+pub trait ToolFunction: FnMut(ToolArguments) -> Result<OutgoingValue, NamedError> + Send {}
 
-impl<F: FnMut(ToolArguments) -> Result<Parcel, NamedError> + Send> ToolFunction for F {}
+impl<F: FnMut(ToolArguments) -> Result<OutgoingValue, NamedError> + Send> ToolFunction for F {}
 
-/// A tool as a session keeps it.
+/// A tool registered in a session.
 pub struct Tool {
     declaration: ToolDeclaration,
     function: Box<dyn ToolFunction>,
@@ -36,7 +36,7 @@ impl fmt::Debug for Tool {
 }
 
 impl Tool {
-    /// A tool.
+    /// A tool with this declaration and function.
     pub fn new(declaration: ToolDeclaration, function: impl ToolFunction + 'static) -> Self {
         Self {
             declaration,
@@ -44,7 +44,7 @@ impl Tool {
         }
     }
 
-    /// As the guest is told of it.
+    /// The declaration that the guest receives.
     pub fn declaration(&self) -> ToolDeclaration {
         self.declaration.clone()
     }
@@ -61,7 +61,7 @@ pub fn answer(
         Some(tool) => (tool.function)(ToolArguments {
             args: call.args,
             kwargs: call.kwargs,
-            carried: Carried::new(call.blob, payload),
+            carried: ReceivedBuffers::new(call.blob, payload),
         }),
         None => Err(NamedError::new(
             "NameError",

@@ -1,8 +1,8 @@
-//! Acting on a guest's files as the guest's own user.
+//! File operations with the rights of the guest's user.
 //!
-//! The user of root's guests is the only one that their file systems know: a file that root made
-//! there would have an owner without a number (`EOVERFLOW`, user_namespaces(7)). It also keeps root
-//! from reaching, by the guest's leave, what the guest could not.
+//! For a guest of root, the file systems know only that user: a file made by root there would have
+//! an owner without a number (`EOVERFLOW`, user_namespaces(7)). Running as that user also keeps
+//! root from reaching what the guest could not reach.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -13,12 +13,12 @@ use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 
 use crate::jail::program::HostIds;
 
-/// Does something with the file system rights of `guest`, and no others; an ordinary user's guests
-/// are the user himself, and `None`.
+/// Runs `act` with the file system rights of `guest` and no others. `None` stands for the guest of
+/// an ordinary user, which has that user's rights already.
 ///
-/// In a thread of its own, whose identity ends with it: changing it also takes away the signal that
-/// a thread may have asked for at its parent's death (prctl(2), `PR_SET_PDEATHSIG`), which the
-/// caller's thread is to keep.
+/// The work runs in its own thread, so that the identity ends with the thread. Changing the
+/// identity also clears the signal that a thread may have requested for its parent's death
+/// (prctl(2), `PR_SET_PDEATHSIG`); the caller's thread must keep that signal.
 pub fn as_guest<T: Send>(
     guest: Option<HostIds>,
     act: impl FnOnce() -> Result<T, Errno> + Send,
@@ -38,8 +38,8 @@ pub fn as_guest<T: Send>(
 /// Keeps this process as dumpable as it was: the kernel makes it undumpable when one of its threads
 /// becomes another user.
 ///
-/// Several may act at once. The first finds how it was, the last puts it back; one in between would
-/// find, and put back, what another's change had made of it.
+/// Several threads may do this at once. The first one records the state, and the last one restores
+/// it. Any other thread would record, and restore, a state that another thread had changed.
 struct KeptDumpable;
 
 struct Acting {
@@ -68,14 +68,14 @@ impl Drop for KeptDumpable {
         let mut acting = ACTING.lock().unwrap_or_else(PoisonError::into_inner);
         acting.count -= 1;
         if acting.count == 0 {
-            // Fails for no value that was read from it.
+            // The value comes from the kernel, so that setting it does not fail.
             _ = set_dumpable(acting.was_dumpable);
         }
     }
 }
 
-/// The group first, which the user could not change. Both calls tell the id before, whether or not
-/// they succeeded (setfsuid(2)).
+/// Changes the group first: after changing the user, the thread could not. Both calls return the
+/// previous id whether or not they succeed (setfsuid(2)).
 fn become_user(guest: HostIds) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(guest.uid), Gid::from_raw(guest.gid));
     setfsgid(gid);
@@ -122,7 +122,7 @@ mod tests {
         as_guest(Some(SOMEBODY), || io(fs::write(&made, "x"))).unwrap();
         let owner = fs::metadata(&made).unwrap();
         assert_eq!((owner.uid(), owner.gid()), (SOMEBODY.uid, SOMEBODY.gid));
-        // What only root may write.
+        // A directory that only root may write to.
         let closed = tempfile::tempdir().unwrap();
         let file = closed.path().join("file");
         let refused = as_guest(Some(SOMEBODY), || io(fs::write(&file, "x")));

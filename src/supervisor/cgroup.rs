@@ -1,15 +1,16 @@
-//! One cgroup for each worker (cgroups(7)): memory, processes and processor share, on version 1
-//! and on version 2; swept after a supervisor that was killed.
+//! One cgroup for each worker (cgroups(7)): memory, processes and processor share, on version 1 and
+//! on version 2. A new supervisor sweeps what a killed one left.
 
 mod counts;
 mod files;
+mod leftovers;
 mod open_files;
 mod worker;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use self::counts::Counts;
@@ -17,34 +18,37 @@ pub use self::worker::WorkerCgroup;
 
 use self::worker::Made;
 use super::error::{SupervisorError, While};
-use super::owner;
+use super::instance_name;
 use crate::host::{SUPERVISOR_LEAF, V2Entry, processors};
 use crate::plan::{CgroupPlan, CgroupVersion, Hierarchy, Presence};
 
-/// This supervisor's directory in each hierarchy, under which its workers' cgroups are.
+/// This supervisor's directory in each hierarchy, which holds its workers' cgroups.
 ///
-/// Removed when dropped; one that could not be, because its supervisor was killed, is removed by
-/// the next supervisor that starts.
+/// Dropping it removes the directories. If the supervisor is killed first, the next supervisor that
+/// starts removes them.
 #[derive(Debug)]
 pub struct CgroupRoot {
     plan: CgroupPlan,
     dirs: Vec<PathBuf>,
     next: AtomicU64,
-    /// Empty ones that hold nothing of the workers that they had.
+    /// Empty cgroups that keep nothing of the workers they held.
     spare: Mutex<Vec<Made>>,
     most_spare: usize,
+    /// False on version 2 before Linux 6.12.
+    can_reset_peaks: AtomicBool,
 }
 
 impl CgroupRoot {
-    /// Makes this supervisor's directories.
+    /// Creates this supervisor's directories.
     pub fn create(plan: &CgroupPlan) -> Result<Self, SupervisorError> {
-        let name = owner::own_name().when("read when this process started")?;
+        let name = instance_name::own_name().when("read when this process started")?;
         let mut root = Self {
             plan: plan.clone(),
             dirs: Vec::new(),
             next: AtomicU64::new(0),
             spare: Mutex::default(),
             most_spare: most_spare(),
+            can_reset_peaks: AtomicBool::new(true),
         };
         for hierarchy in &plan.hierarchies {
             if let CgroupVersion::V2 { entry } = plan.version {
@@ -62,11 +66,13 @@ impl CgroupRoot {
         Ok(root)
     }
 
-    /// A cgroup for one worker: one that is as good as new, or else a new one.
+    /// Returns a cgroup for one worker: a spare one that is as good as new, or a new one.
     pub fn worker(self: &Arc<Self>) -> Result<WorkerCgroup, SupervisorError> {
         let spare = self.lock_spare().pop();
         let made = spare.map_or_else(|| self.make(), Ok)?;
-        Ok(WorkerCgroup::new(Arc::clone(self), made))
+        let cgroup = WorkerCgroup::new(Arc::clone(self), made);
+        cgroup.open_counters()?;
+        Ok(cgroup)
     }
 
     fn make(&self) -> Result<Made, SupervisorError> {
@@ -89,7 +95,7 @@ impl CgroupRoot {
         Ok(made)
     }
 
-    /// Keeps a cgroup for another worker, or gives it back where there are enough.
+    /// Keeps a cgroup for another worker, or returns it if there are enough spares.
     fn keep(&self, made: Made) -> Option<Made> {
         let mut spare = self.lock_spare();
         if spare.len() >= self.most_spare {
@@ -99,36 +105,51 @@ impl CgroupRoot {
         None
     }
 
+    fn can_reset_peaks(&self) -> bool {
+        self.can_reset_peaks.load(Ordering::Relaxed)
+    }
+
+    /// The kernel rejects writes to a peak if its file could only be opened for reading.
+    fn note_refused_reset(&self, error: &io::Error) {
+        if error.raw_os_error() == Some(libc::EBADF) {
+            self.can_reset_peaks.store(false, Ordering::Relaxed);
+        }
+    }
+
     fn lock_spare(&self) -> std::sync::MutexGuard<'_, Vec<Made>> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Two for each processor: one is in use while the worker before it is taken down. Each costs the
-/// open files through which it is joined and read.
+/// Two for each processor: one is in use while the previous worker is being torn down. Each costs
+/// the open files through which workers join and the supervisor reads.
 fn most_spare() -> usize {
     2 * processors().get().min(8)
 }
 
 impl Drop for CgroupRoot {
     fn drop(&mut self) {
-        // With the spare ones that are in them.
+        // This includes the spare cgroups in them.
         self.dirs.iter().for_each(|dir| remove_tree(dir));
     }
 }
 
-/// Removes the directories of supervisors that are gone, with what is still in them.
+/// Removes the directories of supervisors that have ended, with everything left in them.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(owner::is_abandoned) {
+        if entry
+            .file_name()
+            .to_str()
+            .is_some_and(instance_name::is_abandoned)
+        {
             files::kill_all(&entry.path());
             remove_tree(&entry.path());
         }
     }
 }
 
-/// The kernel allows controllers only in a cgroup without processes of its own, so that a
-/// supervisor that is alone in a delegated one first moves into a child of it.
+/// The kernel enables controllers only in a cgroup that has no processes itself. A supervisor that
+/// is alone in a delegated cgroup therefore first moves into a child of it.
 fn enter_v2(hierarchy: &Hierarchy, entry: V2Entry) -> Result<(), SupervisorError> {
     let dir = &hierarchy.parent;
     if entry == V2Entry::MoveSelf {
@@ -147,10 +168,10 @@ fn make_dir(dir: &Path) -> Result<(), SupervisorError> {
     }
 }
 
-/// Removes a cgroup and those below it. The kernel refuses while a process is in it, which the
-/// last moments of a dying one are: a few short waits are enough.
+/// Removes a cgroup and those below it. The kernel refuses while a process is in it, including one
+/// that is dying: a few short waits are enough.
 fn remove_tree(dir: &Path) {
-    // What a worker leaves is empty, and has none below it.
+    // A worker's cgroup is empty and has no children.
     match fs::remove_dir(dir) {
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
         _ => return,
@@ -160,7 +181,8 @@ fn remove_tree(dir: &Path) {
             remove_tree(&child.path());
         }
     }
-    // Where somebody killed the zygote, what it left is dying, and a busy host lets it take its time.
+    // If the zygote was killed from outside, its processes are still dying, which takes longer on a
+    // busy host.
     for wait_ms in [0, 1, 5, 20, 100, 400, 1600] {
         std::thread::sleep(std::time::Duration::from_millis(wait_ms));
         match fs::remove_dir(dir) {

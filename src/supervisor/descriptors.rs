@@ -1,4 +1,4 @@
-//! The descriptors that tie a supervisor to its zygotes and workers.
+//! The descriptors that connect a supervisor with its zygotes and workers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,17 +12,17 @@ use serde::de::DeserializeOwned;
 use crate::jail::control::MAX_MESSAGE;
 use crate::sys::descriptors::{receive, send};
 
-/// A pair of connected unix sockets, close-on-exec.
+/// Makes a pair of connected unix sockets, close-on-exec.
 pub fn socket_pair(kind: SockType) -> Result<(OwnedFd, OwnedFd), Errno> {
     socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)
 }
 
-/// A pipe, read end first, close-on-exec.
+/// Makes a pipe, read end first, close-on-exec.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     pipe2(OFlag::O_CLOEXEC)
 }
 
-/// Makes reads and writes return instead of wait.
+/// Makes reads and writes return instead of block.
 pub fn set_nonblocking(fd: impl AsFd) -> Result<(), Errno> {
     fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map(drop)
 }
@@ -36,7 +36,7 @@ pub fn tell(socket: BorrowedFd, message: &impl Serialize, fds: &[BorrowedFd]) ->
     send(socket, &bytes, fds)
 }
 
-/// Receives one control message; `None` at the end.
+/// Receives one control message. Returns `None` at end of file.
 pub fn hear<M: DeserializeOwned>(socket: BorrowedFd) -> Result<Option<(M, Vec<OwnedFd>)>, Errno> {
     let mut buffer = [0; 4096];
     let (length, fds) = receive(socket, &mut buffer)?;

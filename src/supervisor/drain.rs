@@ -1,15 +1,15 @@
-//! What the guest prints: read as it comes, counted, capped, handed on.
+//! Reads, counts, caps and forwards the guest's output.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::unistd::read;
 
-/// Where a guest's output goes as it comes.
+/// Where a guest's output goes as it arrives.
 ///
-/// Called on the thread of the run, between two looks at the clock, with pieces of any length that need
-/// not end at a line or a character. A sink that blocks holds up the run and its limits: one that may
-/// have to wait hands the bytes to a thread of its own.
+/// The run's thread calls it between two checks of the clock, with pieces of any length that need
+/// not end at a line or a character. A sink that blocks delays the run and the enforcement of its
+/// limits. A sink that may block should pass the bytes to its own thread.
 pub trait OutputSink {
     /// Bytes that the guest wrote to its standard output.
     fn stdout(&mut self, bytes: &[u8]);
@@ -17,13 +17,13 @@ pub trait OutputSink {
     fn stderr(&mut self, bytes: &[u8]);
 }
 
-/// Nobody listens; the outcome has the output all the same.
+/// Discards the stream of output; the outcome still has it.
 impl OutputSink for () {
     fn stdout(&mut self, _: &[u8]) {}
     fn stderr(&mut self, _: &[u8]) {}
 }
 
-/// Which of the two streams.
+/// One of the two output streams.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stream {
     /// Descriptor 1.
@@ -48,20 +48,20 @@ struct Captured {
     bytes: Vec<u8>,
 }
 
-/// How reading went.
+/// The result of reading.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Drained {
-    /// All that was there was read.
+    /// Everything available was read.
     WithinCap,
-    /// The guest wrote more than it may.
+    /// The guest wrote more than its limit.
     OverCap,
 }
 
-/// As much as a pipe holds.
+/// The capacity of a pipe.
 const CHUNK: usize = 64 * 1024;
 
 impl Output {
-    /// Reads from these two pipes, at most `cap` bytes together.
+    /// Reads from these two pipes, at most `cap` bytes in total.
     pub fn new(stdout: OwnedFd, stderr: OwnedFd, cap: u64) -> Self {
         let captured = |pipe| Captured {
             pipe: Some(pipe),
@@ -77,7 +77,7 @@ impl Output {
         }
     }
 
-    /// The pipe of a stream, while it is open.
+    /// The pipe of a stream, if it is still open.
     pub fn pipe(&self, stream: Stream) -> Option<&OwnedFd> {
         match stream {
             Stream::Stdout => self.stdout.pipe.as_ref(),
@@ -85,7 +85,7 @@ impl Output {
         }
     }
 
-    /// Reads what is there now.
+    /// Reads what is available now.
     pub fn drain(&mut self, stream: Stream, sink: &mut dyn OutputSink) -> Drained {
         let captured = match stream {
             Stream::Stdout => &mut self.stdout,
@@ -117,19 +117,19 @@ impl Output {
         Drained::WithinCap
     }
 
-    /// Bytes read so far, both streams.
+    /// Bytes read so far, from both streams.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Standard output and standard error so far; what comes from here on is counted anew.
+    /// Returns standard output and standard error so far; later output is counted from zero.
     pub fn take(&mut self) -> (Vec<u8>, Vec<u8>) {
         self.total = 0;
         let taken = |captured: &mut Captured| std::mem::take(&mut captured.bytes);
         (taken(&mut self.stdout), taken(&mut self.stderr))
     }
 
-    /// Standard output and standard error.
+    /// Returns standard output and standard error.
     pub fn into_bytes(self) -> (Vec<u8>, Vec<u8>) {
         (self.stdout.bytes, self.stderr.bytes)
     }

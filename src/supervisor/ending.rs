@@ -1,5 +1,5 @@
-//! From what was seen of a run to its one ending. Pure: what the supervisor did and what the
-//! kernel counted come before anything that the worker says.
+//! Decides a run's one ending from the evidence. Pure: what the supervisor did and what the kernel
+//! counted take precedence over what the worker reports.
 
 use nix::errno::Errno;
 
@@ -12,16 +12,16 @@ use crate::protocol::{CellResult, Ended, GuestError};
 /// Why the supervisor ended a run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Stop {
-    /// A limit that the supervisor watches.
+    /// The run reached a limit that the supervisor watches.
     Limit(LimitHit),
     /// The worker broke the protocol.
     Violation(String),
-    /// The caller asked for it.
+    /// The caller cancelled the run.
     Cancelled,
 }
 
 impl Stop {
-    /// The wall clock.
+    /// The wall-clock limit.
     pub fn deadline() -> Self {
         Self::Limit(LimitHit {
             name: LimitName::Wall,
@@ -29,7 +29,7 @@ impl Stop {
         })
     }
 
-    /// More output than allowed.
+    /// The output limit.
     pub fn output() -> Self {
         Self::Limit(LimitHit {
             name: LimitName::Output,
@@ -37,7 +37,7 @@ impl Stop {
         })
     }
 
-    /// What the watchdog measured over the whole worker tree.
+    /// A limit that the watchdog measured over the whole worker tree.
     pub fn watchdog(name: LimitName) -> Self {
         Self::Limit(LimitHit {
             name,
@@ -45,8 +45,8 @@ impl Stop {
         })
     }
 
-    /// Whether it is soon enough to end a worker a second from now, which Python is given to end the
-    /// cell by itself. Memory and processes take the host's with them meanwhile.
+    /// Whether ending the worker can wait a second, in which Python may end the cell by itself. It
+    /// cannot for memory and processes, which meanwhile use up the host's.
     pub fn can_wait(&self) -> bool {
         match self {
             Self::Limit(hit) => matches!(
@@ -58,7 +58,7 @@ impl Stop {
         }
     }
 
-    /// What happened, as the rest of a sentence about what did it.
+    /// What happened, as the predicate of a sentence.
     pub fn in_words(&self) -> String {
         match self {
             Self::Limit(hit) => format!("reached `{}`", hit.name.key()),
@@ -67,7 +67,7 @@ impl Stop {
         }
     }
 
-    /// Processor time, counted by the cgroup.
+    /// The limit on processor time, as the cgroup counted it.
     pub fn cpu() -> Self {
         Self::Limit(LimitHit {
             name: LimitName::Cpu,
@@ -76,7 +76,7 @@ impl Stop {
     }
 }
 
-/// What was run.
+/// The kind of code that was run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// Python, which reports its end in a frame.
@@ -85,22 +85,22 @@ pub enum Kind {
     Program,
 }
 
-/// What was seen of a run.
+/// The evidence about a run.
 #[derive(Debug)]
 pub struct Evidence<'a> {
-    /// Why the supervisor ended it, if it did.
+    /// Why the supervisor ended the run, if it did.
     pub stop: Option<Stop>,
     /// How the main process ended.
     pub exit: Option<Exit>,
-    /// What the worker said, which may be a lie.
+    /// What the worker reported, which may be false.
     pub result: Option<&'a CellResult>,
-    /// What the cgroup counted.
+    /// The counts of the cgroup.
     pub counts: Counts,
-    /// What has no room, where the guest found that there is none.
+    /// What is out of space, if the guest found that there is none left.
     pub no_room: NoRoom,
-    /// The processor time allowed, microseconds.
+    /// The limit on processor time, microseconds.
     pub cpu_limit_us: u64,
-    /// What was run.
+    /// The kind of code that was run.
     pub kind: Kind,
 }
 
@@ -147,15 +147,15 @@ fn by_itself(code: i32, evidence: &Evidence) -> Ending {
             Some(hit) => Ending::Limit(hit),
             None => Ending::Exception,
         },
-        // It exited, or its exit status contradicts what it said: the kernel's word counts.
+        // The worker exited, or its exit status contradicts its report: the kernel's status counts.
         _ => Ending::Exit(code),
     }
 }
 
 /// The limit that made the guest raise, if one did.
 ///
-/// The guest's word for it can only mislabel the guest's own failure, so that it is enough where
-/// the kernel keeps no count; where it does (refused forks), the count must agree.
+/// A false report can only mislabel the guest's own failure, so the report is enough where the
+/// kernel keeps no count. Where the kernel does count (refused forks), the count must agree.
 fn limit_behind(error: &GuestError, evidence: &Evidence) -> Option<LimitHit> {
     let counts = &evidence.counts;
     let hit = |name, by| Some(LimitHit { name, by });
@@ -167,7 +167,7 @@ fn limit_behind(error: &GuestError, evidence: &Evidence) -> Option<LimitHit> {
     if no_thread || errno == Some(Errno::EAGAIN) {
         return match counts.refused_forks {
             Some(1..) => hit(LimitName::Pids, Mechanism::Cgroup),
-            // A thread that was not refused for being one too many had no room for its stack.
+            // The thread limit did not refuse the thread, so there was no memory for its stack.
             Some(_) if no_thread => hit(LimitName::Memory, Mechanism::Rlimit),
             Some(_) => None,
             None => hit(LimitName::Pids, Mechanism::Rlimit),
@@ -178,7 +178,8 @@ fn limit_behind(error: &GuestError, evidence: &Evidence) -> Option<LimitHit> {
         Errno::EFBIG => hit(LimitName::FileSize, Mechanism::Rlimit),
         Errno::EMFILE => hit(LimitName::OpenFiles, Mechanism::Rlimit),
         Errno::ENOSPC | Errno::EDQUOT => match evidence.no_room {
-            // A guest that tidied up before it ended leaves no trace of which it was.
+            // A guest that deleted its files before it ended leaves no trace of which quota was
+            // full.
             NoRoom::Quota(full) => hit(full.unwrap_or(LimitName::WorkSize), Mechanism::Tmpfs),
             NoRoom::Host => None,
         },

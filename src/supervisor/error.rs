@@ -1,4 +1,4 @@
-//! What can go wrong on the trusted side. Each message names the thing and the remedy.
+//! Errors of the trusted side. Each message names the object and the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use super::files::FileError;
-use crate::host::{relief, relief_of};
-use crate::jail::failure::{Failure, LET, Step};
+use crate::host::{exhaustion_hint, relief_of};
+use crate::jail::failure::{Failure, NOT_REFUSED, Step};
 use crate::plan::Layer;
 use crate::protocol::MessageError;
 
@@ -15,12 +15,12 @@ use crate::protocol::MessageError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SupervisorError {
-    /// A call of the supervisor's own failed.
+    /// A system call of the supervisor failed.
     #[error("could not {what}: {}", and_relief(*.errno))]
     System {
-        /// What was being done.
+        /// The operation that failed.
         what: &'static str,
-        /// Why.
+        /// The errno of the call.
         errno: Errno,
     },
     /// The interpreter could not be started.
@@ -30,15 +30,15 @@ pub enum SupervisorError {
         remedy = relief_of(cause, "name another with `python.interpreter`")
     )]
     Interpreter {
-        /// Which.
+        /// The interpreter's path.
         path: PathBuf,
-        /// Why.
+        /// The error of starting it.
         cause: io::Error,
     },
-    /// The zygote ended before it served.
+    /// The zygote ended before it was ready.
     #[error("the interpreter ended before it was ready{}", said(.log))]
     ZygoteEnded {
-        /// The last of what it wrote to standard error.
+        /// The end of what it wrote to standard error.
         log: String,
     },
     /// The zygote did not become ready in time.
@@ -46,20 +46,23 @@ pub enum SupervisorError {
         "the interpreter was not ready after {seconds} s: preload less, or look at what {last} does at import"
     )]
     ZygoteSlow {
-        /// How long it was waited for.
+        /// How long the supervisor waited, seconds.
         seconds: u64,
-        /// What it was doing.
+        /// The last thing the zygote was doing.
         last: String,
     },
+    /// Every uid for workers is taken.
+    #[error("no uid is left for another worker: end sessions, or have another process run some")]
+    NoUid,
     /// A step of a jail failed.
     #[error(
         "{who} {failure}; {remedy}",
-        remedy = relief(failure.errno, "run `sandfork doctor` to see what this host allows")
+        remedy = exhaustion_hint(failure.errno, "run `sandfork doctor` to see what this host allows")
     )]
     Jail {
-        /// The zygote or a worker.
+        /// The process: the zygote or a worker.
         who: &'static str,
-        /// Which step, and why.
+        /// The step that failed, and its error.
         failure: Failure,
     },
     /// A preloaded module could not be imported.
@@ -67,26 +70,26 @@ pub enum SupervisorError {
         "could not preload `{module}` ({error}): install it in the interpreter's environment, or take it out of `python.preload`"
     )]
     Preload {
-        /// Which.
+        /// The module's name.
         module: String,
-        /// The exception.
+        /// The exception that the import raised.
         error: String,
     },
-    /// Something started a thread before the fork.
+    /// A preloaded module started a thread before the fork.
     #[error(
         "importing `{module}` started a thread, and a process with threads cannot be forked safely: take it out of `python.preload`"
     )]
     Threads {
-        /// Which.
+        /// The module that started the thread.
         module: String,
     },
     /// The interpreter's own start failed inside the jail.
     #[error("the interpreter could not be prepared in its jail: {error}")]
     Startup {
-        /// The exception.
+        /// The exception that the interpreter raised.
         error: String,
     },
-    /// The zygote died while it was needed.
+    /// The zygote died while a worker was being made.
     #[error("the zygote ended while a worker was being made; the next run starts a new one")]
     ZygoteGone,
     /// The zygote died while guest code ran.
@@ -100,23 +103,23 @@ pub enum SupervisorError {
         "a worker had not entered its jail after {seconds} s: the host is overloaded, or out of memory"
     )]
     WorkerSlow {
-        /// How long it was waited for.
+        /// How long the supervisor waited, seconds.
         seconds: u64,
     },
     /// A worker ended before it reported.
     #[error("a worker ended before it had entered its jail{hint}")]
     WorkerEnded {
-        /// What may have ended it.
+        /// A likely cause.
         hint: &'static str,
     },
-    /// What the kernel says of the worker is not what the plan says.
+    /// The kernel's report on the worker differs from the plan.
     #[error("layer {layer} does not hold: {found}, where the plan has {wanted}; nothing was run")]
     NotEnforced {
-        /// Which layer.
+        /// The layer that does not hold.
         layer: Layer,
-        /// What the kernel says.
+        /// What the kernel reports.
         found: String,
-        /// What it should say.
+        /// What the plan requires.
         wanted: String,
     },
     /// A cgroup could not be made or used.
@@ -126,11 +129,11 @@ pub enum SupervisorError {
         remedy = relief_of(cause, "set `assurance.require = \"standard\"` and check `sandfork doctor`")
     )]
     Cgroup {
-        /// What was being done.
+        /// The operation that failed.
         what: &'static str,
-        /// Which.
+        /// The path of the file or directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the operation.
         cause: io::Error,
     },
     /// There is no place for the files of sessions.
@@ -138,10 +141,10 @@ pub enum SupervisorError {
     SessionPlace {
         /// The directory for temporary files.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         cause: String,
     },
-    /// The request has something for the guest to read, and the policy says that it may not.
+    /// The request has standard input, and the policy does not allow any.
     #[error(
         "the request has a standard input, and the policy does not let the guest read one: set \
          `stdio.stdin = \"pass\"`, or leave it out"
@@ -153,11 +156,11 @@ pub enum SupervisorError {
          raise it in the policy"
     )]
     AbovePolicy {
-        /// The limit.
+        /// The limit's key.
         key: &'static str,
-        /// What is asked for.
+        /// The value that the request asks for.
         wanted: String,
-        /// The policy's.
+        /// The value that the policy allows.
         allowed: String,
     },
     /// The request's files do not fit into the work directory.
@@ -166,9 +169,9 @@ pub enum SupervisorError {
          `filesystem.work_size` is {room} bytes, and there may be only `filesystem.work_inodes` of them"
     )]
     FilesTooLarge {
-        /// Bytes in all of them.
+        /// The size of all files together, bytes.
         total: u64,
-        /// Bytes that the work directory may hold.
+        /// The capacity of the work directory, bytes.
         room: u64,
     },
     /// One of the request's files could not be put into the work directory.
@@ -180,8 +183,8 @@ pub enum SupervisorError {
 }
 
 impl SupervisorError {
-    /// Whether it leaves the zygote in doubt: it has ended, or has made a worker that is not as it
-    /// should be, and nobody knows what else is not.
+    /// Whether the error makes the zygote suspect: it has ended, or it made a worker that differs
+    /// from the plan, so that other properties may differ too.
     pub fn discredits_zygote(&self) -> bool {
         matches!(
             self,
@@ -189,13 +192,13 @@ impl SupervisorError {
         )
     }
 
-    /// The error of a step that failed. Where it was to see a refusal, a layer does not hold.
+    /// The error of a failed step. If the step expected a refusal, a layer does not hold.
     pub(super) fn of_step(who: &'static str, failure: Failure) -> Self {
         let Some(layer) = witnessed(failure.step) else {
             return Self::Jail { who, failure };
         };
         let answered = match failure.errno {
-            LET => "it was let".to_owned(),
+            NOT_REFUSED => "it was let".to_owned(),
             errno => format!("the kernel answered `{}`", errno.desc()),
         };
         Self::NotEnforced {
@@ -206,7 +209,7 @@ impl SupervisorError {
     }
 }
 
-/// The layer that a step asks, if it asks one.
+/// The layer that a step tests, if it tests one.
 fn witnessed(step: Step) -> Option<Layer> {
     match step {
         Step::RootWitness => Some(Layer::Mounts),
@@ -219,9 +222,9 @@ fn witnessed(step: Step) -> Option<Layer> {
     }
 }
 
-/// Its words, and what helps where something has run out.
+/// The errno's description, with a hint if a resource has run out.
 fn and_relief(errno: Errno) -> String {
-    match relief(errno, "") {
+    match exhaustion_hint(errno, "") {
         "" => errno.desc().to_owned(),
         helps => format!("{}; {helps}", errno.desc()),
     }
@@ -236,9 +239,9 @@ fn said(log: &str) -> String {
     }
 }
 
-/// Names what was being done.
+/// Adds to an error what was being done.
 pub trait While<T> {
-    /// Adds it.
+    /// Wraps the error with the operation that failed.
     fn when(self, what: &'static str) -> Result<T, SupervisorError>;
 }
 

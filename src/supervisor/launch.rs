@@ -1,4 +1,4 @@
-//! Starting an interpreter and learning who it is, before any jail: its own facts decide the plan.
+//! Starts an interpreter outside any jail and reads its facts, which decide the plan.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,10 +27,10 @@ const BOOTSTRAP: &str = concat!(
     include_str!("../guest/bootstrap.py")
 );
 
-/// How long an interpreter may take to say who it is.
+/// How long an interpreter may take to report its facts.
 const FACTS_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// An interpreter that has started, outside any jail, and waits to be told its plan. Dropping it ends it.
+/// An interpreter that runs outside any jail and waits for its plan. Dropping it ends it.
 #[derive(Debug)]
 pub struct Launched {
     pub(super) control: OwnedFd,
@@ -39,20 +39,21 @@ pub struct Launched {
     pub(super) log: File,
     pub(super) born_in: OtherNamespaces,
     facts: String,
-    // Dropped last: it ends when what ties it to this process is closed.
+    // Dropped last: the process ends when its connections to this process close.
     pub(super) process: Started,
 }
 
-/// How long a process may take to end by itself.
+/// How long a process may take to end without being killed.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The process that was started for a zygote. Dropping it waits until it has ended, and nothing is left of the
-/// zygote then: it waits for the init, which ends when the lifeline is closed, with all of its namespace.
+/// The process that was started for a zygote. Dropping it waits until the process and everything of
+/// the zygote has ended: the process waits for the init, which ends with its whole namespace when
+/// the lifeline closes.
 #[derive(Debug)]
 pub(super) struct Started(Child);
 
 impl Started {
-    /// Whether it has not ended.
+    /// Whether it still runs.
     pub(super) fn is_alive(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }
@@ -71,7 +72,7 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // One that has entered no jail yet may be in an import that does not end.
+        // A process that is not in its jail yet may be in an import that never returns.
         if !self.ends_within(END_TIMEOUT) {
             _ = self.0.kill();
         }
@@ -80,9 +81,9 @@ impl Drop for Started {
 }
 
 impl Launched {
-    /// Starts `executable` as a zygote to be.
+    /// Starts `executable` as a future zygote.
     ///
-    /// It gets no environment but its locale: what the caller's holds must not be found in the
+    /// Its environment has only the locale: the caller's environment must not be found in the
     /// memory of a process that workers are copied from.
     pub fn start(executable: &Path) -> Result<Self, SupervisorError> {
         let (control, theirs) = socket_pair(SockType::SeqPacket).when("make the control socket")?;
@@ -120,12 +121,12 @@ impl Launched {
         Ok(launched)
     }
 
-    /// What the interpreter said of itself, as JSON.
+    /// The facts that the interpreter reported, as JSON.
     pub fn facts(&self) -> &str {
         &self.facts
     }
 
-    /// The next message, which must come within `timeout`.
+    /// Receives the next message, which must arrive within `timeout`.
     pub(super) fn hear_within(
         &mut self,
         timeout: Duration,
@@ -155,7 +156,7 @@ impl Launched {
         }
     }
 
-    /// The error of a zygote that is gone, with its last words.
+    /// The error for a zygote that has ended, with the end of its log.
     pub(super) fn ended(&mut self) -> SupervisorError {
         SupervisorError::ZygoteEnded {
             log: last_words(&self.log),
@@ -163,7 +164,7 @@ impl Launched {
     }
 }
 
-/// The last line or so of what was written to a zygote's standard error.
+/// The last lines that a zygote wrote to its standard error.
 pub(super) fn last_words(log: &File) -> String {
     const ENOUGH: u64 = 2000;
     let length = log.metadata().map_or(0, |metadata| metadata.len());

@@ -1,5 +1,5 @@
-//! The worker library, embedded at build time and handed to the interpreter as a sealed memfd:
-//! nothing is written to disk, and nothing can be changed between us and the loader.
+//! The worker library, embedded at build time and passed to the interpreter as a sealed memfd:
+//! nothing is written to disk, and nothing can change between this process and the loader.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,7 +16,7 @@ static LIBRARY: &[u8] = include_bytes!(env!("SANDFORK_WORKER"));
 /// `MFD_EXEC` of `linux/memfd.h`, which nix does not name yet.
 const MFD_EXEC: MFdFlags = MFdFlags::from_bits_retain(0x10);
 
-/// A descriptor of the sealed library, made once and shared by every zygote of the process.
+/// Returns a descriptor of the sealed library, made once and shared by every zygote of the process.
 pub fn sealed() -> std::io::Result<OwnedFd> {
     static SEALED: OnceLock<OwnedFd> = OnceLock::new();
     if let Some(fd) = SEALED.get() {
@@ -28,8 +28,8 @@ pub fn sealed() -> std::io::Result<OwnedFd> {
 
 fn create() -> std::io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    // `MFD_EXEC` (Linux 6.3) says that it is meant to be executable; older kernels refuse the
-    // flag, and make every memfd so.
+    // `MFD_EXEC` (Linux 6.3) marks the memfd as executable. Older kernels reject the flag, and make
+    // every memfd executable.
     let memfd = match memfd_create(c"sandfork-worker", flags | MFD_EXEC) {
         Err(Errno::EINVAL) => memfd_create(c"sandfork-worker", flags),
         other => other,

@@ -1,4 +1,4 @@
-//! A link of frames over a stream socket: never waits, and holds no more than it must.
+//! A link of frames over a stream socket. It never blocks, and buffers no more than it must.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,13 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 
 use super::descriptors::set_nonblocking;
+use crate::host::exhaustion_hint;
 use crate::protocol::{Decoder, Frame, FrameError, FrameLimits};
 use crate::sys::descriptors::{receive, send_some};
 
-/// As much as is read at once.
+/// How much is read at once, bytes.
 const CHUNK: usize = 64 * 1024;
 
-/// The most descriptors that may have arrived ahead of the frames that they belong to.
+/// The most descriptors that may arrive before the frames that they belong to.
 const MAX_AHEAD: usize = 32;
 
 /// One end of a link.
@@ -21,7 +22,7 @@ pub struct Link<S> {
     socket: S,
     decoder: Decoder,
     frames: VecDeque<Frame>,
-    /// Descriptors that arrived, oldest first: each frame that announces one takes the next.
+    /// Descriptors that arrived, oldest first. Each frame that announces one takes the next.
     arrived: VecDeque<OwnedFd>,
     outgoing: VecDeque<Outgoing>,
     /// Bytes in `outgoing`.
@@ -33,37 +34,40 @@ pub struct Link<S> {
 struct Outgoing {
     bytes: Vec<u8>,
     sent: usize,
-    /// Goes with the first byte.
+    /// A descriptor to send with the first byte.
     passed: Option<OwnedFd>,
 }
 
-/// What reading found.
+/// The result of reading.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Received {
-    /// Bytes, perhaps with whole frames in them.
+    /// Bytes arrived, perhaps with whole frames in them.
     Some,
-    /// Nothing, for now.
+    /// No bytes are available now.
     Nothing,
     /// The other end is closed.
     End,
 }
 
-/// Why nothing more can be read from a link.
+/// Why a link can no longer be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// What came are not frames.
+    /// The bytes are not valid frames.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// More descriptors came than frames announced.
+    /// More descriptors arrived than frames announced.
     #[error("descriptors came that no frame announced")]
     Descriptors,
-    /// A frame announced a descriptor that did not come.
+    /// A frame announced a descriptor that did not arrive.
     #[error("a frame announced a descriptor that did not come")]
     Missing,
+    /// The socket cannot be read, or this process has no descriptor number left for one that arrived.
+    #[error("could not be read: {}; {}", .0.desc(), exhaustion_hint(*.0, "try again"))]
+    Unreadable(Errno),
 }
 
 impl<S: AsFd> Link<S> {
-    /// Frames over this socket, which does not block from here on.
+    /// A link over this socket, which becomes non-blocking.
     pub fn new(socket: S, limits: FrameLimits) -> Result<Self, Errno> {
         set_nonblocking(&socket)?;
         Ok(Self {
@@ -77,13 +81,18 @@ impl<S: AsFd> Link<S> {
         })
     }
 
-    /// Bytes that were queued and not sent yet.
+    /// Bytes that are queued and not sent yet.
     pub fn unsent(&self) -> usize {
         self.unsent
     }
 
-    /// Queues a frame's bytes and sends what can be sent now. A link whose other end is closed takes
-    /// everything: reading says so.
+    /// Frames that are queued and not wholly sent yet.
+    pub fn unsent_frames(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// Queues a frame's bytes and sends as much as possible now. If the other end is closed, the
+    /// link accepts and discards everything; reading then reports the end.
     pub fn send(&mut self, bytes: Vec<u8>, passed: Option<OwnedFd>) {
         self.unsent += bytes.len();
         self.outgoing.push_back(Outgoing {
@@ -94,7 +103,7 @@ impl<S: AsFd> Link<S> {
         self.flush();
     }
 
-    /// Sends what was queued, as far as the socket takes it now.
+    /// Sends queued bytes, as far as the socket accepts them now.
     pub fn flush(&mut self) {
         while let Some(first) = self.outgoing.front_mut() {
             let passed: Vec<BorrowedFd> = first.passed.iter().map(AsFd::as_fd).collect();
@@ -116,17 +125,19 @@ impl<S: AsFd> Link<S> {
         }
     }
 
-    /// Reads once: a peer that floods its link must not keep the caller from the clocks.
+    /// Reads once: a peer that floods its link must not keep the caller from checking the clocks.
     ///
     /// # Errors
     ///
-    /// When what came are not frames, or too many descriptors came. The link is dead then.
+    /// When the bytes are not frames, or too many descriptors arrived. The link cannot be used
+    /// after that.
     pub fn receive(&mut self) -> Result<Received, LinkError> {
         let (length, fds) = match receive(self.socket.as_fd(), &mut self.buffer) {
             Err(Errno::EAGAIN) => return Ok(Received::Nothing),
             Err(Errno::EMSGSIZE) => return Err(LinkError::Descriptors),
-            // An error is a reset, by a peer that ended with something unread.
-            Err(_) | Ok((0, _)) => return Ok(Received::End),
+            // A peer that ended with unread data resets the connection.
+            Err(Errno::ECONNRESET) | Ok((0, _)) => return Ok(Received::End),
+            Err(errno) => return Err(LinkError::Unreadable(errno)),
             Ok(received) => received,
         };
         self.arrived.extend(fds);
@@ -140,16 +151,21 @@ impl<S: AsFd> Link<S> {
         Ok(Received::Some)
     }
 
-    /// The next whole frame that has come.
+    /// Returns the next whole frame that has arrived.
     pub fn next(&mut self) -> Option<Frame> {
         self.frames.pop_front()
     }
 
-    /// The descriptor that came with the frame that was just taken and announced one.
+    /// Closes the descriptors that arrived.
+    pub fn discard_passed(&mut self) {
+        self.arrived.clear();
+    }
+
+    /// Returns the descriptor that the last frame announced.
     ///
     /// # Errors
     ///
-    /// When none came.
+    /// When none arrived.
     pub fn take_passed(&mut self) -> Result<OwnedFd, LinkError> {
         self.arrived.pop_front().ok_or(LinkError::Missing)
     }

@@ -1,72 +1,86 @@
-//! A live session: a worker that runs cell after cell for one caller.
+//! The life of a worker from its first message to its end: a session, which runs cell after cell for
+//! one caller, or a run, which is a session of one cell.
 //!
-//! One thread per session runs [`attend`]: it hears the caller, feeds the worker, drains and watches
-//! it, in a cell and between cells, for a guest's threads and processes go on after the cell that
-//! started them. Nothing here waits for the guest, or for a caller that does not read.
+//! One thread serves a worker ([`attend`], [`WorkerLoop::run`]). It receives from the caller, feeds
+//! the worker, drains its output and watches it, during cells and between them, because a guest's
+//! threads and processes outlive the cell that started them. Nothing here waits for the guest, or
+//! for a caller that does not read.
 
-mod attend;
+mod adaptive_poll;
 mod caller;
 mod calls;
 mod cell;
 mod clocks;
 mod files;
 mod finish;
-mod hear;
-mod wakeful;
+mod one_run;
+mod requests;
+mod worker_loop;
 mod worker_says;
 
 use std::time::Duration;
 
-pub use self::caller::{Caller, FrameCaller, Hearing, Payload, await_caller};
+pub use self::caller::{Caller, CallerEvent, FrameCaller, Payload, await_caller};
+pub use self::requests::{ended, refuse};
 
-pub use self::hear::{ended, refuse};
+pub(super) use self::one_run::{EndedRun, Times};
+pub(super) use self::worker_loop::WorkerLoop;
 
-use self::attend::Live;
+use super::ending::Kind;
 use super::error::SupervisorError;
-use super::run::{Later, Place};
-use super::standing::Standing;
+use super::run::{Deferred, RunContext};
+use super::verified_worker::VerifiedWorker;
 use crate::protocol::caller::ToolTime;
 
-/// What holds for a session besides its place.
+/// What a worker is used for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Purpose {
+    /// One run. A limit ends the worker at once.
+    Run(Kind),
+    /// A session. A limit interrupts the cell first.
+    Session(SessionTerms),
+}
+
+/// The terms of a session.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SessionTerms {
     /// How long it may wait for its next cell.
     pub idle: Option<Duration>,
     /// How long it may live.
     pub age: Option<Duration>,
-    /// Whether the time in which a host tool runs counts as the cell's.
+    /// How much of the time that host tools run is excluded from the cell's time.
     pub tool_time: ToolTime,
 }
 
-/// Why a session's worker is left.
+/// Why the session loop stopped.
 #[derive(Debug)]
-pub enum Left {
+pub enum SessionExit {
     /// The caller asked for its end.
     Closed,
-    /// The caller is gone.
+    /// The caller disconnected.
     Gone,
     /// The caller asked for another worker.
     Restart {
-        /// Of the request.
+        /// The request's id.
         id: u64,
     },
-    /// The worker is gone: why, as a part of a sentence.
+    /// The worker ended. Holds the reason, as part of a sentence.
     Ended(String),
 }
 
-/// Attends to a worker that stands until it, or the caller, is gone. `later` waits until the first cell
-/// is over.
+/// Serves a verified worker until the worker or the caller is gone. `later` runs after the first
+/// cell.
 ///
 /// # Errors
 ///
-/// As [`run`](super::run()); where the worker was lost in a cell, the caller is told by the caller of
-/// this.
+/// As [`run`](super::run()). If the worker was lost during a cell, the caller of this function
+/// informs the session's caller.
 pub(crate) fn attend(
-    standing: &Standing,
-    place: &Place,
+    standing: &VerifiedWorker,
+    place: &RunContext,
     terms: SessionTerms,
     caller: &mut dyn Caller,
-    later: Option<Later>,
-) -> Result<Left, SupervisorError> {
-    Live::new(place, standing, terms)?.attend(caller, later)
+    later: Option<Deferred>,
+) -> Result<SessionExit, SupervisorError> {
+    WorkerLoop::new(place, standing, Purpose::Session(terms))?.attend(caller, later)
 }

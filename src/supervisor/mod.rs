@@ -1,25 +1,27 @@
-//! The trusted side: starts zygotes, asks them for workers, looks at each worker from outside,
-//! feeds it, watches its limits, ends it, and says what happened.
+//! The trusted side. It starts zygotes, requests workers from them, checks each worker from
+//! outside, feeds it, watches its limits, ends it, and reports the outcome.
 
 mod as_guest;
 mod descriptors;
+mod disconnect;
 mod drain;
 mod ending;
-mod hang_up;
 mod launch;
 mod link;
 mod live;
+mod objects;
 
+mod instance_name;
 mod library;
-mod owner;
-mod passed;
 mod proc_dir;
+mod received_fd;
 mod run;
 mod spawn;
-mod standing;
 mod trace;
+mod verified_worker;
 mod verify;
 mod wait;
+mod worker_uid;
 mod zygote;
 
 pub mod cgroup;
@@ -31,11 +33,12 @@ pub use error::SupervisorError;
 pub use launch::Launched;
 pub(crate) use live::attend;
 pub use live::{
-    Caller, FrameCaller, Hearing, Left, Payload, SessionTerms, await_caller, ended, refuse,
+    Caller, CallerEvent, FrameCaller, Payload, SessionExit, SessionTerms, await_caller, ended,
+    refuse,
 };
-pub use passed::sealed;
-pub use run::{Cancel, OutputSink, Place, Request, RunLimits, run};
-pub(crate) use run::{Later, run_in};
-pub(crate) use standing::Standing;
+pub use received_fd::sealed;
+pub use run::{Cancel, OutputSink, Request, RunContext, RunLimits, run};
+pub(crate) use run::{Deferred, run_in};
+pub(crate) use verified_worker::VerifiedWorker;
 pub use wait::wait;
 pub use zygote::Zygote;

@@ -1,4 +1,4 @@
-//! The small text files in which the kernel tells of a process (proc(5)) and of a cgroup.
+//! The small text files through which the kernel describes a process (proc(5)) and a cgroup.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,27 +14,27 @@ use nix::sys::stat::Mode;
 use crate::sys;
 use crate::sys::procfs::Stat;
 
-/// Room for any of them: most have less than a page.
+/// A buffer that fits any of the files: most are smaller than a page.
 const ENOUGH: usize = 8 * 1024;
 
-/// More than any of them has.
+/// More than the length of any of the files.
 const MOST: u64 = 4 * 1024 * 1024;
 
-/// Reads a file whole.
+/// Reads a whole file.
 pub fn read(path: &Path) -> io::Result<String> {
     read_whole(File::open(path)?)
 }
 
-/// With room prepared: `fs::read_to_string` asks for the size first, which these files do not have,
-/// and then begins with 32 bytes, which makes three times as many system calls.
+/// Allocates the buffer first. `fs::read_to_string` queries the size first, which these files do
+/// not have, and then starts with 32 bytes, which takes three times as many system calls.
 fn read_whole(file: File) -> io::Result<String> {
     let mut text = String::with_capacity(ENOUGH);
     file.take(MOST).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// A process's directory in `/proc`, held open: it is that of this process for good, also when its
-/// number belongs to another.
+/// A process's directory in `/proc`, held open. It always refers to this process, even after
+/// another process gets the same number.
 #[derive(Debug)]
 pub struct ProcDir {
     pid: i32,
@@ -42,7 +42,8 @@ pub struct ProcDir {
 }
 
 impl ProcDir {
-    /// That of the process behind a handle (pidfd_open(2)); `ESRCH` when it has been reaped.
+    /// Opens the directory of the process behind a handle (pidfd_open(2)); `ESRCH` if the process
+    /// has been reaped.
     pub fn of(process: BorrowedFd) -> io::Result<Self> {
         let pid = number(process)?;
         let dir = open(
@@ -50,7 +51,8 @@ impl ProcDir {
             OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
             Mode::empty(),
         )?;
-        // Still there, so that the number was not another's when the directory was opened.
+        // The process is still there, so the number was not another process's when the directory
+        // was opened.
         sys::pidfd::is_there(process)?;
         Ok(Self { pid, dir })
     }
@@ -60,14 +62,14 @@ impl ProcDir {
         self.pid
     }
 
-    /// Reads one of its files whole.
+    /// Reads one of the directory's files.
     pub fn read(&self, file: &str) -> io::Result<String> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         let file = openat(self.dir.as_fd(), file, flags, Mode::empty())?;
         read_whole(File::from(file))
     }
 
-    /// Whether it is on its way out, or gone.
+    /// Whether the process is ending or gone.
     pub fn is_ending(&self) -> bool {
         match self.read("stat") {
             Ok(stat) => Stat::parse(&stat).is_some_and(|stat| stat.is_exiting()),
@@ -78,7 +80,7 @@ impl ProcDir {
         }
     }
 
-    /// Where one of its links points.
+    /// Returns the target of one of the directory's links.
     pub fn link(&self, link: &str) -> io::Result<OsString> {
         Ok(readlinkat(self.dir.as_fd(), link)?)
     }
@@ -103,7 +105,7 @@ impl ProcDir {
     }
 }
 
-/// The number, in this pid namespace, of the process behind a handle: `Pid:` of its fdinfo.
+/// Returns the number, in this pid namespace, of the process behind a handle: `Pid:` of its fdinfo.
 pub fn number(process: BorrowedFd) -> io::Result<i32> {
     let info = read(format!("/proc/self/fdinfo/{}", process.as_raw_fd()).as_ref())?;
     info.lines()
@@ -143,7 +145,8 @@ mod tests {
         let of_child = ProcDir::of(handle.as_fd()).expect("it is there");
         assert!(!of_child.is_ending());
         child.kill().expect("it is ours");
-        // Readable from its end on, and it is a zombie until it is waited for (pidfd_open(2)).
+        // The handle is readable once the process has ended, which is a zombie until it is waited
+        // for (pidfd_open(2)).
         let mut fds = [nix::poll::PollFd::new(
             handle.as_fd(),
             nix::poll::PollFlags::POLLIN,

@@ -1,12 +1,12 @@
-//! One run from its request to its outcome: feeds the worker, drains it, watches it, ends it.
+//! One run from its request to its outcome: feeds the worker, drains its output, watches and ends
+//! it.
 
-mod event_loop;
+mod deferred;
 mod files;
-mod later;
-mod less;
-mod placed;
+mod limit_overrides;
 mod report;
 mod request;
+mod request_files;
 mod stdin;
 mod watch;
 
@@ -16,72 +16,74 @@ use std::time::{Duration, Instant};
 pub use self::request::{Cancel, Request};
 pub use super::drain::OutputSink;
 
-use self::event_loop::{Ended, Running, Times};
+pub(crate) use self::deferred::Deferred;
 pub(super) use self::files::{Files, NoRoom};
-pub(crate) use self::later::Later;
 pub(super) use self::report::{Fate, Seen, report};
+pub(super) use self::request::ONLY_REQUEST;
 pub(super) use self::watch::{Pace, Watch};
-use super::cgroup::{CgroupRoot, WorkerCgroup};
+use super::cgroup::CgroupRoot;
 use super::error::{SupervisorError, While};
+use super::live::{EndedRun, Purpose, Times, WorkerLoop};
 use super::session::SessionRoot;
-use super::standing::Standing;
 use super::trace;
+use super::verified_worker::VerifiedWorker;
 use super::zygote::Zygote;
-use crate::jail::control::CpuSpan;
+use crate::jail::control::CpuBudgetScope;
 use crate::jail::program::ZygoteJail;
 use crate::jail::timing::{Part, Timing};
 use crate::outcome::{JailSteps, Outcome, Phases, PolicyIdentity};
 use crate::plan::FileQuota;
 
-/// What the supervisor itself watches.
+/// The limits that the supervisor itself watches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RunLimits {
-    /// From the moment that the worker gets its code.
+    /// Wall-clock time, from when the worker receives its code.
     pub wall: Duration,
-    /// All processes of the worker together.
+    /// Processor time of all processes of the worker together.
     pub cpu: Duration,
-    /// Bytes, all processes of the worker together.
+    /// Memory of all processes of the worker together, bytes.
     pub memory: u64,
-    /// Tasks.
+    /// Number of tasks.
     pub pids: u32,
-    /// Bytes, both streams.
+    /// Output of both streams together, bytes.
     pub output: u64,
-    /// Thousandths of a processor: how soon the processor time could be used up.
+    /// Processor share in thousandths of a processor: it bounds how soon the processor time can be
+    /// used up.
     pub millicores: u32,
-    /// The session's files, where no file system has a quota for them.
+    /// The quota of the session's files, if no file system enforces it.
     pub files: Option<FileQuota>,
 }
 
-/// Where runs happen: a zygote with its jail, and the cgroups and directories of its workers.
+/// The context of a run: a zygote with its jail, and the cgroups and directories of its workers.
 #[derive(Debug)]
-pub struct Place<'a> {
-    /// Forks the worker.
+pub struct RunContext<'a> {
+    /// The zygote that forks the worker.
     pub zygote: &'a Zygote,
-    /// The zygote's jail, against which the worker is checked.
+    /// The zygote's jail. The worker is checked against it.
     pub jail: &'a ZygoteJail,
-    /// Where the worker's cgroup is made, if the plan has that layer.
+    /// The parent of the worker's cgroup, if the plan has that layer.
     pub cgroups: Option<&'a Arc<CgroupRoot>>,
-    /// Where the worker's directory is made, if the plan has no mounts.
+    /// The parent of the worker's directory, if the plan has no mounts.
     pub sessions: Option<&'a Arc<SessionRoot>>,
-    /// The limits.
+    /// The limits of the run.
     pub limits: RunLimits,
-    /// What the work directory may hold, bytes.
+    /// The capacity of the work directory, bytes.
     pub work_size: u64,
     /// The policy's name and digest.
     pub policy: &'a PolicyIdentity,
-    /// The processor to start at, where the plan pins.
+    /// The processor to start at, if the plan pins workers.
     pub first_core: usize,
 }
 
-/// Runs a request in a fresh worker: has it forked, looks at it from outside, sends the code, watches
-/// the limits, and returns when nothing of the worker is left.
+/// Runs a request in a fresh worker: requests the fork, checks the worker from outside, sends the
+/// code, watches the limits, and returns when nothing of the worker is left.
 ///
 /// # Errors
 ///
-/// When no worker could be made, a layer does not hold ([`SupervisorError::NotEnforced`], nothing was
-/// run), or the zygote was ended from outside.
+/// When no worker could be made, a layer does not hold ([`SupervisorError::NotEnforced`], nothing
+/// was run), or the zygote was ended from outside.
 pub fn run(
-    place: &Place,
+    place: &RunContext,
     request: &Request,
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
@@ -89,40 +91,40 @@ pub fn run(
     trace::in_span(|| {
         let prepared = Prepared::new(place, request)?;
         let stdin = request.open_stdin().when("open stdin")?;
-        let standing = Standing::new(place, stdin, CpuSpan::Life)?;
+        let standing = VerifiedWorker::new(place, stdin, CpuBudgetScope::Life)?;
         prepared.run(&standing, sink, called, None)
     })
 }
 
-/// Runs a request in a worker that stood ready: what [`run`] does after making one. `called` is when it
-/// was asked for, and `later` waits until it is over.
+/// Runs a request in a verified worker: the part of [`run`] after making one. `called` is when the
+/// caller requested the run, and `later` is deferred until the run is over.
 ///
 /// # Errors
 ///
 /// As [`run`].
 pub(crate) fn run_in(
-    standing: &Standing,
-    place: &Place,
+    standing: &VerifiedWorker,
+    place: &RunContext,
     request: &Request,
     sink: &mut dyn OutputSink,
     called: Instant,
-    later: Option<Later>,
+    later: Option<Deferred>,
 ) -> Result<Outcome, SupervisorError> {
     trace::in_span(|| Prepared::new(place, request)?.run(standing, sink, called, later))
 }
 
-/// A request that was found fit to be run, before anything was made for it.
+/// A request that passed its checks, before anything was made for it.
 struct Prepared<'a> {
-    place: Place<'a>,
+    place: RunContext<'a>,
     request: &'a Request,
     message: Vec<u8>,
 }
 
 impl<'a> Prepared<'a> {
-    fn new(place: &Place<'a>, request: &'a Request) -> Result<Self, SupervisorError> {
+    fn new(place: &RunContext<'a>, request: &'a Request) -> Result<Self, SupervisorError> {
         let limits = request.limits(place.limits)?;
         Ok(Self {
-            place: Place { limits, ..*place },
+            place: RunContext { limits, ..*place },
             request,
             message: request.encode()?,
         })
@@ -130,44 +132,31 @@ impl<'a> Prepared<'a> {
 
     fn run(
         self,
-        standing: &Standing,
+        standing: &VerifiedWorker,
         sink: &mut dyn OutputSink,
         called: Instant,
-        later: Option<Later>,
+        later: Option<Deferred>,
     ) -> Result<Outcome, SupervisorError> {
         let Self {
             place,
             request,
             message,
         } = self;
-        let worker = &standing.worker;
-        placed::put(request.files(), worker, &place)?;
-        let watch = standing.watch(&place);
-        let running = Running::new(worker, message, place.limits, request.kind(), watch)?;
-        let Ended {
-            stop,
-            exit,
-            result,
+        request_files::put(request.files(), &standing.worker, &place)?;
+        let purpose = Purpose::Run(request.kind());
+        let EndedRun {
+            seen,
             output,
             times,
-            watched,
-        } = running.until_end(sink, request.cancelled_by(), later)?;
-        worker.end();
-        if exit.is_none() && stop.is_none() {
-            return Err(SupervisorError::RunLost);
-        }
-
-        let counts = standing.cgroup.as_ref().map(WorkerCgroup::counts);
+        } = WorkerLoop::new(&place, standing, purpose)?.run(
+            message,
+            sink,
+            request.cancelled_by(),
+            later,
+        )?;
         let seen = Seen {
-            stop,
-            exit,
-            result,
-            counts: counts.unwrap_or_default(),
-            watched,
-            files: standing.files(&place),
-            wall: times.exited - times.started,
             phases: phases(called, standing, times),
-            fate: Fate::Ended,
+            ..seen
         };
         let enforced = standing.enforced.clone();
         let outcome = report(&place, request.kind(), seen, output.total(), enforced);
@@ -176,9 +165,9 @@ impl<'a> Prepared<'a> {
     }
 }
 
-fn phases(called: Instant, standing: &Standing, times: Times) -> Phases {
-    let Standing { worker, jailed, .. } = standing;
-    // A worker that stood ready was made on nobody's time.
+fn phases(called: Instant, standing: &VerifiedWorker, times: Times) -> Phases {
+    let VerifiedWorker { worker, jailed, .. } = standing;
+    // A worker that was made in advance did not cost the caller time.
     let since =
         |later: Instant, earlier: Instant| later.saturating_duration_since(earlier.max(called));
     let ready = (*jailed).max(called);

@@ -1,5 +1,5 @@
-//! The files of sessions where nothing can be mounted (level `landlock`): a directory of the host
-//! for each, which is removed with whatever is in it when the session is over.
+//! The files of sessions where nothing can be mounted (level `landlock`): each has a directory on
+//! the host, which is removed with its contents when the session is over.
 
 mod removal;
 mod size;
@@ -23,17 +23,17 @@ pub use self::removal::make_usable;
 pub use self::size::{Count, Size};
 
 use super::error::SupervisorError;
-use super::owner;
+use super::instance_name;
 use crate::jail::program::{HostIds, ZygoteJail};
 use crate::plan::FileQuota;
 
-/// This supervisor's directory, in which its sessions' directories are.
+/// This supervisor's directory, which holds its sessions' directories.
 ///
-/// Removed when dropped; one that could not be, because its supervisor was killed, is removed by
-/// the next supervisor of the same user that starts.
+/// Dropping it removes the directory. If the supervisor is killed first, the next supervisor of the
+/// same user that starts removes it.
 #[derive(Debug)]
 pub struct SessionRoot {
-    /// The directory for temporary files that it is in.
+    /// The directory for temporary files, its parent.
     place: OwnedFd,
     name: String,
     path: PathBuf,
@@ -47,11 +47,11 @@ const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
 
-/// Only its owner.
+/// Access for the owner only.
 const PRIVATE: Mode = Mode::S_IRWXU;
 
 impl SessionRoot {
-    /// Makes this supervisor's directory in the one for temporary files (`TMPDIR`, or `/tmp`).
+    /// Creates this supervisor's directory in the one for temporary files (`TMPDIR`, or `/tmp`).
     pub fn create(jail: &ZygoteJail) -> Result<Self, SupervisorError> {
         Self::create_in(&std::env::temp_dir(), jail)
     }
@@ -70,13 +70,14 @@ impl SessionRoot {
     fn make(place_path: &Path, guest: Option<HostIds>) -> Result<Self, Errno> {
         let place = open(place_path, DIRECTORY, Mode::empty())?;
         sweep(place_path, &place);
-        // What nobody can foresee nobody can make first.
-        let owner = owner::own_name()
+        // The name is unpredictable, so that no other user can create it first.
+        let owner = instance_name::own_name()
             .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
         let name = format!("{owner}.{}", random()?);
         mkdirat(&place, name.as_str(), PRIVATE)?;
         let dir = openat(&place, name.as_str(), DIRECTORY, Mode::empty())?;
-        // An unprivileged guest passes through to his own, and sees no other's name.
+        // An unprivileged guest traverses it to its own directory, and cannot list the names of
+        // others.
         let mode = if guest.is_some() {
             PRIVATE | Mode::S_IXGRP | Mode::S_IXOTH
         } else {
@@ -93,13 +94,13 @@ impl SessionRoot {
         })
     }
 
-    /// Makes the directory of one session.
+    /// Creates the directory of one session.
     pub fn directory(self: &Arc<Self>) -> Result<SessionDirectory, SupervisorError> {
         let name = format!("w{}", self.next.fetch_add(1, Ordering::Relaxed));
         let make = || -> Result<OwnedFd, Errno> {
             mkdirat(&self.dir, name.as_str(), PRIVATE)?;
             let dir = openat(&self.dir, name.as_str(), DIRECTORY, Mode::empty())?;
-            // Whatever the umask.
+            // Sets the mode regardless of the umask.
             fchmod(&dir, PRIVATE)?;
             if let Some(HostIds { uid, gid }) = self.guest {
                 fchown(&dir, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
@@ -121,12 +122,13 @@ impl SessionRoot {
 
 impl Drop for SessionRoot {
     fn drop(&mut self) {
-        // A session's directory that could not be removed keeps it, for the next supervisor.
+        // If a session's directory could not be removed, this one stays for the next supervisor to
+        // remove.
         _ = unlinkat(&self.place, self.name.as_str(), UnlinkatFlags::RemoveDir);
     }
 }
 
-/// The directory of one session. Removed when dropped: no process of the session may be left.
+/// The directory of one session, removed when dropped. No process of the session may be left then.
 #[derive(Debug)]
 pub struct SessionDirectory {
     root: Arc<SessionRoot>,
@@ -136,17 +138,17 @@ pub struct SessionDirectory {
 }
 
 impl SessionDirectory {
-    /// Where it is.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A handle on it.
+    /// A handle on the directory.
     pub fn handle(&self) -> &OwnedFd {
         &self.dir
     }
 
-    /// Counts what is in it.
+    /// Measures its contents.
     pub fn count(&self, quota: FileQuota) -> Count {
         Count::tree(self.dir.as_fd(), quota)
     }
@@ -154,14 +156,14 @@ impl SessionDirectory {
 
 impl Drop for SessionDirectory {
     fn drop(&mut self) {
-        // What cannot be removed now is swept later.
+        // A later sweep removes the rest.
         if let Ok(name) = CString::new(self.name.as_str()) {
             _ = removal::remove_tree(self.root.dir.as_fd(), &name);
         }
     }
 }
 
-/// Why sessions cannot have their files here, if they cannot.
+/// Returns why sessions cannot have their files here, or `Ok`.
 fn check_place(path: &Path, jail: &ZygoteJail, guest: Option<HostIds>) -> Result<(), String> {
     if path.to_str().is_none() {
         return Err("its name is not UTF-8".to_owned());
@@ -186,13 +188,13 @@ fn check_place(path: &Path, jail: &ZygoteJail, guest: Option<HostIds>) -> Result
     }
 }
 
-/// Removes what supervisors that are gone have left in the directory for temporary files.
+/// Removes what ended supervisors have left in the directory for temporary files.
 fn sweep(path: &Path, place: &OwnedFd) {
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.split_once('.'));
-        let abandoned = owner.is_some_and(|(owner, _)| owner::is_abandoned(owner));
-        // Anyone may make a directory of such a name, and put anything there.
+        let abandoned = owner.is_some_and(|(owner, _)| instance_name::is_abandoned(owner));
+        // Any user may create a directory of such a name, with any contents.
         let own = entry
             .metadata()
             .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw());
@@ -205,7 +207,7 @@ fn sweep(path: &Path, place: &OwnedFd) {
     }
 }
 
-/// 128 bits that nobody can foresee.
+/// 128 unpredictable bits.
 fn random() -> Result<String, Errno> {
     use std::io::Read;
     let mut bytes = [0; 16];

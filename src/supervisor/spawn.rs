@@ -1,6 +1,7 @@
-//! From a request to a worker that stands in its jail, ready to be looked at from outside.
+//! Makes a worker that is ready in its jail, for checks from outside.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -14,62 +15,82 @@ use super::error::{SupervisorError, While};
 use super::proc_dir::{ProcDir, number};
 use super::session::SessionDirectory;
 use super::zygote::{Zygote, failure};
-use crate::jail::control::{Beneath, CpuSpan, FromMonitor, ToZygote};
+use crate::jail::control::{Beneath, CpuBudgetScope, FromMonitor, ToZygote};
 use crate::jail::failure::{REPORT_LENGTH, decode_report};
+use crate::jail::program::HostIds;
 use crate::jail::timing::Timing;
 use crate::sys;
 use crate::sys::descriptors::receive;
 
-/// How long a worker may take to enter its jail: a millisecond, but on a host with hundreds of busy
-/// processes a turn of the processor alone takes seconds.
+/// How long a worker may take to enter its jail. It takes a millisecond, but on a host with
+/// hundreds of busy processes a turn of the processor alone takes seconds.
 const BIRTH_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a killed worker may take to be gone before it is left to the zygote.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a caller waits until a killed worker is gone. None of its processes runs code by then;
+/// the zygote waits for the kernel to free the rest.
+const END_WITHIN: Duration = Duration::from_millis(900);
 
-/// A worker that ended and did not say why.
+/// The error of a worker that ended without giving a reason.
 const ENDED: SupervisorError = SupervisorError::WorkerEnded { hint: "" };
 
-/// A worker that stands in its jail and has not run guest code yet.
+/// A worker that is ready in its jail and has not run guest code yet.
 #[derive(Debug)]
 pub struct Worker {
-    /// Reports the end.
+    /// The socket that reports the end.
     pub monitor: OwnedFd,
-    /// Frames, both ways.
+    /// The socket for frames, both ways.
     pub data: OwnedFd,
-    /// What the guest writes to descriptor 1.
+    /// The guest's standard output.
     pub stdout: OwnedFd,
-    /// What the guest writes to descriptor 2.
+    /// The guest's standard error.
     pub stderr: OwnedFd,
     /// The guest's main process.
     pub process: OwnedFd,
-    /// What the kernel tells of it.
+    /// The process's directory in `/proc`.
     pub proc: ProcDir,
-    /// The process to which its orphans come and which ends them all, and what that is.
-    pub above: OwnedFd,
-    /// Its number.
+    /// The process that inherits its orphans and ends them all.
+    pub above: Arc<OwnedFd>,
+    /// The pid of `above`.
     pub above_pid: i32,
     beneath: Beneath,
+    /// Its identity on the host, if root gave it a different one.
+    pub ids: Option<HostIds>,
     /// The directories that the guest can write to, work directory first.
     pub directories: Vec<OwnedFd>,
-    /// When it was asked for.
+    /// The listener for calls that its filter forwards; `None` if the host does not support that.
+    pub listener: Option<OwnedFd>,
+    /// When it was requested.
     pub asked: Instant,
     /// When it had been forked.
     pub born: Instant,
-    /// What it took to close its jail, as it says: before there was any guest code in it.
+    /// When it was first asked to end, or had ended by itself.
+    ending: OnceLock<Instant>,
+    /// How long each step of closing its jail took, as it reported before any guest code ran.
     pub timing: Timing,
 }
 
+/// The properties that differ between workers.
+#[derive(Clone, Copy, Debug)]
+pub struct ForWorker {
+    /// The processor to start at, if the plan pins workers.
+    pub first_core: usize,
+    /// What its limit on processor time applies to.
+    pub cpu: CpuBudgetScope,
+    /// The host uid to switch to, unless it keeps the zygote's.
+    pub uid: Option<u32>,
+    /// Its identity on the host, if root gave it a different one.
+    pub ids: Option<HostIds>,
+}
+
 impl Worker {
-    /// Has the zygote fork a worker with this standard input, into this cgroup, with its files in
-    /// this directory.
+    /// Requests a worker from the zygote, with this standard input, in this cgroup, with its files
+    /// in this directory.
     pub fn spawn(
         zygote: &Zygote,
         stdin: OwnedFd,
         cgroup: Option<&WorkerCgroup>,
         session: Option<&SessionDirectory>,
-        first_core: usize,
-        cpu: CpuSpan,
+        its: ForWorker,
     ) -> Result<Self, SupervisorError> {
         let (data, their_data) = socket_pair(SockType::Stream).when("make the data socket")?;
         let (monitor, their_monitor) = socket_pair(SockType::SeqPacket).when("make the monitor")?;
@@ -90,12 +111,13 @@ impl Worker {
         );
         let work = session.map(|session| session.path().to_owned());
         let spawn = ToZygote::Spawn {
-            first_core,
+            first_core: its.first_core,
             work,
-            cpu,
+            cpu: its.cpu,
+            uid: its.uid,
         };
         zygote.request(&spawn, &fds)?;
-        // The worker's ends, so that its end shows as ours.
+        // Closes the worker's ends, so that the end of the worker is visible on this side.
         drop((stdin, their_data, their_monitor, their_stdout, their_stderr));
         let asked = Instant::now();
         let deadline = asked + BIRTH_TIMEOUT;
@@ -104,11 +126,11 @@ impl Worker {
             above,
             beneath,
         } = await_birth(&monitor, deadline)?;
-        // While it enters its jail.
+        // Runs while the worker enters its jail.
         let found =
             ProcDir::of(process.as_fd()).and_then(|proc| Ok((proc, number(above.as_fd())?)));
         let (proc, above_pid) = match found {
-            // It says why before it ends, and may end before anybody looks.
+            // The worker reports why before it ends, and may end before its directory is opened.
             Err(error) if is_gone(&error) => {
                 let reported = await_jail(data.as_fd(), deadline);
                 return Err(reported.err().unwrap_or(ENDED));
@@ -122,45 +144,55 @@ impl Worker {
             stderr,
             proc,
             process,
-            above,
+            above: Arc::new(above),
             above_pid,
             beneath,
+            ids: its.ids,
             directories: vec![],
+            listener: None,
             asked,
             born: Instant::now(),
+            ending: OnceLock::new(),
             timing: Timing::default(),
         };
-        (worker.directories, worker.timing) = await_jail(worker.data.as_fd(), deadline)?;
+        let stands = await_jail(worker.data.as_fd(), deadline)?;
+        (worker.directories, worker.listener) = (stands.directories, stands.listener);
+        worker.timing = stands.timing;
         Ok(worker)
     }
 
-    /// Whether nothing is left of it, or its main process has ended.
+    /// Whether its main process, or everything of it, has ended.
     pub fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(self.monitor.as_fd(), PollFlags::POLLIN)];
-        // An error comes to the same as something to read: it is not to be used.
+        // An error counts as input: the worker is unusable.
         poll(&mut fds, PollTimeout::ZERO) != Ok(0)
     }
 
-    /// Ends the worker, with every process that it made.
+    /// Kills the worker with every process that it made.
     pub fn kill(&self) {
-        // One that is gone already is as good.
+        self.ending.get_or_init(Instant::now);
+        // The call fails if the worker has already ended, which is fine.
         match self.beneath {
             Beneath::Init => _ = sys::pidfd::signal(self.above.as_fd(), Signal::SIGKILL),
             Beneath::Reaper => {
                 _ = shutdown(self.monitor.as_raw_fd(), Shutdown::Write);
-                // The reaper does it too, but has to be given a processor first.
+                // The reaper kills the process too, but it has to be scheduled first.
                 _ = sys::pidfd::signal(self.process.as_fd(), Signal::SIGKILL);
             }
         }
     }
 
-    /// Ends the worker and waits until nothing is left of it, if that takes no longer than anyone
-    /// should wait.
+    /// When to stop waiting for the end of a worker that was killed, or whose main process has
+    /// ended.
+    pub fn ends_by(&self) -> Instant {
+        *self.ending.get_or_init(Instant::now) + END_WITHIN
+    }
+
+    /// Kills the worker and waits, for a bounded time, until nothing is left of it.
     pub fn end(&self) {
         self.kill();
-        let deadline = Instant::now() + END_TIMEOUT;
-        while await_input(self.monitor.as_fd(), deadline).is_ok() {
-            // Its end of file is what is waited for; an error comes to the same.
+        while await_input(self.monitor.as_fd(), self.ends_by()).is_ok() {
+            // Waits for end of file; an error counts as one.
             match hear::<FromMonitor>(self.monitor.as_fd()) {
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => return,
@@ -169,47 +201,57 @@ impl Worker {
     }
 }
 
-/// On every way out, an error's too: nothing is left behind.
+/// Every path ends the worker, including error paths, so that nothing is left behind.
 impl Drop for Worker {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-/// Waits for the two reports: the directories, and that the jail stands.
-fn await_jail(
+/// What a worker passes on the way into its jail, before any guest code runs.
+struct Stands {
+    directories: Vec<OwnedFd>,
+    listener: Option<OwnedFd>,
+    timing: Timing,
+}
+
+/// Waits for the three reports: the directories, the filter's listener, and that the jail is
+/// complete.
+fn await_jail(data: BorrowedFd, deadline: Instant) -> Result<Stands, SupervisorError> {
+    let (directories, _) = await_report(data, deadline)?;
+    let (listener, _) = await_report(data, deadline)?;
+    let (_, timing) = await_report(data, deadline)?;
+    Ok(Stands {
+        directories,
+        listener: listener.into_iter().next(),
+        timing,
+    })
+}
+
+fn await_report(
     data: BorrowedFd,
     deadline: Instant,
 ) -> Result<(Vec<OwnedFd>, Timing), SupervisorError> {
-    let (mut directories, mut timing) = (Vec::new(), Timing::default());
-    for _ in 0..2 {
-        await_input(data, deadline)?;
-        let mut report = [0; REPORT_LENGTH];
-        let (length, fds) = receive(data, &mut report).when("read the worker's report")?;
-        match decode_report(&report[..length]) {
-            Some(Ok(last)) => {
-                directories.extend(fds);
-                timing = last;
-            }
-            Some(Err(failure)) => {
-                return Err(SupervisorError::of_step("a worker", failure));
-            }
-            None => {
-                let hint = " (killed while it was set up: the memory limit may be too small)";
-                return Err(SupervisorError::WorkerEnded { hint });
-            }
+    await_input(data, deadline)?;
+    let mut report = [0; REPORT_LENGTH];
+    let (length, fds) = receive(data, &mut report).when("read the worker's report")?;
+    match decode_report(&report[..length]) {
+        Some(Ok(timing)) => Ok((fds, timing)),
+        Some(Err(failure)) => Err(SupervisorError::of_step("a worker", failure)),
+        None => {
+            let hint = " (killed while it was set up: the memory limit may be too small)";
+            Err(SupervisorError::WorkerEnded { hint })
         }
     }
-    Ok((directories, timing))
 }
 
-/// Whether it is the process that is not there, and not what was to be opened that is out of reach.
+/// Whether the process is missing, as opposed to the file being inaccessible.
 fn is_gone(error: &std::io::Error) -> bool {
     let errno = error.raw_os_error();
     errno == Some(libc::ESRCH) || errno == Some(libc::ENOENT)
 }
 
-/// What the zygote, or the reaper, says of a worker when it is born.
+/// What the zygote, or the reaper, reports of a worker when it is forked.
 struct Born {
     process: OwnedFd,
     above: OwnedFd,
@@ -238,8 +280,8 @@ fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorE
             failure: failure(step, errno),
         }),
         Some((FromMonitor::Exited(_), _)) => Err(ENDED),
-        // The end of one that was killed shows here before its process has ended: and one that lives and
-        // does not answer is of no more use.
+        // A killed zygote closes its socket before its process has ended. A live zygote that does
+        // not answer is of no more use.
         None => Err(SupervisorError::ZygoteGone),
     }
 }

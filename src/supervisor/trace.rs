@@ -1,12 +1,12 @@
-//! What is told to whoever subscribes to `tracing`: a span for each run, at level `debug`. Without a
-//! subscriber it costs one load and one branch.
+//! Reports to `tracing` subscribers: one span for each run, at level `debug`. Without a subscriber
+//! it costs one load and one branch.
 
 use tracing::field::Empty;
 use tracing::{Span, debug_span};
 
 use crate::outcome::{Outcome, microseconds};
 
-/// A run in its span.
+/// Runs `run` in its span.
 pub fn in_span<E>(run: impl FnOnce() -> Result<Outcome, E>) -> Result<Outcome, E> {
     let span = span().entered();
     let outcome = run()?;
@@ -14,8 +14,8 @@ pub fn in_span<E>(run: impl FnOnce() -> Result<Outcome, E>) -> Result<Outcome, E
     Ok(outcome)
 }
 
-/// Its fields, microseconds but for `status`, are recorded when the run ends, and those that are missing
-/// then are those of a run that was none.
+/// The span's fields are recorded when the run ends, in microseconds except `status`. A run that
+/// failed leaves them empty.
 fn span() -> Span {
     debug_span!(
         target: "sandfork",

@@ -1,5 +1,5 @@
-//! Looks at a worker from outside, before it gets any guest code: what the kernel says of the
-//! process is compared with the plan, and what agrees, and only that, is called enforced.
+//! Checks a worker from outside, before it gets any guest code. It compares what the kernel reports
+//! of the process with the plan. Only layers that agree count as enforced.
 
 mod mounts;
 mod proc_status;
@@ -7,8 +7,10 @@ mod proc_status;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use nix::sys::stat::fstat;
 
@@ -17,28 +19,33 @@ use super::cgroup::WorkerCgroup;
 use super::error::{SupervisorError, While};
 use super::proc_dir::ProcDir;
 use super::session::SessionDirectory;
+use super::spawn::Worker;
 use crate::jail::DATA;
-use crate::jail::control::{CpuSpan, NAMESPACES};
-use crate::jail::program::{
-    Identity, NetworkNamespace, RlimitResource, ZygoteJail, ZygoteNamespaces,
-};
+use crate::jail::control::{CpuBudgetScope, NAMESPACES};
+use crate::jail::program::{Identity, RlimitResource, ZygoteJail};
 use crate::outcome::Enforced;
 use crate::plan::Layer;
 use crate::policy::Level;
+use crate::sys;
+
+/// The network namespace's name in [`NAMESPACES`].
+const NETWORK: &str = "ns/net";
 
 type Checked = Result<(), SupervisorError>;
 
-/// The namespaces of others, in which no worker may be. Names as in [`NAMESPACES`].
+/// The namespaces of other processes, which no worker may share. Names as in [`NAMESPACES`].
 #[derive(Debug)]
 pub struct OtherNamespaces {
-    /// Those that its zygote was started in.
+    /// The namespaces in which its zygote was started.
     host: Vec<OsString>,
-    /// Those of its zygote, once it has told them.
+    /// The zygote's namespaces, once it has reported them.
     zygote: Vec<OsString>,
+    /// The network namespaces of its workers. The zygote lends each to one worker at a time.
+    lent: Mutex<Vec<(OsString, Weak<OwnedFd>)>>,
 }
 
 impl OtherNamespaces {
-    /// Those of the calling thread, which starts a zygote.
+    /// The namespaces of the calling thread, which starts a zygote.
     pub fn current() -> Result<Self, SupervisorError> {
         let link = |name| fs::read_link(Path::new("/proc/thread-self").join(name));
         let links = NAMESPACES.iter().map(|name| link(name).map(OsString::from));
@@ -46,55 +53,69 @@ impl OtherNamespaces {
         Ok(Self {
             host: links.when("read the supervisor's namespaces")?,
             zygote: Vec::new(),
+            lent: Mutex::default(),
         })
     }
 
-    /// And those of the zygote.
+    /// Adds the namespaces of the zygote.
     #[must_use]
     pub fn with_zygote(self, namespaces: Vec<String>) -> Self {
         let zygote = namespaces.into_iter().map(OsString::from).collect();
         Self { zygote, ..self }
     }
 
-    /// Whose namespace of a kind this is, if it is another's. `place` is the kind's in [`NAMESPACES`].
-    fn owner(
-        &self,
-        place: usize,
-        namespace: &OsString,
-        network: NetworkNamespace,
-    ) -> Option<&'static str> {
-        let shared = NAMESPACES[place] == "ns/net" && network == NetworkNamespace::SharedEmpty;
+    /// The owner of this namespace, if it is not the worker. `place` is the kind's index in
+    /// [`NAMESPACES`].
+    fn owner(&self, place: usize, namespace: &OsString) -> Option<&'static str> {
+        // The zygote opens no socket, and lends its network namespace like the others.
+        let is_network = NAMESPACES[place] == NETWORK;
         if self.host.get(place) == Some(namespace) {
             Some("the host's")
-        } else if !shared && self.zygote.get(place) == Some(namespace) {
+        } else if !is_network && self.zygote.get(place) == Some(namespace) {
             Some("its zygote's")
         } else {
             None
         }
     }
+
+    /// Records the worker that has a network namespace. Fails if another live worker has it: one
+    /// whose `above` process has not ended.
+    fn claim(&self, network: OsString, above: &Arc<OwnedFd>) -> Result<(), ()> {
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        lent.retain(|(_, owner)| owner.strong_count() > 0);
+        let owners = lent.iter().filter(|(name, _)| *name == network);
+        let lives = |owner: Arc<OwnedFd>| sys::pidfd::is_there(owner.as_fd()).is_ok();
+        if owners.filter_map(|(_, owner)| owner.upgrade()).any(lives) {
+            return Err(());
+        }
+        lent.push((network, Arc::downgrade(above)));
+        Ok(())
+    }
 }
 
-/// Checks every layer of the plan and says which hold.
+/// Checks every layer of the plan. Returns those that hold.
 pub fn verify(
-    process: &ProcDir,
+    worker: &Worker,
     jail: &ZygoteJail,
     others: &OtherNamespaces,
     cgroup: Option<&WorkerCgroup>,
     session: Option<&SessionDirectory>,
-    cpu: CpuSpan,
+    cpu: CpuBudgetScope,
 ) -> Result<Enforced, SupervisorError> {
+    let process = &worker.proc;
     let status = ProcStatus::read(process).when("read the worker's status")?;
     let mut layers = Vec::with_capacity(7);
-    if let Some(made) = jail.namespaces {
-        namespaces(process, jail, made, others)?;
+    if jail.namespaces.is_some() {
+        namespaces(worker, jail, others)?;
         layers.push(Layer::Namespaces);
         mounts::check(process, jail)?;
         layers.push(Layer::Mounts);
     }
     if jail.landlock.is_some() {
-        // The kernel shows nobody a process's Landlock domain. The worker's own set-up code, no
-        // guest code having run, saw a directory refused that only Landlock refuses: without that
-        // it would not have reported that its jail stands (`jail::witness`).
+        // The kernel does not expose a process's Landlock domain. The worker's own set-up code,
+        // before any guest code, tested that a directory is refused that only Landlock refuses.
+        // Without that refusal it would not have reported its jail as complete
+        // (`jail::self_check`).
         if let Some(session) = session {
             work_directory(process, session)?;
         }
@@ -103,18 +124,19 @@ pub fn verify(
     seccomp(&status, jail)?;
     layers.push(Layer::Seccomp);
     capabilities(&status, jail)?;
-    identity(&status, jail)?;
+    identity(&status, worker, jail)?;
     descriptors(process)?;
     layers.push(Layer::Capabilities);
     rlimits(process, jail, cpu)?;
     layers.push(Layer::Rlimits);
     if let Some(cgroup) = cgroup {
         membership(process, cgroup)?;
+        cgroup_limits(cgroup)?;
         layers.push(Layer::Cgroup);
     }
     let level = match cgroup {
         _ if jail.namespaces.is_none() => Level::Landlock,
-        // A part of the limits is no more than what the other layers hold, too.
+        // Without some of the limits, the level is that of the other layers.
         Some(cgroup) if cgroup.is_complete() => Level::Full,
         _ => Level::Standard,
     };
@@ -129,15 +151,15 @@ fn differs(layer: Layer, found: impl Into<String>, wanted: impl Into<String>) ->
     })
 }
 
-fn namespaces(
-    process: &ProcDir,
-    jail: &ZygoteJail,
-    made: ZygoteNamespaces,
-    others: &OtherNamespaces,
-) -> Checked {
+fn namespaces(worker: &Worker, jail: &ZygoteJail, others: &OtherNamespaces) -> Checked {
+    let process = &worker.proc;
     for (place, name) in NAMESPACES.into_iter().enumerate() {
         let own = process.link(name).when("read the worker's namespaces")?;
-        if let Some(owner) = others.owner(place, &own, made.network) {
+        let mut owner = others.owner(place, &own);
+        if owner.is_none() && name == NETWORK && others.claim(own, &worker.above).is_err() {
+            owner = Some("another worker's");
+        }
+        if let Some(owner) = owner {
             let kind = name.trim_start_matches("ns/");
             return differs(
                 Layer::Namespaces,
@@ -171,7 +193,7 @@ fn seccomp(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
             "mode 2 (filter)",
         );
     }
-    // The count is told since Linux 5.9.
+    // The kernel reports the count since Linux 5.9.
     match status.number("Seccomp_filters") {
         Some(found) if found < wanted as u64 => differs(
             Layer::Seccomp,
@@ -183,8 +205,8 @@ fn seccomp(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
 }
 
 fn capabilities(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
-    // An ordinary user without a user namespace cannot empty the bounding set, and needs not:
-    // it limits what execve(2) grants, and with `no_new_privs` that is nothing.
+    // Without a user namespace, an ordinary user cannot empty the bounding set. That is harmless:
+    // the set limits what execve(2) grants, and with `no_new_privs` that is nothing.
     let could_drop = jail.namespaces.is_some() || jail.identity.drop_to.is_some();
     let bounding = could_drop.then_some("CapBnd");
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"]
@@ -208,7 +230,7 @@ fn capabilities(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
     }
 }
 
-/// A descriptor that leaked in is a right that no rule took away.
+/// A descriptor that leaked in would be a right that no rule removed.
 fn descriptors(process: &ProcDir) -> Checked {
     let open = process
         .descriptors()
@@ -227,10 +249,11 @@ fn descriptors(process: &ProcDir) -> Checked {
     }
 }
 
-fn identity(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
+fn identity(status: &ProcStatus, worker: &Worker, jail: &ZygoteJail) -> Checked {
     let Identity { drop_to, inside } = jail.identity;
-    // Without a user namespace the guest is on the host who he is inside.
-    let wanted = drop_to.or(jail.namespaces.is_none().then_some(inside));
+    // Without a user namespace the guest has the same ids on the host as inside.
+    let without = jail.namespaces.is_none().then_some(inside);
+    let wanted = worker.ids.or(without);
     let Some(ids) = wanted else { return Ok(()) };
     for (key, wanted) in [("Uid", ids.uid), ("Gid", ids.gid)] {
         let found = status.field(key).unwrap_or("");
@@ -251,7 +274,7 @@ fn identity(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
     }
 }
 
-/// Whether the worker is where its files belong: what it was told to put in the place of `/work`.
+/// Whether the worker's directory is the session's: the one it received in place of `/work`.
 fn work_directory(process: &ProcDir, session: &SessionDirectory) -> Checked {
     let cwd = format!("/proc/{}/cwd", process.pid());
     let theirs = fs::metadata(cwd).when("read the worker's directory")?;
@@ -263,7 +286,7 @@ fn work_directory(process: &ProcDir, session: &SessionDirectory) -> Checked {
     Ok(())
 }
 
-fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuSpan) -> Checked {
+fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuBudgetScope) -> Checked {
     let table = process.read("limits").when("read the worker's limits")?;
     let row = |name: &str| table.lines().find_map(|line| line.strip_prefix(name));
     for limit in jail.worker.rlimits_in_force(cpu) {
@@ -275,7 +298,7 @@ fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuSpan) -> Checked {
             return differs(Layer::Rlimits, format!("{name} {soft:?} {hard:?}"), wanted);
         }
     }
-    // How much it is depends on the zygote's size at the fork.
+    // The value depends on the zygote's size at the fork.
     match row(DATA_LIMIT).and_then(|row| row.split_ascii_whitespace().nth(1)) {
         Some(hard) if hard != "unlimited" => Ok(()),
         found => differs(Layer::Rlimits, format!("{DATA_LIMIT} {found:?}"), "a limit"),
@@ -320,8 +343,21 @@ fn membership(process: &ProcDir, cgroup: &WorkerCgroup) -> Checked {
     Ok(())
 }
 
-/// Whether a cgroup's path within its hierarchy names this directory: the last two components are
-/// the supervisor's and the worker's, which no other has.
+/// Reads the limits back for each worker: they were written when the cgroup was made, possibly many
+/// workers ago.
+fn cgroup_limits(cgroup: &WorkerCgroup) -> Checked {
+    match cgroup.differing_limit()? {
+        Some(limit) => differs(
+            Layer::Cgroup,
+            format!("{} {}", limit.file, limit.found),
+            limit.wanted,
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Whether a cgroup's path within its hierarchy names this directory. The last two components are
+/// the supervisor's and the worker's, and unique.
 fn same_end(path: &Path, dir: &Path) -> bool {
     let mut pairs = path.iter().rev().zip(dir.iter().rev()).take(2);
     path.iter().count() >= 2 && pairs.all(|(a, b)| a == b)

@@ -1,4 +1,4 @@
-//! Waiting for any of several descriptors, some of which may not be there.
+//! Waits for several descriptors, some of which may be absent.
 
 use std::os::fd::BorrowedFd;
 use std::thread;
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// Waits until something can be done with one of these descriptors or `until`, and says what with
-/// which (poll(2)). A signal ends the wait too.
+/// Waits until one of these descriptors is ready, until `until`, or until a signal arrives. Returns
+/// the events of each (poll(2)).
 pub fn wait<const N: usize>(
     sources: [Option<(BorrowedFd, PollFlags)>; N],
     until: Option<Instant>,
@@ -16,7 +16,8 @@ pub fn wait<const N: usize>(
     wait_by(sources, |fds| poll(fds, patience(until)))
 }
 
-/// The same, without sleeping before `awake`; whoever else wants the processor has it meanwhile.
+/// Like `wait`, without sleeping before `awake`. It yields the processor to other threads
+/// meanwhile.
 pub fn wait_awake<const N: usize>(
     sources: [Option<(BorrowedFd, PollFlags)>; N],
     awake: Instant,
@@ -62,11 +63,11 @@ fn patience(until: Option<Instant>) -> PollTimeout {
         return PollTimeout::NONE;
     };
     let left = until.saturating_duration_since(Instant::now());
-    // Rounded up, so that it is not waited for zero milliseconds again and again.
+    // Rounded up, so that it does not spin with a timeout of zero milliseconds.
     PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
 }
 
-/// Whether there is something to read, or an end or an error to be found by reading.
+/// Whether there is data to read, or an end or an error that reading would report.
 pub fn is_readable(events: PollFlags) -> bool {
     !(events - PollFlags::POLLOUT).is_empty()
 }

@@ -1,4 +1,4 @@
-//! A zygote that serves: forks a jailed worker on request.
+//! A zygote that serves requests: it forks a jailed worker for each.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,19 +20,20 @@ use crate::jail::program::ZygoteJail;
 /// How long preloading may take.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A warm interpreter in its jail. Dropping it ends it and every worker of it.
+/// A warm interpreter in its jail. Dropping it ends it and all of its workers.
 ///
-/// Requests may be made from any thread: one request is one datagram, and each worker answers on
-/// sockets of its own.
+/// Any thread may make requests: one request is one datagram, and each worker answers on its own
+/// sockets.
 #[derive(Debug)]
 pub struct Zygote {
     control: OwnedFd,
     log: File,
     others: OtherNamespaces,
     preloaded: Vec<String>,
-    /// `/proc`, for whoever watches its workers: opening it takes longer than all else at the start of a run.
+    /// `/proc`, for watching its workers. Opening it takes longer than everything else at the start
+    /// of a run.
     proc: OwnedFd,
-    /// The zygote's init holds the other end and ends when this closes, however that comes about.
+    /// The zygote's init holds the other end and ends when this closes for any reason.
     _lifeline: OwnedFd,
     // Dropped last.
     process: Mutex<Started>,
@@ -98,7 +99,7 @@ impl Zygote {
         &self.others
     }
 
-    /// What the kernel tells of all processes.
+    /// The `/proc` directory.
     pub(super) fn proc(&self) -> BorrowedFd<'_> {
         self.proc.as_fd()
     }
@@ -108,7 +109,7 @@ impl Zygote {
         &self.preloaded
     }
 
-    /// Asks for a worker.
+    /// Requests a worker.
     pub(super) fn request(
         &self,
         request: &ToZygote,
@@ -120,13 +121,13 @@ impl Zygote {
         }
     }
 
-    /// Whether the process is still there.
+    /// Whether the process still runs.
     pub fn is_alive(&self) -> bool {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         process.is_alive()
     }
 
-    /// What the zygote wrote to its standard error, its end.
+    /// The end of what the zygote wrote to its standard error.
     pub fn last_words(&self) -> String {
         last_words(&self.log)
     }

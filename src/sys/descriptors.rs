@@ -1,5 +1,5 @@
-//! File descriptors: taking ownership of what the kernel hands over, passing them between
-//! processes (unix(7), `SCM_RIGHTS`).
+//! File descriptors: taking ownership of those that the kernel returns, passing them between processes
+//! (unix(7), `SCM_RIGHTS`).
 
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -26,8 +26,8 @@ pub(crate) fn owned(fd: libc::c_long) -> OwnedFd {
 /// When the number is negative.
 pub fn inherited(fd: RawFd) -> OwnedFd {
     assert!(fd >= 0, "an inherited descriptor has a number");
-    // SAFETY: the callers are the zygote's first statement and the worker's, which name the
-    // numbers that their parent arranged; each number is taken once.
+    // SAFETY: the callers are the zygote's first statement and the worker's, which name the numbers that
+    // their parent arranged; each number is taken once.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -52,9 +52,10 @@ pub fn send(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), 
     }
 }
 
-/// Sends as much as the socket takes now, with descriptors beside its first byte; how much that was.
+/// Sends as many bytes as the socket takes now, with descriptors attached to the first byte. Returns the
+/// number of bytes sent.
 ///
-/// `EAGAIN` when it takes nothing: the descriptors were not sent either.
+/// `EAGAIN` if the socket takes nothing; then the descriptors were not sent either.
 pub fn send_some(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<usize, Errno> {
     let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&raw)];
@@ -74,13 +75,13 @@ pub fn send_some(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result
     }
 }
 
-/// Receives one message into `buffer`: its length, 0 at the end, and the descriptors with it.
+/// Receives one message into `buffer`. Returns its length, 0 at the end, and its descriptors.
 ///
-/// Descriptors arrive close-on-exec. A message or a descriptor list that did not fit is `EMSGSIZE`, and
-/// one for which this process has no numbers left is `EMFILE`; the descriptors that did arrive are closed
-/// then, which nix does not see to: it hands none out of a list that was cut.
+/// Descriptors arrive close-on-exec. A message or a descriptor list that did not fit is `EMSGSIZE`, and a
+/// message for which this process has no descriptor numbers left is `EMFILE`. In both cases the
+/// descriptors that did arrive are closed. nix does not close them: it returns none of a truncated list.
 pub fn receive(socket: BorrowedFd, buffer: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), Errno> {
-    // In words, by which its headers are aligned.
+    // An array of words, because the headers need that alignment.
     let mut control = [0_u64; CONTROL.div_ceil(size_of::<u64>())];
     let mut slice = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -116,7 +117,7 @@ pub fn receive(socket: BorrowedFd, buffer: &mut [u8]) -> Result<(usize, Vec<Owne
 const CONTROL: usize =
     unsafe { libc::CMSG_SPACE((MAX_PASSED * size_of::<RawFd>()) as u32) } as usize;
 
-/// The descriptors that came with a message, all of them, whatever else is wrong with it.
+/// All the descriptors of a message, even if something else is wrong with it.
 #[allow(clippy::cast_ptr_alignment)] // it is read as if it had none
 fn passed(message: &libc::msghdr) -> Vec<OwnedFd> {
     let mut fds = Vec::new();
@@ -138,8 +139,8 @@ fn passed(message: &libc::msghdr) -> Vec<OwnedFd> {
     fds
 }
 
-/// Moves the socket that this process was started with as its standard stream `number` to a
-/// number of its own, and puts `/dev/null` at streams 0 and 1.
+/// Moves the socket that this process inherited as its standard stream `number` to a new number, and puts
+/// `/dev/null` at streams 0 and 1.
 pub fn relocate_stdio(number: RawFd) -> Result<OwnedFd, Errno> {
     use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
     use nix::sys::stat::Mode;
@@ -150,7 +151,7 @@ pub fn relocate_stdio(number: RawFd) -> Result<OwnedFd, Errno> {
     )?));
     let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
     for stream in [0, 1] {
-        // SAFETY: integers only. Streams 0 and 1 are owned by nobody but the process itself.
+        // SAFETY: integers only. No value owns streams 0 and 1; they belong to the process itself.
         Errno::result(unsafe { libc::dup2(null.as_raw_fd(), stream) })?;
     }
     Ok(moved)
@@ -164,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// A pipe's reader, and a socket on which so many copies of its writer were sent.
+    /// A pipe's reader, and a socket on which that many copies of its writer were sent.
     fn sent(copies: usize) -> (std::io::PipeReader, UnixStream) {
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
         let (ours, theirs) = UnixStream::pair().expect("a pair");
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!((length, fds.len()), (1, MAX_PASSED));
         drop(fds);
         let mut text = String::new();
-        // To the end, which comes when the last copy is closed.
+        // Reads to the end, which comes when the last copy is closed.
         reader.read_to_string(&mut text).expect("it is text");
         assert_eq!(text, "y");
     }
@@ -195,7 +196,7 @@ mod tests {
         nix::fcntl::fcntl(&reader, nix::fcntl::FcntlArg::F_SETFL(flags)).expect("it is a pipe");
         let mut byte = [0; 8];
         assert_eq!(nix::unistd::read(&reader, &mut byte), Ok(1));
-        // The end, and not something that may still come.
+        // The end of the stream, not a wait for more data.
         assert_eq!(nix::unistd::read(&reader, &mut byte), Ok(0));
     }
 }

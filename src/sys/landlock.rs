@@ -1,7 +1,8 @@
 //! Enforcing a Landlock ruleset that was built earlier (landlock_restrict_self(2)).
 //!
-//! The `landlock` crate builds rulesets; its own way of enforcing one also sets `no_new_privs` and
-//! reports degrees of success, where the jail has one step for each and only two answers.
+//! The `landlock` crate builds rulesets. Its own way of enforcing one also sets `no_new_privs` and
+//! reports degrees of success. The jail has a separate step for each and needs only success or
+//! failure.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 

@@ -11,14 +11,15 @@ use super::process::page_size;
 
 /// Lets children of this process start with the page tables of the program text mapped so far.
 ///
-/// fork(2) copies the page tables of a mapping only once something in it was written to; those of
-/// an untouched file mapping are left for the child to fault in again. So one byte of each
-/// read-only file mapping is written with the value that it has. What is mapped later is not worth
-/// it, and neither is bringing in the whole: every page that is present is copied by each fork and
-/// taken down by each exit, used or not.
+/// fork(2) copies the page tables of a mapping only if something in it was written. The child must
+/// fault in an untouched file mapping again. So this function writes one byte of each read-only
+/// file mapping with its existing value. Mappings made later are not worth it, and neither is
+/// loading the whole mapping: every present page is copied by each fork and removed by each exit,
+/// used or not.
 ///
-/// Returns how many mappings were prepared. One that the system does not let us write to (a
-/// hardened kernel's rule against text relocations) is left as it is: slower, not wrong.
+/// Returns the number of mappings prepared. A mapping that the system does not let this process
+/// write to (a hardened kernel's rule against text relocations) is left as it is: slower, not
+/// wrong.
 pub fn share_page_tables(proc: BorrowedFd) -> Result<usize, Errno> {
     let maps = read_all(proc)?;
     Ok(maps
@@ -28,11 +29,11 @@ pub fn share_page_tables(proc: BorrowedFd) -> Result<usize, Errno> {
         .count())
 }
 
-/// Puts this process's anonymous memory into huge pages where it fills them.
+/// Moves this process's anonymous memory into huge pages if it fills them.
 ///
 /// fork(2) copies one entry for a huge page instead of 512, and a child that writes to it still
-/// copies only the small page that it writes to. Returns how many bytes were asked for; memory that
-/// the kernel leaves as it is (before Linux 6.1, or for want of huge pages) is slower, not wrong.
+/// copies only the small page that it writes to. Returns the number of bytes requested. Memory that
+/// the kernel leaves as it is (before Linux 6.1, or for lack of huge pages) is slower, not wrong.
 pub fn collapse(proc: BorrowedFd) -> Result<usize, Errno> {
     const MADV_COLLAPSE: libc::c_int = 25;
     let maps = read_all(proc)?;
@@ -44,15 +45,15 @@ pub fn collapse(proc: BorrowedFd) -> Result<usize, Errno> {
         .filter_map(|mapping| mapping.huge_pages())
         .map(|(start, length)| {
             // SAFETY: the range lies within one mapping of this process, which has one thread, so
-            // that it cannot be unmapped meanwhile; what the memory holds does not change.
+            // the mapping cannot be unmapped meanwhile; the contents of the memory do not change.
             unsafe { libc::madvise(start as *mut libc::c_void, length, MADV_COLLAPSE) };
             length
         })
         .sum())
 }
 
-/// The size of a huge page where a table of page tables maps one, on x86-64 and on aarch64 with
-/// pages of 4 KiB. Elsewhere the ranges are only cut a little differently.
+/// The size of a huge page that one page-table page maps, on x86-64 and on aarch64 with 4 KiB
+/// pages. On other systems only the ranges differ a little.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// One line of `maps`.
@@ -88,7 +89,7 @@ impl<'a> Mapping<'a> {
         matches!(self.path, "" | "[heap]") && self.permissions == "rw-p"
     }
 
-    /// The part that whole huge pages can hold.
+    /// The part that whole huge pages can cover.
     fn huge_pages(&self) -> Option<(usize, usize)> {
         let start = self.start.next_multiple_of(HUGE_PAGE);
         let end = (self.start + self.length) / HUGE_PAGE * HUGE_PAGE;
@@ -96,14 +97,14 @@ impl<'a> Mapping<'a> {
     }
 }
 
-/// Writes one byte of a mapping with the value that it has, into a private copy of its page.
+/// Writes one byte of a mapping with its existing value, into a private copy of its page.
 fn write_to(text: &Mapping) -> Result<(), Errno> {
     let start = text.start as *mut libc::c_void;
     let protection = match text.permissions {
         "r-xp" => libc::PROT_READ | libc::PROT_EXEC,
         _ => libc::PROT_READ,
     };
-    // SAFETY: the range is one whole mapping of this process, which has one thread, so that it
+    // SAFETY: the range is one whole mapping of this process, which has one thread, so the mapping
     // cannot be unmapped meanwhile; execution and reading stay allowed throughout.
     unsafe {
         check(libc::c_long::from(libc::mprotect(

@@ -1,8 +1,8 @@
 //! Every `unsafe` block and every raw system call of the project, one file per kernel facility.
 //!
-//! Nothing here decides anything: each function is one call, or one idiom that only makes sense
-//! whole, with its preconditions in its SAFETY comment. Nothing here imports from the rest of the
-//! crate, so that these files can be read, and reviewed, alone.
+//! This module decides nothing. Each function is one call, or one idiom that only makes sense as a
+//! whole, with its preconditions in its SAFETY comment. It imports nothing from the rest of the
+//! crate, so these files can be read and reviewed alone.
 #![allow(unsafe_code)]
 
 pub mod descriptors;
@@ -29,7 +29,7 @@ pub mod support;
 
 use nix::errno::Errno;
 
-/// Turns a raw system call's result into an errno when it failed.
+/// Turns the result of a failed raw system call into an errno.
 pub(crate) fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
     Errno::result(result)
 }

@@ -1,5 +1,5 @@
-//! The mount calls of Linux 5.2 and 5.12 that nix does not wrap: mounts held by descriptor, so
-//! that no path is looked up twice (open_tree(2), move_mount(2), mount_setattr(2), fsopen(2)).
+//! The mount calls of Linux 5.2 and 5.12 that nix does not wrap. They hold mounts by descriptor, so
+//! no path is looked up twice (open_tree(2), move_mount(2), mount_setattr(2), fsopen(2)).
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -24,7 +24,7 @@ pub const MOUNT_ATTR_RDONLY: u64 = 0x1;
 pub const MOUNT_ATTR_NOSUID: u64 = 0x2;
 /// Device nodes are not honoured.
 pub const MOUNT_ATTR_NODEV: u64 = 0x4;
-/// Programs do not run.
+/// Programs cannot be executed.
 pub const MOUNT_ATTR_NOEXEC: u64 = 0x8;
 
 /// `struct mount_attr` of `linux/mount.h`.
@@ -41,7 +41,7 @@ fn c_path(path: &Path) -> Result<CString, Errno> {
 }
 
 /// A detached copy of the mount at `path` (open_tree(2) with `OPEN_TREE_CLONE`), with the mounts
-/// beneath it, so that a host directory that is itself full of mounts looks as it does outside.
+/// beneath it. A host directory that contains many mounts therefore looks the same inside.
 pub fn clone_tree(path: &Path) -> Result<OwnedFd, Errno> {
     let path = c_path(path)?;
     // SAFETY: `path` is a NUL-terminated string that outlives the call; the kernel writes nothing.
@@ -79,8 +79,8 @@ pub fn set_attributes(tree: impl AsFd, set: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Attaches a detached tree at `target`, or moves one there that is attached elsewhere in this mount
-/// namespace: the descriptor is of its root.
+/// Attaches a detached tree at `target`. Moves a tree that is attached elsewhere in this mount
+/// namespace, because the descriptor refers to its root.
 pub fn attach(tree: impl AsFd, target: &Path) -> Result<(), Errno> {
     let target = c_path(target)?;
     // SAFETY: both paths are NUL-terminated strings that outlive the call, and the descriptor is
@@ -98,7 +98,7 @@ pub fn attach(tree: impl AsFd, target: &Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A new file system instance that is mounted nowhere: reachable by its descriptor alone.
+/// A new file system instance that is mounted nowhere and reachable only by its descriptor.
 pub fn detached_filesystem(kind: &CStr, attributes: u64) -> Result<OwnedFd, Errno> {
     // SAFETY: `kind` is NUL-terminated and outlives the call.
     let context = owned(check(unsafe {

@@ -12,8 +12,8 @@ use super::check;
 use super::descriptors::owned;
 use super::process::exit_now;
 
-/// Stacks for namespace inits. They are not copied into workers (`MADV_DONTFORK`), so that their
-/// number does not make a fork slower.
+/// Stacks for namespace inits. Workers do not get copies (`MADV_DONTFORK`), so their number does not
+/// slow down a fork.
 #[derive(Debug)]
 pub struct InitStacks {
     base: NonNull<libc::c_void>,
@@ -24,7 +24,7 @@ pub struct InitStacks {
 const INIT_STACK: usize = 16 * 1024;
 
 impl InitStacks {
-    /// Reserves address space for `count` inits that live at once.
+    /// Reserves address space for `count` inits that live at the same time.
     pub fn reserve(count: usize) -> Result<Self, Errno> {
         let length = INIT_STACK * count;
         // SAFETY: a fresh anonymous mapping; no existing memory is touched.
@@ -54,12 +54,12 @@ impl InitStacks {
 
     /// The top of stack `slot`, where an empty stack begins.
     fn top(&self, slot: usize) -> *mut libc::c_void {
-        // SAFETY: `slot` came from `free`, so that the end of its stack lies within the mapping
-        // or one past it.
+        // SAFETY: `slot` came from `free`, so the end of its stack lies within the mapping or one past
+        // it.
         unsafe { self.base.as_ptr().byte_add((slot + 1) * INIT_STACK) }
     }
 
-    /// Takes a stack.
+    /// Takes a free stack.
     fn take(&mut self) -> Result<usize, Errno> {
         self.free.pop().ok_or(Errno::EAGAIN)
     }
@@ -69,14 +69,14 @@ impl InitStacks {
         self.free.push(init.stack);
     }
 
-    /// Ends an init that nobody was told of, and its namespace with it: with the worker in it, if there
-    /// is one, which is a child of this process too.
+    /// Ends an init that was not reported to the supervisor, and its namespace with it. That includes
+    /// the worker in it, if there is one, which is a child of this process too.
     pub fn end(&mut self, init: &NamespaceInit, worker: Option<Pid>) {
         if super::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL).is_err() {
-            // Its stack may be in use.
+            // Its stack may still be in use.
             return;
         }
-        // First: the init is gone only when nothing else is left of its namespace.
+        // The worker first: the init is gone only when nothing else is left of its namespace.
         for child in worker.into_iter().chain([init.pid]) {
             while waitpid(child, None) == Err(Errno::EINTR) {}
         }
@@ -86,10 +86,10 @@ impl InitStacks {
 
 /// Process 1 of a worker's pid namespace.
 ///
-/// It shares the zygote's memory (`CLONE_VM`) but runs none of its code: it waits, forever, with
-/// every signal blocked. It exists so that guest code is not process 1, which could neither be
-/// ended by its own SIGTERM nor leave orphans to anyone, and so that killing one process ends the
-/// whole namespace (pid_namespaces(7)). Sharing memory makes it cost a tenth of a fork.
+/// It shares the zygote's memory (`CLONE_VM`) but runs none of its code: it waits forever with every
+/// signal blocked. It exists so that guest code is not process 1: such a process could neither be ended
+/// by its own SIGTERM nor leave orphans to another process. Killing this init ends the whole namespace
+/// (pid_namespaces(7)). Because the init shares memory, it costs a tenth of a fork.
 #[derive(Debug)]
 pub struct NamespaceInit {
     /// Its number in the zygote's pid namespace.
@@ -106,11 +106,11 @@ static IGNORE: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
 const INIT_FAILED: libc::c_int = 70;
 
 extern "C" fn wait_forever(_: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: integers only. The descriptor table is this process's own copy, in which the other
-    // workers' sockets would otherwise stay open after the zygote closed them.
+    // SAFETY: integers only. The descriptor table is this process's own copy. Without this call the
+    // other workers' sockets would stay open in it after the zygote closed them.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
-    // Orphans come here, and nobody waits for them: ignoring SIGCHLD lets the kernel reap them, or
-    // they would stay as zombies and count as the guest's processes.
+    // This init adopts orphans and never waits for them. Ignoring SIGCHLD lets the kernel reap them.
+    // Otherwise they would stay as zombies and count as the guest's processes.
     // SAFETY: the action is a live constant of the kernel's layout and size; the table of actions is
     // this process's own copy (no CLONE_SIGHAND).
     let ignored = unsafe {
@@ -123,31 +123,32 @@ extern "C" fn wait_forever(_: *mut libc::c_void) -> libc::c_int {
         )
     };
     if (closed, ignored) != (0, 0) {
-        // No worker has an init that is less than this: its namespace ends, and the worker with it.
+        // No worker runs with an unprepared init: its namespace ends, and the worker with it.
         exit_now(INIT_FAILED);
     }
     loop {
-        // SAFETY: null pointers only. With every signal blocked it never returns, so that the
-        // errno which this process shares with the zygote's thread is never written.
+        // SAFETY: null pointers only. With every signal blocked it never returns, so the errno which
+        // this process shares with the zygote's thread is never written.
         unsafe { libc::syscall(libc::SYS_ppoll, 0usize, 0usize, 0usize, 0usize, 0usize) };
     }
 }
 
-/// Starts the init of the pid namespace that this thread's next child will be in, and the first in.
+/// Starts the init of the pid namespace that this thread's next child enters. The init is the first
+/// process in it.
 pub fn spawn(stacks: &mut InitStacks) -> Result<NamespaceInit, Errno> {
     let stack = stacks.take()?;
     let mut pidfd: RawFd = -1;
-    // Blocked across the clone, so that the init is born with them blocked: a handler of the
-    // zygote's would run on shared memory.
+    // Block signals across the clone, so that the init starts with them blocked: a handler of the
+    // zygote would run on shared memory.
     let mut before = SigSet::empty();
     sigprocmask(
         SigmaskHow::SIG_SETMASK,
         Some(&SigSet::all()),
         Some(&mut before),
     )?;
-    // SAFETY: the stack is this init's alone until `release`, 16-byte aligned, and grows down
-    // from its top. `wait_forever` touches no memory but that stack, so that sharing the address
-    // space with the running zygote is sound. `pidfd` outlives the call.
+    // SAFETY: the stack is this init's alone until `release`, 16-byte aligned, and grows down from its
+    // top. `wait_forever` touches no memory but that stack, so sharing the address space with the
+    // running zygote is sound. `pidfd` outlives the call.
     let pid = unsafe {
         libc::clone(
             wait_forever,

@@ -1,4 +1,4 @@
-//! Processes by handle (pidfd_open(2)): a number may be reused, a descriptor is one process.
+//! Processes by handle (pidfd_open(2)): a number may be reused, a descriptor refers to one process.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
@@ -23,7 +23,7 @@ pub fn signal(pidfd: BorrowedFd, signal: Signal) -> Result<(), Errno> {
 
 /// `ESRCH` when the process behind a handle has ended and was reaped.
 pub fn is_there(pidfd: BorrowedFd) -> Result<(), Errno> {
-    // The null signal, which only asks.
+    // The null signal only checks that the process exists.
     send(pidfd, 0)
 }
 

@@ -1,4 +1,4 @@
-//! Processes: fork, their ends, and what prctl(2) says of a process.
+//! Processes: fork, exit status, and the state that prctl(2) reports and sets.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -11,12 +11,12 @@ use nix::unistd::{ForkResult, Pid};
 use super::check;
 use super::descriptors::owned;
 
-/// Proof that this process had one thread when it was counted.
+/// Proof that this process had one thread when its threads were counted.
 #[derive(Debug)]
 pub struct SingleThreaded(());
 
 impl SingleThreaded {
-    /// Counts the threads; `EBUSY` when there is more than one.
+    /// Counts the threads; `EBUSY` if there is more than one.
     pub fn count(proc: BorrowedFd) -> Result<Self, Errno> {
         if count_threads(proc)? == 1 {
             Ok(Self(()))
@@ -46,21 +46,21 @@ pub fn count_threads(proc: BorrowedFd) -> Result<usize, Errno> {
 /// The two sides of a fork.
 #[derive(Debug)]
 pub enum Fork {
-    /// The side that called.
+    /// The parent, with the number of the child.
     Parent(Pid),
     /// The new process.
     Child(ForkedChild),
 }
 
-/// Proof of being a process that was just forked: one thread, its parent's descriptors.
+/// Proof that this process was just forked: it has one thread and its parent's descriptors.
 #[derive(Debug)]
 pub struct ForkedChild(());
 
-/// Forks (fork(2)), by glibc's own function: its thread descriptor, its locks and the
-/// `pthread_atfork` handlers of libraries (OpenSSL's, OpenBLAS's) are then right in the child.
+/// Forks (fork(2)) by glibc's own function. Its thread descriptor, its locks and the `pthread_atfork`
+/// handlers of libraries (OpenSSL's, OpenBLAS's) are then correct in the child.
 pub fn fork(_proof: &SingleThreaded) -> Result<Fork, Errno> {
-    // SAFETY: the process has one thread, which the argument proves, so that no lock is held by a
-    // thread that the child lacks and the child may do whatever the parent could.
+    // SAFETY: the process has one thread, which the argument proves, so no lock is held by a thread
+    // that the child lacks, and the child may do whatever the parent could.
     match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => Ok(Fork::Parent(child)),
         ForkResult::Child => Ok(Fork::Child(ForkedChild(()))),
@@ -71,11 +71,12 @@ impl ForkedChild {
     /// Puts a copy of `apart.0` at the number `apart.1`, and holds copies of `kept`, which
     /// [`Held::place`] puts at the numbers 0, 1, 2, ... below that.
     ///
-    /// In case of an error every descriptor is where it was.
+    /// If an error occurs, every descriptor stays where it was.
     pub fn hold(self, kept: &[BorrowedFd], apart: (BorrowedFd, RawFd)) -> Result<Held, Errno> {
         let count = RawFd::try_from(kept.len()).map_err(|_| Errno::EMFILE)?;
         let (apart, number) = apart;
-        // So that no descriptor is overwritten before it was copied.
+        // Copies go above the target numbers, so that none overwrites a descriptor that is not copied
+        // yet.
         let copy = |fd: &BorrowedFd| {
             let again = || nix::fcntl::fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(count));
             match again()? {
@@ -97,7 +98,7 @@ impl ForkedChild {
     }
 }
 
-/// Descriptors of a forked child that are to be all that it has.
+/// Copies of the only descriptors that a forked child keeps.
 #[derive(Debug)]
 pub struct Held {
     copies: Vec<RawFd>,
@@ -105,10 +106,11 @@ pub struct Held {
 }
 
 impl Held {
-    /// Puts what is held in its place, and closes every other descriptor. Returns those at 0, 1, 2, ...
+    /// Puts the held descriptors at their numbers, and closes every other descriptor. Returns those at
+    /// 0, 1, 2, ...
     ///
-    /// Owners of descriptors that the parent left behind must be leaked, not dropped: their
-    /// numbers belong to others now.
+    /// The caller must leak, not drop, the owners of descriptors from the parent: their numbers belong
+    /// to other descriptors now.
     pub fn place(self) -> Result<Vec<OwnedFd>, Errno> {
         let count = RawFd::try_from(self.copies.len()).map_err(|_| Errno::EMFILE)?;
         for (number, copy) in (0..count).zip(self.copies) {
@@ -132,12 +134,13 @@ impl Held {
     }
 }
 
-/// Whether a process's memory and `/proc` entry are open to others of its user (`PR_SET_DUMPABLE`).
+/// Whether other processes of the same user may access a process's memory and `/proc` entry
+/// (`PR_SET_DUMPABLE`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Dumpable {
-    /// Closed.
+    /// Access is closed.
     No,
-    /// As the permissions say.
+    /// The ordinary permissions apply.
     Yes,
 }
 
@@ -162,13 +165,13 @@ pub fn page_size() -> u64 {
     u64::try_from(size).unwrap_or(4096)
 }
 
-/// Ends this process at once (_exit(2)): no atexit handlers, no flushing of what the parent owns.
+/// Ends this process at once (_exit(2)): no atexit handlers, no flushing of the parent's buffers.
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: ends the process; it has no preconditions.
     unsafe { libc::_exit(code) }
 }
 
-/// Reaps one child that ended, if there is one, with its resource usage (wait4(2)).
+/// Reaps one child that has ended, if any, with its resource usage (wait4(2)).
 pub fn reap_any() -> Result<Option<(Pid, Reaped)>, Errno> {
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -200,12 +203,12 @@ pub fn reap_any() -> Result<Option<(Pid, Reaped)>, Errno> {
     Ok(Some((Pid::from_raw(pid), reaped)))
 }
 
-/// What wait4(2) told of a child.
+/// What wait4(2) reported about a child.
 #[derive(Clone, Copy, Debug)]
 pub struct Reaped {
     /// How it ended.
     pub end: End,
-    /// Processor time, with that of the children it waited for, microseconds.
+    /// Processor time, including the children it waited for, microseconds.
     pub cpu_us: u64,
     /// Largest resident set, KiB.
     pub max_rss_kib: u64,
@@ -214,8 +217,8 @@ pub struct Reaped {
 /// How a process ended.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
-    /// By itself, with this code.
+    /// The process exited with this code.
     Code(i32),
-    /// By this signal.
+    /// This signal ended the process.
     Signal(i32),
 }

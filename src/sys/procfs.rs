@@ -1,5 +1,5 @@
-//! What a procfs says of processes (proc(5)). Read beneath a descriptor, so that it does not matter
-//! where, and whether, the procfs is mounted.
+//! Process information from a procfs (proc(5)). It is read through a descriptor, so it does not
+//! matter where, or whether, the procfs is mounted.
 
 use std::os::fd::BorrowedFd;
 
@@ -12,23 +12,24 @@ use nix::unistd::Pid;
 /// Part of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stat {
-    /// What it is doing: `R`, `S`, `D`, `T`, `Z` and so on.
+    /// The state of the process: `R`, `S`, `D`, `T`, `Z` and so on.
     pub state: char,
     /// Its parent.
     pub parent: Pid,
     /// `PF_*` of the kernel's include/linux/sched.h.
     flags: u64,
-    /// Processor time, its own, in clock ticks.
+    /// Processor time of the process itself, in clock ticks.
     pub own_ticks: u64,
     /// Processor time of the children that it waited for, in clock ticks.
     pub waited_ticks: u64,
     /// How many threads it has.
     pub threads: u64,
-    /// When it started, in clock ticks after boot: tells a number's owners apart.
+    /// The start time, in clock ticks after boot. It distinguishes processes that had the same
+    /// number.
     pub started: u64,
 }
 
-/// Reads it.
+/// Reads the `stat` file of a process.
 pub fn stat(proc: BorrowedFd, pid: Pid) -> Result<Stat, Errno> {
     Stat::parse(&read(proc, &format!("{pid}/stat"))?).ok_or(Errno::EIO)
 }
@@ -37,9 +38,9 @@ pub fn stat(proc: BorrowedFd, pid: Pid) -> Result<Stat, Errno> {
 const EXITING: u64 = 4;
 
 impl Stat {
-    /// What the file says; `None` where that is not all there.
+    /// Parses the file; `None` if it is incomplete.
     pub fn parse(text: &str) -> Option<Self> {
-        // The name, field 2, may hold spaces and parentheses; the last one ends it.
+        // The name, field 2, may contain spaces and parentheses; the last parenthesis ends it.
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         Some(Self {
@@ -53,14 +54,14 @@ impl Stat {
         })
     }
 
-    /// Whether it is on its way out.
+    /// Whether the process is exiting.
     pub fn is_exiting(&self) -> bool {
         self.flags & EXITING != 0
     }
 }
 
-/// Children of a process, of all its threads. The list may lack some while they come and go. Empty
-/// where the process is gone.
+/// The children of a process, of all its threads. The list may be incomplete while children come
+/// and go. It is empty if the process is gone.
 pub fn children(proc: BorrowedFd, pid: Pid) -> Vec<Pid> {
     match listed_children(proc, pid) {
         Err(_) if read(proc, "thread-self/children").is_err() => found_children(proc, pid),
@@ -99,7 +100,7 @@ fn numbers(proc: BorrowedFd, path: &str) -> Result<Vec<Pid>, Errno> {
     Ok(names.filter_map(number).map(Pid::from_raw).collect())
 }
 
-/// What a link says.
+/// The target of a link.
 pub fn link(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
     let says = readlinkat(proc, path)?;
     says.into_string().map_err(|_| Errno::EILSEQ)

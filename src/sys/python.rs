@@ -1,6 +1,6 @@
 //! The few calls of CPython's stable ABI (PEP 384) that the zygote's extension module needs.
 //!
-//! The symbols are found in the interpreter that loads the module: nothing is linked to libpython.
+//! The interpreter that loads the module provides the symbols: nothing is linked to libpython.
 
 use std::ffi::{CStr, c_int};
 use std::ptr;
@@ -12,12 +12,12 @@ use pyo3_ffi::{
     PyUnicode_AsUTF8String, PyUnicode_FromStringAndSize,
 };
 
-/// A function of the module: text in, text out; an error is raised as `RuntimeError`.
+/// A function of the module. It takes and returns text, and raises an error as `RuntimeError`.
 pub trait TextFunction {
     /// Its name in Python.
     const NAME: &'static CStr;
 
-    /// Runs it, with the interpreter's lock held.
+    /// Runs the function, with the interpreter's lock held.
     fn call(argument: &str) -> Result<String, String>;
 }
 
@@ -116,13 +116,13 @@ pub fn before_fork() {
     unsafe { PyOS_BeforeFork() }
 }
 
-/// Undoes them in the parent.
+/// Undoes the preparations in the parent.
 pub fn after_fork_in_parent() {
     // SAFETY: as above, and after `before_fork`.
     unsafe { PyOS_AfterFork_Parent() }
 }
 
-/// Makes the interpreter whole in the child, and runs the `os.register_at_fork` functions.
+/// Restores the interpreter in the child, and runs the `os.register_at_fork` functions.
 pub fn after_fork_in_child() {
     // SAFETY: as above, in the child of the fork that followed `before_fork`.
     unsafe { PyOS_AfterFork_Child() }

@@ -1,4 +1,4 @@
-//! What the kernel prefers a process for: policy, nice value, class of input and output.
+//! Scheduling priority of a process: policy, nice value, input and output class.
 //!
 //! sched(7), setpriority(2), ioprio_set(2). Each call is for the calling thread.
 
@@ -11,10 +11,10 @@ use super::check;
 pub struct Policy(libc::c_int);
 
 impl Policy {
-    /// What everybody has.
+    /// The default policy.
     pub const OTHER: Self = Self(libc::SCHED_OTHER);
 
-    /// Whether such a thread runs before all that have none of these.
+    /// Whether such a thread runs before all threads without a real-time policy.
     pub fn is_real_time(self) -> bool {
         [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&self.0)
     }
@@ -28,7 +28,7 @@ pub fn policy() -> Result<Policy, Errno> {
     Ok(Policy(policy & !libc::SCHED_RESET_ON_FORK))
 }
 
-/// Sets it to one that takes no priority.
+/// Sets a scheduling policy that takes no priority.
 pub fn set_policy(Policy(policy): Policy) -> Result<(), Errno> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the pointer is to a live local of the right type.
@@ -36,15 +36,15 @@ pub fn set_policy(Policy(policy): Policy) -> Result<(), Errno> {
     check(libc::c_long::from(set)).map(drop)
 }
 
-/// The caller's nice value: -20 is preferred most, 19 least.
+/// The caller's nice value: -20 is the highest priority, 19 the lowest.
 pub fn nice() -> Result<libc::c_long, Errno> {
-    // The system call itself, whose results are all positive: those of the C library begin at -20.
+    // The raw system call, whose results are all positive. The C library's results begin at -20.
     // SAFETY: integers only; 0 is the caller.
     let preference = check(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) })?;
     Ok(20 - preference)
 }
 
-/// Sets it.
+/// Sets the caller's nice value.
 pub fn set_nice(nice: libc::c_int) -> Result<(), Errno> {
     // SAFETY: integers only; 0 is the caller.
     let set = unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, nice) };
@@ -56,14 +56,14 @@ const PROCESS: libc::c_int = 1;
 const REAL_TIME: libc::c_long = 1;
 const CLASS_SHIFT: u32 = 13;
 
-/// Whether the caller's input and output go before everybody else's.
+/// Whether the caller's input and output are served before those of ordinary processes.
 pub fn is_real_time_io() -> Result<bool, Errno> {
     // SAFETY: integers only; 0 is the caller.
     let priority = check(unsafe { libc::syscall(libc::SYS_ioprio_get, PROCESS, 0) })?;
     Ok(priority >> CLASS_SHIFT == REAL_TIME)
 }
 
-/// Has the caller's input and output take their turn by its nice value.
+/// Orders the caller's input and output by its nice value.
 pub fn set_ordinary_io() -> Result<(), Errno> {
     // SAFETY: integers only; 0 is the caller, and the class of none.
     check(unsafe { libc::syscall(libc::SYS_ioprio_set, PROCESS, 0, 0) }).map(drop)

@@ -1,13 +1,33 @@
-//! Loading a compiled filter (seccomp(2)).
+//! Loading a compiled filter (seccomp(2)), and answering its notifications (seccomp_unotify(2)).
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 
 use super::check;
+use super::descriptors::owned;
 
-/// Loads a filter into this thread; it holds for every thread and process that it makes.
+/// Loads a filter into this thread. It applies to every thread and process that this thread creates.
 ///
 /// Needs `no_new_privs`, or `CAP_SYS_ADMIN` in the thread's user namespace.
 pub fn load(program: &[(u16, u8, u8, u32)]) -> Result<(), Errno> {
+    load_with(program, 0).map(drop)
+}
+
+/// Loads a filter and returns a listener, on which the filter's notifications can be answered. `None`
+/// if another filter of the thread has a listener already: the kernel then answers those calls with
+/// `ENOSYS`.
+pub fn load_with_listener(program: &[(u16, u8, u8, u32)]) -> Result<Option<OwnedFd>, Errno> {
+    match load_with(program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER) {
+        // The standard streams are open, so the kernel returns none of their numbers.
+        Ok(number) if number <= libc::c_long::from(libc::STDERR_FILENO) => Err(Errno::EBADF),
+        Ok(number) => Ok(Some(owned(number))),
+        Err(Errno::EBUSY) => load(program).map(|()| None),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn load_with(program: &[(u16, u8, u8, u32)], flags: libc::c_ulong) -> Result<libc::c_long, Errno> {
     let mut instructions: Vec<libc::sock_filter> = program
         .iter()
         .map(|&(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k })
@@ -21,9 +41,98 @@ pub fn load(program: &[(u16, u8, u8, u32)]) -> Result<(), Errno> {
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
-            0,
+            flags,
             &raw const header,
         )
-    })?;
-    Ok(())
+    })
+}
+
+/// A system call that waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// The identifier of the notification, to answer it.
+    pub id: u64,
+    /// The thread, in this process's pid namespace; 0 if it is not visible there.
+    pub thread: u32,
+    /// The call's arguments. The target of a pointer and the file behind a descriptor may change
+    /// meanwhile.
+    pub arguments: [u64; 6],
+    /// The number of the system call.
+    pub call: libc::c_int,
+}
+
+/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`, which libc has as another type than the field.
+const CONTINUE: u32 = 1;
+
+/// The answer to a call.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reply {
+    /// The kernel executes it.
+    Continue,
+    /// The call returns this error.
+    Error(Errno),
+}
+
+/// Receives the next notification of a listener that poll(2) reports as readable. `None` if its thread
+/// is gone.
+pub fn asked(listener: BorrowedFd) -> Result<Option<Asked>, Errno> {
+    // SAFETY: a structure of integers, for which zeroes are valid, and which the kernel demands.
+    let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: `asked` is live, and of the type that the request is made for.
+    let received = Errno::result(unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_RECV,
+            &raw mut asked,
+        )
+    });
+    match received {
+        Ok(_) => Ok(Some(Asked {
+            id: asked.id,
+            thread: asked.pid,
+            arguments: asked.data.args,
+            call: asked.data.nr,
+        })),
+        Err(Errno::ENOENT | Errno::EINTR) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Whether the call still waits, so that its thread's number was not reused meanwhile.
+pub fn waits(listener: BorrowedFd, id: u64) -> bool {
+    // SAFETY: `id` is live, and of the type that the request is made for.
+    let valid = unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_ID_VALID,
+            &raw const id,
+        )
+    };
+    valid == 0
+}
+
+/// Answers a call. A call whose thread is gone needs no answer.
+pub fn answer(listener: BorrowedFd, id: u64, reply: Reply) -> Result<(), Errno> {
+    let (error, flags) = match reply {
+        Reply::Continue => (0, CONTINUE),
+        Reply::Error(errno) => (-(errno as i32), 0),
+    };
+    let reply = libc::seccomp_notif_resp {
+        id,
+        val: 0,
+        error,
+        flags,
+    };
+    // SAFETY: `reply` is live, and of the type that the request is made for.
+    let sent = Errno::result(unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_SEND,
+            &raw const reply,
+        )
+    });
+    match sent {
+        Ok(_) | Err(Errno::ENOENT) => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }

@@ -1,4 +1,4 @@
-//! What the kernel says it supports, asked without changing anything.
+//! The kernel's supported features, read without changing anything.
 
 use nix::errno::Errno;
 

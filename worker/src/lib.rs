@@ -11,6 +11,7 @@ pub mod sys;
 
 mod control;
 mod module;
+mod networks;
 mod reaper;
 mod serve;
 mod sources;

@@ -3,11 +3,11 @@
 //! | function | argument | result |
 //! |---|---|---|
 //! | `enter` | JSON of the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
-//! | `source` | a file of the guest's side, as `values/encode` | its text, or nothing if there is none |
+//! | `source` | a file of the guest's side, such as `values/encode` | its text, or an empty string if there is none |
 //! | `unready` | JSON of `Unready` | |
-//! | `threads` | | how many threads the process has |
-//! | `settle` | | makes forks of what is loaded cheaper; for how many bytes |
-//! | `serve` | JSON list of the preloaded modules | in a worker, jailed: what it can read, `nothing` or `input`, and on a second line, where its environment is not the zygote's, JSON of that. In the zygote: never |
+//! | `threads` | | the number of threads of the process |
+//! | `settle` | | makes forks of the loaded memory cheaper; returns for how many bytes |
+//! | `serve` | JSON list of the preloaded modules | in a worker, jailed: what it can read, `nothing` or `input`, and on a second line, if its environment differs from the zygote's, the differences as JSON. Never returns in the zygote |
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -77,7 +77,7 @@ impl TextFunction for Enter {
         let Some((ToZygote::Enter { jail, python }, fds)) =
             hear(&control, &mut Vec::new()).map_err(words)?
         else {
-            // The supervisor only wanted the facts, or refused them.
+            // The supervisor wanted only the facts, or refused them.
             sys::process::exit_now(0);
         };
         let Some(lifeline) = fds.into_iter().next() else {
@@ -86,8 +86,8 @@ impl TextFunction for Enter {
         match zygote::enter(&jail, lifeline) {
             Ok(zygote) => {
                 if python.lifetime == Lifetime::ManyRuns {
-                    // Before anything is preloaded: of the libraries that packages bring, a
-                    // worker uses too little.
+                    // Before any module is preloaded: a worker uses too little of the libraries that packages
+                    // load.
                     sys::memory::share_page_tables(zygote.proc.as_fd()).map_err(words)?;
                 }
                 let setup = reply(&jail.env, &python)?;
@@ -193,8 +193,8 @@ impl TextFunction for Serve {
             Served::Finished => sys::process::exit_now(0),
             Served::Failed => sys::process::exit_now(1),
             Served::Worker { env } => {
-                // After the jail stands: a hook of a preloaded package may start a thread, and a
-                // process with threads cannot enter a user namespace.
+                // After the jail is complete: a hook of a preloaded package may start a thread, and a process
+                // with threads cannot enter a user namespace.
                 sys::python::after_fork_in_child();
                 let input = standard_input().map_err(words)?;
                 if env.is_empty() {
@@ -207,13 +207,13 @@ impl TextFunction for Serve {
     }
 }
 
-/// Those of this process, as the supervisor is told.
+/// The namespaces of this process, as reported to the supervisor.
 fn namespaces(proc: BorrowedFd) -> Result<Vec<String>, Errno> {
     let link = |name| sys::procfs::link(proc, &format!("self/{name}"));
     NAMESPACES.into_iter().map(link).collect()
 }
 
-/// Whether the null device stands at standard input (null(4): major number 1, minor number 3).
+/// `nothing` if standard input is the null device (null(4): major number 1, minor number 3), else `input`.
 fn standard_input() -> Result<&'static str, Errno> {
     let stdin = nix::sys::stat::fstat(std::io::stdin())?;
     let null = nix::sys::stat::makedev(1, 3);
@@ -236,8 +236,8 @@ impl ForkHooks for Interpreter {
     }
 }
 
-/// Takes the control socket off descriptor 0 and gives the interpreter harmless streams: what a
-/// package prints while it is preloaded goes nowhere.
+/// Moves the control socket off descriptor 0 and gives the interpreter harmless streams: output of a package
+/// that is being preloaded is discarded.
 fn take_streams() -> Result<OwnedFd, Errno> {
     sys::descriptors::relocate_stdio(CONTROL)
 }
@@ -247,12 +247,12 @@ fn end_with(control: &OwnedFd, failure: Failure) -> ! {
         step: failure.step as u16,
         errno: failure.errno as i32,
     };
-    // Without a supervisor to hear it there is nothing left to do but end.
+    // Without a supervisor to receive the message, the process can only end.
     _ = tell(control.as_fd(), &message, &[]);
     sys::process::exit_now(1)
 }
 
-/// What the bootstrap goes on with, in the jail.
+/// What the bootstrap needs to continue in the jail.
 #[derive(Serialize)]
 struct Prepared<'a> {
     env: &'a [(String, String)],

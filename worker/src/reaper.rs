@@ -1,6 +1,6 @@
-//! A worker's reaper, at level `landlock`: see `jail::reaper`. A process of its own for each worker,
-//! forked by the zygote, that forks the worker, reports its birth and its end on the monitor, and
-//! ends whatever the worker has started when it is over.
+//! A worker's reaper, at level `landlock`: see `jail::reaper`. The zygote forks one process for each
+//! worker. It forks the worker, reports the worker's start and end on the monitor, and finally ends
+//! every process that the worker started.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -16,26 +16,26 @@ use crate::serve::exit;
 use crate::sys;
 use crate::sys::process::{Fork, ForkedChild, Held, SingleThreaded};
 
-/// Exit status of a reaper that left something behind: the zygote looks for it then.
+/// Exit status of a reaper that left a process behind. The zygote then looks for it.
 const EXIT_FAILED: i32 = 70;
 
-/// What a reaper keeps.
-pub struct Ties<'a> {
-    /// To the supervisor: its other end is shut down when the worker is to end.
+/// The descriptors that a reaper keeps.
+pub struct ReaperFds<'a> {
+    /// The link to the supervisor, which shuts down the other end to end the worker.
     pub monitor: &'a OwnedFd,
-    /// A handle on the zygote, whose end is the worker's end.
+    /// A handle on the zygote, whose end is also the worker's end.
     pub zygote: &'a OwnedFd,
     /// The root of a procfs.
     pub proc: &'a OwnedFd,
 }
 
-/// Goes on as the reaper of a new worker, in a process that the zygote has just forked. Returns in
+/// Continues as the reaper of a new worker, in a process that the zygote has just forked. Returns in
 /// the worker only.
 pub fn fork_worker(
     own: ForkedChild,
     jail: &ZygoteJail,
     single: &SingleThreaded,
-    ties: &Ties,
+    ties: &ReaperFds,
 ) -> ForkedChild {
     let forked = Reach::establish(jail, Reach::Group).and_then(|reach| {
         let forked = sys::process::fork(single).in_step(Step::Fork)?;
@@ -52,8 +52,9 @@ pub fn fork_worker(
     sys::process::exit_now(if served.is_ok() { 0 } else { EXIT_FAILED })
 }
 
-fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &Ties) -> Result<(), Failure> {
-    // The worker's streams and the other workers' monitors go, whose ends must show.
+fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &ReaperFds) -> Result<(), Failure> {
+    // Closes the worker's streams and the other workers' monitors, so that their peers see the end
+    // of file.
     let kept = own
         .hold(
             &[ties.zygote.as_fd(), ties.proc.as_fd()],
@@ -69,7 +70,7 @@ fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &Ties) -> Result<(),
         let own = sys::pidfd::open(getpid())?;
         let beneath = Beneath::Reaper;
         let handles = [reaper.handle().as_fd(), own.as_fd()];
-        // A supervisor that is gone shows as a hang-up of the monitor, next.
+        // If the supervisor is gone, the monitor hangs up, which the reaper sees next.
         _ = tell(monitor.as_fd(), &FromMonitor::Born { beneath }, &handles);
         Ok(reaper)
     });
@@ -80,18 +81,18 @@ fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &Ties) -> Result<(),
         .watch(&[monitor.as_fd(), zygote.as_fd()])
         .in_step(Step::ForkReaper)?;
     if let Over::Ended(reaped) = over {
-        // At once: the supervisor need not wait for what is left.
+        // At once: the supervisor need not wait for the remaining processes.
         _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
     }
     let killed = reaper.end_all(proc.as_fd()).in_step(Step::ForkReaper)?;
-    // A worker that was lost with its zygote has no end of its own to tell of.
+    // A worker that was lost with its zygote has no end of its own to report.
     if let (Over::Cut { tie: 0 }, Some(reaped)) = (over, killed) {
         _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
     }
     Ok(())
 }
 
-/// Number of the monitor in a reaper.
+/// The descriptor number of the monitor in a reaper.
 const MONITOR: RawFd = 3;
 
 fn report(monitor: BorrowedFd, Failure { step, errno }: Failure) {

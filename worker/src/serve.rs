@@ -18,20 +18,21 @@ use crate::jail::control::{Beneath, Exit, ExitStatus, FromMonitor, ToZygote};
 use crate::jail::failure::{Failure, InStep, Step};
 use crate::jail::program::ZygoteJail;
 use crate::jail::tree;
-use crate::jail::worker::{Belongings, Birth};
+use crate::jail::worker::{ForkParams, WorkerFds};
 use crate::jail::zygote::Zygote;
+use crate::networks::{Network, Networks};
 use crate::sys;
 use crate::sys::namespace_init::{InitStacks, NamespaceInit};
 use crate::sys::process::{End, Reaped, SingleThreaded};
 
-/// The most workers that one zygote has alive at once.
+/// The most workers that one zygote has alive at a time.
 const MAX_WORKERS: usize = 4096;
 
-/// The interpreter's part in a fork.
+/// The interpreter's hooks around a fork.
 pub trait ForkHooks {
     /// Before the fork, in the parent.
     fn before(&self);
-    /// After it, in the parent.
+    /// After the fork, in the parent.
     fn after_in_parent(&self);
 }
 
@@ -39,12 +40,12 @@ pub trait ForkHooks {
 pub enum Served {
     /// In the zygote: the supervisor closed the control socket.
     Finished,
-    /// In a worker: it stands in its jail.
+    /// In a worker: its jail is complete.
     Worker {
-        /// What of its environment differs from the zygote's.
+        /// The variables of its environment that differ from the zygote's.
         env: Vec<(String, String)>,
     },
-    /// In a worker: it failed to enter its jail, has said so, and must end.
+    /// In a worker: it failed to enter its jail, has reported that, and must end.
     Failed,
 }
 
@@ -55,14 +56,16 @@ pub struct Server {
     zygote: Zygote,
     single: SingleThreaded,
     stacks: InitStacks,
-    /// The zygote's own pid namespace, to come back to after each fork.
+    /// The zygote's own pid namespace, to return to after each fork.
     home: OwnedFd,
-    /// Whether its next child would be born elsewhere.
+    /// Whether the zygote's next child would be created in another pid namespace.
     is_away: bool,
+    /// The network namespaces, if the jail has namespaces.
+    networks: Option<Networks>,
     events: Epoll,
     children: SignalFd,
     mask_before: SigSet,
-    /// No hash map: that asks the kernel for random numbers, and panics where it gets none.
+    /// Not a hash map, which asks the kernel for random numbers and panics if it gets none.
     workers: BTreeMap<Pid, Worker>,
     /// At level `landlock`: each worker's reaper, and its monitor.
     reapers: BTreeMap<Pid, OwnedFd>,
@@ -72,6 +75,7 @@ pub struct Server {
 struct Worker {
     monitor: OwnedFd,
     init: NamespaceInit,
+    network: Option<Network>,
     alive: bool,
 }
 
@@ -79,7 +83,7 @@ const CONTROL: u64 = 0;
 const CHILDREN: u64 = 1;
 
 impl Server {
-    /// Prepares to serve. Fails with `EBUSY` when the process has more than one thread.
+    /// Prepares to serve. Fails with `EBUSY` if the process has more than one thread.
     pub fn new(control: OwnedFd, jail: ZygoteJail, zygote: Zygote) -> Result<Self, Failure> {
         let single = SingleThreaded::count(zygote.proc.as_fd()).in_step(Step::Fork)?;
         let zygote_bytes = data_size(zygote.proc.as_fd()).in_step(Step::Fork)?;
@@ -106,11 +110,16 @@ impl Server {
         let events = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         events.add(&control, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
         events.add(&children, EpollEvent::new(EpollFlags::EPOLLIN, CHILDREN))?;
+        let networks = jail
+            .namespaces
+            .map(|_| Networks::new(zygote.proc.as_fd()))
+            .transpose()?;
         Ok(Self {
             control,
             jail,
             zygote,
             single,
+            networks,
             stacks: InitStacks::reserve(MAX_WORKERS)?,
             home: sys::pidfd::open(getpid())?,
             is_away: false,
@@ -135,9 +144,10 @@ impl Server {
             for event in &events[..ready] {
                 match event.data() {
                     CONTROL => match hear(&self.control, &mut buffer) {
-                        // No descriptor is left for what came with it. Closed, it tells the
-                        // supervisor of this one worker; the others go on.
-                        Err(Errno::EMSGSIZE) => {}
+                        // The process had no descriptor numbers left for those of the request. Closing
+                        // the descriptors that did arrive reports the failure of this one worker; the
+                        // others continue.
+                        Err(Errno::EMSGSIZE | Errno::EMFILE | Errno::ENFILE) => {}
                         Err(errno) => return Err(errno),
                         Ok(None) => return Ok(Served::Finished),
                         Ok(Some((ToZygote::Enter { .. }, _))) => return Err(Errno::EPROTO),
@@ -146,20 +156,22 @@ impl Server {
                                 first_core,
                                 work,
                                 cpu,
+                                uid,
                             },
                             fds,
                         ))) => {
-                            let birth = Birth {
+                            let birth = ForkParams {
                                 first_core,
                                 zygote_bytes: self.zygote_bytes,
                                 cpu,
-                                // Guest code starts with that of an ordinary process.
+                                // Guest code starts with the signal mask of an ordinary process.
                                 mask: self.mask_before,
+                                uid,
                             };
                             match self.answer(birth, work.as_deref(), fds, hooks)? {
                                 None => {}
                                 Some(served) => {
-                                    // The numbers of these descriptors are the worker's now.
+                                    // The numbers of these descriptors belong to the worker now.
                                     std::mem::forget(self);
                                     return Ok(served);
                                 }
@@ -176,7 +188,7 @@ impl Server {
     /// Answers one request. `Some` in the worker.
     fn answer(
         &mut self,
-        birth: Birth,
+        birth: ForkParams,
         work: Option<&Path>,
         fds: Vec<OwnedFd>,
         hooks: &dyn ForkHooks,
@@ -187,19 +199,28 @@ impl Server {
         else {
             return Err(Errno::EPROTO);
         };
-        let belongings = Belongings {
+        let belongings = WorkerFds {
             stdio: [stdin, stdout, stderr],
             data,
             cgroup: fds.collect(),
+        };
+        let network = match self.lend_network() {
+            Ok(network) => network,
+            Err(failure) => {
+                tell_not_born(&monitor, failure);
+                return Ok(None);
+            }
         };
         match self.fork_worker(&monitor, hooks) {
             Ok(Forked::Worker(child)) => {
                 if let Some(directory) = work {
                     self.jail.put_work_in(directory);
                 }
+                let (jail, zygote) = (&self.jail, &self.zygote);
+                let lent = network.as_ref().map(AsFd::as_fd);
                 let entered =
-                    crate::jail::worker::enter(child, &self.jail, &self.zygote, belongings, birth);
-                std::mem::forget(monitor);
+                    crate::jail::worker::enter(child, jail, zygote, belongings, lent, birth);
+                std::mem::forget((monitor, network));
                 let env = match work {
                     Some(_) => std::mem::take(&mut self.jail.env),
                     None => Vec::new(),
@@ -210,44 +231,67 @@ impl Server {
                 }))
             }
             Ok(Forked::Parent { pid, pidfd, init }) => {
-                let key = u64::try_from(pid.as_raw()).unwrap_or(u64::MAX);
-                let hang_up = EpollEvent::new(EpollFlags::EPOLLRDHUP, key);
-                let handles = [pidfd.as_fd(), init.pidfd.as_fd()];
-                let beneath = Beneath::Init;
-                let born = FromMonitor::Born { beneath };
-                let known = self
-                    .events
-                    .add(&monitor, hang_up)
-                    .and_then(|()| tell(monitor.as_fd(), &born, &handles));
-                if let Err(errno) = known {
-                    // Nobody could end it, or nobody knows of it. A supervisor that is there is told,
-                    // if that can be done, and sees its monitor closed.
-                    self.stacks.end(&init, Some(pid));
-                    let step = Step::ReportBirth;
-                    tell_not_born(&monitor, Failure { step, errno });
-                    return Ok(None);
-                }
                 let worker = Worker {
                     monitor,
                     init,
+                    network,
                     alive: true,
                 };
-                self.workers.insert(pid, worker);
+                self.report_birth(pid, &pidfd, worker);
                 Ok(None)
             }
             Ok(Forked::Reaper { pid }) => {
-                // It is the reaper's to use; held here until nothing is left of the worker.
+                // The reaper uses it. The zygote holds it until no process of the worker is left.
                 self.reapers.insert(pid, monitor);
                 Ok(None)
             }
             Err(failure) => {
+                self.take_back(network);
                 tell_not_born(&monitor, failure);
                 Ok(None)
             }
         }
     }
 
-    /// Reaps whatever ended. A worker's end ends its namespace; that end releases the monitor.
+    /// Reports a worker to the supervisor. From then on the zygote reaps it.
+    fn report_birth(&mut self, pid: Pid, pidfd: &OwnedFd, worker: Worker) {
+        let key = u64::try_from(pid.as_raw()).unwrap_or(u64::MAX);
+        let hang_up = EpollEvent::new(EpollFlags::EPOLLRDHUP, key);
+        let handles = [pidfd.as_fd(), worker.init.pidfd.as_fd()];
+        let beneath = Beneath::Init;
+        let born = FromMonitor::Born { beneath };
+        let known = self
+            .events
+            .add(&worker.monitor, hang_up)
+            .and_then(|()| tell(worker.monitor.as_fd(), &born, &handles));
+        if let Err(errno) = known {
+            // The worker could not be watched or reported, so end it. A supervisor that is still there
+            // gets a report, if possible, and sees the worker's monitor closed.
+            self.stacks.end(&worker.init, Some(pid));
+            self.take_back(worker.network);
+            let step = Step::ReportBirth;
+            tell_not_born(&worker.monitor, Failure { step, errno });
+        } else {
+            self.workers.insert(pid, worker);
+        }
+    }
+
+    /// A network namespace for the next worker, if the jail has namespaces.
+    fn lend_network(&mut self) -> Result<Option<Network>, Failure> {
+        let proc = self.zygote.proc.as_fd();
+        let networks = self.networks.as_mut();
+        let lent = networks.map(|networks| networks.lend(proc)).transpose();
+        lent.in_step(Step::LendNetwork)
+    }
+
+    /// Takes the namespace back from a worker that has no process left.
+    fn take_back(&mut self, network: Option<Network>) {
+        if let (Some(networks), Some(network)) = (&mut self.networks, network) {
+            networks.take_back(network);
+        }
+    }
+
+    /// Reaps every child that ended. A worker's end ends its namespace; that end releases the monitor.
     fn reap(&mut self) -> Result<(), Errno> {
         while self.children.read_signal()?.is_some() {}
         while let Some((pid, reaped)) = sys::process::reap_any()? {
@@ -263,7 +307,8 @@ impl Server {
             }
             if let Some(monitor) = self.reapers.remove(&pid) {
                 if !matches!(reaped.end, End::Code(0)) {
-                    // It could not end its worker: what is left has come to this process.
+                    // The reaper could not end its worker. This process has adopted the remaining
+                    // processes.
                     let others: Vec<Pid> = self.reapers.keys().copied().collect();
                     tree::kill_beneath(self.zygote.proc.as_fd(), &others);
                 }
@@ -286,10 +331,11 @@ impl Server {
         if let Some(worker) = self.workers.remove(&pid) {
             _ = self.events.delete(&worker.monitor);
             self.stacks.release(&worker.init);
+            self.take_back(worker.network);
         }
     }
 
-    /// The supervisor gave up on a worker: its namespace ends.
+    /// The supervisor gave up on a worker: end its namespace.
     fn abandon(&mut self, key: u64) {
         let Some(worker) = i32::try_from(key)
             .ok()
@@ -297,13 +343,13 @@ impl Server {
         else {
             return;
         };
-        // Reported once: the hang-up would otherwise be reported until the worker is reaped.
+        // Remove the monitor: epoll would report the hang-up again until the worker is reaped.
         _ = self.events.delete(&worker.monitor);
         _ = sys::pidfd::signal(worker.init.pidfd.as_fd(), Signal::SIGKILL);
     }
 }
 
-/// As the supervisor is told.
+/// The end of a process in the form reported to the supervisor.
 pub fn exit(reaped: Reaped) -> Exit {
     let status = match reaped.end {
         End::Code(code) => ExitStatus::Code(code),
@@ -316,7 +362,7 @@ pub fn exit(reaped: Reaped) -> Exit {
     }
 }
 
-/// Where this fails, the supervisor sees its monitor closed.
+/// If this fails, the supervisor sees the worker's monitor closed.
 fn tell_not_born(monitor: &OwnedFd, Failure { step, errno }: Failure) {
     let message = FromMonitor::NotBorn {
         step: step as u16,

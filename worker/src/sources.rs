@@ -1,13 +1,13 @@
-//! The Python that runs inside, without what the zygote's bootstrap begins with.
+//! The Python code that runs inside, without the part with which the zygote's bootstrap starts.
 
-/// Files of `src/guest`, each with its text.
+/// Lists files of `src/guest`, each with its text.
 macro_rules! guest_sources {
     ($($name:literal),* $(,)?) => {
         [$(($name, include_str!(concat!("../../src/guest/", $name, ".py")))),*]
     };
 }
 
-/// Each is imported when it is first needed, by the name that it has here.
+/// Each file is imported on first use, by the name listed here.
 const SOURCES: &[(&str, &str)] = &guest_sources![
     "cell",
     "ending",

@@ -1,11 +1,11 @@
-//! What this side makes of the bytes that the Python readers are tried with.
+//! This side's reading of the bytes that the Python readers are tested with.
 //!
-//! `fuzz/python` asks on standard input: one byte for the kind, `u32` length, bytes; little-endian. The
-//! answer is `+` or `-`, `u32` length, bytes.
+//! `fuzz/python` sends a question on standard input: one byte for the kind, `u32` length, bytes;
+//! little-endian. The answer is `+` or `-`, `u32` length, bytes.
 
 use std::io::{self, Read, Write};
 
-use sandfork::protocol::{Blob, Decoder, FrameLimits, JsonLimits, Value, Way};
+use sandfork::protocol::{Blob, Decoder, FrameLimits, JsonLimits, Transport, Value};
 use serde_json::Map;
 
 use crate::source::text_and_rest;
@@ -14,7 +14,7 @@ use crate::source::text_and_rest;
 ///
 /// # Errors
 ///
-/// When a pipe breaks, or a question is of no known kind.
+/// When a pipe breaks, or a question has an unknown kind.
 pub fn serve(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     loop {
         let mut prefix = [0; 5];
@@ -40,7 +40,7 @@ pub fn serve(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     }
 }
 
-/// The lengths of the frames of a stream to a caller, whose headers are JSON objects.
+/// The lengths of the frames of a stream whose headers must be JSON objects.
 fn frames(mut stream: &[u8]) -> Result<String, String> {
     let mut decoder = Decoder::new(FrameLimits::TO_CALLER);
     let mut lengths: Vec<[usize; 2]> = Vec::new();
@@ -58,7 +58,7 @@ fn frames(mut stream: &[u8]) -> Result<String, String> {
     }
 }
 
-/// A tree as this side writes it again, if the buffers of these lengths fit it.
+/// Parses a tree, if the buffers of these lengths fit it, and encodes it again.
 fn value(question: &[u8]) -> Result<String, String> {
     let (tree, lengths) = text_and_rest(question);
     let value: Value = JsonLimits::FROM_WORKER
@@ -68,7 +68,7 @@ fn value(question: &[u8]) -> Result<String, String> {
     let blob = if lengths.is_empty() {
         None
     } else {
-        Some(Blob::new(lengths, Way::Payload).map_err(|error| error.to_string())?)
+        Some(Blob::new(lengths, Transport::Payload).map_err(|error| error.to_string())?)
     };
     value
         .check(blob.as_ref())

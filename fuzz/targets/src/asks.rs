@@ -1,7 +1,7 @@
-//! A caller's messages: what is taken is written and read again as the same.
+//! A caller's messages: an accepted message survives encoding and decoding.
 
 use sandfork::protocol::Frame;
-use sandfork::protocol::caller::{Ask, FileOperation, PolicyChoice};
+use sandfork::protocol::caller::{ClientRequest, FileOperation, PolicyChoice};
 
 use crate::replies::assert_is_short;
 use crate::source::text_and_rest;
@@ -31,8 +31,8 @@ pub(crate) const TARGET: Target = Target {
         "\"set\":",
         "\"environ\":",
         "\"tool_time\":",
-        "\"excluded\"",
-        "\"counted\"",
+        "{\"at_most\":",
+        "{\"at_least\":",
         "\"stdin\":",
         "\"id\":",
         "\"filename\":",
@@ -79,10 +79,10 @@ fn run(bytes: &[u8]) -> Behaviour {
         header,
         payload: payload.to_vec(),
     };
-    match Ask::parse(&frame(header.to_vec())) {
+    match ClientRequest::parse(&frame(header.to_vec())) {
         Ok(ask) => {
             let written = serde_json::to_vec(&ask).expect("a message is written");
-            let again = Ask::parse(&frame(written.clone()));
+            let again = ClientRequest::parse(&frame(written.clone()));
             let again = again.unwrap_or_else(|error| panic!("{ask:?} is refused again: {error}"));
             let again = serde_json::to_vec(&again).expect("a message is written");
             assert_eq!(
@@ -99,21 +99,21 @@ fn run(bytes: &[u8]) -> Behaviour {
     }
 }
 
-fn shape(ask: &Ask) -> &'static str {
+fn shape(ask: &ClientRequest) -> &'static str {
     match ask {
-        Ask::Open(open) => match open.policy {
+        ClientRequest::Open(open) => match open.policy {
             PolicyChoice::Text { .. } => "open with a text",
             PolicyChoice::Name { .. } => "open with a name",
         },
-        Ask::Cell(cell) if cell.wall.is_some() => "cell with a time",
-        Ask::Cell(_) => "cell",
-        Ask::Set(_) => "set",
-        Ask::Tools(_) => "tools",
-        Ask::Return(answer) if answer.error.is_some() => "return of an error",
-        Ask::Return(_) => "return",
-        Ask::Interrupt => "interrupt",
-        Ask::Restart { .. } => "restart",
-        Ask::File(request) => match request.op {
+        ClientRequest::Cell(cell) if cell.wall.is_some() => "cell with a time",
+        ClientRequest::Cell(_) => "cell",
+        ClientRequest::Set(_) => "set",
+        ClientRequest::Tools(_) => "tools",
+        ClientRequest::Return(answer) if answer.error.is_some() => "return of an error",
+        ClientRequest::Return(_) => "return",
+        ClientRequest::Interrupt => "interrupt",
+        ClientRequest::Restart { .. } => "restart",
+        ClientRequest::File(request) => match request.op {
             FileOperation::OpenRead => "read",
             FileOperation::OpenWrite { .. } => "write",
             FileOperation::List => "list",
@@ -122,7 +122,7 @@ fn shape(ask: &Ask) -> &'static str {
             FileOperation::MakeDir { .. } => "make a directory",
             _ => "another operation",
         },
-        Ask::Close => "close",
+        ClientRequest::Close => "close",
         _ => "another kind",
     }
 }

@@ -3,33 +3,34 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-/// How a reader answered an input, without what is the input's own: numbers, and all from a quotation on.
+/// How a reader answered an input, without details of the input: numbers, and everything from a
+/// quotation on, are removed.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Behaviour {
-    /// It took it, as something of this shape.
+    /// The reader accepted the input. Holds a digest of its shape.
     Taken(u64),
-    /// It refused it, for this reason.
+    /// The reader refused the input. Holds a digest of the reason.
     Refused(u64),
 }
 
 impl Behaviour {
-    /// It took it. The text says as what.
+    /// The reader accepted the input; `shape` describes it.
     pub fn taken(shape: &str) -> Self {
         Self::Taken(digest(shape))
     }
 
-    /// It refused it, with this message.
+    /// The reader refused the input with this message.
     pub fn refused(message: &str) -> Self {
         Self::Refused(digest(message))
     }
 
-    /// Whether it took it.
+    /// Whether the reader accepted the input.
     pub const fn is_taken(self) -> bool {
         matches!(self, Self::Taken(_))
     }
 }
 
-/// `DefaultHasher::new` has no key of its own: equal in every process of one build.
+/// `DefaultHasher::new` has no random key, so that digests are equal in every process of one build.
 fn digest(text: &str) -> u64 {
     const MOST: usize = 120;
     let mut hasher = DefaultHasher::new();

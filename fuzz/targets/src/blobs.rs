@@ -1,6 +1,6 @@
-//! Where buffers lie, against arithmetic that cannot overflow.
+//! Compares the offsets of buffers with arithmetic that cannot overflow.
 
-use sandfork::protocol::blob::{ALIGNMENT, Blob, LARGEST, Way};
+use sandfork::protocol::blob::{ALIGNMENT, Blob, LARGEST, Transport};
 
 use crate::source::Source;
 use crate::{Behaviour, Target};
@@ -21,12 +21,12 @@ pub(crate) const TARGET: Target = Target {
     inputs: 1_500_000,
 };
 
-/// Eight bytes for each length; an odd number of bytes goes the other way.
+/// Eight bytes for each length; an odd number of bytes tests the other direction.
 fn run(bytes: &[u8]) -> Behaviour {
     let way = if bytes.len().is_multiple_of(2) {
-        Way::Payload
+        Transport::Payload
     } else {
-        Way::Passed
+        Transport::Passed
     };
     let mut source = Source::new(bytes);
     let mut lengths = Vec::new();
@@ -53,8 +53,8 @@ fn run(bytes: &[u8]) -> Behaviour {
     }
 }
 
-/// By docs/protocol.md: each begins at the first multiple of 64 that is not before the end of the one
-/// ahead. Sums of up to 2^60 lengths fit.
+/// The offsets by docs/protocol.md: each buffer starts at the first multiple of 64 at or after the
+/// end of the previous one. Sums of up to 2^60 lengths fit.
 fn places(lengths: &[u64]) -> Option<Vec<(u128, u128)>> {
     let alignment = u128::from(ALIGNMENT);
     let mut places = Vec::new();

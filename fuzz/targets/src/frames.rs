@@ -1,5 +1,5 @@
-//! A worker's bytes, cut in three ways: the cut makes no difference, nothing is lost, and what was read
-//! is written as it came.
+//! A worker's bytes, split in three ways: the split makes no difference, nothing is lost, and
+//! encoding the frames gives the original bytes.
 
 use sandfork::protocol::{Decoder, Frame, FrameError, FrameLimits};
 
@@ -79,7 +79,7 @@ fn uneven(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Every byte is in a frame or behind the last, and the end says which.
+/// Checks that every byte is in a frame or after the last one, as the end of the reading reports.
 fn check(read: &Read, stream: &[u8]) {
     let mut written = Vec::new();
     for frame in &read.frames {

@@ -1,9 +1,9 @@
-//! What fuzzing runs, once for both engines: cargo-fuzz's libFuzzer on nightly (`fuzz/fuzz_targets`) and
-//! the one in [`engine`], for which stable Rust is enough (`cargo xtask fuzz`).
+//! The fuzz targets, shared by two engines: cargo-fuzz's libFuzzer on nightly (`fuzz/fuzz_targets`)
+//! and the one in [`engine`], for stable Rust (`cargo xtask fuzz`).
 //!
-//! A target takes any bytes, drives one reader of hostile input with them, and panics where a property
-//! of that reader does not hold. What it returns says how the reader answered, by which an engine knows
-//! an input that goes a new way.
+//! A target takes any bytes, drives one reader of hostile input with them, and panics if a property
+//! of that reader does not hold. It returns the reader's behaviour, by which an engine recognises
+//! an input that takes a new path.
 
 pub mod answers;
 mod asks;
@@ -21,23 +21,23 @@ mod values;
 pub use behaviour::Behaviour;
 pub use seccomp::{Difference, difference};
 
-/// A reader of hostile input, and what is run with it.
+/// A reader of hostile input, with its fuzzing parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// As on the command line, and of the directory of its corpus.
+    /// The name on the command line, and of the corpus's directory.
     pub name: &'static str,
-    /// Whose bytes they are, and what must hold.
+    /// The origin of the bytes, and the properties that must hold.
     pub about: &'static str,
-    /// Drives the reader. Panics where a property does not hold.
+    /// Drives the reader. Panics if a property does not hold.
     pub run: fn(&[u8]) -> Behaviour,
-    /// What the inputs are made of.
+    /// Dictionary words for the inputs.
     pub words: &'static [&'static str],
-    /// How many inputs CI tries: about thirty seconds of them on one processor, unoptimized. A number
-    /// and not a time, so that whether CI is green does not depend on how fast it is.
+    /// How many inputs CI tries: about thirty seconds of them on one processor, unoptimized. A
+    /// number and not a time, so that the result of CI does not depend on its speed.
     pub inputs: u64,
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     frames::TARGET,
     replies::TARGET,
@@ -50,13 +50,13 @@ pub const TARGETS: &[Target] = &[
 ];
 
 impl Target {
-    /// The one of this name.
+    /// The target of this name.
     pub fn find(name: &str) -> Option<&'static Self> {
         TARGETS.iter().find(|target| target.name == name)
     }
 }
 
-/// What cargo-fuzz runs.
+/// Runs a target for cargo-fuzz.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! One target in one process; `cargo xtask fuzz` starts as many as there are.
+//! Runs one target in one process; `cargo xtask fuzz` starts one for each target.
 
 use std::env;
 use std::fs;
@@ -17,8 +17,8 @@ usage: fuzz-targets list
        fuzz-targets replay TARGET FILE...
        fuzz-targets answer";
 
-/// What a process that reads at most 64 KiB may have: a length that is believed before its bytes have
-/// come is then the end of it, and not the machine's.
+/// The memory limit of a process that reads at most 64 KiB. A reader that allocates by an announced
+/// length before the bytes have arrived then ends its process, not the machine.
 const MOST_MEMORY: u64 = 4 << 30;
 
 type Error = Box<dyn std::error::Error>;
@@ -54,7 +54,8 @@ fn main() -> ExitCode {
 
 fn list() {
     for target in TARGETS {
-        // The third is the directory of its corpus, which Python's targets share with these.
+        // The third column is the corpus's directory, because Python's targets share corpora with
+        // these.
         let Target {
             name,
             inputs,
@@ -100,7 +101,7 @@ fn run(
             );
             Ok(ExitCode::SUCCESS)
         }
-        // The panic's own message stands above.
+        // The panic has already printed its own message.
         Err(Failure::Broken(path)) => Err(broken(target.name, &path).into()),
         Err(Failure::Io(path, error)) => Err(format!("{}: {error}", path.display()).into()),
     }

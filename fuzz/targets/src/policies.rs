@@ -1,5 +1,5 @@
-//! Policy files: no text makes the loader panic, an error names a place that is there, and what is
-//! loaded is printed as a file that says the same.
+//! Policy files: no text makes the loader panic, an error points to an existing place, and a loaded
+//! policy is printed as an equivalent file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ pub(crate) const TARGET: Target = Target {
 
 const DIRECTORY: &str = "/policies";
 
-/// The first file is loaded; `n.toml` are the others. Its lines `#set key=value` are overrides.
+/// Loads the first file; `n.toml` are the others. Its lines `#set key=value` are overrides.
 fn run(bytes: &[u8]) -> Behaviour {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return Behaviour::refused("not UTF-8");
@@ -139,7 +139,7 @@ fn assert_same_again(policy: &Policy) {
     assert_eq!(policy.require(), again.require());
 }
 
-/// A policy's lists are the plan's to check; it must do so for any text.
+/// The plan checks a policy's lists, and must do so for any text.
 fn compile_its_lists(policy: &Policy) {
     let names = |list: &[Located<String>]| -> Vec<String> {
         list.iter().map(|name| name.value.clone()).collect()
@@ -154,11 +154,12 @@ fn compile_its_lists(policy: &Policy) {
     );
 }
 
-/// An error points into a file that there is. (What acts on a terminal is taken out where it is shown.)
+/// Checks that an error points into an existing file. (The display removes terminal control
+/// characters.)
 fn check_place(error: &PolicyError, files: &Files<'_>) {
     let origin = error.origin();
     if let (Some(line), Some(text)) = (origin.line, files.find(Path::new(&origin.file))) {
-        // An error at the end of a text that ends with a newline is in the line behind it.
+        // An error at the end of a text with a final newline is on the line after it.
         let lines = text.split('\n').count();
         assert!((1..=lines).contains(&(line as usize)), "{error}");
     }

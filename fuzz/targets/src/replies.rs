@@ -1,4 +1,5 @@
-//! A worker's messages: what is taken is within the bounds, and is written and read again as the same.
+//! A worker's messages: an accepted message is within the bounds, and survives encoding and
+//! decoding.
 
 use sandfork::protocol::{Ended, Frame, JsonLimits, Reply};
 
@@ -81,7 +82,7 @@ fn run(bytes: &[u8]) -> Behaviour {
     }
 }
 
-/// What the count on the text lets through, a parser finds no deeper and no longer.
+/// Checks that text within the limits parses to a tree within the limits.
 fn bounds_hold(header: &[u8]) {
     let limits = JsonLimits::FROM_WORKER;
     if limits.check(header).is_ok()
@@ -93,7 +94,7 @@ fn bounds_hold(header: &[u8]) {
     }
 }
 
-/// Levels, and values with their keys.
+/// The depth, and the number of values with their keys.
 fn measure(tree: &serde_json::Value) -> (usize, usize) {
     let inner: Vec<(usize, usize)> = match tree {
         serde_json::Value::Array(items) => items.iter().map(measure).collect(),
@@ -110,7 +111,7 @@ fn measure(tree: &serde_json::Value) -> (usize, usize) {
 }
 
 fn assert_same_again(reply: &Reply, payload: &[u8]) {
-    // As text: two values that are no number are not equal.
+    // Compared as text, because NaN does not equal itself.
     let written = serde_json::to_vec(reply).expect("a message is written");
     let frame = Frame {
         header: written.clone(),
@@ -126,7 +127,7 @@ fn assert_same_again(reply: &Reply, payload: &[u8]) {
     );
 }
 
-/// Of a refusal little is quoted, and nothing that acts on a terminal.
+/// Checks that a refusal quotes little, and no terminal control characters.
 pub(crate) fn assert_is_short(message: &str) {
     assert!(message.len() < 1000, "a refusal of {} bytes", message.len());
     let control = message.chars().find(|character| character.is_control());

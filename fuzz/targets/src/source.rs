@@ -1,6 +1,6 @@
-//! Choices out of an input's bytes, for targets whose input is not a text.
+//! Makes choices from an input's bytes, for targets whose input is not a text.
 
-/// Takes bytes off the front; at the end there are zeros.
+/// Takes bytes off the front; at the end it returns zeros.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source<'a>(&'a [u8]);
 
@@ -30,7 +30,7 @@ impl<'a> Source<'a> {
         u64::from_le_bytes(self.array())
     }
 
-    /// One of them; the first of a single one without looking.
+    /// One of the choices. A single choice takes no bytes.
     pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> Option<T> {
         let place = usize::from(self.short()) % choices.len().max(1);
         choices.get(place).copied()
@@ -45,7 +45,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A text and what stands behind the first byte zero, which no text of ours has.
+/// A text, and the bytes after the first zero byte, which no valid text contains.
 pub(crate) fn text_and_rest(bytes: &[u8]) -> (&[u8], &[u8]) {
     match bytes.iter().position(|byte| *byte == 0) {
         Some(end) => (&bytes[..end], &bytes[end + 1..]),

@@ -1,4 +1,4 @@
-//! Lines of `sandfork map`: a task means the same however its JSON is laid out.
+//! Lines of `sandfork map`: a task means the same in any layout of its JSON.
 
 use sandfork::batch::{RecordLine, TaskId, TaskLine, TaskProgram};
 use sandfork::{Policy, Request};
@@ -69,7 +69,7 @@ fn run(line: &[u8]) -> Behaviour {
     }
 }
 
-/// The same members, in another order and with other spaces.
+/// Compares with the same members in another order and with other spaces.
 fn assert_means_the_same(task: &TaskLine, line: &[u8]) {
     let tree: Value = serde_json::from_slice(line).expect("a task is JSON");
     let id = match &tree["id"] {

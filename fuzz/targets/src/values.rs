@@ -1,8 +1,8 @@
-//! A value and its buffers: what is taken is written and read again as the same, is shown in bounded
-//! text, and every way to read its buffers stays within them.
+//! A value and its buffers: an accepted value survives encoding and decoding, its text form is
+//! bounded, and all accessors stay within its buffers.
 
 use sandfork::protocol::value::{Buffers, TypedValue};
-use sandfork::protocol::{Blob, JsonLimits, Value, Way};
+use sandfork::protocol::{Blob, JsonLimits, Transport, Value};
 
 use crate::replies::assert_is_short;
 use crate::source::{Source, text_and_rest};
@@ -63,7 +63,7 @@ pub(crate) const TARGET: Target = Target {
     inputs: 400_000,
 };
 
-/// The rest of an input that stands for any number of bytes says how many each buffer has.
+/// The bytes after the text give the number of bytes of each buffer.
 fn run(bytes: &[u8]) -> Behaviour {
     let (tree, rest) = text_and_rest(bytes);
     let value: Value = match JsonLimits::FROM_WORKER.from_slice(tree) {
@@ -95,12 +95,12 @@ fn run(bytes: &[u8]) -> Behaviour {
     }
 }
 
-/// At most 16 buffers, together short enough to be there.
+/// At most 16 buffers, small enough to allocate.
 fn buffers(rest: &[u8]) -> (Option<Blob>, Vec<u8>) {
     let mut source = Source::new(rest);
     let count = source.byte() % 17;
     let lengths: Vec<u64> = (0..count).map(|_| source.short().into()).collect();
-    let Ok(blob) = Blob::new(lengths, Way::Payload) else {
+    let Ok(blob) = Blob::new(lengths, Transport::Payload) else {
         return (None, Vec::new());
     };
     let total = usize::try_from(blob.total()).expect("sixteen times 64 KiB");
@@ -109,7 +109,7 @@ fn buffers(rest: &[u8]) -> (Option<Blob>, Vec<u8>) {
 }
 
 fn assert_same_again(value: &Value) {
-    // As text: two values that are no number are not equal.
+    // Compared as text, because NaN does not equal itself.
     let written = serde_json::to_string(value).expect("a value is written");
     let again: Result<Value, _> = JsonLimits::FROM_WORKER.from_slice(written.as_bytes());
     let again =
@@ -120,7 +120,7 @@ fn assert_same_again(value: &Value) {
     );
 }
 
-/// What a person reads of a hostile value is short and does nothing to a terminal.
+/// Checks that the text form of a hostile value is short and has no terminal control characters.
 fn assert_is_shown(value: &Value) {
     const LONGEST: usize = 32 << 10;
     let shown = value.to_string();
@@ -129,7 +129,7 @@ fn assert_is_shown(value: &Value) {
     assert_eq!(acts, None, "a control character is shown: {shown:?}");
 }
 
-/// Every way to read it, and what it holds.
+/// Calls every accessor on the value and its parts.
 fn read_all(value: &Value, buffers: &Buffers<'_>) {
     let _ = (value.bytes(buffers), value.text(buffers));
     let _ = (value.integers(buffers), value.floats(buffers));

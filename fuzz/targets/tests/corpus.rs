@@ -1,4 +1,4 @@
-//! Every kept input, through its target: what was found once is not found again.
+//! Runs every corpus input through its target, so that fixed errors stay fixed.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ fn every_kept_input_holds() {
             .collect();
         let name = target.name;
         let taken = answers.iter().filter(|answer| answer.is_taken()).count();
-        // A corpus of which nothing, or all, is taken leads nowhere.
+        // A corpus of which no input, or every input, is accepted is of little use.
         assert!(taken >= 2, "{name}: {taken} ways of being taken");
         assert!(answers.len() > taken, "{name}: nothing is refused");
     }

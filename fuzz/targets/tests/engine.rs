@@ -1,4 +1,4 @@
-//! The engine finds what is there to be found, and the comparison of filters sees a wrong one.
+//! The engine finds a planted error, and the comparison of filters detects a wrong filter.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -7,7 +7,7 @@ use fuzz_targets::engine::{Failure, Session, Tried, Until, read};
 use fuzz_targets::{Behaviour, Target, difference};
 use sandfork::plan::seccomp::Filters;
 
-/// Breaks on a word of its dictionary with a number at an edge behind it.
+/// Fails on a word of its dictionary followed by a boundary number.
 const PLANTED: Target = Target {
     name: "planted",
     about: "",
@@ -81,7 +81,7 @@ fn nothing_stays_where_nothing_broke() {
     assert_eq!(read(&place.path().join("artifacts")).unwrap(), []);
 }
 
-/// Turns the nth branch round.
+/// Inverts the nth branch.
 fn spoil(filters: &mut Filters, nth: usize) -> bool {
     let programs = filters.zygote.iter_mut().chain(&mut filters.worker);
     let branches = programs
@@ -95,7 +95,8 @@ fn spoil(filters: &mut Filters, nth: usize) -> bool {
         == 1
 }
 
-/// Every branch of the filters turned round is seen by some of the calls that these bytes stand for.
+/// Every inverted branch of the filters is detected by some of the calls that these bytes stand
+/// for.
 #[test]
 fn a_wrong_filter_is_seen() {
     let mut state = 1u32;

@@ -1,56 +1,56 @@
-//! Why a line is no task. Each message goes behind the name of the file and the number of the line.
+//! Why a line is not a valid task. Each message follows the file's name and the line's number.
 
 use crate::outcome::LimitName;
 use crate::policy::QuantityError;
 use crate::protocol::FrameLimits;
 use crate::supervisor::files::PathError;
 
-/// Why a line is no task.
+/// Why a line is not a valid task.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskLineError {
-    /// Not JSON.
+    /// The line is not JSON.
     #[error("it is not JSON: {what} at column {column}")]
     NotJson {
         /// What is wrong.
         what: String,
-        /// Where, from 1.
+        /// The column, from 1.
         column: usize,
     },
-    /// It ends before its object does.
+    /// The line ends before its object does.
     #[error("it is cut off: the line ends before its JSON object does")]
     Cut,
-    /// JSON, and something else than an object.
+    /// The line is JSON, but not an object.
     #[error(
         "it is not a JSON object: write one task a line, such as {{\"id\": 1, \"code\": \"print(1)\"}}"
     )]
     NotAnObject,
-    /// A key that no task has.
+    /// The key is unknown.
     #[error("unknown key `{key}`{}", did_you_mean(.meant.as_deref()))]
     UnknownKey {
         /// The key.
         key: String,
-        /// The one that may be meant.
+        /// A known key with a similar name.
         meant: Option<String>,
     },
-    /// A key that is there twice.
+    /// The key is duplicated.
     #[error("the key `{0}` stands in it twice")]
     Twice(String),
-    /// No id.
+    /// The id is missing.
     #[error("`id` is missing: it is what the result is told by")]
     NoId,
-    /// An id that is none.
+    /// The id is invalid.
     #[error("`id` must be a text that is not empty, or a whole number of 64 bits")]
     Id,
-    /// Nothing is run.
+    /// There is no code to run.
     #[error("there is nothing to run: give it `code`, `file` or `program`")]
     NothingToRun,
-    /// More than one thing is run.
+    /// There is more than one thing to run.
     #[error("it has both `{first}` and `{second}`: one task runs one thing")]
     Several {
-        /// One.
+        /// The first key.
         first: &'static str,
-        /// The other.
+        /// The second key.
         second: &'static str,
     },
     /// `args` beside `program`.
@@ -58,73 +58,73 @@ pub enum TaskLineError {
         "`args` are of `code` and `file`: the arguments of a program stand in `program` itself"
     )]
     ArgsOfProgram,
-    /// More than a frame carries.
+    /// The code is larger than a frame may be.
     #[error(
         "`code` is over the {} MiB that a script may have: keep data in `files`",
         FrameLimits::TO_WORKER.payload >> 20
     )]
     CodeTooLarge,
-    /// A value of another type.
+    /// The value has the wrong type.
     #[error("`{key}` must be {wanted}")]
     Type {
-        /// Whose value.
+        /// The key.
         key: String,
-        /// What it has to be.
+        /// The type that is required.
         wanted: &'static str,
     },
-    /// Not base64.
+    /// The value is not base64.
     #[error("`{0}` is not base64: take the standard alphabet (RFC 4648), with padding")]
     Base64(String),
-    /// A path in `files`.
+    /// A path in `files` is invalid.
     #[error("`files`: {0}")]
     Path(#[from] PathError),
-    /// The value of a limit.
+    /// The value of a limit is invalid.
     #[error("`{}`: {why}", .name.key())]
     Quantity {
-        /// Which limit.
+        /// The limit.
         name: LimitName,
         /// What is wrong.
         why: QuantityError,
     },
-    /// A limit of zero.
+    /// A limit is zero.
     #[error("`{}` is zero, under which nothing runs: leave it out for the policy's", .0.key())]
     Zero(LimitName),
-    /// A limit that only a policy can have.
+    /// Only a policy can set the limit.
     #[error(
         "`{key}` is part of the jail, which tasks of one policy share: set it in the policy (`--set \
          {key}=...`)"
     )]
     OfPolicy {
-        /// Its key.
+        /// The limit's key.
         key: String,
     },
-    /// More than the policy allows.
+    /// The limit exceeds the policy's.
     #[error(
         "`{key}` is above the policy's {allowed}, and a task can only have less: raise that in the \
          policy (`--set {key}=...`)",
         key = .name.key()
     )]
     AbovePolicy {
-        /// Which limit.
+        /// The limit.
         name: LimitName,
-        /// What the policy allows.
+        /// The policy's value.
         allowed: String,
     },
-    /// The policy closes what the task would read.
+    /// The policy closes the standard input that the task has.
     #[error(
         "it has `stdin`, which the policy does not let tasks read: allow it with `--set \
          stdio.stdin=pass`"
     )]
     StdinClosed,
-    /// More than the work directory holds.
+    /// The files are larger than the work directory.
     #[error(
         "`files` have {bytes} bytes, over the {allowed} of the work directory: raise that in the policy \
          (`--set filesystem.work_size=...`)"
     )]
     FilesTooLarge {
-        /// Bytes in all of them.
+        /// The size of all files together, bytes.
         bytes: usize,
-        /// What the policy allows.
+        /// The policy's value.
         allowed: String,
     },
 }

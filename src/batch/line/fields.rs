@@ -21,10 +21,10 @@ const KEYS: [&str; 9] = [
     "id", "code", "file", "program", "args", "files", "stdin", "limits", "policy",
 ];
 
-/// The limits that the supervisor holds, and that a task can therefore have less of.
+/// The limits that the supervisor enforces, so that a task can lower them.
 const OF_TASK: [LimitName; 3] = [LimitName::Wall, LimitName::Cpu, LimitName::Output];
 
-/// The others of a policy.
+/// The other limits of a policy.
 const OF_POLICY: [LimitName; 5] = [
     LimitName::Memory,
     LimitName::Pids,
@@ -33,11 +33,11 @@ const OF_POLICY: [LimitName; 5] = [
     LimitName::Cores,
 ];
 
-/// An object's members, none twice.
+/// The members of an object, with unique keys.
 #[derive(Debug)]
 pub struct Fields(Vec<(String, Value)>);
 
-/// What `limits` says.
+/// The values of `limits`.
 #[derive(Default)]
 pub struct TaskLimits {
     pub wall: Option<Duration>,
@@ -46,7 +46,7 @@ pub struct TaskLimits {
 }
 
 impl Fields {
-    /// Reads an object, whose keys must be those of a task.
+    /// Parses an object whose keys must be those of a task.
     pub fn parse(line: &[u8]) -> Result<Self, Error> {
         let Members(members) = serde_json::from_slice(line).map_err(|error| not_json(&error))?;
         for (index, (key, _)) in members.iter().enumerate() {
@@ -64,7 +64,7 @@ impl Fields {
         self.0.iter().any(|(name, _)| name == key)
     }
 
-    /// Takes out a value; `null` is as good as none.
+    /// Removes and returns a value; `null` counts as absent.
     fn take(&mut self, key: &str) -> Option<Value> {
         let index = self.0.iter().position(|(name, _)| name == key)?;
         Some(self.0.swap_remove(index).1).filter(|value| !value.is_null())
@@ -135,7 +135,7 @@ impl Fields {
     }
 }
 
-/// Which limit a key of `limits` is.
+/// The limit that a key of `limits` names.
 fn limit(key: &str) -> Result<LimitName, Error> {
     let is = |name: &&LimitName| short(**name) == key;
     if let Some(name) = OF_TASK.iter().find(is) {
@@ -170,7 +170,7 @@ fn of_type(key: &str, wanted: &'static str) -> Error {
     Error::Type { key, wanted }
 }
 
-/// The members of a table within.
+/// The members of a nested object.
 fn members(key: &str, value: Option<Value>) -> Result<Option<Vec<(String, Value)>>, Error> {
     match value {
         None => Ok(None),
@@ -201,13 +201,13 @@ fn not_json(error: &serde_json::Error) -> Error {
         Category::Syntax | Category::Io => {}
     }
     let text = error.to_string();
-    // The column is told apart from the line, which is always the first.
+    // Drops the line, which is always the first; the column is reported separately.
     let what = text.split(" at line ").next().unwrap_or(&text).to_owned();
     let column = error.column();
     Error::NotJson { what, column }
 }
 
-/// The members of an object in their order, those that stand twice too.
+/// The members of an object in order, with duplicates.
 struct Members(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Members {

@@ -14,7 +14,7 @@ fn refusal(line: &str) -> String {
     TaskLine::parse(line.as_bytes()).unwrap_err().to_string()
 }
 
-/// A task that runs, with these members too.
+/// A valid task with additional members.
 fn with(members: &str) -> String {
     format!(r#"{{"id": 1, "code": "pass", {members}}}"#)
 }

@@ -13,7 +13,7 @@ fn jobs(number: usize) -> NonZeroUsize {
     NonZeroUsize::new(number).unwrap()
 }
 
-/// Counts how many are between `enter` and `leave`, and the most there ever were.
+/// Counts how many threads are between `enter` and `leave`, and their maximum.
 #[derive(Default)]
 struct Gauge {
     now: AtomicUsize,
@@ -80,7 +80,7 @@ fn all_jobs_work_at_once_and_no_more() {
     assert!(gauge.most() <= 4, "{}", gauge.most());
 }
 
-/// Waits until a count stands still.
+/// Waits until a count stops changing.
 fn settled(count: impl Fn() -> usize) -> usize {
     let mut last = count();
     loop {
@@ -101,7 +101,7 @@ fn little_is_read_ahead_of_a_consumer_that_stands_still() {
         let items = std::iter::repeat_with(move || counted.fetch_add(1, Ordering::SeqCst));
         let mut results = work(items, jobs(3), order, |item, _| item).unwrap();
         let count = || read.load(Ordering::SeqCst);
-        // Begun, in the queue, and one in the reader's hand.
+        // Started items, queued items, and one that the reader holds.
         let most = 3 * WINDOW + 3 + 1;
         assert_eq!(settled(count), most);
         for _ in 0..100 {

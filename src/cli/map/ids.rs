@@ -1,42 +1,42 @@
-//! Which tasks there have been.
+//! The ids of tasks and results seen so far.
 
 use std::collections::HashSet;
 
 use sandfork::batch::TaskId;
 
-/// The ids of tasks and of results, in 16 bytes each: millions of them are no matter.
+/// The ids of tasks and of results, in 16 bytes each, so that millions fit into memory.
 ///
-/// By their digests, of which the last bit says what is known: an id that was met in the tasks is
-/// never met as new again.
+/// They are stored by digest. The last bit records the source: an id that was seen in a task is
+/// never reported as new again.
 #[derive(Debug, Default)]
 pub struct Ids(HashSet<u128>);
 
-/// How an id is met in the tasks.
+/// The state of a task's id.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Met {
-    /// For the first time, and it has no result.
+    /// The first task with this id, and it has no result.
     New,
-    /// For the first time, and it has one.
+    /// The first task with this id, and it has a result.
     Finished,
-    /// Not for the first time.
+    /// A repeated id.
     Again,
 }
 
 const BIT: u128 = 1;
 
 impl Ids {
-    /// There is a result of this one.
+    /// Records a result with this id.
     pub fn finish(&mut self, id: &TaskId) {
         self.0.insert(id.digest() | BIT);
     }
 
-    /// There is a task of this one.
+    /// Records a task with this id. Returns the id's earlier state.
     pub fn meet(&mut self, id: &TaskId) -> Met {
         let digest = id.digest();
         if !self.0.insert(digest & !BIT) {
             return Met::Again;
         }
-        // Known as a task's from here on, it need not be known as a result's.
+        // Once recorded for a task, it need not be recorded for a result.
         if self.0.remove(&(digest | BIT)) {
             Met::Finished
         } else {
@@ -44,7 +44,7 @@ impl Ids {
         }
     }
 
-    /// How many there are.
+    /// The number of ids.
     pub fn count(&self) -> usize {
         self.0.len()
     }

@@ -1,4 +1,4 @@
-//! Lines of a file, none of them held whole when it is too long.
+//! Reads lines of a file without holding a line that is too long.
 
 use std::io::{self, BufRead};
 
@@ -11,16 +11,16 @@ pub struct Lines<R> {
     bytes: u64,
 }
 
-/// One line.
+/// A line.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Line {
-    /// From 1.
+    /// The line's number, from 1.
     pub number: u64,
-    /// Where the next one begins, in bytes from the start.
+    /// The offset of the next line, bytes from the start.
     pub end: u64,
-    /// What it says, without its newline.
+    /// The text without its newline.
     pub text: Vec<u8>,
-    /// How it ends.
+    /// How the line ends.
     pub closed: Closed,
 }
 
@@ -29,14 +29,14 @@ pub struct Line {
 pub enum Closed {
     /// With a newline.
     ByNewline,
-    /// With the file: nobody knows whether that is all of it.
+    /// With the end of the file: the line may be incomplete.
     ByTheEnd,
-    /// It does not end within what a line may have; no more of it was read.
+    /// The line is longer than the limit; the rest was not read.
     Never,
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Lines of at most `most` bytes.
+    /// Reads lines of at most `most` bytes.
     pub fn new(reader: R, most: usize) -> Self {
         Self {
             reader,
@@ -51,7 +51,7 @@ impl<R: BufRead> Lines<R> {
         self.number
     }
 
-    /// The next line; `None` at the end.
+    /// Returns the next line; `None` at the end.
     pub fn next(&mut self) -> io::Result<Option<Line>> {
         let mut text = Vec::new();
         let limit = self.most as u64 + 1;

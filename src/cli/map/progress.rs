@@ -1,6 +1,6 @@
-//! How far it is: counted by whoever knows, drawn on a terminal, summed up at the end.
+//! Progress of a batch: counted while it runs, drawn on a terminal, summed up at the end.
 
-mod moment;
+mod snapshot;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,45 +10,45 @@ use std::time::{Duration, Instant};
 
 use sandfork::batch::Done;
 
-pub use self::moment::Counts;
+pub use self::snapshot::Counts;
 
-use self::moment::Moment;
+use self::snapshot::Snapshot;
 
-/// How far the tasks have been read.
+/// How much of the task file has been read.
 #[derive(Debug, Default)]
 pub struct Reading {
-    /// Where the last line that was read ends, bytes.
+    /// The offset of the end of the last line read, bytes.
     read: AtomicU64,
-    /// How many of those bytes were lines of which nothing had to be run.
+    /// How many of those bytes were lines without a task to run.
     skipped: AtomicU64,
-    /// Tasks that had a result already.
+    /// Tasks that already had a result.
     finished: AtomicU64,
 }
 
 impl Reading {
-    /// Up to there.
+    /// Records that the file was read up to `end`.
     pub fn read_to(&self, end: u64) {
         self.read.store(end, Ordering::Relaxed);
     }
 
-    /// Up to there, and the last line was none to run.
+    /// Records that the file was read up to `end`, and that the last line had no task to run.
     pub fn skipped_to(&self, end: u64) {
         let before = self.read.swap(end, Ordering::Relaxed);
         self.skipped.fetch_add(end - before, Ordering::Relaxed);
     }
 
-    /// How many tasks had a result already.
+    /// How many tasks already had a result.
     pub fn finished(&self) -> u64 {
         self.finished.load(Ordering::Relaxed)
     }
 
-    /// One more had a result already.
+    /// Counts one more task that already had a result.
     pub fn count_finished(&self) {
         self.finished.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Follows a batch, and draws it where a person looks.
+/// Tracks a batch, and draws its progress on a terminal.
 pub struct Progress {
     shared: Arc<Shared>,
     drawing: Option<JoinHandle<()>>,
@@ -68,17 +68,17 @@ struct State {
     over: bool,
 }
 
-/// Whether there is a bar.
+/// Whether there is a progress bar.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Bar {
-    /// Drawn on stderr, again and again.
+    /// Drawn on stderr repeatedly.
     Drawn,
-    /// Not.
+    /// Not drawn.
     None,
 }
 
 impl Bar {
-    /// Where stderr is a terminal, and stdout, to which results may go, is not.
+    /// Draws if stderr is a terminal and stdout, which may receive results, is not.
     pub fn where_seen() -> Self {
         match (io::stderr().is_terminal(), io::stdout().is_terminal()) {
             (true, false) => Self::Drawn,
@@ -91,7 +91,7 @@ impl Bar {
 const REDRAW: Duration = Duration::from_millis(200);
 
 impl Progress {
-    /// Begins to follow.
+    /// Starts tracking.
     pub fn begin(reading: Arc<Reading>, size: Option<u64>, bar: Bar) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             begun: Instant::now(),
@@ -110,12 +110,12 @@ impl Progress {
         Ok(Self { shared, drawing })
     }
 
-    /// One more result.
+    /// Counts one more result.
     pub fn count(&self, done: &Done) {
         self.shared.lock().counts.add(done);
     }
 
-    /// Ends the bar; returns what there was, and the last word on it.
+    /// Ends the bar. Returns the counts and the summary.
     pub fn end(mut self) -> (Counts, String) {
         self.stop_drawing();
         let moment = self.shared.moment(&self.shared.lock());
@@ -131,7 +131,7 @@ impl Progress {
     }
 }
 
-/// On every way out: nothing is written over a message.
+/// Ends the bar on every path, so that it does not overwrite a message.
 impl Drop for Progress {
     fn drop(&mut self) {
         self.stop_drawing();
@@ -143,9 +143,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn moment(&self, state: &State) -> Moment {
+    fn moment(&self, state: &State) -> Snapshot {
         let number = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Moment {
+        Snapshot {
             counts: state.counts,
             elapsed: self.begun.elapsed(),
             read: number(&self.reading.read),
@@ -155,7 +155,7 @@ impl Shared {
         }
     }
 
-    /// Draws until it is over, and then leaves the line empty. A terminal that is gone is no matter.
+    /// Draws until the batch is over, and then clears the line. Ignores a terminal that has closed.
     fn draw(&self) {
         const CLEAR: &str = "\r\x1b[K";
         let mut stderr = io::stderr();

@@ -1,7 +1,7 @@
-//! Where results go: each in one line, which is there whole or not at all.
+//! Writes results, one line each. A line is written whole or not at all.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, IsTerminal, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -10,121 +10,106 @@ use nix::fcntl::{Flock, FlockArg};
 use sandfork::batch::Done;
 use thiserror::Error;
 
+use super::existing::Existing;
 use super::ids::Ids;
 use super::resume;
-use crate::cli::terminal::harmless;
+use crate::cli::terminal::harmless_json;
 
 /// An open file of results.
 #[derive(Debug)]
 pub struct Results {
-    /// What messages call it.
+    /// The file's name in messages.
     name: String,
     file: File,
-    shown: Shown,
-    /// How many lines are in it.
+    /// The number of lines in it.
     lines: u64,
-    /// Keeps every other `sandfork map` away from a file that can be gone on with.
+    /// Keeps other `sandfork map` processes away from a resumable file.
     lock: Option<Flock<File>>,
 }
 
-/// Who reads it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Shown {
-    /// A terminal, which obeys what it shows.
-    ToAPerson,
-    /// A program.
-    ToAProgram,
-}
-
-/// Why results cannot be had, or written.
+/// Why results cannot be read or written.
 #[derive(Debug, Error)]
 pub enum ResultsError {
-    /// It would be overwritten.
+    /// The file exists and would be overwritten.
     #[error("`{0}` exists: add `--resume` to go on with it, or name another file")]
     Exists(String),
-    /// It cannot be opened.
+    /// The file cannot be opened.
     #[error("`{name}` cannot be opened: {cause}; check the path and its permissions")]
     Open {
-        /// The file.
+        /// The file's name.
         name: String,
-        /// As the kernel says.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// Another one writes to it.
+    /// Another process writes to the file.
     #[error("another `sandfork map` writes to `{0}`: wait for its end, or name another file")]
     Locked(String),
-    /// What is in it is something else.
+    /// The file has lines that are not results.
     #[error("{name}:{line}: {what}; `--resume` needs a file with nothing but results")]
     NotResults {
-        /// The file.
+        /// The file's name.
         name: String,
-        /// Where, from 1.
+        /// The line's number, from 1.
         line: u64,
         /// What is wrong.
         what: String,
     },
-    /// It could not be read, or put in order.
+    /// The file could not be read, or its unfinished results removed.
     #[error("`{name}` cannot be gone on with: {cause}; nothing in it was changed")]
     Unusable {
-        /// The file.
+        /// The file's name.
         name: String,
-        /// As the kernel says.
+        /// The kernel's error.
         cause: io::Error,
     },
     /// A result could not be written.
     #[error("the results cannot be written to {name}: {cause}; {lines} of them are there{hint}")]
     Write {
-        /// The file.
+        /// The file's name.
         name: String,
-        /// As the kernel says.
+        /// The kernel's error.
         cause: io::Error,
-        /// How many are there, whole.
+        /// The number of whole lines in it.
         lines: u64,
-        /// What to do.
+        /// The remedy.
         hint: &'static str,
     },
 }
 
 impl ResultsError {
-    /// Whether its reader has seen enough, as `head` has.
+    /// Whether the reader stopped early, as `head` does.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Write { cause, .. } if cause.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
 impl Results {
-    /// The command's own stdout.
+    /// Writes to the command's own stdout.
     pub fn on_stdout() -> Result<Self, ResultsError> {
         let name = "stdout".to_owned();
-        let stdout = io::stdout();
-        let shown = if stdout.is_terminal() {
-            Shown::ToAPerson
-        } else {
-            Shown::ToAProgram
-        };
-        let file = stdout
+        let file = io::stdout()
             .as_fd()
             .try_clone_to_owned()
             .map_err(|cause| open_error(&name, cause))?;
         Ok(Self {
             name,
             file: file.into(),
-            shown,
             lines: 0,
             lock: None,
         })
     }
 
-    /// A new file, or a device or pipe that exists.
+    /// Opens a new file, or an existing device or pipe.
     pub fn create(path: &Path) -> Result<Self, ResultsError> {
         let name = path.display().to_string();
         let mut options = OpenOptions::new();
         let opened = match options.append(true).create_new(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if is_regular(path) {
+                let existing = Existing::find(path);
+                if existing.as_ref().is_ok_and(Existing::is_regular) {
                     return Err(ResultsError::Exists(name));
                 }
-                OpenOptions::new().append(true).open(path)
+                existing.and_then(|existing| existing.open(OpenOptions::new().append(true)))
             }
             opened => opened,
         };
@@ -136,24 +121,26 @@ impl Results {
         Ok(Self {
             name: format!("`{name}`"),
             file,
-            shown: Shown::ToAProgram,
             lines: 0,
             lock,
         })
     }
 
-    /// A file that is gone on with, or a new one where there is none; with the ids that have a result in
+    /// Opens a file to resume, or a new one if there is none. Returns the ids that have a result in
     /// it.
     pub fn resume(path: &Path) -> Result<(Self, Ids), ResultsError> {
-        if !is_regular(path) {
-            return Ok((Self::create(path)?, Ids::default()));
-        }
         let name = path.display().to_string();
-        let found = resume::open(path, &name)?;
+        let existing = match Existing::find(path) {
+            Ok(existing) if existing.is_regular() => existing,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(open_error(&name, error));
+            }
+            _ => return Ok((Self::create(path)?, Ids::default())),
+        };
+        let found = resume::open(&existing, &name)?;
         let results = Self {
             name: format!("`{name}`"),
             file: copy(&found.file, &name)?,
-            shown: Shown::ToAProgram,
             lines: found.ids.count() as u64,
             lock: Some(found.file),
         };
@@ -163,22 +150,19 @@ impl Results {
     /// Writes one result.
     pub fn write(&mut self, done: &Done) -> Result<(), ResultsError> {
         let mut line = match serde_json::to_string(done) {
-            Ok(line) => line,
+            Ok(line) => harmless_json(&line),
             Err(error) => return Err(self.write_error(error.into())),
         };
-        if self.shown == Shown::ToAPerson {
-            line = harmless(&line);
-        }
         line.push('\n');
         append(&mut self.file, line.as_bytes()).map_err(|cause| self.write_error(cause))?;
         self.lines += 1;
         Ok(())
     }
 
-    /// Has everything on the disk, where it is one: the kernel may find only then that it is full.
+    /// Syncs the file to disk, because the kernel may report a full disk only then.
     pub fn finish(&mut self) -> Result<(), ResultsError> {
         match self.file.sync_data() {
-            // Not a file: a pipe, a terminal.
+            // Not a file, but a pipe or a terminal.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             synced => synced.map_err(|cause| self.write_error(cause)),
         }
@@ -198,7 +182,7 @@ impl Results {
     }
 }
 
-/// Appends a line, or nothing: what a full disk left of it is taken back.
+/// Appends a line or nothing: removes the part of it that fit on a full disk.
 fn append(file: &mut File, line: &[u8]) -> io::Result<()> {
     let mut written = 0;
     let failed = loop {
@@ -215,13 +199,13 @@ fn append(file: &mut File, line: &[u8]) -> io::Result<()> {
     if let Ok(metadata) = file.metadata()
         && metadata.is_file()
     {
-        // Where that fails too, `--resume` does it.
+        // If this fails too, `--resume` removes the part.
         _ = file.set_len(metadata.len().saturating_sub(written as u64));
     }
     Err(failed)
 }
 
-/// Takes a file for this process alone, for as long as it is open.
+/// Locks a file for this process, for as long as it is open.
 pub fn lock(file: File, name: &str) -> Result<Flock<File>, ResultsError> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
         Errno::EWOULDBLOCK => ResultsError::Locked(name.to_owned()),
@@ -236,10 +220,6 @@ pub fn open_error(name: &str, cause: io::Error) -> ResultsError {
 
 fn copy(file: &File, name: &str) -> Result<File, ResultsError> {
     file.try_clone().map_err(|cause| open_error(name, cause))
-}
-
-fn is_regular(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
 #[cfg(test)]

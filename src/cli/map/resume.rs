@@ -1,45 +1,42 @@
-//! Going on behind the results that a file has: what they are of, and what has to go before.
+//! Resumes a file of results: reads their ids and removes the unfinished ones.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 
 use nix::fcntl::Flock;
 use sandfork::batch::RecordLine;
 
+use super::existing::{Beside, Existing};
 use super::ids::Ids;
-use super::lines::{Closed, Lines};
+use super::lines::{Closed, Line, Lines};
 use super::results::{ResultsError, lock, open_error};
 
-/// A file that can be gone on with.
+/// A file to resume.
 #[derive(Debug)]
 pub struct Found {
     /// Where the next result is appended.
     pub file: Flock<File>,
-    /// The ids whose programs have had their run.
+    /// The ids of tasks that need no further run.
     pub ids: Ids,
 }
 
-/// The longest line, in bytes. Output is written in up to six bytes for each.
+/// The longest line, bytes. Each byte of output takes up to six bytes.
 const MOST_BYTES: usize = 1 << 30;
 
-/// Opens a file of results, and has it end with a whole one.
+/// Opens a file of results, and makes it end with a whole one.
 ///
-/// A last line without its newline was cut short when it was written: it goes. So do results that are
-/// none, of tasks that got no sandbox or were called off: they get another.
-pub fn open(path: &Path, name: &str) -> Result<Found, ResultsError> {
+/// A last line without a newline was cut off while it was written. It is removed if it begins like
+/// a result. Results of tasks that got no sandbox, or were cancelled, are removed too: those tasks
+/// are run again.
+pub fn open(existing: &Existing, name: &str) -> Result<Found, ResultsError> {
     let unusable = |cause| ResultsError::Unusable {
         name: name.to_owned(),
         cause,
     };
-    // A link stays one, and what it leads to is replaced.
-    let path = &fs::canonicalize(path).map_err(|cause| open_error(name, cause))?;
-    let opened = OpenOptions::new().read(true).append(true).open(path);
+    let opened = existing.open(OpenOptions::new().read(true).append(true));
     let file = lock(opened.map_err(|cause| open_error(name, cause))?, name)?;
-    if !is_at(&file, path).map_err(unusable)? {
-        // Another one replaced it in between.
+    if !existing.is_there().map_err(unusable)? {
+        // Another process replaced it in between.
         return Err(ResultsError::Locked(name.to_owned()));
     }
     let scanned = scan(&file, name)?;
@@ -47,28 +44,21 @@ pub fn open(path: &Path, name: &str) -> Result<Found, ResultsError> {
         file.set_len(scanned.end).map_err(unusable)?;
         file
     } else {
-        let copy = Copy::beside(path).map_err(unusable)?;
+        let copy = existing.beside(".resuming").map_err(unusable)?;
         let locked = lock(copy.file.try_clone().map_err(unusable)?, name)?;
-        copy.take_the_place_of(path, scanned.end)
-            .map_err(unusable)?;
+        replace(&file, &copy, scanned.end).map_err(unusable)?;
         locked
     };
     let ids = scanned.ids;
     Ok(Found { file, ids })
 }
 
-/// Whether a path leads to this open file.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let (open, there) = (file.metadata()?, fs::metadata(path)?);
-    Ok((open.dev(), open.ino()) == (there.dev(), there.ino()))
-}
-
-/// What a file has.
+/// The contents of a file.
 struct Scanned {
     ids: Ids,
-    /// How many lines have to go.
+    /// The number of lines to remove.
     unfinished: u64,
-    /// Where the last whole line ends, bytes.
+    /// The offset of the end of the last whole line, bytes.
     end: u64,
 }
 
@@ -89,7 +79,10 @@ fn scan(file: &File, name: &str) -> Result<Scanned, ResultsError> {
             what,
         };
         match line.closed {
-            Closed::ByTheEnd => break,
+            Closed::ByTheEnd if is_torn(&line) => break,
+            Closed::ByTheEnd => {
+                return Err(wrong("it is no result, and has no newline".to_owned()));
+            }
             Closed::Never => return Err(wrong("it is too long for a result".to_owned())),
             Closed::ByNewline => {}
         }
@@ -104,63 +97,51 @@ fn scan(file: &File, name: &str) -> Result<Scanned, ResultsError> {
     Ok(scanned)
 }
 
-/// A file beside another, which takes its place whole or not at all.
-struct Copy {
-    file: File,
-    path: PathBuf,
+/// Whether a last line without a newline is an incomplete result. A host that crashed may have left
+/// zeros in place of the rest, but no file begins with them.
+fn is_torn(line: &Line) -> bool {
+    let zeros = line
+        .text
+        .iter()
+        .rev()
+        .take_while(|byte| **byte == 0)
+        .count();
+    let text = &line.text[..line.text.len() - zeros];
+    RecordLine::may_begin_with(text) && (line.number > 1 || !text.is_empty())
 }
 
-impl Copy {
-    fn beside(path: &Path) -> io::Result<Self> {
-        let mut name: OsString = path.as_os_str().to_owned();
-        name.push(".resuming");
-        let path = PathBuf::from(name);
-        // One that is there was left by a process that was killed: only whoever has locked the file
-        // beside it makes one.
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut options = OpenOptions::new();
-        let file = options
-            .read(true)
-            .append(true)
-            .create_new(true)
-            .open(&path)?;
-        Ok(Self { file, path })
+/// Replaces a file by a copy that has the finished results of its first `end` bytes.
+fn replace(file: &File, copy: &Beside, end: u64) -> io::Result<()> {
+    let replaced = copy_finished(file, &copy.file, end)
+        .and_then(|()| copy.file.set_permissions(file.metadata()?.permissions()))
+        .and_then(|()| copy.file.sync_all())
+        .and_then(|()| copy.take_its_place());
+    if replaced.is_err() {
+        copy.remove();
     }
+    replaced
+}
 
-    /// Takes over what is finished of the first `end` bytes, and the name.
-    fn take_the_place_of(&self, path: &Path, end: u64) -> io::Result<()> {
-        let replaced = self
-            .copy_finished(&File::open(path)?, end)
-            .and_then(|()| self.file.set_permissions(fs::metadata(path)?.permissions()))
-            .and_then(|()| self.file.sync_all())
-            .and_then(|()| fs::rename(&self.path, path));
-        if replaced.is_err() {
-            _ = fs::remove_file(&self.path);
+fn copy_finished(mut from: &File, to: &File, end: u64) -> io::Result<()> {
+    from.rewind()?;
+    let mut to = BufWriter::new(to);
+    let mut lines = Lines::new(BufReader::new(from.take(end)), MOST_BYTES);
+    while let Some(line) = lines.next()? {
+        if RecordLine::parse(&line.text).is_ok_and(|record| record.finished) {
+            to.write_all(&line.text)?;
+            to.write_all(b"\n")?;
         }
-        replaced
     }
-
-    fn copy_finished(&self, from: &File, end: u64) -> io::Result<()> {
-        let mut to = BufWriter::new(&self.file);
-        let mut lines = Lines::new(BufReader::new(from.take(end)), MOST_BYTES);
-        while let Some(line) = lines.next()? {
-            if RecordLine::parse(&line.text).is_ok_and(|record| record.finished) {
-                to.write_all(&line.text)?;
-                to.write_all(b"\n")?;
-            }
-        }
-        to.flush()
-    }
+    to.flush()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::os::unix::fs::symlink;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
 
     use sandfork::batch::TaskId;
 
@@ -168,10 +149,14 @@ mod tests {
     use crate::cli::map::ids::Met;
 
     fn line(id: i64, status: &str) -> String {
-        format!("{{\"id\":{id},\"status\":\"{status}\"}}\n")
+        format!("{{\"id\":{id},\"status\":\"{status}\",\"exit_code\":0}}\n")
     }
 
-    /// What is left of a file, and which ids are finished; or why not.
+    fn open(path: &Path) -> Result<Found, ResultsError> {
+        super::open(&Existing::find(path).unwrap(), "FILE")
+    }
+
+    /// The remaining text and the number of finished ids, or the error.
     fn resumed(text: &str) -> Result<(String, usize), String> {
         let directory = tempfile::tempdir().unwrap();
         let (path, link) = (
@@ -185,16 +170,16 @@ mod tests {
         )
         .unwrap();
         symlink(&path, &link).unwrap();
-        let found = open(&link, "FILE").map_err(|error| error.to_string());
+        let found = open(&link).map_err(|error| error.to_string());
         if found.is_err() {
             assert_eq!(fs::read_to_string(&path).unwrap(), text, "it was changed");
         }
         let Found { file, ids } = found?;
         let left = fs::read_to_string(&path).unwrap();
-        // What is appended is behind it, in the file that has the name.
+        // Appended data goes to the file that has the name now.
         (&*file).write_all(b"next").unwrap();
         assert_eq!(fs::read_to_string(&link).unwrap(), format!("{left}next"));
-        let held = open(&path, "FILE").unwrap_err();
+        let held = open(&path).unwrap_err();
         assert!(matches!(held, ResultsError::Locked(_)), "{held}");
         assert!(link.is_symlink());
         Ok((left, ids.count()))
@@ -209,10 +194,44 @@ mod tests {
 
     #[test]
     fn a_torn_line_goes() {
-        for torn in ["{", "{\"id\":3,\"status\":\"ok\"}", "\0\0\0"] {
+        for torn in [
+            "{",
+            "{\"id\":3,\"status\":\"ok\"}",
+            "\0\0\0",
+            "{\"id\":3,\"sta\0\0",
+        ] {
             let whole = line(1, "ok");
             assert_eq!(resumed(&format!("{whole}{torn}")), Ok((whole, 1)));
         }
+        assert_eq!(resumed("{\"id\":3,\"st"), Ok((String::new(), 0)));
+    }
+
+    #[test]
+    fn what_is_no_beginning_of_a_result_stays() {
+        for other in [
+            "a-token-without-newline",
+            "{\"id\":1,\"code\":\"print(1)\"}",
+            "\0\0\0",
+        ] {
+            let refused = resumed(other).unwrap_err();
+            assert!(
+                refused.starts_with("FILE:1: it is no result, and has no newline"),
+                "{refused}"
+            );
+        }
+        let refused = resumed(&(line(1, "ok") + "notes")).unwrap_err();
+        assert!(refused.starts_with("FILE:2: "), "{refused}");
+    }
+
+    #[test]
+    fn nobody_can_read_more_than_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("results");
+        fs::write(&path, line(1, "ok") + &line(2, "interrupted")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        open(&path).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o640);
     }
 
     #[test]
@@ -237,7 +256,7 @@ mod tests {
             "{\"id\": \"a\", \"status\": \"ok\"}\n".to_owned() + &line(-7, "ok"),
         )
         .unwrap();
-        let mut ids = open(&path, "FILE").unwrap().ids;
+        let mut ids = open(&path).unwrap().ids;
         let met = ["a".into(), (-7).into(), 7.into()].map(|id: TaskId| ids.meet(&id));
         assert_eq!(met, [Met::Finished, Met::Finished, Met::New]);
     }

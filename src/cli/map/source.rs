@@ -1,4 +1,4 @@
-//! The file that tasks come from: opened once, and read as it was then.
+//! The task file: opened once, and read up to its size at that time.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -9,39 +9,39 @@ use thiserror::Error;
 
 /// An open file of tasks.
 pub struct Source {
-    /// What is read.
+    /// The task file's contents.
     pub reader: BufReader<Box<dyn Read + Send>>,
-    /// What keeps an eye on it meanwhile.
+    /// The file, to detect changes while it is read.
     pub watched: Watched,
 }
 
 /// Why there are no tasks.
 #[derive(Debug, Error)]
 pub enum SourceError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("`{}` does not exist; check the path, or pass the tasks on stdin as `-`", .0.display())]
     Missing(PathBuf),
-    /// A directory.
+    /// The path is a directory.
     #[error("`{}` is a directory; name the file of tasks in it", .0.display())]
     Directory(PathBuf),
-    /// It is there and cannot be read.
+    /// The file exists but cannot be read.
     #[error("`{name}` cannot be read: {cause}; check its permissions")]
     Unreadable {
-        /// The file.
+        /// The file's name.
         name: String,
-        /// As the kernel says.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
 
-/// What became of a file while it was read.
+/// How a file changed while it was read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {
-    /// Nothing, as far as can be seen.
+    /// No visible change.
     None,
-    /// It has become longer.
+    /// The file has grown.
     Grown,
-    /// It has become shorter.
+    /// The file has shrunk.
     Shortened,
 }
 
@@ -72,7 +72,7 @@ impl Source {
         let regular = file.try_clone().map_err(unreadable)?;
         let size = metadata.len();
         Ok(Self {
-            // What is added later is not begun: its last line may be half written.
+            // Lines that are added later are not read: the last one may be half written.
             reader: BufReader::new(Box::new(file.take(size))),
             watched: Watched {
                 name,
@@ -81,7 +81,7 @@ impl Source {
         })
     }
 
-    /// What has no size: a pipe, a terminal.
+    /// An input without a size: a pipe, a terminal.
     fn endless(name: String, reader: impl Read + Send + 'static) -> Self {
         Self {
             reader: BufReader::new(Box::new(reader)),
@@ -96,19 +96,19 @@ impl Source {
 /// A file that is being read.
 #[derive(Debug)]
 pub struct Watched {
-    /// What messages call it.
+    /// The file's name in messages.
     pub name: String,
-    /// The file and its size when it was opened, where it has one.
+    /// The file and its size when it was opened, if it has one.
     regular: Option<(File, u64)>,
 }
 
 impl Watched {
-    /// Its size when it was opened.
+    /// The size when the file was opened.
     pub fn size(&self) -> Option<u64> {
         self.regular.as_ref().map(|(_, size)| *size)
     }
 
-    /// What has become of it since it was opened.
+    /// How the file changed since it was opened.
     pub fn change(&self) -> Change {
         let Some((file, before)) = &self.regular else {
             return Change::None;

@@ -1,4 +1,4 @@
-//! Tasks, line by line, as they are asked for.
+//! Reads tasks line by line, on demand.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read};
@@ -17,10 +17,10 @@ use crate::cli::args::PolicyChoice;
 use crate::cli::policy::chosen;
 use crate::cli::script::{Origin, Script, ScriptError};
 
-/// The longest line, in bytes: a script and its files, in base64.
+/// The longest line, bytes: a script and its files, in base64.
 const MOST_BYTES: usize = 64 << 20;
 
-/// The most policies that the tasks of one file name: each has a warm interpreter of its own.
+/// The most policies that the tasks of one file may name: each has its own warm interpreter.
 const MOST_POLICIES: usize = 16;
 
 /// The tasks of a file that are still to be run.
@@ -28,7 +28,7 @@ pub struct Tasks {
     lines: Lines<BufReader<Box<dyn Read + Send>>>,
     watched: Watched,
     policies: Policies,
-    /// Those that were met, and those that have a result.
+    /// The ids seen in tasks and in results.
     ids: Ids,
     reading: Arc<Reading>,
     state: State,
@@ -37,11 +37,11 @@ pub struct Tasks {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     Reading,
-    /// There is nothing more, or nothing more is read because of what was wrong.
+    /// The file has ended, or an error ended reading.
     Ended,
 }
 
-/// What is wrong with a file of tasks, and where.
+/// An error in a file of tasks, with its place.
 #[derive(Debug, Error)]
 #[error("{name}:{line}: {what}")]
 pub struct InputError {
@@ -64,6 +64,10 @@ enum Wrong {
     Script(ScriptError),
     #[error("{0}")]
     Policy(#[from] PolicyError),
+    #[error(
+        "it has `{0}`, which `--code-only` refuses: take it out, or run tasks that you trust without the option"
+    )]
+    NotCode(&'static str),
     #[error(
         "the tasks before it name {MOST_POLICIES} policies already, each with an interpreter of its own; \
          put tasks of more into another file"
@@ -94,7 +98,7 @@ impl Tasks {
         }
     }
 
-    /// The next task to run, or what is wrong and in which line.
+    /// The next task to run, or an error with its line number.
     fn find(&mut self) -> Result<Option<Task>, (u64, Wrong)> {
         loop {
             let next = self.lines.number() + 1;
@@ -115,7 +119,7 @@ impl Tasks {
         }
     }
 
-    /// At the end of what was there when the file was opened.
+    /// Handles the end of the file, at its size when it was opened.
     fn end(&mut self, next: u64) -> Result<Option<Task>, (u64, Wrong)> {
         match self.watched.change() {
             Change::None => Ok(None),
@@ -124,11 +128,11 @@ impl Tasks {
         }
     }
 
-    /// The task of a line, if it is one that is still to be run.
+    /// The task of a line, if it still has to be run.
     fn task(&mut self, line: Line) -> Result<Option<Task>, Wrong> {
         let text = match line.closed {
             Closed::Never => return Err(Wrong::TooLong),
-            // It may go on where the file does.
+            // The line may be incomplete if the file has grown.
             Closed::ByTheEnd => match self.watched.change() {
                 Change::None => line.text,
                 Change::Grown => return Err(Wrong::Grown),
@@ -138,7 +142,7 @@ impl Tasks {
         };
         let mut text = text.as_slice();
         if line.number == 1 {
-            // What some editors put before UTF-8.
+            // Some editors put a byte order mark before UTF-8.
             text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         }
         if text.trim_ascii().is_empty() {
@@ -181,15 +185,27 @@ pub struct Policies {
     default: Arc<Policy>,
     overrides: Vec<String>,
     named: HashMap<String, Arc<Policy>>,
+    reach: Reach,
+}
+
+/// What tasks may refer to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reach {
+    /// Scripts and policies of the host, and programs of the sandbox.
+    Host,
+    /// Nothing: they contain their code, and run under the policy of the batch.
+    CodeOnly,
 }
 
 impl Policies {
-    /// `default` is what `choice` chooses; its overrides are for the others too.
-    pub fn new(default: Policy, choice: &PolicyChoice) -> Self {
+    /// `default` is the policy of `choice`. The overrides of `choice` apply to the other policies
+    /// too.
+    pub fn new(default: Policy, choice: &PolicyChoice, reach: Reach) -> Self {
         Self {
             default: Arc::new(default),
             overrides: choice.overrides.clone(),
             named: HashMap::new(),
+            reach,
         }
     }
 
@@ -208,8 +224,11 @@ impl Policies {
         Ok(policy)
     }
 
-    /// Makes a task of its line.
+    /// Makes a task from its line.
     fn task(&mut self, mut line: TaskLine) -> Result<Task, Wrong> {
+        if let Some(key) = beyond_code(&line).filter(|_| self.reach == Reach::CodeOnly) {
+            return Err(Wrong::NotCode(key));
+        }
         let own = line.policy.take().map(|name| self.get(&name)).transpose()?;
         line.check(own.as_ref().unwrap_or(&self.default))?;
         let program = match &mut line.program {
@@ -217,7 +236,7 @@ impl Policies {
                 Request::python(std::mem::take(source)).args(args.drain(..))
             }
             TaskProgram::File { path, args } => {
-                let script = Script::load(Origin::File(path.clone())).map_err(no_script)?;
+                let script = Script::load(Origin::Task(path.clone())).map_err(no_script)?;
                 Request::python(script.source)
                     .filename(script.name)
                     .args(args.drain(..))
@@ -233,7 +252,16 @@ impl Policies {
     }
 }
 
-/// The command's own remedy, `-c`, is none here.
+/// The key of a task that refers to more than its own code.
+fn beyond_code(line: &TaskLine) -> Option<&'static str> {
+    match line.program {
+        TaskProgram::File { .. } => Some("file"),
+        TaskProgram::Program(_) => Some("program"),
+        TaskProgram::Code { .. } => line.policy.is_some().then_some("policy"),
+    }
+}
+
+/// Rewrites the error, whose usual remedy, `-c`, does not apply to a task.
 fn no_script(error: ScriptError) -> Wrong {
     match error {
         ScriptError::Missing(path) => Wrong::NoScript(path.display().to_string()),

@@ -21,12 +21,12 @@ from .stdin import NoInput
 from .tools import Tools
 
 
-# Cells of nobody's, with the kind of value that each has.
+# Rehearsal cells, each with its kind of value.
 REHEARSED = ("expression", b"x = 1\nx + 1"), ("statement", b"x = 1")
 
 
 def warm_up():
-    """What the first cell of a session would otherwise import and allocate in every worker."""
+    """Imports and allocates what a session's first cell would otherwise do in every worker."""
     namespace = {"__name__": "__main__", "__builtins__": builtins}
     for _ in range(10):
         for last, source in REHEARSED:
@@ -38,7 +38,7 @@ def warm_up():
 
 
 class Nobody:
-    """A link that leads nowhere."""
+    """A link that discards what is sent."""
 
     def send(self, header, packed=(None, b"", None)):
         wire.encode(header, packed[1])
@@ -53,20 +53,20 @@ class Session:
         self.plots = Plots(self.displays)
         self.evaluator = Evaluator()
         self.worker = getpid()
-        # As IPython has it: also for functions of modules that the guest imports.
+        # A builtin, as in IPython, so that modules that the guest imports can use it too.
         builtins.display = self.tools.module.display = self.displays.display
         self.stdin = NoInput()
         self.plots.prepare()
         self.begin_anew()
 
     def begin_anew(self):
-        """Gives the cells to come a namespace of their own."""
+        """Starts a new namespace for the next cells."""
         self.main = type(sys)("__main__")
         self.main.__builtins__ = builtins
         sys.modules["__main__"] = self.main
 
     def rehearse(self, filename):
-        """Goes the way of cells of which nobody hears, and nothing is left."""
+        """Runs rehearsal cells, whose results are discarded and whose variables are not kept."""
         link, self.link = self.link, Nobody()
         for last, source in REHEARSED:
             request = {"kind": "cell", "id": 0, "filename": filename, "argv": [], "last": last}
@@ -75,7 +75,7 @@ class Session:
         self.begin_anew()
 
     def serve(self, stdin, mask):
-        """Never returns. Signals wait until this sets the mask."""
+        """Serves requests and never returns. Signals are blocked until it sets the mask."""
         try:
             if stdin == "input":
                 self.stdin = sys.stdin
@@ -84,7 +84,7 @@ class Session:
             while True:
                 self.answer(*self.link.request())
         except BaseException:
-            # The guest broke the link: nobody can be told anything.
+            # The guest broke the link, so nothing can be reported.
             _exit(1)
 
     def answer(self, request, payload, passed):
@@ -126,8 +126,8 @@ class Session:
         if getpid() != self.worker:
             end_as_child(result, code)
         interrupted = issubclass(type(error), KeyboardInterrupt)
-        # Its frames lead to this one: together they would keep what the cell had until somebody
-        # collects cycles, which takes longer than memory may last.
+        # The exception's frames refer to this frame. The cycle would keep the cell's objects until a
+        # collection, and memory may run out before that.
         error = None
         if not interrupted:
             guarded(self.plots.show_figures)
@@ -149,7 +149,7 @@ class Session:
             main.pop("__file__", None)
         else:
             main.update(__file__=abspath(filename), __loader__=Lines(source))
-        # A whole program finds an empty file, as it does anywhere.
+        # A whole program reads an empty file, as outside a sandbox.
         sys.stdin = sys.__stdin__ if request.get("then") == "end" else self.stdin
         sys.modules["__main__"] = self.main
 
@@ -163,7 +163,7 @@ class Session:
         result["value"] = encoder.encode(value)
 
     def describe(self, error, result):
-        # First what is known without the guest's own code, which may be interrupted again.
+        # First the parts that need no code of the guest, which may be interrupted again.
         unsaid = {"name": class_name(error), "message": "", "traceback": ""}
         result.update(status="exception", error=unsaid)
         if issubclass(type(error), SystemExit):
@@ -177,7 +177,7 @@ class Session:
     def send(self, result, buffers):
         try:
             packed = pack(buffers)
-            # Once it is sent, an interrupt is meant for the next.
+            # After the send, an interrupt is for the next cell.
             self.interrupts.rest()
             self.link.send(result, packed)
         except NotPassed as error:

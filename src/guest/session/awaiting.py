@@ -10,7 +10,7 @@ class EventLoop:
 
         if self.loop is None or self.loop.is_closed():
             self.loop = asyncio.new_event_loop()
-        # `asyncio.run` of a cell takes it away.
+        # Set each time, because `asyncio.run` in a cell removes it.
         asyncio.set_event_loop(self.loop)
         task = self.loop.create_task(coroutine)
         try:
@@ -20,12 +20,12 @@ class EventLoop:
             raise
 
     def abandon(self, task):
-        """Ends a task that was left while it waited: the next cell's turn is not for it."""
+        """Ends an interrupted task, so that it does not run during the next cell."""
         if task.done():
             return
         task.cancel()
         try:
             self.loop.run_until_complete(task)
         except BaseException:
-            # Its cancellation, or what came of it.
+            # The task's cancellation, or an exception of its cleanup.
             pass

@@ -1,4 +1,4 @@
-"""What a cell shows, in the forms that notebooks take from objects, by their media types."""
+"""The displays of a cell: an object's notebook forms by media type."""
 
 import sys
 
@@ -6,15 +6,15 @@ from .. import values
 from ..cell import clean
 from .shared import NotPassed, pack
 
-# Bytes of one form; a cell's displays have a bound in the supervisor, of all together.
+# Maximum bytes of one form. The supervisor bounds the total of a cell's displays.
 MOST_BYTES = 16 << 20
 MOST_FORMS = 32
-# What a line of text shows as well as anything: the value of a cell goes without a display.
+# Types that text shows sufficiently: as the value of a cell they need no display.
 PLAIN = frozenset(
     (type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set)
     + (frozenset, range, type(Ellipsis), type(NotImplemented))
 )
-# By the name of the method that gives it; a JPEG only of what has no lossless picture.
+# Media types by the object's method. A JPEG is used only if there is no lossless image.
 METHODS = {
     "_repr_html_": "text/html",
     "_repr_markdown_": "text/markdown",
@@ -34,11 +34,11 @@ class Displays:
         self.link = link
         self.interrupts = interrupts
         self.tools = tools
-        # Others give their forms here: each takes an object, and gives a dict or `None`.
+        # Functions of other modules that take an object and return its forms as a dict, or `None`.
         self.formatters = []
 
     def display(self, *objects, include=None, exclude=None, raw=False, **_):
-        """Shows objects where the caller of this sandbox sees them, as a notebook does."""
+        """Shows objects to the caller of this sandbox, as in a notebook."""
         self.tools.require_link()
         for value in objects:
             if raw and type(value) is dict:
@@ -52,7 +52,7 @@ class Displays:
                 self.show(forms)
 
     def show_value(self, value):
-        """The value of a cell's last expression, where there is more to show than text."""
+        """Shows the value of a cell's last expression if it has more than text to show."""
         if type(value) in PLAIN or show_itself(value):
             return
         self.show(self.forms_of(value), main=True)
@@ -83,7 +83,7 @@ class Displays:
         if not data:
             return
         header = {"kind": "display", "id": self.interrupts.cell, "data": data, "main": main}
-        # What was printed before it comes before it.
+        # Earlier output is sent before the display.
         flush_output()
         self.interrupts.shut()
         try:
@@ -102,7 +102,7 @@ class Displays:
 
 
 def show_itself(value):
-    """Whether it has shown itself, by calling `display`."""
+    """Lets an object show itself through `display`. Returns whether it did."""
     method = method_of(value, "_ipython_display_")
     if method is None:
         return False
@@ -120,14 +120,14 @@ def form(value, name):
     try:
         made = method(include=None, exclude=None) if name == "_repr_mimebundle_" else method()
     except Exception:
-        # In a notebook too, one broken form does not hide the others.
+        # As in a notebook, a form that raises does not hide the others.
         return None
-    # With metadata, which nobody here reads.
+    # A form may come with metadata, which is not used.
     return made[0] if type(made) is tuple and len(made) == 2 else made
 
 
 def method_of(value, name):
-    """A method that its class declares: an object that answers to every name declares none."""
+    """A method that the object's class declares. An object that has every attribute declares none."""
     try:
         if issubclass(type(value), type) or getattr(type(value), name, None) is None:
             return None
@@ -171,5 +171,5 @@ def flush_output():
     try:
         sys.stdout.flush()
     except Exception:
-        # One that the guest put there.
+        # The guest has replaced the stream.
         pass

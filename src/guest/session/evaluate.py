@@ -1,4 +1,4 @@
-"""Runs a session's cell: top-level `await`, and the value of a last statement where it is wanted."""
+"""Runs a session's cell, with top-level `await` and, on request, the value of its last statement."""
 
 import _ast
 

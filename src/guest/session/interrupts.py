@@ -1,47 +1,47 @@
-"""SIGINT from the supervisor: `KeyboardInterrupt` in the cell that runs, nothing between cells, and
-never in the middle of a frame.
+"""Handles SIGINT from the supervisor. It raises `KeyboardInterrupt` in the running cell, does nothing
+between cells, and never interrupts a frame.
 
-The supervisor sends it from the moment that it has written a cell until it has read the result. So
-one that finds no cell running is for the cell that lies in the socket, or else came too late."""
+The supervisor may send it after it has written a cell and until it has read the result. A signal
+that finds no running cell is for the cell in the socket, or arrived too late."""
 
 import _signal
 from _thread import get_ident
 
-# By name: a guest may put something else into `time`.
+# Imported by name, because a guest may replace attributes of `time`.
 from time import sleep
 
-# Where the main thread is, for a handler that runs between two of its bytecodes.
-# In the session's own code: whether a cell is about to run is seen elsewhere.
+# The position of the main thread, for a handler that runs between two of its bytecodes.
+# In the session's own code. `resting` and the link determine whether a cell is about to run.
 IDLE = 0
-# In the guest's code: it is interrupted.
+# In the guest's code, which is interrupted.
 OPEN = 1
-# In the link's code, which must not be left half-way: the interrupt comes at its end.
+# In the link's code, which must complete first: the interrupt is raised at its end.
 SHUT = 2
-# In the link's code where it waits and holds nothing.
+# In the link's code at a wait that holds nothing, which is interrupted.
 WAITING = 3
 
-# Seconds until the main thread should have heard a signal, one try after the other.
+# Seconds to wait for the main thread to handle a signal, for one attempt after the other.
 HEARD_AFTER = 0.001, 0.01, 0.1, 1
 
 
 class Interrupts:
-    """The cell that runs, and how it may be left."""
+    """The running cell, and whether it can be interrupted."""
 
     def __init__(self):
         self.mode = IDLE
         self.pending = False
         self.main = get_ident()
-        # How many signals its handler was called for.
+        # The number of handled signals.
         self.heard = 0
-        # The number of the cell, and the answer of the tool that ended one, with its number.
+        # The number of the cell. `final` is the number of an ended cell and the answer of its tool.
         self.cell = 0
         self.final = None
-        # Whether the next request is being waited for, and what tells whether it has come.
+        # Whether the main thread waits for a request, and the function that reports whether one arrived.
         self.resting = True
         self.has_input = None
 
     def take_signal(self):
-        """After each cell, for the guest may have put a handler of its own."""
+        """Installs the handler again after each cell, because the guest may have replaced it."""
         if _signal.getsignal(_signal.SIGINT) != self.handle:
             _signal.signal(_signal.SIGINT, self.handle)
 
@@ -54,23 +54,23 @@ class Interrupts:
         self.resting = True
 
     def answered(self):
-        """The answer of a tool that ended this cell, in a tuple."""
+        """A tuple with the answer of the tool that ended this cell, or an empty tuple."""
         final = self.final
         return final[1:] if final is not None and final[0] == self.cell else ()
 
     def end_cell(self, cell, answer):
-        """Ends a cell in the thread that calls this, and the main thread wherever it is."""
+        """Ends a cell in the calling thread, and in the main thread wherever it is."""
         if self.final is None:
             self.final = cell, answer
         if get_ident() != self.main:
             self.interrupt_main(cell)
-        # No `Exception`, which code of agents catches; it ends a thread without a word, and leaves
-        # an event loop at once.
+        # `SystemExit` is not an `Exception`, which agents' code catches. It ends a thread silently and
+        # leaves an event loop at once.
         raise SystemExit
 
     def interrupt_main(self, cell):
-        """A main thread that is about to wait, for a lock say, has looked for signals already, and one that comes
-        before it waits wakes nobody: as long as it has heard none it is sent another."""
+        """Sends signals until the main thread handles one. A signal between its last check for signals and
+        a wait, for example for a lock, does not wake it."""
         heard = self.heard
         for pause in HEARD_AFTER:
             if self.heard != heard or cell != self.cell or self.mode == IDLE:
@@ -89,7 +89,7 @@ class Interrupts:
             if mode == WAITING:
                 self.mode = SHUT
             elif frame is not None and frame.f_code is GUARDED:
-                # At its edge: what comes next is ours, and there is nothing left to interrupt.
+                # In the frame of `guarded`, outside the guest's code: there is nothing left to interrupt.
                 self.mode = IDLE
             self.interrupt()
 
@@ -102,7 +102,8 @@ class Interrupts:
             self.interrupt()
 
     def guarded(self, act, *args):
-        """The result of what runs guest code, and no exception; or `None` and the exception."""
+        """Calls a function that runs guest code. Returns its result and `None`, or `None` and its
+        exception."""
         try:
             try:
                 self.mode = OPEN
@@ -113,7 +114,7 @@ class Interrupts:
             return None, error
 
     def shut(self):
-        """From here on the link must not be left half-way. Other threads are never interrupted."""
+        """Delays interrupts until `open`, while the link's code runs. Other threads are never interrupted."""
         if self.mode == OPEN and get_ident() == self.main:
             self.mode = SHUT
 
@@ -123,11 +124,11 @@ class Interrupts:
             self.check()
 
     def may_be_left(self):
-        """Whether an interrupt leaves what this thread waits for in the link's code."""
+        """Whether an interrupt may end a wait of this thread in the link's code."""
         return self.mode == SHUT and get_ident() == self.main
 
     def wait(self, act, *args):
-        """Runs what waits, and may be left at any time."""
+        """Runs a function that waits, which an interrupt may end at any time."""
         if not self.may_be_left():
             return act(*args)
         try:

@@ -1,7 +1,7 @@
-"""Frames from and to the supervisor, with the files that come beside them, for all threads.
+"""Frames from and to the supervisor, with their descriptors, for all threads.
 
-No thread is there only to read: one that waits reads for all, and what it reads for another it
-hands over. A thread that stops waiting passes the reading on to one that still does."""
+No thread exists only to read. One waiting thread reads for all, and hands over messages for other
+threads. When it stops waiting, another waiting thread takes over."""
 
 import sys
 from _thread import allocate_lock
@@ -13,9 +13,9 @@ import _socket
 from .. import wire
 from .shared import NotPassed
 
-# Bytes read at once; a frame is mostly below.
+# Bytes read at once. Most frames are smaller.
 CHUNK = 16 * 1024
-# No frame begins like this: its header would be longer than any may be.
+# No frame begins with these bytes: its header would exceed the maximum length.
 UNTOUCHED = b"\xff\xff\xff\xff"
 ANCILLARY = _socket.CMSG_SPACE(4 * 4)
 RIGHTS = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS)
@@ -24,7 +24,7 @@ NOTHING = {}
 
 
 class Mailbox:
-    """What was read for one who waits."""
+    """The messages that were read for a waiting thread."""
 
     def __init__(self):
         self.messages = []
@@ -33,7 +33,7 @@ class Mailbox:
         self.bell.acquire()
 
     def wake(self):
-        """Whether there was anyone to wake. Under the link's lock."""
+        """Wakes the waiting thread. Returns whether there was one. The caller holds the link's lock."""
         if not self.asleep:
             return False
         self.asleep = False
@@ -46,22 +46,22 @@ class Link:
         self.interrupts = interrupts
         self.socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, wire.DATA)
         interrupts.has_input = self.has_input
-        # What is read comes here first, so that it can be seen to have come as soon as it has.
+        # Data is read into this buffer, so that its arrival is visible at once.
         self.chunk = bytearray(UNTOUCHED) + bytearray(CHUNK - len(UNTOUCHED))
         self.lengths = memoryview(self.chunk)[:8].cast("I")
         self.received = bytearray()
         self.passed = []
         self.writing = allocate_lock()
-        # Guards what follows; never held while something is waited for.
+        # Guards the fields below. Never held during a wait.
         self.state = allocate_lock()
-        # Whether a thread reads; whether there is something, and it is being taken in.
+        # Whether a thread is reading, and whether it is processing received data.
         self.reading = False
         self.taking = False
         self.requests = Mailbox()
         self.calls = {}
 
     def has_input(self):
-        """Whether a request has come; in a signal's handler, so between any two bytecodes."""
+        """Whether a request has arrived. A signal handler calls this, between any two bytecodes."""
         if self.taking or self.received or self.requests.messages:
             return True
         if not self.chunk.startswith(UNTOUCHED):
@@ -72,8 +72,8 @@ class Link:
             return False
 
     def send(self, header, packed=(None, b"", None)):
-        """Sends a frame. What `packed` holds open is closed. Raises `NotPassed` where the kernel does not
-        let it go along: it counts what is under way for all guests of one user together."""
+        """Sends a frame, and closes the descriptor of `packed`. Raises `NotPassed` if the kernel refuses
+        the descriptor: it counts descriptors in flight for all guests of a user together."""
         blob, payload, descriptor = packed
         if blob is not None:
             header["blob"] = blob
@@ -98,17 +98,17 @@ class Link:
             raise
 
     def request(self):
-        """The supervisor's next request, and its payload."""
+        """Waits for the supervisor's next request and returns it with its payload."""
         return self.receive_for(self.requests)
 
     def call(self, number, header, packed):
-        """Sends a call, and waits for its answer."""
+        """Sends a call and waits for its answer."""
         mailbox = self.calls[number] = Mailbox()
         try:
             self.send(header, packed)
             return self.receive_for(mailbox)
         finally:
-            # One that comes later is nobody's.
+            # A late answer is dropped.
             del self.calls[number]
 
     def receive_for(self, mailbox):
@@ -134,10 +134,10 @@ class Link:
             self.pass_reading_on(mailbox)
 
     def read_one(self, mailbox):
-        """Reads a frame: the reader's own message, or nothing where it was another's."""
+        """Reads a frame. Returns the reader's own message, or `None` if it was for another thread."""
         try:
             if self.interrupts.may_be_left() and not self.received:
-                # Without taking it: an interrupt must not come between a frame and who takes it.
+                # Peeks only: an interrupt must not occur between receiving a frame and storing it.
                 self.interrupts.wait(self.socket.recv, 1, _socket.MSG_PEEK)
             header, payload = self.receive_frame()
             passed = None
@@ -179,7 +179,7 @@ class Link:
             middle = 8 + self.lengths[0]
             end = middle + self.lengths[1]
             if count == end:
-                # Almost every frame comes whole and alone.
+                # Fast path: almost every frame arrives complete and alone.
                 header, payload = self.chunk[8:middle], bytes(self.chunk[middle:end])
                 self.chunk[:4] = UNTOUCHED
                 return wire.loads(header.decode("utf-8")), payload
@@ -203,7 +203,7 @@ class Link:
         self.chunk[:4] = UNTOUCHED
 
     def receive(self):
-        """Reads what has come into the chunk; how many bytes."""
+        """Reads available data into the chunk. Returns the number of bytes."""
         count, ancillary, _, _ = self.socket.recvmsg_into(
             (self.chunk,), ANCILLARY, _socket.MSG_CMSG_CLOEXEC
         )

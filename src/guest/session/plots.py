@@ -1,5 +1,5 @@
-"""Figures of matplotlib and displays of IPython, where the guest uses them: neither is imported
-here. A finder stands first on `sys.meta_path` and changes their modules once they are loaded."""
+"""Supports matplotlib's figures and IPython's displays if the guest uses them. Neither is imported
+here: a finder at the front of `sys.meta_path` patches their modules once they are loaded."""
 
 import os
 import sys
@@ -16,11 +16,11 @@ class Plots:
         }
 
     def prepare(self):
-        """There is no screen: what draws, draws into memory, also in the guest's subprocesses."""
+        """Selects the in-memory backend, also for the guest's subprocesses, because there is no screen."""
         os.environ.setdefault("MPLBACKEND", "agg")
         matplotlib = sys.modules.get("matplotlib")
         if matplotlib is not None:
-            # It read its environment in the zygote.
+            # A preloaded matplotlib read its environment in the zygote.
             matplotlib.rcParams["backend"] = os.environ["MPLBACKEND"]
         for name, change in self.changes.items():
             if name in sys.modules:
@@ -42,7 +42,7 @@ class Plots:
 
     def take_pyplot(self, pyplot):
         def show(*args, **kwargs):
-            """Displays all figures, and closes them."""
+            """Displays all figures and closes them."""
             self.show_figures()
 
         pyplot.show = show
@@ -52,7 +52,7 @@ class Plots:
             module.display = self.displays.display
 
     def show_figures(self):
-        """Displays the figures that pyplot holds, and closes them."""
+        """Displays the figures of pyplot and closes them."""
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is None or not hasattr(pyplot, "get_fignums"):
             return
@@ -65,7 +65,7 @@ class Plots:
                 pyplot.close(figure)
 
     def close(self, value):
-        """A figure that was displayed as a cell's value is not displayed a second time."""
+        """Closes a figure that was displayed as a cell's value, so that it is not displayed again."""
         if is_figure(value):
             sys.modules["matplotlib.pyplot"].close(value)
 

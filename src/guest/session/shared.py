@@ -1,4 +1,4 @@
-"""The bytes of a message: a payload where they are few, else a file that is passed beside it."""
+"""The bytes of a message: a payload if they are few, otherwise a file whose descriptor is passed."""
 
 import os
 import sys
@@ -7,28 +7,28 @@ from os import open as open_file
 
 from ..values import SHARED, layout, pieces, split
 
-# Of linux/memfd.h and linux/fcntl.h: not in every Python. A host may allow none but those that
-# cannot become programs; Linux before 6.3 does not know the flag, and then it is the older one.
+# From linux/memfd.h and linux/fcntl.h, because not every Python has them. A host may allow only
+# non-executable memory files. Linux before 6.3 does not know that flag, so the older one is next.
 MFD_CLOEXEC, MFD_ALLOW_SEALING, MFD_NOEXEC_SEAL = 1, 2, 8
 F_ADD_SEALS = 1033
-# No more seals, shrinking, growing, writing.
+# F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE.
 ALL_SEALS = 0x1 | 0x2 | 0x4 | 0x8
-# Where Python can: no descriptor of its own for as long as the mapping lives.
+# Since 3.13 a mapping need not hold its own descriptor.
 MAPPING = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-# A Python that was built with an older C library has none.
+# Missing in a Python that was built with an older C library.
 memfd_create = getattr(os, "memfd_create", None)
-# Buffers in one writev(2): IOV_MAX of limits.h.
+# Maximum buffers of one writev(2): IOV_MAX of limits.h.
 AT_ONCE = 1024
 
 
 class NotPassed(OSError):
-    """The bytes of a message cannot be passed, and nothing of it was sent."""
+    """The bytes of a message cannot be passed. Nothing was sent."""
 
 
 def pack(buffers):
-    """The header's field, the payload, and the descriptor or `None`. Raises `NotPassed` where a file
-    cannot be made or is over a limit."""
+    """The header's field, the payload, and the descriptor or `None`. Raises `NotPassed` if a file
+    cannot be created or exceeds a limit."""
     if not buffers:
         return None, b"", None
     lengths = [len(buffer) for buffer in buffers]
@@ -73,13 +73,13 @@ def create():
         try:
             return memfd_create("sandfork-value", MFD_CLOEXEC | flags), True
         except (TypeError, OSError):
-            # Refused by the policy, or unknown to this Python or this kernel.
+            # The policy refuses the call, or this Python or kernel does not support it.
             continue
     return create_file(), False
 
 
 def create_file():
-    """A file without a name; the supervisor copies it into one that cannot change."""
+    """Creates a file without a name. The supervisor copies it into one that cannot change."""
     refusal = None
     for directory in ("/dev/shm", "/tmp", os.environ.get("TMPDIR", "/work")):
         path = "%s/.sandfork-%d-%s" % (directory, getpid(), urandom(8).hex())
@@ -94,7 +94,7 @@ def create_file():
 
 
 def unpack(blob, payload, passed):
-    """The buffers of a message that came."""
+    """The buffers of a received message."""
     if blob is None:
         return ()
     lengths = blob["lengths"]
@@ -104,7 +104,7 @@ def unpack(blob, payload, passed):
 
     try:
         _, total = layout(lengths)
-        # Pages that the guest writes to become its own: arrays are taken as they lie there.
+        # A private mapping: the guest may write to its pages, so arrays can use them without a copy.
         data = mmap(passed, total, access=ACCESS_COPY, **MAPPING)
     finally:
         close(passed)

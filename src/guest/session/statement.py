@@ -1,14 +1,14 @@
-"""The value of a last statement that is no expression, as smolagents' own interpreter has it: what
-is assigned, what is defined, and of `if` and `for` the last of these that is not `None`."""
+"""The value of a last statement that is no expression, as in smolagents' own interpreter: the assigned
+or defined object, and for `if` and `for` the last such value that is not `None`."""
 
 import _ast
 
-# No identifier, so that no guest's name is like it.
+# No identifiers, so that they do not collide with a guest's names.
 VALUE, LINE = "<value>", "<line>"
 
 
 def record_last(tree):
-    """Changes a module so that its last statement leaves its value in the variable `VALUE`."""
+    """Changes a module so that its last statement stores its value in the variable `VALUE`."""
     if tree.body:
         last = tree.body.pop()
         tree.body += with_value(last, VALUE)
@@ -20,7 +20,7 @@ def take_value(namespace):
 
 
 def with_value(statement, name):
-    """The statement, and what leaves its value in a variable: nothing where it has none."""
+    """The statement, followed by statements that store its value in a variable if it has a value."""
     make = RECORDERS.get(type(statement))
     return [statement] if make is None else make(statement, name)
 
@@ -66,7 +66,7 @@ def loop(statement, name):
 
 
 def block(statements, name):
-    """Each line's value replaces that of the lines before it, where it is not `None`."""
+    """A block in which each statement's value replaces the previous one if it is not `None`."""
     made = []
     for statement in statements:
         if type(statement) in (_ast.If, _ast.For, _ast.AsyncFor):
@@ -88,7 +88,7 @@ def keep_line(where, name):
 
 
 def reading(target):
-    """What an assignment's target gives when it is read, where reading it again does nothing."""
+    """An expression that reads an assignment's target, if reading it has no side effect."""
     kind = type(target)
     if kind is _ast.Name:
         return loaded(target, target.id)
@@ -116,7 +116,7 @@ def none(where):
 
 
 def at(where, node):
-    """Where a traceback that passes here points."""
+    """Gives a node the position of `where`, which tracebacks show."""
     for place in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
         setattr(node, place, getattr(where, place))
     return node

@@ -1,4 +1,4 @@
-"""Standard input of a session that was given none."""
+"""The standard input of a session without one."""
 
 import io
 
@@ -6,7 +6,7 @@ REMEDY = "this session has no input to read: pass values as variables, or call a
 
 
 class NoInput(io.TextIOBase):
-    """Says so, where an empty file would leave a program to guess."""
+    """Raises an `EOFError` that explains the missing input, which an empty file would not."""
 
     name = "<stdin>"
     encoding = "utf-8"

@@ -11,9 +11,9 @@ from ..report import safe_str
 from .shared import NotPassed, pack, unpack
 
 NAME = "sandfork_host"
-# Of one call: a header's bounds, and nobody's function has more.
+# Maximum arguments of one call. It keeps a header within its bounds.
 MOST_ARGUMENTS = 1000
-# What the guest may have made of them by then does not matter.
+# Copied at import, so that changes of the guest have no effect.
 EXCEPTIONS = {
     name: kind
     for name, kind in vars(builtins).items()
@@ -22,7 +22,7 @@ EXCEPTIONS = {
 
 
 class ToolError(RuntimeError):
-    """A host tool raised an exception of a class that is not Python's own."""
+    """A host tool raised an exception of a class that is not a builtin."""
 
 
 ToolError.__module__ = NAME
@@ -50,7 +50,7 @@ class Tools:
         def tool(*args, **kwargs):
             return self.call(name, args, kwargs, ends_cell)
 
-        # As C functions have it: `inspect` takes a signature only as objects.
+        # In the docstring, as for C functions, because `inspect` accepts a signature only as objects.
         signature = declared.get("signature")
         parts = [name + signature if signature else "", declared.get("doc", "")]
         tool.__doc__ = "\n\n".join(filter(None, parts))
@@ -110,16 +110,16 @@ def encode_arguments(encoder, args, kwargs):
 
 
 def host_exception(error):
-    """By Python's own class of that name where it says the same, else `ToolError`."""
+    """An exception of the builtin class of that name if it has the same message, otherwise `ToolError`."""
     name, message = error["name"], error["message"]
     kind = EXCEPTIONS.get(name)
-    # The text of a `KeyError` is its argument's repr.
+    # The message of a `KeyError` is its argument's repr.
     for argument in (message, message[1:-1]) if kind is not None else ():
         try:
             made = kind(argument)
             if str(made) == message:
                 return made
         except Exception:
-            # One that takes other arguments.
+            # The class takes other arguments.
             break
     return ToolError("%s: %s" % (name, message) if message else name)

@@ -1,11 +1,11 @@
-"""Values as a typed tree of JSON, with their bytes in buffers beside it: docs/protocol.md has the
-types. The guest and the Python client share this package."""
+"""Encodes values as a typed tree of JSON, with their bytes in separate buffers. docs/protocol.md
+documents the types. The guest and the Python client share this package."""
 
 from __future__ import annotations
 
 from .blob import layout, pieces, split
-from .bounds import MAX_NAME, MAX_REPR, SHARED, Opaque, cut, is_unicode, safe_repr
-from .decode import Decoder
+from .bounds import MAX_NAME, MAX_REPR, MAX_VALUES, SHARED, Opaque, cut, is_unicode, safe_repr
+from .decode import Decoder, check_json
 from .encode import Encoder
 
 TYPE_CHECKING = False
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_NAME",
     "MAX_REPR",
+    "MAX_VALUES",
     "SHARED",
     "Decoder",
     "Encoder",
     "Opaque",
+    "check_json",
     "cut",
     "decode",
     "encode",
@@ -35,13 +37,13 @@ __all__ = [
 
 
 def encode(value: object) -> tuple[Tree, list[Buffer]]:
-    """The tree of a value, and the buffers that it refers to. For several values of one message:
-    an `Encoder`."""
+    """The tree of a value, and the buffers that it refers to. Use an `Encoder` for several values of
+    one message."""
     encoder = Encoder()
     return encoder.encode(value), encoder.buffers
 
 
 def decode(tree: Tree, buffers: Sequence[memoryview] = ()) -> Any:
-    """The value of a tree. Raises `ValueError` for a malformed one. For several values of one
-    message: a `Decoder`."""
+    """The value of a tree. Raises `ValueError` if it is malformed. Use a `Decoder` for several values
+    of one message."""
     return Decoder(buffers).decode(tree)

@@ -1,5 +1,5 @@
-"""numpy's arrays and scalars, PIL's images: both ways. Neither package is imported to encode, and
-where it is missing when a tree is decoded, the value is `Opaque`."""
+"""Encodes and decodes numpy's arrays and scalars and PIL's images. Encoding imports neither package.
+If one is missing when a tree is decoded, the value is `Opaque`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 UNIT = (
     r"\[[1-9][0-9]{0,8}?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]|\[(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]"
 )
-# No objects, no records: nothing whose bytes are more than numbers and text.
+# Objects and records are excluded: only dtypes whose bytes are numbers or text.
 DTYPE = re.compile(
     rf"[<>|=]?(?P<kind>b|i|u|f|c|S|U|m|M)(?P<size>[1-9][0-9]{{0,8}})(?P<unit>{UNIT})?"
 )
 SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
 MAX_DIMENSIONS = 32
-# Bytes of a pixel; `1` has eight pixels in a byte.
+# Bytes per pixel; mode `1` has eight pixels in a byte.
 MODES = {"1": 0, "L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "I": 4, "F": 4}
 MAX_SIDE = 1 << 24
+# Pixels that take as long to create as one value of a tree.
+PIXELS = 64
 
 
 def item_size(dtype: str) -> tuple[str, int]:
-    """The kind of a dtype and the bytes of an element. Raises `ValueError` for one that is not
-    taken."""
+    """The kind of a dtype and the bytes of an element. Raises `ValueError` for an unsupported
+    dtype."""
     found = DTYPE.fullmatch(dtype)
     if found is None:
         raise ValueError("an array is of a dtype that does not cross")
@@ -47,14 +49,14 @@ def item_size(dtype: str) -> tuple[str, int]:
 
 
 def array_tree(encoder: Encoder, value: Any) -> Tree:
-    """The tree of an array; its bytes are not copied where they are in C order."""
+    """The tree of an array. Its bytes are not copied if they are in C order."""
     numpy = sys.modules["numpy"]
     dtype = value.dtype.str
     item_size(dtype)
     if len(value.shape) > MAX_DIMENSIONS:
         raise ValueError("too many dimensions")
     flat = numpy.ascontiguousarray(value).reshape(-1)
-    # Not every dtype has a buffer of its own.
+    # Viewed as bytes, because not every dtype supports the buffer protocol.
     data = memoryview(flat.view("u1")) if flat.size else b""
     shape = [int(length) for length in value.shape]
     encoder.count(10 + len(shape))
@@ -87,9 +89,9 @@ UNHASHABLE: set[Encode] = {_ndarray, _image}
 
 
 def encoder_of(kind: type) -> Encode | None:
-    """For what has a class for each of its kinds."""
+    """The encoder of types that have a class for each kind."""
     numpy = sys.modules.get("numpy")
-    # Not there while numpy itself is being imported.
+    # The attribute is missing while numpy itself is being imported.
     generic = getattr(numpy, "generic", None)
     if isinstance(generic, type) and issubclass(kind, generic):
         return _scalar
@@ -107,7 +109,7 @@ def _read_ndarray(decoder: Decoder, tree: Tree, depth: int) -> Any:
     if len(shape) > MAX_DIMENSIONS:
         raise ValueError("an array has too many dimensions")
     count = 1
-    # Of an empty array too: what is made of its other dimensions must not overflow.
+    # Also for an empty array: a size computed from its other dimensions must not overflow.
     extent = size
     for length in shape:
         if type(length) is not int or not 0 <= length < I64:
@@ -125,7 +127,8 @@ def _read_ndarray(decoder: Decoder, tree: Tree, depth: int) -> Any:
     if not count:
         return numpy.empty(shape, dtype)
     if kind == "b" and numpy.frombuffer(data, "u1").max() > 1:
-        # numpy counts them by their sum, and trusts the count where it writes what a mask selects.
+        # numpy counts booleans by their sum, and trusts that count when it writes the elements that a
+        # mask selects.
         raise ValueError("an array of booleans has others than 0 and 1")
     return numpy.frombuffer(data, dtype).reshape(shape)
 
@@ -141,7 +144,7 @@ def _read_scalar(decoder: Decoder, tree: Tree, depth: int) -> Any:
             return Opaque("numpy.datetime64", f"<{value} of {dtype}: numpy is missing here>")
         return value
     if kind in "SU":
-        # Whose own length counts: the dtype's would be reserved.
+        # Created with the text's own length: numpy would allocate the dtype's.
         return numpy.str_(value) if kind == "U" else numpy.bytes_(value)
     if kind in "mM":
         return numpy.array(value, "i8").view(numpy.dtype(dtype).newbyteorder("="))[()]
@@ -159,6 +162,8 @@ def _read_image(decoder: Decoder, tree: Tree, depth: int) -> Any:
     row = width * MODES[mode] if MODES[mode] else (width + 7) // 8
     if row * height != data.nbytes:
         raise ValueError(f"an image of {row * height} bytes came as {data.nbytes}")
+    # A black-and-white pixel takes eight times its encoded size.
+    decoder.spend(width * height // PIXELS)
     images = library("PIL.Image")
     if images is None:
         return Opaque(

@@ -1,43 +1,49 @@
-"""The bounds of values, and what is said of those that do not fit or cannot cross."""
+"""The bounds of values, and the placeholders for values that exceed them or cannot be transferred."""
 
 from __future__ import annotations
+
+from operator import eq
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Bytes of buffers, in all, over which a file is passed instead of a payload.
+# Above this total of buffer bytes, a file is passed instead of a payload.
 SHARED = 64 * 1024
-# Characters of a string in a tree; a longer one is a buffer.
+# Maximum characters of a string in a tree. A longer string is a buffer.
 MAX_TEXT = 32 * 1024
-# Characters of the text that stands for what cannot cross, and of a name.
+# Maximum characters of the `repr` of a value that cannot be transferred, and of a name.
 MAX_REPR = 16 * 1024
 MAX_NAME = 256
-# Hexadecimal digits of an integer: a million bits.
+# Maximum hexadecimal digits of an integer: a million bits. Decimal conversion takes quadratic time, so
+# Python limits it to 4,300 digits; hexadecimal conversion of this many digits takes as long.
 MAX_DIGITS = 256 * 1024
-# Of one message. A `json` buffer may hold this many values, which is a bound on the memory that
-# its reader needs.
+DECIMAL_DIGITS = 3571
+# Maximum of values in the `json` buffers of one message, and of the work of reading it. The unit of work
+# is the cost of one value. It bounds the reader's memory and time.
 MAX_VALUES = 1 << 22
 MAX_BUFFERS = 1 << 14
-# Bytes of a `json` buffer.
+# Maximum bytes of the `json` buffers of one message.
 MAX_JSON = 64 << 20
-# JSON inside JSON where a reader ends, and where a container may still begin: room is left for the
-# message around a tree, and for a table, which is seven deep by itself.
+# The nesting depth that a reader accepts, and the depth at which a container may still begin. The
+# difference leaves room for the message around a tree, and for a table, which is seven levels deep.
 MAX_DEPTH = 96
 DEEPEST = 80
-# What the trees of one message may hold in its header, which ends at 65,536 values and 2 MiB: a
-# character may take six bytes there, and a buffer's length is a value too.
+# Bounds of the trees in a message's header, which is limited to 65,536 values and 2 MiB. A character may
+# take six bytes there, and the length of a buffer counts as a value.
 HEADER_VALUES = 24 * 1024
 HEADER_TEXT = 192 * 1024
-# Elements from which a list of numbers is packed.
+# The minimum number of elements for a list of numbers to be packed.
 PACKED = 256
+# Packed numbers that take as long to read as one value of a tree.
+PACKED_UNIT = 16
 I64 = 1 << 63
 _MODULE_OF = type.__dict__["__module__"].__get__
 _NAME_OF = type.__dict__["__qualname__"].__get__
 
 
 class Opaque:
-    """What could not cross: the name of its class, and its text."""
+    """A placeholder for a value that could not be transferred: `name` of its class, and its `repr`."""
 
     __slots__ = ("name", "repr")
 
@@ -58,11 +64,11 @@ class Opaque:
 
 
 class TooLarge(Exception):
-    """A value is over the bounds of a message."""
+    """A value exceeds the bounds of a message."""
 
 
 def class_path(kind: type) -> tuple[str, str]:
-    """Where a class says to be from, and its name: its own, whatever its metaclass would say."""
+    """A class's own module and name, which its metaclass cannot override."""
     module, name = _MODULE_OF(kind), _NAME_OF(kind)
     return module if type(module) is str else "", name
 
@@ -82,7 +88,7 @@ def safe_repr(value: object) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """What a header can hold: short, and without lone surrogates, which have no UTF-8."""
+    """Text that fits into a header: truncated, and without lone surrogates, which have no UTF-8."""
     if len(text) > limit:
         text = text[: limit // 2] + " ... " + text[-(limit // 2) :]
     if text.isascii():
@@ -90,8 +96,34 @@ def cut(text: str, limit: int) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def weight(key: Any) -> int:
+    """The maximum work of comparing a key with another one of the same hash."""
+    kind = type(key)
+    if kind is int:
+        # Comparing it with a `Decimal` takes time quadratic in its number of digits.
+        bits: int = key.bit_length()
+        return 1 + (bits >> 8) ** 2
+    if kind is str or kind is bytes:
+        return 1 + (len(key) >> 10)
+    if kind is tuple or kind is frozenset:
+        # Members with equal hashes are compared with each other too.
+        hashes = sorted(map(hash, key)) if kind is frozenset else ()
+        alike: int = 1 + sum(map(eq, hashes, hashes[1:]))
+        return 1 + alike * sum(map(weight, key))
+    parts = PARTS.get(kind.__name__, ())
+    return 4 + sum(weight(getattr(key, part)) for part in parts)
+
+
+# Types of keys whose comparison takes longer the larger they are.
+PARTS = {
+    "Fraction": ("numerator", "denominator"),
+    "Opaque": ("name", "repr"),
+    "range": ("start", "stop", "step"),
+}
+
+
 def is_unicode(text: str) -> bool:
-    """Whether it has UTF-8, which lone surrogates have not."""
+    """Whether the text can be encoded as UTF-8, which excludes lone surrogates."""
     if text.isascii():
         return True
     try:
@@ -102,11 +134,11 @@ def is_unicode(text: str) -> bool:
 
 
 def library(name: str) -> Any:
-    """A package that this side may not have, for values that are made by it; else `None`."""
+    """Imports an optional package to create its values; `None` if it is not available."""
     from importlib import import_module
 
     try:
         return import_module(name)
     except Exception:
-        # Missing, or installed and broken.
+        # The package is missing, or installed and broken.
         return None

@@ -1,18 +1,32 @@
-"""From a tree to its value. The other side may be hostile: each tree is checked before anything is
-made of it, a buffer is used once, nothing of the sender's is run or looked up, and all that a bad
-tree causes is a `ValueError`."""
+"""Decodes a tree to its value. The sender may be hostile: each tree is checked before a value is
+created, a buffer is used once, and no code or name of the sender is run or looked up. A malformed
+tree raises `ValueError` and has no other effect."""
 
 from __future__ import annotations
 
 import re
 import sys
+from operator import eq
+from time import thread_time
 
 from . import arrays, standard, tables
-from .bounds import I64, MAX_DEPTH, MAX_JSON, MAX_VALUES, Opaque
+from .bounds import (
+    DECIMAL_DIGITS,
+    I64,
+    MAX_DEPTH,
+    MAX_DIGITS,
+    MAX_JSON,
+    MAX_NAME,
+    MAX_VALUES,
+    PACKED_UNIT,
+    Opaque,
+    cut,
+    weight,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
     from .kinds import Tree
@@ -21,28 +35,51 @@ if TYPE_CHECKING:
     Decode = Callable[["Decoder", Tree, int], Any]
 
 HEX = re.compile(r"-?[0-9a-f]+")
-STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-# So many equal hashes do not happen by chance: each costs a comparison with all others.
-MAX_COLLISIONS = 1000
+# Bytes of a JSON text that are scanned at once.
+JSON_PART = 1 << 20
+# Seconds of processor time for the hash tables of one message: keys can be made to collide in a
+# table without equal hashes. It is ten times the time of ordinary keys.
+TABLE_SECONDS = 1.0
+KEY_SECONDS = 2e-6
+# Maximum bits of the bounds of a range.
+MAX_RANGE_BITS = 4096
+# Up to this number of keys, quadratic time is small.
+FEW_KEYS = 1024
 
 
 class Decoder:
-    """Decodes the values of one message, which share its buffers."""
+    """Decodes the values of one message, which share its buffers and a budget of work."""
 
-    def __init__(self, buffers: Sequence[memoryview]) -> None:
+    def __init__(self, buffers: Sequence[memoryview], work: int = MAX_VALUES) -> None:
         self._buffers = buffers
-        # Each is read once: what is made of a tree is never larger than what was sent.
+        # Each buffer is read once, so that a value is never larger than its message.
         self._used: set[int] = set()
         self._in_json = False
+        self.work = work
+        """The remaining budget of work."""
+        self._json_bytes = 0
+        self._table_seconds = 0.0
+        self.zones: dict[str, Any] = {}
+        """Time zones by name; `None` for one that this side does not know."""
+        self.has_long_int = False
+        """Whether Python refuses to convert one of the integers to decimal."""
 
     def decode(self, tree: Tree) -> Any:
         try:
             return self.value(tree, 1)
-        except ValueError:
-            raise
         except Exception as error:
-            # Of a library, of a value that is no key, of a number that is too large.
-            raise ValueError(f"a value cannot be made: {type(error).__name__}: {error}") from error
+            # From a library, from an unhashable key, or from a number that is too large.
+            said = str(error)
+            if not isinstance(error, ValueError):
+                said = f"a value cannot be made: {type(error).__name__}: {said}"
+            # Truncated, because it may quote the sender's data.
+            raise ValueError(cut(said, MAX_NAME)) from error
+
+    def spend(self, work: int) -> None:
+        """Takes work out of the message's budget that exceeds the size of its part of the tree."""
+        self.work -= work
+        if self.work < 0:
+            raise ValueError("a message takes too much work to read")
 
     def value(self, tree: Tree, depth: int) -> Any:
         kind = type(tree)
@@ -65,14 +102,14 @@ class Decoder:
         return decoder(self, tree, depth)
 
     def field(self, tree: Tree, name: str, kind: type[T]) -> T:
-        """A member that is plain JSON."""
+        """A member that is plain JSON of type `kind`."""
         value = tree.get(name)
         if type(value) is not kind:
             raise ValueError(f"`{name}` of a value of type `{tree['type']}` is no {kind.__name__}")
         return value
 
     def inner(self, tree: Tree, name: str, kind: type[T], depth: int) -> T:
-        """A member that is a value of this type."""
+        """A member that is an encoded value of type `kind`."""
         value = self.value(tree.get(name), depth + 1)
         if type(value) is not kind:
             raise ValueError(f"`{name}` of a value of type `{tree['type']}` is no {kind.__name__}")
@@ -94,7 +131,10 @@ class Decoder:
         import json
 
         text = bytes(self.buffer(tree))
-        check_json(text)
+        self._json_bytes += len(text)
+        if self._json_bytes > MAX_JSON:
+            raise ValueError(f"the trees of a message are over the limit of {MAX_JSON} bytes")
+        self.spend(check_json(text, self.work))
         try:
             parsed = json.loads(text.decode("utf-8"), parse_int=_integer, parse_constant=_refuse)
         except RecursionError as error:
@@ -106,16 +146,55 @@ class Decoder:
             self._in_json = False
 
 
-def check_json(text: bytes) -> None:
-    """Bounds the memory that reading a text needs, before it is read."""
+    def check_keys(self, keys: Sequence[object]) -> None:
+        """Takes the maximum work of comparing keys with equal hashes out of the budget."""
+        hashes = sorted(map(hash, keys))
+        if not any(map(eq, hashes, hashes[1:])):
+            return
+        ordered = sorted(keys, key=hash)
+        start = 0
+        for end in range(1, len(hashes) + 1):
+            if end == len(hashes) or hashes[end] != hashes[start]:
+                if end - start > 1:
+                    self.spend((end - start) * sum(map(weight, ordered[start:end])))
+                start = end
+
+    def fill(self, table: Any, members: list[Any]) -> Any:
+        """Adds members to a set, or pairs to a dict. Raises `ValueError` if that takes too long."""
+        if len(members) <= FEW_KEYS:
+            table.update(members)
+            return table
+        # The more members there are, the longer a single one may take.
+        step = 1 + (1 << 24) // len(members)
+        for start in range(0, len(members), step):
+            begun = thread_time()
+            part = members[start : start + step]
+            table.update(part)
+            taken = thread_time() - begun - len(part) * KEY_SECONDS
+            self._table_seconds = max(0.0, self._table_seconds + taken)
+            if self._table_seconds > TABLE_SECONDS:
+                raise ValueError("the keys of a value collide")
+        return table
+
+
+def check_json(text: bytes, most: int = MAX_VALUES) -> int:
+    """The approximate number of values in a text, which bounds the memory and time of reading it. Scans
+    each byte once. Raises `ValueError` for a text with more than `most` values."""
     if len(text) > MAX_JSON:
-        raise ValueError(f"a tree of {len(text)} bytes is over the limit of {MAX_JSON}")
-    if _count_values(text) > MAX_VALUES and _count_values(STRING.sub(b'""', text)) > MAX_VALUES:
-        raise ValueError(f"a tree has more than {MAX_VALUES} values")
-
-
-def _count_values(text: bytes) -> int:
-    return sum(map(text.count, (b",", b"[", b"{", b":")))
+        raise ValueError(f"a JSON text of {len(text)} bytes is over the limit of {MAX_JSON}")
+    text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    values = quotes = 0
+    for start in range(0, len(text), JSON_PART):
+        parts = text[start : start + JSON_PART].split(b'"')
+        # After a split at quotes, every other part is inside a string.
+        outside = b"".join(parts[quotes % 2 :: 2])
+        quotes += len(parts) - 1
+        values += sum(map(outside.count, (b",", b"[", b"{", b":")))
+        if values > most:
+            raise ValueError(f"a JSON text has more than {most} values")
+        if quotes > 2 * values + 4:
+            raise ValueError("a JSON text has strings with nothing between them")
+    return values
 
 
 def _integer(text: str) -> int:
@@ -128,21 +207,11 @@ def _refuse(text: str) -> None:
     raise ValueError("a number is not written as JSON")
 
 
-def check_hashes(keys: Iterable[object]) -> None:
-    """Refuses keys that were made to collide, with which a dict takes time by their square."""
-    counts: dict[int, int] = {}
-    for key in keys:
-        found = hash(key)
-        count = counts.get(found, 0) + 1
-        if count > MAX_COLLISIONS:
-            raise ValueError("the keys of a value collide")
-        counts[found] = count
-
-
 def _int(decoder: Decoder, tree: Tree, depth: int) -> int:
     text = decoder.inner(tree, "hex", str, depth)
-    if HEX.fullmatch(text) is None:
-        raise ValueError("a number is not hexadecimal")
+    if len(text) > MAX_DIGITS + 1 or HEX.fullmatch(text) is None:
+        raise ValueError("a number is not hexadecimal, or has more than a million bits")
+    decoder.has_long_int |= len(text) > DECIMAL_DIGITS
     return int(text, 16)
 
 
@@ -176,8 +245,9 @@ def _tuple(decoder: Decoder, tree: Tree, depth: int) -> tuple[Any, ...]:
 
 def _set(decoder: Decoder, tree: Tree, depth: int) -> set[Any]:
     members = decoder.items(tree, depth)
-    check_hashes(members)
-    return set(members)
+    decoder.check_keys(members)
+    found: set[Any] = decoder.fill(set(), members)
+    return found
 
 
 def _frozenset(decoder: Decoder, tree: Tree, depth: int) -> frozenset[Any]:
@@ -196,8 +266,9 @@ def _pairs(decoder: Decoder, tree: Tree, name: str, depth: int) -> list[tuple[An
 
 def _dict(decoder: Decoder, tree: Tree, depth: int) -> dict[Any, Any]:
     pairs = _pairs(decoder, tree, "items", depth)
-    check_hashes(key for key, _ in pairs)
-    return dict(pairs)
+    decoder.check_keys([key for key, _ in pairs])
+    found: dict[Any, Any] = decoder.fill({}, pairs)
+    return found
 
 
 def _dataclass(decoder: Decoder, tree: Tree, depth: int) -> dict[str, Any]:
@@ -216,6 +287,7 @@ def _packed(decoder: Decoder, tree: Tree, depth: int) -> list[Any]:
     data = decoder.buffer(tree)
     if code is None or data.nbytes % 8:
         raise ValueError("packed numbers are of no known format")
+    decoder.spend(data.nbytes // (8 * PACKED_UNIT))
     from array import array
 
     numbers: Any = array(code)
@@ -227,7 +299,11 @@ def _packed(decoder: Decoder, tree: Tree, depth: int) -> list[Any]:
 
 
 def _range(decoder: Decoder, tree: Tree, depth: int) -> range:
-    return range(*(decoder.inner(tree, name, int, depth) for name in ("start", "stop", "step")))
+    ends = [decoder.inner(tree, name, int, depth) for name in ("start", "stop", "step")]
+    # The length of a range is a division, which takes time quadratic in the digits of its bounds.
+    if max(end.bit_length() for end in ends) > MAX_RANGE_BITS:
+        raise ValueError("the ends of a range are too large")
+    return range(*ends)
 
 
 def _enum(decoder: Decoder, tree: Tree, depth: int) -> Any:

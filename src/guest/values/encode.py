@@ -1,5 +1,5 @@
-"""From a value to its tree. Nothing is raised for what a value is: what cannot cross, or any part
-of it, becomes its `repr`."""
+"""Encodes a value as a tree. No value raises an exception: a value or part that cannot be
+transferred becomes its `repr`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .bounds import (
 )
 from .kinds import CONTAINERS, UNHASHABLE, encoder_of
 
-# Not by importing `typing`, for which an interpreter that runs a single cell should not wait.
+# Instead of importing `typing`, which would delay an interpreter that runs a single cell.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,13 +34,16 @@ if TYPE_CHECKING:
 
 
 class Encoder:
-    """Encodes the values of one message, which share its buffers."""
+    """Encodes the values of one message, which share buffers."""
 
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
         self._values = 0
         self._text = 0
-        # Identities of the containers around what is being encoded.
+        # The reader's work besides the header, and the JSON part of it.
+        self._work = 0
+        self._json_bytes = 0
+        # The ids of the containers around the current value.
         self._around: set[int] = set()
 
     def encode(self, value: object) -> Tree:
@@ -49,14 +52,15 @@ class Encoder:
             tree = self.tree(value, 1, False)
             if self._values <= HEADER_VALUES and self._text <= HEADER_TEXT:
                 return tree
+            values = self._values - before[1]
             _, self._values, self._text = before
-            return self._json(tree)
+            return self.text(tree, 0) if type(tree) is str else self._json(tree, values)
         except TooLarge:
             why = "too large to cross"
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            # Code of the value's own is guarded; what is left is a lack of memory or stack.
+            # The value's own code is guarded, so this is a lack of memory or stack.
             why = f"not encoded: {class_name(error)}"
         buffers, self._values, self._text = before
         del self.buffers[buffers:]
@@ -65,7 +69,7 @@ class Encoder:
         return {"type": "opaque", "name": name, "repr": f"<{name}, {why}>"}
 
     def tree(self, value: Any, depth: int, key: bool) -> Tree:
-        """The tree of a part, which has to be hashable when it is decoded if it is a `key`."""
+        """The tree of a part. With `key` the decoded part must be hashable."""
         self.count(1)
         kind = type(value)
         if kind is int:
@@ -96,7 +100,7 @@ class Encoder:
         except (TooLarge, MemoryError, RecursionError, KeyboardInterrupt):
             raise
         except BaseException:
-            # Code of the value's class, which may raise anything, or a library that refuses.
+            # Code of the value's class may raise anything, and a library may refuse the value.
             del self.buffers[before:]
             return self.opaque(value)
         if type(tree) is dict:
@@ -104,9 +108,15 @@ class Encoder:
         return tree
 
     def count(self, values: int) -> None:
-        """Of JSON, about."""
+        """Counts the approximate number of JSON values."""
         self._values += values
         if self._values > MAX_VALUES:
+            raise TooLarge
+
+    def spend(self, work: int) -> None:
+        """Counts work of the reader as the decoder does."""
+        self._work += work
+        if self._work > MAX_VALUES:
             raise TooLarge
 
     def opaque(self, value: object) -> Tree:
@@ -120,7 +130,7 @@ class Encoder:
         return {"type": "opaque", "name": name, "repr": text}
 
     def buffer(self, data: Buffer) -> int:
-        """Takes bytes in, and says which buffer they are."""
+        """Adds a buffer and returns its number."""
         if len(self.buffers) >= MAX_BUFFERS:
             raise TooLarge
         self.buffers.append(data)
@@ -144,11 +154,13 @@ class Encoder:
             trees.append([self.tree(name, depth, True), self.tree(value, depth, False)])
         return trees
 
-    def _json(self, tree: Tree) -> Tree:
-        """Moves a tree that is too much for the header into a buffer."""
+    def _json(self, tree: Tree, values: int) -> Tree:
+        """Moves a tree that is too large for the header into a buffer."""
         import json
 
         data = json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-        if len(data) > MAX_JSON:
+        self._json_bytes += len(data)
+        if self._json_bytes > MAX_JSON:
             raise TooLarge
+        self.spend(values)
         return {"type": "json", "buffer": self.buffer(data)}

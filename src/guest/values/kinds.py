@@ -1,14 +1,14 @@
-"""Which types cross, and how each is written.
+"""The types that can be transferred, and the encoding of each.
 
-Types that are not builtin are found by name in the modules that are loaded: nothing is imported to
-encode a value, for a value of a class whose module is not loaded does not exist."""
+Types that are not builtin are looked up by name in the loaded modules. Encoding imports nothing: a
+value exists only if the module of its class is loaded."""
 
 from __future__ import annotations
 
 import sys
 
 from . import arrays, standard, tables
-from .bounds import I64, MAX_DIGITS, MAX_NAME, PACKED, Opaque, class_name, class_path, cut
+from .bounds import I64, MAX_DIGITS, MAX_NAME, PACKED, PACKED_UNIT, Opaque, class_name, class_path, cut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from .encode import Encoder
 
     Tree = Any
-    # Of the encoder, the value, how deep it stands, whether it has to be hashable when decoded.
+    # Arguments: the encoder, the value, its depth, and whether it must be hashable when decoded.
     Encode = Callable[[Encoder, Any, int, bool], Tree]
 
 
-# Subclasses of builtin types cross as their base. The methods are the base's, so that none of the
-# subclass runs.
+# A subclass of a builtin type is transferred as its base. The base's methods are called, so that no
+# code of the subclass runs.
 
 
 def _int(encoder: Encoder, value: int, depth: int, key: bool) -> Tree:
@@ -31,7 +31,7 @@ def _int(encoder: Encoder, value: int, depth: int, key: bool) -> Tree:
     if -I64 <= value < I64:
         return value
     if value.bit_length() > 4 * MAX_DIGITS:
-        # Its `repr` would take longer than anybody waits, and cannot be interrupted.
+        # The `repr` would take too long, and cannot be interrupted.
         text = f"<int of {value.bit_length()} bits>"
         return {"type": "opaque", "name": "int", "repr": text}
     return {"type": "int", "hex": encoder.text(f"{value:x}", MAX_DIGITS + 1)}
@@ -87,6 +87,7 @@ def _packed(encoder: Encoder, value: list[Any]) -> Tree:
         return None
     if sys.byteorder == "big":
         numbers.byteswap()
+    encoder.spend(len(value) // PACKED_UNIT)
     name = "i8" if code == "q" else "f8"
     return {
         "type": "packed",
@@ -112,7 +113,7 @@ def _frozenset(encoder: Encoder, value: frozenset[Any], depth: int, key: bool) -
 def _dict(encoder: Encoder, value: dict[Any, Any], depth: int, key: bool) -> Tree:
     collections = sys.modules.get("collections")
     ordered = getattr(collections, "OrderedDict", None)
-    # Which keeps an order beside the base's.
+    # `OrderedDict` keeps an order separate from that of `dict`.
     base: Any = dict
     if type(ordered) is type and issubclass(type(value), ordered):
         base = ordered
@@ -129,7 +130,7 @@ def _opaque(encoder: Encoder, value: Opaque, depth: int, key: bool) -> Tree:
     return encoder.opaque(value)
 
 
-# What a class declares itself to be.
+# Types that a class is declared to be: an enum, a dataclass or a named tuple.
 
 
 def _enum(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
@@ -177,11 +178,11 @@ BUILTIN: dict[type, Encode] = {
     range: _range,
     Opaque: _opaque,
 }
-# Can contain themselves, or what contains them.
+# Types that can contain themselves or their containers.
 CONTAINERS = {_list, _tuple, _set, _frozenset, _dict, _enum, _dataclass, _namedtuple}
 UNHASHABLE = {_list, _bytearray, _set, _dict, _dataclass, *arrays.UNHASHABLE, *tables.UNHASHABLE}
 
-# Types of modules that may not be loaded, by the name of each: exactly these, and not subclasses.
+# Types of modules that may not be loaded, by name. Subclasses do not match.
 NAMED: dict[str, Encode] = {**standard.ENCODERS, **arrays.ENCODERS, **tables.ENCODERS}
 
 
@@ -194,7 +195,7 @@ def encoder_of(kind: type) -> Encode | None:
     except KeyboardInterrupt:
         raise
     except BaseException:
-        # A metaclass that answers for its class.
+        # A metaclass may make the lookup raise.
         return None
 
 

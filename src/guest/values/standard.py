@@ -1,11 +1,11 @@
-"""The types of the standard library that cross: both ways."""
+"""Encodes and decodes the supported types of the standard library."""
 
 from __future__ import annotations
 
 import re
 import sys
 
-from .bounds import is_unicode
+from .bounds import MAX_TEXT, is_unicode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from .encode import Encoder
     from .kinds import Encode, Tree
 
-# Digits in which numbers of any size are written: Python's own bound for them is 4,300, and where
-# it has none, reading takes time by the square of their count.
+# Maximum decimal digits of a number. Python's own bound is 4,300; without it, parsing takes time
+# quadratic in the number of digits.
 MAX_DECIMAL = 4300
-# Of a file of the time zone database: no way out of its directory.
-ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,3}")
+# The name of a file in the time zone database. It cannot leave the database's directory.
+ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,31}(/[A-Za-z][A-Za-z0-9_+-]{0,31}){0,2}")
+OFFSET = re.compile(r"(?:UTC)?([+-])([0-9]{2}):([0-5][0-9])(?::([0-5][0-9]))?")
+# Characters of a path that take as long to read as one value of a tree.
+PATH = 64
+# Work to search all places for a zone's file.
+ZONE_WORK = 1000
 FRACTION = re.compile(r"(-?[0-9]{1,4300})/([0-9]{1,4300})")
 UUID = re.compile(r"[0-9a-f]{32}")
 DECIMAL = re.compile(r"-?([0-9.]{1,4300}(E[+-]?[0-9]{1,20})?|Infinity|s?NaN[0-9]{0,4000})")
@@ -78,8 +83,8 @@ def _timezone(encoder: Encoder, value: datetime.timezone, depth: int, key: bool)
 
 def _path(encoder: Encoder, value: pathlib.PurePath, depth: int, key: bool) -> Tree:
     text = str(value)
-    if not is_unicode(text):
-        raise ValueError("a path that is no text")
+    if not is_unicode(text) or len(text) > MAX_TEXT:
+        raise ValueError("a path that is no text, or a long one")
     return {"type": "path", "text": encoder.text(text)}
 
 
@@ -106,11 +111,11 @@ ENCODERS: dict[str, Encode] = {
 
 
 def encoder_of(kind: type) -> Encode | None:
-    """For paths, whose classes differ from one Python to the next, and for subclasses."""
+    """The encoder of paths, whose classes differ between Python versions, and of subclasses."""
     pathlib = sys.modules.get("pathlib")
     if pathlib is not None and issubclass(kind, pathlib.PurePath):
         return _path
-    # A datetime is a date.
+    # Checked first, because `datetime` is a subclass of `date`.
     for name in ("datetime.datetime", "datetime.date", "decimal.Decimal", "fractions.Fraction"):
         module, _, base = name.partition(".")
         known = getattr(sys.modules.get(module), base, None)
@@ -126,8 +131,13 @@ def _read_decimal(decoder: Decoder, tree: Tree, depth: int) -> Any:
 
 
 def _read_fraction(decoder: Decoder, tree: Tree, depth: int) -> Any:
-    found = FRACTION.fullmatch(decoder.field(tree, "text", str))
-    if found is None or not int(found[2]):
+    text = decoder.field(tree, "text", str)
+    found = FRACTION.fullmatch(text)
+    if found is None:
+        raise ValueError("a fraction is not written as one")
+    # Parsing and reducing a fraction takes time quadratic in its digits.
+    decoder.spend(len(text) ** 2 >> 15)
+    if not int(found[2]):
         raise ValueError("a fraction is not written as one")
     from fractions import Fraction
 
@@ -154,14 +164,36 @@ def _read_datetime(decoder: Decoder, tree: Tree, depth: int) -> Any:
     value = datetime.fromisoformat(text).replace(fold=fold)
     if "zone" not in tree:
         return value
+    zone = zone_of(decoder, _matching(ZONE, decoder.field(tree, "zone", str)))
+    # If this side does not know the zone, the offset determines the moment.
+    return value if zone is None else value.replace(tzinfo=zone)
+
+
+def zone_of(decoder: Decoder, name: str) -> Any:
+    """A time zone of the database, or a fixed offset; `None` for an unknown name."""
+    if name not in decoder.zones:
+        # The result is cached: an unknown name is searched for in all places.
+        decoder.zones[name] = _zone(decoder, name)
+    return decoder.zones[name]
+
+
+def _zone(decoder: Decoder, name: str) -> Any:
+    from datetime import timedelta, timezone
+
+    offset = OFFSET.fullmatch(name)
+    if offset is not None:
+        hours, minutes, seconds = (int(part or 0) for part in offset.groups()[1:])
+        span = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return timezone(-span if offset[1] == "-" else span)
+    if ZONE.fullmatch(name) is None:
+        return None
+    decoder.spend(ZONE_WORK)
     from zoneinfo import ZoneInfo
 
-    zone = _matching(ZONE, decoder.field(tree, "zone", str))
     try:
-        return value.replace(tzinfo=ZoneInfo(zone))
+        return ZoneInfo(name)
     except Exception:
-        # This side does not know it; the offset tells which moment is meant.
-        return value
+        return None
 
 
 def _read_timedelta(decoder: Decoder, tree: Tree, depth: int) -> Any:
@@ -183,7 +215,12 @@ def _read_timezone(decoder: Decoder, tree: Tree, depth: int) -> Any:
 def _read_path(decoder: Decoder, tree: Tree, depth: int) -> Any:
     from pathlib import PurePosixPath
 
-    return PurePosixPath(decoder.inner(tree, "text", str, depth))
+    text = decoder.inner(tree, "text", str, depth)
+    if len(text) > MAX_TEXT:
+        # A part of a path takes more memory than its encoded characters.
+        raise ValueError("a path is longer than any system takes")
+    decoder.spend(len(text) // PATH)
+    return PurePosixPath(text)
 
 
 def _read_uuid(decoder: Decoder, tree: Tree, depth: int) -> Any:

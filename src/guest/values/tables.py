@@ -1,13 +1,13 @@
-"""pandas' frames and series: both ways, with the dtype of each column. pandas is not imported to
-encode, and where it is missing when a tree is decoded, the value is `Opaque`."""
+"""Encodes and decodes pandas' frames and series, with the dtype of each column. Encoding does not
+import pandas. If it is missing when a tree is decoded, the value is `Opaque`."""
 
 from __future__ import annotations
 
 import re
 import sys
 
-from . import arrays
-from .bounds import Opaque, library
+from . import arrays, standard
+from .bounds import Opaque, library, weight
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,13 +17,19 @@ if TYPE_CHECKING:
     from .encode import Encoder
     from .kinds import Encode, Tree
 
-# Integers, floats and booleans with a mask beside them, by the dtype of what is below it.
+# Masked integers, floats and booleans, by the dtype of their data.
 MASKED = {
     f"{sign}{size}": f"{sign}{size}".lower() for sign in ("Int", "UInt") for size in (8, 16, 32, 64)
 }
 MASKED.update(Float32="float32", Float64="float64", boolean="bool")
 STRINGS = ("string", "str")
 ZONED = re.compile(r"datetime64\[(?:s|ms|us|ns), ([A-Za-z0-9_+\-/:]{1,64})\]")
+# Work to create an empty part of a table.
+PART = 100
+# Slots of pandas' hash tables, or sorted numbers, that take as long to visit as one value of a
+# tree. Except for text, a sender can predict the hashes.
+PLACES = 128
+SORTED = 16
 
 
 def _frame(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
@@ -62,7 +68,7 @@ def _index(encoder: Encoder, index: Any, depth: int) -> Tree:
 
 
 def _column(encoder: Encoder, column: Any, depth: int) -> Tree:
-    """Of a series or an index."""
+    """The tree of a series or an index."""
     encoder.count(10)
     dtype, name = column.dtype, str(column.dtype)
     pandas, numpy = sys.modules["pandas"], sys.modules["numpy"]
@@ -96,7 +102,7 @@ def _column(encoder: Encoder, column: Any, depth: int) -> Tree:
 
 
 def _stamp(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
-    """A moment or a time span of pandas, as numpy's where Python's would lose its nanoseconds."""
+    """A pandas timestamp or timedelta. It is encoded as numpy's if Python's would lose nanoseconds."""
     pandas = sys.modules["pandas"]
     if value is not pandas.NaT and not value.nanosecond:
         plain = value.to_pydatetime()
@@ -125,7 +131,7 @@ UNHASHABLE: set[Encode] = {_frame, _series}
 
 
 def encoder_of(kind: type) -> Encode | None:
-    """For the class of `NaT`, which is nowhere by its name."""
+    """The encoder of `NaT`, whose class is not available by name."""
     nat = getattr(sys.modules.get("pandas"), "NaT", None)
     return _stamp if nat is not None and type(nat) is kind else None
 
@@ -134,12 +140,15 @@ def _read_frame(decoder: Decoder, tree: Tree, depth: int) -> Any:
     pandas = library("pandas")
     if pandas is None:
         return Opaque("pandas.DataFrame", "<table: pandas is missing here>")
+    decoder.spend(PART)
     columns = _read_index(decoder, decoder.field(tree, "columns", dict), depth + 1)
     index = _read_index(decoder, decoder.field(tree, "index", dict), depth + 1)
     data = [_read_column(decoder, part, depth + 2) for part in decoder.field(tree, "data", list)]
     _require_length("columns", len(columns), len(data))
     for column in data:
         _require_length("rows", len(index), len(column))
+    # Displaying the frame hashes its labels.
+    _spend_hashing(decoder, columns)
     frame = pandas.DataFrame(dict(enumerate(data)), index=index, copy=False)
     frame.columns = columns
     return frame
@@ -149,6 +158,7 @@ def _read_series(decoder: Decoder, tree: Tree, depth: int) -> Any:
     pandas = library("pandas")
     if pandas is None:
         return Opaque("pandas.Series", "<column: pandas is missing here>")
+    decoder.spend(PART)
     name = decoder.value(tree.get("name"), depth + 1)
     index = _read_index(decoder, decoder.field(tree, "index", dict), depth + 1)
     data = _read_column(decoder, tree.get("data"), depth + 1)
@@ -165,8 +175,8 @@ def _read_index(decoder: Decoder, tree: Tree, depth: int) -> Any:
     pandas = library("pandas")
     if tree.get("type") == "range-index":
         name = decoder.value(tree.get("name"), depth + 1)
-        ends = [decoder.inner(tree, end, int, depth) for end in ("start", "stop", "step")]
-        return pandas.RangeIndex(range(*ends), name=name)
+        ends = [decoder.field(tree, end, int) for end in ("start", "stop", "step")]
+        return pandas.RangeIndex(range(*decoder.value(ends, depth + 1)), name=name)
     names = [decoder.value(name, depth + 2) for name in decoder.field(tree, "names", list)]
     data = [_read_column(decoder, part, depth + 2) for part in decoder.field(tree, "data", list)]
     _require_length("index names", len(names), len(data))
@@ -175,17 +185,91 @@ def _read_index(decoder: Decoder, tree: Tree, depth: int) -> Any:
     if len(data) > 1:
         for column in data:
             _require_length("rows", len(data[0]), len(column))
-        return pandas.MultiIndex.from_arrays(data, names=names)
+        levels, codes = zip(*(_read_level(decoder, column) for column in data))
+        return pandas.MultiIndex(levels, codes, names=names, verify_integrity=False)
     return pandas.Index(data[0], name=names[0], **_as_it_is(data[0]))
 
 
+def _read_level(decoder: Decoder, column: Any) -> tuple[Any, Any]:
+    """The distinct labels of a level, and for each row the number of its label. Labels are sorted,
+    because a sender can make them collide in a hash table."""
+    decoder.spend(PART + len(column) // SORTED)
+    numpy, pandas = library("numpy"), library("pandas")
+    if isinstance(column, pandas.Categorical):
+        each = numpy.arange(len(column.categories))
+        labels = pandas.Categorical.from_codes(each, dtype=column.dtype)
+        return pandas.CategoricalIndex(labels), column.codes
+    there = ~numpy.asarray(pandas.isna(column))
+    present = column[there]
+    if column.dtype == object or str(column.dtype) in STRINGS:
+        first, numbers = _distinct(decoder, list(present))
+    else:
+        plain = getattr(present, "asi8", present)
+        if str(column.dtype) in MASKED:
+            plain = present.to_numpy(dtype=MASKED[str(column.dtype)])
+        _, first, numbers = numpy.unique(plain, return_index=True, return_inverse=True)
+    codes = numpy.full(len(column), -1, "i8")
+    codes[there] = numbers
+    labels = present[numpy.asarray(first, "i8")]
+    return pandas.Index(labels, **_as_it_is(labels)), codes
+
+
+def _distinct(decoder: Decoder, values: list[Any]) -> tuple[list[int], list[int]]:
+    """The index of the first occurrence of each distinct value, and for each value its number among
+    these. They are sorted if all have one orderable type that is cheap to compare."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        numbers = {text: number for number, text in enumerate(sorted(set(values)))}
+        first = [0] * len(numbers)
+        codes = [numbers[text] for text in values]
+        for place in reversed(range(len(values))):
+            first[codes[place]] = place
+        return first, codes
+    hashes = list(map(hash, values))
+    first, codes, last = [], [0] * len(values), None
+    alike: list[int] = []
+    for place in sorted(range(len(values)), key=hashes.__getitem__):
+        if hashes[place] != last:
+            alike, last = [], hashes[place]
+        for number in alike:
+            label = values[first[number]]
+            decoder.spend(weight(label) + weight(values[place]))
+            if label == values[place]:
+                break
+        else:
+            number = len(first)
+            first.append(place)
+            alike.append(number)
+        codes[place] = number
+    kind = kinds.pop() if len(kinds) == 1 else object
+    if kind in (int, float, bool, bytes) or kind.__module__ == "datetime":
+        try:
+            order = sorted(range(len(first)), key=lambda number: values[first[number]])
+        except TypeError:
+            # Datetimes with an offset and without cannot be compared.
+            return first, codes
+        ranks = dict(zip(order, range(len(order))))
+        return [first[number] for number in order], [ranks[number] for number in codes]
+    return first, codes
+
+
+def _spend_hashing(decoder: Decoder, labels: Any) -> None:
+    """Spends the work of pandas' hash table for labels that all collide."""
+    if labels.nlevels == 1 and (labels.dtype == object or str(labels.dtype) in STRINGS):
+        others = [label for label in labels if type(label) is not str]
+        decoder.spend(len(others) * sum(map(weight, others)))
+    else:
+        decoder.spend(len(labels) ** 2 // PLACES)
+
+
 def _as_it_is(data: Any) -> dict[str, Any]:
-    """Keeps pandas from guessing at what objects are."""
+    """Options that keep pandas from inferring a type for objects."""
     return {"dtype": object} if getattr(data, "dtype", None) == object else {}
 
 
 def _read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
-    """An array of numpy or of pandas, of one dimension."""
+    """A one-dimensional array of numpy or pandas."""
+    decoder.spend(PART)
     numpy, pandas = library("numpy"), library("pandas")
     if type(tree) is not dict:
         raise ValueError("the column of a table is no object")
@@ -200,20 +284,51 @@ def _read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
             objects[place] = _missing(numpy, pandas, value)
         return objects
     data = _read_array(decoder, tree, "values", depth)
+    if data.dtype.kind not in "biufcmM":
+        raise ValueError("the column of a table is no array of numbers or times")
     if name in MASKED:
         return _read_masked(pandas, name, data, _read_array(decoder, tree, "mask", depth))
     if name == "category":
-        categories = pandas.Index(_read_column(decoder, tree.get("categories"), depth + 1))
+        labels = _read_column(decoder, tree.get("categories"), depth + 1)
+        categories = pandas.Index(labels, **_as_it_is(labels))
+        # Once pandas knows that labels are increasing, it needs no hash table to see that they are unique.
+        if not _is_in_order(categories):
+            _spend_hashing(decoder, categories)
         ordered = tree.get("ordered") is True
         return pandas.Categorical.from_codes(data, categories=categories, ordered=ordered)
     zoned = ZONED.fullmatch(name) if type(name) is str else None
     if zoned is not None:
-        return pandas.DatetimeIndex(data).tz_localize("UTC").tz_convert(zoned[1])
+        if data.dtype.kind != "M":
+            raise ValueError("the column of a table is no array of moments")
+        moments = pandas.DatetimeIndex(data).tz_localize("UTC")
+        return moments.tz_convert(_read_zone(decoder, pandas, zoned[1]))
     return data
 
 
+def _is_in_order(labels: Any) -> bool:
+    """Whether the labels are strictly increasing. The check makes pandas cache the answer."""
+    plain = getattr(labels, "asi8", labels)
+    if getattr(plain.dtype, "kind", None) not in tuple("biufmM"):
+        return False
+    plain = plain.to_numpy() if plain is labels else plain
+    return bool((plain[1:] > plain[:-1]).all()) and labels.is_monotonic_increasing
+
+
+def _read_zone(decoder: Decoder, pandas: Any, name: str) -> Any:
+    """The time zone as an object. Given the name, pandas would open any file that the name points
+    to."""
+    zone: Any = None if name == "UTC" else standard.zone_of(decoder, name)
+    if zone is None:
+        # If this side does not know the zone, the moments are still the same.
+        return library("datetime").timezone.utc
+    if getattr(zone, "key", None) == name and pandas.__version__.startswith("2."):
+        pytz = library("pytz")
+        zone = pytz.timezone(name) if name in pytz.all_timezones_set else zone
+    return zone
+
+
 def _missing(numpy: Any, pandas: Any, value: Any) -> Any:
-    """Among objects, what pandas has for none of them."""
+    """The value that pandas uses for a missing object."""
     if isinstance(value, (numpy.datetime64, numpy.timedelta64)) and numpy.isnat(value):
         return pandas.NaT
     if type(value) is Opaque and value.repr == "<NA>" and value.name.endswith(".NAType"):

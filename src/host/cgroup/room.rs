@@ -1,4 +1,4 @@
-//! What the cgroups that this process is in still leave it.
+//! What the cgroups of this process still leave to it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::{Controller, OwnCgroups, v1_directory, v2};
 use crate::host::mountinfo;
 
 /// What every cgroup from this process's own up to the top leaves of memory, bytes, or of tasks.
-/// `None` where no cgroup bounds it.
+/// `None` if no cgroup limits it.
 pub fn room(controller: Controller) -> Option<u64> {
     let mounts = mountinfo::parse(&read(Path::new("/proc/self/mountinfo")));
     let own = OwnCgroups::parse(&read(Path::new("/proc/self/cgroup")));
@@ -30,7 +30,7 @@ fn mount_point(mounts: &[mountinfo::Mount], controller: Controller) -> Option<Pa
     mounts.iter().find(holds).map(|mount| mount.point.clone())
 }
 
-/// Files of the limit and of what is used, on version 2 and on version 1.
+/// The files of the limit and of the current use, on version 2 and on version 1.
 fn files(controller: Controller) -> &'static [(&'static str, &'static str)] {
     match controller {
         Controller::Memory => &[
@@ -47,7 +47,7 @@ fn room_in(dir: &Path, controller: Controller) -> Option<u64> {
     let (limit, used) = files(controller)
         .iter()
         .find_map(|(limit, used)| Some((number(limit)?, number(used)?)))?;
-    // Pages of files that nobody uses are given back when they are needed.
+    // The kernel reclaims inactive file pages when it needs them.
     let kept = match controller {
         Controller::Memory => used.saturating_sub(reclaimable(&read(&dir.join("memory.stat")))),
         _ => used,
@@ -55,8 +55,8 @@ fn room_in(dir: &Path, controller: Controller) -> Option<u64> {
     Some(limit.saturating_sub(kept))
 }
 
-/// Bytes in files that were not used of late: `total_` is those below too, on version 1, where the
-/// plain number is the cgroup's alone.
+/// Inactive file pages, bytes. On version 1 `total_` includes the cgroups below, and the plain
+/// number is only the cgroup's own.
 fn reclaimable(stat: &str) -> u64 {
     let value = |name| {
         let mut lines = stat.lines().filter_map(|line| line.split_once(' '));

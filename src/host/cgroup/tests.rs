@@ -3,7 +3,7 @@
 use super::v2::{Occupants, Tree, choose as choose_v2};
 use super::*;
 
-/// A hierarchy on paper.
+/// A cgroup hierarchy for tests, without files.
 #[derive(Default)]
 struct Paper {
     writable: Vec<&'static str>,
@@ -122,7 +122,7 @@ fn beside_other_processes_in_a_part_of_what_was_delegated_that_serves() {
     assert_eq!(choose(PART, &paper), v2(SERVICE, ALL, V2Entry::Ready));
 }
 
-/// What is between us and what was delegated is for whoever made it to arrange.
+/// The cgroups above the delegated one belong to the service manager.
 #[test]
 fn the_slice_of_a_service_manager_is_left_alone() {
     let manager = "/sys/fs/cgroup/user.slice";

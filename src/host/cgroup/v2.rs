@@ -1,4 +1,4 @@
-//! Version 2: where in the one hierarchy cgroups with controllers can be made.
+//! Version 2: where in the single hierarchy cgroups with controllers can be created.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ pub(super) fn probe(mounts: &[Mount], own: &OwnCgroups) -> CgroupSupport {
     }
 }
 
-/// The top of the hierarchy as far as it is mounted, and our own directory in it.
+/// The top of the hierarchy as far as it is mounted, and this process's directory in it.
 pub(super) fn own_directory(mounts: &[Mount], own: &OwnCgroups) -> Option<(PathBuf, PathBuf)> {
     let cgroup = own.v2.as_ref()?;
     mounts
@@ -28,7 +28,7 @@ pub(super) fn own_directory(mounts: &[Mount], own: &OwnCgroups) -> Option<(PathB
         .find_map(|mount| Some((mount.point.clone(), beneath(mount, cgroup)?)))
 }
 
-/// What is read of a version 2 hierarchy, so that the choice can be tested without one.
+/// The reads of a version 2 hierarchy, as a trait so that tests can choose without one.
 pub(super) trait Tree {
     fn may_make_cgroups_in(&self, dir: &Path) -> bool;
     fn available(&self, dir: &Path) -> BTreeSet<Controller>;
@@ -36,7 +36,8 @@ pub(super) trait Tree {
     fn occupants(&self, dir: &Path) -> Occupants;
 }
 
-/// Who is in a cgroup itself. The kernel hands controllers down only from one with nobody in it.
+/// Which processes are directly in a cgroup. The kernel delegates controllers only from an empty
+/// cgroup.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Occupants {
     Nobody,
@@ -44,12 +45,12 @@ pub(super) enum Occupants {
     Others,
 }
 
-/// Chooses among our own cgroup and its ancestors.
+/// Chooses among this process's own cgroup and its ancestors.
 ///
-/// Our own first: what was delegated to us is ours to arrange. Then the one above it, where that is
-/// what was delegated and we were put into a part of it (`DelegateSubgroup=` of systemd). Any other
-/// ancestor serves where its children already have the controllers, so that nothing of others has
-/// to be changed.
+/// Its own cgroup comes first, because a delegated cgroup is Sandfork's to arrange. Then comes the
+/// parent, if that is what was delegated and this process was put into a part of it
+/// (`DelegateSubgroup=` of systemd). Any other ancestor works if its children already have the
+/// controllers, because then no other owner's cgroup has to change.
 pub(super) fn choose(top: &Path, own: &Path, tree: &dyn Tree) -> CgroupSupport {
     let is_leaf = own.file_name().is_some_and(|name| name == SUPERVISOR_LEAF);
     let homes = own.ancestors().take_while(|dir| dir.starts_with(top));
@@ -126,7 +127,7 @@ impl FileTree {
 
 impl Tree for FileTree {
     fn may_make_cgroups_in(&self, dir: &Path) -> bool {
-        // Putting a process into a child also takes write access to the common ancestor's list.
+        // Moving a process into a child also needs write access to the common ancestor's list.
         may_make_cgroups_in(dir) && may_write(&dir.join("cgroup.procs"))
     }
 
@@ -138,7 +139,7 @@ impl Tree for FileTree {
         Self::controllers(&dir.join("cgroup.subtree_control"))
     }
 
-    /// What cannot be read is taken for occupied.
+    /// Treats an unreadable cgroup as occupied.
     fn occupants(&self, dir: &Path) -> Occupants {
         let own = std::process::id().to_string();
         match fs::read_to_string(dir.join("cgroup.procs")) {

@@ -1,4 +1,4 @@
-//! Runs an interpreter once and lets it say what it is.
+//! Runs an interpreter once and reads the facts that it prints about itself.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -13,22 +13,22 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::{Interpreter, InterpreterError, Rejection};
 use crate::host::CallerEnvironment;
 
-/// Defines `_sandfork_facts()`, which returns what [`Interpreter::from_facts`] reads. For
-/// CPython 3.9 and later, and runs on whatever calls itself Python 3.
+/// Defines `_sandfork_facts()`, which returns the text for [`Interpreter::from_facts`]. It is
+/// written for CPython 3.9 and later, and runs on any Python 3.
 pub const FACTS_SCRIPT: &str = include_str!("facts.py");
 
 const PRINT_FACTS: &str = "\nimport json\nprint(json.dumps(_sandfork_facts()))\n";
 
-/// Python 2 knows neither `-I` nor half of what the script uses; this much every Python does.
+/// Python 2 supports neither `-I` nor half of the script. Every Python supports this much.
 const PRINT_VERSION: &str = "import sys; print('%d.%d.%d' % tuple(sys.version_info[:3]))";
 
-/// An interpreter that has not answered by then (a cold disk, a slow shim) will not.
+/// An interpreter that has not answered by then (a cold disk, a slow shim) will not answer.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// More than any interpreter has to say of itself.
+/// More than any interpreter prints.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// Asks the program at `path`, started with nothing of the caller's but what `environment` has.
+/// Runs the program at `path`, with only the variables of `environment`.
 pub fn probe(
     path: &Path,
     environment: &CallerEnvironment,
@@ -102,7 +102,7 @@ fn run(
         })?;
     let heard = listen(&mut child);
     if heard.is_err() {
-        // Only a child that is already gone cannot be killed.
+        // Killing fails only if the child is already gone.
         let _ = child.kill();
     }
     let status = child.wait().map_err(|error| broken(error.to_string()))?;
@@ -114,7 +114,7 @@ fn run(
     })
 }
 
-/// Reads both streams to their ends, within the deadline and the size that an answer may have.
+/// Reads both streams to their ends, within the deadline and the size limit.
 fn listen(child: &mut Child) -> Result<[String; 2], String> {
     let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err("its output could not be read".to_owned());
@@ -132,7 +132,7 @@ fn listen(child: &mut Child) -> Result<[String; 2], String> {
     Ok(heard.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Whether each of the open streams has something to read, or has ended.
+/// Whether each of the open streams has data to read, or has ended.
 fn wait_readable(
     streams: [std::os::fd::BorrowedFd; 2],
     open: [bool; 2],
@@ -163,7 +163,7 @@ fn wait_readable(
     }
 }
 
-/// Reads what is there; false at the end of the stream.
+/// Reads the available data; false at the end of the stream.
 fn read_some(stream: &mut dyn Read, into: &mut Vec<u8>) -> Result<bool, String> {
     let mut buffer = [0; 4096];
     match stream.read(&mut buffer) {

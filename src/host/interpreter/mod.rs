@@ -15,29 +15,30 @@ pub use resolve::resolve;
 /// A CPython that Sandfork can use.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Interpreter {
-    /// The path to execute, which becomes `sys.executable`: in a virtual environment its link.
+    /// The path to execute, which becomes `sys.executable`. In a virtual environment it is that
+    /// environment's link.
     pub executable: PathBuf,
-    /// The symbolic links from there to the binary, in the order in which they are followed.
+    /// The symbolic links from there to the binary, in the order of their resolution.
     pub links: Vec<Link>,
     /// The binary itself.
     pub binary: PathBuf,
     /// `sys.implementation.name`.
     pub implementation: String,
-    /// `sys.version_info`, its first three numbers.
+    /// The first three numbers of `sys.version_info`.
     pub version: (u8, u8, u8),
     /// Where packages are installed: the virtual environment, or the installation.
     pub prefix: PathBuf,
-    /// The installation.
+    /// The prefix of the installation.
     pub base_prefix: PathBuf,
     /// Directory of the standard library's Python files.
     pub stdlib: PathBuf,
-    /// The directories of the installation with programs in them.
+    /// The directories of the installation that contain programs.
     pub programs: Vec<PathBuf>,
-    /// The directories of the installation with libraries in them, and with nothing to run.
+    /// The directories of the installation that contain libraries and no programs.
     pub libraries: Vec<PathBuf>,
     /// Whether it was built without the global interpreter lock.
     pub free_threaded: bool,
-    /// The virtual environment, if it is one's.
+    /// The virtual environment, if the interpreter belongs to one.
     pub venv: Option<PathBuf>,
     /// Who can execute it.
     #[serde(default)]
@@ -47,9 +48,9 @@ pub struct Interpreter {
 /// A symbolic link.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Link {
-    /// Where.
+    /// The path of the link.
     pub path: PathBuf,
-    /// What it says.
+    /// The target of the link.
     pub points_at: PathBuf,
 }
 
@@ -57,45 +58,46 @@ pub struct Link {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
-    /// Any user.
+    /// Any user can execute it.
     #[default]
     Everyone,
-    /// Not any user: a directory above it, or the file, is closed to others, as `/root` is.
+    /// Not every user can execute it: a directory above it, or the file, is closed to others, as
+    /// `/root` is.
     NotEveryone,
 }
 
 /// Why an interpreter cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum InterpreterError {
-    /// Nothing has that name.
+    /// No program on PATH has that name.
     #[error(
         "there is no `{name}` on PATH ({searched}): install CPython 3.9 or later, or set \
          `python.interpreter` to the path of one"
     )]
     NotOnPath {
-        /// As the policy says it.
+        /// The name, as the policy writes it.
         name: String,
         /// The PATH.
         searched: String,
     },
-    /// The path names nothing.
+    /// The path does not exist.
     #[error(
         "the interpreter {path} cannot be found ({cause}): set `python.interpreter` to a program, \
          a name on PATH or a virtual environment", path = path.display()
     )]
     NotFound {
-        /// As the policy says it.
+        /// The path, as the policy writes it.
         path: PathBuf,
-        /// The operating system's words.
+        /// The operating system's error message.
         cause: String,
     },
-    /// A directory, but no virtual environment.
+    /// The path is a directory without a virtual environment.
     #[error(
         "{dir} has no bin/python, so it is no virtual environment: make one with `python3 -m venv \
          {dir}`", dir = dir.display()
     )]
     NotAVirtualEnvironment {
-        /// As the policy says it.
+        /// The directory, as the policy writes it.
         dir: PathBuf,
     },
     /// It could not be executed.
@@ -104,51 +106,51 @@ pub enum InterpreterError {
          name another with `python.interpreter`", path = path.display()
     )]
     NotExecutable {
-        /// Which.
+        /// The path of the interpreter.
         path: PathBuf,
-        /// The operating system's words.
+        /// The operating system's error message.
         cause: String,
     },
-    /// It ended without an answer.
+    /// The interpreter ended without an answer.
     #[error(
         "the interpreter {path} does not work ({how}): check that `{path} -I -S -c pass` succeeds, \
          or name another with `python.interpreter`", path = path.display()
     )]
     Broken {
-        /// Which.
+        /// The path of the interpreter.
         path: PathBuf,
-        /// How it ended, and its last words.
+        /// How it ended, and its last output.
         how: String,
     },
-    /// It answered, and it will not do.
+    /// The interpreter answered, and it is unsuitable.
     #[error(
         "the interpreter {path} is {what}, and Sandfork needs CPython 3.9 or later with the global \
          interpreter lock: name another with `python.interpreter`", path = path.display()
     )]
     Unsuitable {
-        /// Which.
+        /// The path of the interpreter.
         path: PathBuf,
-        /// What it is instead.
+        /// Why it is unsuitable.
         what: Rejection,
     },
 }
 
-/// What an unsuitable interpreter is.
+/// Why an interpreter is unsuitable.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Rejection {
-    /// Not CPython.
+    /// It is not CPython.
     #[error("not CPython but {implementation}")]
     Implementation {
         /// `sys.implementation.name`.
         implementation: String,
     },
-    /// An old Python.
+    /// It is older than CPython 3.9.
     #[error("Python {version}")]
     TooOld {
-        /// As it says itself.
+        /// The version that it reports.
         version: String,
     },
-    /// Built without the global interpreter lock.
+    /// It was built without the global interpreter lock.
     #[error("a free-threaded build of CPython")]
     FreeThreaded,
 }
@@ -157,9 +159,9 @@ pub enum Rejection {
 pub const OLDEST: (u8, u8) = (3, 9);
 
 impl Interpreter {
-    /// Reads what [`FACTS_SCRIPT`] printed, and refuses an interpreter that will not do.
+    /// Reads what [`FACTS_SCRIPT`] printed, and refuses an unsuitable interpreter.
     ///
-    /// `asked` is the path under which it was run, for the error.
+    /// `asked` is the path under which it ran, for the error.
     pub fn from_facts(json: &str, asked: &Path) -> Result<Self, InterpreterError> {
         let broken = |how: String| InterpreterError::Broken {
             path: asked.to_owned(),

@@ -1,4 +1,5 @@
-//! From what a policy says (`python3`, a path, a virtual environment) to a program to run.
+//! Finds the program for the interpreter that a policy names (`python3`, a path, a virtual
+//! environment).
 
 use std::env;
 use std::ffi::OsStr;

@@ -13,7 +13,7 @@ fn on_path(dirs: &str) -> CallerEnvironment {
     CallerEnvironment::from_iter([(OsString::from("PATH"), OsString::from(dirs))])
 }
 
-/// An executable that is not what it seems.
+/// Writes an executable script that poses as an interpreter.
 fn script(dir: &Path, name: &str, body: &str) -> PathBuf {
     let path = dir.join(name);
     programs::install(&path, 0o755, &format!("#!/bin/sh\n{body}\n"));
@@ -84,7 +84,8 @@ fn a_virtual_environment_is_known_by_its_directory() {
     assert_eq!(found.base_prefix, base.base_prefix);
     assert_eq!(found.binary, base.binary);
     assert_eq!(found.links[0].points_at, base.executable);
-    // tempfile makes its directories for their owner alone, yet the binary itself is elsewhere.
+    // tempfile makes its directories accessible to their owner only, but the binary itself is
+    // elsewhere.
     assert_eq!(found.reach, base.reach);
 }
 

@@ -13,14 +13,14 @@ fn me() -> HostUser {
     HostUser::probe()
 }
 
-/// Set for a test that runs again in a process of its own.
+/// Set for a test that runs again in a separate process.
 const APART: &str = "SANDFORK_TEST_APART";
 
 fn is_apart() -> bool {
     std::env::var_os(APART).is_some()
 }
 
-/// A test of this binary, in a process of its own that a launcher starts, where one is given.
+/// A test of this binary in a separate process, started through a launcher if one is given.
 fn apart(launcher: &[&str], test: &str) -> Command {
     let this = std::env::current_exe().unwrap();
     let mut command = match launcher {
@@ -35,7 +35,7 @@ fn apart(launcher: &[&str], test: &str) -> Command {
     command
 }
 
-/// A test of this binary, by an ordinary user.
+/// A test of this binary, run by an ordinary user.
 fn by_ordinary_user(test: &str) -> Command {
     let becomes_one = [
         "setpriv",
@@ -76,9 +76,9 @@ fn the_chain_answers_the_same_to_an_ordinary_user() {
     passes(&mut by_ordinary_user(CHAIN));
 }
 
-/// Runs a test again in a user namespace, in which `script` prepares what it then meets.
+/// Runs a test again in a user namespace that `script` prepares first.
 ///
-/// The limits under `/proc/sys/user` are those of the user namespace that they are written in.
+/// The limits under `/proc/sys/user` apply to the user namespace in which they are written.
 fn confined(script: &str, test: &str) {
     let launcher = ["unshare", "--user", "--map-root-user", "sh", "-c", script];
     passes(&mut apart(&launcher, test));

@@ -1,10 +1,10 @@
 //! From verdicts to classic BPF (Documentation/networking/filter.rst): the architecture check, a
 //! binary search over ranges of system call numbers, and argument checks at its leaves.
 //!
-//! One instruction for each comparison and one return for each answer. `seccompiler` has a chain of
-//! equality tests, more than five times as long for the same rules, and one error number a program; a
-//! test holds the two against each other. Length counts: the kernel walks a program once for each
-//! allowed number when it is loaded, and again at each call whose arguments are looked at.
+//! Each comparison takes one instruction and each answer one return. `seccompiler` emits a chain of
+//! equality tests, more than five times as long for the same rules, and supports one error number per
+//! program. A test compares the two. Length matters: the kernel walks a program once for each allowed
+//! number when it is loaded, and again at each call whose arguments the program checks.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +24,7 @@ const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 // linux/seccomp.h
 const RET_KILL_PROCESS: u32 = 0x8000_0000;
 const RET_ERRNO: u32 = 0x0005_0000;
+const RET_ASK: u32 = 0x7fc0_0000; // SECCOMP_RET_USER_NOTIF
 const RET_ALLOW: u32 = 0x7fff_0000;
 
 // Offsets into `struct seccomp_data`; both architectures are little-endian.
@@ -31,17 +32,17 @@ const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
-/// What a program answers to a system call that it has no verdict on.
+/// The answer to a system call without a verdict.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Fallback {
-    /// It goes through: the program only takes away.
+    /// Allow: the program only removes calls.
     Allow,
     /// `ENOSYS`: the program is an allow-list.
     NoSys,
 }
 
-/// Compiles verdicts by system call number. Another architecture's calls kill the process, and so
-/// does `int 0x80` on x86_64; the numbers of x32 lie beyond every verdict and get the fallback.
+/// Compiles verdicts by system call number. A call of another architecture kills the process, and so
+/// does `int 0x80` on x86_64. The numbers of x32 are above every verdict and get the fallback.
 pub(super) fn assemble(
     arch: Arch,
     verdicts: &BTreeMap<u32, Verdict>,
@@ -74,12 +75,12 @@ fn error(errno: Errno) -> u32 {
     RET_ERRNO | errno as u32
 }
 
-/// An instruction that has been emitted: its index in the reversed program.
+/// An emitted instruction: its index in the reversed program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Label(usize);
 
-/// Emits the program backwards, because classic BPF jumps forwards only: a target always exists
-/// before the jump to it.
+/// Emits the program backwards, because classic BPF jumps only forwards. A jump's target therefore
+/// always exists before the jump.
 #[derive(Default)]
 struct Assembler {
     reversed: Vec<BpfInstruction>,
@@ -88,8 +89,8 @@ struct Assembler {
 }
 
 impl Assembler {
-    /// Conditional jumps have 8-bit offsets. Two steps of slack: reaching one target may insert an
-    /// instruction before the other.
+    /// Conditional jumps have 8-bit offsets. Two steps of slack: making one target reachable may
+    /// insert an instruction before the other.
     const REACH: usize = u8::MAX as usize - 2;
 
     fn push(&mut self, instruction: BpfInstruction) -> Label {
@@ -97,7 +98,7 @@ impl Assembler {
         Label(self.reversed.len() - 1)
     }
 
-    /// How many instructions the next one would skip to get to `target`.
+    /// The number of instructions between the next one and `target`.
     fn distance(&self, target: Label) -> usize {
         self.reversed.len() - target.0 - 1
     }
@@ -115,7 +116,7 @@ impl Assembler {
         label
     }
 
-    /// A label that does the same as `target` and that a conditional jump can reach.
+    /// A label equivalent to `target` that a conditional jump can reach.
     fn reachable(&mut self, target: Label) -> Label {
         if self.distance(target) <= Self::REACH {
             return target;
@@ -186,15 +187,26 @@ impl Assembler {
         match verdict {
             Verdict::Allow => self.answer(RET_ALLOW),
             Verdict::Refuse { errno, .. } => self.answer(error(*errno)),
-            Verdict::AllowIf { checks, otherwise } => {
-                let refused = self.answer(error(*otherwise));
-                let allowed = self.answer(RET_ALLOW);
-                checks
-                    .iter()
-                    .rev()
-                    .fold(allowed, |passed, check| self.check(check, passed, refused))
+            Verdict::AllowIf { checks, otherwise } => self.allow_if(checks, *otherwise),
+            Verdict::AskIf {
+                asked,
+                checks,
+                otherwise,
+            } => {
+                let unasked = self.allow_if(checks, *otherwise);
+                let ask = self.answer(RET_ASK);
+                self.check(asked, ask, unasked)
             }
         }
+    }
+
+    fn allow_if(&mut self, checks: &[Check], otherwise: Errno) -> Label {
+        let refused = self.answer(error(otherwise));
+        let allowed = self.answer(RET_ALLOW);
+        checks
+            .iter()
+            .rev()
+            .fold(allowed, |passed, check| self.check(check, passed, refused))
     }
 
     fn check(&mut self, check: &Check, passed: Label, failed: Label) -> Label {
@@ -209,12 +221,6 @@ impl Assembler {
                 mask,
                 values,
             } => self.compare(argument, mask, values, failed, passed),
-            Check::Null { argument } => {
-                let low = self.branch(JUMP_IF_EQUAL, 0, passed, failed);
-                let low = self.load(low, offset(argument));
-                let high = self.branch(JUMP_IF_EQUAL, 0, low, failed);
-                self.load(high, offset(argument) + 4)
-            }
         }
     }
 
@@ -236,18 +242,13 @@ impl Assembler {
         self.push((LOAD_WORD, 0, 0, offset(argument)))
     }
 
-    fn load(&mut self, next: Label, offset: u32) -> Label {
-        self.enter(next);
-        self.push((LOAD_WORD, 0, 0, offset))
-    }
-
     fn finish(mut self) -> BpfProgram {
         self.reversed.reverse();
         self.reversed
     }
 }
 
-/// Appends a range, unless it goes on with what the last one answers.
+/// Appends a range, unless it continues the last one with the same answer.
 fn extend(ranges: &mut Vec<(u32, Label)>, first: u32, label: Label) {
     match ranges.last_mut() {
         Some(last) if last.0 == first => last.1 = label,
@@ -256,7 +257,7 @@ fn extend(ranges: &mut Vec<(u32, Label)>, first: u32, label: Label) {
     }
 }
 
-/// Where the low half of an argument stands.
+/// The offset of the low half of an argument.
 fn offset(argument: u8) -> u32 {
     ARGUMENTS + 8 * u32::from(argument)
 }

@@ -6,8 +6,9 @@ use super::assemble::{Fallback, assemble};
 use super::names::{known_syscall, syscall_number};
 use super::{Arch, Errno, Filters, Grant, Preset, Rule, SeccompError, Surroundings, Verdict};
 
-/// Calls of the interpreter's every cell, after the worker's filter is loaded: take up code, run it,
-/// report, collect garbage, end.
+/// Calls that every cell of the interpreter needs after the worker's filter is loaded: receive code,
+/// run it, report, collect garbage, exit. The list also has the jail's last step, the limit on
+/// descriptors.
 const ESSENTIAL: &[&str] = &[
     "read",
     "write",
@@ -21,13 +22,15 @@ const ESSENTIAL: &[&str] = &[
     "rt_sigreturn",
     "exit",
     "exit_group",
+    "prlimit64",
 ];
 
 /// Compiles the preset of `surroundings` and a policy's own lists.
 ///
-/// `allow` adds to the preset: calls that it refuses for economy, or does not know. `deny` takes
-/// away with `EPERM` and wins over the preset and over `allow`; it is put into the worker's filter,
-/// so that the jail's set-up is not hindered. A name that another architecture has is accepted.
+/// `allow` adds calls to the preset that it refuses for economy, or does not know. `deny` refuses
+/// calls with `EPERM` and wins over the preset and over `allow`. It goes into the worker's filter
+/// only, so that it does not hinder the jail's set-up. A name that only another architecture has is
+/// accepted.
 pub fn compile(
     arch: Arch,
     surroundings: Surroundings,
@@ -43,16 +46,28 @@ pub fn compile(
         check_allowed(&guest, name.as_ref())?;
         verdicts.insert(name.as_ref(), Verdict::Allow);
     }
-    let mut zygote = verdicts.clone();
+    let mut zygote: BTreeMap<&str, Verdict> = verdicts
+        .iter()
+        .map(|(&name, verdict)| (name, verdict.without_asking()))
+        .collect();
     zygote.extend(jail.iter().map(|(&name, rule)| (name, rule.verdict)));
 
+    let asked = verdicts
+        .iter()
+        .filter(|(_, verdict)| matches!(verdict, Verdict::AskIf { .. }))
+        .map(|(&name, _)| name);
     let mut worker: BTreeMap<&str, Verdict> = jail
         .keys()
-        .filter_map(|&name| Some((name, *verdicts.get(name)?)))
+        .copied()
+        .chain(asked)
+        .filter_map(|name| Some((name, *verdicts.get(name)?)))
         .collect();
     for name in deny {
         check_denied(name.as_ref())?;
-        if let Some(Verdict::Allow | Verdict::AllowIf { .. }) = verdicts.get(name.as_ref()) {
+        let succeeds = verdicts.get(name.as_ref()).is_some_and(
+            |verdict| !matches!(verdict, Verdict::Refuse { errno, .. } if *errno != Errno::Nothing),
+        );
+        if succeeds {
             worker.insert(name.as_ref(), DENIED);
         }
     }
@@ -75,11 +90,14 @@ fn check_allowed(guest: &BTreeMap<&str, &'static Rule>, name: &str) -> Result<()
     let (name, reason) = (name.to_owned(), rule.reason);
     match rule.verdict {
         Verdict::Allow
+        | Verdict::AskIf { checks: [], .. }
         | Verdict::Refuse {
             grant: Grant::ByPolicy,
             ..
         } => Ok(()),
-        Verdict::AllowIf { .. } => Err(SeccompError::Conditional { name, reason }),
+        Verdict::AllowIf { .. } | Verdict::AskIf { .. } => {
+            Err(SeccompError::Conditional { name, reason })
+        }
         Verdict::Refuse {
             grant: Grant::Never,
             ..

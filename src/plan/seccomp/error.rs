@@ -1,30 +1,30 @@
-//! What a policy cannot ask of the filters.
+//! Errors in a policy's lists of system calls.
 
-/// A list of a policy that cannot be kept.
+/// Why a policy's list cannot be compiled.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SeccompError {
     /// No architecture has a system call of this name.
     #[error("`{name}` is not a system call: names are those of syscalls(2), without `sys_`")]
     Unknown {
-        /// As the policy wrote it.
+        /// The name, as the policy writes it.
         name: String,
     },
     /// Allowing it would open the sandbox.
     #[error("`{name}` cannot be allowed ({reason}): remove it from `allow`")]
     Never {
-        /// As the policy wrote it.
+        /// The name, as the policy writes it.
         name: String,
-        /// The rule's.
+        /// The reason from the rule.
         reason: &'static str,
     },
-    /// It is allowed with some arguments, and a policy cannot widen them.
+    /// The call is allowed with some arguments, and a policy cannot widen them.
     #[error(
         "`{name}` is allowed already, as far as it is harmless ({reason}): remove it from `allow`"
     )]
     Conditional {
-        /// As the policy wrote it.
+        /// The name, as the policy writes it.
         name: String,
-        /// The rule's.
+        /// The reason from the rule.
         reason: &'static str,
     },
     /// The interpreter cannot run a single cell without it.
@@ -32,13 +32,13 @@ pub enum SeccompError {
         "`{name}` cannot be denied, the interpreter cannot run without it: remove it from `deny`"
     )]
     Essential {
-        /// As the policy wrote it.
+        /// The name, as the policy writes it.
         name: String,
     },
 }
 
 impl SeccompError {
-    /// The system call that the error is about, as the policy wrote it.
+    /// The name of the system call, as the policy writes it.
     pub fn syscall(&self) -> &str {
         match self {
             Self::Unknown { name }

@@ -1,10 +1,11 @@
 //! seccomp filters (seccomp(2)): rules as data, compiled to programs for the kernel.
 //!
-//! Two loads. The zygote's filter is an allow-list: what guests may call and what the jail's set-up
-//! still needs; it is loaded once, before anything is preloaded. The worker's filter comes last in
-//! each worker and only puts the guest's verdict back where the set-up had more: it is short, because
-//! its load is part of every start. The kernel asks both and takes the stricter answer, and of two
-//! error numbers that of the filter loaded last, so together they answer as the guest's table says.
+//! Filters are loaded in two stages. The zygote's filter is an allow-list of the calls that guests
+//! may make and the calls that the jail's set-up still needs. It is loaded once, before modules are
+//! preloaded. Each worker loads its own filter last. That filter only restores the guest's verdict
+//! for the calls that the set-up needed. It is short, because loading it is part of every start. The
+//! kernel runs both filters and takes the stricter answer. Of two error numbers it takes the one from
+//! the filter loaded last, so together the filters answer as the guest's table says.
 
 mod assemble;
 mod compile;
@@ -24,14 +25,14 @@ pub use names::{known_syscall, syscall_number, syscalls};
 pub use preset::Preset;
 pub use rule::{Check, Errno, Grant, Rule, Verdict};
 
-/// What else stands between the guest and the host: it decides which calls are harmless.
+/// The other layers between the guest and the host. They decide which calls are harmless.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Surroundings {
-    /// Namespaces of its own: no process, socket, ipc object or path of the host is in sight.
+    /// With namespaces: no process, socket, ipc object or path of the host is visible.
     Namespaces,
-    /// Level `landlock`: they are in sight, and only Landlock and these filters protect them.
+    /// Level `landlock`: these are visible, and only Landlock and these filters protect them.
     SharedHost {
-        /// What this kernel's Landlock can handle.
+        /// The kernel's Landlock ABI.
         landlock_abi: u32,
     },
 }
@@ -46,12 +47,12 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// How many instructions the zygote loads. The kernel accepts 4096 a program.
+    /// The number of instructions that the zygote loads. The kernel accepts 4096 per program.
     pub fn zygote_instructions(&self) -> usize {
         self.zygote.iter().map(Vec::len).sum()
     }
 
-    /// How many instructions each worker loads: the longer, the slower every start.
+    /// The number of instructions that each worker loads. A longer filter slows every start.
     pub fn worker_instructions(&self) -> usize {
         self.worker.iter().map(Vec::len).sum()
     }

@@ -36,7 +36,7 @@ pub fn known_syscall(name: &str) -> bool {
     TABLE.contains_key(name)
 }
 
-/// The number of a system call, `None` where the architecture does not have it.
+/// The number of a system call; `None` if the architecture does not have it.
 pub fn syscall_number(arch: Arch, name: &str) -> Option<u32> {
     TABLE.get(name).and_then(|numbers| match arch {
         Arch::X86_64 => numbers.x86_64,

@@ -1,82 +1,88 @@
-//! A rule of the preset: which system calls, what the filter answers, and why.
+//! A rule of the preset: the system calls, the filter's answer, and the reason.
 
-/// Error numbers that a filter answers with (errno(3)), equal on all supported architectures.
+/// Error numbers in a filter's answers (errno(3)), equal on all supported architectures.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
 #[repr(u16)]
 pub enum Errno {
+    /// Success: the call returns 0 and the kernel does nothing.
+    Nothing = 0,
     /// `EPERM`: known and refused.
     Perm = 1,
-    /// `ENOMEM`: what a host without the resource answers.
+    /// `ENOMEM`: the answer of a host without the resource.
     NoMemory = 12,
-    /// `EINVAL`: what a kernel without the feature answers.
+    /// `EINVAL`: the answer of a kernel without the feature.
     Invalid = 22,
-    /// `ENOTTY`: what a descriptor answers that does not know the request.
+    /// `ENOTTY`: the answer of a descriptor that does not support the request.
     NotTty = 25,
-    /// `ENOSYS`: what a kernel without the call answers, so that libraries fall back.
+    /// `ENOSYS`: the answer of a kernel without the call, so that libraries fall back.
     NoSys = 38,
-    /// `EOPNOTSUPP`: what a kernel without the feature answers.
+    /// `EOPNOTSUPP`: the answer of a kernel without the feature.
     NotSupported = 95,
 }
 
-/// Whether `[syscalls] allow` of a policy may take a refusal away.
+/// Whether a policy's `[syscalls] allow` may lift a refusal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Grant {
-    /// The guest needs it seldom; without it less of the kernel is in reach.
+    /// It may: guests seldom need the call, and refusing it makes less of the kernel reachable.
     ByPolicy,
-    /// It would open a wall of the sandbox.
+    /// It may not: the call would open a wall of the sandbox.
     Never,
 }
 
 /// A condition on one argument.
 ///
-/// A filter sees the registers only, so what a pointer points at cannot be tested. The kernel takes
-/// every argument that is compared by value here as a 32-bit integer, or looks at its low 32 bits
-/// alone (the flags of clone(2) and mmap(2)). A comparison of all 64 bits would be a way round the
-/// filter: the kernel drops the upper half after the filter has seen it.
+/// A filter sees only the registers, so it cannot test the target of a pointer. The kernel takes
+/// every argument that is compared by value here as a 32-bit integer, or uses only its low 32 bits
+/// (the flags of clone(2) and mmap(2)). A comparison of all 64 bits would be a way around the filter,
+/// because the kernel drops the upper half after the filter has seen it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Check {
     /// The masked argument is one of the values.
     OneOf {
         /// Index of the argument, 0 to 5.
         argument: u8,
-        /// The bits that count.
+        /// The bits to compare.
         mask: u32,
-        /// What they may be.
+        /// The allowed values.
         values: &'static [u32],
     },
     /// The masked argument is none of the values.
     NoneOf {
         /// Index of the argument, 0 to 5.
         argument: u8,
-        /// The bits that count.
+        /// The bits to compare.
         mask: u32,
-        /// What they may not be.
+        /// The forbidden values.
         values: &'static [u32],
-    },
-    /// The argument is a null pointer: all 64 bits count.
-    Null {
-        /// Index of the argument, 0 to 5.
-        argument: u8,
     },
 }
 
-/// What a filter answers to a system call.
+/// A filter's answer to a system call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// It goes through.
+    /// The call is allowed.
     Allow,
-    /// It goes through if every check holds.
+    /// The call is allowed if every check holds.
     AllowIf {
-        /// What must hold.
+        /// The conditions.
         checks: &'static [Check],
-        /// The error otherwise.
+        /// The error if a condition fails.
         otherwise: Errno,
     },
-    /// It returns an error.
+    /// Like `AllowIf`, but the worker's supervisor decides first if a condition holds.
+    AskIf {
+        /// The condition under which the supervisor is asked.
+        asked: Check,
+        /// The conditions.
+        checks: &'static [Check],
+        /// The error if a condition fails.
+        otherwise: Errno,
+    },
+    /// The call returns an error.
     Refuse {
         /// The error.
         errno: Errno,
-        /// Whether a policy may allow it nevertheless.
+        /// Whether a policy may allow the call nevertheless.
         grant: Grant,
     },
 }
@@ -84,16 +90,29 @@ pub enum Verdict {
 /// System calls that share a verdict and the reason for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rule {
-    /// Names as in syscalls(2), with spaces between. One that an architecture lacks is skipped there.
+    /// Names as in syscalls(2), separated by spaces. A name that an architecture lacks is skipped
+    /// there.
     pub syscalls: &'static str,
-    /// The answer.
+    /// The filter's answer.
     pub verdict: Verdict,
-    /// Why.
+    /// The reason for the answer.
     pub reason: &'static str,
 }
 
+impl Verdict {
+    /// The verdict for the zygote's filter: while the jail is set up there is no supervisor to ask.
+    pub(super) const fn without_asking(self) -> Self {
+        match self {
+            Self::AskIf {
+                checks, otherwise, ..
+            } => Self::AllowIf { checks, otherwise },
+            other => other,
+        }
+    }
+}
+
 impl Rule {
-    /// The names, one by one.
+    /// The names, as an iterator.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.syscalls.split_whitespace()
     }
@@ -120,9 +139,41 @@ pub(super) const fn allow_if(
     }
 }
 
+/// A rule that asks the supervisor about each call for which `asked` holds.
+pub(super) const fn ask_if(
+    reason: &'static str,
+    syscalls: &'static str,
+    asked: Check,
+    checks: &'static [Check],
+    otherwise: Errno,
+) -> Rule {
+    Rule {
+        syscalls,
+        verdict: Verdict::AskIf {
+            asked,
+            checks,
+            otherwise,
+        },
+        reason,
+    }
+}
+
 pub(super) const fn refuse(reason: &'static str, syscalls: &'static str) -> Rule {
     let verdict = Verdict::Refuse {
         errno: Errno::Perm,
+        grant: Grant::ByPolicy,
+    };
+    Rule {
+        syscalls,
+        verdict,
+        reason,
+    }
+}
+
+/// A call that succeeds without effect, because its effect would be on the host alone.
+pub(super) const fn nothing(reason: &'static str, syscalls: &'static str) -> Rule {
+    let verdict = Verdict::Refuse {
+        errno: Errno::Nothing,
         grant: Grant::ByPolicy,
     };
     Rule {
@@ -160,7 +211,14 @@ pub(super) const fn none_of(argument: u8, values: &'static [u32]) -> Check {
     }
 }
 
-/// All of the bits are clear.
+/// A check that holds for all arguments.
+pub(super) const ALWAYS: Check = Check::OneOf {
+    argument: 0,
+    mask: 0,
+    values: &[0],
+};
+
+/// A check that all of the bits are clear.
 pub(super) const fn clear(argument: u8, bits: u32) -> Check {
     Check::OneOf {
         argument,

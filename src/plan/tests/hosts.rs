@@ -1,13 +1,13 @@
-//! Hosts made by hand.
+//! Hosts built by hand.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::host::{
     Arch, CgroupAbsence, CgroupSupport, ChainStep, Controller, Errno, HardLimits, Host, HostLimits,
-    HostUser, Ids, Interpreter, KernelVersion, LandlockSupport, Link, Machine, NamespaceSupport,
-    PathFact, PathKind, Reach, Refusal, RefusalCause, SeccompSupport, SystemPath, SystemPathKind,
-    UNPRIVILEGED_ID, V2Entry,
+    HostUser, IdRange, Ids, Interpreter, KernelVersion, LandlockSupport, Link, Machine,
+    NamespaceSupport, PathFact, PathKind, Reach, Refusal, RefusalCause, SeccompSupport, SystemPath,
+    SystemPathKind, UNPRIVILEGED_ID, V2Entry,
 };
 
 /// A kernel's release, and the Landlock ABI that it brings.
@@ -25,11 +25,16 @@ pub const ROOT: HostUser = HostUser {
         uid: UNPRIVILEGED_ID,
         gid: UNPRIVILEGED_ID,
     }),
+    worker_uids: Some(IdRange {
+        first: UNPRIVILEGED_ID + 1,
+        count: 1000,
+    }),
 };
 pub const USER: HostUser = HostUser {
     uid: 1001,
     gid: 1001,
     drop_to: None,
+    worker_uids: None,
 };
 
 /// Linux 6.18 with everything, used by root.
@@ -142,14 +147,14 @@ fn system() -> Vec<SystemPath> {
     ]
 }
 
-/// Where `/usr` was never merged.
+/// A system on which `/usr` was never merged.
 pub fn unmerged_system() -> Vec<SystemPath> {
     ["/bin", "/lib", "/lib64", "/sbin", "/usr", "/usr/lib"]
         .map(directory)
         .into()
 }
 
-/// Debian's.
+/// Debian's interpreter.
 pub fn system_python() -> Interpreter {
     Interpreter {
         executable: "/usr/bin/python3".into(),
@@ -215,7 +220,7 @@ pub fn host(machine: Machine) -> Host {
 }
 
 impl Host {
-    /// The same, where a path leads to another.
+    /// This host with a path that resolves to another.
     #[must_use]
     pub fn with_path(mut self, path: &str, kind: PathKind, resolved: &str) -> Self {
         let fact = PathFact::Found {
@@ -226,7 +231,7 @@ impl Host {
         self
     }
 
-    /// The same with a directory.
+    /// This host with a directory at the path.
     #[must_use]
     pub fn with_directory(self, path: &str) -> Self {
         self.with_path(path, PathKind::Directory, path)

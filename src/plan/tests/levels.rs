@@ -1,4 +1,4 @@
-//! Which level a host gives, and what changes with it.
+//! The level of each host, and what changes with the level.
 
 use std::fmt::Write as _;
 
@@ -12,18 +12,21 @@ use crate::jail::program::RlimitResource;
 use crate::plan::{HeldBy, Layer, LayerState};
 use crate::policy::Level;
 
-/// What of a plan depends on the machine alone, in one line.
+/// The parts of a plan that depend on the machine alone, in one line.
 fn in_a_line(machine: Machine) -> String {
     let host = host(machine);
     let plan = match plan(&policy(r#"assurance.require = "landlock""#), &host) {
         Ok(plan) => plan,
         Err(error) => return error.to_string(),
     };
-    let network = plan.jail.namespaces.map(|namespaces| namespaces.network);
+    let uids = plan
+        .jail
+        .namespaces
+        .map(|namespaces| namespaces.worker_uids);
     format!(
-        "{:<9} network {:<19} inside {:<11} dropped {:<5} abi {} memory by {:<9} pinned {:<7} degraded {}",
+        "{:<9} uids {:<12} inside {:<11} dropped {:<5} abi {} memory by {:<9} pinned {:<7} degraded {}",
         plan.level.to_string(),
-        network.map_or("none".to_owned(), |network| format!("{network:?}")),
+        uids.map_or("none", |uids| uids.map_or("one", |_| "each its own")),
         plan.jail.identity.inside.uid,
         plan.jail.identity.drop_to.is_some(),
         plan.jail.landlock.map_or(0, |rules| rules.abi),
@@ -87,7 +90,7 @@ fn full_takes_every_controller() {
     });
     let plan = planned("", &host);
     assert_eq!(plan.level, Level::Standard);
-    // What there is of it is used all the same.
+    // The plan still uses the controllers that are available.
     assert_eq!(plan.supervision.held_by, HeldBy::Cgroup);
     assert_eq!(plan.jail.worker.pin_to_cores, Some(1));
     insta::assert_snapshot!(

@@ -1,4 +1,4 @@
-//! Plans for hosts that nobody has at hand.
+//! Plans for hosts that are not at hand.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod errors;
@@ -15,7 +15,7 @@ use super::{Plan, PlanError, plan};
 use crate::host::Host;
 use crate::policy::{Policy, PolicySource};
 
-/// The one policy file that there is.
+/// A source with a single policy file.
 struct OneFile<'a>(&'a str);
 
 const FILE: &str = "tenant.toml";
@@ -34,7 +34,7 @@ impl PolicySource for OneFile<'_> {
     }
 }
 
-/// The policy that a file says.
+/// The policy of a file with this text.
 fn policy(toml: &str) -> Policy {
     Policy::load(&format!("/srv/{FILE}"), &[], &OneFile(toml)).unwrap()
 }

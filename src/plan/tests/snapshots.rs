@@ -94,7 +94,7 @@ fn explained() {
     insta::assert_snapshot!("explain_landlock", explained_without_hash(&bare));
 }
 
-/// The hash changes with every key that a policy may have; what it is has its own tests.
+/// Leaves out the hash, which changes with every key of a policy. Other tests check its value.
 fn explained_without_hash(plan: &Plan) -> String {
     explain(plan).replace(&plan.policy.sha256, "sha256")
 }

@@ -1,4 +1,4 @@
-//! Which trees of the host are shown, where, and in which order.
+//! Which trees of the host are shown, at which paths, and in which order.
 
 use std::path::Path;
 
@@ -113,7 +113,7 @@ fn strict_shows_no_programs_but_the_interpreter() {
     );
 }
 
-/// What each of the session's own directories shows of the host's.
+/// The host's entries in each of the session's own directories.
 fn shown(plan: &Plan) -> Vec<String> {
     let own = plan.jail.worker.tmpfs.iter();
     let shown = own.flat_map(|tmpfs| {
@@ -143,7 +143,7 @@ fn what_lies_in_a_sessions_own_place_is_shown_there() {
                 filesystem.read = ['/work/project/data']\n\
                 filesystem.write = ['/work/project/data/results']";
     let plan = planned(toml, &host);
-    // What is mounted in another tree comes with it.
+    // A mount inside another tree comes with that tree.
     assert_eq!(
         shown(&plan),
         ["/work/project/data ReadOnly", "/tmp/lib ReadOnly"]
@@ -169,7 +169,7 @@ fn what_lies_in_a_sessions_own_place_is_shown_there() {
         Some(PathAccess::ReadExecute)
     );
 
-    // Nothing is mounted at level `landlock`, and nothing hidden.
+    // At level `landlock` nothing is mounted and nothing is hidden.
     host.machine.namespaces = no_user_namespaces();
     let landlock = planned(&format!("{toml}\nassurance.require = 'landlock'"), &host);
     assert_eq!(shown(&landlock), [""; 0]);

@@ -96,8 +96,8 @@ fn values_are_written_in_the_largest_exact_unit() {
     assert_eq!(Milliseconds(7_200_000).to_string(), "2h");
 }
 
-/// `whole.fraction` of `factor`, worked out in another way than the parser does: as one integer
-/// of the decimal digits, divided by the power of ten.
+/// `whole.fraction` of `factor`, computed differently from the parser: as one integer of the
+/// decimal digits, divided by the power of ten.
 fn exact(whole: u32, fraction: &str, factor: u64) -> Option<u64> {
     let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
     let scaled = digits * u128::from(factor);

@@ -1,81 +1,85 @@
-//! What a supervisor says to a caller.
+//! The messages from a supervisor to a caller.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Mapping, TaskLoss, TaskOutcome, Told};
+use super::{Mapping, TaskLoss, TaskOutcome, WireOutcome};
 use crate::outcome::{Enforced, PolicyIdentity};
 use crate::protocol::message::{Display, MessageError, ToolCall, encode_message};
 use crate::protocol::{Blob, FrameLimits, Value};
 
-/// What a supervisor says.
+/// A message from a supervisor.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Answer {
-    /// The session stands.
+pub enum ClientEvent {
+    /// The session is ready.
     Opened(Box<Opened>),
     /// Output of a cell, which is the payload.
     Output {
-        /// Of the cell.
+        /// The cell's number.
         id: u64,
         /// `stdout` or `stderr`.
         stream: &'static str,
     },
     /// A cell shows something.
     Display(Display),
-    /// A cell calls a host tool, and waits for [`Ask::Return`](super::Ask::Return).
+    /// A cell calls a host tool, and waits for
+    /// [`ClientRequest::Return`](super::ClientRequest::Return).
     Call(ToolCall),
-    /// A cell, or what is answered like one, ended.
+    /// A cell ended, or another request with the same answer.
     Outcome(Box<CellOutcome>),
-    /// A file request is done; a descriptor comes along where it opened one.
+    /// A file request is done. A descriptor comes with it if the request opened a file.
     File {
-        /// Of the request.
+        /// The request's number.
         id: u64,
-        /// Bytes of a file that was opened for reading.
+        /// Size in bytes of a file that was opened for reading.
         #[serde(skip_serializing_if = "Option::is_none")]
         size: Option<u64>,
-        /// The entry that was asked for.
+        /// The requested entry.
         #[serde(skip_serializing_if = "Option::is_none")]
         entry: Option<FileEntry>,
         /// The entries of a directory.
         #[serde(skip_serializing_if = "Option::is_none")]
         entries: Option<Vec<FileEntry>>,
     },
-    /// The session has ended, and nothing of it is left; or a batch has.
+    /// The session or the batch has ended, and nothing of it is left.
     Closed,
-    /// A batch has begun.
+    /// A batch has started.
     Mapping(Mapping),
-    /// A task was run. Its output came before, in [`Answer::Output`].
+    /// A task has run. Its output came before, in [`ClientEvent::Output`].
     Done(Box<TaskOutcome>),
     /// A task got no sandbox.
     Lost(TaskLoss),
-    /// What was asked for was not done.
+    /// A request failed.
     Error {
-        /// Of the request, where it had one.
+        /// The request's number, if it had one.
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<u64>,
-        /// What kind of thing was wrong.
-        error: ErrorWord,
+        /// The kind of the error.
+        error: ErrorCode,
         /// One sentence that names the thing and the remedy.
         message: String,
-        /// errno(3), of a file request.
+        /// errno(3) of a failed file request.
         #[serde(skip_serializing_if = "Option::is_none")]
         errno: Option<i32>,
     },
 }
 
-/// What a session stands on.
+/// The properties of an open session.
 #[derive(Clone, Debug, Serialize)]
 pub struct Opened {
+    /// The number of the request that restarted the session; none if the connection opened it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
     /// [`VERSION`](crate::protocol::VERSION).
     pub version: u32,
-    /// What holds it.
+    /// The layers that hold.
     pub enforced: Enforced,
-    /// Under which policy.
+    /// The session's policy.
     pub policy: PolicyIdentity,
-    /// Its interpreter.
+    /// The session's interpreter.
     pub python: Python,
     /// Limits by their keys in the policy: seconds, bytes, counts.
     pub limits: BTreeMap<&'static str, f64>,
@@ -84,7 +88,7 @@ pub struct Opened {
 /// The interpreter of a session.
 #[derive(Clone, Debug, Serialize)]
 pub struct Python {
-    /// Its program.
+    /// The path of its executable.
     pub executable: String,
     /// `3.11.7`.
     pub version: String,
@@ -95,17 +99,17 @@ pub struct Python {
 /// How a cell ended.
 #[derive(Clone, Debug, Serialize)]
 pub struct CellOutcome {
-    /// Of the request.
+    /// The request's number.
     pub id: u64,
-    /// The outcome, without output, value, and what [`Opened`] told.
-    pub outcome: Told,
+    /// The outcome, without output, value, and the properties in [`Opened`].
+    pub outcome: WireOutcome,
     /// The cell's value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// Whether a tool that ends cells gave the value.
+    /// Whether the value comes from a tool that ends cells.
     #[serde(rename = "final")]
     pub by_tool: bool,
-    /// What became of the session.
+    /// The state of the session after the cell.
     pub session: SessionState,
     /// How many cells the worker has run, this one included.
     pub execution_count: u64,
@@ -114,7 +118,7 @@ pub struct CellOutcome {
     pub blob: Option<Blob>,
 }
 
-/// Whether a session goes on.
+/// Whether a session continues.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SessionState {
@@ -127,50 +131,51 @@ pub enum SessionState {
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FileEntry {
-    /// Its name, with U+FFFD for what is not UTF-8.
+    /// Its name, with U+FFFD in place of invalid UTF-8.
     pub name: String,
     /// `file`, `dir`, `symlink` or `other`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Bytes.
+    /// Size, bytes.
     pub size: u64,
-    /// When it was last written, seconds since 1970.
+    /// Time of the last write, seconds since 1970.
     pub modified: f64,
 }
 
-/// What kind of thing was wrong, in one word.
+/// The kind of an error, in one word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum ErrorWord {
-    /// The policy says something that cannot be.
+pub enum ErrorCode {
+    /// The policy is invalid on every host.
     Policy,
-    /// The policy cannot be kept on this host.
+    /// This host cannot enforce the policy.
     Host,
-    /// The interpreter is missing, unsuitable, or could not preload what the policy names.
+    /// The interpreter is missing or unsuitable, or could not preload a module that the policy
+    /// names.
     Interpreter,
     /// A layer did not hold.
     NotEnforced,
-    /// The request cannot be done as it is.
+    /// The request is invalid.
     Request,
-    /// A system call failed, or a process that was needed ended.
+    /// A system call failed, or a required process ended.
     System,
     /// A cell is running, or there is no room for another worker.
     Busy,
     /// The session's worker is gone.
     SessionEnded,
-    /// A file request.
+    /// A file request failed.
     File,
-    /// The caller's message does not parse, or comes at the wrong time.
+    /// The caller's message cannot be parsed, or comes at the wrong time.
     Protocol,
 }
 
-impl Answer {
+impl ClientEvent {
     /// Appends the message's frame to `out`.
     ///
     /// # Errors
     ///
-    /// When the header or the payload is over the limit.
+    /// If the header or the payload exceeds the limit.
     pub fn encode_into(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), MessageError> {
         encode_message(self, payload, &FrameLimits::TO_CALLER, out)
     }

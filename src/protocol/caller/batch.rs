@@ -5,45 +5,45 @@ use std::num::NonZeroU16;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ErrorWord, PolicyChoice, Python, Told};
+use super::{ErrorCode, PolicyChoice, Python, WireOutcome};
 use crate::outcome::{Enforced, PolicyIdentity};
 use crate::protocol::Value;
 
-/// What a batch is to be.
+/// The settings of a batch.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct OpenBatch {
     /// [`VERSION`](crate::protocol::VERSION).
     pub version: u32,
     /// The policy of all its tasks.
     pub policy: PolicyChoice,
-    /// Keys of the policy that are other than it says: `limits.wall=2s`.
+    /// Overrides of the policy's keys: `limits.wall=2s`.
     #[serde(default)]
     pub set: Vec<String>,
-    /// How the caller's environment differs from the supervisor's: a value, or nothing where it
-    /// lacks the variable.
+    /// The differences between the caller's environment and the supervisor's: a new value, or none if
+    /// the caller lacks the variable.
     #[serde(default)]
     pub environ: BTreeMap<String, Option<String>>,
-    /// How many run at once; as many as there are processors without it, and never more than the host
-    /// has room for.
+    /// How many tasks run at a time. Without it, as many as there are processors. It never exceeds
+    /// what the host has room for.
     #[serde(default)]
     pub jobs: Option<NonZeroU16>,
-    /// In which order the results come.
+    /// The order of the results.
     #[serde(default)]
     pub order: TaskOrder,
 }
 
-/// In which order results come.
+/// The order of the results.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskOrder {
-    /// Each as soon as it is there.
+    /// Each result is sent as soon as it is ready.
     #[default]
     Finished,
-    /// As the tasks were sent.
+    /// Results have the order in which the tasks were sent.
     Given,
 }
 
-/// What is said of a task beside its line.
+/// The properties of a task besides its line.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct TaskHeader {
     /// Repeated in the answers. The line's own `id` is not.
@@ -53,16 +53,16 @@ pub struct TaskHeader {
     pub filename: Option<String>,
 }
 
-/// A batch that has begun.
+/// The properties of a batch that has started.
 #[derive(Clone, Debug, Serialize)]
 pub struct Mapping {
     /// [`VERSION`](crate::protocol::VERSION).
     pub version: u32,
-    /// How many tasks run at once.
+    /// How many tasks run at a time.
     pub jobs: usize,
-    /// How many tasks may be sent whose results have not come.
+    /// How many tasks may be sent before their results have arrived.
     pub window: usize,
-    /// Under which policy.
+    /// The batch's policy.
     pub policy: PolicyIdentity,
     /// The guests' interpreter.
     pub python: Python,
@@ -73,14 +73,14 @@ pub struct Mapping {
 /// How a task ended.
 #[derive(Clone, Debug, Serialize)]
 pub struct TaskOutcome {
-    /// Of the task.
+    /// The task's number.
     pub id: u64,
-    /// How often it was tried: more than once only where it got no sandbox before.
+    /// The number of attempts. It is above one only if earlier attempts got no sandbox.
     pub attempts: u32,
-    /// What held it: each task has a worker of its own.
+    /// The layers that held. Each task has a worker of its own.
     pub enforced: Enforced,
-    /// The rest of the outcome, without output, value, and what [`Mapping`] tells.
-    pub outcome: Told,
+    /// The rest of the outcome, without output, value, and the properties in [`Mapping`].
+    pub outcome: WireOutcome,
     /// The value of its last expression. It has no buffers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
@@ -89,12 +89,12 @@ pub struct TaskOutcome {
 /// A task that got no sandbox.
 #[derive(Clone, Debug, Serialize)]
 pub struct TaskLoss {
-    /// Of the task.
+    /// The task's number.
     pub id: u64,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// What kind of thing was wrong.
-    pub error: ErrorWord,
+    /// The kind of the error.
+    pub error: ErrorCode,
     /// One sentence that names the thing and the remedy.
     pub message: String,
 }

@@ -1,8 +1,8 @@
-//! How a caller's frame is understood.
+//! Parsing of a caller's frames.
 
 use serde::Deserialize;
 
-use super::Ask;
+use super::ClientRequest;
 use crate::protocol::message::{MessageError, check_payload};
 use crate::protocol::{Frame, JsonLimits};
 
@@ -28,12 +28,12 @@ struct Restart {
     id: u64,
 }
 
-impl Ask {
-    /// Understands a caller's frame.
+impl ClientRequest {
+    /// Parses a caller's frame.
     ///
     /// # Errors
     ///
-    /// When the header is over a bound, of an unknown kind, or lacks what its kind needs.
+    /// If the header exceeds a limit, is of an unknown kind, or lacks what its kind needs.
     pub fn parse(frame: &Frame) -> Result<Self, MessageError> {
         let header = JsonLimits::FROM_CALLER.tagged(&frame.header)?;
         let ask = match header.kind {

@@ -1,4 +1,4 @@
-//! What a worker says to its supervisor: hostile.
+//! The messages from a worker to its supervisor: hostile.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use super::{CellResult, Ended, MessageError, check_payload, encode_message};
 use crate::protocol::value::BufferCheck;
 use crate::protocol::{Blob, Frame, FrameLimits, JsonLimits, Value};
 
-/// What a worker says to its supervisor.
+/// A message from a worker to its supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reply {
-    /// The jail is closed and the worker waits for a cell. Once, and first.
+    /// The jail is complete and the worker waits for a cell. Sent once, as the first message.
     Ready {
         /// [`VERSION`](crate::protocol::VERSION).
         version: u32,
@@ -29,11 +29,11 @@ pub enum Reply {
 /// Something that a cell shows, in one or more forms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Display {
-    /// Of the cell.
+    /// The cell's number.
     pub id: u64,
     /// Forms by their media types (RFC 6838): text, or bytes.
     pub data: BTreeMap<String, Value>,
-    /// Whether it is the value of the cell's last expression.
+    /// Whether the display is the value of the cell's last expression.
     #[serde(default)]
     pub main: bool,
     /// The forms' buffers.
@@ -44,11 +44,11 @@ pub struct Display {
 /// A call of a host tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Of the cell.
+    /// The cell's number.
     pub id: u64,
     /// A number that the answer repeats.
     pub call: u64,
-    /// Which tool.
+    /// The tool's name.
     pub tool: String,
     /// Positional arguments.
     #[serde(default)]
@@ -62,12 +62,13 @@ pub struct ToolCall {
 }
 
 impl Reply {
-    /// Understands a frame of a worker.
+    /// Parses a worker's frame.
     ///
     /// # Errors
     ///
-    /// When the header is over a bound, of an unknown kind, or lacks what its kind needs, or the
-    /// payload is not as long as the header says. Each is a protocol violation and ends the session.
+    /// If the header exceeds a limit, is of an unknown kind, or lacks what its kind needs, or the
+    /// payload's length differs from the header's. Each is a protocol violation and ends the
+    /// session.
     pub fn parse(frame: &Frame) -> Result<Self, MessageError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "kebab-case")]
@@ -105,7 +106,7 @@ impl Reply {
         Ok(reply)
     }
 
-    /// The buffers that come with it.
+    /// The buffers of the message.
     pub const fn blob(&self) -> Option<&Blob> {
         match self {
             Self::Ready { .. } => None,
@@ -115,7 +116,7 @@ impl Reply {
         }
     }
 
-    /// Appends the message's frame to `out`: the worker's side, used by tests.
+    /// Appends the message's frame to `out`. This is the worker's side, used by tests.
     pub fn encode_into(&self, out: &mut Vec<u8>) -> Result<(), MessageError> {
         encode_message(self, &[], &FrameLimits::FROM_WORKER, out)
     }

@@ -1,11 +1,11 @@
-//! What the supervisor says to a worker.
+//! The messages from the supervisor to a worker.
 
 use serde::{Deserialize, Serialize};
 
 use super::{MessageError, NamedError, encode_message};
 use crate::protocol::{Blob, FrameLimits, Value};
 
-/// What the supervisor says to a worker.
+/// A message from the supervisor to a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -14,14 +14,14 @@ pub enum Request {
     Hello {
         /// [`VERSION`](crate::protocol::VERSION).
         version: u32,
-        /// What the worker is for.
-        serves: Serves,
+        /// The purpose of the worker.
+        serves: WorkerMode,
     },
-    /// Before the first message, to a worker that is to wait: run something that is nobody's, so that
-    /// the memory that a first cell writes to has been copied by the time that one comes.
+    /// Sent before the first message to a worker that will wait: run a rehearsal cell, so that the
+    /// memory that a first cell writes to has already been copied when that cell comes.
     Rehearse {
-        /// What the worker will be for.
-        serves: Serves,
+        /// The purpose of the worker.
+        serves: WorkerMode,
     },
     /// Run Python source, which is the payload.
     Cell {
@@ -31,12 +31,12 @@ pub enum Request {
         filename: String,
         /// `sys.argv[1:]`.
         argv: Vec<String>,
-        /// What its value is.
-        #[serde(default, skip_serializing_if = "Last::is_default")]
-        last: Last,
-        /// What the worker does after it; one that serves a single run ends whatever this says.
-        #[serde(default, skip_serializing_if = "Then::is_default")]
-        then: Then,
+        /// Which value the cell returns.
+        #[serde(default, skip_serializing_if = "ResultMode::is_default")]
+        last: ResultMode,
+        /// What the worker does after the cell. A worker for a single run ignores it and ends.
+        #[serde(default, skip_serializing_if = "AfterCell::is_default")]
+        then: AfterCell,
     },
     /// Run a program of the sandbox and report how it ended.
     Exec {
@@ -53,7 +53,7 @@ pub enum Request {
     Return(ToolAnswer),
 }
 
-/// Variables to define: what a caller says, and what its worker is told.
+/// Variables to define, from a caller or to its worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Variables {
     /// Repeated in the answer.
@@ -65,39 +65,39 @@ pub struct Variables {
     pub blob: Option<Blob>,
 }
 
-/// Host tools to define: what a caller says, and what its worker is told.
+/// Host tools to define, from a caller or to its worker.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Tools {
     /// Repeated in the answer.
     pub id: u64,
-    /// Which.
+    /// The tools.
     pub tools: Vec<ToolDeclaration>,
 }
 
-/// What a worker is for.
+/// The purpose of a worker.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Serves {
-    /// One cell or program, at whose end it ends.
+pub enum WorkerMode {
+    /// One cell or program. The worker ends with it.
     #[default]
     OneRun,
-    /// Cell after cell.
+    /// Any number of cells.
     Session,
 }
 
-/// What the value of a cell is.
+/// Which value a cell returns.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Last {
-    /// That of its last statement if it is an expression, as in a notebook.
+pub enum ResultMode {
+    /// The value of the last statement if it is an expression, as in a notebook.
     #[default]
     Expression,
-    /// That of its last statement also where it assigns: `x = 3` gives 3.
+    /// The value of the last statement, including an assignment: `x = 3` gives 3.
     Statement,
 }
 
-impl Last {
-    // serde passes a field by reference, however small it is.
+impl ResultMode {
+    // serde passes a field by reference, even a small one.
     #[allow(clippy::trivially_copy_pass_by_ref)]
     fn is_default(&self) -> bool {
         *self == Self::default()
@@ -107,23 +107,23 @@ impl Last {
 /// What a session's worker does after a cell.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Then {
-    /// Waits for the next.
+pub enum AfterCell {
+    /// The worker waits for the next cell.
     #[default]
     Stay,
-    /// Waits for its threads, runs what was registered for the exit, and exits, as an interpreter
-    /// does after a script.
+    /// The worker waits for its threads, runs the registered exit functions, and exits, as an
+    /// interpreter does after a script.
     End,
 }
 
-impl Then {
+impl AfterCell {
     #[allow(clippy::trivially_copy_pass_by_ref)]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A function of the caller's that the guest may call.
+/// A function of the caller that the guest may call.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct ToolDeclaration {
     /// Its name in the guest: a Python identifier.
@@ -134,20 +134,20 @@ pub struct ToolDeclaration {
     /// Its signature as text, as `inspect.signature` writes it, or empty.
     #[serde(default)]
     pub signature: String,
-    /// Whether the cell ends with what it returns.
+    /// Whether the tool's return value ends the cell.
     #[serde(default)]
     pub ends_cell: bool,
 }
 
-/// What a call of a host tool gave: a value, or an exception.
+/// The result of a call of a host tool: a value, or an exception.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolAnswer {
     /// The number of the call.
     pub call: u64,
-    /// What the tool returned; `None` too where this is absent.
+    /// The tool's return value. `None` also if the field is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// What it raised.
+    /// The exception that the tool raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<NamedError>,
     /// The value's buffers.
@@ -156,7 +156,7 @@ pub struct ToolAnswer {
 }
 
 impl ToolAnswer {
-    /// An exception.
+    /// An answer with an exception.
     pub const fn raising(call: u64, error: NamedError) -> Self {
         Self {
             call,
@@ -172,7 +172,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// When the header or the payload is over the limit, as a script of many megabytes is.
+    /// If the header or the payload exceeds the limit, as with a script of many megabytes.
     pub fn encode_into(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), MessageError> {
         encode_message(self, payload, &FrameLimits::TO_WORKER, out)
     }

@@ -1,4 +1,4 @@
-//! How a cell ended, as its worker says.
+//! How a cell ended, as its worker reports it.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,25 +9,25 @@ use crate::protocol::{Blob, Value};
 #[serde(try_from = "ResultFields", into = "ResultFields")]
 #[non_exhaustive]
 pub struct CellResult {
-    /// Of the request.
+    /// The request's number.
     pub id: u64,
-    /// What the guest says happened.
+    /// The guest's report of how it ended.
     pub ended: Ended,
-    /// Operations that raised a permission error and that the guest's side noticed.
+    /// Operations that raised a permission error which the guest's side noticed.
     pub denied: Vec<Denied>,
-    /// What made it end.
+    /// What completed the cell.
     pub finish: Finish,
     /// The buffers of its value.
     pub blob: Option<Blob>,
 }
 
-/// What made a cell come to its end.
+/// What completed a cell.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Finish {
-    /// Its last statement.
+    /// The cell's last statement.
     #[default]
     LastStatement,
-    /// A host tool that ends the cell, whose answer is then its value.
+    /// A host tool that ends the cell. Its answer is then the cell's value.
     Tool,
 }
 
@@ -47,11 +47,11 @@ impl CellResult {
 /// The ways in which guest code ends by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
-    /// It ran to its end, with the value of its last expression if that is not `None`.
+    /// The code ran to its end, with the value of its last expression if that is not `None`.
     Ok(Option<Value>),
     /// An exception was not caught, or a program could not be started.
     Exception(GuestError),
-    /// `sys.exit`, or a program's exit status.
+    /// The guest called `sys.exit`, or a program exited with this status.
     Exit(u8),
 }
 
@@ -62,7 +62,7 @@ pub struct GuestError {
     pub name: String,
     /// `str()` of the exception.
     pub message: String,
-    /// As Python prints it, guest frames only.
+    /// The traceback as Python prints it, guest frames only.
     #[serde(default)]
     pub traceback: String,
     /// `errno` of an `OSError`.
@@ -70,12 +70,13 @@ pub struct GuestError {
     pub errno: Option<i32>,
 }
 
-/// One operation that was refused, as the guest's side saw it.
+/// One operation that was refused, as the guest's side observed it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Denied {
-    /// What was tried: `file access`, or `system call` where no file is named.
+    /// The operation that was tried: `file access`, or `system call` if the exception names no
+    /// file.
     pub operation: String,
-    /// On what: a path.
+    /// The target of the operation: a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// The error that the guest got.
@@ -83,7 +84,7 @@ pub struct Denied {
     pub errno: Option<i32>,
 }
 
-/// [`CellResult`] as it is written.
+/// [`CellResult`] in its serialized form.
 #[derive(Serialize, Deserialize)]
 struct ResultFields {
     id: u64,

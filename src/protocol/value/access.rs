@@ -1,20 +1,22 @@
-//! What a caller reads from a value.
+//! Read access to values.
 
 use std::borrow::Cow;
 
 use super::{Buffers, Dtype, PackedFormat, TypedValue, Value, ValueError};
 use crate::protocol::JsonLimits;
 
-/// Bounds of a tree that comes in a buffer: 64 MiB of text, which is at most about a gigabyte in memory.
+/// The limits on a tree in a buffer: 64 MiB of text, which is at most about a gigabyte in memory.
 const OF_BUFFER: JsonLimits = JsonLimits {
     values: 8 << 20,
     string: LONGEST_JSON,
     ..JsonLimits::FROM_WORKER
 };
-const LONGEST_JSON: usize = 64 << 20;
+
+/// The most bytes of the `json` buffers of one message.
+pub(super) const LONGEST_JSON: usize = 64 << 20;
 
 impl Value {
-    /// Whether it is `None`.
+    /// Whether the value is `None`.
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
@@ -27,7 +29,7 @@ impl Value {
         }
     }
 
-    /// An `int` of 64 bits.
+    /// An `int`, if it fits 64 bits.
     pub const fn as_i64(&self) -> Option<i64> {
         match self {
             Self::Int(value) => Some(*value),
@@ -43,7 +45,7 @@ impl Value {
         }
     }
 
-    /// A `str` that stands in the tree; [`text`](Self::text) has long ones too.
+    /// A `str` in the tree itself; [`text`](Self::text) also returns long ones.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::Str(value) => Some(value),
@@ -51,7 +53,7 @@ impl Value {
         }
     }
 
-    /// The elements of a `list`, `tuple`, `set` or `frozenset`; not of one that is packed.
+    /// The elements of a `list`, `tuple`, `set` or `frozenset`, unless they are packed.
     pub fn as_list(&self) -> Option<&[Self]> {
         match self {
             Self::List(items) => Some(items),
@@ -73,7 +75,7 @@ impl Value {
         }
     }
 
-    /// What a `str` key of a `dict`, or a field of a dataclass or named tuple, leads to.
+    /// The value of a `str` key of a `dict`, or of a field of a dataclass or named tuple.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self.as_typed()? {
             TypedValue::Dict(dict) => {
@@ -106,7 +108,7 @@ impl Value {
         }
     }
 
-    /// A `str` of any length, with U+FFFD for what no Rust string holds: lone surrogates.
+    /// A `str` of any length, with U+FFFD in place of lone surrogates, which a Rust string cannot hold.
     pub fn text<'a>(&'a self, buffers: &Buffers<'a>) -> Option<Cow<'a, str>> {
         match self {
             Self::Str(text) => Some(Cow::Borrowed(text)),
@@ -141,7 +143,7 @@ impl Value {
         }
     }
 
-    /// An array of numpy.
+    /// A numpy array.
     pub fn ndarray<'a>(&'a self, buffers: &Buffers<'a>) -> Option<NdarrayView<'a>> {
         match self.as_typed()? {
             TypedValue::Ndarray(array) => Some(NdarrayView {
@@ -153,12 +155,12 @@ impl Value {
         }
     }
 
-    /// The value that a `json` buffer holds; a copy of any other. What its own buffers are is to be
-    /// looked up among the same.
+    /// The value in a `json` buffer; for any other value, a copy. The value's own buffers are in the
+    /// same `buffers`.
     ///
     /// # Errors
     ///
-    /// When the buffer does not hold a value, or one that is over the bounds of 64 MiB, 96 levels and
+    /// If the buffer does not hold a value, or the value exceeds the limits of 64 MiB, 96 levels and
     /// eight million values.
     pub fn unfolded(&self, buffers: &Buffers<'_>) -> Result<Cow<'_, Self>, ValueError> {
         let Some(TypedValue::Json(held)) = self.as_typed() else {
@@ -182,15 +184,15 @@ impl Value {
     }
 }
 
-/// The bytes, eight at a time.
+/// The bytes, in groups of eight.
 fn eights(bytes: &[u8]) -> impl Iterator<Item = [u8; 8]> {
     bytes.as_chunks().0.iter().copied()
 }
 
-/// An array of numpy, its elements in C order.
+/// A numpy array with its elements in C order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NdarrayView<'a> {
-    /// Type of its elements.
+    /// Type of the elements.
     pub dtype: &'a Dtype,
     /// Length of each dimension.
     pub shape: &'a [u64],
@@ -208,7 +210,7 @@ impl NdarrayView<'_> {
         }
     }
 
-    /// The elements, if they are truth values, or integers that 64 bits with a sign can hold.
+    /// The elements, if they are truth values, or integers that fit signed 64 bits.
     pub fn integers(&self) -> Option<Vec<i64>> {
         Some(match self.dtype.kind() {
             "i8" => self.elements(i64::from_le_bytes).collect(),

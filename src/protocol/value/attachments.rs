@@ -1,21 +1,21 @@
-//! The buffers of a message that is being made.
+//! The buffers of a message under construction.
 
 use std::borrow::Cow;
 
 use super::{Dtype, Held, Ndarray, Packed, PackedFormat, TypedValue, Value, ValueError};
 use crate::protocol::blob::{ALIGNMENT, BlobError, LARGEST_PAYLOAD};
-use crate::protocol::{Blob, Way};
+use crate::protocol::{Blob, Transport};
 
-/// The most characters of a `str` that stands in the tree itself.
+/// The longest `str` in the tree itself, characters.
 const LONGEST_STR: usize = 32 << 10;
 
-/// What fills the gap behind a buffer.
+/// Padding for the gap after a buffer.
 const GAP: [u8; 64] = [0; 64];
 const _: () = assert!(GAP.len() as u64 == ALIGNMENT);
 
-/// Buffers of a message, made as its values are.
+/// Collects the buffers of a message while its values are created.
 ///
-/// Bytes are borrowed where the caller keeps them: [`pieces`](Self::pieces) hands them to a write
+/// Bytes are borrowed if the caller keeps them: [`pieces`](Self::pieces) passes them to a write
 /// without a copy.
 #[derive(Clone, Debug, Default)]
 pub struct Attachments<'a> {
@@ -32,7 +32,7 @@ impl<'a> Attachments<'a> {
     /// `str` of any length.
     pub fn text(&mut self, text: impl Into<Cow<'a, str>>) -> Value {
         let text = text.into();
-        // No text has more characters than bytes.
+        // A text has at most as many characters as bytes.
         if text.len() <= LONGEST_STR || text.chars().count() <= LONGEST_STR {
             return Value::Str(text.into_owned());
         }
@@ -55,11 +55,11 @@ impl<'a> Attachments<'a> {
         self.packed(PackedFormat::Float, bytes.collect())
     }
 
-    /// `numpy.ndarray`, its elements in C order.
+    /// `numpy.ndarray`, with its elements in C order.
     ///
     /// # Errors
     ///
-    /// When there are more or fewer bytes than the shape has elements.
+    /// If the number of bytes does not match the shape.
     pub fn ndarray(
         &mut self,
         dtype: Dtype,
@@ -84,24 +84,24 @@ impl<'a> Attachments<'a> {
         Ok(TypedValue::Ndarray(array).into())
     }
 
-    /// The field that announces them, unless there are none: as a payload if they are short.
+    /// The message field for the buffers, if there are any. Short buffers travel as a payload.
     ///
     /// # Errors
     ///
-    /// When they are too long for one message.
+    /// If they are too long for one message.
     pub fn blob(&self) -> Result<Option<Blob>, BlobError> {
         if self.buffers.is_empty() {
             return Ok(None);
         }
         let lengths = self.buffers.iter().map(|buffer| buffer.len() as u64);
-        let blob = Blob::new(lengths.collect(), Way::Payload)?;
+        let blob = Blob::new(lengths.collect(), Transport::Payload)?;
         Ok(Some(match blob.total() {
             0..=LARGEST_PAYLOAD => blob,
-            _ => blob.travelling(Way::Passed),
+            _ => blob.travelling(Transport::Passed),
         }))
     }
 
-    /// Their bytes as they follow each other, with the gaps between them.
+    /// The bytes of the buffers in order, with the gaps between them.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let last = self.buffers.len().saturating_sub(1);
         let buffers = self.buffers.iter().enumerate();
@@ -114,7 +114,7 @@ impl<'a> Attachments<'a> {
         })
     }
 
-    /// Their bytes in one piece.
+    /// The bytes of the buffers in one piece.
     pub fn concatenated(&self) -> Vec<u8> {
         self.pieces().flatten().copied().collect()
     }
@@ -127,7 +127,7 @@ impl<'a> Attachments<'a> {
     fn attach(&mut self, bytes: Cow<'a, [u8]>) -> u32 {
         let number = self.buffers.len();
         self.buffers.push(bytes);
-        // A message with so many buffers is over every other bound.
+        // A message with this many buffers exceeds every other limit.
         u32::try_from(number).unwrap_or(u32::MAX)
     }
 }

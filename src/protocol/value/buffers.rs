@@ -1,11 +1,11 @@
-//! The buffers of a message that came, by number.
+//! The buffers of a received message, by number.
 
 use std::ops::Range;
 
 use super::ValueError;
 use crate::protocol::Blob;
 
-/// A message's buffers: what [`Value::bytes`](super::Value::bytes) and its like look into.
+/// A message's buffers, which [`Value::bytes`](super::Value::bytes) and similar functions read.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers<'a> {
     bytes: &'a [u8],
@@ -13,11 +13,11 @@ pub struct Buffers<'a> {
 }
 
 impl<'a> Buffers<'a> {
-    /// The buffers of `blob`, all of whose bytes are `bytes`: a frame's payload, or a mapped file.
+    /// The buffers of `blob`. `bytes` has all of them: a frame's payload, or a mapped file.
     ///
     /// # Errors
     ///
-    /// When there are more or fewer bytes than the blob says.
+    /// If the number of bytes differs from the blob's total.
     pub fn new(blob: &Blob, bytes: &'a [u8]) -> Result<Self, ValueError> {
         let found = bytes.len() as u64;
         if found != blob.total() {
@@ -26,7 +26,7 @@ impl<'a> Buffers<'a> {
                 found,
             });
         }
-        // Each place ends before `total`, which is the length of something in memory.
+        // Each range ends before `total`, which is the length of data in memory.
         let inside = |range: Range<u64>| {
             Some(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
         };
@@ -42,12 +42,12 @@ impl<'a> Buffers<'a> {
         self.bytes.get(place.clone())
     }
 
-    /// How many there are.
+    /// The number of buffers.
     pub const fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no buffers.
     pub const fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

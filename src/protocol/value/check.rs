@@ -1,92 +1,104 @@
-//! Whether values and the buffers that came with them fit together, as far as the header tells.
+//! Checks that values fit the buffers that came with them, as far as the header shows.
 
 use thiserror::Error;
 
+use super::access::LONGEST_JSON;
 use super::{Image, ImageMode, Ndarray, Packed, TableColumn, TableIndex, TypedValue, Uuid, Value};
 use crate::protocol::Blob;
 
-/// The most dimensions of an array: numpy had no more before its version 2.
+/// The most dimensions of an array, which is numpy's maximum before version 2.
 const MOST_DIMENSIONS: usize = 32;
 
-/// Why values of a message were refused.
+/// Why the values of a message were refused.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ValueError {
-    /// A number that no buffer has.
+    /// A value refers to a missing buffer.
     #[error("a value refers to buffer {buffer}, and the message has {count}")]
     NoBuffer {
         /// The number.
         buffer: u32,
-        /// How many there are.
+        /// The number of buffers.
         count: usize,
     },
-    /// Two values with one buffer: a short message would stand for any amount of memory.
+    /// Two values share one buffer. A short message could then stand for any amount of memory.
     #[error("two values refer to buffer {buffer}")]
     Shared {
-        /// Its number.
+        /// The number of the buffer.
         buffer: u32,
     },
-    /// A buffer of another length than its value says.
+    /// A buffer's length differs from its value's.
     #[error("a value of type `{kind}` says {expected} bytes, and its buffer has {found}")]
     Length {
         /// The value's type.
         kind: &'static str,
-        /// What the value says, bytes.
+        /// The length that the value needs, bytes.
         expected: u64,
         /// Length of the buffer, bytes.
         found: u64,
     },
-    /// More or fewer bytes than the message's buffers take.
+    /// The JSON buffers exceed a reader's memory.
+    #[error("the `json` buffers of a message have {found} bytes, more than {limit}")]
+    Json {
+        /// The total of the JSON buffers, bytes.
+        found: u64,
+        /// The limit, bytes.
+        limit: u64,
+    },
+    /// The number of bytes differs from the message's buffers.
     #[error("the buffers of a message take {expected} bytes, and {found} came")]
     Total {
-        /// What the blob says.
+        /// The total in the blob, bytes.
         expected: u64,
-        /// What there is.
+        /// The actual number of bytes.
         found: u64,
     },
-    /// A value that is none, whatever its buffers hold.
+    /// A value that is invalid with any buffer contents.
     #[error("a value of type `{kind}` {fault}")]
     Malformed {
         /// The value's type.
         kind: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         fault: &'static str,
     },
 }
 
 impl Value {
-    /// Whether this value, the only one of its message, fits the message's buffers.
+    /// Checks that this value, the only one of its message, fits the message's buffers.
     ///
     /// # Errors
     ///
-    /// What is wrong first.
+    /// The first fault.
     pub fn check(&self, blob: Option<&Blob>) -> Result<(), ValueError> {
         BufferCheck::new(blob).value(self)
     }
 }
 
-/// Looks at the values of one message, each buffer of which belongs to one value.
+/// Checks the values of one message. Each of its buffers belongs to one value.
 #[derive(Clone, Debug)]
 pub struct BufferCheck<'a> {
     lengths: &'a [u64],
     taken: Vec<bool>,
+    /// Bytes of `json` buffers so far.
+    json: u64,
 }
 
 impl<'a> BufferCheck<'a> {
-    /// Nothing looked at yet.
+    /// A check that has seen no value.
     pub fn new(blob: Option<&'a Blob>) -> Self {
         let lengths = blob.map_or(&[] as &[u64], Blob::lengths);
         Self {
             lengths,
             taken: vec![false; lengths.len()],
+            json: 0,
         }
     }
 
-    /// Looks at one value and all that it holds.
+    /// Checks one value and every value in it.
     ///
     /// # Errors
     ///
-    /// What is wrong first.
+    /// The first fault.
     pub fn value(&mut self, value: &Value) -> Result<(), ValueError> {
         match value {
             Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_) => {
@@ -97,7 +109,7 @@ impl<'a> BufferCheck<'a> {
         }
     }
 
-    /// Looks at several.
+    /// Checks several values.
     pub fn values<'v>(
         &mut self,
         values: impl IntoIterator<Item = &'v Value>,
@@ -115,10 +127,10 @@ impl<'a> BufferCheck<'a> {
             | TypedValue::Datetime(_)
             | TypedValue::Timedelta(_)
             | TypedValue::Opaque(_) => Ok(()),
-            TypedValue::Text(held)
-            | TypedValue::Bytes(held)
-            | TypedValue::Bytearray(held)
-            | TypedValue::Json(held) => self.take(held.buffer).map(drop),
+            TypedValue::Text(held) | TypedValue::Bytes(held) | TypedValue::Bytearray(held) => {
+                self.take(held.buffer).map(drop)
+            }
+            TypedValue::Json(held) => self.json(held.buffer),
             TypedValue::Tuple(held) | TypedValue::Set(held) | TypedValue::Frozenset(held) => {
                 self.values(&held.items)
             }
@@ -175,6 +187,19 @@ impl<'a> BufferCheck<'a> {
         }
     }
 
+    /// Limits the total of all `json` buffers of a message, because the values read from them are a
+    /// multiple of their bytes.
+    fn json(&mut self, buffer: u32) -> Result<(), ValueError> {
+        let limit = LONGEST_JSON as u64;
+        self.json = self.json.saturating_add(self.take(buffer)?);
+        if self.json <= limit {
+            Ok(())
+        } else {
+            let found = self.json;
+            Err(ValueError::Json { found, limit })
+        }
+    }
+
     fn packed(&mut self, packed: Packed) -> Result<(), ValueError> {
         let length = self.take(packed.buffer)?;
         if length.is_multiple_of(Packed::SIZE) {
@@ -211,7 +236,7 @@ impl<'a> BufferCheck<'a> {
         }
     }
 
-    /// Gives a buffer to the value that refers to it; its length, bytes.
+    /// Assigns a buffer to the value that refers to it. Returns its length, bytes.
     fn take(&mut self, buffer: u32) -> Result<u64, ValueError> {
         let place = usize::try_from(buffer).unwrap_or(usize::MAX);
         let (Some(length), Some(taken)) = (self.lengths.get(place), self.taken.get_mut(place))
@@ -227,16 +252,17 @@ impl<'a> BufferCheck<'a> {
 }
 
 impl Ndarray {
-    /// Bytes of all elements.
+    /// The size of all elements, bytes.
     ///
     /// # Errors
     ///
-    /// When no array has this shape.
+    /// If no array has this shape.
     pub fn bytes(&self) -> Result<u64, ValueError> {
         if self.shape.len() > MOST_DIMENSIONS {
             return Err(malformed("ndarray", "has more than 32 dimensions"));
         }
-        // Of what would be there if no dimension were empty: numpy refuses the same.
+        // The size that the array would have without its empty dimensions: numpy applies the same
+        // limit.
         let mut lengths = self.shape.iter().filter(|length| **length > 0);
         let whole = lengths.try_fold(u64::from(self.dtype.size()), |product, length| {
             product.checked_mul(*length)
@@ -247,12 +273,12 @@ impl Ndarray {
 }
 
 impl Packed {
-    /// Bytes of one number.
+    /// The size of one number, bytes.
     pub(super) const SIZE: u64 = 8;
 }
 
 impl Image {
-    /// Bytes of all rows.
+    /// The size of all rows, bytes.
     pub fn bytes(&self) -> u64 {
         let (width, height) = (u64::from(self.size.0), u64::from(self.size.1));
         let pixel = match self.mode {
@@ -262,7 +288,7 @@ impl Image {
             ImageMode::Rgb => 3,
             ImageMode::Rgba | ImageMode::I | ImageMode::F => 4,
         };
-        // Saturated, it is still more than any buffer has.
+        // A saturated product is still above the length of any buffer.
         width.saturating_mul(height).saturating_mul(pixel)
     }
 }

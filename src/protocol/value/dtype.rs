@@ -4,27 +4,26 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Type of an array's elements, as numpy's `dtype.str` writes it: `<f8`, `|b1`, `<M8[ns]`.
+/// The type of an array's elements, in the notation of numpy's `dtype.str`: `<f8`, `|b1`, `<M8[ns]`.
 ///
-/// Only types whose bytes are plain data exist: no objects, which would be addresses, and no
-/// structures.
+/// Only types with plain data exist: no objects, which would be addresses, and no structures.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Dtype {
     text: String,
-    /// Bytes of one element.
+    /// The size of one element, bytes.
     size: u32,
 }
 
-/// The longest unit of a time's type: `[100us/3]` and the like.
+/// The longest unit of a time type: `[100us/3]` and similar.
 const LONGEST_UNIT: usize = 24;
 
 impl Dtype {
-    /// From numpy's notation.
+    /// Parses numpy's notation.
     ///
     /// # Errors
     ///
-    /// When it is not one of those that may cross.
+    /// If the type may not cross.
     pub fn new(text: impl Into<String>) -> Result<Self, &'static str> {
         let text = text.into();
         match size_of(&text) {
@@ -33,12 +32,12 @@ impl Dtype {
         }
     }
 
-    /// In numpy's notation.
+    /// The type in numpy's notation.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Bytes of one element, never 0.
+    /// The size of one element, bytes, never 0.
     pub const fn size(&self) -> u32 {
         self.size
     }
@@ -48,8 +47,8 @@ impl Dtype {
         unordered(&self.text)
     }
 
-    /// Whether an element's first byte is its least significant one. Every machine that this runs on is
-    /// so by itself.
+    /// Whether an element's first byte is its least significant one. All supported machines have that
+    /// native byte order.
     pub fn is_little_endian(&self) -> bool {
         !self.text.starts_with('>')
     }
@@ -59,7 +58,7 @@ fn unordered(text: &str) -> &str {
     text.strip_prefix(['<', '>', '|', '=']).unwrap_or(text)
 }
 
-/// Bytes of one element, if such elements may cross.
+/// The size of one element, bytes, if such elements may cross.
 fn size_of(text: &str) -> Option<u32> {
     let kind = unordered(text);
     let mut rest = kind.chars();
@@ -77,11 +76,11 @@ fn size_of(text: &str) -> Option<u32> {
     }
 }
 
-/// Bytes of a text of so many characters.
+/// The size of a text with that many characters, bytes.
 fn characters(count: &str, width: u32) -> Option<u32> {
     let is_number = count.bytes().all(|byte| byte.is_ascii_digit());
     let count: u32 = count.parse().ok().filter(|_| is_number)?;
-    // An array of elements without size is any number of elements in no bytes.
+    // An array of zero-size elements could have any number of elements in no bytes.
     count.checked_mul(width).filter(|size| *size > 0)
 }
 

@@ -1,12 +1,12 @@
 //! Values that cross between caller and guest, as a typed JSON tree.
 //!
-//! What JSON writes without loss stands as itself, and an array is a `list`. Everything else is an
-//! object whose first member is `type`, so a plain JSON object never occurs and new types can be
-//! added beside those of [`TypedValue`]. Long bytes are not in the tree: a value refers by number to
-//! one of the message's buffers, and [`Value::check`] says whether those that came fit.
+//! A value that JSON represents without loss is written as plain JSON, and an array is a `list`. Every
+//! other value is an object whose first member is `type`. A plain JSON object therefore never occurs,
+//! and new types can be added beside those of [`TypedValue`]. Long bytes are not in the tree: a value
+//! refers by number to one of the message's buffers, and [`Value::check`] checks that the buffers fit.
 //!
-//! Nothing here runs anything of the sender's, and a tree is only as large as the text that it was
-//! read from.
+//! This module runs no code of the sender, and a tree is only as large as the text that it was read
+//! from.
 //!
 //! ```
 //! use sandfork::protocol::value::{Attachments, Buffers, Value};
@@ -47,7 +47,7 @@ pub use typed::{
     TableColumn, TableIndex, Text, Time, Timedelta, Timezone, TypedValue, Uuid,
 };
 
-/// A value, as the side that has it describes it.
+/// A value, as the side that owns it describes it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
@@ -69,7 +69,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// A value that is only shown.
+    /// A value that can only be shown.
     pub fn opaque(repr: impl Into<String>) -> Self {
         TypedValue::Opaque(Opaque {
             name: String::new(),
@@ -136,7 +136,7 @@ impl From<u64> for Value {
 }
 
 impl From<BigInt> for Value {
-    /// An [`Value::Int`] where it fits, so that one number has one form.
+    /// A [`Value::Int`] if the number fits, so that each number has one form.
     fn from(value: BigInt) -> Self {
         match value.to_i64() {
             Some(value) => Self::Int(value),

@@ -1,13 +1,13 @@
-//! Integers of any size, kept as they are written.
+//! Integers of any size, kept in written form.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// An integer of any size: sign and hexadecimal digits, as Python's `int(text, 16)` reads them.
+/// An integer of any size: sign and hexadecimal digits, in the notation that Python's `int(text, 16)`
+/// reads.
 ///
-/// It is kept as text, because arithmetic on a number of a million digits that a guest chose is
-/// work that nobody asked for.
+/// It stays text, because arithmetic on a guest's number of a million digits would be wasted work.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct BigInt {
@@ -19,18 +19,26 @@ struct Fields {
     hex: String,
 }
 
+/// The most hexadecimal digits: a million bits. Python needs time quadratic in their count to print such
+/// a number, or to compare it with a decimal.
+const MOST_DIGITS: usize = 256 << 10;
+
 impl BigInt {
-    /// From `-1f` and the like.
+    /// Parses `-1f` and similar.
     ///
     /// # Errors
     ///
-    /// When it is not an optional `-` and lower-case hexadecimal digits.
+    /// If the text is not an optional `-` and lower-case hexadecimal digits, or has more than a million
+    /// bits.
     pub fn new(hex: impl Into<String>) -> Result<Self, &'static str> {
         let hex = hex.into();
         let digits = hex.strip_prefix('-').unwrap_or(&hex);
         let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         if digits.is_empty() || !digits.bytes().all(is_digit) {
             return Err("an `int` whose `hex` is not a hexadecimal number");
+        }
+        if digits.len() > MOST_DIGITS {
+            return Err("an `int` of more than a million bits");
         }
         Ok(Self { hex })
     }
@@ -40,7 +48,7 @@ impl BigInt {
         &self.hex
     }
 
-    /// The number, if it is one of 64 bits.
+    /// The number, if it fits 64 bits.
     pub fn to_i64(&self) -> Option<i64> {
         i64::from_str_radix(&self.hex, 16).ok()
     }
@@ -62,7 +70,7 @@ impl From<u64> for BigInt {
     }
 }
 
-/// As Python's `hex()` writes it: the decimal digits of a long number take quadratic time.
+/// Formats like Python's `hex()`: the decimal digits of a long number take quadratic time.
 impl fmt::Display for BigInt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.hex.strip_prefix('-') {

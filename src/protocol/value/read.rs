@@ -1,5 +1,5 @@
-//! Values from JSON, in one pass: the `type` of an object comes first, so nothing of it is kept
-//! aside until it is known what it is.
+//! Reads values from JSON in one pass. An object's `type` comes first, so no member must be kept
+//! until the type is known.
 
 use std::fmt;
 
@@ -136,7 +136,7 @@ enum Kind {
     Opaque,
 }
 
-/// A value whose `type` comes next.
+/// Reads an object whose `type` comes next.
 fn typed<'de, A: MapAccess<'de>>(mut members: A) -> Result<Value, A::Error> {
     let kind = members.next_value::<Kind>()?;
     let rest = Rest(members);
@@ -175,7 +175,7 @@ fn typed<'de, A: MapAccess<'de>>(mut members: A) -> Result<Value, A::Error> {
     }))
 }
 
-/// The members behind `type`.
+/// The members after `type`.
 struct Rest<A>(A);
 
 impl<'de, A: MapAccess<'de>> Rest<A> {
@@ -184,7 +184,8 @@ impl<'de, A: MapAccess<'de>> Rest<A> {
     }
 }
 
-/// The same members. A second `type` would be an unknown one to what reads the rest, and be ignored.
+/// Reads the same members, but refuses a second `type`. The reader of the rest would treat it as
+/// unknown and ignore it.
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Rest<A> {
     type Error = A::Error;
 
@@ -204,7 +205,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Rest<A> {
     }
 }
 
-/// A key that is not `type`.
+/// A key other than `type`.
 struct LaterKey<K>(K);
 
 impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for LaterKey<K> {
@@ -230,7 +231,7 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for LaterKey<K> {
     }
 }
 
-/// A `float` that JSON has no number for.
+/// A `float` that has no JSON number.
 #[derive(serde::Deserialize)]
 struct SpecialFloat {
     text: SpecialText,

@@ -1,16 +1,16 @@
-//! Values as a person reads them: as Python's `repr()` writes them, shortened.
+//! Values in readable form, as Python's `repr()` prints them, shortened.
 
 use std::fmt::{self, Write};
 
 use super::{Dict, PackedFormat, Record, TableColumn, TableIndex, TypedValue, Value};
 
-/// About how many characters a value is shown with.
+/// The approximate maximum length of a value's text, characters.
 const MOST_CHARACTERS: usize = 2000;
-/// Elements of one container.
+/// The most elements of one container.
 const MOST_ITEMS: usize = 50;
-/// Containers inside each other.
+/// The deepest nesting of containers.
 const MOST_LEVELS: usize = 8;
-/// Characters of one text.
+/// The most characters of one text.
 const MOST_OF_TEXT: usize = 500;
 
 impl fmt::Display for Value {
@@ -25,7 +25,7 @@ impl fmt::Display for Value {
 
 struct Shown<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
-    /// Characters until containers show no more elements.
+    /// Characters left before containers print no more elements.
     left: usize,
 }
 
@@ -151,7 +151,7 @@ impl Shown<'_, '_> {
         })
     }
 
-    /// `, 12 rows>`, where the header tells.
+    /// `, 12 rows>`, if the header has the number.
     fn rows(&mut self, index: &TableIndex) -> fmt::Result {
         let rows = match index {
             TableIndex::RangeIndex(range) => range.count(),
@@ -169,7 +169,7 @@ impl Shown<'_, '_> {
         })
     }
 
-    /// The first of some elements.
+    /// The first of several elements.
     fn some<T>(
         &mut self,
         [open, close]: [&str; 2],
@@ -198,7 +198,7 @@ impl Shown<'_, '_> {
         self.write_str(")")
     }
 
-    /// In Python's quotes.
+    /// A text in Python's quotes.
     fn text(&mut self, text: &str) -> fmt::Result {
         let quote = if text.contains('\'') && !text.contains('"') {
             '"'
@@ -224,7 +224,7 @@ impl Shown<'_, '_> {
         self.write_char(quote)
     }
 
-    /// Text of the sender's without quotes: nothing in it acts on a terminal.
+    /// A text of the sender without quotes. Its characters have no effect on a terminal.
     fn plain(&mut self, text: &str) -> fmt::Result {
         for (number, character) in text.chars().enumerate() {
             if number == MOST_OF_TEXT {
@@ -238,7 +238,7 @@ impl Shown<'_, '_> {
         Ok(())
     }
 
-    /// As it is if it can be seen.
+    /// A character, unchanged if it is printable.
     fn character(&mut self, character: char) -> fmt::Result {
         let code = u32::from(character);
         if character.escape_debug().len() == 1 {
@@ -262,7 +262,7 @@ impl Shown<'_, '_> {
         if size == 0.0 || (1e-4..1e16).contains(&size) {
             return write!(self, "{value:?}");
         }
-        // Python writes a sign and two digits behind the `e`.
+        // Python prints a sign and two digits after the `e`.
         let text = format!("{value:e}");
         match text.split_once('e') {
             Some((digits, power)) => {

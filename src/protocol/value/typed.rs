@@ -6,8 +6,8 @@ use super::{BigInt, Dtype, Value};
 
 /// A value with a `type`, which is the variant's name in kebab-case.
 ///
-/// Text that stands for a value (`decimal`, `datetime`) is as the sender wrote it: reading it is up to
-/// who uses it.
+/// Text that represents a value (`decimal`, `datetime`) is unchanged from the sender. The user of the
+/// value must parse it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -20,7 +20,7 @@ pub enum TypedValue {
     Bytes(Held),
     /// `bytearray`, in a buffer.
     Bytearray(Held),
-    /// A part of the tree that is over the bounds of a header: JSON text in a buffer, in this notation.
+    /// A part of the tree that exceeds the limits of a header: JSON text in a buffer, in this notation.
     Json(Held),
     /// `tuple`.
     Tuple(Items),
@@ -68,13 +68,13 @@ pub enum TypedValue {
     Dataframe(DataFrame),
     /// `pandas.Series`.
     Series(Series),
-    /// An image of Pillow.
+    /// A Pillow image.
     Image(Image),
-    /// What cannot cross.
+    /// A value that cannot cross.
     Opaque(Opaque),
 }
 
-/// Bytes that are one of the message's buffers.
+/// Bytes in one of the message's buffers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Held {
     /// Number of the buffer, from 0.
@@ -84,7 +84,7 @@ pub struct Held {
 /// Elements of a container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Items {
-    /// The elements; a set's are in no order.
+    /// The elements; a set's have no order.
     pub items: Vec<Value>,
 }
 
@@ -99,14 +99,14 @@ impl FromIterator<Value> for Items {
 /// Pairs of a `dict`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Dict {
-    /// Keys, which are any values, with what they lead to.
+    /// Keys of any type, with their values.
     pub items: Vec<(Value, Value)>,
 }
 
 /// Numbers of one type, little-endian, eight bytes each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Packed {
-    /// What they are.
+    /// The type of the numbers.
     pub format: PackedFormat,
     /// Number of the buffer.
     pub buffer: u32,
@@ -131,10 +131,10 @@ pub struct Complex {
     pub imag: Value,
 }
 
-/// A value whose constructor takes this text.
+/// A value whose constructor takes a text.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Text {
-    /// As the sender wrote it.
+    /// The text, unchanged from the sender.
     pub text: String,
 }
 
@@ -143,7 +143,7 @@ pub struct Text {
 pub struct Time {
     /// ISO 8601, with its offset if that is fixed.
     pub text: String,
-    /// 1: the second of two times that a clock showed when it was put back.
+    /// 1: the second of two equal times, after the clock was put back.
     #[serde(default)]
     pub fold: u8,
 }
@@ -153,15 +153,15 @@ pub struct Time {
 pub struct Datetime {
     /// ISO 8601, with its offset if that is fixed.
     pub text: String,
-    /// 1: the second of two times that a clock showed when it was put back.
+    /// 1: the second of two equal times, after the clock was put back.
     #[serde(default)]
     pub fold: u8,
-    /// Key of its `zoneinfo`, as `Europe/Vienna`.
+    /// Key of its `zoneinfo`, such as `Europe/Vienna`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
 }
 
-/// A span of time, as Python normalises it: only `days` is ever negative.
+/// A span of time in Python's normal form: only `days` is ever negative.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "they are named after Python's attributes")]
 pub struct Timedelta {
@@ -175,7 +175,7 @@ pub struct Timedelta {
 pub struct Timezone {
     /// Seconds east of UTC.
     pub seconds: i64,
-    /// Its own name: a `str`, perhaps in a buffer.
+    /// Its own name: a `str`, possibly in a buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Value>,
 }
@@ -183,7 +183,7 @@ pub struct Timezone {
 /// A path of `pathlib`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Path {
-    /// A `str`, perhaps in a buffer.
+    /// A `str`, possibly in a buffer.
     pub text: Value,
 }
 
@@ -206,9 +206,9 @@ pub struct Record {
 /// A member of an enumeration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EnumMember {
-    /// As `Color.RED`.
+    /// The name with its class, such as `Color.RED`.
     pub name: String,
-    /// What it stands for.
+    /// The member's value.
     pub value: Value,
 }
 
@@ -221,7 +221,7 @@ pub struct Range {
     pub step: Value,
 }
 
-/// An array, its elements in C order.
+/// An array with its elements in C order.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Ndarray {
     /// Type of its elements.
@@ -232,12 +232,12 @@ pub struct Ndarray {
     pub buffer: u32,
 }
 
-/// A scalar of numpy.
+/// A numpy scalar.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NumpyScalar {
     /// Its type.
     pub dtype: Dtype,
-    /// The nearest value of Python's own.
+    /// The nearest value of a Python type.
     pub value: Value,
 }
 
@@ -255,34 +255,34 @@ pub struct DataFrame {
 /// One column with labels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Its name; any value that can be hashed.
+    /// Its name: any hashable value.
     pub name: Value,
     /// Labels of the rows.
     pub index: TableIndex,
-    /// What it holds.
+    /// The elements.
     pub data: TableColumn,
 }
 
 /// One column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableColumn {
-    /// As pandas names it: `float64`, `object`, `category`.
+    /// The type in pandas' notation: `float64`, `object`, `category`.
     pub dtype: String,
-    /// A `list`, or an `ndarray`; codes where there are `categories`.
+    /// A `list`, or an `ndarray`; codes if there are `categories`.
     pub values: Value,
-    /// Of a column whose elements may be missing: an `ndarray` of truth values that says which are.
+    /// For a column with possibly missing elements: an `ndarray` of truth values that marks them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<Value>,
-    /// Of a categorical column: what the codes stand for.
+    /// For a categorical column: the values of the codes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub categories: Option<Box<Self>>,
-    /// Of a categorical column: whether the categories have an order.
+    /// For a categorical column: whether the categories have an order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered: Option<bool>,
 }
 
 impl TableColumn {
-    /// How many elements it has, where the header alone tells.
+    /// The number of elements, if the header alone shows it.
     pub fn count(&self) -> Option<u64> {
         match &self.values {
             Value::Typed(typed) => match &**typed {
@@ -298,9 +298,9 @@ impl TableColumn {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum TableIndex {
-    /// Numbers that need not be written out.
+    /// Numbers that are not written out.
     RangeIndex(RangeIndex),
-    /// Anything else.
+    /// Any other labels.
     Index(Index),
 }
 
@@ -316,7 +316,7 @@ pub struct RangeIndex {
 }
 
 impl RangeIndex {
-    /// How many numbers it has.
+    /// The count of the numbers.
     pub fn count(&self) -> Option<u64> {
         let (from, to) = match self.step {
             0 => return None,
@@ -340,7 +340,7 @@ pub struct Index {
 /// Pixels, row after row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Image {
-    /// What a pixel is.
+    /// The type of a pixel.
     pub mode: ImageMode,
     /// Width and height, pixels.
     pub size: (u32, u32),
@@ -348,7 +348,7 @@ pub struct Image {
     pub buffer: u32,
 }
 
-/// What a pixel is, in Pillow's terms.
+/// The type of a pixel, in Pillow's terms.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ImageMode {
@@ -372,10 +372,10 @@ pub enum ImageMode {
     F,
 }
 
-/// What cannot cross, shown as `repr()` shows it, perhaps shortened.
+/// A value that cannot cross, as `repr()` prints it, possibly shortened.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Opaque {
-    /// Its class, as `package.Class`; empty where the sender does not say.
+    /// Its class, as `package.Class`; empty if the sender does not name it.
     #[serde(default)]
     pub name: String,
     /// The text.

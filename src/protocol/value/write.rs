@@ -1,4 +1,4 @@
-//! Values to JSON.
+//! Writes values as JSON.
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
@@ -19,7 +19,7 @@ impl Serialize for Value {
     }
 }
 
-/// A float that JSON has no number for.
+/// Writes a float that has no JSON number.
 fn special<S: Serializer>(value: f64, serializer: S) -> Result<S::Ok, S::Error> {
     let text = match value {
         f64::INFINITY => "inf",

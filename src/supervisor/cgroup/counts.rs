@@ -1,23 +1,23 @@
-//! What a worker's cgroup counted, and whether it may have another worker after that.
+//! What a worker's cgroup counted, and whether the cgroup can be used for another worker.
 
-/// What a cgroup counted.
+/// The counts of a cgroup.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
-    /// Largest memory, bytes.
+    /// Peak memory, bytes.
     pub peak_memory: Option<u64>,
-    /// Largest number of tasks.
+    /// Peak number of tasks.
     pub peak_pids: Option<u64>,
     /// Processor time, microseconds.
     pub cpu_us: Option<u64>,
-    /// Processes that the kernel killed for want of memory.
+    /// Processes that the kernel's OOM killer ended.
     pub oom_kills: u64,
-    /// Forks and threads that were refused, where they are counted. The kernel has not always told
-    /// the largest number beside it (`pids.peak`, Linux 6.1).
+    /// Forks and threads that the kernel refused, where it counts them. Older kernels do not report
+    /// the peak beside it (`pids.peak`, Linux 6.1).
     pub refused_forks: Option<u64>,
 }
 
 impl Counts {
-    /// What was counted since an earlier look; peaks stay those of the whole life.
+    /// The counts since an earlier reading; peaks stay those of the whole life.
     #[must_use]
     pub fn since(self, earlier: &Self) -> Self {
         let cpu_then = earlier.cpu_us.unwrap_or(0);
@@ -30,12 +30,12 @@ impl Counts {
         }
     }
 
-    /// Whether a cgroup that counted this for one worker can be told from a new one by nothing that
-    /// the next worker would see or be charged.
+    /// Whether a cgroup with these counts looks like a new one to the next worker: nothing that the
+    /// worker could see or be charged for differs.
     ///
-    /// The kernel resets none of these counts but the peak of memory. Processor time is taken off
-    /// ([`Counts::since`]), but a worker that used up its share of a period would leave the next one
-    /// to wait for the rest of it.
+    /// The kernel can reset only the memory peak. Processor time is subtracted ([`Counts::since`]),
+    /// but if a worker used up its share of a period, the next one would wait for the rest of that
+    /// period.
     pub fn left_nothing(&self) -> bool {
         let light = self.cpu_us.is_some_and(|us| us <= LIGHT_CPU_US);
         let alone = self.peak_pids.is_none_or(|peak| peak <= 1);
@@ -43,12 +43,13 @@ impl Counts {
     }
 }
 
-/// A quarter of the period over which the kernel counts a whole processor. What used more took long
-/// enough for a new cgroup to be no matter.
+/// A quarter of the period over which the kernel counts a whole processor. A worker that used more
+/// ran so long that the cost of a new cgroup does not matter.
 const LIGHT_CPU_US: u64 = 25_000;
 
-/// Memory that may stay charged to a spare cgroup, bytes: what the kernel charges ahead for each
-/// processor (64 pages), but no files that a worker read into the page cache.
+/// The most memory that may stay charged to a spare cgroup, bytes. It covers what the kernel
+/// charges ahead for each processor (64 pages), but no files that a worker read into the page
+/// cache.
 pub const MOST_CHARGED: u64 = 1 << 20;
 
 #[cfg(test)]

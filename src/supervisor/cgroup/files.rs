@@ -1,7 +1,7 @@
 //! The files of a cgroup, in both versions (Documentation/admin-guide/cgroup-v1 and cgroup-v2).
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::path::Path;
 
 use nix::sys::signal::{Signal, kill};
@@ -11,10 +11,11 @@ use super::Counts;
 use crate::host::Controller;
 use crate::plan::{CgroupVersion, Hierarchy};
 use crate::supervisor::proc_dir;
+use crate::sys::process::page_size;
 
 /// The file through which a process joins by writing "0".
 ///
-/// On version 1 `tasks`, which moves the single calling thread and so takes no global lock.
+/// On version 1 it is `tasks`, which moves only the calling thread and so takes no global lock.
 pub fn join_file(version: CgroupVersion) -> &'static str {
     match version {
         CgroupVersion::V1 => "tasks",
@@ -22,10 +23,71 @@ pub fn join_file(version: CgroupVersion) -> &'static str {
     }
 }
 
-/// Gives the text of one of a directory's files.
+/// Returns the text of one of a directory's files.
 pub type Read<'r> = &'r mut dyn FnMut(&'static str) -> Option<String>;
 
-/// Adds what a directory counted, in its files as `read` gives them.
+/// The files in which a directory counts. A kernel may lack one of them: `memory.peak` came with
+/// Linux 5.19, `pids.peak` with 6.1.
+pub fn counters(version: CgroupVersion, hierarchy: &Hierarchy) -> Vec<&'static str> {
+    let mut files = Vec::new();
+    if hierarchy.controllers.contains(&Controller::Memory) {
+        files.extend(memory_counters(version));
+    }
+    if hierarchy.controllers.contains(&Controller::Pids) {
+        files.extend(PIDS_COUNTERS);
+    }
+    if counts_cpu(version, hierarchy) {
+        files.push(cpu_counter(version));
+    }
+    files
+}
+
+/// The files with the memory peak and the OOM kills.
+pub fn memory_counters(version: CgroupVersion) -> [&'static str; 2] {
+    match version {
+        CgroupVersion::V1 => ["memory.max_usage_in_bytes", "memory.oom_control"],
+        CgroupVersion::V2 { .. } => ["memory.peak", "memory.events"],
+    }
+}
+
+/// The file with the memory charged now.
+pub fn memory_charged(version: CgroupVersion) -> &'static str {
+    match version {
+        CgroupVersion::V1 => "memory.usage_in_bytes",
+        CgroupVersion::V2 { .. } => "memory.current",
+    }
+}
+
+/// The part of the charged memory that is the kernel's own, bytes. Version 1 does not report it
+/// before Linux 5.18.
+pub fn kernel_memory(version: CgroupVersion, dir: &Path) -> Option<u64> {
+    let text = |name| proc_dir::read(&dir.join(name)).ok();
+    match version {
+        CgroupVersion::V1 => text("memory.kmem.usage_in_bytes")?.trim().parse().ok(),
+        CgroupVersion::V2 { .. } => flat_keyed(&text("memory.stat")?, "kernel"),
+    }
+}
+
+/// Asks the kernel to reclaim up to this many bytes that are charged to a directory.
+pub fn reclaim(version: CgroupVersion, dir: &Path, charged: u64) -> io::Result<()> {
+    match version {
+        CgroupVersion::V1 => write(&dir.join("memory.force_empty"), "0"),
+        // Available since Linux 5.19.
+        CgroupVersion::V2 { .. } => write(&dir.join("memory.reclaim"), &charged.to_string()),
+    }
+}
+
+/// The files with the peak of tasks and the refused forks.
+const PIDS_COUNTERS: [&str; 2] = ["pids.peak", "pids.events"];
+
+fn cpu_counter(version: CgroupVersion) -> &'static str {
+    match version {
+        CgroupVersion::V1 => "cpuacct.usage",
+        CgroupVersion::V2 { .. } => "cpu.stat",
+    }
+}
+
+/// Adds the counts of a directory, which `read` takes from its files.
 pub fn read_counts(
     version: CgroupVersion,
     hierarchy: &Hierarchy,
@@ -33,16 +95,14 @@ pub fn read_counts(
     mut counts: Counts,
 ) -> Counts {
     if hierarchy.controllers.contains(&Controller::Memory) {
-        let (peak, kills) = match version {
-            CgroupVersion::V1 => ("memory.max_usage_in_bytes", "memory.oom_control"),
-            CgroupVersion::V2 { .. } => ("memory.peak", "memory.events"),
-        };
+        let [peak, kills] = memory_counters(version);
         counts.peak_memory = number(read, peak);
         counts.oom_kills = entry(read, kills, "oom_kill").unwrap_or(0);
     }
     if hierarchy.controllers.contains(&Controller::Pids) {
-        counts.peak_pids = number(read, "pids.peak");
-        counts.refused_forks = entry(read, "pids.events", "max");
+        let [peak, refusals] = PIDS_COUNTERS;
+        counts.peak_pids = number(read, peak);
+        counts.refused_forks = entry(read, refusals, "max");
     }
     counts.cpu_us = counts.cpu_us.or_else(|| cpu_us(version, hierarchy, read));
     counts
@@ -56,26 +116,27 @@ fn entry(read: Read, file: &'static str, key: &str) -> Option<u64> {
     flat_keyed(&read(file)?, key)
 }
 
-/// Processor time, where this directory counts it, microseconds.
+/// Processor time, microseconds, if this directory counts it.
 pub fn cpu_us(version: CgroupVersion, hierarchy: &Hierarchy, read: Read) -> Option<u64> {
     if !counts_cpu(version, hierarchy) {
         return None;
     }
+    let text = read(cpu_counter(version))?;
     match version {
         CgroupVersion::V1 => {
-            let nanoseconds: u64 = read("cpuacct.usage")?.trim().parse().ok()?;
+            let nanoseconds: u64 = text.trim().parse().ok()?;
             Some(nanoseconds / 1000)
         }
-        CgroupVersion::V2 { .. } => flat_keyed(&read("cpu.stat")?, "usage_usec"),
+        CgroupVersion::V2 { .. } => flat_keyed(&text, "usage_usec"),
     }
 }
 
-/// Whether the directories of a hierarchy count processor time: all do on version 2.
+/// Whether the directories of a hierarchy count processor time. On version 2 all do.
 pub fn counts_cpu(version: CgroupVersion, hierarchy: &Hierarchy) -> bool {
     version != CgroupVersion::V1 || hierarchy.controllers.contains(&Controller::Cpuacct)
 }
 
-/// Writes a setting to a file, which is never created here.
+/// Writes a setting to an existing file.
 pub fn write(file: &Path, value: &str) -> io::Result<()> {
     fs::OpenOptions::new()
         .write(true)
@@ -83,7 +144,7 @@ pub fn write(file: &Path, value: &str) -> io::Result<()> {
         .write_all(value.as_bytes())
 }
 
-/// One value of a file with `key value` lines.
+/// Returns one value of a file with `key value` lines.
 fn flat_keyed(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         line.strip_prefix(key)?
@@ -94,7 +155,30 @@ fn flat_keyed(text: &str, key: &str) -> Option<u64> {
     })
 }
 
-/// Hands controllers down to the children of a version 2 directory.
+/// Reads a one-line file with a single call.
+pub fn read_short(file: &Path) -> io::Result<String> {
+    let mut buffer = [0; 128];
+    let length = fs::File::open(file)?.read(&mut buffer)?;
+    String::from_utf8(buffer[..length].to_vec()).map_err(io::Error::other)
+}
+
+/// Whether a limit's file holds what was written into it. The kernel keeps a memory limit in whole
+/// pages, rounded down.
+pub fn says(file: &str, found: &str, written: &str) -> bool {
+    let unit = if file.starts_with("memory.") {
+        page_size()
+    } else {
+        1
+    };
+    let is_kept = |(found, written): (&str, &str)| {
+        let kept = written.parse::<u64>().map(|bytes| bytes - bytes % unit);
+        found == written || found.parse() == kept
+    };
+    let words = str::split_ascii_whitespace;
+    words(found).count() == words(written).count() && words(found).zip(words(written)).all(is_kept)
+}
+
+/// Enables controllers for the children of a version 2 directory.
 pub fn enable_controllers(dir: &Path, hierarchy: &Hierarchy) -> io::Result<()> {
     let wanted: Vec<String> = hierarchy
         .controllers
@@ -112,7 +196,7 @@ pub fn kill_all(dir: &Path) {
     }
     let processes = proc_dir::read(&dir.join("cgroup.procs"));
     for line in processes.unwrap_or_default().lines() {
-        // 0 is a process of another pid namespace, which cannot be meant here.
+        // 0 is a process of another pid namespace, which is never a member here.
         if let Some(pid) = line.parse().ok().filter(|pid| *pid > 0) {
             _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
@@ -122,6 +206,19 @@ pub fn kill_all(dir: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_compared_as_the_kernel_keeps_it() {
+        assert!(says("memory.max", "67108864\n", "67108864"));
+        assert!(says("memory.max", "67108864\n", "67108865"));
+        for found in ["67104768", "67112960", "max", "", "67108864 1"] {
+            assert!(!says("memory.max", found, "67108864"), "{found}");
+        }
+        assert!(says("cpu.max", "50000 100000\n", "50000 100000"));
+        for found in ["max 100000\n", "50000", "49152 100000"] {
+            assert!(!says("cpu.max", found, "50000 100000"), "{found}");
+        }
+    }
 
     #[test]
     fn a_key_is_matched_whole() {

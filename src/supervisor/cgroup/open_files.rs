@@ -6,27 +6,38 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// More than any of the files has.
+/// More than the length of any of the files.
 const LONGEST: usize = 1024;
 
-/// Opening a file of a cgroup costs several times what reading it does, and it is read again and
-/// again: by a session, and by the runs that the cgroup serves one after another.
+/// The counts that are reset before a cgroup is used again: on version 2, and on version 1.
+const PEAKS: [&str; 2] = ["memory.peak", "memory.max_usage_in_bytes"];
+
+/// Keeps a cgroup's files open, because opening one costs several times as much as reading it. A
+/// session reads them repeatedly, and so do the runs that the cgroup serves one after another.
 #[derive(Debug, Default)]
 pub struct OpenFiles {
-    /// By their names, which are different in all hierarchies.
+    /// The open files by name. Names differ between hierarchies.
     open: RefCell<Vec<(&'static str, File)>>,
 }
 
 impl OpenFiles {
-    /// The text of one of a directory's files.
+    /// Opens one of a directory's files. Does nothing if the kernel does not have it.
+    pub fn open(&self, dir: &Path, name: &'static str) -> io::Result<()> {
+        match self.with(dir, name, |_| Ok(())) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Returns the text of one of a directory's files.
     pub fn read(&self, dir: &Path, name: &'static str) -> Option<String> {
         let mut buffer = [0; LONGEST];
-        // The kernel makes the text anew for each read at the beginning.
+        // The kernel generates the text anew for each read at offset 0.
         let length = self.with(dir, name, |file| file.read_at(&mut buffer, 0));
         String::from_utf8(buffer[..length.ok()?].to_vec()).ok()
     }
 
-    /// Resets a count. An error where the kernel cannot.
+    /// Resets a count. Returns an error if the kernel cannot.
     pub fn reset(&self, dir: &Path, name: &'static str) -> io::Result<()> {
         self.with(dir, name, |file| file.write_at(b"0", 0))
             .map(drop)
@@ -42,16 +53,21 @@ impl OpenFiles {
         if let Some((_, file)) = open.iter().find(|(opened, _)| *opened == name) {
             return act(file);
         }
-        let file = open_file(&dir.join(name))?;
+        let file = open_file(dir, name)?;
         let done = act(&file);
         open.push((name, file));
         done
     }
 }
 
-/// To write too, where that is possible: on version 2 a peak is reset for the one open file that
-/// was written to (Linux 6.12).
-fn open_file(path: &Path) -> io::Result<File> {
-    let both = File::options().read(true).write(true).open(path);
+/// Opens a peak for writing too, where that is possible: on version 2, a reset applies only to the
+/// open file that was written to (Linux 6.12). All other files are only read, and most of version 2
+/// cannot be written.
+fn open_file(dir: &Path, name: &str) -> io::Result<File> {
+    let path = dir.join(name);
+    if !PEAKS.contains(&name) {
+        return File::open(path);
+    }
+    let both = File::options().read(true).write(true).open(&path);
     both.or_else(|_| File::open(path))
 }

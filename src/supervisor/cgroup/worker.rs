@@ -1,6 +1,6 @@
-//! The cgroup of one worker, and after it perhaps of another.
+//! The cgroup of one worker, which another worker may use later.
 
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -8,26 +8,41 @@ use std::sync::Arc;
 
 use super::counts::MOST_CHARGED;
 use super::open_files::OpenFiles;
-use super::{CgroupRoot, Counts, files, refused, remove_tree};
+use super::{CgroupRoot, Counts, files, leftovers, refused, remove_tree};
 use crate::host::Controller;
-use crate::plan::{CgroupVersion, Hierarchy};
+use crate::plan::{CgroupVersion, Hierarchy, Presence, Setting};
 use crate::supervisor::error::SupervisorError;
 
-/// The cgroup of one worker. When dropped it is kept for another one if it is as good as new, and
-/// removed otherwise, with whatever is still in it.
+/// The cgroup of one worker. When dropped it is kept for another worker if it is as good as new.
+/// Otherwise it is removed, with any processes still in it.
 #[derive(Debug)]
 pub struct WorkerCgroup {
     root: Arc<CgroupRoot>,
     made: Made,
+    /// The last counts that were read. Counts only grow.
+    seen: Cell<Option<Counts>>,
+    /// Whether the limits were found changed. No other worker gets such a cgroup.
+    is_changed: Cell<bool>,
 }
 
-/// A directory in each hierarchy, with the limits in it.
+/// A limit whose value in the kernel differs from the written value.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DifferingLimit {
+    /// The file in the cgroup's directory.
+    pub file: &'static str,
+    /// The value read from the file.
+    pub found: String,
+    /// The value written into the file.
+    pub wanted: String,
+}
+
+/// A directory in each hierarchy, with its limits set.
 #[derive(Debug, Default)]
 pub struct Made {
     dirs: Vec<PathBuf>,
     join: RefCell<Vec<OwnedFd>>,
     open: OpenFiles,
-    /// What it had counted when its worker came.
+    /// The counts when its worker joined.
     before: Counts,
 }
 
@@ -35,9 +50,13 @@ impl Made {
     pub(super) fn add(&mut self, dir: PathBuf) {
         self.dirs.push(dir);
     }
+
+    pub(super) fn dirs(&self) -> &[PathBuf] {
+        &self.dirs
+    }
 }
 
-/// Also what was only half made.
+/// Also removes a cgroup whose creation failed halfway.
 impl Drop for Made {
     fn drop(&mut self) {
         self.dirs.iter().for_each(|dir| remove_tree(dir));
@@ -46,10 +65,27 @@ impl Drop for Made {
 
 impl WorkerCgroup {
     pub(super) fn new(root: Arc<CgroupRoot>, made: Made) -> Self {
-        Self { root, made }
+        Self {
+            root,
+            made,
+            seen: Cell::new(None),
+            is_changed: Cell::new(false),
+        }
     }
 
-    /// Open files through which a process joins, one for each hierarchy.
+    /// Opens the counter files, while a failure can still be reported. If the supervisor ran out of
+    /// descriptors during the run, it could not report which limit the run reached.
+    pub(super) fn open_counters(&self) -> Result<(), SupervisorError> {
+        for (hierarchy, dir) in self.places() {
+            for name in files::counters(self.root.plan.version, hierarchy) {
+                let opened = self.made.open.open(dir, name);
+                opened.map_err(|error| refused("open", &dir.join(name))(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The open files through which a process joins, one for each hierarchy.
     pub fn join_files(&self) -> Result<Ref<'_, [OwnedFd]>, SupervisorError> {
         let name = files::join_file(self.root.plan.version);
         let open = |dir: &PathBuf| {
@@ -64,14 +100,37 @@ impl WorkerCgroup {
         Ok(Ref::map(self.made.join.borrow(), Vec::as_slice))
     }
 
-    /// Its worker stays: the files through which the next one would join need not be open.
+    /// Closes the files for joining, once its worker is there to stay.
     pub fn settle(&self) {
         self.made.join.borrow_mut().clear();
     }
 
-    /// What has been counted so far, since its worker came.
+    /// Reads the policy's limits back. Returns the first whose value differs from the written
+    /// value.
+    pub fn differing_limit(&self) -> Result<Option<DifferingLimit>, SupervisorError> {
+        for (hierarchy, dir) in self.places() {
+            let is_limit = |setting: &&Setting| setting.presence == Presence::Required;
+            for Setting { file, value, .. } in hierarchy.settings.iter().filter(is_limit) {
+                let path = dir.join(file);
+                let found = files::read_short(&path).map_err(refused("read", &path))?;
+                if !files::says(file, &found, value) {
+                    self.is_changed.set(true);
+                    return Ok(Some(DifferingLimit {
+                        file,
+                        found: found.trim().to_owned(),
+                        wanted: value.clone(),
+                    }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the cgroup has counted since its worker joined.
     pub fn counts(&self) -> Counts {
-        self.counted().since(&self.made.before)
+        let counts = self.counted().since(&self.made.before);
+        self.seen.set(Some(counts));
+        counts
     }
 
     fn counted(&self) -> Counts {
@@ -82,8 +141,8 @@ impl WorkerCgroup {
             })
     }
 
-    /// Whether it holds everything that a cgroup can limit: a host may have been booted, or
-    /// delegated, without a controller.
+    /// Whether it has every controller that a cgroup layer can use: a host may have been booted, or
+    /// delegated, without one.
     pub fn is_complete(&self) -> bool {
         let mut limiting = Controller::LIMITING.into_iter();
         limiting.all(|controller| self.root.plan.limits_by(controller))
@@ -95,7 +154,7 @@ impl WorkerCgroup {
         self.root.plan.hierarchies.iter().any(counts)
     }
 
-    /// Processor time so far, since its worker came, microseconds.
+    /// Processor time since its worker joined, microseconds.
     pub fn cpu_us(&self) -> Option<u64> {
         let counted = self.places().find_map(|(hierarchy, dir)| {
             let mut read = |file| self.made.open.read(dir, file);
@@ -104,8 +163,8 @@ impl WorkerCgroup {
         Some(counted.saturating_sub(self.made.before.cpu_us.unwrap_or(0)))
     }
 
-    /// Where a process that joined must be: a controller of each hierarchy (none on version 2),
-    /// and the directory.
+    /// The cgroup in which a joined process must be: a controller of each hierarchy (none on
+    /// version 2), and the directory.
     pub fn membership(&self) -> impl Iterator<Item = (Option<Controller>, &Path)> {
         self.places()
             .map(|(hierarchy, dir)| match self.root.plan.version {
@@ -122,8 +181,12 @@ impl WorkerCgroup {
             .zip(self.made.dirs.iter().map(PathBuf::as_path))
     }
 
-    /// Makes it as good as new. `None` where it cannot be.
+    /// Makes it as good as new. Returns `None` if that is impossible.
     fn renew(&mut self) -> Option<()> {
+        let is_known_to_be_used = self.seen.get().is_some_and(|counts| !counts.left_nothing());
+        if is_known_to_be_used || self.is_changed.get() || !self.root.can_reset_peaks() {
+            return None;
+        }
         let counted = self.counted();
         if !counted.since(&self.made.before).left_nothing() {
             return None;
@@ -132,19 +195,20 @@ impl WorkerCgroup {
         for (hierarchy, dir) in self.places() {
             let read = |file| self.made.open.read(dir, file)?.trim().parse::<u64>().ok();
             if hierarchy.controllers.contains(&Controller::Pids) {
-                // Tasks are counted until they have been reaped, and a worker's are in all of its
-                // hierarchies: where there are none here, there are none.
+                // Tasks are counted until they are reaped, and a worker's tasks are in all of its
+                // hierarchies. If this hierarchy has none, no other has any.
                 empty = read("pids.current")? == 0;
             }
             if hierarchy.controllers.contains(&Controller::Memory) {
-                let (charged, peak) = match self.root.plan.version {
-                    CgroupVersion::V1 => ("memory.usage_in_bytes", "memory.max_usage_in_bytes"),
-                    CgroupVersion::V2 { .. } => ("memory.current", "memory.peak"),
-                };
+                let [peak, _] = files::memory_counters(self.root.plan.version);
+                let charged = files::memory_charged(self.root.plan.version);
                 if read(charged)? > MOST_CHARGED {
                     return None;
                 }
-                self.made.open.reset(dir, peak).ok()?;
+                let reset = self.made.open.reset(dir, peak);
+                reset
+                    .map_err(|error| self.root.note_refused_reset(&error))
+                    .ok()?;
             }
         }
         self.made.before = counted;
@@ -154,10 +218,16 @@ impl WorkerCgroup {
 
 impl Drop for WorkerCgroup {
     fn drop(&mut self) {
-        if self.renew().is_some() {
-            let made = std::mem::take(&mut self.made);
-            // What is too many is removed here, out of the lock.
-            drop(self.root.keep(made));
+        let is_renewed = self.renew().is_some();
+        let made = std::mem::take(&mut self.made);
+        // A cgroup that is not kept is removed here, without holding the lock.
+        let removed = if is_renewed {
+            self.root.keep(made)
+        } else {
+            Some(made)
+        };
+        if let Some(made) = removed {
+            leftovers::remove(made, &self.root.plan);
         }
     }
 }

@@ -122,7 +122,7 @@ fn a_soft_memory_error_is_not_an_oom_kill() {
 fn try_again_is_a_limit_only_when_forks_were_refused() {
     let result = raised("BlockingIOError", Some(libc::EAGAIN));
     let refused = |refused_forks| {
-        // Without the largest number, which Linux before 6.1 does not tell.
+        // Linux before 6.1 does not report the peak number of tasks.
         let counts = Counts {
             refused_forks,
             ..Counts::default()

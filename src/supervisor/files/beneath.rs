@@ -1,4 +1,4 @@
-//! The one way from a path to a descriptor.
+//! Resolves paths to descriptors. All file operations go through here.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -10,26 +10,26 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use super::list::EntryKind;
 
 /// How often a path is resolved again because it changed meanwhile (openat2(2), `EAGAIN`), or
-/// because a thing of the guest's was replaced by another.
+/// because the guest replaced an entry by another.
 pub const ATTEMPTS: usize = 32;
 
-/// Through no link, of any kind, and neither out of the directory nor into what is mounted in it.
+/// Follows no link of any kind, and neither leaves the directory nor crosses into a mount in it.
 const RESOLVE: ResolveFlag = ResolveFlag::RESOLVE_BENEATH
     .union(ResolveFlag::RESOLVE_NO_SYMLINKS)
     .union(ResolveFlag::RESOLVE_NO_MAGICLINKS)
     .union(ResolveFlag::RESOLVE_NO_XDEV);
 
-/// A handle that opens nothing: neither a fifo's other end nor a device learns of it.
+/// A handle that does not open the file: neither a fifo's other end nor a device notices it.
 pub const HANDLE: OFlag = OFlag::O_PATH;
 /// A handle on a directory.
 pub const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY);
 
-/// Opens what is at `path`, which begins at `directory`.
+/// Opens the entry at `path`, which starts at `directory`.
 pub fn open_beneath(directory: impl AsFd, path: &CStr, flags: OFlag) -> Result<OwnedFd, Errno> {
     resolve(directory, path, flags, Mode::empty())
 }
 
-/// Makes a regular file at `path`, where nothing may be.
+/// Creates a regular file at `path`, where no entry may exist.
 pub fn create_beneath(
     directory: impl AsFd,
     path: &CStr,
@@ -60,12 +60,12 @@ fn resolve(directory: impl AsFd, path: &CStr, flags: OFlag, mode: Mode) -> Resul
     }
 }
 
-/// What a handle is on.
+/// Returns the kind of the entry behind a handle.
 pub fn kind_of(handle: &OwnedFd) -> Result<EntryKind, Errno> {
     Ok(kind(SFlag::from_bits_truncate(fstat(handle)?.st_mode)))
 }
 
-/// The kind of thing in a `st_mode`.
+/// Returns the kind of entry in a `st_mode`.
 pub fn kind(mode: SFlag) -> EntryKind {
     match mode & SFlag::S_IFMT {
         SFlag::S_IFREG => EntryKind::File,
@@ -75,8 +75,8 @@ pub fn kind(mode: SFlag) -> EntryKind {
     }
 }
 
-/// Opens the very file that a handle is on. `O_NONBLOCK`, because a guest that holds a lease on it
-/// could make an open wait (fcntl(2), `F_SETLEASE`).
+/// Opens the very file that a handle refers to. Uses `O_NONBLOCK`, because a guest that holds a
+/// lease on the file could make the open wait (fcntl(2), `F_SETLEASE`).
 pub fn reopen(handle: &OwnedFd, flags: OFlag) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
     let flags = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;

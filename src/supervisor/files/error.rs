@@ -1,4 +1,4 @@
-//! Why something could not be done with a guest's file.
+//! Errors of operations on a guest's files.
 
 use nix::errno::Errno;
 use thiserror::Error;
@@ -6,53 +6,53 @@ use thiserror::Error;
 use super::list::EntryKind;
 use super::path::{GuestPath, PathError};
 
-/// Why something could not be done with a file of a session. Nothing was changed, but where a tree
-/// was being removed.
+/// An operation on a session's file failed. Nothing was changed, except where a tree was being
+/// removed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The path is none in the work directory.
+    /// The path is not a path in the work directory.
     #[error(transparent)]
     Path(PathError),
-    /// What is there has no bytes to be read or written.
+    /// The entry is not a regular file, and has no bytes to read or write.
     #[error("`{path}` cannot be {act}: it is {kind}, and only regular files are", act = .act.done())]
     NotRegular {
-        /// Which.
+        /// The entry's path.
         path: String,
-        /// What was to be done.
+        /// The operation that failed.
         act: Act,
-        /// What it is.
+        /// The kind of the entry.
         kind: EntryKind,
     },
-    /// There is no work directory any more.
+    /// The session has ended, and has no work directory any more.
     #[error("the session has no work directory; it has ended")]
     Gone,
-    /// The work directory itself, of which that cannot be done.
+    /// The operation is not possible on the work directory itself.
     #[error("the work directory itself cannot be {}", .0.done())]
     Root(Act),
-    /// More entries than are handled at once.
+    /// The entry holds more entries than one operation handles.
     #[error("`{path}` cannot be {act}: it holds more than {limit} entries; {remedy}", act = .act.done(), remedy = .act.in_parts())]
     TooMany {
-        /// Which.
+        /// The entry's path.
         path: String,
-        /// What was to be done.
+        /// The operation that failed.
         act: Act,
-        /// How many entries are handled.
+        /// The most entries that one operation handles.
         limit: usize,
     },
     /// A system call failed.
     #[error("`{path}` cannot be {act}: {cause}", act = .act.done(), cause = cause(*act, *errno))]
     Failed {
-        /// Which.
+        /// The entry's path.
         path: String,
-        /// What was to be done.
+        /// The operation that failed.
         act: Act,
-        /// Why not.
+        /// The errno of the call.
         errno: Errno,
     },
 }
 
-/// What is done with a file.
+/// An operation on a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(missing_docs, reason = "the words say it")]
 pub enum Act {
@@ -93,7 +93,7 @@ impl FileError {
         }
     }
 
-    /// The number of it, as errno(3) has it: what a program decides by.
+    /// The error's number as in errno(3), for programs that decide by it.
     pub const fn errno(&self) -> Errno {
         match self {
             Self::Path(PathError::TooLong { .. }) => Errno::ENAMETOOLONG,
@@ -111,7 +111,7 @@ impl FileError {
     }
 }
 
-/// What an errno means where it is of a guest's file, and what helps.
+/// What an errno means for a guest's file, and the remedy.
 fn cause(act: Act, errno: Errno) -> &'static str {
     match (errno, act) {
         (Errno::ENOENT, Act::Write | Act::MakeDirectory) => {

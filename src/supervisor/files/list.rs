@@ -1,4 +1,4 @@
-//! What is there.
+//! Describes and lists entries.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -14,33 +14,33 @@ use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
 use super::beneath::{HANDLE, kind, open_beneath};
 use super::{Act, FileError, GuestPath, WorkDir};
 
-/// The most entries of a directory that are listed: what they take is in the host's memory.
+/// The most entries of a directory that are listed: the list takes the host's memory.
 const MOST_ENTRIES: usize = 50_000;
 
-/// One entry of a directory, as it was when it was looked at.
+/// One entry of a directory, at the time it was read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Its name, which may be any bytes.
+    /// The name, which may be any bytes.
     pub name: OsString,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: EntryKind,
-    /// Bytes, of a file.
+    /// The size of a file, bytes.
     pub size: u64,
-    /// When it was last written to, by the guest's word.
+    /// When the entry was last written to. The guest can set any time.
     pub modified: SystemTime,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EntryKind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// A symbolic link, wherever it leads.
+    /// A symbolic link, to any target.
     Symlink,
-    /// A fifo, a socket.
+    /// Any other kind, such as a fifo or a socket.
     Other,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for EntryKind {
 impl Entry {
     fn new(name: Vec<u8>, stat: &FileStat) -> Self {
         let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
-        // The guest sets it as it likes; what no clock can show is the epoch.
+        // The guest can set any time. A time that the clock cannot represent becomes the epoch.
         let modified = match u64::try_from(stat.st_mtime) {
             Ok(seconds) => UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds)),
             Err(_) => UNIX_EPOCH
@@ -75,7 +75,7 @@ impl Entry {
 }
 
 impl WorkDir<'_> {
-    /// What is at a path; of a link, the link itself.
+    /// Describes the entry at a path; for a link, the link itself.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl WorkDir<'_> {
     ///
     /// # Errors
     ///
-    /// When there is none, or it has more entries than a host should hold.
+    /// When there is none, or it has more entries than a host should hold in memory.
     pub fn list(&self, path: &GuestPath) -> Result<Vec<Entry>, FileError> {
         let failed = |errno| FileError::failed(path, Act::List, errno);
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK;
@@ -114,7 +114,7 @@ impl WorkDir<'_> {
                 AtFlags::AT_SYMLINK_NOFOLLOW,
             ) {
                 Ok(stat) => entries.push(Entry::new(name.into_bytes(), &stat)),
-                // Removed meanwhile.
+                // The entry was removed meanwhile.
                 Err(Errno::ENOENT) => {}
                 Err(errno) => return Err(failed(errno)),
             }
@@ -124,7 +124,7 @@ impl WorkDir<'_> {
     }
 }
 
-/// The first names in a directory.
+/// Returns the first `most` names in a directory.
 pub fn names(listing: &mut Dir, most: usize) -> Result<Vec<std::ffi::CString>, Errno> {
     let is_name = |name: &std::ffi::CStr| !matches!(name.to_bytes(), b"." | b"..");
     let named = listing.iter().filter_map(|entry| match entry {

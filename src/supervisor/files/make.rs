@@ -1,4 +1,4 @@
-//! Making directories.
+//! Creates directories.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,16 +10,16 @@ use nix::sys::stat::{Mode, fchmod, mkdirat};
 use super::beneath::{DIRECTORY, open_beneath};
 use super::{Act, FileError, GuestPath, WorkDir};
 
-/// What becomes of directories above the one that is made.
+/// How parent directories are handled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Parents {
-    /// They have to be there, and the directory itself must not.
+    /// The parents must exist, and the directory itself must not.
     Required,
-    /// They are made too, and so is the directory itself, unless it is there.
+    /// Missing parents are created. The directory itself is created unless it exists.
     Made,
 }
 
-/// Rights of a directory that was made from outside.
+/// The mode of a directory that the host creates.
 const MODE: Mode = Mode::S_IRWXU
     .union(Mode::S_IRGRP)
     .union(Mode::S_IXGRP)
@@ -27,11 +27,11 @@ const MODE: Mode = Mode::S_IRWXU
     .union(Mode::S_IXOTH);
 
 impl WorkDir<'_> {
-    /// Makes a directory, as the guest's own.
+    /// Creates a directory that the guest owns.
     ///
     /// # Errors
     ///
-    /// When it cannot be made, or something else is there.
+    /// When it cannot be created, or another kind of entry has the name.
     pub fn make_dir(&self, path: &GuestPath, parents: Parents) -> Result<(), FileError> {
         self.as_guest(path, Act::MakeDirectory, || {
             let made = match parents {
@@ -62,12 +62,12 @@ impl WorkDir<'_> {
     }
 }
 
-/// Makes a directory in another; a handle on it.
+/// Creates a directory in another one. Returns a handle on it.
 fn make(above: BorrowedFd, name: &str) -> Result<OwnedFd, Errno> {
     let name = c_name(name)?;
     mkdirat(above, name.as_c_str(), MODE)?;
     let made = open_beneath(above, &name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
-    // Whatever the umask.
+    // Sets the mode regardless of the umask.
     fchmod(&made, MODE)?;
     Ok(made)
 }

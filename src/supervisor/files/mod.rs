@@ -1,14 +1,14 @@
 //! The files of a live session, read and written from outside while its guest runs.
 //!
-//! Everything beneath the work directory is the guest's, who may replace any name by another thing
-//! at any moment: a directory by a link to `/etc`, a file by a fifo that nobody writes to. So every
-//! path starts at a handle on the directory itself, taken before guest code ran, and is resolved by
-//! one call, openat2(2), that follows no link, leaves neither the directory nor its file system, and
-//! says so instead. What is there is looked at through a handle that does not open it (`O_PATH`);
-//! only a regular file is then opened, by that handle and not by its name again.
+//! The guest controls everything beneath the work directory. It may replace any name at any moment:
+//! a directory by a link to `/etc`, a file by a fifo without a writer. So every path starts at a
+//! handle on the directory itself, taken before guest code ran. One call, openat2(2), resolves the
+//! path: it follows no link, stays in the directory and in its file system, and fails if the path
+//! leads elsewhere. The host inspects an entry through a handle that does not open it (`O_PATH`).
+//! Only a regular file is then opened, by that handle and not by its name again.
 //!
-//! A supervisor that is root makes, writes and removes as the guest's own user, so that it can do no
-//! more than the guest could.
+//! A supervisor that is root creates, writes and removes as the guest's own user, so that it can do
+//! no more than the guest could.
 
 mod beneath;
 mod error;
@@ -42,10 +42,10 @@ pub struct WorkDir<'a> {
 }
 
 impl<'a> WorkDir<'a> {
-    /// The directory of this handle, which the guest sees at `root`.
+    /// The directory behind this handle, which the guest sees at `root`.
     ///
-    /// `guest` is who owns what is in it, where the supervisor is root; an ordinary user's guests are
-    /// the user himself.
+    /// `guest` is the owner of its files if the supervisor is root. The guests of an ordinary user
+    /// run as that user.
     pub const fn new(directory: BorrowedFd<'a>, root: &'a Path, guest: Option<HostIds>) -> Self {
         Self {
             directory,
@@ -54,16 +54,16 @@ impl<'a> WorkDir<'a> {
         }
     }
 
-    /// A path in it: relative to it, or as the guest would write it.
+    /// Parses a path in the directory: relative to it, or as the guest writes it.
     ///
     /// # Errors
     ///
-    /// When it leads elsewhere, or no file can have it.
+    /// When it leads out of the directory, or no file can have it.
     pub fn path(&self, text: &str) -> Result<GuestPath, FileError> {
         GuestPath::parse(text, self.root).map_err(FileError::Path)
     }
 
-    /// Does something as the guest's user.
+    /// Runs an operation as the guest's user.
     fn as_guest<T: Send>(
         &self,
         path: &GuestPath,

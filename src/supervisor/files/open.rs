@@ -1,4 +1,4 @@
-//! Regular files, opened for whoever moves their bytes.
+//! Opens regular files for callers that transfer their bytes.
 
 use std::fs::File;
 
@@ -10,28 +10,28 @@ use super::beneath::{ATTEMPTS, HANDLE, create_beneath, kind_of, open_beneath, re
 use super::list::EntryKind;
 use super::{Act, FileError, GuestPath, WorkDir};
 
-/// What becomes of the bytes that a file has.
+/// What happens to a file's existing bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Contents {
-    /// They are lost.
+    /// They are replaced.
     Replaced,
-    /// They stay, before those that are written.
+    /// They stay, and new bytes follow them.
     Kept,
 }
 
-/// Rights of a file that was made from outside: the guest's own to read and write.
+/// The mode of a file that the host creates: the guest may read and write it.
 const MODE: Mode = Mode::S_IRUSR
     .union(Mode::S_IWUSR)
     .union(Mode::S_IRGRP)
     .union(Mode::S_IROTH);
 
 impl WorkDir<'_> {
-    /// Opens a regular file for reading; with its size now, bytes. The guest may go on writing to
-    /// it, or shorten it: read it, and map it nowhere.
+    /// Opens a regular file for reading. Returns it with its current size, bytes. The guest may go
+    /// on writing to it, or shorten it: read the file, and do not map it.
     ///
     /// # Errors
     ///
-    /// When there is none, or it is not a regular file.
+    /// When it does not exist, or it is not a regular file.
     pub fn open_read(&self, path: &GuestPath) -> Result<(File, u64), FileError> {
         let failed = |errno| FileError::failed(path, Act::Read, errno);
         let handle = open_beneath(self.directory, &path.to_c(), HANDLE).map_err(failed)?;
@@ -41,11 +41,11 @@ impl WorkDir<'_> {
         Ok((file, size.len()))
     }
 
-    /// Opens a regular file for writing, and makes it if nothing is there, as the guest's own.
+    /// Opens a regular file for writing. If none exists, creates one that the guest owns.
     ///
     /// # Errors
     ///
-    /// When it cannot be made, or something else is there.
+    /// When it cannot be created, or another kind of entry has the name.
     pub fn open_write(&self, path: &GuestPath, contents: Contents) -> Result<File, FileError> {
         self.as_guest(path, Act::Write, || self.open_or_make(path, contents))
     }
@@ -63,7 +63,7 @@ impl WorkDir<'_> {
         for _ in 0..ATTEMPTS {
             match create_beneath(self.directory, &name, made, MODE) {
                 Ok(file) => {
-                    // Whatever the umask.
+                    // Sets the mode regardless of the umask.
                     fchmod(&file, MODE).map_err(failed)?;
                     return Ok(File::from(file));
                 }
@@ -75,7 +75,7 @@ impl WorkDir<'_> {
                     require_regular(path, Act::Write, kind_of(&handle).map_err(failed)?)?;
                     return reopen(&handle, found).map(File::from).map_err(failed);
                 }
-                // Gone again.
+                // The file was removed meanwhile.
                 Err(Errno::ENOENT) => {}
                 Err(errno) => return Err(failed(errno)),
             }

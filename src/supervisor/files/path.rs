@@ -10,17 +10,17 @@ use crate::jail::program::WORK;
 
 /// The longest name of one entry, bytes (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
-/// The longest path, bytes, the final zero not counted (`PATH_MAX`).
+/// The longest path, bytes, without the final zero (`PATH_MAX`).
 const LONGEST_PATH: usize = 4095;
 
-/// A path beneath a work directory, by names alone: no link is followed, so `..` takes away the name
-/// before it.
+/// A path beneath a work directory, parsed by names alone: no link is followed, so `..` removes the
+/// name before it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GuestPath {
     names: Vec<String>,
 }
 
-/// Why a text is no path in a work directory.
+/// Why a text is not a path in a work directory.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum PathError {
@@ -29,34 +29,34 @@ pub enum PathError {
         "`{path}` is not in the session's work directory: name it relative to that, or beneath {root}"
     )]
     Elsewhere {
-        /// As it was given.
+        /// The path as given.
         path: String,
         /// Where the guest sees the directory.
         root: String,
     },
-    /// It is the directory itself.
+    /// It names the directory itself.
     #[error("a file's path names the work directory itself: name a file in it")]
     NoName,
-    /// It has a zero byte.
+    /// It contains a zero byte.
     #[error("a file's path has a zero byte, which no file's name can have")]
     ZeroByte,
-    /// It is longer than a path, or a name in it longer than a name, can be.
+    /// It is longer than a path can be, or one of its names is longer than a name can be.
     #[error(
         "`{start}...` is too long: a name has at most {LONGEST_NAME} bytes, a path {LONGEST_PATH}"
     )]
     TooLong {
-        /// How it begins.
+        /// The beginning of the path.
         start: String,
     },
 }
 
 impl GuestPath {
-    /// Reads the path of a file: relative to the work directory, or beneath `/work`, where most guests
-    /// see it.
+    /// Parses the path of a file: relative to the work directory, or beneath `/work`, where most
+    /// guests see it.
     ///
     /// # Errors
     ///
-    /// When it leads elsewhere, names the work directory itself, or no file can have it.
+    /// When it leads out of the directory, names the work directory itself, or no file can have it.
     pub fn of_file(text: &str) -> Result<Self, PathError> {
         let path = Self::parse(text, Path::new(WORK))?;
         if path.names.is_empty() {
@@ -65,7 +65,7 @@ impl GuestPath {
         Ok(path)
     }
 
-    /// Reads a path: relative to `root`, or beneath it.
+    /// Parses a path: relative to `root`, or beneath it.
     pub(super) fn parse(text: &str, root: &Path) -> Result<Self, PathError> {
         let elsewhere = || PathError::Elsewhere {
             path: shortened(text),
@@ -99,12 +99,12 @@ impl GuestPath {
         Ok(path)
     }
 
-    /// Each name, from the outermost.
+    /// The names, outermost first.
     pub(super) fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The directory that it is in, and its name there; the work directory itself has none.
+    /// The parent directory, and the name in it. `None` for the work directory itself.
     pub(super) fn split(&self) -> Option<(Self, &str)> {
         let (name, above) = self.names.split_last()?;
         let above = Self {
@@ -113,14 +113,14 @@ impl GuestPath {
         Some((above, name))
     }
 
-    /// For the kernel.
+    /// The path as a C string for the kernel.
     pub(super) fn to_c(&self) -> CString {
-        // Zero bytes were refused when it was made.
+        // The constructor rejects zero bytes.
         CString::new(self.to_string()).unwrap_or_default()
     }
 }
 
-/// As it is found from the work directory.
+/// The path relative to the work directory.
 impl fmt::Display for GuestPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.names.as_slice() {
@@ -130,7 +130,7 @@ impl fmt::Display for GuestPath {
     }
 }
 
-/// So much of a path as a message should quote.
+/// Shortens a path for a message.
 fn shortened(text: &str) -> String {
     const QUOTED: usize = 200;
     text.chars().take(QUOTED).collect()

@@ -1,4 +1,4 @@
-//! Whole files, put where they are to be found.
+//! Writes whole files.
 
 use std::io::Write;
 
@@ -6,17 +6,17 @@ use super::open::errno_of;
 use super::{Act, Contents, FileError, GuestPath, Parents, WorkDir};
 
 impl WorkDir<'_> {
-    /// Writes files, with the directories above them, as the guest's own. Of two of one path, the later
-    /// stays.
+    /// Writes files, with their parent directories, as the guest's own. If two have one path, the
+    /// later one stays.
     ///
     /// # Errors
     ///
-    /// When one cannot be written, with those before it written.
+    /// When one cannot be written; those before it are written then.
     pub fn put(&self, files: &[(GuestPath, Vec<u8>)]) -> Result<(), FileError> {
         let Some((first, _)) = files.first() else {
             return Ok(());
         };
-        // The guest's user for all of them: becoming it takes a thread.
+        // Becomes the guest's user once for all of them, because that takes a thread.
         self.as_guest(first, Act::Write, || {
             let own = WorkDir {
                 guest: None,

@@ -1,4 +1,4 @@
-//! Removing what a guest has, while it goes on making more.
+//! Removes a guest's files while the guest may create more.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,27 +14,27 @@ use super::list::names;
 use super::{Act, FileError, GuestPath, WorkDir};
 use crate::supervisor::session::make_usable;
 
-/// How much is removed.
+/// The extent of a removal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Removal {
-    /// One entry: a directory only if it is empty.
+    /// One entry, which must be empty if it is a directory.
     Single,
-    /// A directory with all that it holds.
+    /// A directory with everything in it.
     Tree,
 }
 
-/// The most entries that one request removes or looks at again: a guest could make them as fast.
+/// The most entries that one request removes or visits again: a guest could create them as fast.
 const MOST_ENTRIES: usize = 100_000;
 
-/// Names of a directory that are held at once.
+/// How many names of a directory are held in memory at once.
 const BATCH: usize = 1024;
 
 impl WorkDir<'_> {
-    /// Removes what is at a path; of a link, the link itself.
+    /// Removes the entry at a path; for a link, the link itself.
     ///
     /// # Errors
     ///
-    /// When nothing is there, or it cannot be removed. A tree may be partly gone then.
+    /// When no entry exists, or it cannot be removed. Part of a tree may be gone then.
     pub fn remove(&self, path: &GuestPath, removal: Removal) -> Result<(), FileError> {
         if path.names().is_empty() {
             return Err(FileError::Root(Act::Remove));
@@ -81,8 +81,8 @@ impl WorkDir<'_> {
     }
 }
 
-/// Removes what is no directory, and no mount point: here, outside the guest's mount namespace, the
-/// kernel would remove it, and what is mounted there with it.
+/// Removes an entry that is neither a directory nor a mount point. Outside the guest's mount
+/// namespace, the kernel would remove a mount point together with its mount.
 fn unlink(directory: BorrowedFd, name: &CStr) -> Result<(), Errno> {
     open_beneath(directory, name, HANDLE)?;
     unlinkat(directory, name, UnlinkatFlags::NoRemoveDir)
@@ -99,16 +99,16 @@ impl From<Errno> for Stopped {
     }
 }
 
-/// A tree that is being removed. Every directory is opened by its whole path from the work directory:
-/// one that was moved away is not found, and no more than one descriptor is held for any depth.
+/// A tree under removal. Every directory is opened by its whole path from the work directory. A
+/// directory that was moved away is therefore not found, and any depth needs one descriptor.
 struct Tree<'a> {
     work: WorkDir<'a>,
-    /// The directory that is emptied now.
+    /// The directory being emptied.
     path: Vec<u8>,
-    /// For each directory between it and the tree's root: its length as a path, and which of its
-    /// directories come next.
+    /// For each directory between it and the tree's root: its length as a path, and its
+    /// subdirectories still to visit.
     above: Vec<(usize, Vec<CString>)>,
-    /// Entries until it is given up.
+    /// How many entries remain before the removal gives up.
     left: usize,
 }
 
@@ -121,11 +121,11 @@ impl Tree<'_> {
                 self.enter(&next);
                 continue;
             }
-            // Empty, unless there was more than one batch, or the guest put something in.
+            // Empty, unless there was more than one batch, or the guest added an entry.
             let emptied = match self.remove_directory() {
                 Err(Errno::ENOTEMPTY) => false,
-                // The guest was faster, or has put something else there: that goes with the rest of
-                // the directory above, if it is in this tree.
+                // The guest removed or replaced it first. A replacement is removed with the rest of
+                // the directory above, if that is in this tree.
                 Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => true,
                 other => other.map(|()| true)?,
             };
@@ -135,13 +135,13 @@ impl Tree<'_> {
         }
     }
 
-    /// One entry more, or one directory that is looked at again.
+    /// Counts one more entry, or one more visit to a directory.
     fn count(&mut self) -> Result<(), Stopped> {
         self.left = self.left.checked_sub(1).ok_or(Stopped::TooMany)?;
         Ok(())
     }
 
-    /// Removes what is in the directory, but for directories; some of which there are.
+    /// Removes the directory's entries except subdirectories. Returns some of the subdirectories.
     fn empty(&mut self) -> Result<Vec<CString>, Stopped> {
         let mut listing = match self.open() {
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(Vec::new()),
@@ -159,13 +159,13 @@ impl Tree<'_> {
         Ok(inner)
     }
 
-    /// Opens the directory, even one that its owner has closed to himself.
+    /// Opens the directory, even if its owner has removed their own access to it.
     fn open(&self) -> Result<Dir, Errno> {
         let path = self.c_path()?;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK;
         let handle = open_beneath(self.work.directory, &path, DIRECTORY)?;
         if !Mode::from_bits_truncate(fstat(&handle)?.st_mode).contains(Mode::S_IRWXU) {
-            // By the handle: whatever is at the path by then.
+            // Uses the handle, because the path may lead elsewhere by now.
             make_usable(handle.as_fd())?;
         }
         Dir::from_fd(open_beneath(&handle, c".", flags)?)
@@ -175,7 +175,7 @@ impl Tree<'_> {
         CString::new(self.path.as_slice()).map_err(|_| Errno::EINVAL)
     }
 
-    /// Notes the directories that are in this one; the first to go on with.
+    /// Records the subdirectories of this directory. Returns the first one to visit.
     fn descend(&mut self, mut inner: Vec<CString>) -> Option<CString> {
         let first = inner.pop()?;
         self.above.push((self.path.len(), inner));
@@ -187,7 +187,7 @@ impl Tree<'_> {
         self.path.extend_from_slice(name.to_bytes());
     }
 
-    /// Goes to the next directory beside this one, or else to the one above; whether there is any.
+    /// Moves to the next sibling directory, or else to the parent. Returns whether there is one.
     fn ascend(&mut self) -> bool {
         let Some((length, beside)) = self.above.last_mut() else {
             return false;

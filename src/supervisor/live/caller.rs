@@ -1,4 +1,4 @@
-//! The other end of a session: whoever asks.
+//! The caller's side of a session.
 
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,21 +7,22 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 
-use crate::protocol::{Answer, Ask, FrameLimits, MessageError, Way};
+use crate::protocol::{ClientEvent, ClientRequest, FrameLimits, MessageError, Transport};
+use crate::supervisor::drain::Stream;
 use crate::supervisor::link::{Link, LinkError, Received};
 use crate::supervisor::wait::wait;
 
-/// What travels with a message: bytes, or a file.
+/// The data that travels with a message: bytes, or a file.
 #[derive(Debug, Default)]
 pub struct Payload {
     /// The frame's payload.
     pub bytes: Vec<u8>,
-    /// What was passed with it.
+    /// The descriptor sent with the frame.
     pub passed: Option<OwnedFd>,
 }
 
 impl Payload {
-    /// These bytes.
+    /// A payload of these bytes.
     pub const fn bytes(bytes: Vec<u8>) -> Self {
         Self {
             bytes,
@@ -29,7 +30,7 @@ impl Payload {
         }
     }
 
-    /// This descriptor.
+    /// A payload of this descriptor.
     pub const fn passed(fd: OwnedFd) -> Self {
         Self {
             bytes: Vec::new(),
@@ -38,58 +39,72 @@ impl Payload {
     }
 }
 
-/// What listening to a caller gave.
+/// The result of receiving from a caller.
 #[derive(Debug)]
-pub enum Hearing {
-    /// It asks for something.
-    Ask(Ask, Payload),
-    /// Nothing, for now.
+pub enum CallerEvent {
+    /// The caller sent a request.
+    Request(ClientRequest, Payload),
+    /// No message has arrived yet.
     Nothing,
-    /// It is gone.
+    /// The caller disconnected.
     Gone,
-    /// What it said is not understood, and where the next message begins is not known: why.
-    Garbled(String),
+    /// The message is malformed, so that the start of the next one is unknown. Holds the reason.
+    Malformed(String),
 }
 
-/// Whoever asks, and is answered. Nothing here waits.
+/// The peer that sends requests and receives events. No method blocks.
 pub trait Caller {
-    /// Readable when there may be something to hear.
-    fn as_fd(&self) -> BorrowedFd<'_>;
-    /// Bytes of answers that are not sent yet.
+    /// Readable when a message may have arrived.
+    /// `None` if it never has anything to say.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>>;
+    /// Bytes of events that are not sent yet.
     fn unsent(&self) -> usize;
     /// Sends more of them.
     fn flush(&mut self);
-    /// Listens: tells what has come, message by message, and then `Nothing`. There may be more even so,
-    /// and then [`as_fd`](Self::as_fd) is readable.
-    fn hear(&mut self) -> Hearing;
-    /// Answers.
-    fn answer(&mut self, answer: Answer, payload: Payload);
+    /// Receives the next message, or returns `Nothing`. More messages may still be pending then;
+    /// [`as_fd`](Self::as_fd) is readable in that case.
+    fn recv(&mut self) -> CallerEvent;
+    /// Sends an event.
+    fn answer(&mut self, answer: ClientEvent, payload: Payload);
+    /// Sends output of a cell.
+    fn output(&mut self, id: u64, stream: Stream, bytes: &[u8]) {
+        // Well below the bound of a frame's payload.
+        const PIECE: usize = 1 << 20;
+        let stream = match stream {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+        };
+        for piece in bytes.chunks(PIECE) {
+            let event = ClientEvent::Output { id, stream };
+            self.answer(event, Payload::bytes(piece.to_vec()));
+        }
+    }
 }
 
-/// Listens to a caller while there is nothing else to listen to: what it says, or [`Hearing::Nothing`]
-/// after some of its answers were sent.
-pub fn await_caller(caller: &mut dyn Caller) -> Result<Hearing, Errno> {
-    let heard = caller.hear();
-    if !matches!(heard, Hearing::Nothing) {
+/// Waits for a caller when there is nothing else to wait for. Returns its message, or
+/// [`CallerEvent::Nothing`] after sending some of the pending events.
+pub fn await_caller(caller: &mut dyn Caller) -> Result<CallerEvent, Errno> {
+    let heard = caller.recv();
+    if !matches!(heard, CallerEvent::Nothing) {
         return Ok(heard);
     }
     let mut events = PollFlags::POLLIN;
     events.set(PollFlags::POLLOUT, caller.unsent() > 0);
-    wait([Some((caller.as_fd(), events))], None)?;
+    wait([caller.as_fd().map(|fd| (fd, events))], None)?;
     caller.flush();
-    Ok(Hearing::Nothing)
+    Ok(CallerEvent::Nothing)
 }
 
 /// A caller at the other end of a stream socket.
 #[derive(Debug)]
 pub struct FrameCaller {
     link: Link<Arc<OwnedFd>>,
-    /// Whether what is told just now was read for it.
+    /// Whether the last call read from the socket for the message that it returned.
     has_read: bool,
 }
 
 impl FrameCaller {
-    /// The caller at the other end of this socket.
+    /// A caller at the other end of this socket.
     ///
     /// # Errors
     ///
@@ -102,13 +117,15 @@ impl FrameCaller {
         })
     }
 
-    fn next(&mut self) -> Option<Hearing> {
+    fn next(&mut self) -> Option<CallerEvent> {
         let frame = self.link.next()?;
-        let heard = Ask::parse(&frame).map_err(|error| error.to_string());
+        let heard = ClientRequest::parse(&frame).map_err(|error| error.to_string());
         let heard = heard.and_then(|ask| {
             let comes_with_file = match &ask {
-                Ask::Open(open) => open.stdin,
-                ask => ask.blob().is_some_and(|blob| blob.way() == Way::Passed),
+                ClientRequest::Open(open) => open.stdin,
+                ask => ask
+                    .blob()
+                    .is_some_and(|blob| blob.way() == Transport::Passed),
             };
             let passed = comes_with_file.then(|| self.link.take_passed()).transpose();
             let passed = passed.map_err(|error: LinkError| error.to_string())?;
@@ -116,15 +133,15 @@ impl FrameCaller {
                 bytes: frame.payload,
                 passed,
             };
-            Ok(Hearing::Ask(ask, payload))
+            Ok(CallerEvent::Request(ask, payload))
         });
-        Some(heard.unwrap_or_else(Hearing::Garbled))
+        Some(heard.unwrap_or_else(CallerEvent::Malformed))
     }
 }
 
 impl Caller for FrameCaller {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.link.as_fd()
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.link.as_fd())
     }
 
     fn unsent(&self) -> usize {
@@ -135,28 +152,28 @@ impl Caller for FrameCaller {
         self.link.flush();
     }
 
-    fn hear(&mut self) -> Hearing {
+    fn recv(&mut self) -> CallerEvent {
         if let Some(heard) = self.next() {
             return heard;
         }
         if mem::take(&mut self.has_read) {
-            // Mostly one message at a time is on its way: whether there is another, poll(2) tells
-            // for nothing.
-            return Hearing::Nothing;
+            // Usually only one message is in flight. The next poll(2) reports for free whether
+            // there is another.
+            return CallerEvent::Nothing;
         }
         match self.link.receive() {
             Ok(Received::Some) => {
                 let next = self.next();
                 self.has_read = next.is_some();
-                next.unwrap_or(Hearing::Nothing)
+                next.unwrap_or(CallerEvent::Nothing)
             }
-            Ok(Received::Nothing) => Hearing::Nothing,
-            Ok(Received::End) => Hearing::Gone,
-            Err(error) => Hearing::Garbled(error.to_string()),
+            Ok(Received::Nothing) => CallerEvent::Nothing,
+            Ok(Received::End) => CallerEvent::Gone,
+            Err(error) => CallerEvent::Malformed(error.to_string()),
         }
     }
 
-    fn answer(&mut self, answer: Answer, payload: Payload) {
+    fn answer(&mut self, answer: ClientEvent, payload: Payload) {
         let mut bytes = Vec::new();
         match answer.encode_into(&payload.bytes, &mut bytes) {
             Ok(()) => self.link.send(bytes, payload.passed),
@@ -166,18 +183,19 @@ impl Caller for FrameCaller {
 }
 
 impl FrameCaller {
-    /// What a worker said was within its bounds, and is over those of a caller: say so.
-    fn answer_instead(&mut self, answer: &Answer, error: &MessageError) {
+    /// Sends an error in place of an event that fits the worker's limits but exceeds those of the
+    /// caller.
+    fn answer_instead(&mut self, answer: &ClientEvent, error: &MessageError) {
         let id = match answer {
-            Answer::Outcome(outcome) => Some(outcome.id),
-            Answer::Call(call) => Some(call.id),
-            Answer::Display(display) => Some(display.id),
-            Answer::File { id, .. } => Some(*id),
+            ClientEvent::Outcome(outcome) => Some(outcome.id),
+            ClientEvent::Call(call) => Some(call.id),
+            ClientEvent::Display(display) => Some(display.id),
+            ClientEvent::File { id, .. } => Some(*id),
             _ => None,
         };
-        let instead = Answer::Error {
+        let instead = ClientEvent::Error {
             id,
-            error: crate::protocol::caller::ErrorWord::Protocol,
+            error: crate::protocol::caller::ErrorCode::Protocol,
             message: format!("an answer could not be written: {error}"),
             errno: None,
         };

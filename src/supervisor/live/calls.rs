@@ -1,22 +1,88 @@
-//! Calls of host tools: who waits for which answer.
+//! Tracks calls of host tools and the answers they wait for.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use super::attend::Live;
 use super::caller::{Caller, Payload};
 use super::cell::CellUnderWay;
-use crate::protocol::caller::{Answer, ToolTime};
-use crate::protocol::{NamedError, Request, ToolAnswer, ToolCall};
+use super::worker_loop::WorkerLoop;
+use crate::protocol::caller::ClientEvent;
+use crate::protocol::{Blob, NamedError, Request, ToolAnswer, ToolCall};
 
-/// The most calls of one cell that may wait at once.
-const MOST_CALLS: usize = 1024;
+/// The most calls that the caller has at once. Further calls wait here, and the end of the cell
+/// drops them. Otherwise a caller that answers calls one by one would still make calls for a guest
+/// that has ended.
+const HANDED_OUT: usize = 64;
 
-impl Live<'_> {
-    /// A worker calls a tool.
+/// The most bytes of arguments that the caller has at once, for the same reason: the more there
+/// are, the longer a caller reads. A single call may have any size.
+const HANDED_OUT_BYTES: u64 = 128 << 10;
+
+/// The most calls that wait here before the supervisor stops reading from the worker. One read may
+/// bring more.
+const WAITING: usize = 64;
+
+/// The unanswered calls of one cell, in order of arrival.
+#[derive(Debug, Default)]
+pub struct OpenCalls {
+    /// The sizes of the calls that the caller has, by number.
+    handed_out: BTreeMap<u64, u64>,
+    waiting: VecDeque<(ToolCall, Payload, u64)>,
+}
+
+impl OpenCalls {
+    /// Whether every call is answered.
+    pub fn is_empty(&self) -> bool {
+        self.handed_out.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Whether more calls may be read from the worker.
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < WAITING
+    }
+
+    /// Adds a call whose header has this many bytes. Returns an error if its number is in use.
+    fn push(&mut self, call: ToolCall, payload: Payload, header: usize) -> Result<(), String> {
+        let number = call.call;
+        if self.numbers().any(|taken| taken == number) {
+            return Err(format!("it used the number of call {number} twice"));
+        }
+        let size = header as u64 + call.blob.as_ref().map_or(0, Blob::total);
+        self.waiting.push_back((call, payload, size));
+        Ok(())
+    }
+
+    /// Returns the next call that the caller may have now.
+    fn hand_out(&mut self) -> Option<(ToolCall, Payload)> {
+        let size = self.waiting.front()?.2;
+        let bytes: u64 = self.handed_out.values().sum();
+        let fits = self.handed_out.len() < HANDED_OUT && bytes + size <= HANDED_OUT_BYTES;
+        if !fits && !self.handed_out.is_empty() {
+            return None;
+        }
+        let (call, payload, size) = self.waiting.pop_front()?;
+        self.handed_out.insert(call.call, size);
+        Some((call, payload))
+    }
+
+    /// Removes an answered call. Returns whether the caller had it.
+    fn answered(&mut self, number: u64) -> bool {
+        self.handed_out.remove(&number).is_some()
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        let waiting = self.waiting.iter().map(|(call, ..)| call.call);
+        self.handed_out.keys().copied().chain(waiting)
+    }
+}
+
+impl WorkerLoop<'_> {
+    /// Handles a worker's call of a tool.
     pub(super) fn call(
         &mut self,
         request: ToolCall,
         payload: Payload,
+        header: usize,
         caller: &mut dyn Caller,
     ) -> Result<(), String> {
         let running = self.cell.as_mut().filter(|cell| cell.result.is_none());
@@ -28,40 +94,45 @@ impl Live<'_> {
             );
             return Ok(());
         };
-        if cell.calls.len() >= MOST_CALLS {
-            return Err(format!("more than {MOST_CALLS} of its calls wait at once"));
-        }
-        if !cell.calls.insert(request.call) {
-            return Err(format!("it used the number of call {} twice", request.call));
-        }
-        if self.terms.tool_time == ToolTime::Excluded {
-            cell.paused.get_or_insert_with(Instant::now);
-        }
-        let told = ToolCall {
-            id: cell.id,
-            ..request
-        };
-        caller.answer(Answer::Call(told), payload);
+        let id = cell.id;
+        let told = ToolCall { id, ..request };
+        cell.calls.push(told, payload, header)?;
+        cell.clock.stand_still(Instant::now());
+        self.hand_out_calls(caller);
         Ok(())
     }
 
-    /// The caller has the answer. One that comes after the cell's end is nobody's.
-    pub(super) fn return_to_guest(&mut self, answer: ToolAnswer, payload: Payload) {
+    fn hand_out_calls(&mut self, caller: &mut dyn Caller) {
         let Some(cell) = &mut self.cell else { return };
-        if !cell.calls.remove(&answer.call) {
+        while let Some((call, payload)) = cell.calls.hand_out() {
+            caller.answer(ClientEvent::Call(call), payload);
+        }
+    }
+
+    /// Returns the caller's answer to the guest. An answer that comes after the cell's end is
+    /// dropped.
+    pub(super) fn return_to_guest(
+        &mut self,
+        answer: ToolAnswer,
+        payload: Payload,
+        caller: &mut dyn Caller,
+    ) {
+        let Some(cell) = &mut self.cell else { return };
+        if !cell.calls.answered(answer.call) {
             return;
         }
         if cell.calls.is_empty() {
-            cell.resume(Instant::now());
+            cell.clock.go_on(Instant::now());
         }
         self.answer_call(answer, payload);
+        self.hand_out_calls(caller);
     }
 
-    /// Threads that wait for an answer get one, which there will be no other of.
+    /// Fails outstanding calls; the cell has ended.
     pub(super) fn refuse_open_calls(&mut self, cell: &CellUnderWay) {
-        for call in &cell.calls {
+        for call in cell.calls.numbers() {
             let error = NamedError::new("RuntimeError", "the cell that made this call has ended");
-            self.answer_call(ToolAnswer::raising(*call, error), Payload::default());
+            self.answer_call(ToolAnswer::raising(call, error), Payload::default());
         }
     }
 
@@ -80,5 +151,66 @@ impl Live<'_> {
             return;
         }
         self.data.send(bytes, payload.passed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls(sizes: impl IntoIterator<Item = usize>) -> OpenCalls {
+        let mut calls = OpenCalls::default();
+        for (number, size) in (1..).zip(sizes) {
+            let pushed = calls.push(call(number), Payload::default(), size);
+            pushed.expect("the number is new");
+        }
+        calls
+    }
+
+    fn call(number: u64) -> ToolCall {
+        ToolCall {
+            id: 1,
+            call: number,
+            tool: "tool".into(),
+            args: Vec::new(),
+            kwargs: BTreeMap::new(),
+            blob: None,
+        }
+    }
+
+    fn handed_out(calls: &mut OpenCalls) -> usize {
+        std::iter::from_fn(|| calls.hand_out()).count()
+    }
+
+    #[test]
+    fn small_calls_are_handed_out_many_at_once() {
+        let mut calls = calls([100; HANDED_OUT + 3]);
+        assert_eq!(handed_out(&mut calls), HANDED_OUT);
+        assert!(calls.answered(1) && calls.answered(2));
+        assert_eq!(handed_out(&mut calls), 2);
+    }
+
+    #[test]
+    fn large_calls_are_handed_out_one_after_the_other() {
+        let mut calls = calls([1 << 30; 3]);
+        for number in 1..=3 {
+            assert_eq!(handed_out(&mut calls), 1);
+            assert!(calls.answered(number));
+        }
+        assert!(calls.is_empty());
+    }
+
+    #[test]
+    fn a_call_that_the_caller_does_not_have_has_no_answer() {
+        let mut calls = calls([1 << 30; 2]);
+        assert_eq!(handed_out(&mut calls), 1);
+        assert!(!calls.answered(2) && !calls.answered(7));
+        assert!(calls.push(call(2), Payload::default(), 0).is_err());
+    }
+
+    #[test]
+    fn no_more_are_read_while_many_wait() {
+        assert!(calls([0; WAITING - 1]).has_room());
+        assert!(!calls([0; WAITING]).has_room());
     }
 }

@@ -1,76 +1,73 @@
-//! The cell that is under way.
+//! The running cell.
 
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::Payload;
-use super::wakeful::Busy;
+use super::adaptive_poll::Busy;
+use super::calls::OpenCalls;
+use super::clocks::WallClock;
 use crate::protocol::CellResult;
-use crate::protocol::message::Then;
+use crate::protocol::message::AfterCell;
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::ending::Stop;
 
-/// A request that the worker is answering: a cell, or something that is answered like one.
+/// A request that the worker is processing: a cell, or a request that is answered like one.
 #[derive(Debug)]
 pub struct CellUnderWay {
-    /// Of the request.
+    /// The request's id.
     pub id: u64,
     /// When the worker got it.
     pub started: Instant,
-    /// When its time is up.
-    pub deadline: Instant,
-    /// Whether output is handed on as it comes.
+    /// The cell's wall clock.
+    pub clock: WallClock,
+    /// Whether output is forwarded as it arrives.
     pub streaming: Streaming,
-    /// What the worker does after it.
-    pub then: Then,
-    /// What had been counted before.
+    /// What the worker does after the cell.
+    pub then: AfterCell,
+    /// The counts at the start of the cell.
     pub before: Counts,
     /// Calls of host tools that the caller has not answered.
-    pub calls: BTreeSet<u64>,
-    /// Since when the clock stands still, because the caller is answering calls.
-    pub paused: Option<Instant>,
-    /// Why it was interrupted.
+    pub calls: OpenCalls,
+    /// Why the cell was interrupted.
     pub interrupted: Option<Interrupted>,
-    /// What the worker said, where its end is still awaited.
+    /// The worker's result, if the worker's end is still awaited.
     pub result: Option<(CellResult, Payload)>,
-    /// When it said so.
+    /// When the worker sent the result.
     pub answered: Option<Instant>,
-    /// Bytes of what it displayed.
+    /// Bytes that the cell displayed.
     pub displayed: u64,
     _busy: Busy,
 }
 
-/// Whether a cell's output is handed on as it comes, or right before its outcome.
+/// Whether a cell's output is forwarded as it arrives, or just before its outcome.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Streaming {
-    /// As it comes.
+    /// As it arrives.
     AsItComes,
-    /// Right before the outcome.
+    /// Just before the outcome.
     AtTheEnd,
 }
 
-/// An interrupt that was sent.
+/// An interrupt that was sent to the worker.
 #[derive(Debug)]
 pub struct Interrupted {
-    /// Why.
+    /// Why it was sent.
     pub stop: Stop,
-    /// When the worker is ended, if the cell has not.
+    /// When the worker is ended, if the cell has not ended by then.
     pub until: Instant,
 }
 
 impl CellUnderWay {
-    /// A cell that begins now.
-    pub fn new(id: u64, wall: Duration, before: Counts) -> Self {
-        let now = Instant::now();
+    /// A cell that starts now.
+    pub fn new(id: u64, started: Instant, clock: WallClock, before: Counts) -> Self {
         Self {
             id,
-            started: now,
-            deadline: now + wall,
+            started,
+            clock,
             streaming: Streaming::AtTheEnd,
-            then: Then::Stay,
+            then: AfterCell::Stay,
             before,
-            calls: BTreeSet::new(),
-            paused: None,
+            calls: OpenCalls::default(),
             interrupted: None,
             result: None,
             answered: None,
@@ -79,23 +76,16 @@ impl CellUnderWay {
         }
     }
 
-    /// When something is to be done about it, if it goes on as it does.
-    pub fn next_event(&self) -> Option<Instant> {
+    /// When the cell next needs attention, if nothing else happens.
+    pub fn next_event(&self) -> Instant {
         match &self.interrupted {
-            Some(interrupted) => Some(interrupted.until),
-            None => self.paused.is_none().then_some(self.deadline),
+            Some(interrupted) => interrupted.until,
+            None => self.clock.end(),
         }
     }
 
     /// Whether its time is up.
     pub fn is_overdue(&self, now: Instant) -> bool {
-        self.interrupted.is_none() && self.paused.is_none() && now >= self.deadline
-    }
-
-    /// The clock goes on: the caller has answered.
-    pub fn resume(&mut self, now: Instant) {
-        if let Some(since) = self.paused.take() {
-            self.deadline += now - since;
-        }
+        self.interrupted.is_none() && now >= self.clock.end()
     }
 }

@@ -1,26 +1,83 @@
-//! What a session is held to: the time of a cell, of the session, and what the watch sees.
+//! The time limits of a cell and a session, and the watchdog's limits.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::attend::Live;
 use super::cell::{CellUnderWay, Interrupted};
+use super::worker_loop::WorkerLoop;
+use super::{Purpose, SessionTerms};
 use crate::supervisor::ending::Stop;
 use crate::sys;
 
-/// How long an interrupted cell may take to end before its worker is ended.
+/// How long an interrupted cell may take to end before the worker is ended.
 const GRACE: Duration = Duration::from_secs(1);
 
-impl Live<'_> {
-    /// When to look at the clocks again.
+/// The longest time limit of a cell: an `Instant` can represent the deadline.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// The wall clock of one cell. It pauses while the host answers calls, up to a total budget, so
+/// that the guest's calls cannot postpone the deadline without end.
+#[derive(Debug)]
+pub struct WallClock {
+    /// When the cell's time is up, if the clock does not pause again.
+    deadline: Instant,
+    /// How much longer the clock may pause in total.
+    may_stand: Duration,
+    /// Since when the clock is paused.
+    stands_since: Option<Instant>,
+    /// When the session reaches its age limit, regardless of its clock.
+    end_of_life: Option<Instant>,
+}
+
+impl WallClock {
+    /// Starts at `started`, with a time limit of `wall` and pauses of at most `may_stand` in total.
+    pub fn new(
+        started: Instant,
+        wall: Duration,
+        may_stand: Duration,
+        end_of_life: Option<Instant>,
+    ) -> Self {
+        Self {
+            deadline: started + wall.min(LONGEST),
+            may_stand: may_stand.min(LONGEST),
+            stands_since: None,
+            end_of_life,
+        }
+    }
+
+    /// Pauses the clock, within the budget: a call waits for the host.
+    pub fn stand_still(&mut self, now: Instant) {
+        self.stands_since.get_or_insert(now);
+    }
+
+    /// Resumes the clock: no call waits any more.
+    pub fn go_on(&mut self, now: Instant) {
+        let Some(since) = self.stands_since.take() else {
+            return;
+        };
+        let stood = now.saturating_duration_since(since).min(self.may_stand);
+        self.may_stand -= stood;
+        self.deadline += stood;
+    }
+
+    /// When the cell's time is up, if nothing changes.
+    pub fn end(&self) -> Instant {
+        let still_to_stand = self.stands_since.map_or(Duration::ZERO, |_| self.may_stand);
+        let end = self.deadline + still_to_stand;
+        self.end_of_life.map_or(end, |of_life| end.min(of_life))
+    }
+}
+
+impl WorkerLoop<'_> {
+    /// When to check the clocks again.
     pub(super) fn next_event(&self) -> Option<Instant> {
         if self.reap_until.is_some() {
             return self.reap_until;
         }
         let ends = [
-            self.cell.as_ref().and_then(CellUnderWay::next_event),
+            self.cell.as_ref().map(CellUnderWay::next_event),
             self.hung_up.map(|hang_up| hang_up.next()),
             self.end_of_waiting(),
             self.end_of_life(),
@@ -29,16 +86,24 @@ impl Live<'_> {
         ends.into_iter().flatten().min()
     }
 
+    /// The terms of the session. A run waits for no cell and does not age.
+    pub(super) fn terms(&self) -> SessionTerms {
+        match self.purpose {
+            Purpose::Session(terms) => terms,
+            Purpose::Run(_) => SessionTerms::default(),
+        }
+    }
+
     fn end_of_waiting(&self) -> Option<Instant> {
-        let idle = self.terms.idle.filter(|_| self.cell.is_none())?;
+        let idle = self.terms().idle.filter(|_| self.cell.is_none())?;
         self.waiting_since.checked_add(idle)
     }
 
     pub(super) fn end_of_life(&self) -> Option<Instant> {
-        self.born.checked_add(self.terms.age?)
+        self.born.checked_add(self.terms().age?)
     }
 
-    /// Does what is due.
+    /// Handles each clock that is due.
     pub(super) fn check_clocks(&mut self, now: Instant) {
         if self.reap_until.is_some() {
             return;
@@ -70,11 +135,12 @@ impl Live<'_> {
         }
     }
 
-    /// Interrupts the cell under way, once, for the first reason: Python raises `KeyboardInterrupt`, and
-    /// the session lives on if the cell ends of it in time. What a limit on memory or processes is
-    /// about cannot wait that long.
+    /// Interrupts the running cell, once, for the first reason. Python raises `KeyboardInterrupt`,
+    /// and the session survives if the cell ends in time. Limits on memory and processes cannot
+    /// wait that long and end the worker.
     pub(super) fn interrupt(&mut self, stop: Stop) {
-        let Some(cell) = self.cell.as_mut().filter(|_| stop.can_wait()) else {
+        let is_patient = matches!(self.purpose, Purpose::Session(_)) && stop.can_wait();
+        let Some(cell) = self.cell.as_mut().filter(|_| is_patient) else {
             if self.cell.is_none() && self.why.is_none() {
                 self.why = Some(format!(
                     "what it left running between two cells {}",
@@ -103,9 +169,87 @@ impl Live<'_> {
         }
     }
 
-    /// Ends the worker where no cell is to tell why.
+    /// Ends the worker when there is no running cell whose outcome would report the reason.
     pub(super) fn end_between_cells(&mut self, why: &str) {
         self.why = Some(why.to_owned());
         self.end(Stop::Cancelled);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    #[test]
+    fn a_clock_stands_still_between_call_and_answer() {
+        let start = Instant::now();
+        let mut clock = WallClock::new(start, ms(1000), ms(5000), None);
+        assert_eq!(clock.end(), start + ms(1000));
+        clock.stand_still(start + ms(900));
+        clock.go_on(start + ms(2900));
+        assert_eq!(clock.end(), start + ms(3000));
+        clock.stand_still(start + ms(2950));
+        clock.go_on(start + ms(3950));
+        assert_eq!(clock.end(), start + ms(4000));
+    }
+
+    #[test]
+    fn a_clock_that_a_call_always_stops_ends_all_the_same() {
+        let start = Instant::now();
+        let mut clock = WallClock::new(start, ms(1000), ms(5000), None);
+        clock.stand_still(start);
+        let end = clock.end();
+        assert_eq!(end, start + ms(6000));
+        // Each call begins before the previous one is answered.
+        for millisecond in (0..10_000).step_by(10) {
+            clock.stand_still(start + ms(millisecond));
+        }
+        assert_eq!(clock.end(), end);
+        clock.go_on(start + ms(10_000));
+        assert_eq!(clock.end(), end);
+        clock.stand_still(start + ms(10_001));
+        assert_eq!(clock.end(), end);
+    }
+
+    #[test]
+    fn many_short_stands_count_together() {
+        let start = Instant::now();
+        let mut clock = WallClock::new(start, ms(1000), ms(500), None);
+        for call in 0..1000 {
+            clock.stand_still(start + ms(2 * call));
+            clock.go_on(start + ms(2 * call + 1));
+        }
+        assert_eq!(clock.end(), start + ms(1500));
+    }
+
+    #[test]
+    fn a_clock_that_may_not_stand_still_goes_on() {
+        let start = Instant::now();
+        let mut clock = WallClock::new(start, ms(1000), Duration::ZERO, None);
+        clock.stand_still(start);
+        assert_eq!(clock.end(), start + ms(1000));
+    }
+
+    #[test]
+    fn no_call_makes_a_session_live_longer() {
+        let start = Instant::now();
+        let end_of_life = start + ms(2000);
+        let mut clock = WallClock::new(start, ms(1000), ms(60_000), Some(end_of_life));
+        clock.stand_still(start);
+        assert_eq!(clock.end(), end_of_life);
+        clock.go_on(start + ms(30_000));
+        assert_eq!(clock.end(), end_of_life);
+    }
+
+    #[test]
+    fn the_longest_times_can_be_added() {
+        let start = Instant::now();
+        let mut clock = WallClock::new(start, Duration::MAX, Duration::MAX, None);
+        clock.stand_still(start);
+        assert!(clock.end() > start + LONGEST);
     }
 }

@@ -1,17 +1,17 @@
-//! What a caller asks of its session's files.
+//! A caller's requests for its session's files.
 
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::UNIX_EPOCH;
 
-use super::attend::Live;
 use super::caller::{Caller, Payload};
-use crate::protocol::caller::{Answer, ErrorWord, FileEntry, FileOperation, FileRequest};
+use super::worker_loop::WorkerLoop;
+use crate::protocol::caller::{ClientEvent, ErrorCode, FileEntry, FileOperation, FileRequest};
 use crate::supervisor::files::{Contents, Entry, EntryKind, FileError, Parents, Removal, WorkDir};
 use crate::supervisor::session::SessionDirectory;
 
-impl Live<'_> {
-    /// Does it, also while a cell runs.
+impl WorkerLoop<'_> {
+    /// Handles a file request, even while a cell runs.
     pub(super) fn file(&self, request: &FileRequest, caller: &mut dyn Caller) {
         let id = request.id;
         let (answer, payload) = match self.do_with_file(request) {
@@ -22,7 +22,7 @@ impl Live<'_> {
                 entries,
             }) => {
                 let payload = file.map(|file| Payload::passed(file.into()));
-                let answer = Answer::File {
+                let answer = ClientEvent::File {
                     id,
                     size,
                     entry,
@@ -31,9 +31,9 @@ impl Live<'_> {
                 (answer, payload.unwrap_or_default())
             }
             Err(error) => {
-                let answer = Answer::Error {
+                let answer = ClientEvent::Error {
                     id: Some(id),
-                    error: ErrorWord::File,
+                    error: ErrorCode::File,
                     message: error.to_string(),
                     errno: Some(error.errno() as i32),
                 };
@@ -89,17 +89,17 @@ impl Live<'_> {
         let jail = self.place.jail;
         let session = self.standing.session.as_ref();
         let root = session.map(SessionDirectory::path);
-        // The worker hands it over before its jail is taken to stand.
+        // The worker passes it before its jail counts as complete.
         let handle = self.worker.directories.first().ok_or(FileError::Gone)?;
         Ok(WorkDir::new(
             handle.as_fd(),
             root.unwrap_or(&jail.worker.cwd),
-            jail.identity.drop_to,
+            self.worker.ids,
         ))
     }
 }
 
-/// What there is to answer.
+/// The result of a file request.
 #[derive(Default)]
 struct Done {
     file: Option<File>,
@@ -108,7 +108,7 @@ struct Done {
     entries: Option<Vec<FileEntry>>,
 }
 
-/// An entry as a caller is told of it.
+/// An entry in the form that the caller receives.
 fn told(entry: &Entry) -> FileEntry {
     let modified = match entry.modified.duration_since(UNIX_EPOCH) {
         Ok(since) => since.as_secs_f64(),

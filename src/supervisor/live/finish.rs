@@ -1,20 +1,20 @@
-//! The end of a cell, as the caller is told of it.
+//! Ends a cell and reports it to the caller.
 
 use std::time::Instant;
 
-use super::attend::Live;
 use super::caller::{Caller, Payload};
 use super::cell::{CellUnderWay, Streaming};
+use super::worker_loop::WorkerLoop;
 use crate::jail::control::{Exit, ExitStatus};
 use crate::outcome::Phases;
-use crate::protocol::caller::{Answer, CellOutcome, SessionState, Told};
+use crate::protocol::caller::{CellOutcome, ClientEvent, SessionState, WireOutcome};
 use crate::protocol::message::Finish;
 use crate::protocol::{Blob, CellResult, Ended, Value};
 use crate::supervisor::drain::{OutputSink, Stream};
 use crate::supervisor::ending::{Kind, Stop};
 use crate::supervisor::run::{Fate, Pace, Seen, report};
 
-/// What a worker said of a cell's end, in its parts.
+/// The worker's result of a cell, in parts.
 #[derive(Default)]
 struct Said {
     result: Option<CellResult>,
@@ -39,7 +39,7 @@ impl Said {
         }
     }
 
-    /// Without what only a cell that ended well has.
+    /// Removes the parts that only a successful cell has.
     fn without_value(self) -> Self {
         Self {
             result: self.result,
@@ -48,8 +48,8 @@ impl Said {
     }
 }
 
-impl Live<'_> {
-    /// A cell came to its end, and the worker waits for the next.
+impl WorkerLoop<'_> {
+    /// Handles the end of a cell whose worker waits for the next one.
     pub(super) fn finish_live(
         &mut self,
         result: CellResult,
@@ -64,7 +64,7 @@ impl Live<'_> {
         self.watch.begin(Pace::Waiting, now, self.counted.cpu_us);
     }
 
-    /// Tells how a cell ended; in one word too.
+    /// Reports to the caller how a cell ended. Returns the status as one word.
     pub(super) fn finish(
         &mut self,
         mut cell: CellUnderWay,
@@ -84,7 +84,7 @@ impl Live<'_> {
         }
         let told = CellOutcome {
             id: cell.id,
-            outcome: Told(outcome),
+            outcome: WireOutcome(outcome),
             value: said.value,
             by_tool: said.finish == Finish::Tool,
             session: match fate {
@@ -94,13 +94,13 @@ impl Live<'_> {
             execution_count: self.cells,
             blob: said.blob,
         };
-        caller.answer(Answer::Outcome(Box::new(told)), said.payload);
+        caller.answer(ClientEvent::Outcome(Box::new(told)), said.payload);
         status
     }
 
-    /// What was printed and not handed on yet; how much the whole cell printed.
+    /// Forwards the remaining output. Returns how much the whole cell printed.
     fn hand_out_the_rest(&mut self, cell: &CellUnderWay, caller: &mut dyn Caller) -> u64 {
-        let mut sink = Handed {
+        let mut sink = StreamSink {
             caller,
             id: cell.id,
         };
@@ -119,14 +119,19 @@ impl Live<'_> {
         total
     }
 
-    fn seen(&mut self, cell: &mut CellUnderWay, result: Option<CellResult>, fate: Fate) -> Seen {
+    pub(super) fn seen(
+        &mut self,
+        cell: &mut CellUnderWay,
+        result: Option<CellResult>,
+        fate: Fate,
+    ) -> Seen {
         let answered = cell.answered.unwrap_or_else(Instant::now);
         let ended = match fate {
             Fate::Lives => answered,
             Fate::Ended => self.exited.unwrap_or(answered),
         };
         let stop = match cell.interrupted.take().map(|interrupted| interrupted.stop) {
-            // It ended well before the interrupt came.
+            // The cell ended successfully before the interrupt arrived.
             Some(Stop::Cancelled) if ended_well(result.as_ref()) => None,
             Some(stop) => Some(stop),
             None => self.stop.clone(),
@@ -155,7 +160,7 @@ fn ended_well(result: Option<&CellResult>) -> bool {
     result.is_some_and(|result| matches!(result.ended, Ended::Ok(_)))
 }
 
-/// How the main process would have ended if it had, after what a cell said.
+/// The exit status that agrees with a cell's result, as if the main process had ended.
 fn exit_that_agrees(ended: &Ended) -> Exit {
     let code = match ended {
         Ended::Ok(_) => 0,
@@ -169,32 +174,18 @@ fn exit_that_agrees(ended: &Ended) -> Exit {
     }
 }
 
-/// Hands output on to the caller.
-pub(super) struct Handed<'c> {
+/// Forwards output to the caller.
+pub(super) struct StreamSink<'c> {
     pub(super) caller: &'c mut dyn Caller,
     pub(super) id: u64,
 }
 
-impl Handed<'_> {
-    fn hand(&mut self, stream: &'static str, bytes: &[u8]) {
-        // As a frame's payload may be, with room to spare.
-        const PIECE: usize = 1 << 20;
-        for piece in bytes.chunks(PIECE) {
-            let answer = Answer::Output {
-                id: self.id,
-                stream,
-            };
-            self.caller.answer(answer, Payload::bytes(piece.to_vec()));
-        }
-    }
-}
-
-impl OutputSink for Handed<'_> {
+impl OutputSink for StreamSink<'_> {
     fn stdout(&mut self, bytes: &[u8]) {
-        self.hand("stdout", bytes);
+        self.caller.output(self.id, Stream::Stdout, bytes);
     }
 
     fn stderr(&mut self, bytes: &[u8]) {
-        self.hand("stderr", bytes);
+        self.caller.output(self.id, Stream::Stderr, bytes);
     }
 }

@@ -1,4 +1,4 @@
-//! What a worker's files take at its end.
+//! What a worker's files occupy at its end.
 
 use std::os::fd::OwnedFd;
 
@@ -8,27 +8,27 @@ use crate::outcome::LimitName;
 use crate::plan::FileQuota;
 use crate::supervisor::session::SessionDirectory;
 
-/// How much they take, and what is used up.
+/// How much space the files occupy, and which quota is used up.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Files {
-    /// Bytes that they hold together; none where that could not be told.
+    /// Bytes of all files together. `None` if they could not be measured.
     pub bytes: Option<u64>,
-    /// What a guest means to which the kernel said that there is no room.
+    /// What the kernel meant by `ENOSPC`, if the guest received it.
     pub no_room: NoRoom,
 }
 
-/// What has no room, where a guest finds that there is none (`ENOSPC`).
+/// What is out of space when a guest receives `ENOSPC`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum NoRoom {
-    /// A file system of its own: the quota that is used up now, if one still is.
+    /// A file system of the worker's own. Holds the quota that is used up now, if one still is.
     Quota(Option<LimitName>),
-    /// The host's disk: its files are in a directory there, and whoever is over its quota is killed.
+    /// The host's disk: the files are in a directory there, and a worker over its quota is killed.
     #[default]
     Host,
 }
 
 impl Files {
-    /// Measures a session's directory of the host, which is full when the watchdog says so.
+    /// Measures a session's directory on the host. It is full when the watchdog reports so.
     pub fn of_session(session: &SessionDirectory, quota: FileQuota) -> Self {
         Self {
             bytes: Some(session.count(quota).size().bytes),
@@ -36,8 +36,8 @@ impl Files {
         }
     }
 
-    /// Measures private file systems, through the descriptors that the worker handed over before it
-    /// ran guest code: the work directory, then those that share the quota of `/tmp`.
+    /// Measures private file systems, through the descriptors that the worker passed before it ran
+    /// guest code: the work directory, then those that share the quota of `/tmp`.
     pub fn measure(directories: &[OwnedFd]) -> Self {
         let quotas = std::iter::once((LimitName::WorkSize, LimitName::WorkInodes)).chain(
             std::iter::repeat((LimitName::TmpSize, LimitName::TmpInodes)),

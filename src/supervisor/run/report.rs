@@ -1,8 +1,8 @@
-//! From what was seen of a run to its outcome.
+//! Makes a run's outcome from the evidence.
 
 use std::time::Duration;
 
-use super::Place;
+use super::RunContext;
 use super::files::Files;
 use super::watch::Measured;
 use crate::jail::control::Exit;
@@ -11,40 +11,40 @@ use crate::protocol::{CellResult, Ended};
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::ending::{Evidence, Kind, Stop, decide};
 
-/// Everything that was seen of a run but its output.
+/// All the evidence about a run except its output.
 pub struct Seen {
     /// Why the supervisor ended it, if it did.
     pub stop: Option<Stop>,
     /// How the main process ended.
     pub exit: Option<Exit>,
-    /// What the worker said.
+    /// The result that the worker reported.
     pub result: Option<CellResult>,
-    /// What the cgroup counted.
+    /// The counts of the cgroup.
     pub counts: Counts,
-    /// What the watchdog measured.
+    /// The measurements of the watchdog.
     pub watched: Measured,
-    /// What its file systems hold.
+    /// What its files occupy.
     pub files: Files,
     /// From the request to the end of the main process.
     pub wall: Duration,
-    /// Where the time went.
+    /// How long each phase took.
     pub phases: Phases,
-    /// What became of the worker.
+    /// What happened to the worker.
     pub fate: Fate,
 }
 
-/// What became of a worker.
+/// What happened to a worker.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fate {
-    /// It is gone, or about to be.
+    /// It has ended, or is about to.
     Ended,
     /// It waits for the next cell.
     Lives,
 }
 
-/// Makes the outcome, but for its output.
+/// Makes the outcome without the output.
 pub fn report(
-    place: &Place,
+    place: &RunContext,
     kind: Kind,
     seen: Seen,
     output_bytes: u64,
@@ -65,8 +65,8 @@ pub fn report(
     if seen.counts.refused_forks > Some(0) {
         denied.push(Denial::by_kernel("fork"));
     }
-    // A worker that the kernel saw ending otherwise than it said is not quoted; one that lives on
-    // tells where it was interrupted.
+    // A worker whose exit status contradicts its report is not quoted. A worker that lives on
+    // reports where it was interrupted.
     let believed = match ending {
         _ if seen.fate == Fate::Lives => true,
         Ending::Ok | Ending::Exception | Ending::NotStarted(_) => true,
@@ -92,7 +92,7 @@ pub fn report(
     }
 }
 
-/// The kernel's counts where it keeps them, else the largest that was seen.
+/// The kernel's counts if it keeps them, or else the largest values that were measured.
 fn usage(seen: &Seen, output_bytes: u64) -> Usage {
     let (counts, watched) = (&seen.counts, &seen.watched);
     let cpu_us = counts

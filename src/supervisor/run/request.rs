@@ -1,4 +1,4 @@
-//! What a caller asks for.
+//! A caller's request for one run.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,27 +8,27 @@ use std::time::Duration;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::RunLimits;
-use super::less::Less;
+use super::limit_overrides::LimitOverrides;
 use super::stdin::Stdin;
-use crate::protocol::message::{Last, Serves, Then};
+use crate::protocol::message::{AfterCell, ResultMode, WorkerMode};
 use crate::protocol::{self, MessageError, VERSION};
 use crate::supervisor::ending::Kind;
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::files::GuestPath;
 
-/// The number of a worker's one request.
-pub(super) const ONLY_REQUEST: u64 = 1;
+/// The id of a worker's only request.
+pub(in crate::supervisor) const ONLY_REQUEST: u64 = 1;
 
-/// One run: what to run, what it finds and reads, and how it is called off.
+/// One run: its code, its arguments, files and standard input, and its cancellation handle.
 ///
-/// A string is a request too: Python source named `<string>`, with nothing to read. A clone shares
-/// what the request holds, and costs next to nothing.
+/// A string is a request too: Python source named `<string>`, without standard input. A clone
+/// shares the request's data, so that cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Request {
     program: Arc<Program>,
     files: Arc<Vec<(GuestPath, Vec<u8>)>>,
     stdin: Stdin,
-    less: Less,
+    less: LimitOverrides,
     client: Arc<str>,
     cancel: Option<Cancel>,
 }
@@ -44,9 +44,9 @@ enum Program {
 }
 
 impl Request {
-    /// Runs Python source: UTF-8, or as its coding line says (PEP 263). At most 16 MiB
-    /// ([`FrameLimits::TO_WORKER`](crate::protocol::FrameLimits::TO_WORKER)), or the run is an error of
-    /// kind [`Request`](crate::ErrorKind::Request).
+    /// Runs Python source: UTF-8, or the encoding of its coding line (PEP 263). The source may have
+    /// at most 16 MiB ([`FrameLimits::TO_WORKER`](crate::protocol::FrameLimits::TO_WORKER)), or the
+    /// run is an error of kind [`Request`](crate::ErrorKind::Request).
     pub fn python(source: impl Into<Vec<u8>>) -> Self {
         let filename = "<string>".to_owned();
         Self::new(Program::Python {
@@ -56,8 +56,8 @@ impl Request {
         })
     }
 
-    /// Runs a program of the sandbox: its path there or its name on the guest's `PATH`, and its
-    /// arguments.
+    /// Runs a program of the sandbox. `argv` holds its path there, or its name on the guest's
+    /// `PATH`, and its arguments.
     pub fn program(argv: Vec<String>) -> Self {
         Self::new(Program::Command(argv))
     }
@@ -67,13 +67,13 @@ impl Request {
             program: Arc::new(program),
             files: Arc::default(),
             stdin: Stdin::Nothing,
-            less: Less::default(),
+            less: LimitOverrides::default(),
             client: Arc::from(""),
             cancel: None,
         }
     }
 
-    /// The name that tracebacks show and that `sys.argv[0]` is. It need not exist as a file.
+    /// The name in tracebacks and in `sys.argv[0]`. It need not exist as a file.
     #[must_use]
     pub fn filename(mut self, name: impl Into<String>) -> Self {
         if let Program::Python { filename, .. } = Arc::make_mut(&mut self.program) {
@@ -82,7 +82,7 @@ impl Request {
         self
     }
 
-    /// Arguments: `sys.argv[1:]`, or more of them for a program.
+    /// Adds arguments: `sys.argv[1:]`, or arguments of a program.
     #[must_use]
     pub fn args(mut self, more: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let (Program::Python { args, .. } | Program::Command(args)) =
@@ -91,20 +91,21 @@ impl Request {
         self
     }
 
-    /// A file that is in the work directory when the guest starts, with the directories above it. It
-    /// is the guest's own, and counts against `filesystem.work_size` and `filesystem.work_inodes`:
-    /// what does not fit is an error of kind [`Request`](crate::ErrorKind::Request).
+    /// Adds a file that is in the work directory when the guest starts, and creates its parent
+    /// directories. It is the guest's own, and counts against `filesystem.work_size` and
+    /// `filesystem.work_inodes`: a file that exceeds them is an error of kind
+    /// [`Request`](crate::ErrorKind::Request).
     #[must_use]
     pub fn file(mut self, path: GuestPath, contents: impl Into<Vec<u8>>) -> Self {
         Arc::make_mut(&mut self.files).push((path, contents.into()));
         self
     }
 
-    /// Lets the guest read from this descriptor; without it there is nothing to read.
+    /// Lets the guest read from this descriptor. Without it, standard input is empty.
     ///
-    /// The guest gets the open file itself, whose offset and flags it then shares: give it a pipe or a
-    /// file opened for this, never a terminal or a socket that others use. A policy whose `stdio.stdin`
-    /// is `"closed"` refuses the request.
+    /// The guest gets the open file itself and shares its offset and flags: pass a pipe or a file
+    /// opened for this, never a terminal or a socket that other processes use. A policy whose
+    /// `stdio.stdin` is `"closed"` refuses the request.
     #[must_use]
     pub fn stdin(mut self, stdin: OwnedFd) -> Self {
         self.stdin = Stdin::Descriptor(Arc::new(stdin));
@@ -119,66 +120,68 @@ impl Request {
         self
     }
 
-    /// Less time on the clock than the policy's `limits.wall`.
+    /// Sets a wall-clock limit below the policy's `limits.wall`.
     ///
-    /// As with [`cpu`](Self::cpu) and [`output`](Self::output), a request may have less than the
-    /// policy allows and never more: that is an error of kind [`Request`](crate::ErrorKind::Request).
+    /// As with [`cpu`](Self::cpu) and [`output`](Self::output), a request may lower the policy's
+    /// limit and never raise it: that is an error of kind [`Request`](crate::ErrorKind::Request).
     #[must_use]
     pub fn wall(mut self, wall: Duration) -> Self {
         self.less.wall = Some(wall);
         self
     }
 
-    /// Less processor time, of all its processes together, than the policy's `limits.cpu`.
+    /// Sets a limit on the processor time of all its processes together, below the policy's
+    /// `limits.cpu`.
     #[must_use]
     pub fn cpu(mut self, cpu: Duration) -> Self {
         self.less.cpu = Some(cpu);
         self
     }
 
-    /// Less output, in bytes of both streams together, than the policy's `limits.output`.
+    /// Sets a limit on the bytes of both streams together, below the policy's `limits.output`.
     #[must_use]
     pub fn output(mut self, output: u64) -> Self {
         self.less.output = Some(output);
         self
     }
 
-    /// For whom it is, where an [`Admission`](crate::Admission) has clients take turns: any text that
-    /// tells one from another. Those without are one client.
+    /// Names the client of the request, for an [`Admission`](crate::Admission) in which clients
+    /// take turns: any text that distinguishes clients. All requests without one count as one
+    /// client.
     #[must_use]
     pub fn client(mut self, client: impl Into<Arc<str>>) -> Self {
         self.client = client.into();
         self
     }
 
-    /// Lets the run be called off from another thread, or before it begins.
+    /// Lets another thread cancel the run, even before it starts.
     #[must_use]
     pub fn cancel(mut self, cancel: &Cancel) -> Self {
         self.cancel = Some(cancel.clone());
         self
     }
 
-    /// Whether there is something for the guest to read.
+    /// Whether the guest has standard input.
     pub(crate) fn has_stdin(&self) -> bool {
         !matches!(self.stdin, Stdin::Nothing)
     }
 
-    /// What the guest reads: this, or nothing.
+    /// Opens the guest's standard input, which may be empty.
     pub(super) fn open_stdin(&self) -> io::Result<OwnedFd> {
         self.stdin.open()
     }
 
-    /// What is in the work directory when the guest starts.
+    /// The files that are in the work directory when the guest starts.
     pub(super) fn files(&self) -> &[(GuestPath, Vec<u8>)] {
         &self.files
     }
 
-    /// The limits of this request under a policy with those.
+    /// The limits of this request under a policy with the limits `policy`.
     pub(super) fn limits(&self, policy: RunLimits) -> Result<RunLimits, SupervisorError> {
-        self.less.than(policy)
+        self.less.resolve(policy)
     }
 
-    /// For whom it is.
+    /// The client of the request.
     pub(crate) fn for_client(&self) -> &Arc<str> {
         &self.client
     }
@@ -194,12 +197,12 @@ impl Request {
         }
     }
 
-    /// The frames that a worker gets.
+    /// The frames for the worker.
     pub(super) fn encode(&self) -> Result<Vec<u8>, MessageError> {
         let mut bytes = Vec::new();
         let hello = protocol::Request::Hello {
             version: VERSION,
-            serves: Serves::OneRun,
+            serves: WorkerMode::OneRun,
         };
         hello.encode_into(&[], &mut bytes)?;
         match &*self.program {
@@ -213,8 +216,8 @@ impl Request {
                     id: ONLY_REQUEST,
                     filename,
                     argv,
-                    last: Last::Expression,
-                    then: Then::End,
+                    last: ResultMode::Expression,
+                    then: AfterCell::End,
                 };
                 cell.encode_into(source, &mut bytes)?;
             }
@@ -248,12 +251,12 @@ impl From<String> for Request {
     }
 }
 
-/// Calls off a run from any thread; its outcome is then `interrupted`. Clones are the same handle.
+/// Cancels a run from any thread; its outcome is then `interrupted`. Clones are the same handle.
 #[derive(Clone, Debug)]
 pub struct Cancel(Arc<EventFd>);
 
 impl Cancel {
-    /// A handle that has not been used.
+    /// Makes an unused handle.
     ///
     /// # Errors
     ///
@@ -263,9 +266,9 @@ impl Cancel {
         Ok(Self(Arc::new(event)))
     }
 
-    /// Ends the runs that were given this handle, and those that will be: it cannot be used again.
+    /// Ends the runs that have this handle, and those that get it later: a handle works once.
     pub fn cancel(&self) {
-        // Fails only when it was called 2^64 times.
+        // Fails only after 2^64 calls.
         _ = self.0.write(1);
     }
 

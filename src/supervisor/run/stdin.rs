@@ -1,4 +1,4 @@
-//! What a guest reads on its standard input.
+//! A guest's standard input.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,22 +6,23 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
-/// Where it comes from.
+/// The source of standard input.
 #[derive(Clone, Debug)]
 pub enum Stdin {
-    /// There is nothing to read.
+    /// Standard input is empty.
     Nothing,
-    /// The caller's open file, which every run shares.
+    /// The caller's open file, which all runs share.
     Descriptor(Arc<OwnedFd>),
-    /// These bytes, for each run anew.
+    /// These bytes, anew for each run.
     Bytes(Arc<Vec<u8>>),
 }
 
-/// What any pipe holds: the default is 64 KiB, but a user who has many gets single pages (pipe(7)).
+/// What every pipe holds: the default is 64 KiB, but a user with many pipes gets single pages
+/// (pipe(7)).
 const FITS_A_PIPE: usize = 4096;
 
 impl Stdin {
-    /// The guest's end of it.
+    /// Opens the guest's end.
     pub fn open(&self) -> io::Result<OwnedFd> {
         match self {
             Self::Nothing => Ok(File::open("/dev/null")?.into()),
@@ -31,8 +32,8 @@ impl Stdin {
     }
 }
 
-/// A pipe from which the bytes come. Not a file in memory: it would be the guest's to run as a
-/// program, where the kernel cannot be told otherwise.
+/// Returns a pipe that delivers the bytes. A memory file would be wrong: the guest could execute it
+/// where the kernel has no flag against that.
 fn feed(bytes: &Arc<Vec<u8>>) -> io::Result<OwnedFd> {
     let (reader, mut writer) = io::pipe()?;
     if bytes.len() <= FITS_A_PIPE {
@@ -40,7 +41,8 @@ fn feed(bytes: &Arc<Vec<u8>>) -> io::Result<OwnedFd> {
         return Ok(reader.into());
     }
     let bytes = Arc::clone(bytes);
-    // Ends with the guest, if not before: writing fails when nobody can read any more.
+    // The thread ends with the guest at the latest: writing fails when no process can read any
+    // more.
     thread::Builder::new().spawn(move || writer.write_all(&bytes))?;
     Ok(reader.into())
 }
@@ -78,7 +80,7 @@ mod tests {
         let Stdin::Bytes(bytes) = &stdin else {
             unreachable!()
         };
-        // The thread that wrote holds them no longer.
+        // The writing thread has released its reference.
         while Arc::strong_count(bytes) > 1 {
             thread::yield_now();
         }

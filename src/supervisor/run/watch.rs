@@ -1,5 +1,5 @@
-//! The limits that need looking: processor time everywhere, memory and processes too where no
-//! cgroup holds them, files where no file system does.
+//! The limits that need polling: processor time everywhere, memory and processes where no cgroup
+//! enforces them, and files where no file system does.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -19,34 +19,39 @@ use crate::sys::procfs;
 /// How often the tree of a worker without a cgroup is measured.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The same, of a session that waits: what its last cell left running is held too, but less closely.
+/// How often it is measured in a waiting session: code that the last cell left running is watched
+/// too, but less closely.
 const WAITING_TICK: Duration = Duration::from_millis(250);
 
-/// The shortest time between two looks at a cgroup's processor time.
+/// The shortest time between two reads of a cgroup's processor time.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// How often a session's files are measured, as long as that is quick.
+/// How often a session's files are measured, if measuring is quick.
 const FILES_TICK: Duration = Duration::from_millis(50);
 
-/// The most of the time that measuring files may take: one part in this many.
+/// The largest share of the time that measuring files may take: one part in this many.
 const FILES_SHARE: u32 = 20;
 
-/// The longest time between two looks at the files, however many there are.
+/// The longest time between two measurements of the files, regardless of their number.
 const FILES_LONGEST: Duration = Duration::from_secs(1);
 
-/// Reading what a process has mapped waits until it is not forking. After a wait that long there may
-/// be a fork bomb, which must not be given the time that looking at all of it would take.
+/// Reading a process's mappings waits while the process forks. After a wait this long there may be
+/// a fork bomb, and measuring all of its processes would give it too much time.
 const LONG_LOOK: Duration = Duration::from_millis(10);
+
+/// How long one measurement of the files may take. Processes that fork, and get little processor
+/// time, are waited for one by one, and the clock is not checked meanwhile.
+const LONGEST_LOOK: Duration = Duration::from_millis(100);
 
 /// `USER_HZ`, which Linux fixes at 100 for every architecture that Sandfork knows.
 const MICROSECONDS_PER_TICK: u64 = 10_000;
 
-/// What was measured over a worker's processes.
+/// The measurements of a worker's processes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Measured {
-    /// Processor time, microseconds, of the processes that are there and those they waited for.
+    /// Processor time of the live processes and those they waited for, microseconds.
     pub cpu_us: u64,
-    /// Bytes.
+    /// Memory, bytes.
     pub memory: u64,
     /// Tasks: processes and threads.
     pub pids: u64,
@@ -60,22 +65,25 @@ pub struct Watch<'a> {
     limits: RunLimits,
     proc: BorrowedFd<'a>,
     main: Pid,
-    /// What the worker's orphans come to: whatever its processes do, they stay beneath the two.
+    /// The parent of the worker's orphans: all of the worker's processes stay beneath it and the
+    /// main process.
     above: Pid,
     next_processes: Instant,
     next_files: Instant,
     peak: Measured,
-    /// Processor time that had been used when the count began.
+    /// Processor time that had been used when the count began, microseconds.
     cpu_before: u64,
+    /// Time that the supervisor has spent since then on the guest's requests.
+    charged: Duration,
     pace: Pace,
 }
 
 /// How closely a worker is watched.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Pace {
-    /// It runs a cell.
+    /// The worker runs a cell.
     Running,
-    /// It waits for one, and what may still run in it is what the last one left.
+    /// The worker waits for a cell. Code that the last cell left may still run.
     Waiting,
 }
 
@@ -89,7 +97,7 @@ impl Pace {
 }
 
 impl<'a> Watch<'a> {
-    /// Starts watching, by what `/proc` tells.
+    /// Starts watching through `/proc`.
     pub fn new(
         worker: &Worker,
         proc: BorrowedFd<'a>,
@@ -109,6 +117,7 @@ impl<'a> Watch<'a> {
             next_files: now + FILES_TICK,
             peak: Measured::default(),
             cpu_before: 0,
+            charged: Duration::ZERO,
             pace: Pace::Running,
         };
         let counted = cgroup.is_some_and(WorkerCgroup::counts_cpu);
@@ -116,7 +125,7 @@ impl<'a> Watch<'a> {
         watch
     }
 
-    /// When to look next.
+    /// When to measure next.
     pub fn next(&self) -> Instant {
         match self.session {
             Some(_) => self.next_processes.min(self.next_files),
@@ -124,12 +133,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The largest values seen.
-    pub fn peak(&self) -> Measured {
-        self.peak
-    }
-
-    /// The same, but for processor time, of which only that since the count began.
+    /// The largest values measured, with only the processor time since the count began.
     pub fn since_begin(&self) -> Measured {
         Measured {
             cpu_us: self.peak.cpu_us.saturating_sub(self.cpu_before),
@@ -137,12 +141,13 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Counts processor time anew: a cell begins or ends. `counted` is what the cgroup has counted so
-    /// far, where that is known.
+    /// Restarts the count of processor time, at the start and the end of a cell. `counted` is the
+    /// cgroup's count so far, if known.
     pub fn begin(&mut self, pace: Pace, now: Instant, counted: Option<u64>) {
         self.pace = pace;
         let counted = counted.or_else(|| self.cgroup.and_then(WorkerCgroup::cpu_us));
         self.cpu_before = counted.unwrap_or(self.peak.cpu_us);
+        self.charged = Duration::ZERO;
         let first = match counted {
             Some(_) => self.interval(0),
             None => pace.tick(),
@@ -151,25 +156,38 @@ impl<'a> Watch<'a> {
         self.next_files = now + FILES_TICK.max(pace.tick());
     }
 
-    /// Looks, if it is time to.
+    /// Charges the supervisor's work for the guest to the guest's limit on processor time.
+    pub fn charge(&mut self, spent: Duration) {
+        self.charged += spent;
+    }
+
+    /// Measures, if it is time to.
     pub fn look(&mut self, now: Instant) -> Option<Stop> {
         let files_due = self.session.is_some() && now >= self.next_files;
         if now < self.next_processes && !files_due {
             return None;
         }
-        // Processes first: where there are too many of them, looking at each takes too long.
+        // Processes first: if there are too many, measuring each takes too long.
         let over = self.look_at_processes(now);
         over.or_else(|| files_due.then(|| self.look_at_files())?)
     }
 
     fn look_at_processes(&mut self, now: Instant) -> Option<Stop> {
-        let allowed = u64::try_from(self.limits.cpu.as_micros()).unwrap_or(u64::MAX);
+        let allowed = self.limits.cpu.saturating_sub(self.charged).as_micros();
+        let allowed = u64::try_from(allowed).unwrap_or(u64::MAX);
         if let Some(cpu_us) = self.cgroup.and_then(WorkerCgroup::cpu_us) {
             let used = cpu_us.saturating_sub(self.cpu_before);
             self.next_processes = now + self.interval(used);
             return (used >= allowed).then(Stop::cpu);
         }
-        let measured = self.measure();
+        let tree = self.tree();
+        if self.cgroup.is_none() && tree.len() > self.limits.pids as usize {
+            // Counted before any process is read: a fork bomb leaves the supervisor little
+            // processor time.
+            self.peak.pids = self.peak.pids.max(tree.len() as u64);
+            return Some(Stop::watchdog(LimitName::Pids));
+        }
+        let measured = self.measure(tree);
         self.peak.cpu_us = self.peak.cpu_us.max(measured.cpu_us);
         self.peak.memory = self.peak.memory.max(measured.memory);
         self.peak.pids = self.peak.pids.max(measured.pids);
@@ -178,7 +196,7 @@ impl<'a> Watch<'a> {
             return Some(Stop::watchdog(LimitName::Cpu));
         }
         if self.cgroup.is_none() {
-            // Before memory, for which each process has to be waited for.
+            // Checked before memory, which requires waiting for each process.
             if measured.pids > u64::from(self.limits.pids) {
                 return Some(Stop::watchdog(LimitName::Pids));
             }
@@ -189,7 +207,8 @@ impl<'a> Watch<'a> {
         None
     }
 
-    /// Memory with each shared page counted once (`Pss`): slow to read, so only to be sure.
+    /// Memory with each shared page counted once (`Pss`). It is slow to read, so it only confirms
+    /// an excess.
     fn look_at_memory(&mut self) -> Option<Stop> {
         let mut memory = 0;
         for pid in self.tree() {
@@ -205,7 +224,7 @@ impl<'a> Watch<'a> {
         None
     }
 
-    /// Whether there are too many processes after a look at one that took long.
+    /// Whether there are too many processes after a slow measurement.
     fn too_many_since(&mut self, started: Instant) -> bool {
         if started.elapsed() <= LONG_LOOK {
             return false;
@@ -220,10 +239,13 @@ impl<'a> Watch<'a> {
         let started = Instant::now();
         let mut count = session.count(quota);
         for pid in self.tree() {
-            let started = Instant::now();
+            let looked = Instant::now();
             count.add_nameless(pid);
-            if self.too_many_since(started) {
+            if self.too_many_since(looked) {
                 return Some(Stop::watchdog(LimitName::Pids));
+            }
+            if started.elapsed() > LONGEST_LOOK {
+                break;
             }
         }
         let pause = (started.elapsed() * FILES_SHARE)
@@ -236,7 +258,7 @@ impl<'a> Watch<'a> {
         (size.inodes > quota.inodes).then(|| Stop::watchdog(LimitName::WorkInodes))
     }
 
-    /// The earliest that the limit could be reached, with every processor at work.
+    /// The earliest time at which the limit could be reached, with every processor busy.
     fn interval(&self, used_us: u64) -> Duration {
         let left = self
             .limits
@@ -245,15 +267,15 @@ impl<'a> Watch<'a> {
         (left * 1000 / self.limits.millicores.max(1)).max(SHORTEST)
     }
 
-    fn measure(&self) -> Measured {
+    fn measure(&self, tree: Vec<Pid>) -> Measured {
         let stat = |pid| procfs::stat(self.proc, pid).ok();
-        // A reaper has waited for the orphans that ended.
+        // The parent of the orphans has waited for those that ended.
         let orphans = stat(self.above).map_or(0, |stat| stat.waited_ticks);
         let without_processes = Measured {
             cpu_us: orphans * MICROSECONDS_PER_TICK,
             ..Measured::default()
         };
-        self.tree().into_iter().fold(without_processes, |sum, pid| {
+        tree.into_iter().fold(without_processes, |sum, pid| {
             let Some(stat) = stat(pid) else { return sum };
             let ticks = stat.own_ticks + stat.waited_ticks;
             Measured {
@@ -264,8 +286,8 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Every process of the worker, without the one above it; no more of them than are too many.
-    fn tree(&self) -> Vec<Pid> {
+    /// Every process of the worker, without the one above it. Stops once there are too many.
+    pub fn tree(&self) -> Vec<Pid> {
         let mut found = vec![self.main];
         let mut unseen = vec![self.main, self.above];
         while let Some(parent) = unseen

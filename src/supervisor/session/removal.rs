@@ -1,5 +1,5 @@
-//! Removing a tree that a guest made. It may be deeper than there are descriptors, its directories
-//! may be closed to their owner, and its links may point anywhere.
+//! Removes a tree that a guest made. It may be deeper than the number of descriptors allowed, its
+//! directories may deny their owner access, and its links may point anywhere.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -15,7 +15,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::DIRECTORY;
 
-/// Removes what a supervisor left: its own directory, and those of its sessions in it.
+/// Removes what a supervisor left: its directory, and those of its sessions in it.
 pub fn remove_root(place: BorrowedFd, name: &CStr) -> Result<(), Errno> {
     let root = open_up(place, name)?;
     for session in entries(&root)? {
@@ -24,11 +24,11 @@ pub fn remove_root(place: BorrowedFd, name: &CStr) -> Result<(), Errno> {
     unlinkat(place, name, UnlinkatFlags::RemoveDir)
 }
 
-/// Removes the directory `name` of `parent`, with what is in it.
+/// Removes the directory `name` of `parent` with its contents.
 ///
-/// A directory within it is first moved up, into `parent`, where no guest can write: so no name is
-/// looked up through another's, a few descriptors are enough for any depth, and a link is removed
-/// and never followed.
+/// A subdirectory is first moved up into `parent`, where no guest can write. So no name is looked
+/// up through another one, a few descriptors are enough for any depth, and a link is removed and
+/// never followed.
 pub fn remove_tree(parent: BorrowedFd, name: &CStr) -> Result<(), Errno> {
     let mut left = vec![name.to_owned()];
     while let Some(name) = left.pop() {
@@ -44,7 +44,7 @@ pub fn remove_tree(parent: BorrowedFd, name: &CStr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Opens a directory, for which its owner may have taken every right from himself.
+/// Opens a directory whose owner may have removed all their own rights.
 fn open_up(parent: BorrowedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let handle = openat(parent, name, flags, Mode::empty())?;
@@ -54,7 +54,7 @@ fn open_up(parent: BorrowedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     openat(&handle, c".", DIRECTORY, Mode::empty())
 }
 
-/// Gives a directory's owner his rights back. By the handle: no name is looked up.
+/// Restores the owner's rights to a directory. Uses the handle, so that no name is looked up.
 pub fn make_usable(handle: BorrowedFd) -> Result<(), Errno> {
     let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
     fs::set_permissions(path, fs::Permissions::from_mode(0o700))
@@ -73,17 +73,17 @@ fn entries(dir: &OwnedFd) -> Result<Vec<CString>, Errno> {
     Ok(names)
 }
 
-/// Moves a directory into `parent`, under a name that nothing there has.
+/// Moves a directory into `parent`, under a name that is unused there.
 fn move_up(dir: &OwnedFd, entry: &CStr, parent: BorrowedFd) -> Result<CString, Errno> {
     static MOVED: AtomicU64 = AtomicU64::new(0);
-    // A directory that changes its parent is itself written to.
+    // The kernel writes to a directory when its parent changes.
     drop(open_up(dir.as_fd(), entry)?);
     loop {
         let number = MOVED.fetch_add(1, Ordering::Relaxed);
         let name =
             CString::new(format!("r{}-{number}", std::process::id())).map_err(|_| Errno::EINVAL)?;
         match renameat(dir, entry, parent, name.as_c_str()) {
-            // Left by a removal that failed.
+            // A removal that failed left it.
             Err(Errno::EEXIST | Errno::ENOTEMPTY) => {}
             other => return other.map(|()| name),
         }

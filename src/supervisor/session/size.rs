@@ -1,4 +1,4 @@
-//! How much the files of a session take: the quota of a file system that has none.
+//! Measures the files of a session: the quota of a file system without quotas.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -17,24 +17,24 @@ use super::removal::make_usable;
 use crate::plan::FileQuota;
 use crate::supervisor::files::open_beneath;
 
-/// What was found.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Size {
-    /// Bytes of the blocks that are allocated.
+    /// Bytes of the allocated blocks.
     pub bytes: u64,
-    /// Files, directories, links.
+    /// Number of files, directories and links.
     pub inodes: u64,
 }
 
-/// `st_blocks` and its like count these (stat(2)).
+/// The unit of `st_blocks` (stat(2)), bytes.
 const BLOCK: u64 = 512;
 
-/// Counts what the files of a session take, as far as its quota reaches.
+/// Counts the files of a session, up to the quota.
 pub struct Count {
     quota: FileQuota,
     device: u64,
     size: Size,
-    /// Inodes that are met more than once.
+    /// Inodes that may be found more than once.
     seen: HashSet<u64>,
 }
 
@@ -48,17 +48,17 @@ impl Count {
             seen: HashSet::new(),
         };
         if tree(root, &mut count).is_err() {
-            // What cannot be looked at cannot be within a limit: a name too long to be opened, or
-            // a directory that is closed again and again.
+            // An entry that cannot be inspected counts as over the limit: a name too long to be
+            // opened, or a directory that is closed again and again.
             count.size.inodes = u64::MAX;
         }
         count
     }
 
-    /// Adds the files that this process holds, open or mapped, and that have no name any more. One
-    /// that cannot be looked at counts as the largest that a file may be.
+    /// Adds the files without a name that this process holds open or mapped. A file that cannot be
+    /// inspected counts as the largest allowed size.
     ///
-    /// Waits for what the process is doing to its own memory.
+    /// Blocks while the process changes its own memory map.
     pub fn add_nameless(&mut self, pid: Pid) {
         let open = fs::read_dir(format!("/proc/{pid}/fd"));
         for entry in open.into_iter().flatten().flatten() {
@@ -82,7 +82,7 @@ impl Count {
         }
     }
 
-    /// What was counted.
+    /// The count so far.
     pub fn size(&self) -> Size {
         self.size
     }
@@ -97,7 +97,7 @@ fn tree(root: BorrowedFd, count: &mut Count) -> Result<(), Errno> {
     let mut unseen = vec![CString::from(c".")];
     while let Some(path) = unseen.pop() {
         let dir = match open_dir(root, &path) {
-            // Gone meanwhile, or something else now.
+            // The entry was removed or replaced meanwhile.
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => continue,
             other => other?,
         };
@@ -130,7 +130,7 @@ fn is_dir(stat: &FileStat) -> bool {
     stat.st_mode & S_IFMT == S_IFDIR
 }
 
-/// Opens a directory beneath `root`, through no link, even one that its owner has closed.
+/// Opens a directory beneath `root`, through no link, even if its owner has closed it.
 fn open_dir(root: BorrowedFd, path: &CString) -> Result<OwnedFd, Errno> {
     let open = |flags: OFlag| open_beneath(root, path, flags | OFlag::O_DIRECTORY);
     match open(OFlag::O_RDONLY) {
@@ -142,7 +142,7 @@ fn open_dir(root: BorrowedFd, path: &CString) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The range and the inode of a line of `/proc/PID/maps`, where its file is on this device.
+/// The range and the inode of a line of `/proc/PID/maps`, if its file is on this device.
 fn mapping_on(line: &str, device: u64) -> Option<(&str, u64)> {
     let mut fields = line.split_ascii_whitespace();
     let range = fields.next()?;

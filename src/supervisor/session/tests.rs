@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::jail::program::{Identity, LandlockRules, PathAccess, PathRule, ProcMount, WorkerJail};
 
-/// A jail without namespaces, in which the guest may read these.
+/// A jail without namespaces, in which the guest may read these paths.
 fn jail(readable: &[&Path]) -> ZygoteJail {
     let rule = |path: &&Path| PathRule {
         path: path.to_path_buf(),
@@ -97,19 +97,24 @@ fn deeper_than_there_are_descriptors(top: &OwnedFd) {
 #[test]
 fn what_a_killed_supervisor_left_is_swept() {
     let place = place();
-    let sessions = |pid: &str, started: &str| {
-        let namespace = owner::own_name().unwrap();
-        let namespace = namespace.split('-').nth(1).unwrap();
-        let name = format!("sandfork-{namespace}-{pid}-{started}-0.0123");
+    let own_name = instance_name::own_name().unwrap();
+    let own_scope = own_name.split('-').nth(1).unwrap();
+    let sessions = |scope: &str, pid: &str, started: &str| {
+        let name = format!("sandfork-{scope}-{pid}-{started}-0.0123");
         let session = place.path().join(&name).join("w0/of a guest");
         fs::create_dir_all(session).unwrap();
         place.path().join(name)
     };
     let own = getpid().to_string();
-    let abandoned = sessions(&own, "1");
+    let abandoned = sessions(own_scope, &own, "1");
+    // The name comes from a host that shares the directory: the inodes of first namespaces are the
+    // same on all hosts.
+    let namespace = fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    let elsewhere = sessions(&namespace.to_string(), &own, "1");
     let root = Arc::new(SessionRoot::create_in(place.path(), &jail(&[])).unwrap());
     assert!(!abandoned.exists());
-    // Another supervisor does not take this one's.
+    assert!(elsewhere.exists());
+    // Another supervisor leaves this one's directory.
     let other = SessionRoot::create_in(place.path(), &jail(&[])).unwrap();
     assert!(root.path.exists() && other.path.exists());
 }

@@ -1,10 +1,10 @@
-//! The mounts of a worker, as the kernel lists them (proc_pid_mountinfo(5)).
+//! The mounts of a worker, from proc_pid_mountinfo(5).
 
 use std::path::{Path, PathBuf};
 
 use super::{Checked, differs};
 use crate::host::unescape;
-use crate::jail::program::{Access, ProcMount, Shown, Tmpfs, ZygoteJail};
+use crate::jail::program::{Access, ProcMount, RootEntry, Shown, Tmpfs, ZygoteJail};
 use crate::plan::Layer;
 use crate::supervisor::error::While;
 use crate::supervisor::proc_dir::ProcDir;
@@ -21,6 +21,9 @@ pub fn check(process: &ProcDir, jail: &ZygoteJail) -> Checked {
     match mounts.top(Path::new("/")) {
         Some(root) if root.kind == "tmpfs" && root.has(&["ro", "nodev"]) => {}
         other => return refused(other, "a read-only tmpfs as the root"),
+    }
+    for entry in &jail.root {
+        mounts.check_entry(entry)?;
     }
     for tmpfs in &jail.worker.tmpfs {
         mounts.check_tmpfs(tmpfs)?;
@@ -40,12 +43,12 @@ fn refused(found: Option<&Mount>, wanted: impl Into<String>) -> Checked {
     differs(Layer::Mounts, found, wanted)
 }
 
-/// In the order in which they were made.
+/// The mounts in order of creation.
 struct Mounts(Vec<Mount>);
 
 struct Mount {
     number: u64,
-    /// That of the mount in which its mount point is.
+    /// The number of the mount that contains its mount point.
     parent: u64,
     point: PathBuf,
     options: String,
@@ -86,9 +89,27 @@ impl Mount {
 }
 
 impl Mounts {
-    /// The last mount at a point is the one on top.
+    /// The topmost mount at a point, which is the last one.
     fn top(&self, at: &Path) -> Option<&Mount> {
         self.0.iter().rev().find(|mount| mount.point == at)
+    }
+
+    /// Checks that a host entry in the root is mounted with the options of the plan.
+    fn check_entry(&self, entry: &RootEntry) -> Checked {
+        let wanted: &[&str] = match entry {
+            RootEntry::Bind { access, .. } => options(*access),
+            // `ro` does not keep a guest from writing to a device, only from changing its inode.
+            RootEntry::Device { .. } => &["ro"],
+            _ => return Ok(()),
+        };
+        let target = entry.target();
+        match self.top(&target) {
+            Some(mount) if mount.has(wanted) => Ok(()),
+            found => {
+                let wanted = format!("{} with {}", target.display(), wanted.join(","));
+                refused(found, wanted)
+            }
+        }
     }
 
     fn check_tmpfs(&self, tmpfs: &Tmpfs) -> Checked {
@@ -101,19 +122,24 @@ impl Mounts {
             let Shown::Tree { target, access } = shown else {
                 continue;
             };
-            // Not the one that the zygote had there, which the tmpfs hides.
+            // Excludes the mount that the zygote had there, which the tmpfs hides.
             let mut within = self.0.iter().filter(|mount| mount.parent == own.number);
             let found = within.find(|mount| mount.point == *target);
-            let wanted: &[&str] = match access {
-                Access::ReadOnly => &["ro", "nodev"],
-                Access::ReadWrite => &["rw", "nodev", "noexec"],
-            };
+            let wanted = options(*access);
             if !found.is_some_and(|mount| mount.has(wanted)) {
                 let wanted = format!("{} in {at} with {}", target.display(), wanted.join(","));
                 return refused(found, wanted);
             }
         }
         Ok(())
+    }
+}
+
+/// The minimum mount options of a host file or directory; the host itself may have it read-only.
+const fn options(access: Access) -> &'static [&'static str] {
+    match access {
+        Access::ReadOnly => &["ro", "nodev"],
+        Access::ReadWrite => &["nodev", "noexec"],
     }
 }
 
@@ -147,6 +173,27 @@ mod tests {
     fn said(text: &str, access: Access) -> Option<String> {
         let checked = mounts(text).check_tmpfs(&tmp(access));
         checked.err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_the_root_shows_has_the_options_of_the_plan() {
+        let device = RootEntry::Device {
+            name: "null".into(),
+        };
+        let usr = |access| RootEntry::Bind {
+            source: "/usr".into(),
+            target: "/usr".into(),
+            access,
+        };
+        let null = "54 50 0:5 /null /dev/null ro,nosuid,relatime - devtmpfs udev rw\n";
+        let shown = mounts(&format!("{LINES}{null}"));
+        assert!(shown.check_entry(&device).is_ok());
+        assert!(shown.check_entry(&usr(Access::ReadOnly)).is_ok());
+        assert!(shown.check_entry(&usr(Access::ReadWrite)).is_err());
+        let writable = mounts(&format!("{LINES}{}", null.replace("ro,", "rw,")));
+        let refused = writable.check_entry(&device).err();
+        assert!(refused.is_some_and(|error| error.to_string().contains("/dev/null with ro")));
+        assert!(mounts(LINES).check_entry(&device).is_err());
     }
 
     #[test]

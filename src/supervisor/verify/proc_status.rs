@@ -9,12 +9,12 @@ use crate::supervisor::proc_dir::ProcDir;
 pub struct ProcStatus(String);
 
 impl ProcStatus {
-    /// Reads that of a process.
+    /// Reads the status of a process.
     pub fn read(process: &ProcDir) -> io::Result<Self> {
         process.read("status").map(Self)
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.0
             .lines()
@@ -22,7 +22,7 @@ impl ProcStatus {
             .map(str::trim)
     }
 
-    /// The value of a field that is a number.
+    /// Returns the value of a numeric field.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.field(name)?
             .split_ascii_whitespace()

@@ -1,6 +1,7 @@
 //! The child's side: raw system calls on prepared data, and nothing else.
 
-// Arguments of raw system calls are machine words, whatever the kernel reads of them.
+// Arguments of raw system calls are machine words, independent of how much the kernel reads of
+// them.
 #![allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)]
 
 use std::ffi::CStr;
@@ -36,7 +37,7 @@ fn at(text: &CStr) -> usize {
     text.as_ptr().expose_provenance()
 }
 
-/// Notes the step, makes the call, and ends the process with its errno where it fails.
+/// Records the step, makes the call, and ends the process with the errno if it fails.
 ///
 /// Arguments are machine words: the kernel takes the low half of a word where it expects an int.
 fn call(report: &Report, step: ChainStep, number: libc::c_long, arguments: [usize; 5]) -> usize {
@@ -68,7 +69,7 @@ fn exit() -> ! {
     }
 }
 
-/// The whole chain, in the jail's own order.
+/// Runs the whole chain, in the jail's own order.
 pub(super) fn run(prepared: &Prepared) -> ! {
     let report = prepared.report;
     let mut tree = None;
@@ -141,7 +142,7 @@ fn drop_to(report: &Report, uid: usize, gid: usize) {
         libc::SYS_setresuid,
         [uid, uid, uid, 0, 0],
     );
-    // A process that changed its uid owns nothing of its own /proc until it is dumpable again.
+    // After a uid change, a process owns nothing in its own /proc until it is dumpable again.
     let dumpable = [libc::PR_SET_DUMPABLE as usize, 1, 0, 0, 0];
     call(report, ChainStep::DropUid, libc::SYS_prctl, dumpable);
 }
@@ -197,7 +198,7 @@ fn build_root(report: &Report, opened_as_root: Option<usize>) -> ! {
     let proc = detached_proc(report);
     let tree = opened_as_root.unwrap_or_else(|| clone_tree(report));
 
-    // On /proc, as the jail: every Linux has that directory.
+    // On /proc, as in the jail: every Linux system has that directory.
     let (stage, tmpfs) = (at(c"/proc"), at(c"tmpfs"));
     let flags = (libc::MS_NOSUID | libc::MS_NODEV) as usize;
     call(
@@ -220,7 +221,7 @@ fn build_root(report: &Report, opened_as_root: Option<usize>) -> ! {
     exit()
 }
 
-/// A new procfs, mounted nowhere yet. The kernel grants it only where a whole one is in sight.
+/// A new procfs, mounted nowhere yet. The kernel grants it only if a complete procfs is visible.
 fn detached_proc(report: &Report) -> usize {
     let step = ChainStep::MountProc;
     let context = call(

@@ -1,9 +1,10 @@
-//! Tries the jail's whole chain of namespace and mount calls in a child that is thrown away.
+//! Tries the jail's whole chain of namespace and mount calls in a disposable child.
 //!
-//! The caller may be one thread of a large server, so the child is made by a raw clone(2) and runs
-//! nothing but raw system calls: no allocation, no lock, no libc function that keeps state, no
-//! `pthread_atfork` handler. It reports through one shared page and is waited for by its pidfd, so
-//! that neither a SIGCHLD handler nor a `waitpid(-1)` of the embedding program ever sees it.
+//! The caller may be one thread of a large server. The child is therefore made by a raw clone(2)
+//! and runs only raw system calls: no allocation, no lock, no libc function with state, no
+//! `pthread_atfork` handler. It reports through one shared page, and the parent waits for it by its
+//! pidfd, so that neither a SIGCHLD handler nor a `waitpid(-1)` of the embedding program ever sees
+//! it.
 
 mod chain;
 mod step;
@@ -19,10 +20,10 @@ use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 
 pub use step::ChainStep;
 
-/// Whom the child becomes and how it maps itself.
+/// The ids that the child takes, and how it maps them.
 #[derive(Clone, Copy, Debug)]
 pub struct ChainIdentity {
-    /// The unprivileged uid and gid that root becomes first; `None` for an ordinary user.
+    /// The unprivileged uid and gid that root takes first; `None` for an ordinary user.
     pub drop_to: Option<(u32, u32)>,
     /// The uid and gid on the host that the map names: `drop_to`, or the user's own.
     pub outside: (u32, u32),
@@ -33,13 +34,13 @@ pub struct ChainIdentity {
 /// The step that ended the chain.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ChainFailure {
-    /// Which.
+    /// The step that failed.
     pub step: ChainStep,
-    /// The kernel's errno, or 0 where it ended the child instead of answering.
+    /// The kernel's errno, or 0 if it ended the child instead of answering.
     pub errno: i32,
 }
 
-/// What the child and its child write and the parent reads once both are gone.
+/// What the child and its child write, and the parent reads once both have ended.
 #[repr(C)]
 struct Report {
     /// The step being tried; `DONE` at the end.
@@ -104,7 +105,7 @@ impl Drop for SharedReport {
     }
 }
 
-/// Everything that the child needs, prepared so that it has nothing to allocate.
+/// Everything that the child needs, prepared so that it allocates nothing.
 struct Prepared<'a> {
     report: &'a Report,
     drop_to: Option<(u32, u32)>,
@@ -112,10 +113,10 @@ struct Prepared<'a> {
     gid_map: CString,
 }
 
-/// A chain that takes longer than this hangs on something that would hang the jail too.
+/// A chain that takes longer hangs on something that would hang the jail too.
 const DEADLINE_MS: u16 = 5_000;
 
-/// Tries the chain. The outer error is that the child could not even be prepared.
+/// Tries the chain. The outer error means that the child could not even be prepared.
 pub fn try_chain(identity: ChainIdentity) -> Result<Result<(), ChainFailure>, Errno> {
     let shared = SharedReport::new()?;
     let map = |inside: u32, outside: u32| {
@@ -127,7 +128,7 @@ pub fn try_chain(identity: ChainIdentity) -> Result<Result<(), ChainFailure>, Er
         uid_map: map(identity.inside.0, identity.outside.0)?,
         gid_map: map(identity.inside.1, identity.outside.1)?,
     };
-    // Blocked across the clone: a handler of the embedding program must not run in the child.
+    // Block signals across the clone: a handler of the embedding program must not run in the child.
     let mut before = SigSet::empty();
     pthread_sigmask(
         SigmaskHow::SIG_SETMASK,
@@ -136,7 +137,7 @@ pub fn try_chain(identity: ChainIdentity) -> Result<Result<(), ChainFailure>, Er
     )?;
     let child = clone_child(&prepared);
     let unblocked = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
-    // The child first: whatever else fails, it is not left.
+    // Wait for the child first, so that it is not left behind if something else fails.
     let waited = child.map(|pidfd| wait_for(&pidfd));
     unblocked?;
     match waited {
@@ -152,9 +153,9 @@ pub fn try_chain(identity: ChainIdentity) -> Result<Result<(), ChainFailure>, Er
 fn clone_child(prepared: &Prepared) -> Result<OwnedFd, Errno> {
     let mut pidfd: RawFd = -1;
     // SAFETY: without CLONE_VM and with a null stack this is a fork: the child runs on its own copy
-    // of this stack. It has an exit signal of 0, so nobody is told when it ends. The kernel writes
-    // the pidfd, close-on-exec, into `pidfd`, which is live. In the child only `chain::run` runs,
-    // which never returns and keeps to what this module's comment promises.
+    // of this stack. Its exit signal is 0, so no process is notified when it ends. The kernel
+    // writes the pidfd, close-on-exec, into `pidfd`, which is live. In the child only `chain::run`
+    // runs, which never returns and keeps to what this module's comment promises.
     let pid = unsafe {
         libc::syscall(
             libc::SYS_clone,
@@ -208,7 +209,8 @@ fn wait_for(pidfd: &OwnedFd) -> Result<(), Errno> {
         });
         match waited {
             Err(Errno::EINTR) => {}
-            // A program that waits for every process with `__WALL` was quicker: gone all the same.
+            // A program that waits for every process with `__WALL` reaped it first: it is gone
+            // either way.
             Ok(_) | Err(Errno::ECHILD) => return ready.map(drop),
             Err(errno) => return Err(errno),
         }

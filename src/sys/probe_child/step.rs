@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum ChainStep {
     /// clone(2) of the child itself.
     Clone,
-    /// open_tree(2) with `OPEN_TREE_CLONE`. As root before the ids are given up.
+    /// open_tree(2) with `OPEN_TREE_CLONE`. Root makes this call before it gives up its ids.
     OpenTree,
     /// mount_setattr(2).
     MountSetattr,
@@ -81,7 +81,7 @@ impl ChainStep {
         )
     }
 
-    /// What the step does, as a person would say it.
+    /// What the step does, in plain words.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Clone => "start a child process (clone)",

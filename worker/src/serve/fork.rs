@@ -1,4 +1,4 @@
-//! A worker's birth: its pid namespace, its init, and the fork.
+//! Starts a worker: its pid namespace, its init, and the fork.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -7,19 +7,19 @@ use nix::unistd::Pid;
 
 use super::{ForkHooks, Server};
 use crate::jail::failure::{Failure, InStep, Step};
-use crate::reaper::{self, Ties};
+use crate::reaper::{self, ReaperFds};
 use crate::sys;
 use crate::sys::namespace_init::NamespaceInit;
 use crate::sys::process::{Fork, ForkedChild};
 
-/// What came of a fork, and on which side of it this is.
+/// The result of a fork, and the side on which this process is.
 pub(super) enum Forked {
     Parent {
         pid: Pid,
         pidfd: OwnedFd,
         init: NamespaceInit,
     },
-    /// At level `landlock`: the worker is this process's child.
+    /// At level `landlock`: the worker is a child of this process.
     Reaper {
         pid: Pid,
     },
@@ -27,7 +27,7 @@ pub(super) enum Forked {
 }
 
 impl Server {
-    /// Forks a worker, with an init or a reaper of its own. What fails leaves nothing behind.
+    /// Forks a worker, with an init or a reaper of its own. A failure leaves nothing behind.
     pub(super) fn fork_worker(
         &mut self,
         monitor: &OwnedFd,
@@ -37,7 +37,7 @@ impl Server {
             return Ok(match self.fork(hooks)? {
                 Fork::Parent(pid) => Forked::Reaper { pid },
                 Fork::Child(own) => {
-                    let ties = Ties {
+                    let ties = ReaperFds {
                         monitor,
                         zygote: &self.home,
                         proc: &self.zygote.proc,
@@ -47,9 +47,9 @@ impl Server {
                 }
             });
         }
-        // One that could not come back the last time: from elsewhere there is no way on.
+        // A previous return may have failed. From another namespace there is no way to continue.
         self.come_home()?;
-        // Children only: the zygote itself stays where it is, and comes back for the next one.
+        // This applies to children only: the zygote itself stays, and returns for the next worker.
         unshare(CloneFlags::CLONE_NEWPID).in_step(Step::PidNamespace)?;
         self.is_away = true;
         let init = sys::namespace_init::spawn(&mut self.stacks).in_step(Step::SpawnInit);
@@ -67,7 +67,7 @@ impl Server {
             }
             Ok((init, Fork::Parent(pid))) => (init, pid),
             Err(failure) => {
-                // The next worker's way home, where this one fails.
+                // If this fails, the next worker tries again.
                 _ = self.come_home();
                 return Err(failure);
             }
@@ -82,7 +82,7 @@ impl Server {
         }
     }
 
-    /// Has the zygote's next children born in its own pid namespace again.
+    /// Returns the zygote's next children to its own pid namespace.
     fn come_home(&mut self) -> Result<(), Failure> {
         if self.is_away {
             sys::process::enter_namespaces(self.home.as_fd(), CloneFlags::CLONE_NEWPID.bits())

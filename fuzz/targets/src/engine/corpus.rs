@@ -1,20 +1,20 @@
-//! The inputs that are kept, each in a file of its own.
+//! The corpus's inputs, each in its own file.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A kept input.
+/// An input of a corpus.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Kept {
-    /// Where it is.
+    /// The file's path.
     pub path: PathBuf,
-    /// What it is.
+    /// The file's contents.
     pub bytes: Vec<u8>,
 }
 
-/// The inputs of a directory, by their names: the same everywhere.
+/// Reads the inputs of a directory in order of their names, which is the same on every machine.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
-//! A fuzzing engine for stable Rust: a corpus, mutations, and how the reader answered in place of
-//! coverage. Slower to find its way in than libFuzzer, and the same inputs on every machine: a seed and a
-//! number of inputs decide all of it.
+//! A fuzzing engine for stable Rust: a corpus, mutations, and the reader's behaviour in place of
+//! coverage. It finds new paths more slowly than libFuzzer, but it is deterministic: a seed and a
+//! number of inputs decide everything.
 
 mod corpus;
 mod mutate;
@@ -25,42 +25,42 @@ use pool::Pool;
 use random::Random;
 use watch::Watch;
 
-/// How long to go on.
+/// When to stop.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Until {
-    /// So many inputs, those of the corpus not counted.
+    /// After this many inputs, not counting those of the corpus.
     Inputs(u64),
-    /// So much time on the clock.
+    /// After this much wall-clock time.
     Elapsed(Duration),
 }
 
 /// One run of the engine.
 #[derive(Clone, Debug)]
 pub struct Session<'a> {
-    /// What is run.
+    /// The target to run.
     pub target: &'a Target,
-    /// What decides the inputs.
+    /// The seed that decides the inputs.
     pub seed: u64,
-    /// When it ends.
+    /// When it stops.
     pub until: Until,
-    /// Where inputs are to begin with. They are run as they are first.
+    /// The directory of the initial inputs, which are first run unchanged.
     pub corpus: &'a Path,
-    /// Where an input is written that breaks a property.
+    /// The directory for an input that breaks a property.
     pub artifacts: &'a Path,
-    /// Where inputs that go a new way are written, if they are.
+    /// The directory for inputs with new behaviour, if they are to be written.
     pub keep: Option<&'a Path>,
 }
 
-/// What a session came to.
+/// The result of a session.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Tried {
     /// Inputs of the corpus.
     pub kept: u64,
-    /// Inputs made of them.
+    /// Inputs made by mutation.
     pub made: u64,
-    /// Those that were taken.
+    /// Accepted inputs.
     pub taken: u64,
-    /// Ways in which they were answered.
+    /// Distinct behaviours.
     pub ways: usize,
 }
 
@@ -74,11 +74,11 @@ pub enum Failure {
 }
 
 impl Session<'_> {
-    /// Runs the corpus, then inputs made of it.
+    /// Runs the corpus, then mutations of it.
     ///
     /// # Errors
     ///
-    /// The first input that breaks a property, which is then in a file.
+    /// The first input that breaks a property, which is written to a file.
     pub fn run(&self) -> Result<Tried, Failure> {
         let started = Instant::now();
         let mut runner = Runner::new(self)?;
@@ -125,11 +125,11 @@ impl Session<'_> {
     }
 }
 
-/// Runs one target, and remembers how it answered.
+/// Runs one target, and records its behaviours.
 struct Runner<'a> {
     target: &'a Target,
     ways: HashSet<Behaviour>,
-    /// Holds the input at work, for the case that the process does not survive it.
+    /// Holds the current input, in case it ends the process.
     last: File,
     path: PathBuf,
     watch: Watch,
@@ -158,7 +158,7 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// How the target answers, and remembers it.
+    /// Runs one input and records its behaviour.
     fn try_one(&mut self, input: &[u8]) -> Result<Behaviour, Failure> {
         self.watch.next();
         let written = self.last.set_len(input.len() as u64);
@@ -170,7 +170,8 @@ impl<'a> Runner<'a> {
         Ok(behaviour)
     }
 
-    /// A file that stays says that its input broke something: the last one did not.
+    /// Removes the file: one that remains marks its input as a failure, and the last input did not
+    /// fail.
     fn finish(self) -> Result<(), Failure> {
         fs::remove_file(&self.path).map_err(|error| Failure::Io(self.path, error))
     }

@@ -1,12 +1,12 @@
-//! Inputs out of inputs.
+//! Makes inputs from other inputs.
 
 use super::random::Random;
 use super::token::token;
 
-/// No input is longer.
+/// The longest input.
 pub(super) const LONGEST: usize = 1 << 16;
 
-/// Numbers at which arithmetic and limits change their mind.
+/// Numbers at the boundaries of arithmetic and limits.
 const EDGES: [u64; 20] = [
     0,
     1,
@@ -37,10 +37,10 @@ pub(super) struct Mutator<'a> {
 }
 
 impl Mutator<'_> {
-    /// Another input, with something of `other` perhaps.
+    /// Makes another input, possibly with a part of `other`.
     pub(super) fn mutate(&mut self, input: &[u8], other: &[u8]) -> Vec<u8> {
         let mut bytes = input.to_vec();
-        // Mostly few changes: what is left of a valid input leads further in.
+        // Usually few changes: an input that is still mostly valid gets further.
         let most = 1 << self.random.below(4);
         let changes = 1 + self.random.below(most);
         for _ in 0..changes {
@@ -67,7 +67,7 @@ impl Mutator<'_> {
         }
     }
 
-    /// Some place and a short length from there.
+    /// A random position and a short length.
     fn part(&mut self, length: usize) -> (usize, usize) {
         let start = self.random.below(length + 1);
         let most = 1usize << self.random.below(8);
@@ -89,7 +89,7 @@ impl Mutator<'_> {
         }
     }
 
-    /// One more or less.
+    /// Increments or decrements a byte.
     fn step(&mut self, bytes: &mut [u8]) {
         let (place, up) = (self.random.below(bytes.len()), self.random.below(2) == 0);
         if let Some(byte) = bytes.get_mut(place) {
@@ -109,7 +109,7 @@ impl Mutator<'_> {
         bytes.splice(start..start, made);
     }
 
-    /// The same again, a few times or very often: what is nested, long or quadratic.
+    /// Repeats a part a few times or very often, for nested, long or quadratic cases.
     fn repeat(&mut self, bytes: &mut Vec<u8>) {
         let (start, end) = self.part(bytes.len());
         let times = [1, 2, 9, 130, 1200][self.random.below(5)];
@@ -118,7 +118,7 @@ impl Mutator<'_> {
         bytes.splice(end..end, copies);
     }
 
-    /// The front of one and the back of the other.
+    /// Joins the front of one input and the back of the other.
     fn splice(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
         let (kept, _) = self.part(bytes.len());
         let (from, _) = self.part(other.len());
@@ -126,14 +126,14 @@ impl Mutator<'_> {
         bytes.extend_from_slice(&other[from..]);
     }
 
-    /// A part of the other in place of one of its own.
+    /// Replaces a part by a part of the other.
     fn graft(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
         let (start, end) = self.part(bytes.len());
         let (from, to) = self.part(other.len());
         bytes.splice(start..end, other[from..to].iter().copied());
     }
 
-    /// A string, number, list or table in place of another: what stays a text of its grammar.
+    /// Replaces a string, number, list or table by another, which keeps the grammar valid.
     fn exchange(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
         let (from, _) = self.part(bytes.len());
         let Some((start, end)) = token(bytes, from) else {
@@ -166,7 +166,7 @@ impl Mutator<'_> {
         }
     }
 
-    /// Little-endian, as all numbers on the wire are.
+    /// Writes a boundary number in little-endian, as all numbers on the wire are.
     fn binary_edge(&mut self, bytes: &mut Vec<u8>) {
         let number = self.edge().to_le_bytes();
         let width = [1, 2, 4, 8][self.random.below(4)];
@@ -175,7 +175,7 @@ impl Mutator<'_> {
         bytes.splice(start..end, number[..width].iter().copied());
     }
 
-    /// In place of a number that stands there as text.
+    /// Replaces a number in the text by a boundary number.
     fn decimal_edge(&mut self, bytes: &mut Vec<u8>) {
         let edge = self.edge();
         let text = match self.random.below(4) {

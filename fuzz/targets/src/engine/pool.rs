@@ -1,9 +1,9 @@
-//! The inputs that others are made of.
+//! The inputs that mutations start from.
 
 use super::random::Random;
 use crate::Behaviour;
 
-/// Inputs, each of which was answered in a way of its own.
+/// Inputs with distinct behaviour.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     taken: Vec<Vec<u8>>,
@@ -11,7 +11,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Enough for every way, and no more than memory has room for.
+    /// Enough for every behaviour, and few enough for memory.
     const MOST: usize = 4096;
 
     pub(super) fn add(&mut self, behaviour: Behaviour, input: Vec<u8>) {
@@ -25,7 +25,8 @@ impl Pool {
         }
     }
 
-    /// Mostly one that was taken: what is nearly valid goes further in than what never was.
+    /// Picks an accepted input most of the time: a nearly valid input gets further than an invalid
+    /// one.
     pub(super) fn pick(&self, random: &mut Random) -> &[u8] {
         let (first, second) = if random.below(4) == 0 {
             (&self.refused, &self.taken)

@@ -1,6 +1,6 @@
-//! Numbers that a seed decides (SplitMix64, Steele, Lea and Flood 2014): the same in every build.
+//! Random numbers from a seed (SplitMix64, Steele, Lea and Flood 2014): the same in every build.
 
-/// A stream of numbers.
+/// A stream of random numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
@@ -17,7 +17,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to one less than `count`; 0 for none.
+    /// A number below `count`; 0 if `count` is 0.
     pub(super) fn below(&mut self, count: usize) -> usize {
         let count = count.max(1) as u64;
         // The remainder is less than `count`, which was a usize.
@@ -37,7 +37,8 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// From the authors' own program: what a seed finds today it finds in a year.
+    /// The values come from the authors' own program. They must stay, so that seeds keep their
+    /// meaning.
     #[test]
     fn a_seed_gives_its_numbers() {
         let mut random = Random::new(1_234_567);

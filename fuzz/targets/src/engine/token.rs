@@ -1,6 +1,6 @@
-//! Where a string, a number, a word, a list or a table of JSON or TOML begins and ends.
+//! Finds the strings, numbers, words, lists and tables of JSON or TOML in a text.
 
-/// The first that begins at `from` or behind it.
+/// The first token that starts at `from` or later.
 pub(super) fn token(text: &[u8], from: usize) -> Option<(usize, usize)> {
     let rest = text.get(from..)?;
     let skipped = rest.iter().position(|byte| begins(*byte))?;
@@ -12,7 +12,7 @@ const fn begins(byte: u8) -> bool {
     matches!(byte, b'"' | b'[' | b'{' | b'-') || byte.is_ascii_alphanumeric()
 }
 
-/// Of the one that `text` begins with; all of it where that does not end.
+/// The length of the token at the start of `text`, or of all of it if the token does not end.
 fn length(text: &[u8]) -> usize {
     match text[0] {
         b'"' => string_length(text),

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Processor time, in ticks of 10 ms (proc_pid_stat(5), times(2)), that one input may take: half a
-/// minute, where the slowest honest one takes a tenth of a second. Not time on the clock: a busy machine
-/// is no failure.
+/// The processor time that one input may take, in ticks of 10 ms (proc_pid_stat(5), times(2)): half
+/// a minute, while the slowest valid input takes a tenth of a second. Wall-clock time would fail on
+/// a busy machine.
 const MOST_TICKS: u64 = 3000;
 
-/// Which input is at work.
+/// The number of the current input.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch(Arc<AtomicU64>);
 
 impl Watch {
-    /// Looks on from now on, and calls `stuck` when it is too much.
+    /// Starts watching, and calls `stuck` when an input takes too long.
     pub(super) fn start(stuck: impl Fn() + Send + 'static) -> Self {
         let watch = Self::default();
         let watched = watch.clone();
@@ -38,16 +38,16 @@ impl Watch {
         watch
     }
 
-    /// The next input begins.
+    /// Marks the start of the next input.
     pub(super) fn next(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Time in user mode of this process so far.
+/// This process's time in user mode so far.
 fn processor_ticks() -> Option<u64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // Behind the program's name, which is in brackets and may hold anything.
+    // The fields after the program's name, which is in parentheses and may contain anything.
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(11)?.parse().ok()
 }

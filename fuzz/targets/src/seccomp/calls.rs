@@ -1,4 +1,4 @@
-//! Calls that lie where rules change their answer.
+//! System calls at the boundaries of the rules.
 
 use sandfork::plan::seccomp::{
     Arch, Check, Preset, Surroundings, Verdict, syscall_number, syscalls,
@@ -7,17 +7,17 @@ use sandfork::plan::seccomp::{
 use super::interpreter::Call;
 use crate::source::Source;
 
-/// What marks a call of x32 (asm/unistd.h, `__X32_SYSCALL_BIT`).
+/// The bit that marks a call of x32 (asm/unistd.h, `__X32_SYSCALL_BIT`).
 const X32: u32 = 0x4000_0000;
-/// `AUDIT_ARCH_I386`, what `int 0x80` is, and 32-bit ARM.
+/// `AUDIT_ARCH_I386`, which `int 0x80` uses, and 32-bit ARM.
 const FOREIGN: [u32; 2] = [0x4000_0003, 0x4000_0028];
 
 pub(super) struct Generator {
     arch: Arch,
     numbers: Vec<u32>,
-    /// Of calls whose rule looks at arguments: those are the interesting half.
+    /// Calls whose rule checks arguments, which half of the choices take.
     conditional: Vec<u32>,
-    /// What arguments are compared with.
+    /// The values that arguments are compared with.
     values: Vec<u32>,
 }
 
@@ -27,7 +27,7 @@ impl Generator {
         let mut conditional = Vec::new();
         let mut values = vec![0];
         for (name, rule) in &preset.guest {
-            if let Verdict::AllowIf { checks, .. } = rule.verdict {
+            if let Verdict::AllowIf { checks, .. } | Verdict::AskIf { checks, .. } = rule.verdict {
                 conditional.extend(syscall_number(arch, name));
                 for check in checks {
                     values.extend(numbers(check));
@@ -69,7 +69,7 @@ impl Generator {
         call
     }
 
-    /// A value of a rule or one beside it, with any upper half.
+    /// A value of a rule or a neighbour of it, with any upper half.
     fn argument(&self, source: &mut Source<'_>) -> u64 {
         let how = source.byte();
         let value = source.pick(&self.values).unwrap_or(0);
@@ -97,6 +97,5 @@ fn numbers(check: &Check) -> Vec<u32> {
         Check::OneOf { mask, values, .. } | Check::NoneOf { mask, values, .. } => {
             values.iter().copied().chain([mask, !mask]).collect()
         }
-        Check::Null { .. } => vec![0],
     }
 }

@@ -1,7 +1,7 @@
-//! The compiled filters against what the rules and a policy's lists mean, call by call.
+//! Compares the compiled filters with the meaning of the rules and a policy's lists, call by call.
 //!
 //! The programs run in the interpreter of the compiler's own tests, which shares no code with the
-//! compiler; what they should answer is worked out from the rules by [`oracle`].
+//! compiler. [`oracle`] derives the expected answers from the rules.
 
 mod calls;
 #[path = "../../../../src/plan/seccomp/tests/interpreter.rs"]
@@ -57,7 +57,7 @@ fn run(bytes: &[u8]) -> Behaviour {
     }
 }
 
-/// What a policy asks of the filters, and where.
+/// The lists of a policy, and the target platform.
 #[derive(Debug)]
 struct Case {
     arch: Arch,
@@ -66,7 +66,7 @@ struct Case {
     deny: Vec<&'static str>,
 }
 
-/// A call that a filter answers otherwise than the rules say.
+/// A call that a filter answers differently from the rules.
 #[derive(Clone, Debug)]
 #[expect(dead_code, reason = "it is shown")]
 pub struct Difference {
@@ -121,7 +121,7 @@ impl Case {
     }
 }
 
-/// Filters, and what they are held against.
+/// Filters, and the oracle that they are compared with.
 struct Comparison<'a> {
     case: &'a Case,
     filters: &'a Filters,
@@ -139,7 +139,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The first call that is answered wrongly.
+    /// The first call with a wrong answer.
     fn first(&self, source: &mut Source<'_>) -> Option<Difference> {
         let mut calls = 0;
         while calls < MOST_CALLS && (calls == 0 || !source.is_empty()) {
@@ -185,8 +185,9 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// The first of these calls that filters answer wrongly which `change` was done to: what shows that the
-/// comparison can find something. For `x86_64` in namespaces, without lists.
+/// Modifies the filters with `change`, and returns the first of these calls that they answer
+/// wrongly. This shows that the comparison can find errors. For `x86_64` in namespaces, without
+/// lists.
 pub fn difference<'a>(
     calls: impl IntoIterator<Item = &'a [u8]>,
     change: impl FnOnce(&mut Filters),

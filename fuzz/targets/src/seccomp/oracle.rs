@@ -1,4 +1,5 @@
-//! What filters must answer, from the rules and a policy's lists: no program, no search, no jumps.
+//! The answers that filters must give, from the rules and a policy's lists, without compiling a
+//! program.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +9,8 @@ use sandfork::plan::seccomp::{
 
 use super::interpreter::{Answer, Call};
 
-/// What a policy may not deny: an interpreter cannot run a cell without.
-const ESSENTIAL: [&str; 12] = [
+/// Calls that a policy may not deny, because an interpreter cannot run a cell without them.
+const ESSENTIAL: [&str; 13] = [
     "read",
     "write",
     "close",
@@ -22,9 +23,10 @@ const ESSENTIAL: [&str; 12] = [
     "rt_sigreturn",
     "exit",
     "exit_group",
+    "prlimit64",
 ];
 
-/// Every name of a system call, and some that are none.
+/// Every name of a system call, and some invalid names.
 pub(super) fn names() -> Vec<&'static str> {
     let mut names: Vec<&'static str> = [Arch::X86_64, Arch::Aarch64]
         .into_iter()
@@ -54,7 +56,7 @@ impl Oracle {
         }
     }
 
-    /// Whether these lists can be kept.
+    /// Whether a policy may have these lists.
     pub(super) fn accepts(&self, allow: &[&str], deny: &[&str]) -> bool {
         let known = |name: &&str| {
             [Arch::X86_64, Arch::Aarch64]
@@ -62,8 +64,8 @@ impl Oracle {
                 .any(|arch| syscall_number(*arch, name).is_some())
         };
         let allowable = |name: &&str| match self.preset.guest.get(*name).map(|rule| rule.verdict) {
-            None | Some(Verdict::Allow) => true,
-            Some(Verdict::AllowIf { .. }) => false,
+            None | Some(Verdict::Allow | Verdict::AskIf { checks: [], .. }) => true,
+            Some(Verdict::AllowIf { .. } | Verdict::AskIf { .. }) => false,
             Some(Verdict::Refuse { grant, .. }) => grant == Grant::ByPolicy,
         };
         allow.iter().all(|name| known(name) && allowable(name))
@@ -72,14 +74,22 @@ impl Oracle {
                 .all(|name| known(name) && !ESSENTIAL.contains(name))
     }
 
-    /// A guest's call, with both filters loaded.
+    /// The answer to a guest's call, with both filters loaded.
     pub(super) fn guest(&self, allow: &[&str], deny: &[&str], call: &Call) -> Answer {
         self.answer(call, |name| {
             let usual = self.guests_rule(allow, name, call);
-            // A list takes away what there is; what is refused anyway keeps its own error.
+            // A deny list removes allowed calls; a call that is refused anyway keeps its own error.
             let refused_anyway = match self.preset.guest.get(name).map(|rule| rule.verdict) {
+                Some(
+                    Verdict::Allow
+                    | Verdict::AllowIf { .. }
+                    | Verdict::AskIf { .. }
+                    | Verdict::Refuse {
+                        errno: Errno::Nothing,
+                        ..
+                    },
+                ) => false,
                 Some(Verdict::Refuse { .. }) | None => !allow.contains(&name),
-                Some(Verdict::Allow | Verdict::AllowIf { .. }) => false,
             };
             if deny.contains(&name) && !refused_anyway {
                 Answer::Errno(1)
@@ -89,11 +99,15 @@ impl Oracle {
         })
     }
 
-    /// A call of the jail's set-up, with the first filter alone.
+    /// The answer to a call of the jail's set-up, with only the first filter.
     pub(super) fn zygote(&self, allow: &[&str], call: &Call) -> Answer {
         self.answer(call, |name| match self.preset.jail.get(name) {
             Some(rule) => meaning(&rule.verdict, call),
-            None => self.guests_rule(allow, name, call),
+            // There is no supervisor to ask yet.
+            None => match self.guests_rule(allow, name, call) {
+                Answer::Ask => Answer::Allow,
+                other => other,
+            },
         })
     }
 
@@ -113,7 +127,7 @@ impl Oracle {
         }
         match self.names.get(&call.number) {
             Some(name) => of_name(name),
-            // No such call, and those of x32 are none either.
+            // The call does not exist; neither do those of x32.
             None => Answer::Errno(38),
         }
     }
@@ -124,7 +138,11 @@ fn meaning(verdict: &Verdict, call: &Call) -> Answer {
     match *verdict {
         Verdict::Allow => Answer::Allow,
         Verdict::Refuse { errno, .. } => refused(errno),
-        Verdict::AllowIf { checks, otherwise } => {
+        Verdict::AskIf { asked, .. } if holds(asked, call) => Answer::Ask,
+        Verdict::AllowIf { checks, otherwise }
+        | Verdict::AskIf {
+            checks, otherwise, ..
+        } => {
             if checks.iter().all(|check| holds(*check, call)) {
                 Answer::Allow
             } else {
@@ -134,10 +152,9 @@ fn meaning(verdict: &Verdict, call: &Call) -> Answer {
     }
 }
 
-/// The kernel takes the low half of an argument that is a number, and all of a pointer.
+/// The kernel uses the low half of a numeric argument.
 fn holds(check: Check, call: &Call) -> bool {
-    let whole = |argument: u8| call.arguments[usize::from(argument)];
-    let low = |argument: u8| whole(argument) % (1 << 32);
+    let low = |argument: u8| call.arguments[usize::from(argument)] % (1 << 32);
     match check {
         Check::OneOf {
             argument,
@@ -153,6 +170,5 @@ fn holds(check: Check, call: &Call) -> bool {
         } => values
             .iter()
             .all(|value| low(argument) & u64::from(mask) != u64::from(*value)),
-        Check::Null { argument } => whole(argument) == 0,
     }
 }

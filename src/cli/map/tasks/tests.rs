@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
-/// A file of tasks, in a directory of its own.
+/// A task file in its own directory.
 struct File {
     directory: tempfile::TempDir,
 }
@@ -26,11 +26,15 @@ impl File {
     }
 
     fn tasks(&self, finished: &[TaskId]) -> Tasks {
+        self.tasks_with(finished, Reach::Host)
+    }
+
+    fn tasks_with(&self, finished: &[TaskId], reach: Reach) -> Tasks {
         let choice = PolicyChoice {
             policy: "standard".to_owned(),
             overrides: vec!["limits.wall=3s".to_owned()],
         };
-        let policies = Policies::new(chosen(&choice).unwrap(), &choice);
+        let policies = Policies::new(chosen(&choice).unwrap(), &choice, reach);
         let mut ids = Ids::default();
         for id in finished {
             ids.finish(id);
@@ -39,7 +43,7 @@ impl File {
         Tasks::new(source, policies, ids, Arc::default())
     }
 
-    /// The ids of the tasks, and what is wrong after them.
+    /// The ids of the tasks, and the error after them.
     fn found(&self) -> (Vec<String>, Option<String>) {
         self.collect(self.tasks(&[]))
     }
@@ -57,6 +61,27 @@ impl File {
         }
         (ids, None)
     }
+}
+
+#[test]
+fn tasks_of_code_alone_name_nothing() {
+    let task = |members: &str| {
+        let file = File::new(line(1) + &format!("{{\"id\": 2, {members}}}\n"));
+        file.collect(file.tasks_with(&[], Reach::CodeOnly))
+    };
+    for (members, key) in [
+        (r#""file": "/etc/shadow""#, "file"),
+        (r#""program": ["id"]"#, "program"),
+        (r#""code": "pass", "policy": "data-science""#, "policy"),
+        (r#""file": "x.py", "policy": "/etc/shadow""#, "file"),
+    ] {
+        let (ids, said) = task(members);
+        assert_eq!(ids, ["1"]);
+        let says = format!("tasks.jsonl:2: it has `{key}`, which `--code-only` refuses");
+        assert!(said.unwrap().starts_with(&says), "{members}");
+    }
+    let all = r#""code": "pass", "args": ["a"], "files": {"a": "b"}, "limits": {"wall": "1s"}"#;
+    assert_eq!(task(all).0.len(), 2);
 }
 
 fn line(id: u32) -> String {
@@ -203,7 +228,7 @@ fn a_file_that_grows_is_run_as_far_as_it_went() {
         let mut file = OpenOptions::new().append(true).open(path).unwrap();
         file.write_all(more.as_bytes()).unwrap();
     };
-    // Behind a whole line, and in the middle of one.
+    // After a whole line, and within one.
     for end in ["\n", "", "{\"id\": 4, \"co"] {
         let file = File::new(line(1) + &line(2) + line(3).trim_end() + end);
         let mut tasks = file.tasks(&[]);

@@ -1,10 +1,26 @@
-//! Files, descriptors and waiting on them. Which paths are in reach is for the mounts and Landlock.
+//! Files, descriptors and waiting on them. Mounts and Landlock decide which paths are reachable.
 
-use super::super::rule::{Errno, Rule, allow, allow_if, clear, none_of, one_of};
-use super::uapi::{
-    F_NOTIFY, F_SETLEASE, FICLONE, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD, RWF_NOWAIT, TCGETS,
-    TCGETS2, TIOCGPGRP, TIOCGWINSZ,
+use super::super::rule::{
+    ALWAYS, Check, Errno, Rule, allow, allow_if, ask_if, clear, none_of, nothing, one_of,
 };
+use super::uapi::{
+    EPOLL_CTL_ADD, F_GETLK, F_NOTIFY, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_SETLK,
+    F_SETLKW, F_SETPIPE_SZ, FICLONE, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD, POSIX_FADV_DONTNEED,
+    RWF_NOWAIT, TCGETS, TCGETS2, TIOCGPGRP, TIOCGWINSZ,
+};
+
+/// Requests of fcntl(2) that lock a part of a file, unlock it, or ask which process has locked it.
+pub(super) const RECORD_LOCKS: Check = one_of(
+    1,
+    &[
+        F_GETLK,
+        F_SETLK,
+        F_SETLKW,
+        F_OFD_GETLK,
+        F_OFD_SETLK,
+        F_OFD_SETLKW,
+    ],
+);
 
 pub(super) const RULES: &[Rule] = &[
     allow(
@@ -13,11 +29,18 @@ pub(super) const RULES: &[Rule] = &[
     ),
     allow(
         "read, write and seek in what is open",
-        "read write readv writev pread64 pwrite64 preadv pwritev pwritev2 lseek \
-         readahead fadvise64",
+        "read write readv writev pread64 pwrite64 preadv pwritev pwritev2 lseek readahead",
     ),
-    // With RWF_NOWAIT a read tells, without changing it, whether somebody has lately read the same
-    // page of a library: see cachestat.
+    // All processes that read a library share its pages. Dropping them would make the host read them
+    // from disk again. A guest's own files have no disk behind them.
+    allow_if(
+        "say how a file will be read, but drop none of its pages from the host's memory",
+        "fadvise64",
+        &[none_of(3, &[POSIX_FADV_DONTNEED])],
+        Errno::Nothing,
+    ),
+    // With RWF_NOWAIT a read shows, without changing it, whether another process has lately read the
+    // same page of a library: see cachestat.
     allow_if(
         "read at several places, but not only what is in memory already",
         "preadv2",
@@ -29,8 +52,14 @@ pub(super) const RULES: &[Rule] = &[
         "sendfile copy_file_range",
     ),
     allow(
-        "size, space and durability of one open file (tempfile, sqlite3)",
-        "truncate ftruncate fallocate fsync fdatasync sync_file_range",
+        "size and space of one open file (tempfile, sqlite3)",
+        "truncate ftruncate fallocate",
+    ),
+    // On a file that is only shown, fsync(2) makes the host's disk flush its cache, and every tenant
+    // waits for that. A guest's own files are discarded with it.
+    nothing(
+        "flushes the host's disk; allowed where a policy lets the guest write to the host",
+        "fsync fdatasync sync_file_range",
     ),
     allow(
         "what a file is (os.stat, os.access, importlib)",
@@ -52,30 +81,47 @@ pub(super) const RULES: &[Rule] = &[
          futimesat utimensat setxattr lsetxattr fsetxattr getxattr lgetxattr fgetxattr \
          listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr",
     ),
-    allow(
-        "descriptors, and locks on whole files (subprocess)",
-        "dup dup2 dup3 flock pipe pipe2",
+    allow("descriptors (subprocess)", "dup dup2 dup3 pipe pipe2"),
+    // A lock on a shown file blocks the host's programs and is visible to other tenants. See
+    // `supervisor::objects` for what locks cost the kernel and other tenants.
+    ask_if(
+        "locks on whole files, of the guest's own",
+        "flock",
+        ALWAYS,
+        &[],
+        Errno::Perm,
     ),
-    // F_NOTIFY tells who else reads a library; a lease holds up whoever opens a file of the user's that
-    // is shown, on the host too, and tells of it.
-    allow_if(
+    // F_NOTIFY reveals who else reads a library. A lease delays every process that opens a shown file,
+    // on the host too, and reveals the open. The kernel counts the pages of pipes per user, and gives a
+    // user with many of them pipes of only a page or two (pipe(7)). With F_SETPIPE_SZ sixty pipes would
+    // take everyone's share.
+    ask_if(
         "flags of descriptors and record locks (sqlite3), but no news of what others open",
         "fcntl",
-        &[none_of(1, &[F_SETLEASE, F_NOTIFY])],
+        RECORD_LOCKS,
+        &[none_of(1, &[F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ])],
         Errno::Perm,
     ),
     allow(
         "wait for descriptors (select, selectors, asyncio)",
-        "select pselect6 poll ppoll epoll_create epoll_create1 epoll_ctl epoll_wait \
-         epoll_pwait epoll_pwait2 eventfd eventfd2",
+        "select pselect6 poll ppoll epoll_create epoll_create1 epoll_wait epoll_pwait \
+         epoll_pwait2 eventfd eventfd2",
+    ),
+    // The kernel counts watches per host user, so they are allowed if the worker has a uid of its own.
+    ask_if(
+        "watch descriptors, so many as leave others some",
+        "epoll_ctl",
+        one_of(1, &[EPOLL_CTL_ADD]),
+        &[],
+        Errno::Perm,
     ),
     allow(
         "the guest may wall itself off further; a new domain only ever takes rights away",
         "landlock_create_ruleset landlock_add_rule landlock_restrict_self",
     ),
-    // ENOTTY is what programs expect of a file that is not the device they hope for. TIOCSTI and
-    // TIOCLINUX type into the terminal of whoever started the sandbox (CVE-2017-5226), so no request
-    // that changes a terminal is on the list, nor any of a file system or a device.
+    // Programs expect ENOTTY from a file that is not the device they look for. TIOCSTI and TIOCLINUX
+    // type into the terminal from which the sandbox was started (CVE-2017-5226). The list therefore has
+    // no request that changes a terminal, and none for a file system or a device.
     allow_if(
         "ask whether a descriptor is a terminal, how much it holds; set its blocking and close flags; \
          share blocks of a file that is being copied",

@@ -1,5 +1,5 @@
-//! What the zygote and a worker need while they set up the jail, after the zygote's filter is in
-//! force. The worker's filter puts the guest's verdict back for each of them.
+//! Calls that the zygote and a worker need to set up the jail after the zygote's filter is loaded.
+//! The worker's filter restores the guest's verdict for each of them.
 
 use super::super::rule::{Rule, allow};
 
@@ -14,7 +14,7 @@ pub(super) const ALWAYS: &[Rule] = &[
     allow("pin the worker to its processors", "sched_setaffinity"),
 ];
 
-/// Needed where workers get namespaces of their own.
+/// Needed if workers have their own namespaces.
 pub(super) const NAMESPACES: &[Rule] = &[
     allow(
         "give birth to the worker's init in a pid namespace",
@@ -24,13 +24,14 @@ pub(super) const NAMESPACES: &[Rule] = &[
         "the worker's namespaces, and the way back after unshare(CLONE_NEWPID)",
         "unshare setns",
     ),
+    allow("become a user that no other worker is", "setresuid"),
     allow(
         "private tmpfs and /proc of the worker",
         "mount mount_setattr move_mount open_tree fsopen fsconfig fsmount",
     ),
 ];
 
-/// Needed where there are no namespaces and Landlock does not scope signals: see `jail::reaper`.
+/// Needed if there are no namespaces and Landlock does not scope signals: see `jail::reaper`.
 pub(super) const SIGNALS: &[Rule] = &[
     allow(
         "stop and kill what a worker has left",

@@ -4,7 +4,7 @@ use super::super::rule::{Check, Errno, Rule, allow, allow_if, clear, none_of};
 use super::uapi::{MADV_MERGEABLE, MAP_HUGETLB, MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_NOEXEC_SEAL};
 
 pub(super) const RULES: &[Rule] = &[
-    // Reserved huge pages are outside the memory cgroup's count and belong to the host's databases.
+    // Reserved huge pages are outside the memory cgroup's count, and belong to the host's databases.
     allow_if(
         "map memory and files, but not the host's reserved huge pages",
         "mmap",
@@ -13,8 +13,8 @@ pub(super) const RULES: &[Rule] = &[
     ),
     allow("resize, protect and unmap", "brk munmap mremap mprotect"),
     allow("write mapped files back", "msync"),
-    // The time of a write to a merged page tells whether someone else on the host, a virtual machine
-    // for instance, holds a page with the same contents.
+    // The duration of a write to a merged page reveals whether another process on the host, for
+    // example a virtual machine, holds a page with the same contents.
     allow_if(
         "advise the kernel on memory, but never merge pages with those of others",
         "madvise",
@@ -30,8 +30,8 @@ pub(super) const RULES: &[Rule] = &[
         "pkey_alloc pkey_free pkey_mprotect mseal",
     ),
     allow("order memory accesses of threads", "membarrier"),
-    // vm.memfd_noexec cannot be set from within a user namespace, so the flag is demanded here: a
-    // file that no path leads to would else be the way to run a program that no rule has seen.
+    // vm.memfd_noexec cannot be set from within a user namespace, so the filter demands the flag.
+    // Otherwise a file without a path could be used to run a program that no rule has checked.
     allow_if(
         "anonymous files that can never be executed",
         "memfd_create",

@@ -1,7 +1,7 @@
-//! The preset: what a guest may call, as data.
+//! The preset: the calls that a guest may make, as data.
 //!
-//! Made from what CPython 3.9 to 3.14, glibc, numpy, pandas, threads, subprocess and multiprocessing
-//! call; the rest of the kernel stays out of reach. One file for each concept.
+//! It comes from the calls of CPython 3.9 to 3.14, glibc, numpy, pandas, threads, subprocess and
+//! multiprocessing. The rest of the kernel stays unreachable. There is one file for each concept.
 
 mod files;
 mod jail;
@@ -23,12 +23,12 @@ const ABI_TRUNCATE: u32 = 3;
 /// The Landlock ABI that scopes signals (Linux 6.12).
 const ABI_SCOPE: u32 = 6;
 
-/// The rules of one kind of surroundings, by system call.
+/// The rules for one kind of surroundings, by system call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Preset {
-    /// What guest code may call. A call that is not here gets `ENOSYS`.
+    /// Calls for guest code. A call that is not here gets `ENOSYS`.
     pub guest: BTreeMap<&'static str, &'static Rule>,
-    /// What the jail's set-up may call besides, between the two loads.
+    /// Additional calls for the jail's set-up, between the two loads.
     pub jail: BTreeMap<&'static str, &'static Rule>,
 }
 
@@ -79,7 +79,7 @@ fn by_syscall(tables: &[&'static [Rule]]) -> BTreeMap<&'static str, &'static Rul
         .collect()
 }
 
-/// Each table by itself, for the tests.
+/// Each table separately, for the tests.
 #[cfg(test)]
 pub(super) fn tables() -> Vec<Vec<Rule>> {
     let preset = guest_tables(Surroundings::Namespaces);

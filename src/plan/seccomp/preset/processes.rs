@@ -1,6 +1,8 @@
 //! Processes, threads and signals, all within the worker's own pid namespace.
 
-use super::super::rule::{Check, Errno, Grant, Rule, Verdict, allow, allow_if, clear, one_of};
+use super::super::rule::{
+    Check, Errno, Grant, Rule, Verdict, allow, allow_if, clear, nothing, one_of,
+};
 use super::uapi::{
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,
     CLONE_NEWUTS, CLONE_PARENT, FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG,
@@ -20,7 +22,7 @@ const CLONE_NAMESPACES: u32 = CLONE_NEWNS
     | CLONE_NEWNET;
 
 pub(super) const RULES: &[Rule] = &[
-    // A user namespace gives its maker every capability over new mounts and networks, the ground of
+    // A user namespace gives its creator every capability over new mounts and networks, the source of
     // most local kernel exploits. CLONE_PARENT would make the zygote the parent of a guest's process.
     allow_if(
         "threads and child processes, but no namespaces and no children for the parent",
@@ -39,8 +41,8 @@ pub(super) const RULES: &[Rule] = &[
     allow("child processes (os.fork, subprocess)", "fork vfork"),
     allow("run a program that Landlock lets it run", "execve"),
     allow("end, and wait for children", "exit exit_group wait4 waitid"),
-    // Priority inheritance has been the kernel's way to a use after free again and again
-    // (CVE-2014-3153, CVE-2021-3347). glibc takes ENOSYS as "no such mutexes here".
+    // Priority inheritance has repeatedly caused use-after-free bugs in the kernel (CVE-2014-3153,
+    // CVE-2021-3347). glibc reads ENOSYS as "no such mutexes here".
     allow_if(
         "locks of threads, without priority inheritance",
         "futex",
@@ -90,10 +92,10 @@ pub(super) const RULES: &[Rule] = &[
         "sched_yield sched_getaffinity sched_getscheduler sched_getparam sched_getattr \
          sched_get_priority_max sched_get_priority_min sched_rr_get_interval getcpu",
     ),
-    allow(
-        "be nicer (os.nice)",
-        "getpriority setpriority ioprio_get ioprio_set",
-    ),
+    allow("ask for priorities", "getpriority ioprio_get ioprio_set"),
+    // A process with a raised nice value dies slowly on a busy machine, and its caller would wait for
+    // it.
+    nothing("be nicer (os.nice)", "setpriority"),
     allow(
         "limits and usage of itself (resource)",
         "getrlimit setrlimit getrusage times",
@@ -104,7 +106,7 @@ pub(super) const RULES: &[Rule] = &[
         &[one_of(0, &[SELF])],
         Errno::Perm,
     ),
-    // Not on the list, among others: PR_SET_MM, PR_SET_PTRACER, PR_SET_SECCOMP, PR_SET_DUMPABLE,
+    // The list leaves out, among others: PR_SET_MM, PR_SET_PTRACER, PR_SET_SECCOMP, PR_SET_DUMPABLE,
     // PR_SET_PDEATHSIG (the worker's tie to its parent), PR_SET_MEMORY_MERGE (see madvise).
     allow_if(
         "name threads, ask for the state of the jail, tune timers and huge pages",
@@ -130,7 +132,7 @@ pub(super) const RULES: &[Rule] = &[
         )],
         Errno::Perm,
     ),
-    // READ_IMPLIES_EXEC and ADDR_NO_RANDOMIZE undo the hardening of programs that it runs.
+    // READ_IMPLIES_EXEC and ADDR_NO_RANDOMIZE undo the hardening of programs that the guest runs.
     allow_if(
         "ask for the personality, or stay with that of Linux",
         "personality",

@@ -1,4 +1,4 @@
-//! Calls that the filters know and refuse with EPERM. What is in no table gets ENOSYS.
+//! Calls that the filters know and refuse with EPERM. A call that is in no table gets ENOSYS.
 
 use super::super::rule::{Rule, never, refuse};
 
@@ -48,13 +48,14 @@ pub(super) const RULES: &[Rule] = &[
         "settimeofday clock_settime clock_adjtime adjtimex",
     ),
     never("watches whole file systems", "fanotify_init fanotify_mark"),
-    // Pages of the page cache in a pipe are everyone's library, writable through the next hole of
-    // this kind (CVE-2022-0847). sendfile stays: shutil needs it.
+    // These calls put pages of the page cache, and so of libraries that all processes share, into pipes.
+    // The next hole of this kind would make them writable (CVE-2022-0847). sendfile stays: shutil needs
+    // it.
     refuse("puts page-cache pages into pipes", "splice tee vmsplice"),
     refuse("runs a file that no path leads to", "execveat"),
     refuse("flushes the host's disks, for all tenants", "sync syncfs"),
     refuse("tells what others have read lately", "cachestat mincore"),
-    // Files that two tenants are shown are one file to the kernel, and the host's programs open them too.
+    // A file that two tenants are shown is one file to the kernel, and the host's programs open it too.
     refuse(
         "tells what others open of the files that they are shown too",
         "inotify_init inotify_init1 inotify_add_watch inotify_rm_watch",
@@ -76,7 +77,8 @@ pub(super) const RULES: &[Rule] = &[
         "the user namespace has one user",
         "setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups",
     ),
-    // Segments and queues that no process is attached to are in no process's size, and outlive it.
+    // Segments and queues without an attached process count in no process's size, and outlive every
+    // process.
     refuse(
         "System V objects; multiprocessing uses files in /dev/shm, which have a quota",
         "shmget shmat shmctl shmdt semget semop semtimedop semctl msgget msgsnd msgrcv msgctl",

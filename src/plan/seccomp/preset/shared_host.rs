@@ -1,10 +1,12 @@
-//! Without namespaces (level `landlock`) the host's processes, sockets and ipc objects are in sight,
-//! and so are paths for all that Landlock does not handle. These rules replace those of the preset.
+//! Without namespaces (level `landlock`) the host's processes, sockets and ipc objects are visible,
+//! and so are paths for every operation that Landlock does not handle. These rules replace those of
+//! the preset.
 
-use super::super::rule::{Check, Errno, Rule, allow_if, never, none_of, one_of};
+use super::super::rule::{Check, Errno, Rule, allow_if, ask_if, never, none_of, one_of};
+use super::files::RECORD_LOCKS;
 use super::uapi::{
-    AF_UNIX, F_NOTIFY, F_SETLEASE, F_SETOWN, F_SETOWN_EX, F_SETSIG, IOPRIO_WHO_PROCESS, O_ACCMODE,
-    O_TRUNC, PRIO_PROCESS, SELF, SOCK_SEQPACKET, SOCK_STREAM, SOCK_TYPE_MASK,
+    AF_UNIX, F_NOTIFY, F_SETLEASE, F_SETOWN, F_SETOWN_EX, F_SETPIPE_SZ, F_SETSIG,
+    IOPRIO_WHO_PROCESS, O_ACCMODE, O_TRUNC, SELF, SOCK_SEQPACKET, SOCK_STREAM, SOCK_TYPE_MASK,
 };
 
 /// On every kernel.
@@ -13,7 +15,7 @@ pub(super) const ALWAYS: &[Rule] = &[
         "the sockets of the host's services are in reach by path and by abstract name",
         "socket connect bind listen accept accept4",
     ),
-    // A datagram socket of a pair can still send to any name; a connected stream cannot.
+    // A datagram socket of a pair can still send to any name; a connected stream socket cannot.
     allow_if(
         "connected pairs (asyncio, multiprocessing)",
         "socketpair",
@@ -28,17 +30,21 @@ pub(super) const ALWAYS: &[Rule] = &[
         Errno::Perm,
     ),
     // Landlock handles none of these (Documentation/userspace-api/landlock.rst, "Current
-    // limitations"): a guest with the user's own id could change any file of his.
+    // limitations"): a guest with the user's own id could change any of the user's files.
     never(
         "changes modes, owners and attributes of files that Landlock keeps closed",
         "chmod fchmodat fchmodat2 chown lchown fchownat setxattr lsetxattr removexattr \
-         lremovexattr setxattrat removexattrat file_setattr utime utimes futimesat",
+         lremovexattr setxattrat removexattrat file_setattr",
     ),
-    allow_if(
-        "times of an open file, not of a path",
-        "utimensat",
-        &[Check::Null { argument: 1 }],
-        Errno::Perm,
+    // This includes the times of an open file: /dev/null is the host's, and any user may set its
+    // times to now.
+    never(
+        "changes times of files that Landlock keeps closed, or that all tenants see",
+        "utime utimes futimesat utimensat",
+    ),
+    never(
+        "reads attributes of files that Landlock keeps closed",
+        "getxattr lgetxattr listxattr llistxattr getxattrat listxattrat",
     ),
     never(
         "tells of the use of files that Landlock keeps closed",
@@ -48,12 +54,6 @@ pub(super) const ALWAYS: &[Rule] = &[
         "objects that all processes of the user share",
         "shmget shmat shmctl shmdt semget semop semtimedop semctl msgget msgsnd msgrcv msgctl \
          mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr",
-    ),
-    allow_if(
-        "the caller's own priority",
-        "setpriority",
-        &[one_of(0, &[PRIO_PROCESS]), one_of(1, &[SELF])],
-        Errno::Perm,
     ),
     allow_if(
         "the caller's own i/o priority",
@@ -71,7 +71,7 @@ pub(super) const ALWAYS: &[Rule] = &[
 /// Before ABI 3, which handles truncation.
 pub(super) const TRUNCATION_OPEN: &[Rule] = &[
     never("truncates files that Landlock keeps closed", "truncate"),
-    // Landlock asks for no right to write when a file is truncated but not opened for writing.
+    // Landlock requires no write right if a file is truncated but not opened for writing.
     allow_if(
         "open files, but truncate only what is opened for writing",
         "open",
@@ -104,14 +104,22 @@ pub(super) const SIGNALS_OPEN: &[Rule] = &[
         "could signal every process of the user",
         "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
     ),
-    // It is killed as one, at one moment: see `jail::reaper`.
+    // The worker's process group is killed in one call: see `jail::reaper`.
     never("leaves the process group of its worker", "setsid setpgid"),
-    allow_if(
+    ask_if(
         "descriptor flags and locks, but no signals to others by way of a descriptor",
         "fcntl",
+        RECORD_LOCKS,
         &[none_of(
             1,
-            &[F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY],
+            &[
+                F_SETOWN,
+                F_SETSIG,
+                F_SETOWN_EX,
+                F_SETLEASE,
+                F_NOTIFY,
+                F_SETPIPE_SZ,
+            ],
         )],
         Errno::Perm,
     ),

@@ -1,4 +1,4 @@
-//! Sockets: AF_UNIX within the worker. There is no network, and no way to ask for one.
+//! Sockets: AF_UNIX within the worker. There is no network, and no call to get one.
 
 use super::super::rule::{Errno, Rule, allow, allow_if, clear, none_of, one_of};
 use super::uapi::{
@@ -7,13 +7,13 @@ use super::uapi::{
 };
 
 pub(super) const RULES: &[Rule] = &[
-    // An empty network namespace does not hold AF_VSOCK, which reaches the hypervisor; AF_ALG,
-    // AF_NETLINK, AF_PACKET and the rest are where most of the kernel's holes are found.
+    // An empty network namespace does not block AF_VSOCK, which reaches the hypervisor. AF_ALG,
+    // AF_NETLINK, AF_PACKET and the others contain most of the kernel's vulnerabilities.
     allow_if(
         "unix sockets (multiprocessing, asyncio), no other family",
         "socket socketpair",
         &[one_of(0, &[AF_UNIX])],
-        // Not EAFNOSUPPORT, which would say that the kernel is without it: this is a refusal.
+        // Not EAFNOSUPPORT, which would mean that the kernel lacks the family: this is a refusal.
         Errno::Perm,
     ),
     allow(
@@ -21,8 +21,8 @@ pub(super) const RULES: &[Rule] = &[
         "connect bind listen accept accept4 getsockname getpeername recvfrom recvmsg recvmmsg \
          shutdown getsockopt",
     ),
-    // Out-of-band data on unix sockets, which nobody uses, was a way out of Chrome's sandbox
-    // (CVE-2025-38236). Without a sender there is nothing to receive.
+    // Out-of-band data on unix sockets, which almost no program uses, was a way out of Chrome's
+    // sandbox (CVE-2025-38236). Without a sender there is nothing to receive.
     allow_if(
         "send, but nothing out of band",
         "sendto",

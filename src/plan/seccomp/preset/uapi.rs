@@ -1,7 +1,7 @@
-//! The kernel's constants that rules compare with (include/uapi/linux). The tests hold them against
-//! `libc`, which plans do not import.
+//! The kernel's constants for comparisons in rules (include/uapi/linux). The tests compare them
+//! with `libc`, which plans do not import.
 
-// sched.h. CLONE_NEWTIME is not among them: clone(2) takes that bit as part of the exit signal.
+// sched.h. CLONE_NEWTIME is not among them: clone(2) reads that bit as part of the exit signal.
 pub(in super::super) const CLONE_PARENT: u32 = 0x0000_8000;
 pub(in super::super) const CLONE_NEWNS: u32 = 0x0002_0000;
 pub(in super::super) const CLONE_NEWCGROUP: u32 = 0x0200_0000;
@@ -21,11 +21,21 @@ pub(in super::super) const MFD_NOEXEC_SEAL: u32 = 0x8;
 // fcntl.h
 pub(in super::super) const O_ACCMODE: u32 = 0o3;
 pub(in super::super) const O_TRUNC: u32 = 0o1000;
+pub(in super::super) const F_GETLK: u32 = 5;
+pub(in super::super) const F_SETLK: u32 = 6;
+pub(in super::super) const F_SETLKW: u32 = 7;
+pub(in super::super) const F_OFD_GETLK: u32 = 36;
+pub(in super::super) const F_OFD_SETLK: u32 = 37;
+pub(in super::super) const F_OFD_SETLKW: u32 = 38;
 pub(in super::super) const F_SETOWN: u32 = 8;
 pub(in super::super) const F_SETSIG: u32 = 10;
 pub(in super::super) const F_SETOWN_EX: u32 = 15;
 pub(in super::super) const F_SETLEASE: u32 = 1024;
 pub(in super::super) const F_NOTIFY: u32 = 1026;
+pub(in super::super) const F_SETPIPE_SZ: u32 = 1031;
+
+// fadvise.h
+pub(in super::super) const POSIX_FADV_DONTNEED: u32 = 4;
 
 // ioctls.h, fs.h
 pub(in super::super) const TCGETS: u32 = 0x5401;
@@ -40,6 +50,9 @@ pub(in super::super) const FICLONE: u32 = 0x4004_9409;
 
 // fs.h
 pub(in super::super) const RWF_NOWAIT: u32 = 8;
+
+// eventpoll.h
+pub(in super::super) const EPOLL_CTL_ADD: u32 = 1;
 
 // futex.h
 pub(in super::super) const FUTEX_WAIT: u32 = 0;
@@ -84,7 +97,6 @@ pub(in super::super) const SO_ATTACH_REUSEPORT_CBPF: u32 = 51;
 pub(in super::super) const SO_ATTACH_REUSEPORT_EBPF: u32 = 52;
 
 // resource.h, ioprio.h
-pub(in super::super) const PRIO_PROCESS: u32 = 0;
 pub(in super::super) const IOPRIO_WHO_PROCESS: u32 = 1;
-/// The caller itself, where a call takes a process id.
+/// The caller itself, in a call that takes a process id.
 pub(in super::super) const SELF: u32 = 0;

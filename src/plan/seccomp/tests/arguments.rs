@@ -1,17 +1,21 @@
-//! Arguments that probe a rule's checks from all sides, and what the checks mean in plain terms.
+//! Arguments around the boundaries of a rule's checks, and the checks' meaning in plain terms.
 
 use super::super::{Check, Verdict};
 use super::interpreter::Answer;
 
-/// The kernel takes the low half of an argument, so the upper one must never change an answer.
+/// The kernel takes the low half of an argument, so the upper half must never change an answer.
 const GARBAGE: u64 = 0xdead_beef_0000_0000;
 
-/// What a filter must answer, computed without BPF.
+/// The answer that a filter must give, computed without BPF.
 pub(super) fn meaning(verdict: &Verdict, arguments: &[u64; 6]) -> Answer {
     match verdict {
         Verdict::Allow => Answer::Allow,
         Verdict::Refuse { errno, .. } => Answer::Errno(*errno as u16),
-        Verdict::AllowIf { checks, otherwise } => {
+        Verdict::AskIf { asked, .. } if holds(asked, arguments) => Answer::Ask,
+        Verdict::AllowIf { checks, otherwise }
+        | Verdict::AskIf {
+            checks, otherwise, ..
+        } => {
             if checks.iter().all(|check| holds(check, arguments)) {
                 Answer::Allow
             } else {
@@ -37,17 +41,18 @@ fn holds(check: &Check, arguments: &[u64; 6]) -> bool {
             mask,
             values,
         } => !values.contains(&(low(argument) & mask)),
-        Check::Null { argument } => arguments[usize::from(argument)] == 0,
     }
 }
 
 /// Argument vectors around every boundary of a verdict's checks.
 pub(super) fn samples(verdict: &Verdict) -> Vec<[u64; 6]> {
     let mut samples = vec![[0; 6], [u64::MAX; 6], [GARBAGE; 6]];
-    let Verdict::AllowIf { checks, .. } = verdict else {
-        return samples;
+    let checks = match verdict {
+        Verdict::AllowIf { checks, .. } => checks.to_vec(),
+        Verdict::AskIf { asked, checks, .. } => [&[*asked], *checks].concat(),
+        Verdict::Allow | Verdict::Refuse { .. } => return samples,
     };
-    for check in *checks {
+    for check in &checks {
         let (argument, values) = values_around(check);
         samples = samples
             .iter()
@@ -75,7 +80,6 @@ fn values_around(check: &Check) -> (usize, Vec<u64>) {
             mask,
             values,
         } => (argument, mask, values),
-        Check::Null { argument } => (argument, u32::MAX, &[0][..]),
     };
     let mut around = vec![0, u64::MAX, 1 << 32, u64::from(!mask)];
     for &value in values {

@@ -1,6 +1,6 @@
 //! Classic BPF as the kernel runs it for seccomp (kernel/seccomp.c, net/core/filter.c), for the
-//! instructions that filters may consist of. Anything else is a failure. Fuzzing runs programs in it
-//! too (`fuzz/targets`).
+//! instructions that filters may contain. Any other instruction is a failure. Fuzzing runs programs
+//! in it too (`fuzz/targets`).
 
 use super::{Arch, BpfProgram};
 
@@ -16,6 +16,7 @@ pub(super) struct Call {
 pub(super) enum Answer {
     Allow,
     Errno(u16),
+    Ask,
     KillProcess,
 }
 
@@ -45,8 +46,8 @@ impl Call {
     }
 }
 
-/// What a process answers that has loaded `programs`, oldest first: the smallest action as a signed
-/// number wins, and of equal actions the most recent program's.
+/// The answer of the kernel to a process that has loaded `programs`, oldest first: the smallest
+/// action as a signed number wins, and of equal actions the most recent program's.
 pub(super) fn answer<'a>(
     programs: impl IntoIterator<Item = &'a BpfProgram>,
     call: &Call,
@@ -63,6 +64,7 @@ pub(super) fn answer<'a>(
 fn decode(value: u32) -> Answer {
     match value & 0xffff_0000 {
         0x7fff_0000 => Answer::Allow,
+        0x7fc0_0000 => Answer::Ask,
         0x0005_0000 => Answer::Errno((value & 0xffff) as u16),
         0x8000_0000 => Answer::KillProcess,
         other => panic!("unexpected action {other:#x}"),
@@ -89,7 +91,7 @@ fn run(program: &BpfProgram, call: &Call) -> u32 {
     }
 }
 
-/// What the kernel checks before it accepts a program: length, jumps within it, a return at the end.
+/// The kernel's checks before it accepts a program: length, jumps within it, a return at the end.
 pub(super) fn assert_loadable(program: &BpfProgram) {
     assert!((1..=4096).contains(&program.len()));
     assert_eq!(program.last().unwrap().0, 0x06);

@@ -3,7 +3,7 @@
 mod properties;
 
 use super::*;
-use crate::protocol::{Blob, Way};
+use crate::protocol::{Blob, Transport};
 
 fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -14,10 +14,10 @@ fn written(value: &Value) -> String {
 }
 
 fn blob(lengths: &[u64]) -> Blob {
-    Blob::new(lengths.to_vec(), Way::Passed).expect("a test's blob")
+    Blob::new(lengths.to_vec(), Transport::Passed).expect("a test's blob")
 }
 
-/// Every type, as it is written: what is read and written again is the same text.
+/// Every type in its written form: reading and writing gives the same text again.
 const EVERY_TYPE: [&str; 36] = [
     "null",
     "true",
@@ -245,7 +245,7 @@ fn attached_bytes_come_back() {
     ];
     assert!(attached.ndarray(dtype, [3], &elements[..]).is_err());
     let blob = attached.blob().expect("they fit").expect("there are some");
-    assert_eq!(blob.way(), Way::Passed);
+    assert_eq!(blob.way(), Transport::Passed);
     let bytes = attached.concatenated();
     let buffers = Buffers::new(&blob, &bytes).expect("all bytes");
     let mut check = BufferCheck::new(Some(&blob));
@@ -259,6 +259,25 @@ fn attached_bytes_come_back() {
     assert_eq!(array.floats(), Some(vec![1.5, -2.0]));
     assert_eq!(values[5], Value::from("short"));
     assert!(Buffers::new(&blob, &bytes[1..]).is_err());
+}
+
+#[test]
+fn json_is_bounded_for_all_buffers_of_a_message() {
+    let blob = Blob::new(vec![40 << 20, 40 << 20], Transport::Passed).expect("they fit");
+    let json = |buffer| Value::from(TypedValue::Json(Held { buffer }));
+    let mut check = BufferCheck::new(Some(&blob));
+    assert_eq!(check.value(&json(0)), Ok(()));
+    let refused = check.value(&json(1)).expect_err("together over 64 MiB");
+    assert_eq!(
+        refused.to_string(),
+        "the `json` buffers of a message have 83886080 bytes, more than 67108864"
+    );
+}
+
+#[test]
+fn integers_have_at_most_a_million_bits() {
+    assert!(BigInt::new("f".repeat(256 << 10)).is_ok());
+    assert!(BigInt::new("f".repeat((256 << 10) + 1)).is_err());
 }
 
 #[test]
@@ -329,7 +348,7 @@ fn a_large_value_is_shown_short() {
     for _ in 0..90 {
         deep = Value::List(vec![deep]);
     }
-    let number = BigInt::new("f".repeat(1 << 20)).expect("digits").into();
+    let number = BigInt::new("f".repeat(1 << 18)).expect("digits").into();
     let array = Ndarray {
         dtype: Dtype::new("|u1").expect("a dtype"),
         shape: vec![1; 10_000],

@@ -5,7 +5,7 @@ use super::*;
 use crate::protocol::blob::ALIGNMENT;
 use crate::protocol::{CellResult, Ended, JsonLimits, Reply};
 
-/// Values of all shapes; their buffers are those of a message of eight.
+/// Values of all shapes, with buffers from a message of eight.
 fn values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::None),
@@ -70,7 +70,7 @@ proptest! {
         let text = serde_json::to_vec(&value).expect("values are written");
         let back: Value = JsonLimits::FROM_WORKER.from_slice(&text).expect("they are read");
         prop_assert_eq!(&back, &value);
-        // The way that a message takes.
+        // The value takes the path of a message.
         let result = CellResult::new(1, Ended::Ok(Some(value.clone())));
         let text = serde_json::to_vec(&Reply::Result(result.clone())).expect("it is written");
         let read = JsonLimits::FROM_WORKER.tagged::<String>(&text).expect("it has a kind");

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A work directory, and beside it what nobody may reach from there.
+/// A work directory, and beside it a directory that must stay out of reach.
 struct World {
     top: TempDir,
     work: OwnedFd,
@@ -55,7 +55,7 @@ impl World {
         self.dir().path(path).unwrap()
     }
 
-    /// Nothing outside has changed.
+    /// Checks that everything outside is unchanged.
     fn assert_outside_untouched(&self) {
         let entries: Vec<_> = std::fs::read_dir(self.outside()).unwrap().collect();
         assert_eq!(entries.len(), 1);

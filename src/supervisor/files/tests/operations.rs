@@ -1,4 +1,4 @@
-//! What each operation does where nobody interferes.
+//! Each operation without interference.
 
 use std::fs;
 use std::io::Write;
@@ -26,8 +26,8 @@ fn what_is_written_is_read() {
     assert_eq!(world.read("a").unwrap(), "3");
 }
 
-/// The mask is the whole process's: tests beside this one make their files without rights for others,
-/// and none of them minds.
+/// The umask belongs to the whole process. Other tests then create their files without rights for
+/// others, which none of them needs.
 #[test]
 fn rights_do_not_depend_on_the_callers_mask() {
     let world = World::new();
@@ -194,7 +194,7 @@ fn a_tree_goes_with_all_that_it_holds() {
         fs::create_dir(world.path(&format!("tree/a/{number}"))).unwrap();
     }
     fs::write(world.path("beside"), "").unwrap();
-    // Closed to their owner.
+    // Closed to its owner.
     fs::set_permissions(world.path("tree/c"), fs::Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(world.path("tree"), fs::Permissions::from_mode(0o500)).unwrap();
     let remove = |path, removal| world.dir().remove(&world.at(path), removal);
@@ -218,7 +218,7 @@ fn a_deep_tree_needs_few_descriptors_and_one_too_deep_is_said() {
     world.dir().remove(&world.at("d"), Removal::Tree).unwrap();
     assert!(!world.path("d").exists());
 
-    // As a guest makes it, who goes on from where it is.
+    // Builds the path as a guest does, from one directory to the next.
     let mut at = world.work.try_clone().unwrap();
     let name = "x".repeat(200);
     for _ in 0..30 {

@@ -1,5 +1,5 @@
-//! A guest that replaces what is there while the host is at it: whatever it does, the host reads and
-//! changes nothing outside, and waits for nothing.
+//! A guest that replaces entries while the host works on them. The host must read and change
+//! nothing outside, and must never block.
 
 use std::fs;
 use std::io::Write;
@@ -12,10 +12,10 @@ use nix::unistd::mkfifo;
 
 use super::*;
 
-/// How often the host tries.
+/// How many times the host tries.
 const ATTEMPTS: usize = 3000;
 
-/// Has a guest exchange the names `a` and each of the others, round and round, while `host` runs.
+/// Lets a guest exchange the name `a` with each of the others in turn while `host` runs.
 fn while_exchanging(world: &World, a: &str, others: &[&str], mut host: impl FnMut()) {
     let over = AtomicBool::new(false);
     let swaps = AtomicUsize::new(0);
@@ -25,7 +25,7 @@ fn while_exchanging(world: &World, a: &str, others: &[&str], mut host: impl FnMu
             while !over.load(Ordering::Relaxed) {
                 let (from, to) = (world.path(a), world.path(others.next().unwrap()));
                 let flags = RenameFlags::RENAME_EXCHANGE;
-                // What the host removed is not there to be exchanged.
+                // The exchange fails for names that the host has removed.
                 _ = renameat2(AT_FDCWD, &from, AT_FDCWD, &to, flags);
                 swaps.fetch_add(1, Ordering::Relaxed);
             }
@@ -91,7 +91,7 @@ fn a_file_that_becomes_something_else_is_not_opened() {
     assert!(read > 0 && refused > 0, "{read} read, {refused} refused");
 }
 
-/// A guest that waits for the other end of its fifo waits for ever.
+/// Opening a fifo blocks until its other end is opened; a guest may leave it closed forever.
 #[test]
 fn a_fifo_never_learns_of_the_host() {
     let world = World::new();
@@ -177,7 +177,7 @@ fn directories_are_made_inside_alone() {
     });
 }
 
-/// One that fills a tree while it is removed does not keep the host at it for ever.
+/// A guest that fills a tree during its removal must not keep the host busy forever.
 #[test]
 fn a_tree_that_grows_again_is_given_up() {
     let world = World::new();
@@ -191,7 +191,7 @@ fn a_tree_that_grows_again_is_given_up() {
             }
         });
         for _ in 0..200 {
-            // It ends, one way or the other.
+            // The removal may succeed or fail, but must return.
             _ = world.dir().remove(&world.at("tree"), Removal::Tree);
         }
         over.store(true, Ordering::Relaxed);

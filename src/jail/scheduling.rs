@@ -1,16 +1,16 @@
-//! What a guest must not have of a caller that the host prefers.
+//! Drops scheduling priority inherited from the caller.
 //!
-//! All of it is inherited by fork: a guest of a real-time process would run before everything else
-//! on its processors, and no cgroup holds back what is not weighed by one. What is preferred less
-//! than usual stays so.
+//! A fork inherits all of it: the guest of a real-time process would run before everything else on
+//! its processors, and no cgroup limits a process that its weights do not cover. A lower than
+//! normal priority stays.
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, setrlimit};
 
 use crate::sys::scheduling::{self, Policy};
 
-/// Gives up whatever the calling process is preferred for, and the right to have it again.
-pub fn give_up() -> Result<(), Errno> {
+/// Gives up the calling process's raised priorities and the right to regain them.
+pub fn drop_priority() -> Result<(), Errno> {
     if scheduling::policy()?.is_real_time() {
         scheduling::set_policy(Policy::OTHER)?;
     }
@@ -23,7 +23,8 @@ pub fn give_up() -> Result<(), Errno> {
         Ok(false) | Err(Errno::ENOSYS) => {}
         Err(errno) => return Err(errno),
     }
-    // By these anybody may take the first two, as the host's limits for sound programs have it.
+    // These two limits would let any process regain the first two, as host limits for audio
+    // programs allow.
     setrlimit(Resource::RLIMIT_RTPRIO, 0, 0)?;
     setrlimit(Resource::RLIMIT_NICE, 0, 0)
 }

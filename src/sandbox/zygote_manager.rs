@@ -8,15 +8,15 @@ use crate::jail::control::{Lifetime, PreloadModule, Presence, PythonSetup};
 use crate::plan::{PRELOAD_ONLY, Plan};
 use crate::supervisor::{Launched, SupervisorError, Zygote};
 
-/// Workers of one zygote share its hash seed and its address layout, so that no zygote serves for
-/// long: after this many workers, or this time, the next run starts another.
+/// The workers of one zygote share its hash seed and its address layout, so no zygote serves for
+/// long. After this many workers, or this time, the next run starts another.
 const MAX_WORKERS: u64 = 10_000;
 /// See [`MAX_WORKERS`].
 const MAX_AGE: Duration = Duration::from_secs(3600);
 
-/// The zygote in use. One that was replaced goes on until its last run has ended.
+/// The zygote in use. A replaced zygote lives until its last run has ended.
 #[derive(Debug)]
-pub struct Warm {
+pub struct ZygoteManager {
     executable: PathBuf,
     lifetime: Lifetime,
     current: Mutex<Option<Generation>>,
@@ -29,8 +29,8 @@ struct Generation {
     workers: u64,
 }
 
-impl Warm {
-    /// Makes the first zygote of an interpreter that has started.
+impl ZygoteManager {
+    /// Makes the first zygote from an interpreter that has started.
     pub fn start(
         launched: Launched,
         plan: &Plan,
@@ -54,7 +54,7 @@ impl Warm {
         })
     }
 
-    /// A zygote to ask for one worker.
+    /// Returns a zygote for one worker.
     pub fn get(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = match current.take() {
@@ -76,7 +76,7 @@ impl Warm {
         Ok(Arc::clone(&generation.zygote))
     }
 
-    /// A zygote that has served nobody and will serve nobody else.
+    /// Returns a zygote that has served no worker and will serve only this one.
     pub fn fresh(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
         self.launch(plan, Lifetime::OneRun)
     }
@@ -90,7 +90,7 @@ impl Warm {
         )?))
     }
 
-    /// Gives up a zygote that has ended or cannot be trusted, so that the next run starts another.
+    /// Discards a zygote that has ended or cannot be trusted, so that the next run starts another.
     pub fn discard(&self, ended: &Arc<Zygote>) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current

@@ -1,18 +1,18 @@
-//! When to give up a batch whose tasks get no sandbox, one after the other.
+//! Decides when to give up a batch whose tasks repeatedly get no sandbox.
 
 use super::Verdict;
 use crate::error::Error;
 
-/// How many tasks in a row may get no sandbox, each tried as often as it is: then none will, and whoever
-/// collects the results does well to have no more begun.
+/// How many tasks in a row may get no sandbox, after all their attempts. Later tasks will not get
+/// one either, so the consumer should stop the batch.
 pub const LOST_IN_A_ROW: u32 = 16;
 
-/// The tasks in a row that got no sandbox.
+/// The number of consecutive tasks that got no sandbox.
 #[derive(Debug, Default)]
-pub struct Losses(u32);
+pub struct FailureStreak(u32);
 
-impl Losses {
-    /// Counts one more task. It is the last of too many if there is an error: why it got no sandbox.
+impl FailureStreak {
+    /// Counts one more task. If that makes too many in a row, returns why it got no sandbox.
     pub fn last_of_too_many<'a>(&mut self, verdict: &'a Verdict) -> Option<&'a Error> {
         match verdict {
             Verdict::Outcome(_) => {

@@ -1,17 +1,18 @@
-//! The files that a request brings with it.
+//! Writes the files of a request.
 
 use std::os::fd::AsFd;
 
-use super::Place;
+use super::RunContext;
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::files::{GuestPath, WorkDir};
 use crate::supervisor::spawn::Worker;
 
-/// Puts files into the work directory of a worker that has run no guest code yet, as the guest's own.
+/// Writes files, as the guest's own, into the work directory of a worker that has run no guest code
+/// yet.
 pub fn put(
     files: &[(GuestPath, Vec<u8>)],
     worker: &Worker,
-    place: &Place,
+    place: &RunContext,
 ) -> Result<(), SupervisorError> {
     let Some(work) = worker.directories.first().filter(|_| !files.is_empty()) else {
         return Ok(());
@@ -23,11 +24,11 @@ pub fn put(
             .sum(),
         place.work_size,
     );
-    // Not every work directory has a quota that refuses more.
+    // Some work directories have no quota that would refuse more.
     if total > room {
         return Err(SupervisorError::FilesTooLarge { total, room });
     }
     let jail = place.jail;
-    let work = WorkDir::new(work.as_fd(), &jail.worker.cwd, jail.identity.drop_to);
+    let work = WorkDir::new(work.as_fd(), &jail.worker.cwd, worker.ids);
     Ok(work.put(files)?)
 }

@@ -1,4 +1,4 @@
-//! What a request may have less of than its policy allows.
+//! Limits that a request may lower below its policy's.
 
 use std::time::Duration;
 
@@ -6,22 +6,23 @@ use super::RunLimits;
 use crate::outcome::LimitName;
 use crate::supervisor::error::SupervisorError;
 
-/// Limits of one request, where it names any.
+/// The limits that one request overrides.
 ///
-/// Those that the supervisor itself holds; the others are part of the jail, and the zygote's.
+/// They are the limits that the supervisor itself enforces. The others are part of the jail, and so
+/// of the zygote.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Less {
-    /// On the clock.
+pub struct LimitOverrides {
+    /// The wall-clock limit.
     pub wall: Option<Duration>,
-    /// Of the processors.
+    /// The processor time.
     pub cpu: Option<Duration>,
-    /// Bytes, both streams.
+    /// The output of both streams together, bytes.
     pub output: Option<u64>,
 }
 
-impl Less {
-    /// The limits that hold: the policy's, but for what is less here.
-    pub fn than(self, policy: RunLimits) -> Result<RunLimits, SupervisorError> {
+impl LimitOverrides {
+    /// Returns the effective limits: the policy's, with the lower values of this request.
+    pub fn resolve(self, policy: RunLimits) -> Result<RunLimits, SupervisorError> {
         let time = |name, wanted: Option<Duration>, allowed: Duration| match wanted {
             Some(wanted) if wanted > allowed => {
                 refused(name, format!("{wanted:?}"), format!("{allowed:?}"))
@@ -72,17 +73,17 @@ mod tests {
 
     #[test]
     fn what_is_not_named_is_the_policys() {
-        assert_eq!(Less::default().than(POLICY).unwrap(), POLICY);
+        assert_eq!(LimitOverrides::default().resolve(POLICY).unwrap(), POLICY);
     }
 
     #[test]
     fn as_much_is_allowed_and_less() {
-        let less = Less {
+        let less = LimitOverrides {
             wall: Some(POLICY.wall),
             cpu: Some(Duration::from_millis(5)),
             output: Some(0),
         };
-        let held = less.than(POLICY).unwrap();
+        let held = less.resolve(POLICY).unwrap();
         let cpu = Duration::from_millis(5);
         assert_eq!(
             held,
@@ -96,17 +97,19 @@ mod tests {
 
     #[test]
     fn more_is_refused_by_name() {
-        let refusal = |less: Less| less.than(POLICY).unwrap_err().to_string();
-        let none = Less::default();
+        let refusal = |less: LimitOverrides| less.resolve(POLICY).unwrap_err().to_string();
+        let none = LimitOverrides::default();
         let wall = Some(POLICY.wall + Duration::from_millis(500));
         assert_eq!(
-            refusal(Less { wall, ..none }),
+            refusal(LimitOverrides { wall, ..none }),
             "the request asks for `limits.wall` of 30.5s, and the policy allows 30s: ask for less, or \
              raise it in the policy"
         );
         let cpu = Some(Duration::from_secs(11));
-        assert!(refusal(Less { cpu, ..none }).contains("`limits.cpu` of 11s"));
+        assert!(refusal(LimitOverrides { cpu, ..none }).contains("`limits.cpu` of 11s"));
         let output = Some(POLICY.output + 1);
-        assert!(refusal(Less { output, ..none }).contains("`limits.output` of 1048577 bytes"));
+        assert!(
+            refusal(LimitOverrides { output, ..none }).contains("`limits.output` of 1048577 bytes")
+        );
     }
 }

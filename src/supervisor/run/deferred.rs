@@ -1,19 +1,21 @@
-//! What would take a processor from a run that somebody waits for, and can be done when it is over.
+//! Work that would take a processor from a run that a caller waits for, and can wait until the run
+//! is over.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Done when it is dropped: when the run is over, or has taken so long that it may go on for minutes.
-pub(crate) struct Later<'a> {
+/// Does the work when dropped. The owner drops it when the run is over, or has taken so long that
+/// it may go on for minutes.
+pub(crate) struct Deferred<'a> {
     due: Instant,
     act: Box<dyn Fn() + 'a>,
 }
 
-/// Longer than a small program takes, and no time that whoever comes next would notice.
+/// Longer than a small program takes, and too short for the next caller to notice.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-impl<'a> Later<'a> {
-    /// For a run that begins now.
+impl<'a> Deferred<'a> {
+    /// Defers `act` for a run that starts now.
     pub fn new(now: Instant, act: impl Fn() + 'a) -> Self {
         Self {
             due: now + PATIENCE,
@@ -21,24 +23,24 @@ impl<'a> Later<'a> {
         }
     }
 
-    /// When it cannot wait any longer.
+    /// When the work must start at the latest.
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// Whether it cannot wait any longer.
+    /// Whether the work must start now.
     pub fn is_due(&self, now: Instant) -> bool {
         now >= self.due
     }
 }
 
-impl Drop for Later<'_> {
+impl Drop for Deferred<'_> {
     fn drop(&mut self) {
         (self.act)();
     }
 }
 
-impl fmt::Debug for Later<'_> {
+impl fmt::Debug for Deferred<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
         let mut later = formatter.debug_struct("Later");
         later.field("due", &self.due()).finish_non_exhaustive()
@@ -54,7 +56,7 @@ mod tests {
     #[test]
     fn it_is_due_after_a_while_and_done_when_it_is_dropped() {
         let (now, done) = (Instant::now(), Cell::new(false));
-        let later = Later::new(now, || done.set(true));
+        let later = Deferred::new(now, || done.set(true));
         assert!(!later.is_due(now) && later.is_due(now + PATIENCE) && !done.get());
         drop(later);
         assert!(done.get());

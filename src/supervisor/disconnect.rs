@@ -1,21 +1,21 @@
-//! A worker that has closed its link: it is ending, or it broke the protocol.
+//! A worker that has closed its link: either it is ending or it broke the protocol.
 
 use std::time::{Duration, Instant};
 
 use super::spawn::Worker;
 
-/// How long the kernel takes at most, from closing what a process has open to telling its end, on a host
-/// with nothing else to do.
+/// The longest time the kernel takes from closing a process's descriptors to reporting its end, on
+/// an otherwise idle host.
 const LAST_MOMENTS: Duration = Duration::from_millis(250);
 
-/// A link that was closed by its worker.
+/// A link that its worker has closed.
 #[derive(Clone, Copy, Debug)]
-pub struct HangUp {
+pub struct Disconnect {
     look: Instant,
 }
 
-impl HangUp {
-    /// It was closed now.
+impl Disconnect {
+    /// Records that the link closed now.
     pub fn new(now: Instant) -> Self {
         Self {
             look: now + LAST_MOMENTS,
@@ -27,8 +27,8 @@ impl HangUp {
         self.look
     }
 
-    /// Whether it is time to look at the worker, and it goes on. One that is on its way out, on a host that gives it
-    /// no processor, is looked at again.
+    /// Whether it is time to look at the worker and the worker is not ending. A worker that is
+    /// ending, on a host that gives it no processor time, is looked at again later.
     pub fn is_violation(&mut self, now: Instant, worker: &Worker) -> bool {
         if now < self.look {
             return false;

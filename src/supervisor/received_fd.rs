@@ -1,10 +1,10 @@
-//! Files that a guest passes: looked at before anyone maps them.
+//! Files that a guest passes, checked before any process maps them.
 //!
-//! A file that can still change is a trap: one that shrinks kills whoever reads its mapping (SIGBUS),
-//! one that is written to can be one thing when it is checked and another when it is used, and one
-//! with holes costs nothing to make and gigabytes to read. So a passed file goes on only if it is
-//! sealed (fcntl(2), `F_ADD_SEALS`) and its pages exist, which means that the guest's own limits have
-//! paid for them. One that is not sealed, from a guest that may not make memory files, is copied.
+//! A file that can still change is a trap: one that shrinks kills a process that reads its mapping
+//! (SIGBUS), one that is written to can change between check and use, and one with holes costs
+//! nothing to make and gigabytes to read. So a passed file is accepted only if it is sealed
+//! (fcntl(2), `F_ADD_SEALS`) and its pages exist, which means that the guest's own limits have paid
+//! for them. An unsealed file, from a guest that may not make memory files, is copied.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,24 +18,24 @@ use nix::sys::stat::{SFlag, fstat};
 
 use crate::sys::sealed::{UNCHANGING, is_unchanging};
 
-/// `st_blocks` counts in these (stat(2)), bytes.
+/// The unit of `st_blocks` (stat(2)), bytes.
 const BLOCK: u64 = 512;
 
 /// Why a passed file was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PassedError {
-    /// It is not a file with that many bytes.
+    /// The descriptor is not a file with that many bytes.
     #[error("it passed something that is no file of {wanted} bytes")]
     Unfit {
-        /// As the frame announced.
+        /// The size that the frame announced.
         wanted: u64,
     },
-    /// It could not be copied.
+    /// The file could not be copied.
     #[error("what it passed could not be read: {}", .0.desc())]
     Unreadable(Errno),
 }
 
-/// A file of this size that nobody can change any more.
+/// Returns a file of this size that can no longer be changed.
 pub fn accept(passed: OwnedFd, wanted: u64) -> Result<OwnedFd, PassedError> {
     let stat = fstat(&passed).map_err(PassedError::Unreadable)?;
     let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
@@ -50,7 +50,7 @@ pub fn accept(passed: OwnedFd, wanted: u64) -> Result<OwnedFd, PassedError> {
     copy(&File::from(passed), wanted).map_err(PassedError::Unreadable)
 }
 
-/// A sealed copy of the first `length` bytes.
+/// Returns a sealed copy of the first `length` bytes.
 fn copy(from: &File, length: u64) -> Result<OwnedFd, Errno> {
     const CHUNK: u64 = 1 << 20;
     let to = File::from(memory_file()?);
@@ -67,7 +67,7 @@ fn copy(from: &File, length: u64) -> Result<OwnedFd, Errno> {
     seal(to.into())
 }
 
-/// A sealed file with these bytes.
+/// Returns a sealed file with these bytes.
 pub fn sealed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<OwnedFd, Errno> {
     let mut file = File::from(memory_file()?);
     for piece in pieces {
@@ -78,8 +78,8 @@ pub fn sealed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<OwnedFd,
 }
 
 fn memory_file() -> Result<OwnedFd, Errno> {
-    // `MFD_NOEXEC_SEAL` of `linux/memfd.h`, which nix does not name yet: a host may allow no other
-    // kind. Linux before 6.3 does not know it.
+    // `MFD_NOEXEC_SEAL` of `linux/memfd.h`, which nix does not name yet. A host may allow only this
+    // kind. Linux before 6.3 does not know the flag.
     const MFD_NOEXEC_SEAL: MFdFlags = MFdFlags::from_bits_retain(0x8);
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     match memfd_create(c"sandfork-value", flags | MFD_NOEXEC_SEAL) {

@@ -1,17 +1,17 @@
-//! A batch at one moment, and what is said of it. Pure.
+//! A batch at one point in time, and its description. Pure.
 
 use std::time::Duration;
 
 use sandfork::batch::Done;
 
-/// What has come of the tasks so far.
+/// The results so far.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
-    /// Ran to their end, or exited with 0.
+    /// Tasks that ran to their end, or exited with 0.
     pub ok: u64,
-    /// Ended otherwise.
+    /// Tasks that ended otherwise.
     pub failed: u64,
-    /// Got no sandbox.
+    /// Tasks that got no sandbox.
     pub infrastructure: u64,
 }
 
@@ -25,31 +25,31 @@ impl Counts {
         }
     }
 
-    /// All of them.
+    /// The number of all results.
     pub fn all(&self) -> u64 {
         self.ok + self.failed + self.infrastructure
     }
 }
 
-/// A moment of a batch.
+/// The state of a batch at one point in time.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Moment {
-    /// What has come of the tasks.
+pub struct Snapshot {
+    /// The results so far.
     pub counts: Counts,
-    /// Since when.
+    /// The time since the start.
     pub elapsed: Duration,
-    /// How far the tasks have been read, bytes.
+    /// How much of the task file has been read, bytes.
     pub read: u64,
-    /// How many of those bytes were lines of which nothing had to be run.
+    /// How many of those bytes were lines without a task to run.
     pub skipped: u64,
-    /// Tasks that had a result already.
+    /// Tasks that already had a result.
     pub finished: u64,
-    /// Size of the file of tasks, bytes, where it has one.
+    /// The size of the task file, bytes, if it has one.
     pub size: Option<u64>,
 }
 
-impl Moment {
-    /// Tasks a second, so far: whole ones, or a tenth where they are few.
+impl Snapshot {
+    /// The average tasks per second: a whole number, or tenths for a low rate.
     fn rate(&self) -> String {
         // Counts of tasks are far below what a float holds exactly.
         #[allow(clippy::cast_precision_loss)]
@@ -59,7 +59,7 @@ impl Moment {
         format!("{rate:.digits$}/s")
     }
 
-    /// How long it will take still, if the tasks to come are as those before, line by line.
+    /// The estimated remaining time, if the remaining lines take as long as those before.
     fn left(&self) -> Option<Duration> {
         let worked = self
             .read
@@ -72,7 +72,7 @@ impl Moment {
             .then(|| Duration::try_from_secs_f64(self.elapsed.as_secs_f64() * share).ok())?
     }
 
-    /// One line, shorter than a terminal of 80 columns.
+    /// The progress bar's line, shorter than 80 columns.
     pub fn bar(&self) -> String {
         const WIDTH: usize = 16;
         let Counts {
@@ -98,7 +98,7 @@ impl Moment {
         format!("[{filled}{empty}] {}% {told}", part(100))
     }
 
-    /// The last word.
+    /// The summary line.
     pub fn summary(&self) -> String {
         let Counts {
             ok,
@@ -143,8 +143,8 @@ fn clock(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn moment(done: u64, read: u64, size: Option<u64>) -> Moment {
-        Moment {
+    fn moment(done: u64, read: u64, size: Option<u64>) -> Snapshot {
+        Snapshot {
             counts: Counts {
                 ok: done,
                 failed: 2,
@@ -153,7 +153,7 @@ mod tests {
             elapsed: Duration::from_secs(10),
             read,
             size,
-            ..Moment::default()
+            ..Snapshot::default()
         }
     }
 
@@ -164,7 +164,7 @@ mod tests {
             "[####------------] 25% 1000 done, 3 failed, 100/s, 0:30 left"
         );
         assert_eq!(moment(997, 500, None).bar(), "1000 done, 3 failed, 100/s");
-        let widest = Moment {
+        let widest = Snapshot {
             counts: Counts {
                 ok: 10_000_000,
                 failed: 10_000_000,
@@ -178,21 +178,21 @@ mod tests {
 
     #[test]
     fn nothing_is_foretold_from_nothing() {
-        let start = Moment {
+        let start = Snapshot {
             size: Some(100),
-            ..Moment::default()
+            ..Snapshot::default()
         };
         assert_eq!(start.bar(), "[----------------] 0% 0 done, 0 failed, 0.0/s");
-        let none = Moment {
+        let none = Snapshot {
             size: Some(0),
-            ..Moment::default()
+            ..Snapshot::default()
         };
         assert_eq!(none.bar(), "0 done, 0 failed, 0.0/s");
     }
 
     #[test]
     fn what_was_skipped_foretells_nothing() {
-        let resumed = Moment {
+        let resumed = Snapshot {
             skipped: 400,
             ..moment(997, 500, Some(1000))
         };

@@ -1,12 +1,13 @@
-//! Waiting awake, for what comes sooner than a processor that sleeps is awake again.
+//! Adaptive polling: spins briefly before it sleeps, if the event is likely to come sooner than a
+//! sleeping processor wakes.
 //!
-//! A worker answers a small cell within some 30 us, and the supervisor's processor, which has gone to
-//! sleep meanwhile, needs as long again to take notice; in a virtual machine more. As a hypervisor does
-//! for such guests (Documentation/virt/kvm/halt-polling.rst), a session whose last cell was short looks
-//! for a moment whether the next one is over before it goes to sleep.
+//! A worker answers a small cell within some 30 us. The supervisor's processor, asleep meanwhile,
+//! takes as long again to wake up, and longer in a virtual machine. Hypervisors poll for such
+//! guests (Documentation/virt/kvm/halt-polling.rst). Likewise, a session whose last cell was short
+//! polls for a moment before it sleeps.
 //!
-//! The moment is that of a cell as a whole: however often a guest that prints or calls wakes the
-//! supervisor, it makes it spend no more, which nobody would count as the guest's.
+//! The polling time is per cell: a guest that wakes the supervisor often, by printing or by calling
+//! tools, makes it spend no more. That time would not be charged to the guest.
 
 use std::os::fd::BorrowedFd;
 use std::sync::LazyLock;
@@ -19,19 +20,20 @@ use nix::poll::PollFlags;
 use crate::host::processors;
 use crate::supervisor::wait::{wait, wait_awake};
 
-/// How long one looks before one sleeps.
+/// How long to poll before sleeping.
 const MOMENT: Duration = Duration::from_micros(200);
-/// How soon it must have come the last time: one who slept took notice later.
+/// The last wait counts as short if it took less than this. A wait that slept took longer to notice
+/// the event.
 const SOON: Duration = Duration::from_micros(400);
 
-/// What one waits for again and again.
+/// The state of repeated waits for one kind of event.
 #[derive(Debug, Default)]
-pub struct Wakeful {
-    /// Whether it came soon the last time.
+pub struct AdaptivePoll {
+    /// Whether the last wait was short.
     soon: bool,
 }
 
-impl Wakeful {
+impl AdaptivePoll {
     /// As [`wait`], for something that began at `since`.
     pub fn wait<const N: usize>(
         &mut self,
@@ -53,21 +55,21 @@ impl Wakeful {
     }
 }
 
-/// What needs a processor: a cell that is under way in this process.
+/// Marks a cell that runs in this process and needs a processor.
 #[derive(Debug)]
 pub struct Busy(());
 
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
 impl Busy {
-    /// As long as this lives.
+    /// Counts a running cell until the value is dropped.
     pub fn new() -> Self {
         BUSY.fetch_add(1, Ordering::Relaxed);
         Self(())
     }
 
     fn leave_room() -> bool {
-        // Once: to find out, files of its cgroups are read.
+        // Computed once, because it reads files of this process's cgroups.
         static PROCESSORS: LazyLock<usize> = LazyLock::new(|| processors().get());
         suffice(*PROCESSORS, BUSY.load(Ordering::Relaxed))
     }
@@ -79,8 +81,8 @@ impl Drop for Busy {
     }
 }
 
-/// Whether there is a processor for each cell, and one more for whoever waits for it. Where one has just
-/// ended the next is counted on.
+/// Whether there is one processor for each cell and one more for the thread that waits for it. With
+/// no cell left, the next one is counted.
 fn suffice(processors: usize, cells: usize) -> bool {
     processors >= 2 * cells.max(1)
 }
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn only_what_came_soon_is_waited_for_awake() {
-        let mut wakeful = Wakeful::default();
+        let mut wakeful = AdaptivePoll::default();
         assert!(!wakeful.soon);
         wakeful.learn(SOON / 2);
         assert!(wakeful.soon);
@@ -112,7 +114,7 @@ mod tests {
     #[test]
     fn what_comes_is_found_whether_one_is_awake_or_not() {
         let (reader, writer) = nix::unistd::pipe().unwrap();
-        let waited = |wakeful: &mut Wakeful, patience| {
+        let waited = |wakeful: &mut AdaptivePoll, patience| {
             let since = Instant::now();
             let until = since + patience;
             let readable = Some((reader.as_fd(), PollFlags::POLLIN));
@@ -122,13 +124,13 @@ mod tests {
             (found, Instant::now() >= until)
         };
         for soon in [false, true] {
-            // Long after the moment in which one is awake.
-            let nothing = waited(&mut Wakeful { soon }, 100 * MOMENT);
+            // Much longer than the polling time.
+            let nothing = waited(&mut AdaptivePoll { soon }, 100 * MOMENT);
             assert_eq!(nothing, (PollFlags::empty(), true));
         }
         nix::unistd::write(&writer, b"x").unwrap();
         for soon in [false, true] {
-            let (found, _) = waited(&mut Wakeful { soon }, Duration::from_secs(60));
+            let (found, _) = waited(&mut AdaptivePoll { soon }, Duration::from_secs(60));
             assert_eq!(found, PollFlags::POLLIN);
         }
     }

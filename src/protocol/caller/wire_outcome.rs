@@ -1,16 +1,16 @@
-//! An outcome as a caller is told of it: output and value travel beside it, and what holds for the
-//! whole session was told when it was opened.
+//! An outcome as it is sent to a caller. Output and value travel separately, and the properties of
+//! the whole session were sent when it was opened.
 
 use serde::{Serialize, Serializer};
 
 use crate::exit_code;
 use crate::outcome::{Denial, ExceptionInfo, LimitHit, Outcome, Status, Usage};
 
-/// An outcome without what travels beside it or was told before.
+/// An outcome without the parts that travel separately or were sent before.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told(pub Outcome);
+pub struct WireOutcome(pub Outcome);
 
-impl Serialize for Told {
+impl Serialize for WireOutcome {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Json<'a> {

@@ -1,79 +1,91 @@
-//! The loop of one session.
+//! The event loop of one worker.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 
+use super::adaptive_poll::AdaptivePoll;
 use super::caller::Caller;
 use super::cell::{CellUnderWay, Streaming};
-use super::finish::Handed;
-use super::hear::refuse;
-use super::wakeful::Wakeful;
-use super::{Left, SessionTerms};
+use super::finish::StreamSink;
+use super::requests::refuse;
+use super::{Purpose, SessionExit};
 use crate::jail::control::{Exit, ExitStatus, FromMonitor};
-use crate::protocol::caller::ErrorWord;
-use crate::protocol::message::Serves;
+use crate::protocol::caller::ErrorCode;
+use crate::protocol::message::WorkerMode;
 use crate::protocol::{FrameLimits, Request, VERSION};
 use crate::supervisor::cgroup::{Counts, WorkerCgroup};
 use crate::supervisor::descriptors::{hear, set_nonblocking};
+use crate::supervisor::disconnect::Disconnect;
 use crate::supervisor::drain::{Drained, Output, Stream};
 use crate::supervisor::ending::Stop;
 use crate::supervisor::error::{SupervisorError, While};
-use crate::supervisor::hang_up::HangUp;
 use crate::supervisor::link::Link;
-use crate::supervisor::run::{Fate, Later, Pace, Place, Watch};
+use crate::supervisor::objects::Objects;
+use crate::supervisor::run::{Deferred, Fate, Pace, RunContext, Watch};
 use crate::supervisor::spawn::Worker;
-use crate::supervisor::standing::Standing;
+use crate::supervisor::verified_worker::VerifiedWorker;
 use crate::supervisor::wait::is_readable;
 
-/// How often the data socket is read after the main process ended: its buffer is smaller than that.
+/// How often the data socket is read after the main process ended: more than its buffer can hold.
 const LAST_READS: usize = 16;
 
-/// Answers that a caller has not taken, bytes, beyond which nothing more is read of the worker: it
-/// waits, as a program does whose output nobody reads.
+/// The most bytes of events that the caller has not read, before the supervisor stops reading from
+/// the worker. The worker then blocks, like a program whose output is not read.
 const BACKLOG: usize = 1 << 20;
 
-/// A live session.
-pub struct Live<'a> {
-    pub(super) place: &'a Place<'a>,
-    pub(super) standing: &'a Standing,
+/// The most messages that the worker has not read, before the supervisor stops reading from it: a
+/// guest may call tools and never read an answer.
+const UNTAKEN: usize = 64;
+
+/// The most bytes of such messages. It exceeds the size of any one message.
+const UNTAKEN_BYTES: usize = 32 << 20;
+
+/// The loop of one worker, and all that it keeps of that worker.
+pub struct WorkerLoop<'a> {
+    pub(super) place: &'a RunContext<'a>,
+    pub(super) standing: &'a VerifiedWorker,
     pub(super) worker: &'a Worker,
-    pub(super) terms: SessionTerms,
+    pub(super) purpose: Purpose,
     pub(super) watch: Watch<'a>,
+    objects: Objects<'a>,
     pub(super) data: Link<&'a OwnedFd>,
     pub(super) data_open: bool,
     pub(super) greeted: bool,
     monitor_open: bool,
     pub(super) output: Output,
     pub(super) cell: Option<CellUnderWay>,
-    /// What the cgroup had counted when the last cell ended.
+    /// The cgroup's counts when the last cell ended.
     pub(super) counted: Counts,
-    /// Cells so far.
+    /// The number of cells so far.
     pub(super) cells: u64,
     pub(super) born: Instant,
     pub(super) waiting_since: Instant,
-    for_worker: Wakeful,
-    for_caller: Wakeful,
+    for_worker: AdaptivePoll,
+    for_caller: AdaptivePoll,
     /// Why the supervisor ended the worker, if it did.
     pub(super) stop: Option<Stop>,
-    /// The same, as a part of a sentence, where no cell tells.
+    /// The reason in `stop`, as part of a sentence, if no cell reports it.
     pub(super) why: Option<String>,
-    /// When to give up on a killed worker.
+    /// The fault of the host for which the supervisor ended the worker.
+    pub(super) failure: Option<SupervisorError>,
+    /// When to stop waiting for a killed worker.
     pub(super) reap_until: Option<Instant>,
     pub(super) exit: Option<Exit>,
     pub(super) exited: Option<Instant>,
-    /// Set when the worker hung up.
-    pub(super) hung_up: Option<HangUp>,
+    /// Set when the worker closed its link.
+    pub(super) hung_up: Option<Disconnect>,
 }
 
-impl<'a> Live<'a> {
-    /// Greets a worker that stands in its jail.
+impl<'a> WorkerLoop<'a> {
+    /// Prepares to serve a worker that is ready in its jail. A session greets it here; the message of a
+    /// run contains its greeting.
     pub fn new(
-        place: &'a Place<'a>,
-        standing: &'a Standing,
-        terms: SessionTerms,
+        place: &'a RunContext<'a>,
+        standing: &'a VerifiedWorker,
+        purpose: Purpose,
     ) -> Result<Self, SupervisorError> {
         let worker = &standing.worker;
         let mut watch = standing.watch(place);
@@ -89,23 +101,26 @@ impl<'a> Live<'a> {
         );
         let mut data =
             Link::new(&worker.data, FrameLimits::FROM_WORKER).when("prepare the worker's link")?;
-        let mut hello = Vec::new();
-        Request::Hello {
-            version: VERSION,
-            serves: Serves::Session,
-        }
-        .encode_into(&[], &mut hello)?;
-        data.send(hello, None);
-        watch.begin(Pace::Waiting, now, None);
-        if let Some(cgroup) = &standing.cgroup {
-            cgroup.settle();
+        if let Purpose::Session(_) = purpose {
+            let mut hello = Vec::new();
+            Request::Hello {
+                version: VERSION,
+                serves: WorkerMode::Session,
+            }
+            .encode_into(&[], &mut hello)?;
+            data.send(hello, None);
+            watch.begin(Pace::Waiting, now, None);
+            if let Some(cgroup) = &standing.cgroup {
+                cgroup.settle();
+            }
         }
         Ok(Self {
             place,
             standing,
             worker,
-            terms,
+            purpose,
             watch,
+            objects: standing.objects()?,
             data,
             data_open: true,
             greeted: false,
@@ -116,10 +131,11 @@ impl<'a> Live<'a> {
             cells: 0,
             born: now,
             waiting_since: now,
-            for_worker: Wakeful::default(),
-            for_caller: Wakeful::default(),
+            for_worker: AdaptivePoll::default(),
+            for_caller: AdaptivePoll::default(),
             stop: None,
             why: None,
+            failure: None,
             reap_until: None,
             exit: None,
             exited: None,
@@ -127,21 +143,33 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Attends to worker and caller until one of them is gone. `later` waits until the first cell is over.
+    /// Serves worker and caller until one of them is gone. `later` is deferred until the first cell
+    /// ends.
     pub fn attend(
         &mut self,
         caller: &mut dyn Caller,
-        mut later: Option<Later>,
-    ) -> Result<Left, SupervisorError> {
-        let mut heard = self.hear(caller);
+        later: Option<Deferred>,
+    ) -> Result<SessionExit, SupervisorError> {
+        let left = self.until_gone(caller, later)?;
+        Ok(left.unwrap_or_else(|| self.gone(caller)))
+    }
+
+    /// Serves until the worker is gone; or until the caller is, or wants no more of it.
+    pub(super) fn until_gone(
+        &mut self,
+        caller: &mut dyn Caller,
+        mut later: Option<Deferred>,
+    ) -> Result<Option<SessionExit>, SupervisorError> {
+        let mut heard = self.recv(caller);
         loop {
-            if let Some(left) = heard {
-                return Ok(left);
+            if heard.is_some() {
+                return Ok(heard);
             }
-            let due = later.as_ref().map(Later::due);
+            let due = later.as_ref().map(Deferred::due);
             let ready = self.wait(caller, due).when("wait for the worker")?;
             caller.flush();
-            // Frames first: a worker that breaks the protocol is ended before more of it is heard.
+            // Frames first: a worker that breaks the protocol is ended before more of its output is
+            // read.
             if ready.data_in {
                 self.read_frames(caller);
             }
@@ -156,16 +184,19 @@ impl<'a> Live<'a> {
                     self.drain(stream, caller);
                 }
             }
+            if ready.objects {
+                self.watch.charge(self.objects.answer(&self.watch));
+            }
             if ready.monitor {
                 self.read_monitor(caller)?;
             }
             self.check_clocks(Instant::now());
             let given_up = self.reap_until.is_some_and(|until| Instant::now() >= until);
             if !self.monitor_open || given_up {
-                return Ok(self.gone(caller));
+                return Ok(None);
             }
             heard = if ready.caller {
-                self.hear(caller)
+                self.recv(caller)
             } else {
                 None
             };
@@ -174,7 +205,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Until `due` at the latest.
+    /// Waits until `due` at the latest.
     fn wait(&mut self, caller: &dyn Caller, due: Option<Instant>) -> Result<Ready, Errno> {
         let outgoing = |unsent: usize| {
             if unsent > 0 {
@@ -188,8 +219,11 @@ impl<'a> Live<'a> {
             let pipe = self.output.pipe(stream).filter(|_| flowing)?;
             Some((pipe.as_fd(), PollFlags::POLLIN))
         };
+        let takes = self.data.unsent_frames() < UNTAKEN && self.data.unsent() < UNTAKEN_BYTES;
+        let calls = self.cell.as_ref().is_none_or(|cell| cell.calls.has_room());
+        let heard = flowing && takes && calls;
         let mut data_events = outgoing(self.data.unsent());
-        if !flowing {
+        if !heard {
             data_events -= PollFlags::POLLIN;
         }
         let data = self.data_open && !data_events.is_empty();
@@ -198,32 +232,35 @@ impl<'a> Live<'a> {
             Some(cell) => (&mut self.for_worker, cell.started),
             None => (&mut self.for_caller, self.waiting_since),
         };
-        let [monitor, data, stdout, stderr, caller] = wakeful.wait(
+        let objects = self.objects.source();
+        let [monitor, data, stdout, stderr, caller, objects] = wakeful.wait(
             since,
             [
                 Some((self.worker.monitor.as_fd(), PollFlags::POLLIN)),
                 data.then(|| (self.data.as_fd(), data_events)),
                 pipe(Stream::Stdout),
                 pipe(Stream::Stderr),
-                Some((caller.as_fd(), outgoing(caller.unsent()))),
+                caller.as_fd().map(|fd| (fd, outgoing(caller.unsent()))),
+                objects,
             ],
             until,
         )?;
         Ok(Ready {
             monitor: is_readable(monitor),
-            data_in: is_readable(data) && flowing,
+            data_in: is_readable(data) && heard,
             data_out: data.contains(PollFlags::POLLOUT),
             stdout: is_readable(stdout),
             stderr: is_readable(stderr),
             caller: is_readable(caller),
+            objects: is_readable(objects),
         })
     }
 
-    /// Reads what the guest printed; what it prints between two cells is the next one's.
-    fn drain(&mut self, stream: Stream, caller: &mut dyn Caller) {
+    /// Reads the guest's output. Output between two cells belongs to the next one.
+    pub(super) fn drain(&mut self, stream: Stream, caller: &mut dyn Caller) {
         let drained = match &self.cell {
             Some(cell) if cell.streaming == Streaming::AsItComes => {
-                let mut sink = Handed {
+                let mut sink = StreamSink {
                     caller,
                     id: cell.id,
                 };
@@ -241,10 +278,10 @@ impl<'a> Live<'a> {
             Ok(Some((FromMonitor::Exited(exit), _))) => {
                 self.exit = Some(exit);
                 self.exited = Some(Instant::now());
-                // Where processes that it left behind keep their namespace alive.
+                // Processes that it left behind may keep the namespace alive.
                 self.expect_the_end();
-                // What was sent before the end counts. A process that it left behind may go on
-                // sending, but not for long: the socket's buffer is all that is read.
+                // Messages sent before the end count. A process left behind may go on sending, but
+                // reading stops after the contents of the socket's buffer.
                 _ = (0..LAST_READS)
                     .take_while(|_| self.data_open && self.read_frames(caller))
                     .count();
@@ -256,7 +293,7 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// What the cgroup has counted since the worker's birth.
+    /// The cgroup's counts since the worker was forked.
     pub(super) fn counts(&mut self) -> Counts {
         self.counted = self
             .standing
@@ -267,14 +304,26 @@ impl<'a> Live<'a> {
         self.counted
     }
 
-    /// Nothing is left of the worker: the end of its last cell is told, and then that of the session.
-    fn gone(&mut self, caller: &mut dyn Caller) -> Left {
-        if self.exit.is_none() && self.stop.is_none() {
+    /// Handles the end of the whole worker: reports the end of its last cell, then that of the
+    /// session.
+    fn gone(&mut self, caller: &mut dyn Caller) -> SessionExit {
+        if let Some(failure) = self.failure.take() {
+            if let Some(cell) = self.cell.take() {
+                refuse(
+                    caller,
+                    Some(cell.id),
+                    ErrorCode::System,
+                    failure.to_string(),
+                );
+            }
+            return SessionExit::Ended(failure.to_string());
+        }
+        if self.is_lost() {
             if let Some(cell) = self.cell.take() {
                 let lost = SupervisorError::RunLost.to_string();
-                refuse(caller, Some(cell.id), ErrorWord::System, lost);
+                refuse(caller, Some(cell.id), ErrorCode::System, lost);
             }
-            return Left::Ended("its zygote was ended from outside".to_owned());
+            return SessionExit::Ended("its zygote was ended from outside".to_owned());
         }
         let why = match self.cell.take() {
             Some(cell) => {
@@ -292,18 +341,22 @@ impl<'a> Live<'a> {
                 None => "it was ended".to_owned(),
             }),
         };
-        Left::Ended(why)
+        SessionExit::Ended(why)
     }
 
-    /// A killed worker, or one whose main process is gone, has this long until nothing is left of it.
+    /// Whether the worker is gone without having ended by itself or by the supervisor's will.
+    pub(super) fn is_lost(&self) -> bool {
+        self.exit.is_none() && self.stop.is_none()
+    }
+
+    /// Sets how long to wait until nothing is left of a worker that was killed or has lost its main
+    /// process.
     pub(super) fn expect_the_end(&mut self) {
-        const REAP_TIMEOUT: Duration = Duration::from_secs(10);
-        self.reap_until
-            .get_or_insert_with(|| Instant::now() + REAP_TIMEOUT);
+        self.reap_until.get_or_insert(self.worker.ends_by());
     }
 }
 
-/// What poll(2) found.
+/// The result of poll(2).
 #[derive(Clone, Copy)]
 #[allow(clippy::struct_excessive_bools)] // one for each event, as the kernel tells them
 struct Ready {
@@ -313,4 +366,5 @@ struct Ready {
     stdout: bool,
     stderr: bool,
     caller: bool,
+    objects: bool,
 }

@@ -1,17 +1,17 @@
-//! What helps a host that has run out of something. It is another remedy than for a host that forbids
-//! something: there a weaker level may be the answer, here it never is.
+//! The remedy for a host that has run out of a resource. A host that forbids something needs a
+//! different remedy: there a weaker level may help, and here it never does.
 
 use std::io;
 
 use nix::errno::Errno;
 
-/// What to do about it, unless `otherwise`.
-pub fn relief(errno: Errno, otherwise: &'static str) -> &'static str {
+/// What to do about the error, or `otherwise` if it is not about exhaustion.
+pub fn exhaustion_hint(errno: Errno, otherwise: &'static str) -> &'static str {
     match errno {
         Errno::EMFILE => "run fewer at once, or allow this process more open files (`ulimit -n`)",
         Errno::ENFILE => "run fewer at once, or allow the host more open files (`fs.file-max`)",
         Errno::ENOMEM => "the host, or the cgroup that this process is in, has no memory left",
-        // Of fork(2), clone(2) and their kin.
+        // From fork(2), clone(2) and similar calls.
         Errno::EAGAIN => {
             "run fewer at once, or allow more processes (`ulimit -u`, or `pids.max` of the cgroup that \
              this process is in)"
@@ -20,10 +20,10 @@ pub fn relief(errno: Errno, otherwise: &'static str) -> &'static str {
     }
 }
 
-/// The same of an error of the standard library.
+/// The hint for an error of the standard library.
 pub fn relief_of(error: &io::Error, otherwise: &'static str) -> &'static str {
     let errno = error.raw_os_error().map(Errno::from_raw);
-    errno.map_or(otherwise, |errno| relief(errno, otherwise))
+    errno.map_or(otherwise, |errno| exhaustion_hint(errno, otherwise))
 }
 
 #[cfg(test)]

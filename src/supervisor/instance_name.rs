@@ -1,0 +1,185 @@
+//! Directory names that identify their supervisor, so that the next supervisor recognises and
+//! sweeps what a killed one left.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+use sha2::{Digest, Sha256};
+
+use crate::sys::procfs::Stat;
+
+/// The prefix of every supervisor's name.
+const PREFIX: &str = "sandfork-";
+
+/// A name for this supervisor alone: the scope in which its pid is valid, the pid, and the start
+/// time of the process, which distinguishes it from a later process with the same pid. A counter
+/// distinguishes several supervisors in one process.
+///
+/// # Errors
+///
+/// When the kernel does not report one of these: with another name, other supervisors would take
+/// this one to have ended.
+pub fn own_name() -> io::Result<String> {
+    static SUPERVISORS: AtomicU64 = AtomicU64::new(0);
+    let pid = std::process::id();
+    let (scope, started) = (own_scope()?, start_time(pid)?);
+    let number = SUPERVISORS.fetch_add(1, Ordering::Relaxed);
+    Ok(format!("{PREFIX}{scope:016x}-{pid}-{started}-{number}"))
+}
+
+/// Whether this is the name of a supervisor that has ended.
+///
+/// Names of other scopes count as live: their pids mean nothing in this one.
+pub fn is_abandoned(name: &str) -> bool {
+    owner(name).is_some_and(|owner| {
+        let is_near = own_scope().is_ok_and(|own| own == owner.scope);
+        is_near && is_gone(&owner, start_time(owner.pid).ok())
+    })
+}
+
+/// Whether the owner has ended. An unreadable file proves nothing: this process may be out of
+/// descriptors, or `/proc` may hide other users' processes (`hidepid` of proc(5)). An unused pid
+/// does prove it.
+fn is_gone(owner: &Owner, started: Option<u64>) -> bool {
+    match started {
+        Some(started) => started != owner.started,
+        None => i32::try_from(owner.pid)
+            .is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)),
+    }
+}
+
+#[derive(Debug, Eq, PartialEq)]
+struct Owner {
+    scope: u64,
+    pid: u32,
+    started: u64,
+}
+
+/// Parses the supervisor that a name identifies.
+fn owner(name: &str) -> Option<Owner> {
+    let mut parts = name.strip_prefix(PREFIX)?.split('-');
+    let owner = Owner {
+        scope: u64::from_str_radix(parts.next()?, 16).ok()?,
+        pid: parts.next()?.parse().ok()?,
+        started: parts.next()?.parse().ok()?,
+    };
+    parts.next()?.parse::<u64>().ok()?;
+    parts.next().is_none().then_some(owner)
+}
+
+/// The scope in which the pids and start times that this process sees are valid: its boot of the
+/// kernel, its pid namespace and its time namespace.
+fn own_scope() -> io::Result<u64> {
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let time = match namespace("time") {
+        // Linux before 5.6 has no time namespaces.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        found => found,
+    };
+    Ok(scope(boot_id.trim(), namespace("pid")?, time?))
+}
+
+/// The inode that identifies one of this process's namespaces (namespaces(7)).
+fn namespace(kind: &str) -> io::Result<u64> {
+    Ok(fs::metadata(format!("/proc/self/ns/{kind}"))?.ino())
+}
+
+/// A 64-bit identifier of a scope. The inodes alone are not enough: a kernel's first namespaces
+/// have the same inodes on every host, and hosts may share a directory for temporary files.
+fn scope(boot_id: &str, pid_namespace: u64, time_namespace: u64) -> u64 {
+    let hash = Sha256::new()
+        .chain_update(boot_id)
+        .chain_update(pid_namespace.to_le_bytes())
+        .chain_update(time_namespace.to_le_bytes())
+        .finalize();
+    let first = hash.iter().take(8);
+    first.fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+/// When a process started, clock ticks after boot.
+fn start_time(pid: u32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let stat = Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(stat.started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_its_owner() {
+        let started = start_time(std::process::id()).expect("this process has a start time");
+        let own = Owner {
+            scope: own_scope().expect("it can be read"),
+            pid: std::process::id(),
+            started,
+        };
+        let name = own_name().expect("the kernel tells all of it");
+        assert_eq!(owner(&name), Some(own));
+        assert!(!is_abandoned(&name));
+    }
+
+    #[test]
+    fn a_number_that_started_at_another_time_is_someone_elses() {
+        let scope = own_scope().expect("it can be read");
+        let pid = std::process::id();
+        assert!(is_abandoned(&format!("sandfork-{scope:x}-{pid}-1-0")));
+        assert!(!is_abandoned(&format!("sandfork-1-{pid}-1-0")));
+    }
+
+    #[test]
+    fn another_boot_and_another_namespace_are_other_scopes() {
+        let (here, there) = ("6e6a-boot", "93c1-boot");
+        let scopes = [
+            scope(here, 4_026_531_836, 4_026_531_834),
+            scope(there, 4_026_531_836, 4_026_531_834),
+            scope(here, 4_026_531_835, 4_026_531_834),
+            scope(here, 4_026_531_836, 0),
+        ];
+        let distinct: std::collections::BTreeSet<_> = scopes.iter().collect();
+        assert_eq!(distinct.len(), scopes.len());
+    }
+
+    #[test]
+    fn the_namespaces_of_another_host_are_not_taken_for_these() {
+        // Above every pid that the kernel assigns (pid_max of proc(5)), so that no process has it.
+        let of = |scope: u64| format!("sandfork-{scope:x}-{}-1-0", i32::MAX);
+        let inode = |kind| namespace(kind).expect("it can be read");
+        let elsewhere = scope("another boot", inode("pid"), inode("time"));
+        assert!(!is_abandoned(&of(elsewhere)));
+        assert!(is_abandoned(&of(own_scope().expect("it can be read"))));
+    }
+
+    #[test]
+    fn who_is_there_but_cannot_be_read_lives() {
+        let of = |pid| Owner {
+            scope: own_scope().expect("it can be read"),
+            pid,
+            started: 1,
+        };
+        assert!(!is_gone(&of(std::process::id()), None));
+        // Above every pid that the kernel assigns (pid_max of proc(5)).
+        assert!(is_gone(&of(i32::MAX.cast_unsigned()), None));
+        assert!(!is_gone(&of(0), None));
+    }
+
+    #[test]
+    fn what_is_not_ours_is_left_alone() {
+        for name in [
+            "sandfork-supervisor",
+            "sandfork-1",
+            "sandfork-1-2",
+            "user.slice",
+            "sandfork-1-2-3",
+            "sandfork-1-2-3-4-5",
+        ] {
+            assert_eq!(owner(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A caller's requests to its session.
+
+use std::time::{Duration, Instant};
+
+use super::SessionExit;
+use super::caller::{Caller, CallerEvent, Payload};
+use super::cell::{CellUnderWay, Streaming};
+use super::clocks::WallClock;
+use super::worker_loop::WorkerLoop;
+use crate::protocol::Request;
+use crate::protocol::caller::{Cell, ClientEvent, ClientRequest, ErrorCode};
+use crate::supervisor::ending::Stop;
+use crate::supervisor::run::Pace;
+
+/// A cell that starts this soon after the previous one starts with the counts from that one's end.
+const AT_ONCE: Duration = Duration::from_millis(20);
+
+impl WorkerLoop<'_> {
+    /// Handles the requests that the caller has sent so far.
+    pub(super) fn recv(&mut self, caller: &mut dyn Caller) -> Option<SessionExit> {
+        loop {
+            match caller.recv() {
+                CallerEvent::Nothing => return None,
+                CallerEvent::Gone => return Some(SessionExit::Gone),
+                CallerEvent::Malformed(how) => {
+                    refuse(caller, None, ErrorCode::Protocol, how);
+                    return Some(SessionExit::Gone);
+                }
+                CallerEvent::Request(ask, payload) => {
+                    let left = self.handle(ask, payload, caller);
+                    if left.is_some() {
+                        return left;
+                    }
+                }
+            }
+        }
+    }
+
+    fn handle(
+        &mut self,
+        ask: ClientRequest,
+        payload: Payload,
+        caller: &mut dyn Caller,
+    ) -> Option<SessionExit> {
+        let id = ask.id();
+        let answered_like_a_cell = matches!(
+            ask,
+            ClientRequest::Cell(_) | ClientRequest::Set { .. } | ClientRequest::Tools { .. }
+        );
+        if answered_like_a_cell || matches!(ask, ClientRequest::Restart { .. }) {
+            if self.cell.is_some() {
+                let busy =
+                    "a cell is running in this session: wait for its end, or open another session";
+                refuse(caller, id, ErrorCode::Busy, busy.into());
+                return None;
+            }
+            if answered_like_a_cell && self.reap_until.is_some() {
+                // The worker is ending: the request is refused with the reason.
+                let why = self.why.clone();
+                let why = why.unwrap_or_else(|| "its process ended between two cells".into());
+                refuse(caller, id, ErrorCode::SessionEnded, ended(&why));
+                return None;
+            }
+        }
+        let wall = self.place.limits.wall;
+        match ask {
+            ClientRequest::Cell(cell) => self.begin_cell(cell, payload, caller),
+            ClientRequest::Set(set) => {
+                self.begin(set.id, wall, &Request::Set(set), payload, caller);
+            }
+            ClientRequest::Tools(tools) => {
+                self.begin(tools.id, wall, &Request::Tools(tools), payload, caller);
+            }
+            ClientRequest::Return(answer) => self.return_to_guest(answer, payload, caller),
+            ClientRequest::Interrupt => {
+                if self.cell.is_some() {
+                    self.interrupt(Stop::Cancelled);
+                }
+            }
+            ClientRequest::Restart { id } => return Some(SessionExit::Restart { id }),
+            ClientRequest::Close => return Some(SessionExit::Closed),
+            ClientRequest::File(request) => self.file(&request, caller),
+            ClientRequest::Open(_) => {
+                let twice = "this connection has its session: open another connection for another";
+                refuse(caller, None, ErrorCode::Protocol, twice.into());
+            }
+            ClientRequest::Map(_) | ClientRequest::Task(_) | ClientRequest::End => {
+                let other = "this connection is a session's: open another one for a batch";
+                refuse(caller, id, ErrorCode::Protocol, other.into());
+            }
+        }
+        None
+    }
+
+    fn begin_cell(&mut self, cell: Cell, source: Payload, caller: &mut dyn Caller) {
+        let Cell {
+            id,
+            filename,
+            argv,
+            last,
+            then,
+            stream,
+            wall,
+        } = cell;
+        let wall = match wall.map(Duration::try_from_secs_f64) {
+            None => self.place.limits.wall,
+            Some(Ok(wall)) => wall,
+            Some(Err(_)) => {
+                let message = "a cell's `wall` is a positive number of seconds".into();
+                refuse(caller, Some(id), ErrorCode::Request, message);
+                return;
+            }
+        };
+        let request = Request::Cell {
+            id,
+            filename,
+            argv,
+            last,
+            then,
+        };
+        self.cells += 1;
+        self.begin(id, wall, &request, source, caller);
+        match &mut self.cell {
+            Some(cell) => {
+                cell.then = then;
+                if stream {
+                    cell.streaming = Streaming::AsItComes;
+                }
+            }
+            None => self.cells -= 1,
+        }
+    }
+
+    /// Sends a request to the worker, which makes it the running cell, or refuses it.
+    fn begin(
+        &mut self,
+        id: u64,
+        wall: Duration,
+        request: &Request,
+        payload: Payload,
+        caller: &mut dyn Caller,
+    ) {
+        let mut bytes = Vec::new();
+        if let Err(error) = request.encode_into(&payload.bytes, &mut bytes) {
+            refuse(caller, Some(id), ErrorCode::Request, error.to_string());
+            return;
+        }
+        let now = Instant::now();
+        // Counts again, so that code that ran on since the last cell is not charged to this one.
+        // Right after a cell there was no time for any.
+        let before = match now.duration_since(self.waiting_since) {
+            short if self.cells > 1 && short < AT_ONCE => self.counted,
+            _ => self.counts(),
+        };
+        if self.standing.lost_cgroup(&before) {
+            let why = "its cgroup was removed from outside, and nothing held it to its limits";
+            refuse(caller, Some(id), ErrorCode::SessionEnded, ended(why));
+            self.end_between_cells(why);
+            return;
+        }
+        let may_stand = self.terms().tool_time.of_cell(wall);
+        let started = Instant::now();
+        let clock = WallClock::new(started, wall, may_stand, self.end_of_life());
+        self.cell = Some(CellUnderWay::new(id, started, clock, before));
+        self.watch.begin(Pace::Running, now, before.cpu_us);
+        self.data.send(bytes, payload.passed);
+    }
+}
+
+/// Reports to a caller that its request was not carried out.
+pub fn refuse(caller: &mut dyn Caller, id: Option<u64>, error: ErrorCode, message: String) {
+    let answer = ClientEvent::Error {
+        id,
+        error,
+        message,
+        errno: None,
+    };
+    caller.answer(answer, Payload::default());
+}
+
+/// The message for a session that has ended.
+pub fn ended(why: &str) -> String {
+    format!(
+        "the session has ended because {why}: its variables, imports and files are lost; restart it, \
+         or open another"
+    )
+}

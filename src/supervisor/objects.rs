@@ -1,0 +1,340 @@
+//! Kernel objects whose cost is not charged to the guest. The worker's filter forwards each of the
+//! guest's calls that creates one, and the supervisor answers it here.
+//!
+//! **File locks.** The kernel charges a lock to no cgroup and does not bound their number, and each
+//! close(2) of a file walks all record locks on it under a spinlock. A guest that splits one lock
+//! into a million makes every process of the host walk them if the file is a library. Its own
+//! processes walk them while they are killed, and the locks take half a gigabyte of the kernel's
+//! memory (`fs/locks.c`). So a guest may lock only its own files and those it may write to, and may
+//! have a bounded number of record locks.
+//!
+//! **Watches of epoll(7)** are counted for each user of the host (`fs.epoll.max_user_watches`). A
+//! guest without a uid of its own could leave its user none, so it gets them at a bounded rate.
+//!
+//! The supervisor checks the file behind a descriptor's number, and another thread of the guest may
+//! put another file there before the kernel continues (seccomp_unotify(2)). That gains the guest
+//! only a lock that is counted too.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::{fstat, major, minor};
+use nix::unistd::Pid;
+
+use super::proc_dir;
+use super::run::Watch;
+use super::spawn::Worker;
+use crate::sys::seccomp::{Asked, Reply, answer, asked, waits};
+
+/// The most record locks that a worker may have at once. sqlite3 has half a dozen for each
+/// connection.
+const MOST_LOCKS: u32 = 1024;
+
+/// How many locks a call may add: it splits one lock in two, with its own between them.
+const ADDED: u32 = 2;
+
+/// How many watches a worker may add at once, and how many more each second. The kernel allows a user
+/// some 200,000 for each GiB of memory.
+const WATCHES: u32 = 32_768;
+const WATCHES_A_SECOND: f64 = 256.0;
+
+/// How many calls are answered before the loop checks everything else again.
+const AT_ONCE: usize = 16;
+
+/// Whether a call was pending.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Answered {
+    One,
+    None,
+}
+
+/// Answers the forwarded calls of one worker.
+#[derive(Debug)]
+pub struct Objects<'a> {
+    /// `None` once no process is left that could call.
+    listener: Option<BorrowedFd<'a>>,
+    /// The guest's own file systems, in the notation of `/proc/locks`.
+    devices: Vec<(u64, String)>,
+    /// The directory of the guest's own files, if they are on a file system of the host.
+    directory: Option<&'a Path>,
+    /// An upper bound on the record locks that the worker holds.
+    held_at_most: u32,
+    /// Whether the guest has ever locked by an open file description: `/proc/locks` does not report
+    /// the owner of such a lock.
+    locks_descriptions: bool,
+    watches: Allowance,
+}
+
+/// A bounded allowance of a resource whose release is never seen.
+#[derive(Debug)]
+struct Allowance {
+    left: f64,
+    since: Instant,
+}
+
+impl Allowance {
+    fn new(now: Instant) -> Self {
+        Self {
+            left: f64::from(WATCHES),
+            since: now,
+        }
+    }
+
+    /// Takes one unit. Returns whether there was one.
+    fn take(&mut self, now: Instant) -> bool {
+        let more = now.saturating_duration_since(self.since).as_secs_f64() * WATCHES_A_SECOND;
+        self.left = (self.left + more).min(f64::from(WATCHES));
+        self.since = now;
+        let has_one = self.left >= 1.0;
+        if has_one {
+            self.left -= 1.0;
+        }
+        has_one
+    }
+}
+
+impl<'a> Objects<'a> {
+    /// Starts before any guest code runs. `directory` holds the guest's own files, if it has no
+    /// file system of its own.
+    pub fn new(worker: &'a Worker, directory: Option<&'a Path>) -> Result<Self, Errno> {
+        let own = worker.directories.iter().filter(|_| directory.is_none());
+        let devices = own.map(|own| {
+            let device = fstat(own)?.st_dev;
+            Ok((
+                device,
+                format!("{:02x}:{:02x}", major(device), minor(device)),
+            ))
+        });
+        Ok(Self {
+            listener: worker.listener.as_ref().map(AsFd::as_fd),
+            devices: devices.collect::<Result<_, Errno>>()?,
+            directory,
+            held_at_most: 0,
+            locks_descriptions: false,
+            watches: Allowance::new(Instant::now()),
+        })
+    }
+
+    /// The descriptor and events to wait for.
+    pub fn source(&self) -> Option<(BorrowedFd<'a>, PollFlags)> {
+        self.listener.map(|listener| (listener, PollFlags::POLLIN))
+    }
+
+    /// Answers the pending calls. Returns how long that took.
+    pub fn answer(&mut self, watch: &Watch) -> Duration {
+        let began = Instant::now();
+        for _ in 0..AT_ONCE {
+            let Some(listener) = self.listener else { break };
+            match self.answer_one(listener, watch) {
+                Ok(Answered::One) => {}
+                Ok(Answered::None) => break,
+                // No process is left that could call, or the listener failed: it is of no more use.
+                Err(_) => self.listener = None,
+            }
+        }
+        began.elapsed()
+    }
+
+    fn answer_one(&mut self, listener: BorrowedFd, watch: &Watch) -> Result<Answered, Errno> {
+        if !is_asked(listener)? {
+            return Ok(Answered::None);
+        }
+        if let Some(call) = asked(listener)? {
+            answer(listener, call.id, self.reply(listener, call, watch))?;
+        }
+        Ok(Answered::One)
+    }
+
+    fn reply(&mut self, listener: BorrowedFd, call: Asked, watch: &Watch) -> Reply {
+        if libc::c_long::from(call.call) == libc::SYS_epoll_ctl {
+            return if self.watches.take(Instant::now()) {
+                Reply::Continue
+            } else {
+                Reply::Error(Errno::ENOSPC)
+            };
+        }
+        self.locks_descriptions |= is_of_description(call);
+        let allowed = self.may_lock(call);
+        // The thread's number may already belong to another thread.
+        if !waits(listener, call.id) {
+            return Reply::Error(Errno::ENOLCK);
+        }
+        match allowed {
+            Err(errno) => Reply::Error(errno),
+            Ok(()) if is_flock(call) || is_question(call) => Reply::Continue,
+            Ok(()) if self.has_room(watch) => Reply::Continue,
+            Ok(()) => Reply::Error(Errno::ENOLCK),
+        }
+    }
+
+    /// Whether the guest may lock the file behind the call's descriptor.
+    fn may_lock(&self, call: Asked) -> Result<(), Errno> {
+        let number = call.arguments[0] & u64::from(u32::MAX);
+        let path = format!("/proc/{}/fd/{number}", call.thread);
+        let file = fs::metadata(&path).map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOENT) => Errno::EBADF,
+            _ => Errno::ENOLCK,
+        })?;
+        let own_device = self.devices.iter().any(|(device, _)| *device == file.dev());
+        let beneath =
+            |directory| fs::read_link(&path).is_ok_and(|file| file.starts_with(directory));
+        let is_own = own_device || self.directory.is_some_and(beneath);
+        let info = || proc_dir::read(format!("/proc/{}/fdinfo/{number}", call.thread).as_ref());
+        if is_own || file.is_file() && info().is_ok_and(|info| is_open_for_writing(&info)) {
+            Ok(())
+        } else {
+            Err(Errno::ENOLCK)
+        }
+    }
+
+    /// Whether the worker may have more record locks. They are counted only when the upper bound
+    /// reaches the limit: the guest decides what a call adds and releases.
+    fn has_room(&mut self, watch: &Watch) -> bool {
+        if self.held_at_most + ADDED > MOST_LOCKS {
+            // If the kernel reports nothing, there may be any number.
+            self.held_at_most = match proc_dir::read(Path::new("/proc/locks")) {
+                Ok(table) => self.count(&table, &watch.tree()),
+                Err(_) => MOST_LOCKS,
+            };
+        }
+        let has_room = self.held_at_most + ADDED <= MOST_LOCKS;
+        if has_room {
+            self.held_at_most += ADDED;
+        }
+        has_room
+    }
+
+    /// An upper bound on the worker's record locks, from the machine's table (proc_locks(5)): all
+    /// locks on its own file systems, and its processes' locks on others.
+    fn count(&self, table: &str, processes: &[Pid]) -> u32 {
+        let is_counted = |line: &&str| {
+            let mut fields = line.split_ascii_whitespace().skip(1);
+            let (kind, process, place) = (fields.next(), fields.nth(2), fields.next());
+            let device = place
+                .and_then(|place| place.rsplit_once(':'))
+                .map(|it| it.0);
+            let is_own = self.devices.iter().any(|(_, own)| device == Some(own));
+            let process = process.and_then(|number| number.parse().ok());
+            match kind {
+                Some("POSIX") => {
+                    is_own || processes.iter().any(|pid| process == Some(pid.as_raw()))
+                }
+                Some("OFDLCK") => is_own || self.locks_descriptions,
+                _ => false,
+            }
+        };
+        u32::try_from(table.lines().filter(is_counted).count()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Whether the call locks by an open file description (`F_OFD_SETLK`).
+fn is_of_description(call: Asked) -> bool {
+    is_one_of(call, [libc::F_OFD_SETLK, libc::F_OFD_SETLKW])
+}
+
+/// Whether the call only asks which process has locked a file (`F_GETLK`).
+fn is_question(call: Asked) -> bool {
+    is_one_of(call, [libc::F_GETLK, libc::F_OFD_GETLK])
+}
+
+/// Whether the call is fcntl(2) with one of these requests. The kernel reads 32 bits of the argument.
+fn is_one_of(call: Asked, requests: [libc::c_int; 2]) -> bool {
+    let request = call.arguments[1].cast_signed() & 0xffff_ffff;
+    !is_flock(call) && requests.map(i64::from).contains(&request)
+}
+
+fn is_flock(call: Asked) -> bool {
+    libc::c_long::from(call.call) == libc::SYS_flock
+}
+
+/// Whether a call waits for an answer. Returns an error if no process is left under the filter.
+fn is_asked(listener: BorrowedFd) -> Result<bool, Errno> {
+    let mut fds = [PollFd::new(listener, PollFlags::POLLIN)];
+    poll(&mut fds, PollTimeout::ZERO)?;
+    let found = fds[0].revents().unwrap_or(PollFlags::POLLERR);
+    if found.contains(PollFlags::POLLIN) {
+        Ok(true)
+    } else if found.is_empty() {
+        Ok(false)
+    } else {
+        Err(Errno::EPIPE)
+    }
+}
+
+/// Whether a descriptor is open for writing, by its `/proc/PID/fdinfo` (proc_pid_fdinfo(5)).
+fn is_open_for_writing(info: &str) -> bool {
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+1: POSIX  ADVISORY  READ  41 00:2a:7 0 0
+2: POSIX  ADVISORY  WRITE 77 fd:01:9 0 EOF
+2: -> POSIX  ADVISORY  WRITE 42 fd:01:9 0 EOF
+3: POSIX  ADVISORY  READ  42 fd:01:10 2 2
+4: FLOCK  ADVISORY  WRITE 42 00:2a:8 0 EOF
+5: OFDLCK ADVISORY  READ  -1 fd:01:11 0 EOF
+6: LEASE  ACTIVE    READ  42 fd:01:12 0 EOF
+";
+
+    fn locks(devices: &[&str]) -> Objects<'static> {
+        Objects {
+            listener: None,
+            devices: devices.iter().map(|name| (0, (*name).to_owned())).collect(),
+            directory: None,
+            held_at_most: 0,
+            locks_descriptions: false,
+            watches: Allowance::new(Instant::now()),
+        }
+    }
+
+    #[test]
+    fn watches_come_at_a_bounded_rate() {
+        let began = Instant::now();
+        let mut watches = Allowance::new(began);
+        let taken = |watches: &mut Allowance, at| (0..100_000).filter(|_| watches.take(at)).count();
+        assert_eq!(taken(&mut watches, began), 32_768);
+        assert_eq!(taken(&mut watches, began + Duration::from_secs(2)), 512);
+        assert_eq!(
+            taken(&mut watches, began + Duration::from_secs(3600)),
+            32_768
+        );
+    }
+
+    #[test]
+    fn record_locks_of_the_worker_are_counted() {
+        let of = |devices: &[&str], pids: &[i32]| {
+            let pids: Vec<Pid> = pids.iter().copied().map(Pid::from_raw).collect();
+            locks(devices).count(TABLE, &pids)
+        };
+        assert_eq!(of(&["00:2a"], &[]), 1);
+        assert_eq!(of(&["00:2a"], &[42]), 2);
+        assert_eq!(of(&[], &[41, 42]), 2);
+        assert_eq!(of(&[], &[]), 0);
+        let mut of_descriptions = locks(&["00:2a"]);
+        of_descriptions.locks_descriptions = true;
+        assert_eq!(of_descriptions.count(TABLE, &[]), 2);
+        assert_eq!(of_descriptions.count("", &[]), 0);
+    }
+
+    #[test]
+    fn a_descriptor_tells_what_it_is_open_for() {
+        assert!(is_open_for_writing(
+            "pos:\t0\nflags:\t0100002\nmnt_id:\t25\n"
+        ));
+        assert!(is_open_for_writing("flags:\t0100001\n"));
+        assert!(!is_open_for_writing("flags:\t0100000\n"));
+        assert!(!is_open_for_writing("flags:\t012000000\n"));
+        assert!(!is_open_for_writing(""));
+    }
+}

@@ -1,0 +1,133 @@
+//! A worker that was checked from outside in its jail, with its resources.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use super::cgroup::{CgroupRoot, Counts, WorkerCgroup};
+use super::error::{SupervisorError, While};
+use super::objects::Objects;
+use super::run::{Files, RunContext, Watch};
+use super::session::{SessionDirectory, SessionRoot};
+use super::spawn::{ForWorker, Worker};
+use super::verify::verify;
+use super::worker_uid::WorkerUid;
+use crate::jail::control::CpuBudgetScope;
+use crate::jail::program::HostIds;
+use crate::outcome::Enforced;
+use crate::protocol::Request;
+use crate::protocol::message::WorkerMode;
+
+/// A worker in which no guest code has run yet. Dropping it ends it and releases its resources.
+#[derive(Debug)]
+pub(crate) struct VerifiedWorker {
+    // Dropped first: the cgroup and the directory can be removed, and the uid be another's, once nothing
+    // is left of it.
+    /// The worker.
+    pub worker: Worker,
+    /// The worker's cgroup, if the plan has that layer.
+    pub cgroup: Option<WorkerCgroup>,
+    /// The worker's directory, if the plan has no mounts.
+    pub session: Option<SessionDirectory>,
+    /// The worker's own uid, if the plan gives it one.
+    _uid: Option<WorkerUid>,
+    /// The layers that hold, as the kernel reports them.
+    pub enforced: Enforced,
+    /// When its jail was complete.
+    pub jailed: Instant,
+}
+
+impl VerifiedWorker {
+    /// Requests a worker with this standard input, and compares it with the plan.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be made, or a layer does not hold ([`SupervisorError::NotEnforced`]).
+    /// Nothing of it is left then.
+    pub fn new(
+        place: &RunContext,
+        stdin: OwnedFd,
+        cpu: CpuBudgetScope,
+    ) -> Result<Self, SupervisorError> {
+        let cgroup = place.cgroups.map(CgroupRoot::worker).transpose()?;
+        let session = place.sessions.map(SessionRoot::directory).transpose()?;
+        let uid = match place.jail.worker_uids() {
+            Some(range) => Some(WorkerUid::take(range).ok_or(SupervisorError::NoUid)?),
+            None => None,
+        };
+        let number = uid.as_ref().map(WorkerUid::number);
+        let worker = Worker::spawn(
+            place.zygote,
+            stdin,
+            cgroup.as_ref(),
+            session.as_ref(),
+            ForWorker {
+                first_core: place.first_core,
+                cpu,
+                uid: number,
+                ids: place.jail.identity.drop_to.map(|ids| HostIds {
+                    uid: number.unwrap_or(ids.uid),
+                    ..ids
+                }),
+            },
+        )?;
+        let jailed = Instant::now();
+        let enforced = verify(
+            &worker,
+            place.jail,
+            place.zygote.others(),
+            cgroup.as_ref(),
+            session.as_ref(),
+            cpu,
+        )?;
+        Ok(Self {
+            worker,
+            cgroup,
+            session,
+            _uid: uid,
+            enforced,
+            jailed,
+        })
+    }
+
+    /// Makes the worker do, ahead of time, work that the first cell would otherwise wait for.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended meanwhile.
+    pub fn rehearse(&self, serves: WorkerMode) -> Result<(), SupervisorError> {
+        let mut message = Vec::new();
+        Request::Rehearse { serves }.encode_into(&[], &mut message)?;
+        // These are the first bytes for the socket, so that there is room for them.
+        let sent = nix::unistd::write(&self.worker.data, &message);
+        sent.map(drop).when("write to the worker")
+    }
+
+    /// Starts to watch the worker.
+    pub fn watch<'a>(&'a self, place: &RunContext<'a>) -> Watch<'a> {
+        let (cgroup, session) = (self.cgroup.as_ref(), self.session.as_ref());
+        let proc = place.zygote.proc();
+        Watch::new(&self.worker, proc, cgroup, session, place.limits)
+    }
+
+    /// Starts to answer the calls that its filter forwards.
+    pub fn objects(&self) -> Result<Objects<'_>, SupervisorError> {
+        let session = self.session.as_ref().map(SessionDirectory::path);
+        let objects = Objects::new(&self.worker, session);
+        objects.when("look at the worker's directories")
+    }
+
+    /// Whether its cgroup is gone, judging by counts that were just read. If the cgroup counts
+    /// processor time at all, the kernel always reports it while the cgroup exists.
+    pub fn lost_cgroup(&self, counts: &Counts) -> bool {
+        let counts_cpu = self.cgroup.as_ref().is_some_and(WorkerCgroup::counts_cpu);
+        counts_cpu && counts.cpu_us.is_none()
+    }
+
+    /// Measures its files.
+    pub fn files(&self, place: &RunContext) -> Files {
+        match (&self.session, place.limits.files) {
+            (Some(session), Some(quota)) => Files::of_session(session, quota),
+            _ => Files::measure(&self.worker.directories),
+        }
+    }
+}

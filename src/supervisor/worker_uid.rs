@@ -1,0 +1,84 @@
+//! Uids of root's workers: each live worker of this process has its own.
+//!
+//! The kernel counts some resources for each user of the host, across all namespaces: watches of
+//! epoll(7), pages of pipes, descriptors in flight in sockets. Workers that shared a uid could
+//! exhaust them for each other.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::jail::program::UidRange;
+
+/// The uids in use by workers of this process.
+static TAKEN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// A uid that belongs to one worker until this is dropped.
+#[derive(Debug)]
+pub struct WorkerUid(u32);
+
+impl WorkerUid {
+    /// Takes a uid that no worker of this process has. The starting point depends on process and
+    /// time, so that two supervisors on one host seldom choose the same.
+    ///
+    /// Returns `None` if all are taken.
+    pub fn take(range: UidRange) -> Option<Self> {
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = place(std::process::id(), nanoseconds(), range.count);
+        let uids = (0..range.count).map(|step| range.first + (begin + step) % range.count);
+        let free = uids.into_iter().find(|uid| taken.insert(*uid))?;
+        Some(Self(free))
+    }
+
+    /// The uid's number.
+    pub fn number(&self) -> u32 {
+        self.0
+    }
+}
+
+impl Drop for WorkerUid {
+    fn drop(&mut self) {
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.remove(&self.0);
+    }
+}
+
+/// A position below `count`, by Fibonacci hashing (Knuth, TAOCP 6.4), which spreads near inputs far
+/// apart.
+fn place(process: u32, time: u64, count: u32) -> u32 {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mixed = (u64::from(process) << 40 ^ time).wrapping_mul(GOLDEN) >> 32;
+    u32::try_from(mixed % u64::from(count.max(1))).unwrap_or(0)
+}
+
+fn nanoseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::from(since.subsec_nanos()) ^ (since.as_secs() << 30)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_its_own_until_none_is_left() {
+        let range = UidRange {
+            first: 7_000,
+            count: 64,
+        };
+        let all: Vec<WorkerUid> = (0..64).filter_map(|_| WorkerUid::take(range)).collect();
+        let numbers: BTreeSet<u32> = all.iter().map(WorkerUid::number).collect();
+        assert_eq!(numbers, (7_000..7_064).collect());
+        assert!(WorkerUid::take(range).is_none());
+        drop(all);
+        assert!(WorkerUid::take(range).is_some());
+    }
+
+    #[test]
+    fn supervisors_begin_apart() {
+        let places: BTreeSet<u32> = (0..1000).map(|pid| place(pid, 1, 480_000)).collect();
+        assert!(places.len() > 990, "{}", places.len());
+    }
+}
