@@ -18,13 +18,13 @@ from .support.fake_batch import FakeBatches, Script, Serve
 
 
 def pytest_configure() -> None:
-    """A shell's job in the background ignores Ctrl-C, and so would all that is started from here."""
+    """Restores SIGINT. A background job of a shell ignores it, and so would all child processes."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs tests that are async, each in an event loop of its own."""
+    """Runs each async test in its own event loop."""
     if not inspect.iscoroutinefunction(pyfuncitem.function):
         return None
     names = inspect.signature(pyfuncitem.function).parameters
@@ -35,7 +35,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSupervisor]:
-    """A supervisor that runs in this process, in place of the real one."""
+    """A supervisor in this process instead of the real one."""
     supervisor = FakeSupervisor()
 
     def connect() -> _supervisor.Connection:
@@ -50,7 +50,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSupervisor]:
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    """Has these scripts serve the next connections."""
+    """Serves the next connections with these scripts."""
     before = opened()
 
     def start(*scripts: Script) -> FakeBatches:

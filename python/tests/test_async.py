@@ -1,4 +1,4 @@
-"""The asyncio twins."""
+"""The asyncio versions of the interfaces."""
 
 from __future__ import annotations
 

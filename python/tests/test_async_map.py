@@ -1,4 +1,4 @@
-"""The asyncio face of a batch, against a supervisor that a test scripts."""
+"""The asyncio interface of a batch, against a scripted supervisor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_results_come_while_the_next_task_is_waited_for(serve: Serve) -> N
     seen = []
     async for result in sandfork.async_map(coming()):
         seen.append(result.id)
-        # Each task is made of the result before it.
+        # Each task depends on the previous result.
         queue.put_nowait(None if len(seen) == 5 else "next")
     assert seen == [0, 1, 2, 3, 4]
 
@@ -83,7 +83,7 @@ async def test_progress_may_be_async(serve: Serve) -> None:
 
 
 class Endless:
-    """One task, and then none for a long time."""
+    """Yields one task, and then none for a long time."""
 
     def __init__(self) -> None:
         self.cancelled = asyncio.Event()
@@ -127,7 +127,7 @@ async def test_a_batch_that_is_left_is_ended(serve: Serve, end: str) -> None:
         await results.aclose()
     await asyncio.wait_for(ended.wait(), 10)
     assert [result async for result in results] == []
-    # In the middle of its wait, or never begun.
+    # During its wait, or before it began.
     assert end != "cancel" or endless.cancelled.is_set()
 
 

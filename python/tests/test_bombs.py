@@ -1,4 +1,4 @@
-"""Values that were made to hurt whoever reads them, each first shown to hurt a naive host."""
+"""Values that are made to exhaust their reader. Each is first shown to exhaust a naive host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROGRAM = Path(bombs.__file__)
 
 
 def read(host: str, name: str) -> subprocess.CompletedProcess[str]:
-    # Apart, because what a naive host does takes its process along.
+    # In a separate process, because a naive host does not survive.
     command = [sys.executable, str(PROGRAM), host, name]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -1,18 +1,19 @@
-"""What a caller is told of a cell's end."""
+"""The `Execution` that a caller gets for a cell."""
 
 from __future__ import annotations
 
 import base64
 import copy
+import html
 import json
 import pickle
 import re
+import time
 
 import pytest
 
 import sandfork
-from sandfork import Execution, Logs, Result, Sandbox, _reports, _result
-from sandfork._values import Encoder
+from sandfork import Execution, Logs, Result, Sandbox, _html, _reports, _result
 
 from .support.fake import ENFORCED, LIMITS, POLICY, USAGE, FakeSupervisor
 
@@ -173,16 +174,93 @@ def test_json_has_everything() -> None:
     assert told["usage"]["peak_pids"] == 1
 
 
+def test_what_it_shows_is_harmless_to_a_terminal() -> None:
+    shown = Result({"text/plain": "a\x1b[31m\x07\x7f\x85\rb\r\nc\td"})
+    assert repr(shown) == "Result(a\\x1b[31m\\x07\\x7f\\x85\\rb\nc\td)"
+    assert "\x1b" not in repr(ended(value="\x1b", stdout=["\x1b"]))
+
+
 ATTACK = '<script>fetch("/api/kernels")</script><img src=x onerror=alert(1)>'
 
 
 def test_html_of_a_guest_cannot_run_in_the_notebook() -> None:
     shown = Result({"text/html": ATTACK})._repr_html_()
-    # All of it is the text of one attribute: no tag of the guest's stands in the page.
+    # The guest's text is all in one attribute: the page contains none of its tags.
     assert re.fullmatch(r'<iframe sandbox srcdoc="[^"<>]*" style="[^"<>]*"></iframe>', shown)
     assert "Content-Security-Policy" in shown.split("&lt;script")[0]
     svg = Result({"image/svg+xml": f"<svg>{ATTACK}</svg>"})._repr_html_()
     assert re.fullmatch(r'<img src="data:image/svg\+xml;base64,[A-Za-z0-9+/=]*">', svg)
+
+
+def framed(markup: str) -> str:
+    """The content of the frame."""
+    shown = re.fullmatch(
+        r'<iframe sandbox srcdoc="([^"<>]*)" .*', Result({"text/html": markup})._repr_html_()
+    )
+    assert shown is not None
+    policy, _, rest = html.unescape(shown[1]).partition(">")
+    assert policy.startswith('<meta http-equiv="Content-Security-Policy"')
+    return rest
+
+
+@pytest.mark.parametrize(
+    ("markup", "shown"),
+    [
+        ('<link rel="preconnect" href="http://x.example">a', "a"),
+        ('<LINK/rel=dns-prefetch href="//x.example">a', "a"),
+        ('<meta http-equiv=refresh content="0;url=http://x.example"><base href="http://x.example">a', "a"),
+        ('<iframe src="http://x.example">in</iframe>a', "a"),
+        ('<object data="http://x.example"><img src="http://x.example"></object>a', "a"),
+        ('<embed src="http://x.example">a', "a"),
+        ('<img src="http://x.example" srcset="http://x.example 2x" onerror=f() width=5>', '<img width="5">'),
+        ('<a href="http://x.example" ping="http://x.example">a</a>', "a"),
+        ('<svg><image href="http://x.example"/></svg><math></math>a', "a"),
+        ('<table background="http://x.example"><tr><td>a', "<table><tr><td>a"),
+        ('<p style="background:url(http://x.example)">a</p>', "<p>a</p>"),
+        ('<p style="background:u\\72l(http://x.example)">a</p>', "<p>a</p>"),
+        ('<p style="background:&#117;rl(http://x.example)">a</p>', "<p>a</p>"),
+        ('<p style="background:IMAGE-SET(\'http://x.example\' 1x)">a</p>', "<p>a</p>"),
+        ("<style>@import 'http://x.example';</style>a", "a"),
+        ("<style>@font-face{font-family:f;src:url(http://x.example)}</style>a", "a"),
+        ("<style>p{color:red}</style><link href=x></style>a", "<style>p{color:red}</style>a"),
+        ("<!-- <b> --><script>'<b>'</script><video src=x></video>a", "a"),
+        ("<!-- never closed <b>a", ""),
+        ("<script>never closed <b>a", ""),
+        ("<form action='http://x.example'><input type=image src=x><button>a</button></form>", "a"),
+        ("<!DOCTYPE html><html><head></head><body onload=f()>a &lt; b < c > d</body></html>",
+         "a &lt; b &lt; c &gt; d"),
+        ('<p title="a>b<link rel=preconnect href=//x.example>">', '<p title="">b"&gt;'),
+        ('<p title=\'"><link>\'>', "<p title=\"\">'&gt;"),
+        ("<p\x00onclick=f()>a<x-y>b</x-y>", "<p>ab"),
+    ],
+)  # fmt: skip
+def test_html_of_a_guest_connects_to_nothing(markup: str, shown: str) -> None:
+    told = framed(markup)
+    assert told == shown
+
+
+def test_html_of_libraries_is_shown() -> None:
+    table = (
+        '<style type="text/css">\n#T_1 td:nth-child(2) {\n  background: rgba(1, 2, 3, 0.5);\n}\n</style>'
+        '<table border="1" class="dataframe"><thead><tr style="text-align: right;"><th></th></tr></thead>'
+        '<tr><td id="T_1" colspan="2">1 &lt; &#50;</td></tr></table><details open="">x<br></details>'
+    )
+    assert framed(table) == table.replace(' type="text/css"', "")
+    picture = f'<img src="data:image/png;base64,{base64.b64encode(PNG).decode()}" alt="a">'
+    assert framed(picture) == picture
+
+
+@pytest.mark.parametrize("unit", ["<", "<a", "<!--", "</", '<a "', '<a b="', "<p a='", "a", " ", "<p ", "("])
+@pytest.mark.parametrize("around", ["%s", "<p %s>", '<p style="%s">', "<style>%s</style>", "<p a%s=b>"])
+def test_long_html_takes_no_longer_than_its_length(unit: str, around: str) -> None:
+    def seconds(count: int) -> float:
+        text = around % (unit * count)
+        began = time.process_time()
+        _html.inert(text)
+        return time.process_time() - began
+
+    # The text is fifty times as long; quadratic time would grow by a factor of 2,500.
+    assert min(seconds(100_000) for _ in range(3)) < 600 * max(min(seconds(2_000) for _ in range(3)), 1e-4)
 
 
 def test_text_of_a_guest_is_escaped() -> None:
@@ -219,11 +297,67 @@ def test_results_come_as_they_are_shown(fake: FakeSupervisor) -> None:
     assert execution.text is None
 
 
-def test_a_number_too_long_for_text_is_still_a_value() -> None:
-    encoder = Encoder()
-    execution = ended(value=encoder.encode(10**6000))
-    assert execution.value == 10**6000
-    assert execution.text
+@pytest.mark.parametrize("wrap", [lambda number: number, lambda number: {"a": [number]}])
+def test_a_number_too_long_for_text_is_still_a_value(wrap) -> None:
+    # Converting a million bits to text takes seconds if Python has no limit, and raises if it has one.
+    number = wrap(1 << 999_000)
+    tree = {"type": "int", "hex": f"{1 << 999_000:x}"}
+    if isinstance(number, dict):
+        tree = {"type": "dict", "items": [["a", [tree]]]}
+    for execution in (ended(value=tree), pickle.loads(pickle.dumps(ended(value=tree)))):
+        assert execution.text == f"<{type(number).__name__} with an integer of more than 4300 digits>"
+        assert execution.value == number
+        assert execution.text in execution.to_json()
+        assert execution.text in repr(execution)
+
+
+FORGED = [
+    {"type": "int", "hex": "f" * 100_000},
+    {"type": "dict", "items": [[{"type": "tuple", "items": [1]}, 2]]},
+    {"type": "set", "items": [1, 2]},
+    {"type": "timedelta", "days": 1, "seconds": 0, "microseconds": 0},
+    [{"type": "int", "hex": "f" * 100_000}],
+    {"type": "text", "buffer": 9},
+    1.5,
+    None,
+    "[" * 5000 + "]" * 5000,
+    "[" * 900 + "]" * 900,
+    "9" * 100_000,
+    "[NaN, 1e999, " + "9" * 5000 + "]",
+    "[" + "[]," * (5 << 20) + "[]]",
+    "\ud800",
+    "=",
+]
+
+
+@pytest.mark.parametrize("form", FORGED, ids=range(len(FORGED)))
+def test_accessors_of_what_a_guest_forged_do_not_raise(form: object) -> None:
+    names = ["text/plain", "text/html", "image/png", "application/json", "image/svg+xml", "x/y", ""]
+    names += ["application/vnd.sandfork.data+json", "application/vnd.sandfork.chart+json"]
+    result = _result.decoded({"data": dict.fromkeys(names, form), "main": True}, [])
+    execution = ended(value=form, shown=[result])
+    assert type(json.loads(execution.to_json())) is dict
+    assert isinstance(execution.text, (str, type(None)))
+    for shown in (execution, *execution.results):
+        assert isinstance(repr(shown), str)
+        assert isinstance(shown._repr_html_(), str)
+    for name in (*result, *result.formats()):
+        if isinstance(form, str):
+            assert result[name] is not None or name in ("png", "image/png")
+        result.raw(name)
+    assert isinstance(ended(value=form).text, (str, type(None)))
+
+
+def test_forms_are_text_and_bytes() -> None:
+    header = {"data": {"text/plain": [1], "x/y": {"type": "json", "buffer": 0}, "a/b": "c"}}
+    assert _result.decoded(header, [memoryview(b'"text"')]).formats() == ["a/b"]
+
+
+def test_json_forms_are_bounded_like_values() -> None:
+    many = "[" + "0," * (5 << 20) + "0]"
+    assert Result({"application/json": many}).json == many
+    few = "[" + "0," * 1000 + "0]"
+    assert Result({"application/json": few}).json == [0] * 1001
 
 
 def test_an_execution_can_be_pickled_and_copied_before_it_is_read(fake: FakeSupervisor) -> None:

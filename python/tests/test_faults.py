@@ -1,4 +1,4 @@
-"""A supervisor that dies, or says what makes no sense: one clear exception, and nothing left open."""
+"""A supervisor that dies or sends invalid messages: one clear exception, and no open descriptor is left."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ OUTCOME = {
 
 
 def run(fake: FakeSupervisor, handler: Any) -> BaseException:
-    """What a cell raises to which the supervisor answers so. The session is of no use then, says so,
-    and can be started again."""
+    """The exception of a cell with this answer of the supervisor. The session is then unusable, reports it,
+    and can be restarted."""
     fake.on("fault", handler)
     with Sandbox() as sbx:
         with pytest.raises(sandfork.SupervisorError) as caught:
@@ -39,7 +39,7 @@ def run(fake: FakeSupervisor, handler: Any) -> BaseException:
 
 
 def sends(data: bytes, *passed: bytes) -> Any:
-    """Answers with these bytes and files, and hangs up."""
+    """Answers with these bytes and files, and disconnects."""
 
     def handler(session: FakeSession, cell: Received) -> None:
         files = tuple(passed_file(content) for content in passed)
@@ -129,6 +129,20 @@ def test_a_file_that_could_shrink_is_refused(fake: FakeSupervisor) -> None:
     assert "not 4 sealed bytes" in str(run(fake, handler))
 
 
+def test_a_file_of_empty_buffers_is_taken(fake: FakeSupervisor) -> None:
+    def handler(session: FakeSession, cell: Received) -> None:
+        descriptor = passed_file(b"")
+        value = {"type": "bytes", "buffer": 0}
+        blob = {"lengths": [0], "passed": True}
+        header = {**OUTCOME, "id": cell.header["id"], "value": value, "blob": blob}
+        session.wire.send(header, b"", (descriptor,))
+        os.close(descriptor)
+
+    fake.on("x", handler)
+    with Sandbox() as sbx:
+        assert sbx.run("x").value == b""
+
+
 def test_values_and_displays_that_are_malformed_harm_only_the_guest(fake: FakeSupervisor) -> None:
     def handler(session: FakeSession, cell: Received) -> None:
         data = {"text/plain": "shown", "text/html": {"type": "no such type"}}
@@ -179,6 +193,38 @@ def test_a_cell_that_was_not_run_says_why(fake: FakeSupervisor, word: str) -> No
         with pytest.raises(sandfork.SandforkError, match="the sentence"):
             sbx.run("no")
         assert sbx.run("1").value == 1
+
+
+@pytest.mark.parametrize("word", ["request", "system", "session-ended"])
+def test_an_error_that_answers_nothing_ends_the_connection(fake: FakeSupervisor, word: str) -> None:
+    error = run(fake, lambda session, cell: session.error(word, "the sentence"))
+    assert type(error) is sandfork.SupervisorError
+    assert str(error) == "the sentence"
+
+
+@pytest.mark.parametrize("number", [None, 77])
+@pytest.mark.parametrize("kind", ["error", "outcome", "file"])
+def test_an_answer_to_nothing_settles_no_request(fake: FakeSupervisor, kind: str, number: Any) -> None:
+    def handler(session: FakeSession, cell: Received) -> None:
+        session.output("one")
+        session.wire.send({**OUTCOME, "kind": kind, "id": number})
+        session.outcome(cell)
+
+    def fail(text: str) -> None:
+        raise LookupError(text)
+
+    fake.on("fault", handler)
+    with Sandbox() as sbx:
+        with pytest.raises(LookupError):
+            sbx.run("fault", on_stdout=fail)
+        with pytest.raises(sandfork.SessionEnded, match="its caller left it in the middle"):
+            sbx.run("1")
+
+
+def test_a_restart_takes_no_answer_but_its_own(fake: FakeSupervisor) -> None:
+    fake.on("restart", lambda session, request: session.opened())
+    with Sandbox() as sbx, pytest.raises(sandfork.ProtocolError, match="sent 'opened' when"):
+        sbx.restart()
 
 
 def test_a_supervisor_of_another_release_is_named(fake: FakeSupervisor) -> None:

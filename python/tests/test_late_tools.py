@@ -1,4 +1,4 @@
-"""Tools that begin, or end, when nobody waits for them any more."""
+"""Tools that start or end after their caller has stopped waiting."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_tool_whose_thread_begins_too_late_is_not_called(monkeypatch: pytest.M
 
 
 class Late:
-    """A tool that gives something to await, when its time is over."""
+    """A tool that returns an awaitable after its timeout."""
 
     def __init__(self) -> None:
         self.release = threading.Event()
@@ -49,7 +49,7 @@ class Late:
         return awaitable
 
     def assert_closed(self) -> None:
-        """It is closed soon: Python warns of what is never awaited."""
+        """Checks that the coroutine is closed soon: Python warns about one that is never awaited."""
         self.release.set()
         awaitable = self.given.get(timeout=10)
         deadline = time.monotonic() + 10

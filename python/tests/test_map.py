@@ -1,4 +1,4 @@
-"""Batches against a supervisor that a test scripts: what is sent, what is raised, what is sent again."""
+"""Batches against a scripted supervisor: the messages that are sent and repeated, and the exceptions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_task_is_sent_as_a_line(serve: Serve, tmp_path: pathlib.Path) -> None:
         "id": 0,
         "program": ["sh", "-c", "true"],
     }
-    # As a line of a file has them.
+    # In the form of a line of a task file.
     line = {"id": 7, "code": "x", "files": {"f": {"base64": "/w=="}}, "stdin": "in", "limits": {}}
     assert sent_as(serve, line)[1] == {**line, "id": 0}
     script = tmp_path / "script.py"
@@ -339,7 +339,7 @@ def test_a_batch_has_one_caller_at_a_time(serve: Serve) -> None:
     next(results)
     waits = threading.Thread(target=lambda: next(results, None))
     waits.start()
-    while not results._driver._turn.locked():
+    while not results._driver._turns:
         pass
     with pytest.raises(sandfork.SessionBusy, match="the batch is running something"):
         next(results)

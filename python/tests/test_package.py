@@ -63,7 +63,7 @@ def test_both_faces_have_the_same_arguments() -> None:
     blocking, asynchronous = (
         inspect.signature(face).parameters for face in (sandfork.map, sandfork.async_map)
     )
-    # An async iterable is one more way to give tasks.
+    # `async_map` also accepts an async iterable.
     tasks, *others = blocking.values()
     async_tasks, *async_others = asynchronous.values()
     assert (tasks.name, others) == (async_tasks.name, async_others)
@@ -81,7 +81,7 @@ def test_the_version_is_the_program_s() -> None:
 
 
 def test_the_values_are_the_guest_s() -> None:
-    """Links to each file, and not to their directory, which no wheel would follow."""
+    """Each file is a link, rather than the directory, because a wheel would not follow that."""
     theirs = {path.name: path for path in (REPOSITORY / "src/guest/values").glob("*.py")}
     ours = {path.name: path for path in (PACKAGE / "_values").glob("*.py")}
     assert ours.keys() == theirs.keys()

@@ -146,7 +146,7 @@ def test_the_keys_are_those_of_the_document() -> None:
         assert _KINDS[ours[key]] in words, f"{key}: {words}"
 
 
-# What the document calls the kinds.
+# The names of the kinds in the document.
 _KINDS = {
     "text": "`",
     "path": "text",

@@ -1,4 +1,4 @@
-"""What a caller sees of a session."""
+"""A session as its caller sees it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_session_is_opened_with_what_it_was_made_of(fake: FakeSupervisor) -> N
         sbx.run("a")
         opened, variables, cell = fake.session.heard
     assert opened["policy"]["name"] == "tenant.toml"
-    assert opened["tool_time"] == "counted"
+    assert opened["tool_time"] == {"at_most": 0.0}
     assert opened["version"] == 2
     assert variables["variables"] == [["a", 1]]
     assert cell["wall"] == 2.0
@@ -148,7 +148,7 @@ def test_a_cell_is_interrupted_from_another_thread(fake: FakeSupervisor) -> None
         assert execution.error is not None
         assert execution.error.name == "KeyboardInterrupt"
         interrupts = [heard for heard in fake.session.heard if heard["kind"] == "interrupt"]
-        # The one that came when nothing ran was not sent.
+        # The interrupt without a running cell was not sent.
         assert len(interrupts) == 1
         assert sbx.run("1").value == 1
 
@@ -265,6 +265,8 @@ def test_a_run_is_a_session_of_one_cell(fake: FakeSupervisor) -> None:
         ({"variables": {"a b": 1}}, "'a b' cannot be the name of a variable"),
         ({"variables": 3}, "variables is of type int"),
         ({"tool_budget": -1}, "tool_budget is -1"),
+        ({"tool_time": 0}, "tool_time is 0"),
+        ({"tool_time": 5, "count_tool_time": True}, "tool_time is 5.0 and count_tool_time is set"),
         ({"policy": 3}, "policy is of type int"),
     ],
 )

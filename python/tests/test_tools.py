@@ -1,4 +1,4 @@
-"""Host tools: what the guest is told of them, what they are held to, and where they run."""
+"""Host tools: their declarations, their limits, and where they run."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .support.fake import FakeSupervisor, ends_when_interrupted
 
 
 def told(fake: FakeSupervisor) -> dict[str, Any]:
-    """The one declaration that was sent."""
+    """The only declaration that was sent."""
     (tools,) = [heard for heard in fake.session.heard if heard["kind"] == "tools"]
     (declaration,) = tools["tools"]
     return declaration
 
 
 def failure(sbx: Sandbox, code: str) -> tuple[str, str]:
-    """What guest code gets instead of a value."""
+    """The error that guest code gets instead of a value."""
     error = sbx.run(code).error
     assert error is not None
     return error.name, error.value
@@ -123,7 +123,7 @@ def test_odd_exceptions_cross(fake: FakeSupervisor) -> None:
 
     with Sandbox(tools=[odd, stop, long]) as sbx:
         assert failure(sbx, "odd()") == ("Odd", "<LookupError while reading the message>")
-        # As of a generator: it would end whoever iterates.
+        # As from a generator: it would end the iterating caller.
         assert failure(sbx, "stop()") == ("RuntimeError", "generator raised StopIteration")
         name, message = failure(sbx, "long()")
         assert name == "ValueError"
@@ -238,7 +238,7 @@ def test_async_tools_run_in_a_loop_of_the_sandbox(fake: FakeSupervisor) -> None:
         assert cancelled.wait(5)
 
         async def inside() -> Any:
-            # A loop that runs already is no obstacle.
+            # It also works while an event loop is running.
             return sbx.run("fetch(1)").value
 
         assert asyncio.run(inside()) == 2
@@ -253,6 +253,26 @@ def test_a_budget_is_for_the_life_of_the_sandbox(fake: FakeSupervisor) -> None:
         assert sbx.run("f()").value == 1
         expected = ("PermissionError", "the budget of 2 tool calls is spent")
         assert failure(sbx, "f()") == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, {"at_least": 0.0}),
+        ({"tool_budget": 3}, {"at_least": 0.0}),
+        ({"tool_timeout": 2}, {"at_least": 20.0}),
+        ({"tool_timeout": 2, "tool_budget": 3}, {"at_least": 6.0}),
+        ({"tools": [Tool("f", print, timeout=60)], "tool_timeout": 2}, {"at_least": 600.0}),
+        ({"tool_timeout": 1e300, "tool_budget": 10**400}, {"at_least": 1e9}),
+        ({"tool_timeout": 2, "tool_budget": 3, "tool_time": 600}, {"at_most": 600.0}),
+        ({"tool_time": 1e300}, {"at_most": 1e9}),
+        ({"tool_timeout": 2, "count_tool_time": True}, {"at_most": 0.0}),
+    ],
+)
+def test_the_time_of_tools_is_told(fake: FakeSupervisor, options, told: dict[str, float]) -> None:
+    with Sandbox(**options) as sbx:
+        sbx.run("1")
+        assert fake.session.heard[0]["tool_time"] == told
 
 
 def test_each_call_is_approved(fake: FakeSupervisor) -> None:
@@ -292,7 +312,7 @@ def test_calls_of_several_threads_are_answered_in_turn(fake: FakeSupervisor) -> 
 
 
 def test_a_long_answer_and_long_output_do_not_wait_for_each_other(fake: FakeSupervisor) -> None:
-    """Both sides write more than a socket holds before either reads."""
+    """Both sides write more than a socket buffers before either reads."""
 
     def flood(session, cell):
         session.wire.send({"kind": "call", "id": 1, "call": 1, "tool": "much", "args": []})

@@ -1,4 +1,4 @@
-"""Values on their way: large ones are passed as files, mapped where they are read."""
+"""Transfer of values. Large values are passed as files, which the reader maps."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@
         sbx.run("x = 20")
         print(sbx.run("x + 1").text)
 
-`Sandbox` is a session that keeps variables, imports and files; `run` is a fresh one for one program, and
-`map` one for each of many.
-Whatever guest code does is told by the `Execution` that they return; what they raise is a
-`SandforkError`, whose tree stands in the documentation of `sandfork._exceptions`.
+`Sandbox` is a session that keeps variables, imports and files between cells. `run` executes one program
+in a fresh session. `map` executes many programs, each in a fresh session.
+`Sandbox.run` and `run` return an `Execution`, which reports everything that guest code does. Every
+exception that they raise is a `SandforkError`; `sandfork._exceptions` documents the exception tree.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ if _TYPE_CHECKING:
     from ._async_map import AsyncMapped, async_map
     from ._async_sandbox import AsyncSandbox, async_run
 
-# asyncio takes longer to import than everything else: who does not use it does not wait for it.
+# asyncio takes longer to import than everything else, so it is imported on first use.
 _LATER = {
     "AsyncMapped": "_async_map",
     "AsyncSandbox": "_async_sandbox",
@@ -137,7 +137,7 @@ def __dir__() -> list[str]:
     return [*globals(), *_LATER]
 
 
-# Where they are in this package is nobody's business but ours.
+# The private modules are an implementation detail: every public name belongs to `sandfork`.
 for _name in __all__:
     if _name not in _LATER:
         globals()[_name].__module__ = __name__

@@ -1,5 +1,5 @@
-"""Carries out conversations in an asyncio event loop, which waits for the supervisor's socket itself:
-no thread is needed, but for tools that are not async."""
+"""Runs conversations in an asyncio event loop. The loop waits for the supervisor's socket itself, so only
+tools that are not async need a thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, TypeVar
 
 from . import _supervisor, _threads
-from ._driver import FATAL, C, Driver, busy
+from ._driver import C, Driver
 from ._exceptions import SupervisorDied
 from ._frames import Frame
 from ._link import Link
@@ -20,53 +20,41 @@ T = TypeVar("T")
 
 
 class AsyncDriver(Driver[C]):
-    """Has the conversations of one session or batch, one at a time."""
-
-    def __init__(self, session: C) -> None:
-        super().__init__(session)
-        self._busy = False
+    """Runs the conversations of one session or batch, one at a time."""
 
     async def perform(self, steps: Steps[T]) -> T:
-        """A conversation from its beginning to its end. Raises `SessionBusy` at once if another is
-        under way. A task that is cancelled interrupts its cell, and waits a little for its end."""
+        """Runs a conversation to its end and returns its result. Raises `SessionBusy` at once if another
+        conversation is active. A cancelled task interrupts its cell and waits briefly for the cell to end."""
         self.check()
-        if self._busy:
-            raise busy(self.session)
-        self._busy = True
+        turn = object()
         try:
-            return await self._drive(steps)
+            self.begin(turn)
+            result = await self._drive(steps)
+            self.end()
+            return result
         except BaseException as error:
-            # What it holds goes before anything else is said on the connection.
-            steps.close()
-            await self._mend(error)
+            if self.has(turn):
+                try:
+                    # Releases what the conversation holds before anything else is sent on the connection.
+                    steps.close()
+                    await self._mend(error)
+                finally:
+                    self.end()
             raise
-        finally:
-            self._busy = False
-            if self.closed:
-                self.resources.release()
-
-    def close(self) -> None:
-        """Ends the session. A call that is under way raises `SessionClosed`."""
-        self.closed = True
-        link = self.resources.link
-        if link is not None and self._busy and not link.connection.forked:
-            link.shut_down()
-        else:
-            self.let_go()
 
     async def in_thread(self, function: Callable[[], T]) -> T:
-        """What a function gives that would hold up the loop."""
+        """Runs a blocking function in a thread and returns its result."""
         result: T = await asyncio.wrap_future(_threads.start(function))
         return result
 
     async def _mend(self, error: BaseException) -> None:
-        """After an exception: brings the session to where it can serve the next request, or ends it."""
-        if self.resources.link is None:
+        """After an exception: makes the session ready for the next request, or ends it."""
+        if self.resources.link is None and self.session.link is None:
             return
         try:
-            good = not isinstance(error, FATAL) and await self._drive(self.session.settle())
+            good = self.can_settle(error) and await self._drive(self.session.settle())
         except BaseException:
-            # Of the supervisor's end, or a second cancellation: the first is the one to tell.
+            # The supervisor ended, or the task was cancelled again: the first exception is reported.
             good = False
         if not good:
             self.lose(error)
@@ -119,30 +107,21 @@ class AsyncDriver(Driver[C]):
     async def _send(self, step: Send) -> None:
         link = self.live_link()
         data, descriptor = memoryview(step.data), step.descriptor
-        whole = False
         with link.writing:
-            # Not before and not after: who interrupts it from now on writes behind it.
+            # Set exactly here: an interrupt from now on is written after the cell.
             self.session.running |= isinstance(step, SendCell)
-            try:
-                while True:
-                    try:
-                        data = data[link.write(data, descriptor) :]
-                        descriptor = None
-                    except BlockingIOError:
-                        pass
-                    if not data or not await _make_room(link):
-                        break
-                whole = True
-            finally:
-                if not whole:
-                    # Half a message: nothing that follows it would be understood.
-                    link.shut_down()
+            link.half_written = True
+            while True:
+                data, descriptor = link.write_part(data, descriptor)
+                if not data or not await _make_room(link):
+                    break
+            link.half_written = False
         link.flush_interrupt()
 
 
 async def _make_room(link: Link) -> bool:
-    """Waits until the socket takes more, and takes in what comes meanwhile: the supervisor may be
-    waiting for us to read before it reads. False when the other side is gone."""
+    """Waits until the socket accepts more, and reads what arrives meanwhile: the supervisor may wait for us
+    to read before it reads. Returns false when the peer is gone."""
     await _wait(link, None, writable=True)
     try:
         return link.read()
@@ -153,8 +132,8 @@ async def _make_room(link: Link) -> bool:
 async def _wait(
     link: Link, deadline: float | None, *, writable: bool = False, wake: asyncio.Future[Any] | None = None
 ) -> bool:
-    """Waits until the socket can be read, or written too; false when the deadline is over or `wake` is
-    done."""
+    """Waits until the socket is readable, or with `writable` also until it is writable. Returns false when
+    the deadline has passed or `wake` is done."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[bool] = loop.create_future()
 
@@ -192,7 +171,7 @@ async def _call(step: Invoke | Notify) -> Any:
         return await given if inspect.isawaitable(given) else given
     if is_async(step.function):
         return await _within(step.function(*step.args, **step.kwargs), step.timeout)
-    # It may take its time, and the loop has others to serve.
+    # The function may be slow, and it must not block the loop.
     future = _threads.start(lambda: step.function(*step.args, **step.kwargs))
     try:
         given = await _within(asyncio.wrap_future(future), step.timeout)
@@ -210,6 +189,6 @@ async def _within(awaitable: Any, timeout: float | None) -> Any:
         return await asyncio.wait_for(task, timeout)
     except asyncio.TimeoutError:
         if not task.cancelled():
-            # It is what the function itself raised.
+            # The function itself raised the exception.
             raise
         raise TimeoutError(f"the host's function took more than {timeout:g} s") from None

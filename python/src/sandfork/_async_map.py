@@ -1,4 +1,4 @@
-"""The asyncio face of a batch."""
+"""The asyncio interface of a batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ._tasks import TaskLike, checked_tasks
 
 
 class _AsyncSource(Source):
-    """Tasks as they come from an async iterator: one is waited for beside the results."""
+    """Takes tasks from an async iterator, and waits for the next task and for results at the same time."""
 
     def __init__(self, tasks: AsyncIterator[Any]) -> None:
         super().__init__(iter(()))
@@ -44,10 +44,10 @@ class _AsyncSource(Source):
 
 
 class AsyncMapped:
-    """The results of a batch, as they are asked for: what `async_map` returns.
+    """The results of a batch, produced on demand. `async_map` returns it.
 
-    It is an async iterator, and an async context manager that closes it. Nothing is begun before the
-    first result is asked for.
+    It is an async iterator, and an async context manager that closes it. The batch starts when the first
+    result is requested.
     """
 
     def __init__(self, batch: Batch, source: _AsyncSource | None) -> None:
@@ -57,7 +57,7 @@ class AsyncMapped:
         weakref.finalize(self, self._driver.resources.release)
 
     async def aclose(self) -> None:
-        """Ends the batch, and what runs of it. May be called again."""
+        """Ends the batch and its running tasks. May be called again."""
         self._driver.close()
         if self._source is not None:
             await self._source.cancel()
@@ -71,10 +71,10 @@ class AsyncMapped:
         try:
             result = await self._driver.perform(self._batch.next())
         except (SessionBusy, SessionForked):
-            # The batch is another's, and goes on.
+            # Another task or process uses the batch, which continues.
             raise
         except SessionClosed:
-            # By another task, in the middle.
+            # Another task closed the batch meanwhile.
             raise StopAsyncIteration from None
         except BaseException:
             await self.aclose()
@@ -108,8 +108,8 @@ def async_map(
     ordered: bool = False,
     on_progress: OnProgress | None = None,
 ) -> AsyncMapped:
-    """The asyncio twin of `map`. The tasks may come from an async iterable too, which is waited for
-    beside the results; `on_progress` may be async.
+    """The asyncio version of `map`. `tasks` may also be an async iterable: the batch waits for its next task
+    and for results at the same time. `on_progress` may be async.
 
         async for result in sandfork.async_map(tasks()):
             print(result.id, result.status)

@@ -1,4 +1,4 @@
-"""The asyncio face of a session."""
+"""The asyncio interface of a session."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ._tools import Tools, check_name, collect
 
 
 class AsyncSandbox:
-    """The asyncio twin of `Sandbox`, with the same arguments.
+    """The asyncio version of `Sandbox`, with the same arguments.
 
         async with AsyncSandbox(tools={"fetch": fetch}) as sbx:
             execution = await sbx.run("fetch('a')")
 
-    It is opened by `async with` or by the first call. Async tools are awaited in the caller's task,
-    others run in a thread; callbacks may be async. Cancelling the task that awaits a cell interrupts
-    the cell; one that does not end within two seconds is ended with its session.
+    `async with` or the first call opens it. Async tools are awaited in the caller's task; other tools run
+    in a thread. Callbacks may be async. Cancelling the task that awaits a cell interrupts the cell. If the
+    cell does not end within two seconds, it is ended together with its session.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class AsyncSandbox:
         tool_timeout: float | None = None,
         tool_budget: int | None = None,
         approve: Approve | None = None,
+        tool_time: float | None = None,
         count_tool_time: bool = False,
         on_stdout: OnText | None = None,
         on_stderr: OnText | None = None,
@@ -54,6 +55,7 @@ class AsyncSandbox:
             tool_timeout=tool_timeout,
             tool_budget=tool_budget,
             approve=approve,
+            tool_time=tool_time,
             count_tool_time=count_tool_time,
             callbacks=Callbacks(on_stdout, on_stderr, on_result),
             on_death=on_death,
@@ -62,7 +64,7 @@ class AsyncSandbox:
         self._driver = AsyncDriver(self._session)
         weakref.finalize(self, self._driver.resources.release)
         self.files = AsyncFiles(self._driver)
-        """The files beneath the session's work directory."""
+        """The files in the session's work directory."""
 
     async def run(
         self,
@@ -76,7 +78,7 @@ class AsyncSandbox:
         on_stderr: OnText | None = None,
         on_result: OnResult | None = None,
     ) -> Execution:
-        """Runs a cell: see `Sandbox.run`."""
+        """Runs a cell; see `Sandbox.run`."""
         cell = self._options.cell(
             code,
             timeout=timeout,
@@ -97,7 +99,7 @@ class AsyncSandbox:
         on_stderr: OnText | None = None,
         on_result: OnResult | None = None,
     ) -> Execution:
-        """Runs a program of the host's, a whole file, as a cell. `argv` is its `sys.argv[1:]`."""
+        """Runs a whole file of the host as one cell. `argv` is its `sys.argv[1:]`."""
         cell = self._options.cell(
             read_source(path),
             timeout=timeout,
@@ -110,36 +112,37 @@ class AsyncSandbox:
         return await self._driver.perform(self._session.run(cell))
 
     async def set(self, **variables: Any) -> None:
-        """Defines globals of the guest: `await sbx.set(x=1)`."""
+        """Sets globals of the guest: `await sbx.set(x=1)`."""
         await self.set_variables(variables)
 
     async def set_variables(self, variables: Mapping[str, Any]) -> None:
-        """Defines globals of the guest. What cannot cross becomes an `Opaque` there."""
+        """Sets globals of the guest. A value that cannot be transferred becomes an `Opaque` in the guest."""
         await self._driver.perform(self._session.set_variables(checked_variables(variables)))
 
     async def get(self, name: str) -> Any:
-        """The value of a global of the guest. Raises `UndefinedVariable` where there is none."""
+        """The value of a global of the guest. Raises `UndefinedVariable` if it is not defined."""
         return await self._driver.perform(self._session.get(check_name(name, "a variable")))
 
     async def add_tools(self, tools: Tools) -> None:
-        """Defines more host tools, or others in place of those with the same names."""
+        """Adds host tools. A tool replaces an existing one of the same name."""
         await self._driver.perform(self._session.add_tools(collect(tools)))
 
     def interrupt(self) -> None:
-        """From any thread: raises `KeyboardInterrupt` in the cell that runs, if one does."""
+        """Raises `KeyboardInterrupt` in the running cell, if there is one. May be called from any thread."""
         self._driver.interrupt()
 
     async def restart(self) -> None:
-        """A fresh session in place of this one: same policy, tools and first variables, nothing else."""
+        """Replaces the session with a fresh one. The policy, the tools and the initial variables are kept,
+        nothing else."""
         await self._driver.perform(self._session.restart())
 
     async def close(self) -> None:
-        """Ends the session, and everything in it. May be called again."""
+        """Ends the session and everything in it. May be called again."""
         self._driver.close()
 
     @property
     def info(self) -> SessionInfo:
-        """What the session stands on: what holds it, its policy, interpreter and limits."""
+        """The session's enforced layers, policy, interpreter and limits."""
         return info_of(self._session)
 
     async def __aenter__(self) -> AsyncSandbox:
@@ -168,7 +171,7 @@ async def async_run(
     on_stdout: OnText | None = None,
     on_stderr: OnText | None = None,
 ) -> Execution:
-    """The asyncio twin of `run`."""
+    """The asyncio version of `run`."""
     session, cell = one_run(code, policy, timeout, argv, stdin, Callbacks(on_stdout, on_stderr))
     driver = AsyncDriver(session)
     try:

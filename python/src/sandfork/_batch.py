@@ -1,4 +1,4 @@
-"""A batch, as a conversation with its supervisor. No input or output happens here: see `_steps`."""
+"""A batch, as a conversation with its supervisor. This module does no I/O; see `_steps`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Callable, NamedTuple
 
 from . import _reports
-from ._cells import Text, check_result, unexpected
+from ._cells import Text, check_result, refused, unexpected
 from ._conversation import Conversation
 from ._exceptions import ProtocolError, RequestError, SupervisorDied, from_word
 from ._execution import Execution, Logs
@@ -21,30 +21,30 @@ from ._tasks import Sent, described, prepared
 
 OnProgress = Callable[[Progress], Any]
 
-# What a source has when there is no task: yet, or any more.
+# `PENDING`: no task is available yet. `END`: there are no more tasks.
 PENDING: Any = object()
 END: Any = object()
 
-# How many supervisors in a row may die before one of them gives a result.
+# The batch fails when so many supervisors in a row die without a result.
 _MOST_DEATHS = 3
 
 
 class Source:
-    """Tasks as they are taken from an iterator."""
+    """Takes tasks from an iterator."""
 
     pending: Any = None
-    """A future of the event loop that is done when there is something to take; `None` where `take` waits."""
+    """A future of the event loop that is done when a task can be taken; `None` if `take` blocks."""
 
     def __init__(self, tasks: Iterator[Any]) -> None:
         self._tasks = tasks
 
     def take(self) -> Any:
-        """The next task, `PENDING` or `END`; raises what the iterator raises."""
+        """The next task, `PENDING` or `END`. Raises what the iterator raises."""
         return next(self._tasks, END)
 
 
 class BatchOpening(NamedTuple):
-    """What a batch is begun with."""
+    """The parameters that start a batch."""
 
     policy: Mapping[str, Any]
     overrides: tuple[str, ...]
@@ -53,10 +53,10 @@ class BatchOpening(NamedTuple):
 
 
 class Batch(Conversation):
-    """What is known of a batch, and the conversation about its next result.
+    """The state of a batch, and the conversation that produces its next result.
 
-    A task is kept until its result has come. A supervisor that dies is replaced and given those again:
-    as with a zygote that is ended from outside, how far they had come is not known.
+    A task is kept until its result arrives. If the supervisor dies, a new one gets the kept tasks again:
+    their progress is unknown, as with a zygote that is ended from outside.
     """
 
     noun = "batch"
@@ -73,7 +73,7 @@ class Batch(Conversation):
         self._window = 0
         self._info: SessionInfo | None = None
         self._taken = 0
-        # Whether no further task is taken, and what is raised when those that were have their results.
+        # Whether no further task is taken, and the exception to raise once the taken tasks have results.
         self._ended = False
         self._failure: Exception | None = None
         self._output = (Text(), Text())
@@ -82,7 +82,7 @@ class Batch(Conversation):
         self._begun = 0.0
 
     def next(self) -> Steps[TaskResult | None]:
-        """The next result; `None` when there are no more."""
+        """The next result, or `None` when there are no more."""
         if self.link is None:
             self._begun = time.monotonic()
             yield from self._begin()
@@ -104,14 +104,14 @@ class Batch(Conversation):
                 return result
 
     def settle(self) -> Steps[bool]:
-        """After an exception of the caller's: a batch is not gone on with."""
+        """After an exception of the caller: a batch does not continue."""
         return False
         yield
 
-    # Parts of it.
+    # Parts of `next`.
 
     def _begin(self) -> Steps[None]:
-        """A connection on which the batch goes on, again if the supervisor was just about to end."""
+        """Opens a connection for the batch, and retries if the supervisor ends meanwhile."""
         while True:
             try:
                 yield from self._open()
@@ -147,6 +147,8 @@ class Batch(Conversation):
         yield Send(encode(header))
         frame: Frame = yield RECEIVE
         told = frame.header
+        if told["kind"] == "error" and told.get("id") is None:
+            raise refused(frame)
         if told["kind"] != "mapping" or type(told.get("window")) is not int or told["window"] < 1:
             raise unexpected(frame)
         if told.get("version") != VERSION:
@@ -162,14 +164,14 @@ class Batch(Conversation):
             yield Send(_NO_MORE)
 
     def _fill(self) -> Steps[None]:
-        """Sends as many tasks as may be under way."""
+        """Sends tasks until the window is full."""
         while not self._ended and len(self._in_flight) < self._window:
             index = self._taken
             try:
                 task = self._source.take()
                 sent = None if task is PENDING or task is END else prepared(task, index)
             except Exception as error:
-                # Told behind the results of the tasks before it.
+                # Raised after the results of the tasks before it.
                 task, sent, self._failure = END, None, error
             if task is PENDING:
                 return
@@ -209,7 +211,7 @@ class Batch(Conversation):
         stdout, stderr = self._output
         self._output = (Text(), Text())
         assert self._info is not None
-        # A task's own are text, as a policy writes them.
+        # A task's own limits are text, as in a policy.
         limits: Any = {**self._info.limits, **sent.limits}
         held = _reports.enforced(header.get("enforced", {}))
         info = replace(self._info, enforced=held, limits=limits)
@@ -217,18 +219,18 @@ class Batch(Conversation):
         return Execution(header, Logs(stdout.pieces, stderr.pieces), [], info)
 
     def _end_with(self, frame: Frame) -> None:
-        """What the supervisor found wrong: with a task, or with all of them."""
+        """Records the supervisor's error, which is about one task or about the whole batch."""
         header = frame.header
         index = header.get("id")
         if index is None:
-            self._failure = self._failure or unexpected(frame)
+            self._failure = self._failure or refused(frame)
         else:
             sent = self._in_flight.get(index)
             if sent is None:
                 raise unexpected(frame)
             said = f"{described(sent.id, index)}: {header.get('message')}"
             self._failure = RequestError(said)
-            # Nothing behind it is begun.
+            # The supervisor starts no task after it.
             self._in_flight = {i: sent for i, sent in self._in_flight.items() if i < index}
         self._ended = True
 
@@ -240,7 +242,7 @@ class Batch(Conversation):
             raise ProtocolError("the supervisor closed a batch whose results had not all come")
 
     def _tell(self, result: TaskResult) -> Steps[None]:
-        """Counts a result, and tells whoever follows."""
+        """Counts a result and calls `on_progress`."""
         self._done += 1
         if result.execution is None:
             self._lost += 1

@@ -1,7 +1,6 @@
-"""The binary part of messages: buffers in the payload, or in a sealed file that is passed along.
+"""The binary part of messages: buffers in the payload, or in a sealed memory file.
 
-A large array is written once, into the file, and mapped where it is read: it never goes through the
-socket.
+A large array is written to the file once and mapped by its reader. It never passes through the socket.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from . import _values
 from ._exceptions import ProtocolError, ValueTooLarge
 from ._frames import Decoder, Frame
 
-# What one message may carry.
+# Bounds of one message.
 LARGEST = 4 << 30
 
-# linux/memfd.h; the os module has it from Python 3.13 on. Refused by kernels before 6.3.
+# linux/memfd.h. The os module has it since Python 3.13. Kernels before 6.3 refuse it.
 _MFD_NOEXEC_SEAL = 0x0008
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
 
 class Outgoing:
-    """What a message carries beside its header: a field for the header, and a payload or a file."""
+    """The buffers of an outgoing message: a header field, and a payload or a file."""
 
     __slots__ = ("descriptor", "field", "payload")
 
@@ -35,16 +34,16 @@ class Outgoing:
         self.descriptor = descriptor
 
     def close(self) -> None:
-        """Closes the file, which has been sent or never will be."""
+        """Closes the file, once it is sent or if it is not sent at all."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
 
 
 def pack(buffers: Sequence[Any], room: float) -> Outgoing | None:
-    """The buffers of a message; nothing where it has none.
+    """Packs the buffers of a message. Returns `None` if it has no buffers.
 
-    `room` is what the reader has memory for, in bytes: more is refused before anything is copied.
+    `room` is the reader's available memory in bytes. Larger buffers are refused before anything is copied.
     """
     if not buffers:
         return None
@@ -81,7 +80,7 @@ def _sealed_file(buffers: Sequence[Any], offsets: Sequence[int], total: int) -> 
 
 
 def memory_file() -> int:
-    """An empty file in memory that can be sealed (memfd_create(2))."""
+    """Creates an empty memory file that can be sealed (memfd_create(2)), and returns its descriptor."""
     try:
         return os.memfd_create("sandfork", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | _MFD_NOEXEC_SEAL)
     except OSError:
@@ -89,7 +88,7 @@ def memory_file() -> int:
 
 
 def unpack(frame: Frame, decoder: Decoder) -> Sequence[memoryview]:
-    """The buffers that came with a message, which can be written to and stay as long as they are used."""
+    """The buffers of a received message. They are writable, and stay mapped while they are in use."""
     field = frame.header.get("blob")
     if field is None:
         return ()
@@ -108,7 +107,7 @@ def unpack(frame: Frame, decoder: Decoder) -> Sequence[memoryview]:
 
 
 def discard(frame: Frame, decoder: Decoder) -> None:
-    """Lets go of the buffers of a message that nobody reads."""
+    """Releases the buffers of a message that is not used."""
     field = frame.header.get("blob")
     if type(field) is dict and field.get("passed"):
         os.close(decoder.take_descriptor())
@@ -116,11 +115,14 @@ def discard(frame: Frame, decoder: Decoder) -> None:
 
 def _map(descriptor: int, total: int) -> memoryview:
     try:
-        # Unsealed, it could shrink under the mapping: the next access would be a SIGBUS.
+        # An unsealed file could shrink under the mapping, and the next access would raise SIGBUS.
         sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
         if not sealed or os.fstat(descriptor).st_size != total:
             raise ProtocolError(f"the supervisor passed a file that is not {total} sealed bytes")
-        # Private: pages are copied when the caller writes to them, and only those.
+        if not total:
+            # mmap(2) refuses an empty mapping.
+            return memoryview(bytearray())
+        # A private mapping copies only the pages that the caller writes to.
         return memoryview(mmap.mmap(descriptor, total, access=mmap.ACCESS_COPY))
     except OSError as error:
         raise ProtocolError(f"the supervisor passed a file that cannot be mapped: {error}") from None

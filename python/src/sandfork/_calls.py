@@ -1,4 +1,4 @@
-"""Calls of host tools: whether they are let through, what they give, and what is told of failures."""
+"""Calls of host tools: approval, results, and how failures are reported to the guest."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from ._link import Link
 from ._steps import Invoke, Send, Steps
 from ._tools import Tool
 
-# Whether a call is let through: `True` or `None` if it is, `False` or a reason if it is not.
+# Decides on a call: `True` or `None` allows it, `False` or a reason refuses it.
 Approve = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]
+
+# In seconds: thirty years, which can be added to any clock without overflow.
+_LONGEST = 10**9
+# Budget for decoding the arguments of one call, during which the guest's clock stands still. It is a
+# quarter of the budget for a value that is decoded when the caller reads it.
+_WORK = _values.MAX_VALUES // 4
 
 
 class Calls:
-    """The tools of one sandbox, and what their calls are held to."""
+    """The tools of one sandbox, and the limits on their calls."""
 
     def __init__(
         self,
@@ -33,19 +39,32 @@ class Calls:
             raise RequestError(f"tool_budget is {budget!r}: give a number of calls, or None")
         self._budget = budget
         self._approve = approve
-        # Over the sandbox's whole life: a guest that could end its session would else renew it.
+        # For the sandbox's whole lifetime: otherwise a guest could renew its budget by ending its session.
         self._made = 0
 
     def declarations(self, names: Mapping[str, Tool] | None = None) -> list[dict[str, Any]]:
-        """What the guest is told of these tools, or of all."""
+        """The declarations of these tools, or of all tools, for the guest."""
         chosen = self.tools if names is None else names
         return [tool.declaration() for tool in chosen.values()]
 
-    def answer(self, frame: Frame, link: Link, room: float) -> Steps[None]:
-        """Makes a call that the guest asks for, and sends what it gives.
+    def time_allowed(self, most: float | None, *, counted: bool) -> dict[str, float]:
+        """The fields of `open` for the tool time that does not count towards a cell's limit."""
+        most = _tools.check_seconds(most, "tool_time")
+        if counted:
+            if most is not None:
+                raise RequestError(f"tool_time is {most} and count_tool_time is set: give one of them")
+            return {"at_most": 0.0}
+        if most is not None:
+            return {"at_most": min(most, _LONGEST)}
+        calls = 10 if self._budget is None else min(self._budget, _LONGEST)
+        longest = max(self._timeout or 0.0, *(tool.timeout or 0.0 for tool in self.tools.values()), 0.0)
+        return {"at_least": min(calls * longest, _LONGEST)}
 
-        All that an `Exception` can be is told to the guest; what is no `Exception`, such as
-        `KeyboardInterrupt`, is the caller's.
+    def answer(self, frame: Frame, link: Link, room: float) -> Steps[None]:
+        """Makes a call that the guest requested, and sends its result.
+
+        The guest receives every `Exception`. Other exceptions, such as `KeyboardInterrupt`, propagate to
+        the caller.
         """
         header = frame.header
         buffers = _blobs.unpack(frame, link.decoder)
@@ -81,20 +100,20 @@ class Calls:
 
 
 def refusal(frame: Frame, link: Link, why: str) -> Send:
-    """The answer to a call that is not made."""
+    """The answer to a refused call."""
     _blobs.discard(frame, link.decoder)
     error = {"name": "RuntimeError", "message": why}
     return Send(encode({"kind": "return", "call": frame.header["call"], "error": error}))
 
 
 def encoded(value: Any, room: float) -> tuple[Any, _blobs.Outgoing | None]:
-    """A value's tree, and what carries its buffers."""
+    """A value's tree and its packed buffers."""
     tree, buffers = _values.encode(value)
     return tree, _blobs.pack(buffers, room)
 
 
 def message(header: dict[str, Any], payload: bytes = b"", outgoing: _blobs.Outgoing | None = None) -> Send:
-    """A message, with the buffers of its values."""
+    """A message with the buffers of its values."""
     if outgoing is None:
         return Send(encode(header, payload))
     return Send(encode({**header, "blob": outgoing.field}, outgoing.payload), outgoing.descriptor)
@@ -103,7 +122,7 @@ def message(header: dict[str, Any], payload: bytes = b"", outgoing: _blobs.Outgo
 def _arguments(
     header: Mapping[str, Any], buffers: Sequence[memoryview]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    decoder = _values.Decoder(buffers)
+    decoder = _values.Decoder(buffers, _WORK)
     args = tuple(decoder.decode(tree) for tree in header.get("args", ()))
     kwargs = {str(name): decoder.decode(tree) for name, tree in header.get("kwargs", {}).items()}
     return args, kwargs

@@ -1,4 +1,4 @@
-"""One cell: what comes from its start to its end."""
+"""The messages of one cell, from its start to its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Callable, NamedTuple
 
 from . import _blobs, _result
 from ._calls import Calls
-from ._exceptions import ProtocolError, from_word
+from ._exceptions import ProtocolError, SupervisorError, from_word
 from ._execution import Execution, Logs
 from ._frames import Frame
 from ._link import Link
@@ -21,14 +21,14 @@ OnResult = Callable[[Result], Any]
 
 
 class Callbacks(NamedTuple):
-    """Whom to tell of what comes while a cell runs."""
+    """Functions that are called with a cell's output while it runs."""
 
     stdout: OnText | None = None
     stderr: OnText | None = None
     result: OnResult | None = None
 
     def over(self, others: Callbacks) -> Callbacks:
-        """These, and the others where one is missing."""
+        """These callbacks; a missing one is taken from `others`."""
         return Callbacks(
             self.stdout or others.stdout, self.stderr or others.stderr, self.result or others.result
         )
@@ -38,7 +38,7 @@ NO_CALLBACKS = Callbacks()
 
 
 class Text:
-    """What one stream gave, in pieces of whole characters."""
+    """The text of one stream, in pieces of whole characters."""
 
     __slots__ = ("_decoder", "pieces")
 
@@ -55,7 +55,7 @@ class Text:
         return piece
 
     def end(self) -> str:
-        """What is left of a character that was cut off."""
+        """The replacement text for an incomplete character at the end."""
         return "" if self._decoder is None else self.add(b"", end=True)
 
 
@@ -69,7 +69,7 @@ def follow(
     wall: float | None,
     restarted: bool,
 ) -> Steps[Execution | Frame]:
-    """Everything of a cell that was sent, to its end; or the error that says that it was not run."""
+    """Follows a cell that was sent until it ends, or raises the error for which it did not run."""
     stdout, stderr = Text(), Text()
     shown: list[Result] = []
     while True:
@@ -92,7 +92,7 @@ def follow(
         elif kind == "call":
             _check_call(header)
             yield from calls.answer(frame, link, info.limits.get("limits.memory", _blobs.LARGEST))
-        elif kind == "error" and header.get("id") in (number, None):
+        elif kind == "error" and header.get("id") == number:
             return frame
         else:
             raise unexpected(frame)
@@ -106,16 +106,23 @@ def follow(
     return Execution(header, logs, shown, info, buffers=buffers, wall=wall, restarted=restarted)
 
 
+def refused(frame: Frame) -> Exception:
+    """The exception for an `error` message that answers a request."""
+    return from_word(str(frame.header.get("error")), str(frame.header.get("message")))
+
+
 def unexpected(frame: Frame) -> Exception:
-    """What a message is that nobody waits for: what went wrong, or nonsense."""
+    """The exception for a message that answers no request: the reason why the connection is unusable, or a
+    protocol violation."""
     header = frame.header
     if header["kind"] == "error":
-        return from_word(str(header.get("error")), str(header.get("message")))
+        said = refused(frame)
+        return said if isinstance(said, SupervisorError) else SupervisorError(str(said))
     return ProtocolError(f"the supervisor sent {header['kind']!r} when nothing of the kind was due")
 
 
 def check_outcome(header: Mapping[str, Any], link: Link) -> None:
-    """Refuses an end that does not say what every end says, and files that nothing refers to."""
+    """Refuses an outcome that lacks a required field, and descriptors that no field refers to."""
     check_result(header)
     if header.get("session") not in ("live", "ended"):
         raise ProtocolError("the supervisor sent an outcome that does not say whether the session lives")
@@ -124,7 +131,7 @@ def check_outcome(header: Mapping[str, Any], link: Link) -> None:
 
 
 def check_result(header: Mapping[str, Any]) -> None:
-    """Refuses an end that does not say how it came about."""
+    """Refuses a result without its required fields."""
     outcome = header.get("outcome")
     if type(outcome) is not dict or type(outcome.get("status")) is not str:
         raise ProtocolError("the supervisor sent an outcome without a status")

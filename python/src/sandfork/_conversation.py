@@ -1,4 +1,4 @@
-"""Requests and their answers on one connection. No input or output happens here: see `_steps`."""
+"""Requests and their answers on one connection. This module does no I/O; see `_steps`."""
 
 from __future__ import annotations
 
@@ -7,36 +7,41 @@ from typing import Any
 
 from . import _blobs
 from ._calls import message, refusal
-from ._cells import check_outcome, unexpected
+from ._cells import check_outcome, refused, unexpected
 from ._exceptions import from_errno
 from ._frames import Frame
 from ._link import Link
 from ._steps import CONNECT, RECEIVE, Receive, Send, Steps
 
-# Seconds that a cell has to end after it was interrupted because its caller went away.
+# Seconds for a cell to end after it is interrupted because its caller left.
 _GRACE = 2.0
 
 
 class Conversation:
-    """One request at a time, each with a number that its answer repeats."""
+    """Sends one request at a time. Each request has a number, which its answer repeats."""
 
     noun = "session"
-    """What messages call it."""
+    """The word for it in error messages."""
 
     def __init__(self) -> None:
         self.ended: str | None = None
-        """Why there is no worker; `None` while there is one."""
+        """The reason why there is no worker; `None` while there is one."""
         self.under_way = 0
-        """Number of the request that is not answered yet, or 0."""
+        """The number of the unanswered request, or 0."""
         self.running = False
-        """Whether that is a cell that was sent."""
+        """Whether the unanswered request is a cell that was sent."""
         self.link: Link | None = None
         self._number = 0
-        # Several requests of which none is answered: an exception leaves nothing that can be mended.
+        # Several requests are unanswered while a session is established. An exception then loses the session.
         self._establishing = False
 
+    @property
+    def settled(self) -> bool:
+        """Whether every request is answered."""
+        return not self.under_way and not self._establishing
+
     def connect(self) -> Steps[Link]:
-        """A new connection in place of the present one."""
+        """Replaces the connection with a new one."""
         link: Link = yield CONNECT
         self.link = link
         return link
@@ -47,7 +52,7 @@ class Conversation:
         payload: bytes = b"",
         outgoing: _blobs.Outgoing | None = None,
     ) -> Steps[int]:
-        """Sends a request; its number."""
+        """Sends a request and returns its number."""
         try:
             yield self.numbered(header, payload, outgoing)
             return self._number
@@ -61,14 +66,14 @@ class Conversation:
         payload: bytes = b"",
         outgoing: _blobs.Outgoing | None = None,
     ) -> Send:
-        """A request with the next number, under way from now on: it is to be sent at once."""
+        """A request with the next number. It counts as unanswered from now on, so it must be sent at once."""
         self._number += 1
         step = message({**header, "id": self._number}, payload, outgoing)
         self.under_way = self._number
         return step
 
     def answer(self, wanted: str, number: int | None = None, path: str = "") -> Steps[Frame]:
-        """The answer to a request."""
+        """Waits for the answer to a request and returns it."""
         link = self.live_link()
         while True:
             frame: Frame = yield RECEIVE
@@ -77,15 +82,16 @@ class Conversation:
             if kind == wanted and header.get("id") == number:
                 break
             if kind == "call":
-                # Of a thread of the guest, when no cell runs.
+                # A thread of the guest calls a tool while no cell runs.
                 yield refusal(frame, link, "no cell is running")
             elif kind in ("output", "display"):
                 _blobs.discard(frame, link.decoder)
             else:
-                if kind == "error" and header.get("id") in (number, None):
+                if kind == "error" and header.get("id") == number:
                     self.under_way = 0
-                if kind == "error" and header.get("error") == "file":
-                    raise from_errno(int(header.get("errno") or 0), str(header.get("message")), path)
+                    if header.get("error") == "file":
+                        raise from_errno(int(header.get("errno") or 0), str(header.get("message")), path)
+                    raise refused(frame)
                 raise unexpected(frame)
         if wanted == "outcome":
             check_outcome(header, link)
@@ -93,13 +99,14 @@ class Conversation:
         return frame
 
     def settle(self) -> Steps[bool]:
-        """After an exception of the caller's in the middle of a request: interrupts a cell and waits a
-        little for its end. Whether the session is good for another request."""
+        """After an exception of the caller during a request: interrupts the running cell and waits briefly
+        for its end. Returns whether the session can serve another request."""
         link = self.link
         if link is None or self._establishing:
             return False
         if not self.under_way:
-            return True
+            # A descriptor that was received but not taken would be mistaken for a later one.
+            return not link.decoder.drop_descriptors()
         deadline = time.monotonic() + _GRACE
         link.interrupt()
         while True:
@@ -109,10 +116,12 @@ class Conversation:
             kind, number = frame.header["kind"], frame.header.get("id")
             if kind == "call":
                 yield refusal(frame, link, "the caller was interrupted")
-            elif kind in ("outcome", "file", "error") and number in (self.under_way, None):
+            elif kind in ("outcome", "file", "error") and number == self.under_way:
                 break
-            else:
+            elif kind in ("output", "display"):
                 _blobs.discard(frame, link.decoder)
+            else:
+                return False
         link.cancel_interrupt()
         link.decoder.drop_descriptors()
         self.under_way, self.running = 0, False
@@ -121,12 +130,12 @@ class Conversation:
         return True
 
     def lost(self, why: str) -> None:
-        """The connection is of no more use; the next request needs another one."""
+        """Marks the connection as unusable; the next request needs a new one."""
         self.ended = why
         self.link = None
         self.under_way, self.running, self._establishing = 0, False, False
 
     def live_link(self) -> Link:
-        """The connection of a conversation that has one."""
+        """The connection, which must exist."""
         assert self.link is not None
         return self.link

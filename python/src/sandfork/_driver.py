@@ -1,4 +1,4 @@
-"""What both drivers share."""
+"""The common part of both drivers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from ._link import Link
 if TYPE_CHECKING:
     from ._threads import LoopThread
 
-# After these nothing more can be said on the connection.
+# After these errors the connection is unusable.
 FATAL = (SupervisorError, SessionClosed, SessionForked)
+
+# Holds the turn of a closed driver permanently.
+_CLOSED = object()
 
 
 class Resources:
-    """What a sandbox has to let go of. Apart from it, so that it can be let go of when the sandbox is
-    collected as garbage."""
+    """The resources that a sandbox must release. They are separate from the sandbox, so that its finalizer
+    can release them."""
 
     __slots__ = ("link", "loop")
 
@@ -46,22 +49,25 @@ C = TypeVar("C", bound=Conversation)
 
 
 class Driver(Generic[C]):
-    """The part of a driver that neither waits nor calls anything."""
+    """The part of a driver that neither waits nor calls functions of the host."""
 
     def __init__(self, session: C) -> None:
         self.session = session
         self.resources = Resources()
         self.closed = False
         self._process = _supervisor.this_process
+        # The conversation that has the turn. A signal handler or a finalizer could deadlock on a lock;
+        # `dict.setdefault` is atomic and never waits.
+        self._turns: dict[None, object] = {}
 
     def interrupt(self) -> None:
-        """From any thread: interrupts the cell that runs, if one does."""
+        """Interrupts the running cell, if there is one. May be called from any thread."""
         link = self.resources.link
         if self.session.running and link is not None:
             link.interrupt()
 
     def check(self) -> None:
-        """Refuses a conversation that cannot be had."""
+        """Raises `SessionForked` or `SessionClosed` if no conversation is possible."""
         if self._process is not _supervisor.this_process:
             raise SessionForked(
                 f"this {self.session.noun} belongs to the process that this one was forked from: open one "
@@ -70,41 +76,82 @@ class Driver(Generic[C]):
         if self.closed:
             raise SessionClosed(f"the {self.session.noun} is closed: open another one")
 
+    def begin(self, turn: object) -> None:
+        """Takes the turn. Raises `SessionBusy` if another conversation has it."""
+        if self._turns.setdefault(None, turn) is not turn:
+            # Closing takes the turn too.
+            self.check()
+            session = self.session
+            raise SessionBusy(
+                f"the {session.noun} is running something, for another thread or task or for the one whose "
+                "tool or callback this is: it serves one caller at a time, so open one for each"
+            )
+        link = self.resources.link
+        if link is not self.session.link or not self.session.settled or (link is not None and link.torn):
+            # A second exception arrived while the session recovered from the first.
+            self.lose()
+
+    def has(self, turn: object) -> bool:
+        """Whether this conversation has the turn."""
+        return self._turns.get(None) is turn
+
+    def end(self) -> None:
+        """Releases the turn."""
+        self._turns.clear()
+        if self.closed:
+            self.resources.release()
+
+    def close(self) -> None:
+        """Ends the session without waiting. An active call raises `SessionClosed`. May be called from any
+        thread, signal handler or finalizer."""
+        self.closed = True
+        link = self.resources.link
+        if link is None or link.connection.forked or self._turns.setdefault(None, _CLOSED) is _CLOSED:
+            self.let_go()
+        else:
+            link.shut_down()
+
     def live_link(self) -> Link:
-        """The connection of a session that has one."""
+        """The session's connection. Raises `ProtocolError` if there is none."""
         link = self.resources.link
         if link is None:
             raise ProtocolError("there is no connection")
         return link
 
     def take(self, link: Link) -> Link:
-        """Makes this the session's connection."""
+        """Makes `link` the session's connection."""
         if self.resources.link is not None:
             self.resources.link.close()
         self.resources.link = link
         return link
 
     def let_go(self) -> None:
-        """What its user closed is closed. Who closes one may well open another."""
+        """Releases the resources of a closed session. Its user probably opens another one, so a connection is
+        prepared."""
         self.resources.release()
         _supervisor.stand_by()
 
-    def lose(self, error: BaseException) -> None:
-        """Ends a session that cannot go on after this."""
+    def can_settle(self, error: BaseException) -> bool:
+        """Whether the connection is still usable after this exception."""
+        link = self.resources.link
+        return (
+            link is not None
+            and link is self.session.link
+            and not link.torn
+            and not isinstance(error, (*FATAL, GeneratorExit))
+        )
+
+    def lose(self, error: BaseException | None = None) -> None:
+        """Ends a session that cannot continue after this exception."""
         link, self.resources.link = self.resources.link, None
-        if link is not None:
-            link.close()
-        if isinstance(error, SupervisorDied):
+        if link is not None and link.torn:
+            why = "an exception, as of a signal handler, came in the middle of a message"
+        elif isinstance(error, SupervisorDied):
             why = "its supervisor died"
         elif isinstance(error, ProtocolError):
             why = "its supervisor could not be understood"
         else:
             why = "its caller left it in the middle of something"
         self.session.lost(f"the {self.session.noun} ended when {why}: variables, imports and files are lost")
-
-
-def busy(session: Conversation) -> SessionBusy:
-    return SessionBusy(
-        f"the {session.noun} is running something, for another thread or task or for the one whose tool or "
-        "callback this is: it serves one caller at a time, so open one for each"
-    )
+        if link is not None:
+            link.close()

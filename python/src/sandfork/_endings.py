@@ -1,4 +1,4 @@
-"""How a cell ended, in one sentence, where the guest itself has not said it."""
+"""Describes in one sentence how a cell ended, if the guest reported no exception itself."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _SIZES = ("memory", "output", "file_size", "work_size", "tmp_size")
 
 
 def class_name(status: str) -> str:
-    """`memory-limit` is shown as the error `MemoryLimit`."""
+    """The error name of a status: `memory-limit` becomes `MemoryLimit`."""
     return "".join(word.capitalize() for word in status.split("-"))
 
 
 def sentence(outcome: Mapping[str, Any], limits: Mapping[str, float | str], wall: float | None) -> str:
-    """What happened. `wall` is the cell's own timeout, which then stands for `limits.wall`. A limit that
-    is text is one as a policy writes it."""
+    """The sentence for an outcome. `wall` is the cell's own timeout in seconds, which replaces `limits.wall`.
+    A limit given as text is in the notation of a policy."""
     status = outcome["status"]
     hit = outcome.get("limit")
     if hit is not None:

@@ -1,30 +1,30 @@
-"""What the package raises.
+"""The exceptions of the package.
 
-Whatever guest code does, an endless loop and a segmentation fault included, is an `Execution`, never
-an exception. These are for everything else:
+Guest code never causes an exception in the caller. An `Execution` reports everything that it does, an
+endless loop and a segmentation fault included. The exceptions are for everything else:
 
     SandforkError
     ├── SandboxUnavailable       no sandbox could be provided; nothing of the guest ran
-    │   ├── PolicyError          the policy says something that cannot be (a ValueError too)
-    │   ├── HostError            this host cannot keep the policy
+    │   ├── PolicyError          the policy is invalid (a ValueError too)
+    │   ├── HostError            this host cannot enforce the policy
     │   ├── InterpreterError     the guest's Python is missing or unsuitable
-    │   ├── NotEnforced          a layer did not hold when it was looked at from outside
-    │   ├── SystemFailure        a system call failed; trying again may help
-    │   └── BinaryNotFound       the `sandfork` program is nowhere
-    ├── RequestError             a call cannot be done as it is (a ValueError too)
+    │   ├── NotEnforced          a layer did not hold when the supervisor verified it from outside
+    │   ├── SystemFailure        a system call failed; a retry may help
+    │   └── BinaryNotFound       the `sandfork` program was not found
+    ├── RequestError             an argument of a call is invalid (a ValueError too)
     │   ├── ValueTooLarge        code, variables or arguments are over a bound
     │   └── UndefinedVariable    `get` of a name that the session does not have (a NameError too)
     ├── SessionError             this session cannot serve the call
-    │   ├── SessionBusy          another thread or task is using it
+    │   ├── SessionBusy          another thread or task uses it
     │   ├── SessionEnded         its worker is gone, with variables, imports and files
     │   ├── SessionClosed        `close()` was called
-    │   └── SessionForked        it belongs to the process that this one was forked from
+    │   └── SessionForked        it belongs to the parent of this forked process
     ├── FileError                a file request failed (an OSError too, with its errno)
     │   ├── FileNotFound         (a FileNotFoundError too)
     │   └── FileTooLarge         more bytes than `max_bytes`
     └── SupervisorError          the supervisor failed; the host's process is unharmed
-        ├── SupervisorDied       it ended in the middle of a call
-        └── ProtocolError        it said something that makes no sense
+        ├── SupervisorDied       it ended during a call
+        └── ProtocolError        it sent an invalid message
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ import os
 
 
 class SandforkError(Exception):
-    """Everything that this package raises on purpose."""
+    """Base class of the exceptions of this package."""
 
 
 class SandboxUnavailable(SandforkError):
-    """No sandbox could be provided. Nothing of the guest ran; the message names the remedy."""
+    """No sandbox could be provided, so no guest code ran. The message names the remedy."""
 
 
 class PolicyError(SandboxUnavailable, ValueError):
-    """The policy says something that cannot be, whatever the host: an unknown key, a value out of range."""
+    """The policy is invalid on every host: it has an unknown key, or a value out of range."""
 
 
 class HostError(SandboxUnavailable):
-    """This host cannot keep the policy, or not at the level that it requires. `sandfork doctor` says
-    which layer is missing, and what mends it."""
+    """This host cannot enforce the policy, or not at the level that it requires. `sandfork doctor` prints
+    which layer is missing and how to fix it."""
 
 
 class InterpreterError(SandboxUnavailable):
-    """The guest's interpreter is missing or unsuitable, or could not preload what the policy names."""
+    """The guest's interpreter is missing or unsuitable, or could not preload a package of the policy."""
 
 
 class NotEnforced(SandboxUnavailable):
-    """A layer did not hold when the supervisor looked at the worker from outside."""
+    """A layer did not hold when the supervisor verified the worker from outside."""
 
 
 class SystemFailure(SandboxUnavailable):
-    """A system call failed, or a process that was needed ended. Trying again may help."""
+    """A system call failed, or a required process ended. A retry may help."""
 
 
 class BinaryNotFound(SandboxUnavailable):
@@ -67,16 +67,16 @@ class BinaryNotFound(SandboxUnavailable):
 
 
 class RequestError(SandforkError, ValueError):
-    """A call cannot be done as it is: a bad argument. The session, if there is one, is as before."""
+    """An argument of a call is invalid. The session, if there is one, is unchanged."""
 
 
 class ValueTooLarge(RequestError):
-    """Code, variables or arguments are over a bound of the protocol or of the session's memory.
-    Nothing was sent."""
+    """Code, variables or arguments exceed a bound of the protocol or the session's memory. Nothing was
+    sent."""
 
 
 class UndefinedVariable(RequestError, NameError):
-    """`get` asked for a name that is not defined in the session."""
+    """The name passed to `get` is not defined in the session."""
 
 
 class SessionError(SandforkError):
@@ -84,26 +84,26 @@ class SessionError(SandforkError):
 
 
 class SessionBusy(SessionError):
-    """Another thread or task is using the session. It serves one caller at a time; open one for each."""
+    """Another thread or task uses the session. A session serves one caller at a time: open one for each."""
 
 
 class SessionEnded(SessionError):
-    """The session's worker is gone, and with it variables, imports and files.
+    """The session's worker is gone, with its variables, imports and files.
 
-    `restart()` starts another one in its place; `on_death="restart"` does so by itself.
+    `restart()` starts a new worker. With `on_death="restart"` the next call does so automatically.
     """
 
 
 class SessionClosed(SessionError):
-    """The session was closed by `close()` or by the end of its `with` block."""
+    """`close()` or the end of the `with` block closed the session."""
 
 
 class SessionForked(SessionError):
-    """The session belongs to the process that this one was forked from: open one here."""
+    """The session belongs to the parent of this forked process: open a new session here."""
 
 
 class FileError(SandforkError, OSError):
-    """A file request failed. `errno`, `strerror` and `filename` (in the session) are set."""
+    """A file request failed. `errno`, `strerror` and `filename` (the path in the session) are set."""
 
     def __init__(self, number: int, message: str, path: str) -> None:
         super().__init__(number, message, path)
@@ -113,7 +113,7 @@ class FileError(SandforkError, OSError):
 
 
 class FileNotFound(FileError, FileNotFoundError):
-    """There is no such file in the session."""
+    """The file does not exist in the session."""
 
 
 class FileTooLarge(FileError):
@@ -121,19 +121,19 @@ class FileTooLarge(FileError):
 
 
 class SupervisorError(SandforkError):
-    """The supervisor failed. Its sessions are lost; the host's process is unharmed, and the next call
-    that opens a session starts another supervisor."""
+    """The supervisor failed, and its sessions are lost. The host's process is unharmed. The next call that
+    opens a session starts a new supervisor."""
 
 
 class SupervisorDied(SupervisorError):
-    """The supervisor ended in the middle of a call, as by a SIGKILL."""
+    """The supervisor ended during a call, for example by SIGKILL."""
 
 
 class ProtocolError(SupervisorError):
-    """The supervisor said something that makes no sense, as one of another release may."""
+    """The supervisor sent an invalid message, for example because it is from another release."""
 
 
-# What the supervisor calls an error, and what that is here.
+# The supervisor's error codes and their exceptions.
 _BY_WORD: dict[str, type[SandforkError]] = {
     "policy": PolicyError,
     "host": HostError,
@@ -148,11 +148,11 @@ _BY_WORD: dict[str, type[SandforkError]] = {
 
 
 def from_word(word: str, message: str) -> SandforkError:
-    """The exception for an `error` message of the supervisor that is not about a file."""
+    """The exception for a supervisor's `error` message that is not about a file."""
     return _BY_WORD.get(word, SandforkError)(message)
 
 
 def from_errno(number: int, message: str, path: str) -> FileError:
-    """The exception for a file request that failed with this errno."""
+    """The exception for a file request that failed with errno `number`."""
     kind = FileNotFound if number == _errno.ENOENT else FileError
     return kind(number, message or os.strerror(number), path)

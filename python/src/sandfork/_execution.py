@@ -1,4 +1,4 @@
-"""The end of a cell, in the shape of E2B's `Execution`, with what the supervisor saw."""
+"""The result of a cell, in the shape of E2B's `Execution`, with the supervisor's measurements."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ._result import Result
 
 
 class Logs(NamedTuple):
-    """What a cell wrote, in the pieces in which it came."""
+    """The output of a cell, in the pieces in which it arrived."""
 
     stdout: list[str]
     stderr: list[str]
 
 
 class ExecutionError(NamedTuple):
-    """Why a cell did not come to its end.
+    """The reason why a cell did not complete.
 
-    An uncaught exception of the guest has its class's name, its message as `value`, and the traceback
-    of the guest's own frames. Where the supervisor ended the cell, `name` says by what (`Timeout`,
-    `MemoryLimit`, `Signal`, ...), `value` in a sentence, and the traceback, if there is one, where the
-    guest stood.
+    For an uncaught exception of the guest, `name` is the class's name, `value` the message, and
+    `traceback` the traceback of the guest's own frames. If the supervisor ended the cell, `name` is the
+    cause (`Timeout`, `MemoryLimit`, `Signal`, ...), `value` describes it in a sentence, and `traceback`
+    shows where the guest was, or is empty.
     """
 
     name: str
@@ -37,15 +37,15 @@ _UNDECODED: Any = object()
 
 
 class Execution:
-    """How a cell ended: what it shows, printed and raised, and what the supervisor saw of it.
+    """The result of a cell: its values, output and exception, and the supervisor's measurements.
 
     `status` is `ok`, `exception`, `exit`, `timeout`, `cpu-limit`, `memory-limit`, `pids-limit`,
-    `output-limit`, `file-limit`, `denied`, `signal`, `protocol-violation` or `interrupted`. What the
-    guest says (`results`, `value`, `logs`, `error`) decides nothing of `status`, `limit`, `usage` and
-    `enforced`, which come from the supervisor and the kernel.
+    `output-limit`, `file-limit`, `denied`, `signal`, `protocol-violation` or `interrupted`. `results`,
+    `value`, `logs` and `error` come from the guest. `status`, `limit`, `usage` and `enforced` come from
+    the supervisor and the kernel; the guest's data does not influence them.
     """
 
-    # Most cells are small and most of this is never asked for: it is made when it is.
+    # Most cells are small and most attributes are never read, so they are computed on access.
     __slots__ = (
         "_buffers",
         "_header",
@@ -53,6 +53,7 @@ class Execution:
         "_outcome",
         "_results",
         "_shown",
+        "_unwritable",
         "_value",
         "_wall",
         "logs",
@@ -78,49 +79,56 @@ class Execution:
         self._shown = shown
         self._results: list[Result] | None = None
         self._value = _UNDECODED
+        # Whether the value has an integer that takes too long to convert to text.
+        self._unwritable = False
         self.logs = logs
-        """What it wrote to stdout and stderr."""
+        """The cell's stdout and stderr."""
         self.restarted = restarted
-        """Whether it ran in a fresh session, because the one before had ended."""
+        """Whether the cell ran in a fresh session because the previous one had ended."""
 
     @property
     def status(self) -> str:
-        """How it ended, in one word."""
+        """How the cell ended, in one word: see the class for the values."""
         status: str = self._outcome["status"]
         return status
 
     @property
     def ok(self) -> bool:
-        """Whether it ran to its end, or exited with 0."""
+        """Whether the cell completed, or exited with 0."""
         return self.status == "ok" or (self.status == "exit" and self.exit_code == 0)
 
     @property
     def exit_code(self) -> int:
-        """What the `sandfork` command would exit with."""
+        """The exit code that the `sandfork` command would return."""
         return int(self._outcome.get("exit_code", 0))
 
     @property
     def value(self) -> Any:
-        """Value of the last expression; `None` too where there is none.
+        """The value of the last expression; also `None` if there is none.
 
-        What could not cross is an `Opaque`, alone or inside of what could.
+        A value that could not be transferred is an `Opaque`, also inside a container.
         """
         if self._value is _UNDECODED:
+            decoder = _values.Decoder(self._buffers)
             try:
-                self._value = _values.decode(self._header.get("value"), self._buffers)
+                self._value = decoder.decode(self._header.get("value"))
+                self._unwritable = decoder.has_long_int
             except ValueError as error:
-                # The guest wrote it: a lie harms nobody but its teller.
+                # The guest sent the value: a malformed one affects only its own result.
                 self._value = _values.Opaque("malformed", f"<malformed value: {error}>")
             self._buffers = ()
         return self._value
 
     @property
     def results(self) -> list[Result]:
-        """What it shows, in order; the value of its last expression is the one with `is_main_result`."""
+        """What the cell showed, in order. `is_main_result` marks the value of the last expression."""
         if self._results is None:
             results = list(self._shown)
             if self.value is not None and not any(shown.is_main_result for shown in results):
-                text = _values.safe_repr(self.value)
+                if self._unwritable:
+                    text = f"<{type(self.value).__name__} with an integer of more than 4300 digits>"
+                else:
+                    text = _values.safe_repr(self.value)
                 results.append(Result({"text/plain": text}, is_main_result=True))
             self._results = results
         return self._results
@@ -132,7 +140,7 @@ class Execution:
 
     @property
     def error(self) -> ExecutionError | None:
-        """Why it did not come to its end; `None` exactly where `ok`."""
+        """The reason why the cell did not complete; `None` if and only if `ok`."""
         if self.ok:
             return None
         told = self._outcome.get("error") or {}
@@ -146,47 +154,47 @@ class Execution:
 
     @property
     def execution_count(self) -> int:
-        """How many cells the session has run, this one included."""
+        """The number of cells that the session has run, including this one."""
         return int(self._header.get("execution_count", 0))
 
     @property
     def limit(self) -> Limit | None:
-        """The limit that ended it."""
+        """The limit that ended the cell, or `None`."""
         return _reports.limit(self._outcome.get("limit"))
 
     @property
     def usage(self) -> Usage:
-        """What it used."""
+        """The resources that the cell used."""
         return _reports.usage(self._outcome.get("usage", {}))
 
     @property
     def enforced(self) -> Enforced:
-        """What held it, as it was seen before the code ran."""
+        """The layers that were verified before the code ran."""
         return self._info.enforced
 
     @property
     def denied(self) -> tuple[Denial, ...]:
-        """Operations that were refused, as far as they could be seen."""
+        """Refused operations, as far as they could be observed."""
         return _reports.denials(self._outcome.get("denied", ()))
 
     @property
     def policy(self) -> PolicyIdentity:
-        """Under which policy it ran."""
+        """The policy under which the cell ran."""
         return self._info.policy
 
     @property
     def session(self) -> str:
-        """`live`, or `ended` where the session's worker is gone, with variables, imports and files."""
+        """`live`, or `ended` if the session's worker is gone, with its variables, imports and files."""
         session: str = self._header["session"]
         return session
 
     @property
     def final(self) -> bool:
-        """Whether a tool with `ends_cell` ended it; `value` is then what the tool returned."""
+        """Whether a tool with `ends_cell` ended the cell. `value` is then the tool's return value."""
         return self._header.get("final") is True
 
     def to_json(self) -> str:
-        """What it shows, printed and raised, and how it ended, as JSON text."""
+        """The values, output, exception and outcome of the cell as JSON text."""
         error = self.error
         results = [{name: result[name] for name in result.formats()} for result in self.results]
         told = {
@@ -203,12 +211,18 @@ class Execution:
             "policy": asdict(self.policy),
             "session": self.session,
         }
-        return json.dumps(told, default=repr)
+        try:
+            return json.dumps(told, default=repr)
+        except (RecursionError, ValueError):
+            # The guest's JSON is nested too deeply to be written again, so its text is used.
+            told["results"] = [{name: result._plain(name) for name in result} for result in self.results]
+            return json.dumps(told, default=repr)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Decoded first: buffers are mapped files, which belong to this process.
+        # Decoded before pickling: the buffers are mapped files of this process.
+        value = self.value
         state = {name: getattr(self, name) for name in self.__slots__}
-        return _restored, ({**state, "_value": self.value, "_buffers": ()},)
+        return _restored, ({**state, "_value": value, "_buffers": ()},)
 
     def __repr__(self) -> str:
         parts = [self.status]
@@ -225,7 +239,7 @@ class Execution:
 
 
 def _restored(state: Mapping[str, Any]) -> Execution:
-    """An execution that was pickled or copied."""
+    """Restores an execution that was pickled or copied."""
     execution = Execution.__new__(Execution)
     for name, value in state.items():
         setattr(execution, name, value)

@@ -1,8 +1,8 @@
-"""A session's files: those beneath its work directory.
+"""The files in a session's work directory.
 
-The supervisor opens each by a path that cannot leave that directory, through no link, and only if it
-is a regular file; what is read and written here is that open file, whatever the guest does to its
-name meanwhile.
+The supervisor opens each file by a path that cannot leave that directory, follows no link, and opens
+only regular files. This module reads and writes the open file, so the guest may rename or replace it
+meanwhile without effect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ._sync_driver import SyncDriver
 
 MAX_BYTES = 64 << 20
-"""What is read at most unless `max_bytes` says otherwise."""
+"""Default of `max_bytes`: 64 MiB."""
 
 
 class FileEntry(NamedTuple):
@@ -31,15 +31,15 @@ class FileEntry(NamedTuple):
     type: str
     """`file`, `dir`, `symlink` or `other`."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     modified: float
-    """When it was last written, seconds since 1970."""
+    """Time of the last modification, in seconds since 1970."""
 
 
 class Files:
-    """The files of a session. Paths are relative to its work directory, or absolute beneath it.
+    """The files of a session. A path is relative to its work directory, or absolute and inside it.
 
-    Where the session's file system refuses, `FileError` is raised, which is an `OSError`.
+    If the session's file system refuses an operation, the method raises `FileError`, an `OSError`.
     """
 
     __slots__ = ("_driver",)
@@ -48,20 +48,20 @@ class Files:
         self._driver = driver
 
     def write(self, path: Path, data: Data, *, append: bool = False) -> None:
-        """Writes a file: bytes, text as UTF-8, or what an open file gives. Its directory must exist."""
+        """Writes bytes, text (as UTF-8) or the content of an open file. The directory must exist."""
         name = _name(path)
         steps = self._driver.session.open_file("open_write", name, append=append)
         descriptor, _ = self._driver.perform(steps)
         _transfer.write_all(descriptor, data, name)
 
     def read(self, path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-        """A file's bytes. Raises `FileTooLarge` where there are more than `max_bytes`."""
+        """Reads a file's bytes. Raises `FileTooLarge` if it has more than `max_bytes`."""
         name = _name(path)
         descriptor, size = self._driver.perform(self._driver.session.open_file("open_read", name))
         return _transfer.read_all(descriptor, size, max_bytes, name)
 
     def read_bytes(self, path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-        """The same as `read`."""
+        """Reads a file's bytes. An alias of `read`."""
         return self.read(path, max_bytes=max_bytes)
 
     def read_text(
@@ -72,19 +72,19 @@ class Files:
         errors: str = "strict",
         max_bytes: int = MAX_BYTES,
     ) -> str:
-        """A file's text."""
+        """Reads a file as text. Raises `FileTooLarge` if it has more than `max_bytes`."""
         return self.read(path, max_bytes=max_bytes).decode(encoding, errors)
 
     def list(self, path: Path = ".") -> list[FileEntry]:
-        """The entries of a directory, in no order."""
+        """The entries of a directory, in no particular order."""
         return _entries(self._request("list", path))
 
     def stat(self, path: Path) -> FileEntry:
-        """One entry. A symbolic link is not followed."""
+        """The entry of a path. A symbolic link is not followed."""
         return _entry(self._request("stat", path)["entry"])
 
     def exists(self, path: Path) -> bool:
-        """Whether there is such an entry."""
+        """Whether the path exists. A symbolic link is not followed."""
         try:
             self.stat(path)
         except OSError as error:
@@ -92,11 +92,11 @@ class Files:
         return True
 
     def remove(self, path: Path, *, recursive: bool = False) -> None:
-        """Removes a file, a link, or a directory; one that is not empty only with `recursive`."""
+        """Removes a file, a link or a directory. A directory that is not empty needs `recursive`."""
         self._request("remove", path, recursive=recursive)
 
     def make_dir(self, path: Path, *, parents: bool = False) -> None:
-        """Makes a directory; with `parents` those above it too, and one that is there is no error."""
+        """Creates a directory. `parents` also creates its parents, and allows an existing directory."""
         self._request("make_dir", path, parents=parents)
 
     def upload(self, local: Path, path: Path) -> None:
@@ -105,7 +105,7 @@ class Files:
             self.write(path, file)
 
     def download(self, path: Path, local: Path, *, max_bytes: int = MAX_BYTES) -> None:
-        """Copies a file of the session to the host. `local` is replaced when all of it is there."""
+        """Copies a file of the session to the host. `local` is replaced once the copy is complete."""
         name = _name(path)
         descriptor, size = self._driver.perform(self._driver.session.open_file("open_read", name))
         _transfer.copy_to(descriptor, size, max_bytes, name, local)
@@ -115,7 +115,7 @@ class Files:
 
 
 class AsyncFiles:
-    """The async twin of `Files`. Bytes are copied in a thread."""
+    """The async version of `Files`. Bytes are copied in a thread."""
 
     __slots__ = ("_driver",)
 
@@ -123,20 +123,20 @@ class AsyncFiles:
         self._driver = driver
 
     async def write(self, path: Path, data: Data, *, append: bool = False) -> None:
-        """Writes a file: bytes, text as UTF-8, or what an open file gives. Its directory must exist."""
+        """Writes bytes, text (as UTF-8) or the content of an open file. The directory must exist."""
         name = _name(path)
         steps = self._driver.session.open_file("open_write", name, append=append)
         descriptor, _ = await self._driver.perform(steps)
         await self._driver.in_thread(lambda: _transfer.write_all(descriptor, data, name))
 
     async def read(self, path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-        """A file's bytes. Raises `FileTooLarge` where there are more than `max_bytes`."""
+        """Reads a file's bytes. Raises `FileTooLarge` if it has more than `max_bytes`."""
         name = _name(path)
         descriptor, size = await self._driver.perform(self._driver.session.open_file("open_read", name))
         return await self._driver.in_thread(lambda: _transfer.read_all(descriptor, size, max_bytes, name))
 
     async def read_bytes(self, path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-        """The same as `read`."""
+        """Reads a file's bytes. An alias of `read`."""
         return await self.read(path, max_bytes=max_bytes)
 
     async def read_text(
@@ -147,19 +147,19 @@ class AsyncFiles:
         errors: str = "strict",
         max_bytes: int = MAX_BYTES,
     ) -> str:
-        """A file's text."""
+        """Reads a file as text. Raises `FileTooLarge` if it has more than `max_bytes`."""
         return (await self.read(path, max_bytes=max_bytes)).decode(encoding, errors)
 
     async def list(self, path: Path = ".") -> list[FileEntry]:
-        """The entries of a directory, in no order."""
+        """The entries of a directory, in no particular order."""
         return _entries(await self._request("list", path))
 
     async def stat(self, path: Path) -> FileEntry:
-        """One entry. A symbolic link is not followed."""
+        """The entry of a path. A symbolic link is not followed."""
         return _entry((await self._request("stat", path))["entry"])
 
     async def exists(self, path: Path) -> bool:
-        """Whether there is such an entry."""
+        """Whether the path exists. A symbolic link is not followed."""
         try:
             await self.stat(path)
         except OSError as error:
@@ -167,21 +167,21 @@ class AsyncFiles:
         return True
 
     async def remove(self, path: Path, *, recursive: bool = False) -> None:
-        """Removes a file, a link, or a directory; one that is not empty only with `recursive`."""
+        """Removes a file, a link or a directory. A directory that is not empty needs `recursive`."""
         await self._request("remove", path, recursive=recursive)
 
     async def make_dir(self, path: Path, *, parents: bool = False) -> None:
-        """Makes a directory; with `parents` those above it too, and one that is there is no error."""
+        """Creates a directory. `parents` also creates its parents, and allows an existing directory."""
         await self._request("make_dir", path, parents=parents)
 
     async def upload(self, local: Path, path: Path) -> None:
         """Copies a file of the host into the session."""
-        # Opening is quick; what is long is done in a thread.
+        # Opening is fast; the copy runs in a thread.
         with open(local, "rb") as file:  # noqa: ASYNC230
             await self.write(path, file)
 
     async def download(self, path: Path, local: Path, *, max_bytes: int = MAX_BYTES) -> None:
-        """Copies a file of the session to the host. `local` is replaced when all of it is there."""
+        """Copies a file of the session to the host. `local` is replaced once the copy is complete."""
         name = _name(path)
         descriptor, size = await self._driver.perform(self._driver.session.open_file("open_read", name))
         await self._driver.in_thread(lambda: _transfer.copy_to(descriptor, size, max_bytes, name, local))
@@ -206,7 +206,7 @@ def _entries(told: Any) -> list[FileEntry]:
 
 
 def _is_there(error: OSError) -> bool:
-    """What an error of `stat` means for `exists`."""
+    """The answer of `exists` for an error of `stat`. Raises errors other than a missing path."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return False
     raise error

@@ -1,7 +1,7 @@
-"""The frames of the caller link: bytes in, frames out. No input or output happens here.
+"""The frames of the caller link: bytes in, frames out. This module does no I/O.
 
 `docs/protocol.md` in the repository has the format: two lengths (u32, little-endian), a header (one
-JSON object), a payload. A frame may have one file descriptor beside it.
+JSON object), a payload. One file descriptor may accompany a frame.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
+from collections.abc import Iterable
 from struct import Struct
 from typing import Any, Callable, NamedTuple
 
@@ -17,14 +18,14 @@ from ._exceptions import ProtocolError, RequestError, ValueTooLarge
 _LENGTHS = Struct("<II")
 _PREFIX = _LENGTHS.size
 
-# What a supervisor accepts of a caller.
+# Bounds of what a supervisor accepts from a caller.
 MAX_HEADER_SENT = 2 << 20
 MAX_PAYLOAD = 16 << 20
-# What it says has the worker's words in it and its own.
+# Larger, because the supervisor's header contains the worker's header and its own fields.
 _MAX_HEADER_RECEIVED = 8 << 20
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-# Of what the caller made himself, where a cycle is a mistake to be told of.
+# For objects of the caller: this encoder detects cycles and reports them.
 json_text = _ENCODER.encode
 
 
@@ -33,32 +34,41 @@ def _make_encoder() -> Callable[[Any], str]:
     if make is None:
         return _ENCODER.encode
     try:
-        # What `encode` makes anew for each message, which takes as long as writing one. Without
-        # markers, which find cycles: there are none in what is sent.
+        # `encode` would create this encoder for each message, which takes as long as writing the message.
+        # It has no markers, which detect cycles: messages contain none.
         write = make(
             None, _ENCODER.default, json.encoder.encode_basestring, None, ":", ",", False, False, False
         )
         if "".join(write({"a": [1, None, "\n"]}, 0)) != '{"a":[1,null,"\\n"]}':
             return _ENCODER.encode
     except TypeError:
-        # A Python in which these internals have changed: slower, not different.
+        # This Python has other internals: the public encoder is slower, with the same result.
         return _ENCODER.encode
     return lambda message: "".join(write(message, 0))
 
 
 _write_json = _make_encoder()
-_read_json = json.JSONDecoder().raw_decode
+
+
+def _integer(text: str) -> int:
+    # At most 64 bits: parsing an integer takes time quadratic in its number of digits.
+    if len(text) > 20:
+        raise ValueError("a number of more than 64 bits")
+    return int(text)
+
+
+_read_json = json.JSONDecoder(parse_int=_integer).raw_decode
 
 
 class Frame(NamedTuple):
-    """One message. The payload is a `bytearray` so that what is made of it can be written to."""
+    """One message. The payload is a `bytearray`, so that values that share its memory are writable."""
 
     header: dict[str, Any]
     payload: bytes | bytearray
 
 
 def encode(header: dict[str, Any], payload: bytes = b"") -> bytes:
-    """The bytes of a frame."""
+    """Encodes a frame. Raises `RequestError`, or `ValueTooLarge` if the header exceeds its bound."""
     try:
         text = _write_json(header).encode()
     except UnicodeEncodeError as error:
@@ -73,7 +83,7 @@ def encode(header: dict[str, Any], payload: bytes = b"") -> bytes:
 
 
 class Decoder:
-    """Takes what arrives, in any pieces, and gives the frames and their descriptors."""
+    """Splits the received bytes, in pieces of any size, into frames and their descriptors."""
 
     __slots__ = ("_buffer", "_descriptors", "_start")
 
@@ -83,11 +93,11 @@ class Decoder:
         self._descriptors: deque[int] = deque()
 
     def feed(self, data: bytes, descriptors: list[int] | None = None) -> None:
-        """What arrived. The decoder owns the descriptors from here on."""
+        """Adds received bytes. The decoder owns the descriptors from now on."""
         if descriptors:
             self._descriptors.extend(descriptors)
         if self._start == len(self._buffer):
-            # Most messages arrive whole: nothing is copied but their parts.
+            # Most messages arrive complete, so only their parts are copied.
             self._buffer, self._start = data, 0
         else:
             kept = self._buffer
@@ -98,7 +108,7 @@ class Decoder:
             self._buffer = kept
 
     def next_frame(self) -> Frame | None:
-        """The next frame, if it is there whole."""
+        """The next frame, or `None` if it is incomplete. Raises `ProtocolError` if it is invalid."""
         buffer, start = self._buffer, self._start
         if len(buffer) - start < _PREFIX:
             return None
@@ -113,13 +123,13 @@ class Decoder:
         if len(buffer) < end:
             return None
         header = _parse(buffer[start + _PREFIX : middle])
-        payload = bytearray(buffer[middle:end]) if payload_length else b""
-        # Last, so that an exception of a signal handler on the way loses nothing.
+        frame = Frame(header, bytearray(buffer[middle:end]) if payload_length else b"")
+        # Set last, so that an exception of a signal handler does not lose the frame.
         self._start = end
-        return Frame(header, payload)
+        return frame
 
     def wanted(self) -> int:
-        """How many bytes the frame that has begun lacks, as far as is known; 0 where none has."""
+        """The number of missing bytes of an incomplete frame, as far as known; 0 if there is none."""
         held = len(self._buffer) - self._start
         if held < _PREFIX:
             return 0
@@ -127,21 +137,24 @@ class Decoder:
         return max(0, _PREFIX + int(header_length) + int(payload_length) - held)
 
     def in_frame(self) -> bool:
-        """Whether a frame has begun and not ended."""
+        """Whether a frame is incomplete."""
         return self._start < len(self._buffer)
 
     def take_descriptor(self) -> int:
-        """The oldest descriptor that no frame has taken yet; the taker owns it."""
+        """Takes the oldest received descriptor, which the caller then owns. Raises `ProtocolError` if there
+        is none."""
         if not self._descriptors:
             raise ProtocolError("the supervisor announced a file and passed none")
         return self._descriptors.popleft()
 
-    def drop_descriptors(self) -> int:
-        """Closes those that no frame has taken; how many there were."""
-        dropped = len(self._descriptors)
-        while self._descriptors:
-            os.close(self._descriptors.popleft())
-        return dropped
+    def drop_descriptors(self, arrived: Iterable[int] = ()) -> int:
+        """Closes the descriptors that no frame has taken, and those in `arrived`, which may not have been
+        fed yet. Returns how many it closed."""
+        dropped = {*self._descriptors, *arrived}
+        self._descriptors.clear()
+        for descriptor in dropped:
+            os.close(descriptor)
+        return len(dropped)
 
 
 def _parse(header: bytes | bytearray) -> dict[str, Any]:

@@ -1,12 +1,14 @@
-"""How results look in a notebook.
+"""Renders results in a notebook.
 
-What a guest shows must not run in the notebook's page, where it could reach the kernel and with it
-the host: its HTML is put into a frame without scripts and without network, its SVG into an image.
+The guest's content must not run in the notebook's page, where it could reach the kernel and through it
+the host. It must not connect to any address either. Its HTML is therefore rebuilt from elements and
+attributes that do neither, in a frame without scripts and without network. Its SVG is shown as an image.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
     from ._execution import Execution
     from ._result import Result
 
-# Stands before what it governs: nothing is loaded, so that nothing leaks into an address either.
+# Precedes the content that it governs. It forbids loading, so that no data leaks through an address. It
+# does not govern connections that a browser opens before loading.
 _CONTENT_POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
     "img-src data:; font-src data:; style-src 'unsafe-inline'\">"
@@ -22,13 +25,51 @@ _CONTENT_POLICY = (
 _PRE = 'style="margin:0;white-space:pre-wrap"'
 
 
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ELEMENTS = _words(
+    "abbr address article aside b bdi bdo big blockquote br caption center cite code col colgroup dd del "
+    "details dfn div dl dt em figcaption figure font footer h1 h2 h3 h4 h5 h6 header hr i img ins kbd li "
+    "main mark meter nav ol p pre progress q s samp section small span strike strong sub summary sup "
+    "table tbody td tfoot th thead time tr tt u ul var wbr"
+)
+_ATTRIBUTES = _words(
+    "abbr align alt bgcolor border cellpadding cellspacing class color colspan dir face headers height high "
+    "id lang low max min open optimum reversed role rowspan rules scope size span start style title "
+    "type valign value width"
+)
+# Elements that are removed together with their content.
+_UNSEEN = _words(
+    "applet audio canvas frameset iframe math noembed noframes noscript object plaintext "
+    "script select svg template textarea title video xmp"
+)
+# An image in a data URL.
+_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]*")
+# These patterns allow no `<` or `>` inside an element, although HTML allows both in quotes. A deviation
+# from a browser's parser is safe, because the output is rebuilt. Each pattern therefore takes time linear
+# in the guest's text, which html.parser does not.
+_MARKUP = re.compile(r"<!--|<[^<>]*>")
+_ELEMENT = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)(?![A-Za-z0-9])(.*)>", re.DOTALL)
+_ATTRIBUTE = re.compile(r"""([A-Za-z-]+)(?![A-Za-z-])(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"']+)))?""")
+# CSS functions that take no address, and at-rules that name none.
+_FUNCTIONS = _words(
+    "calc clamp hsl hsla is linear-gradient max min not nth-child nth-last-child nth-of-type radial-gradient "
+    "rgb rgba rotate scale scalex scaley translate translatex translatey var where"
+)
+_RULES = _words("keyframes media supports")
+_CALL = re.compile(r"(?<![\w-])([\w-]*)\(")
+_RULE = re.compile(r"@([\w-]*)")
+
+
 def result(shown: Result) -> str:
-    """The richest form that can be shown safely."""
+    """HTML of the richest form that can be shown safely."""
     html = shown.html
     if html is not None:
         lines = min(30, 4 + html.count("<tr") + html.count("\n") // 4)
         return (
-            f'<iframe sandbox srcdoc="{escape(_CONTENT_POLICY + html)}" '
+            f'<iframe sandbox srcdoc="{escape(_CONTENT_POLICY + inert(html))}" '
             f'style="border:0;width:100%;height:{2 * lines}em;resize:vertical"></iframe>'
         )
     for kind, data in (("png", shown.png), ("jpeg", shown.jpeg)):
@@ -42,7 +83,7 @@ def result(shown: Result) -> str:
 
 
 def execution(ended: Execution) -> str:
-    """What it printed, what it shows, what it raised, and how it ended."""
+    """HTML of the cell's output, results, exception and outcome."""
     parts = [f"<pre {_PRE}>{escape(''.join(ended.logs.stdout))}</pre>"] if ended.logs.stdout else []
     if ended.logs.stderr:
         parts.append(f'<pre {_PRE[:-1]};color:#a33">{escape("".join(ended.logs.stderr))}</pre>')
@@ -54,3 +95,68 @@ def execution(ended: Execution) -> str:
     end = f"{ended.status}, {usage.wall_ms:.1f} ms, level {ended.enforced.level}, session {ended.session}"
     parts.append(f"<small>{escape(end)}</small>")
     return "<div>" + "".join(parts) + "</div>"
+
+
+def inert(html: str) -> str:
+    """Rebuilds HTML from an allowlist of elements and attributes that neither run code nor connect."""
+    parts: list[str] = []
+    at = 0
+    while True:
+        found = _MARKUP.search(html, at)
+        parts.append(_text(html[at : found.start()] if found else html[at:]))
+        if found is None:
+            return "".join(parts)
+        at = found.end()
+        if found[0] == "<!--":
+            at = _behind(html, at, "-->")
+            continue
+        element = _ELEMENT.fullmatch(found[0])
+        if element is None:
+            # `a < b > c` is text; a doctype is dropped.
+            parts.append("" if found[0][1] in "!?/" else _text(found[0]))
+            continue
+        closing, name, attributes = element[1], element[2].lower(), element[3]
+        if closing:
+            parts.append(f"</{name}>" if name in _ELEMENTS else "")
+        elif name in _UNSEEN or name == "style":
+            end = re.compile(f"</{name}", re.IGNORECASE).search(html, at)
+            content, at = (html[at : end.start()], end.start()) if end else (html[at:], len(html))
+            if name == "style" and _is_inert_style(content):
+                parts.append(f"<style>{content}</style>")
+        elif name in _ELEMENTS:
+            parts.append(f"<{name}{_attributes(name, attributes)}>")
+
+
+def _behind(html: str, at: int, end: str) -> int:
+    found = html.find(end, at)
+    return len(html) if found < 0 else found + len(end)
+
+
+def _text(text: str) -> str:
+    """Escapes angle brackets. Character references stay unchanged."""
+    return text.replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _attributes(element: str, text: str) -> str:
+    kept = []
+    for found in _ATTRIBUTE.finditer(text):
+        name, value = found[1].lower(), found[2] or found[3] or found[4] or ""
+        if name == "src":
+            keep = element == "img" and _PICTURE.fullmatch(value) is not None
+        elif name == "style":
+            keep = "&" not in value and _is_inert_style(value)
+        else:
+            keep = name in _ATTRIBUTES or name.startswith("aria-")
+        if keep:
+            quoted = _text(value).replace('"', "&quot;")
+            kept.append(f' {name}="{quoted}"')
+    return "".join(kept)
+
+
+def _is_inert_style(css: str) -> bool:
+    """Whether a style sheet contains no address."""
+    return (
+        not {"\\", "<"} & set(css)
+        and all(call == "" or call.lower() in _FUNCTIONS for call in _CALL.findall(css))
+        and all(rule.lower() in _RULES for rule in _RULE.findall(css))
+    )

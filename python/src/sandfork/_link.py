@@ -1,8 +1,7 @@
-"""One session's connection: frames over a socket, for both drivers."""
+"""The connection of one session, for both drivers: frames over a socket."""
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 import threading
@@ -12,12 +11,12 @@ from ._exceptions import ProtocolError, SessionClosed, SessionForked, SystemFail
 from ._frames import Decoder, encode
 from ._supervisor import Connection
 
-# Most messages fit, and a buffer of this size costs no system call.
+# Most messages fit, and allocating a buffer of this size needs no system call.
 _CHUNK = 64 << 10
 _LARGEST_CHUNK = 1 << 20
-# The supervisor passes one descriptor with a frame; room for more shows where it passes more.
+# The supervisor passes one descriptor with a frame. Room for more makes a violation visible.
 _ANCILLARY = socket.CMSG_SPACE(4 * struct.calcsize("i"))
-# Plain numbers: operations of their enumeration take longer than a system call.
+# Plain integers: operations on their enum take longer than a system call.
 _CLOEXEC = int(socket.MSG_CMSG_CLOEXEC)
 _TRUNCATED = int(socket.MSG_CTRUNC)
 DONT_WAIT = int(socket.MSG_DONTWAIT)
@@ -25,56 +24,90 @@ _INTERRUPT = encode({"kind": "interrupt"})
 
 
 class Link:
-    """A connection with its decoder. Reading is its user's; `interrupt` is for any thread."""
+    """A connection with its decoder. Only its user reads; any thread may call `interrupt`."""
 
-    __slots__ = ("_interrupt_wanted", "_socket", "closed", "connection", "decoder", "writing")
+    __slots__ = (
+        "_arrived",
+        "_half_read",
+        "_interrupt_wanted",
+        "_socket",
+        "closed",
+        "connection",
+        "decoder",
+        "half_written",
+        "writing",
+    )
 
     def __init__(self, connection: Connection, *, blocking: bool) -> None:
         self.connection = connection
         self._socket = connection.socket
         self._socket.setblocking(blocking)
         self.decoder = Decoder()
-        self.writing = threading.Lock()
-        """Held while a message is written: two must not be mixed."""
+        # Data read from the socket but not yet fed to the decoder: at most one result of recvmsg(2).
+        self._arrived: list[tuple[bytes, list[Any], int, Any]] = []
+        self._half_read = False
+        self.half_written = False
+        """Whether a message is partly written."""
+        self.writing = threading.RLock()
+        """Held while a message is written, so that messages do not mix. A signal handler or a finalizer may
+        run in the thread that holds it, and does not wait for it."""
         self._interrupt_wanted = False
         self.closed = False
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    @property
+    def torn(self) -> bool:
+        """Whether an exception, for example of a signal handler, interrupted a read or a write.
+
+        A torn connection must not be read: the next bytes may not be the start of a frame, and the guest
+        may have chosen them.
+        """
+        return self._half_read or self.half_written
+
     def read(self, flags: int = 0) -> bool:
-        """Feeds the decoder with what is there; false at the end of the stream. Raises
-        `BlockingIOError` where nothing is there and the socket or the flags do not wait."""
-        size = min(max(_CHUNK, self.decoder.wanted()), _LARGEST_CHUNK)
-        try:
-            data, ancillary, told, _ = self._socket.recvmsg(size, _ANCILLARY, _CLOEXEC | flags)
-        except ConnectionError:
+        """Feeds the decoder with the available data. Returns false at the end of the stream. Raises
+        `BlockingIOError` if there is no data and the socket or the flags are nonblocking."""
+        if not self._arrived:
+            self._receive(flags)
+        if not self._arrived:
             return False
-        except BlockingIOError:
-            raise
-        except OSError as error:
-            raise self.unusable(error) from None
+        data, ancillary, told, _ = self._arrived[0]
+        self._half_read = True
         if ancillary or told & _TRUNCATED:
             self._feed_with_descriptors(data, ancillary, told)
         else:
             self.decoder.feed(data)
+        self._arrived.clear()
+        self._half_read = False
         return bool(data)
 
+    def _receive(self, flags: int) -> None:
+        """Reads from the socket. Reads nothing if the peer is gone."""
+        size = min(max(_CHUNK, self.decoder.wanted()), _LARGEST_CHUNK)
+        take = self._socket.recvmsg
+        try:
+            # This is one call into C code, during which no signal handler runs. A handler's exception occurs
+            # either before the bytes leave the socket or after they are in the list.
+            self._arrived.extend(map(take, (size,), (_ANCILLARY,), (_CLOEXEC | flags,)))
+        except ConnectionError:
+            return
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise self.unusable(error) from None
+
     def _feed_with_descriptors(self, data: bytes, ancillary: list[Any], told: int) -> None:
-        descriptors: list[int] = []
-        for level, kind, content in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                count = len(content) // struct.calcsize("i")
-                descriptors.extend(struct.unpack_from(f"{count}i", content))
-        self.decoder.feed(data, descriptors)
+        descriptors = _passed(ancillary)
         if told & _TRUNCATED or len(descriptors) > 1:
-            self.decoder.drop_descriptors()
             raise ProtocolError("the supervisor passed more files with a message than one")
+        self.decoder.feed(data, descriptors)
 
     def write(self, data: memoryview, descriptor: int | None) -> int:
-        """Writes what the socket takes at once; how much that was. All of it where the other side
-        is gone: what it said before it went is read next. Raises `BlockingIOError` where it takes
-        nothing."""
+        """Writes as much as the socket accepts at once, and returns the number of bytes. If the peer is
+        gone, returns the full length: its last messages are read next. Raises `BlockingIOError` if the
+        socket accepts nothing."""
         try:
             if descriptor is None:
                 return self._socket.send(data, DONT_WAIT)
@@ -87,34 +120,47 @@ class Link:
         except OSError as error:
             raise self.unusable(error) from None
 
+    def write_part(self, data: memoryview, descriptor: int | None) -> tuple[memoryview, int | None]:
+        """Writes what the socket accepts now. Returns the data that is left, and the descriptor unless it
+        was passed."""
+        try:
+            return data[self.write(data, descriptor) :], None
+        except BlockingIOError:
+            return data, descriptor
+
     def interrupt(self) -> None:
-        """Asks the supervisor to interrupt the cell that runs."""
+        """Asks the supervisor to interrupt the running cell."""
         self._interrupt_wanted = True
         self.flush_interrupt()
 
     def flush_interrupt(self) -> None:
-        """Writes an interrupt that is wanted, now or when whoever is writing calls this.
+        """Writes a requested interrupt, now or when the thread that is writing calls this method.
 
-        Never waits for the lock: a signal handler may have stopped the very thread that holds it.
+        Never waits for the lock: a signal handler may run in the thread that holds it.
         """
         while self._interrupt_wanted and self.writing.acquire(blocking=False):
             try:
+                if self.half_written:
+                    return
                 if self._interrupt_wanted:
-                    # So short that the socket takes all of it or nothing.
+                    # The message is so short that the socket accepts all of it or nothing.
                     self.write(memoryview(_INTERRUPT), None)
                     self._interrupt_wanted = False
             except BlockingIOError:
-                # The socket is full: the supervisor is at a message of ours that comes before.
+                # The socket is full: the supervisor is still reading an earlier message.
                 return
             finally:
                 self.writing.release()
 
     def cancel_interrupt(self) -> None:
-        """Forgets an interrupt that was not written: its cell has ended."""
+        """Discards an unwritten interrupt, because its cell has ended."""
         self._interrupt_wanted = False
 
     def unusable(self, error: OSError) -> Exception:
-        """Why the socket cannot be used."""
+        """The exception for a socket that cannot be used."""
+        if error.errno is None:
+            # An exception of a signal handler, such as `TimeoutError`.
+            return error
         if self.connection.forked:
             return SessionForked(
                 "this session belongs to the process that this one was forked from: open one here"
@@ -124,28 +170,35 @@ class Link:
         return SystemFailure(f"the connection to the supervisor failed: {error.strerror}")
 
     def gone(self) -> Exception:
-        """Why the stream has ended."""
+        """The exception for the end of the stream."""
         if self.closed:
             return SessionClosed("the session was closed while it was in use")
         return self.connection.died()
 
     def shut_down(self) -> None:
-        """Ends the session from another thread than the one that is reading, which then sees it."""
+        """Ends the session from another thread. The reading thread then sees the end of the stream."""
         self.closed = True
         if not self.connection.forked:
             try:
                 self._socket.shutdown(socket.SHUT_RDWR)
             except OSError:
-                # It is closed, or the other side was faster.
+                # The socket is closed already, or the peer closed it first.
                 return
 
     def close(self) -> None:
-        """Ends the session; its supervisor then ends its worker."""
+        """Closes the connection. The supervisor then ends the session's worker."""
         self.closed = True
         self._socket.close()
-        self.decoder.drop_descriptors()
+        arrived = [descriptor for message in self._arrived for descriptor in _passed(message[1])]
+        self._arrived.clear()
+        self.decoder.drop_descriptors(arrived)
 
 
-def close_descriptor(descriptor: int | None) -> None:
-    if descriptor is not None:
-        os.close(descriptor)
+def _passed(ancillary: list[Any]) -> list[int]:
+    """The descriptors in the ancillary data of recvmsg(2)."""
+    descriptors: list[int] = []
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            count = len(content) // struct.calcsize("i")
+            descriptors.extend(struct.unpack_from(f"{count}i", content))
+    return descriptors

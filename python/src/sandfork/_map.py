@@ -1,4 +1,4 @@
-"""The blocking face of a batch."""
+"""The blocking interface of a batch."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ._task_results import TaskResult
 from ._tasks import TaskLike, checked_tasks
 from ._tools import check_seconds
 
-# What one zygote can have alive at once.
+# The most workers that one zygote can have alive at once.
 _MOST_JOBS = 4096
 
 
 class Mapped:
-    """The results of a batch, as they are asked for: what `map` returns.
+    """The results of a batch, produced on demand. `map` returns it.
 
-    It is an iterator, and a context manager that closes it. Nothing is begun before the first result is
-    asked for.
+    It is an iterator, and a context manager that closes it. The batch starts when the first result is
+    requested.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -31,7 +31,7 @@ class Mapped:
         weakref.finalize(self, self._driver.resources.release)
 
     def close(self) -> None:
-        """From any thread: ends the batch, and what runs of it. May be called again."""
+        """Ends the batch and its running tasks. May be called again, and from any thread."""
         self._driver.close()
 
     def __iter__(self) -> Mapped:
@@ -43,10 +43,10 @@ class Mapped:
         try:
             result = self._driver.perform(self._batch.next())
         except (SessionBusy, SessionForked):
-            # The batch is another's, and goes on.
+            # Another thread or process uses the batch, which continues.
             raise
         except SessionClosed:
-            # By another thread, in the middle.
+            # Another thread closed the batch meanwhile.
             raise StopIteration from None
         except BaseException:
             self.close()
@@ -80,25 +80,27 @@ def map(
     ordered: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Mapped:
-    """Runs many tasks, each in a fresh sandbox, several at a time; gives a `TaskResult` for each.
+    """Runs many tasks in parallel, each in a fresh sandbox, and yields a `TaskResult` for each.
 
         for result in sandfork.map(["6 * 7", "1 / 0"]):
             print(result.id, result.status, result.value)
 
-    A task is code, a `Task`, or a dict with the keys of one. They are taken as they are needed, in the
-    thread that asks for results, at most four for each job ahead of the results that were given: there
-    may be millions. Results come as tasks finish, or with `ordered` as the tasks were given.
+    A task is code, a `Task`, or a dict with the keys of one. Tasks are taken lazily, in the thread that
+    requests results, and at most four for each job ahead of the yielded results. The iterable may therefore
+    have millions of tasks.
 
-    Whatever a program does is its result, and it is run once. Where no sandbox could be had, it is tried
-    again up to three times; then that is the result (`status` is `infrastructure`). A task that is wrong,
-    and an exception of the iterable, is raised when all before it have their results; so is
-    `SandboxUnavailable`, when 16 tasks in a row got none.
+    - `timeout`: wall-clock seconds for each task, instead of the policy's `limits.wall`.
+    - `jobs`: number of tasks that run at once, from 1 to 4096. The default is the number of processors. The
+      host's resources may reduce it.
+    - `ordered`: yields results in the order of the tasks, instead of the order in which they finish.
+    - `on_progress`: called with a `Progress` for each result, before the result is yielded.
 
-    `timeout` is for each task, seconds on the clock, in place of the policy's `limits.wall`. `jobs` run at
-    once: without it as many as there are processors, and never more than the host has room for.
-    `on_progress` is called with a `Progress` for each result, before that is given.
+    A program runs once, and everything that it does is reported in its result. If no sandbox is available,
+    the task is retried up to three times; then its result has the `status` `infrastructure`. An invalid
+    task, or an exception of the iterable, is raised after the results of all tasks before it. So is
+    `SandboxUnavailable`, when 16 tasks in a row got no sandbox.
 
-    Closing what this returns, and leaving it to the garbage collector, ends the batch and what runs of it.
+    The batch and its running tasks end when the returned object is closed or garbage-collected.
     """
     checked = checked_tasks(tasks)
     opening = batch_opening(policy, timeout, jobs, ordered)
@@ -109,7 +111,7 @@ def batch_opening(policy: PolicyLike, timeout: float | None, jobs: int | None, o
     """The arguments of `map` and `async_map`, checked."""
     if jobs is not None and (type(jobs) is not int or not 1 <= jobs <= _MOST_JOBS):
         raise RequestError(f"jobs is {jobs!r}: give a number from 1 to {_MOST_JOBS}, or None")
-    # What the caller passes is what the guest is to read, whatever the policy says of others.
+    # The caller's input takes precedence over the policy's `stdio.stdin`.
     overrides = ["stdio.stdin=pass"]
     wall = check_seconds(timeout, "timeout")
     if wall is not None:
@@ -118,5 +120,5 @@ def batch_opening(policy: PolicyLike, timeout: float | None, jobs: int | None, o
 
 
 def known_length(tasks: object) -> int | None:
-    """How many there are, where that is known."""
+    """The number of tasks, or `None` if it is unknown."""
     return len(tasks) if isinstance(tasks, Sized) else None

@@ -1,4 +1,4 @@
-"""What the arguments of a sandbox mean on the link."""
+"""Checks the arguments of a sandbox and converts them for the link."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Stdin = Union[str, bytes, IO[Any]]
 
 
 class Options:
-    """The arguments of `Sandbox` and `AsyncSandbox`, checked."""
+    """The checked arguments of `Sandbox` and `AsyncSandbox`."""
 
     def __init__(
         self,
@@ -31,6 +31,7 @@ class Options:
         tool_timeout: float | None,
         tool_budget: int | None,
         approve: Approve | None,
+        tool_time: float | None,
         count_tool_time: bool,
         callbacks: Callbacks,
         on_death: str,
@@ -39,12 +40,12 @@ class Options:
             raise RequestError(f'on_death is {on_death!r}: give "raise" or "restart"')
         self.timeout = check_seconds(timeout, "timeout")
         self.callbacks = callbacks
+        calls = Calls(collect(tools), timeout=tool_timeout, budget=tool_budget, approve=approve)
         opening = Opening(
             policy_choice(policy),
-            tool_time="counted" if count_tool_time else "excluded",
+            tool_time=calls.time_allowed(tool_time, counted=count_tool_time),
             variables=checked_variables(variables),
         )
-        calls = Calls(collect(tools), timeout=tool_timeout, budget=tool_budget, approve=approve)
         self.session = Session(opening, calls, revive=on_death == "restart")
 
     def cell(
@@ -58,7 +59,7 @@ class Options:
         callbacks: Callbacks,
         argv: Iterable[str] = (),
     ) -> Cell:
-        """A cell with these arguments, and the sandbox's own where one is missing."""
+        """A cell with these arguments. A missing one is taken from the sandbox's arguments."""
         if last not in ("expression", "statement"):
             raise RequestError(f'last is {last!r}: give "expression" or "statement"')
         wall = self.timeout if timeout is None else check_seconds(timeout, "timeout")
@@ -74,7 +75,7 @@ class Options:
 
 
 def policy_choice(policy: PolicyLike) -> dict[str, Any]:
-    """A policy as `open` names it."""
+    """A policy in the form of the `open` message."""
     directory = os.getcwd()
     if isinstance(policy, Policy):
         return {"toml": policy.to_toml(), "directory": directory, "label": "Policy"}
@@ -83,14 +84,14 @@ def policy_choice(policy: PolicyLike) -> dict[str, Any]:
         raise RequestError(f"policy is of type {kind}: give a name, the path of a file, or a Policy")
     name = os.fspath(policy)
     if not isinstance(policy, str) and os.sep not in name:
-        # A path, also where a built-in policy has that name.
+        # A path object is a path even if a built-in policy has the same name.
         name = os.path.join(os.curdir, name)
-    # The supervisor may have been started in another directory.
+    # The current directory is sent, because the supervisor may have started in another one.
     return {"name": name, "directory": directory}
 
 
 def source_of(code: object) -> bytes:
-    """Source as it is sent."""
+    """The source as UTF-8. Raises `RequestError` if it cannot be encoded."""
     if not isinstance(code, str):
         raise RequestError(f"the code is of type {type(code).__name__}: give a str")
     try:
@@ -101,7 +102,7 @@ def source_of(code: object) -> bytes:
 
 
 def checked_argv(argv: Iterable[str], name: str = "argv") -> tuple[str, ...]:
-    """`sys.argv[1:]`, or what messages call otherwise."""
+    """Arguments as a tuple of strings. Error messages call them `name`."""
     if isinstance(argv, str) or not isinstance(argv, Iterable):
         raise RequestError(f"{name} is a {type(argv).__name__}: give a list of strings")
     arguments = tuple(argv)
@@ -112,7 +113,7 @@ def checked_argv(argv: Iterable[str], name: str = "argv") -> tuple[str, ...]:
 
 
 def checked_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Names and values that can be globals."""
+    """Variables whose names are checked to be identifiers."""
     if variables is None:
         return {}
     if not isinstance(variables, Mapping):
@@ -121,7 +122,7 @@ def checked_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def read_source(path: str | os.PathLike[str]) -> str:
-    """A program of the host's, decoded as Python does."""
+    """Reads a program of the host and decodes it as Python does."""
     import tokenize
 
     with tokenize.open(path) as file:
@@ -129,7 +130,7 @@ def read_source(path: str | os.PathLike[str]) -> str:
 
 
 def stdin_descriptor(stdin: Stdin) -> int:
-    """A new descriptor of what a guest is to read, which the caller owns."""
+    """A new descriptor for the guest's standard input. The caller owns it."""
     if isinstance(stdin, (str, bytes)):
         data = memoryview(stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin)
         descriptor = memory_file()

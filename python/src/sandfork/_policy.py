@@ -24,13 +24,13 @@ class PythonTable(TypedDict, total=False):
 
 
 class ImportsTable(TypedDict, total=False):
-    """`[imports]`: what guest code may import. For good messages; it is no wall."""
+    """`[imports]`: what guest code may import. It gives good messages; it is no security boundary."""
 
     allow: Sequence[str]
 
 
 class FilesystemTable(TypedDict, total=False):
-    """`[filesystem]`: what is shown of the host's files, and how much room there is."""
+    """`[filesystem]`: the visible files of the host, and the sizes of `/work` and `/tmp`."""
 
     system: str
     proc: bool
@@ -43,23 +43,23 @@ class FilesystemTable(TypedDict, total=False):
 
 
 class NetworkTable(TypedDict, total=False):
-    """`[network]`."""
+    """`[network]`: the network mode."""
 
     mode: str
 
 
-# `set` and `pass`, of which one is a keyword.
+# Functional syntax, because the key `pass` is a keyword.
 EnvTable = TypedDict("EnvTable", {"set": Mapping[str, str], "pass": Sequence[str]}, total=False)
 
 
 class StdioTable(TypedDict, total=False):
-    """`[stdio]`: what the guest reads on its standard input."""
+    """`[stdio]`: the guest's standard input."""
 
     stdin: str
 
 
 class LimitsTable(TypedDict, total=False):
-    """`[limits]`: texts with units, such as `"2s"` and `"256MiB"`, and counts."""
+    """`[limits]`: text with units, such as `"2s"` and `"256MiB"`, and counts."""
 
     wall: str
     cpu: str
@@ -72,26 +72,26 @@ class LimitsTable(TypedDict, total=False):
 
 
 class SyscallsTable(TypedDict, total=False):
-    """`[syscalls]`: system calls beyond the preset, and taken away from it."""
+    """`[syscalls]`: system calls to add to the preset, and to remove from it."""
 
     allow: Sequence[str]
     deny: Sequence[str]
 
 
 class AssuranceTable(TypedDict, total=False):
-    """`[assurance]`: the least level under which a run may start."""
+    """`[assurance]`: the minimum level that a run requires."""
 
     require: str
 
 
 class SessionTable(TypedDict, total=False):
-    """`[session]`: after which time a session ends; `"never"` for none."""
+    """`[session]`: the times after which a session ends; `"never"` for no limit."""
 
     idle: str
     age: str
 
 
-# Keys by the kind of value that each takes.
+# The kind of value of each key.
 _KEYS: dict[str, dict[str, str]] = {
     "python": {"interpreter": "path", "preload": "texts", "path": "paths", "fresh": "boolean"},
     "imports": {"allow": "texts"},
@@ -137,13 +137,14 @@ _WANTED = {
 
 
 class Policy:
-    """What guest code may do, built in Python instead of a TOML file.
+    """A policy built in Python instead of a TOML file. It defines what guest code may do.
 
     The keyword arguments are the tables of a policy file, with the same keys and values
-    (`docs/policy.md` in the repository). What is not given is as in `extends`, or in `standard`.
-    Unknown keys and values of a wrong type are refused here; whether a value is in range, and whether
-    the host can keep it, the supervisor says when a sandbox is made. Relative paths start from the
-    current directory of that moment.
+    (`docs/policy.md` in the repository). Missing keys are taken from `extends`, or from `standard`.
+
+    Raises `PolicyError` for an unknown key and for a value of the wrong type. The supervisor checks when
+    it creates a sandbox whether values are in range and whether the host can enforce them. Relative paths
+    then start from the current directory.
     """
 
     __slots__ = ("_document",)
@@ -187,15 +188,15 @@ class Policy:
         self._document = document
 
     def tables(self) -> dict[str, Any]:
-        """A copy of what it is made of: `Policy(**policy.tables()) == policy`."""
+        """A deep copy of the policy's tables: `Policy(**policy.tables()) == policy`."""
         return copy.deepcopy(self._document)
 
     def to_toml(self) -> str:
-        """The policy file."""
+        """The policy as the text of a TOML file."""
         return _toml.dumps(self._document)
 
     def dump(self, path: _Path) -> None:
-        """Writes the policy file. Relative paths in it then start from its directory."""
+        """Writes the policy to a TOML file. Relative paths in it then start from the file's directory."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.to_toml())
 
@@ -224,7 +225,7 @@ def _checked_table(name: str, table: object) -> dict[str, Any]:
 
 
 def _checked(key: str, kind: str, value: object) -> Any:
-    """The value as it is written, if it is of its key's kind."""
+    """The value in TOML's types. Raises `PolicyError` if it is not of the key's kind."""
     plain = _plain(value, paths=kind.startswith("path"))
     if _is_of_kind(kind, plain):
         return plain
@@ -232,7 +233,7 @@ def _checked(key: str, kind: str, value: object) -> Any:
 
 
 def _plain(value: object, *, paths: bool) -> object:
-    """A copy, made of what TOML has: a policy does not change with the lists that it was made from."""
+    """A copy in TOML's types, so that later changes to the caller's lists do not affect the policy."""
     if paths and isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, (list, tuple)):
@@ -252,5 +253,5 @@ def _is_of_kind(kind: str, value: object) -> bool:
     if kind == "boolean":
         return isinstance(value, bool)
     whole = isinstance(value, int) and not isinstance(value, bool)
-    # Infinity and NaN are numbers of TOML, and none of a limit.
+    # TOML has infinity and NaN, but a limit may not be either.
     return whole or (kind == "number" and isinstance(value, float) and value - value == 0)

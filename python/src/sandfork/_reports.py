@@ -1,4 +1,4 @@
-"""What the supervisor tells of a session and of a cell, besides what the guest did."""
+"""The supervisor's reports on a session and on a cell."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Usage:
-    """What a cell used, by the kernel's counts and the supervisor's; `None` where this host has nothing
-    that measures it. With sessions, memory and processes are those of the session."""
+    """The resources that a cell used, as measured by the kernel and the supervisor. A field is `None` if this
+    host cannot measure it. In a session, memory and processes are counted for the whole session."""
 
     wall_ms: float
-    """Time on the clock, milliseconds."""
+    """Wall-clock time in milliseconds."""
     cpu_ms: float
-    """Processor time of all its processes, milliseconds."""
+    """Processor time of all processes, in milliseconds."""
     peak_memory_bytes: int | None
-    """Most memory of all processes together."""
+    """Peak memory of all processes together, in bytes."""
     peak_pids: int | None
-    """Most processes and threads at once."""
+    """Peak number of processes and threads."""
     written_bytes: int | None
-    """What the session's files hold."""
+    """Size of the session's files in bytes."""
     output_bytes: int
-    """Taken from stdout and stderr."""
+    """Bytes read from stdout and stderr."""
     phases: Mapping[str, Any] | None = None
-    """Where the time of a task of `map` went, whole microseconds, as `usage.phases` of the command's
-    `--json`; cells of sessions have none."""
+    """The phases of a task of `map` in whole microseconds, as in `usage.phases` of the command's `--json`;
+    `None` for cells of sessions."""
 
 
 @dataclass(frozen=True)
@@ -34,41 +34,41 @@ class Limit:
     """The limit that ended a cell."""
 
     name: str
-    """Its key in the policy, such as `limits.wall`."""
+    """The limit's key in the policy, such as `limits.wall`."""
     by: str
-    """What held it: `cgroup`, `rlimit`, `tmpfs`, `watchdog`, `deadline` or `supervisor`."""
+    """The mechanism that enforced it: `cgroup`, `rlimit`, `tmpfs`, `watchdog`, `deadline` or `supervisor`."""
 
 
 @dataclass(frozen=True)
 class Enforced:
-    """What was verified before guest code ran, not what was configured."""
+    """The level and layers that were verified before guest code ran, not those that were configured."""
 
     level: str
-    """`full`, `standard` or `landlock`."""
+    """The level: `full`, `standard` or `landlock`."""
     layers: tuple[str, ...]
-    """From the outermost."""
+    """The verified layers, outermost first."""
 
 
 @dataclass(frozen=True)
 class Denial:
-    """One operation that was refused, as far as it could be seen."""
+    """One refused operation, as far as it could be observed."""
 
     operation: str
     target: str | None
-    """On what: a path."""
+    """The path of the operation, or `None`."""
     errno: int | None
-    """What the guest got; none where it was killed."""
+    """The errno that the guest received; `None` if the guest was killed."""
     reported_by: str
-    """`kernel` or `guest`, whose word proves nothing."""
+    """`kernel` or `guest`. A report of the guest proves nothing."""
 
 
 @dataclass(frozen=True)
 class PolicyIdentity:
-    """Which policy was in force."""
+    """The policy in force."""
 
     name: str
     sha256: str
-    """Of the effective policy: equal hashes mean equal effects."""
+    """Hash of the effective policy. Equal hashes mean equal effects."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,13 @@ class PythonInfo:
 
 @dataclass(frozen=True)
 class SessionInfo:
-    """What a session stands on."""
+    """The enforced layers, policy, interpreter and limits of a session."""
 
     enforced: Enforced
     policy: PolicyIdentity
     python: PythonInfo
     limits: Mapping[str, float]
-    """By their keys in the policy: seconds, bytes, counts."""
+    """The limits by their keys in the policy, in seconds, bytes or counts."""
 
 
 def usage(told: Mapping[str, Any]) -> Usage:

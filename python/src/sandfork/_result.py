@@ -1,4 +1,4 @@
-"""What a cell shows: rich forms of a value, as a notebook has them."""
+"""The rich forms of a value that a cell shows, as in a notebook."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _html, _values
+from ._terminal import harmless
 
-# The attribute of each media type. Those of `_BINARY` are bytes, and base64 text as an attribute.
+# The attribute of each media type. A form in `_BINARY` is bytes; its attribute is base64 text.
 _ATTRIBUTES = {
     "text/plain": "text",
     "text/html": "html",
@@ -26,13 +27,17 @@ _ATTRIBUTES = {
     "application/vnd.sandfork.chart+json": "chart",
 }
 _TYPES = {attribute: media_type for media_type, attribute in _ATTRIBUTES.items()}
+# The types of a display's forms. Only cheap ones, because a display is decoded while its cell runs.
+_FORMS = ("text", "bytes", "bytearray")
+# The number of digits of an integer that every Python converts, with any setting of its limit.
+_DIGITS = 640
 
 
 class Result:
-    """Something that a cell shows, in one or more forms: the attributes that are not `None`.
+    """A value that a cell shows, in one or more forms. An attribute is `None` if that form is missing.
 
-    The attributes are those of E2B's `Result`. All of it is the guest's word: HTML, SVG and JavaScript
-    in it are as untrusted as the code. In a notebook it is shown where they cannot run.
+    The attributes are those of E2B's `Result`. All forms come from the guest: their HTML, SVG and
+    JavaScript are as untrusted as its code. A notebook shows them where they cannot run.
     """
 
     __slots__ = ("_data", "is_main_result")
@@ -40,7 +45,7 @@ class Result:
     def __init__(self, data: Mapping[str, Any], *, is_main_result: bool = False) -> None:
         self._data = dict(data)
         self.is_main_result = is_main_result
-        """Whether it is the value of the cell's last expression."""
+        """Whether this is the value of the cell's last expression."""
 
     @property
     def text(self) -> str | None:
@@ -87,17 +92,17 @@ class Result:
 
     @property
     def data(self) -> Any:
-        """Of a table or the like, as plain lists and dicts."""
+        """The data of a table or similar object, as plain lists and dicts."""
         return self._json("data")
 
     @property
     def chart(self) -> Any:
-        """Of a plot, as plain lists and dicts."""
+        """The data of a plot, as plain lists and dicts."""
         return self._json("chart")
 
     @property
     def extra(self) -> dict[str, Any]:
-        """Forms of media types that have no attribute."""
+        """The forms without an attribute, by media type."""
         return {name: form for name, form in self._data.items() if name not in _ATTRIBUTES}
 
     @property
@@ -113,12 +118,13 @@ class Result:
         return self.raw("application/pdf")
 
     def raw(self, media_type: str) -> bytes | None:
-        """A form's bytes; text as UTF-8. `None` where there is no such form, or it is broken."""
+        """A form's bytes; text is encoded as UTF-8. `None` if the form is missing or malformed."""
         form = self._data.get(media_type)
         if isinstance(form, str) and media_type in _BINARY:
             try:
-                # Libraries give images as bytes, or as base64 in lines.
-                return base64.b64decode("".join(form.split()), validate=True)
+                # Libraries provide images as bytes, or as base64 with line breaks.
+                text = form.encode("ascii").translate(None, b" \t\r\n\v\f")
+                return base64.b64decode(text, validate=True)
             except (binascii.Error, ValueError):
                 return None
         if isinstance(form, str):
@@ -126,11 +132,11 @@ class Result:
         return bytes(form) if isinstance(form, (bytes, bytearray)) else None
 
     def formats(self) -> list[str]:
-        """The attributes that it has, and the media types of `extra`."""
+        """The names of the attributes that are not `None`, and the media types of `extra`."""
         return [_ATTRIBUTES.get(name, name) for name in self._data]
 
     def __getitem__(self, name: str) -> Any:
-        """A form by its attribute's name or its media type."""
+        """A form by its attribute name or its media type."""
         if name in _TYPES:
             return getattr(self, name)
         return self._data[name]
@@ -140,7 +146,7 @@ class Result:
 
     def __repr__(self) -> str:
         if self.text is not None:
-            return f"Result({self.text})"
+            return f"Result({harmless(self.text)})"
         return f"Result(formats: {', '.join(self.formats())})"
 
     def _repr_html_(self) -> str:
@@ -148,7 +154,11 @@ class Result:
 
     def _text(self, attribute: str) -> str | None:
         form = self._data.get(_TYPES[attribute])
-        return form if form is None or isinstance(form, str) else str(form)
+        return form if form is None or isinstance(form, str) else _values.safe_repr(form)
+
+    def _plain(self, name: str) -> Any:
+        """A form as it was received."""
+        return self._data.get(_TYPES.get(name, name))
 
     def _base64(self, attribute: str) -> str | None:
         raw = self.raw(_TYPES[attribute])
@@ -159,7 +169,8 @@ class Result:
         if not isinstance(form, str):
             return form
         try:
-            return json.loads(form)
+            _values.check_json(form.encode("utf-8", "surrogatepass"))
+            return json.loads(form, parse_int=_integer)
         except (ValueError, RecursionError):
             return form
 
@@ -167,13 +178,21 @@ class Result:
 _BINARY = ("image/png", "image/jpeg", "application/pdf")
 
 
+def _integer(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError("a number of too many digits")
+    return int(text)
+
+
 def decoded(header: Mapping[str, Any], buffers: Sequence[memoryview]) -> Result:
-    """What a `display` message shows; a form that is malformed is left out, for the guest wrote it."""
+    """The result in a `display` message. Forms come from the guest: those that are malformed, or neither text
+    nor bytes, are omitted."""
     decoder = _values.Decoder(buffers)
     forms: dict[str, Any] = {}
     for media_type, tree in header["data"].items():
-        try:
-            forms[media_type] = decoder.decode(tree)
-        except ValueError:
-            continue
+        if type(tree) is str or (type(tree) is dict and tree.get("type") in _FORMS):
+            try:
+                forms[media_type] = decoder.decode(tree)
+            except ValueError:
+                continue
     return Result(forms, is_main_result=header.get("main") is True)

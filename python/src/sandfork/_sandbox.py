@@ -1,4 +1,4 @@
-"""The blocking face of a session."""
+"""The blocking interface of a session."""
 
 from __future__ import annotations
 
@@ -37,21 +37,30 @@ class Sandbox:
             sbx.run("x = add(1, 2)")
             assert sbx.run("x * 2").value == 6
 
-    `policy` is a name (`standard`, `strict`, `data-science`), the path of a policy file, or a `Policy`.
-    `tools` are functions of this process that guest code may call by name; they run in the thread that
-    called `run`, or in a helper thread where they have a timeout, or in an event loop of the sandbox's
-    own if they are async. `timeout` is for each cell, seconds on the clock, in place of the policy's
-    `limits.wall`. `variables` are the guest's globals from the start. `tool_timeout` (seconds) is for
-    each call of a tool, `tool_budget` for all calls in the sandbox's life, and
-    `approve(name, args, kwargs)` decides on each: `True` or `None` lets it through, `False` or a reason
-    does not. The time that tools take counts towards `timeout` only with `count_tool_time`.
+    - `policy`: a built-in name (`standard`, `strict`, `data-science`), the path of a policy file, or a
+      `Policy`.
+    - `tools`: functions of this process that guest code may call by name. A tool runs in the thread that
+      called `run`. A tool with a timeout runs in a helper thread, and an async tool in the sandbox's own
+      event loop.
+    - `timeout`: wall-clock seconds for each cell, instead of the policy's `limits.wall`.
+    - `variables`: initial globals of the guest.
+    - `tool_timeout`: seconds for each call of a tool.
+    - `tool_budget`: number of tool calls in the sandbox's lifetime.
+    - `approve(name, args, kwargs)`: decides on each tool call. `True` or `None` allows it; `False` or a
+      reason refuses it.
+    - `on_stdout`, `on_stderr`: called with text as the guest writes it.
+    - `on_result`: called with a `Result` as the cell shows it.
+    - `on_death`: what the next call does after the guest's process has ended (a limit, a crash). `"raise"`
+      raises `SessionEnded`. `"restart"` starts a fresh session with the same tools and variables, and sets
+      `Execution.restarted`.
 
-    `on_stdout` and `on_stderr` get text and `on_result` gets a `Result`, as they come. When the guest's
-    process ends (a limit, a crash), `on_death` says what the next call does: `"raise"` raises
-    `SessionEnded`, `"restart"` starts a fresh session with the same tools and variables, and says so in
-    `Execution.restarted`.
+    The time for which tools and `approve` keep a cell waiting does not count towards its `timeout`, unless
+    `count_tool_time` is set. `tool_time` bounds this uncounted time, in seconds for each cell: otherwise a
+    guest that always has a call open would never end. The default is ten times the `timeout`, or what
+    `tool_timeout` allows for `tool_budget` calls (for ten calls without a budget) if that is more. Set
+    `tool_time` to the time needed if a person approves calls, or if a tool is an agent.
 
-    One caller at a time: a second one gets `SessionBusy`, at once.
+    A sandbox serves one caller at a time. A second caller gets `SessionBusy` at once.
     """
 
     def __init__(
@@ -64,6 +73,7 @@ class Sandbox:
         tool_timeout: float | None = None,
         tool_budget: int | None = None,
         approve: Approve | None = None,
+        tool_time: float | None = None,
         count_tool_time: bool = False,
         on_stdout: OnText | None = None,
         on_stderr: OnText | None = None,
@@ -78,6 +88,7 @@ class Sandbox:
             tool_timeout=tool_timeout,
             tool_budget=tool_budget,
             approve=approve,
+            tool_time=tool_time,
             count_tool_time=count_tool_time,
             callbacks=Callbacks(on_stdout, on_stderr, on_result),
             on_death=on_death,
@@ -86,7 +97,7 @@ class Sandbox:
         self._driver = SyncDriver(self._session)
         weakref.finalize(self, self._driver.resources.release)
         self.files = Files(self._driver)
-        """The files beneath the session's work directory."""
+        """The files in the session's work directory."""
         self._driver.perform(self._session.open())
 
     def run(
@@ -101,10 +112,14 @@ class Sandbox:
         on_stderr: OnText | None = None,
         on_result: OnResult | None = None,
     ) -> Execution:
-        """Runs a cell. Whatever the guest does is told by what is returned, never raised.
+        """Runs a cell. The returned `Execution` reports what the guest does; guest code never causes an
+        exception here.
 
-        `filename` is the name in tracebacks. With `last="statement"` the value is that of the last
-        statement also where it assigns: `x = 3` gives 3. `variables` are set before the cell runs.
+        - `timeout`: wall-clock seconds, instead of the sandbox's `timeout`.
+        - `filename`: the file name in tracebacks.
+        - `last`: `"expression"` gives the value of the last expression. `"statement"` also gives the value
+          of a last statement that assigns: `x = 3` gives 3.
+        - `variables`: globals to set before the cell runs.
         """
         callbacks = Callbacks(on_stdout, on_stderr, on_result)
         cell = self._options.cell(
@@ -127,7 +142,7 @@ class Sandbox:
         on_stderr: OnText | None = None,
         on_result: OnResult | None = None,
     ) -> Execution:
-        """Runs a program of the host's, a whole file, as a cell. `argv` is its `sys.argv[1:]`."""
+        """Runs a whole file of the host as one cell. `argv` is its `sys.argv[1:]`."""
         cell = self._options.cell(
             read_source(path),
             timeout=timeout,
@@ -140,37 +155,39 @@ class Sandbox:
         return self._driver.perform(self._session.run(cell))
 
     def set(self, **variables: Any) -> None:
-        """Defines globals of the guest: `sbx.set(x=1)`."""
+        """Sets globals of the guest: `sbx.set(x=1)`."""
         self.set_variables(variables)
 
     def set_variables(self, variables: Mapping[str, Any]) -> None:
-        """Defines globals of the guest. What cannot cross becomes an `Opaque` there."""
+        """Sets globals of the guest. A value that cannot be transferred becomes an `Opaque` in the guest."""
         checked = checked_variables(variables)
         self._driver.perform(self._session.set_variables(checked))
 
     def get(self, name: str) -> Any:
-        """The value of a global of the guest. Raises `UndefinedVariable` where there is none."""
+        """The value of a global of the guest. Raises `UndefinedVariable` if it is not defined."""
         return self._driver.perform(self._session.get(check_name(name, "a variable")))
 
     def add_tools(self, tools: Tools) -> None:
-        """Defines more host tools, or others in place of those with the same names."""
+        """Adds host tools. A tool replaces an existing one of the same name."""
         self._driver.perform(self._session.add_tools(collect(tools)))
 
     def interrupt(self) -> None:
-        """From any thread: raises `KeyboardInterrupt` in the cell that runs, if one does."""
+        """Raises `KeyboardInterrupt` in the running cell, if there is one. May be called from any thread."""
         self._driver.interrupt()
 
     def restart(self) -> None:
-        """A fresh session in place of this one: same policy, tools and first variables, nothing else."""
+        """Replaces the session with a fresh one. The policy, the tools and the initial variables are kept,
+        nothing else."""
         self._driver.perform(self._session.restart())
 
     def close(self) -> None:
-        """From any thread: ends the session, and everything in it. May be called again."""
+        """Ends the session and everything in it, without waiting. May be called again, and from any thread,
+        signal handler or finalizer."""
         self._driver.close()
 
     @property
     def info(self) -> SessionInfo:
-        """What the session stands on: what holds it, its policy, interpreter and limits."""
+        """The session's enforced layers, policy, interpreter and limits."""
         return info_of(self._session)
 
     def __enter__(self) -> Sandbox:
@@ -198,10 +215,10 @@ def run(
     on_stdout: OnText | None = None,
     on_stderr: OnText | None = None,
 ) -> Execution:
-    """Runs a program in a fresh sandbox of its own, of which nothing is left afterwards.
+    """Runs a program in a fresh sandbox, which is removed afterwards.
 
-    `timeout` is in seconds on the clock, in place of the policy's `limits.wall`; `stdin` what it reads
-    on its standard input: text, bytes or an open file.
+    - `timeout`: wall-clock seconds, instead of the policy's `limits.wall`.
+    - `stdin`: the program's standard input: text, bytes or an open file.
     """
     session, cell = one_run(code, policy, timeout, argv, stdin, Callbacks(on_stdout, on_stderr))
     driver = SyncDriver(session)
@@ -220,7 +237,7 @@ def one_run(
     stdin: Stdin | None,
     callbacks: Callbacks,
 ) -> tuple[Session, Cell]:
-    """A session of one cell, and the cell."""
+    """A session for one cell, and the cell."""
     cell = Cell(
         source_of(code),
         filename="<string>",
@@ -229,7 +246,7 @@ def one_run(
         wall=check_seconds(timeout, "timeout"),
         callbacks=callbacks,
     )
-    # What the caller passes is what the guest is to read, whatever the policy says of others.
+    # The caller's input takes precedence over the policy's `stdio.stdin`.
     overrides = () if stdin is None else ("stdio.stdin=pass",)
     opening = Opening(
         policy_choice(policy),

@@ -1,4 +1,4 @@
-"""A session, as conversations with its supervisor. No input or output happens here: see `_steps`."""
+"""A session, as conversations with its supervisor. This module does no I/O; see `_steps`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Callable, NamedTuple, TypeVar
 
 from . import _blobs, _reports, _values
 from ._calls import Calls
-from ._cells import NO_CALLBACKS, Callbacks, follow, unexpected
+from ._cells import NO_CALLBACKS, Callbacks, follow, refused
 from ._conversation import Conversation
 from ._exceptions import (
     ProtocolError,
@@ -22,6 +22,7 @@ from ._execution import Execution
 from ._frames import MAX_PAYLOAD, encode
 from ._reports import SessionInfo
 from ._steps import STAND_BY, Send, SendCell, Steps
+from ._terminal import harmless
 from ._tools import Tool, check_name
 
 VERSION = 2
@@ -32,17 +33,17 @@ T = TypeVar("T")
 
 
 class Opening(NamedTuple):
-    """What a session is opened with, each time it is."""
+    """The parameters with which a session is opened and reopened."""
 
     policy: Mapping[str, Any]
     overrides: tuple[str, ...] = ()
-    tool_time: str = "excluded"
+    tool_time: Mapping[str, float] = {"at_least": 0.0}
     variables: Mapping[str, Any] = {}
     stdin: int | None = None
 
 
 class Cell(NamedTuple):
-    """A cell that is to be run."""
+    """A cell to run."""
 
     source: bytes
     filename: str | None = None
@@ -55,7 +56,7 @@ class Cell(NamedTuple):
 
 
 class Session(Conversation):
-    """What is known of a session, and the conversations that it can have."""
+    """The state of a session, and its conversations with the supervisor."""
 
     def __init__(self, opening: Opening, calls: Calls, *, revive: bool) -> None:
         super().__init__()
@@ -64,36 +65,37 @@ class Session(Conversation):
         self._opening = opening
         self._revive = revive
         self._cells = 0
-        # Whether the next cell is the first one in a session that replaced another.
+        # Whether the next cell is the first after a restart.
         self._restarted = False
 
     def open(self) -> Steps[None]:
-        """A connection, and everything that makes the session."""
+        """Connects and opens the session."""
         yield from self._connected(lambda: self._establish(self._open_message()))
 
     def opened(self) -> Steps[None]:
-        """Opens it, if that has not been done."""
+        """Opens the session if it is not open yet."""
         if self.link is None and self.ended is None:
             yield from self.open()
 
     def restart(self) -> Steps[None]:
-        """A new worker, with the tools and the first variables; nothing else of the old one is left."""
+        """Starts a new worker with the tools and the initial variables. Nothing else is kept."""
         if self.link is None:
             yield from self.open()
         else:
-            yield from self._establish(self.numbered({"kind": "restart"}))
+            restart = self.numbered({"kind": "restart"})
+            yield from self._establish(restart, self.under_way)
         self._restarted = True
 
     def run(self, cell: Cell) -> Steps[Execution]:
-        """Runs a cell, in a fresh session if the old one has ended and that is wanted."""
+        """Runs a cell. If the session has ended and `revive` is set, the cell runs in a fresh one."""
         return (yield from self._alive(lambda: self._run(cell)))
 
     def once(self, cell: Cell) -> Steps[Execution]:
-        """A whole session of one cell."""
+        """Opens a session, runs one cell in it and ends it."""
         return (yield from self._connected(lambda: self._once(cell)))
 
     def set_variables(self, variables: Mapping[str, Any]) -> Steps[None]:
-        """Defines globals of the guest."""
+        """Sets globals of the guest."""
         return (yield from self._alive(lambda: self._set(variables)))
 
     def get(self, name: str) -> Steps[Any]:
@@ -105,20 +107,21 @@ class Session(Conversation):
             return execution.value
         if error.name == "NameError":
             raise UndefinedVariable(f"the session has no variable {name!r}")
-        raise RequestError(f"the value of {name!r} could not be read: {error.name}: {error.value}")
+        said = harmless(f"{error.name}: {error.value}")
+        raise RequestError(f"the value of {name!r} could not be read: {said}")
 
     def add_tools(self, tools: Mapping[str, Tool]) -> Steps[None]:
-        """Defines host tools, now and after each restart."""
+        """Adds host tools, now and after each restart."""
         self.calls.tools.update(tools)
         header = {"kind": "tools", "tools": self.calls.declarations(tools)}
         return (yield from self._alive(lambda: self._define(header, "the tools")))
 
     def file(self, operation: str, path: str, **options: Any) -> Steps[Mapping[str, Any]]:
-        """A request about a file that passes none."""
+        """Sends a file request that returns no descriptor."""
         return (yield from self._alive(lambda: self._file(operation, path, options)))
 
     def open_file(self, operation: str, path: str, **options: Any) -> Steps[tuple[int, int]]:
-        """A descriptor of a file, which the caller owns, and its size."""
+        """Opens a file. Returns a descriptor, which the caller owns, and the file's size in bytes."""
 
         def opened() -> Steps[tuple[int, int]]:
             header = yield from self._file(operation, path, options)
@@ -128,15 +131,15 @@ class Session(Conversation):
         return (yield from self._alive(opened))
 
     def release(self) -> None:
-        """Closes what the guest was to read."""
+        """Closes the guest's standard input."""
         if self._opening.stdin is not None:
             os.close(self._opening.stdin)
 
-    # Parts of them.
+    # Parts of these conversations.
 
     def _connected(self, conversation: Callable[[], Steps[T]]) -> Steps[T]:
-        """A conversation on a new connection, once more if the supervisor was just about to end: as
-        long as it has not said that the session is open, nothing was run."""
+        """Has a conversation on a new connection. Retries once if the supervisor dies before it has
+        reported that the session is open, because no guest code has run by then."""
         self.info = None
         yield from self.connect()
         try:
@@ -148,13 +151,13 @@ class Session(Conversation):
         return (yield from conversation())
 
     def _alive(self, conversation: Callable[[], Steps[T]]) -> Steps[T]:
-        """A conversation in a session that lives: the present one, or a fresh one if that is wanted."""
+        """Has a conversation in a live session: the current one, or a fresh one if `revive` is set."""
         yield from self.opened()
         if self.ended is None:
             try:
                 return (yield from conversation())
             except SessionEnded as error:
-                # Between two requests, by its idle time or its age.
+                # The session ended between two requests, by its idle time or its age.
                 self.ended = str(error)
         if not self._revive:
             raise SessionEnded(f"{self.ended}; {_REMEDY}")
@@ -175,8 +178,9 @@ class Session(Conversation):
             header["stdin"] = True
         return Send(encode(header), opening.stdin)
 
-    def _establish(self, first: Send) -> Steps[None]:
-        """Sends what makes a session."""
+    def _establish(self, first: Send, restart: int | None = None) -> Steps[None]:
+        """Sends `first` and the requests that set up a session. `restart` is the number of `first` if it
+        restarts a session."""
         tools = self.calls.declarations()
         variables, outgoing = self._variables(self._opening.variables)
         requests: list[tuple[str, dict[str, Any], _blobs.Outgoing | None]] = []
@@ -187,11 +191,12 @@ class Session(Conversation):
             requests.append(("the variables", header, outgoing))
         self._establishing = True
         yield first
-        # The first goes along, so that it is there when the worker is; a session does one at a time.
+        # The first request is sent ahead, so that it is ready with the worker. A session serves one request
+        # at a time.
         numbers = []
         for _, header, binary in requests[:1]:
             numbers.append((yield from self.ask(header, outgoing=binary)))
-        yield from self._opened()
+        yield from self._opened(restart)
         for what, header, binary in requests:
             number = numbers.pop() if numbers else (yield from self.ask(header, outgoing=binary))
             yield from self._defined(number, what)
@@ -199,8 +204,8 @@ class Session(Conversation):
         self.ended = None
         self._cells = 0
 
-    def _opened(self) -> Steps[None]:
-        frame = yield from self.answer("opened")
+    def _opened(self, restart: int | None = None) -> Steps[None]:
+        frame = yield from self.answer("opened", restart)
         version = frame.header.get("version")
         if version != VERSION:
             raise ProtocolError(
@@ -212,7 +217,7 @@ class Session(Conversation):
     def _once(self, cell: Cell) -> Steps[Execution]:
         header, source = self._cell_header(cell), checked(cell.source)
         opening, sent = self._open_message(), self.numbered(header, source)
-        # Both at once: the supervisor has the code when the worker is ready for it.
+        # Both messages are sent at once, so that the code is ready with the worker.
         yield Send(opening.data + sent.data, opening.descriptor)
         number = self.under_way
         yield from self._opened()
@@ -247,7 +252,7 @@ class Session(Conversation):
         link, info = self.live_link(), self.info
         assert info is not None
         if self._cells == 1:
-            # While there is something to wait for, and not while a session is opened.
+            # Connects while the caller waits for the cell, rather than while a session is opened.
             yield STAND_BY
         execution = yield from follow(
             self.under_way,
@@ -261,11 +266,11 @@ class Session(Conversation):
         self.running, self.under_way = False, 0
         link.cancel_interrupt()
         if not isinstance(execution, Execution):
-            raise unexpected(execution)
+            raise refused(execution)
         self._restarted = False
         if execution.session == "ended":
             error = execution.error
-            how = execution.status if error is None else f"{execution.status}: {error.value}"
+            how = execution.status if error is None else harmless(f"{execution.status}: {error.value}")
             self.ended = f"the session ended with its cell {execution.execution_count} ({how}): {_LOST}"
         return execution
 
@@ -286,13 +291,13 @@ class Session(Conversation):
         yield from self._defined(number, what)
 
     def _defined(self, number: int, what: str) -> Steps[None]:
-        """The end of a request that defines something in the guest."""
+        """Waits for the outcome of a request that sets something in the guest."""
         frame = yield from self.answer("outcome", number)
         outcome = frame.header["outcome"]
         if outcome["status"] == "ok":
             return
         error = outcome.get("error") or {}
-        said = error.get("message") or outcome["status"]
+        said = harmless(str(error.get("message") or outcome["status"]))
         if frame.header["session"] == "ended":
             raise SessionEnded(f"the session ended while it was given {what} ({said}): {_LOST}")
         raise RequestError(f"the guest could not be given {what}: {said}")
@@ -305,7 +310,7 @@ class Session(Conversation):
 
 
 def checked(source: bytes) -> bytes:
-    """Source that fits into a message."""
+    """Returns the source. Raises `ValueTooLarge` if it does not fit into a message."""
     if len(source) > MAX_PAYLOAD:
         raise ValueTooLarge(
             f"the code is {len(source)} bytes long, more than the {MAX_PAYLOAD} of a message: write it "

@@ -1,8 +1,7 @@
-"""What a conversation with the supervisor asks its driver to do.
+"""The steps that a conversation with the supervisor requests from its driver.
 
-A conversation is a generator that does no input or output of its own: it yields one of these and is
-resumed with the answer. `_sync_driver` and `_async_driver` carry them out, so that `Sandbox` and
-`AsyncSandbox` differ in nothing else.
+A conversation is a generator that does no I/O itself: it yields a step and is resumed with the answer.
+`_sync_driver` and `_async_driver` execute the steps. `Sandbox` and `AsyncSandbox` differ in nothing else.
 """
 
 from __future__ import annotations
@@ -14,20 +13,19 @@ T = TypeVar("T")
 
 
 class Connect:
-    """Make a new connection to the supervisor in place of the present one. No answer."""
+    """Replace the connection to the supervisor with a new one. The answer is the `Link`."""
 
     __slots__ = ()
 
 
 class StandBy:
-    """Have another connection ready for the next session: there is time while a first cell runs. No
-    answer."""
+    """Prepare another connection for the next session, in the time while a first cell runs. No answer."""
 
     __slots__ = ()
 
 
 class Send:
-    """Write bytes, with at most one descriptor beside the first of them. No answer."""
+    """Write bytes, and optionally one descriptor with the first of them. No answer."""
 
     __slots__ = ("data", "descriptor")
 
@@ -37,15 +35,15 @@ class Send:
 
 
 class SendCell(Send):
-    """The same, of a cell: it runs from then on, and can be interrupted."""
+    """Write the bytes of a cell. The cell then runs and can be interrupted. No answer."""
 
     __slots__ = ()
 
 
 class Receive:
-    """Wait for a frame. The answer is it, or `None` when the deadline (of `time.monotonic`) is over, or
-    when `wake`, a future of the event loop, is done. `SupervisorDied` is raised in the conversation when
-    there will be none."""
+    """Wait for a frame. The answer is the frame, or `None` when the deadline (in `time.monotonic` seconds)
+    has passed or `wake`, a future of the event loop, is done. Raises `SupervisorDied` in the conversation if
+    the supervisor is gone."""
 
     __slots__ = ("deadline", "wake")
 
@@ -55,11 +53,11 @@ class Receive:
 
 
 class Invoke:
-    """Call a function of the host. The answer is what it gives, awaited if that can be awaited; what it
-    raises is raised in the conversation.
+    """Call a function of the host. The answer is its result; an awaitable is awaited first. The function's
+    exceptions are raised in the conversation.
 
-    With a timeout, seconds, `TimeoutError` is raised when it is over; a function that is not async
-    then runs in a thread, and is left to itself.
+    `timeout` is in seconds; when it has passed, `TimeoutError` is raised. With a timeout, a function that is
+    not async runs in a thread, which is abandoned at the timeout.
     """
 
     __slots__ = ("args", "function", "kwargs", "timeout")
@@ -78,8 +76,8 @@ class Invoke:
 
 
 class Notify:
-    """Call a callback with one argument, in the caller's own thread, and await what it gives if that
-    can be awaited. No answer; what it raises ends the conversation."""
+    """Call a callback with one argument in the caller's own thread, and await its result if it is awaitable.
+    No answer. An exception of the callback ends the conversation."""
 
     __slots__ = ("argument", "function")
 

@@ -1,7 +1,7 @@
-"""The supervisor: one `sandfork serve` for each process, started when it is first needed.
+"""The supervisor: one `sandfork serve` for each process, started on first use.
 
-It ends with this process, however that ends, because it sees the end of its control socket; nothing
-else has that socket, neither a program that this process runs nor a process forked from it.
+The supervisor ends when this process ends in any way, because its control socket is then closed. Neither
+programs that this process runs nor its forked children hold that socket.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from . import _binary
 from ._exceptions import BinaryNotFound, SupervisorDied, SystemFailure
 
-# Seconds. It has nothing to do at its end but to kill workers.
+# Seconds for the supervisor to end: it only has to kill its workers.
 _GRACE = 5.0
 
 
@@ -29,10 +29,14 @@ class Supervisor:
 
     def __init__(self) -> None:
         binary = _binary.find()
-        # What `[env] pass` would take from it: sessions are told how this process's differs.
+        # The environment that `[env] pass` reads. Each session is sent how this process's differs by then.
         self.environ = dict(os.environ)
         self._encoded = _encoded_environ()
+        # At most one spare connection, for which the supervisor has started a thread already: starting a
+        # thread takes longer than opening a session.
+        self._spare: deque[socket.socket] = deque()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        _supervisors.add(self)
         try:
             self.process = subprocess.Popen(
                 [binary, "serve", "--control-fd", str(theirs.fileno())],
@@ -40,7 +44,7 @@ class Supervisor:
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=self.environ,
-                # A Ctrl-C at the terminal is this process's to handle: it interrupts one cell.
+                # Ctrl-C at the terminal must reach only this process, which then interrupts one cell.
                 start_new_session=True,
             )
         except OSError as error:
@@ -48,13 +52,10 @@ class Supervisor:
             raise BinaryNotFound(f"{binary} could not be executed: {error.strerror}") from error
         finally:
             theirs.close()
-        # At most one, whose thread at the other end waits already: starting it takes longer than opening a
-        # session.
-        self._spare: deque[socket.socket] = deque()
         self.end = weakref.finalize(self, _end, self.process, self.control, self._spare)
 
     def connect(self) -> socket.socket:
-        """A connection, on which a session can be opened. Raises `OSError` when the supervisor is gone."""
+        """A connection for a new session. Raises `OSError` if the supervisor is gone."""
         while self._spare:
             spare = self._spare.pop()
             if _is_open(spare):
@@ -63,7 +64,7 @@ class Supervisor:
         return self._connected()
 
     def stand_by(self) -> None:
-        """Has a connection ready for whoever wants the next one. Where that cannot be, he makes his own."""
+        """Prepares a connection for the next session. If that fails, the session makes its own."""
         if not self._spare:
             with contextlib.suppress(OSError):
                 self._spare.append(self._connected())
@@ -81,20 +82,21 @@ class Supervisor:
         return ours
 
     def environ_differs(self) -> bool:
-        """Whether this process's environment may be another than this supervisor's."""
+        """Whether this process's environment may differ from the supervisor's."""
         encoded = self._encoded
         return encoded is None or encoded != _encoded_environ()
 
     def forget(self) -> None:
-        """In a forked process: lets go of the parent's supervisor without touching it."""
-        self.end.detach()
+        """In a forked process: releases the parent's supervisor without affecting it."""
         _close_all(self.control, self._spare)
-        # It is no child of this process, whose `Popen` must not wait for it.
-        self.process.returncode = 0
+        if hasattr(self, "end"):
+            self.end.detach()
+            # The supervisor is no child of this process, so `Popen` must not wait for it.
+            self.process.returncode = 0
 
     def describe_end(self) -> str | None:
-        """How it ended; `None` if it runs."""
-        # Its sockets close a little before it can be waited for.
+        """How the supervisor ended; `None` if it is running."""
+        # The sockets close shortly before the process can be reaped.
         for _ in range(50):
             code = self.process.poll()
             if code is not None:
@@ -120,7 +122,7 @@ def _close_all(control: socket.socket, spare: deque[socket.socket]) -> None:
 
 
 def _is_open(connected: socket.socket) -> bool:
-    """Whether nobody has closed the other end, from which nothing comes before it is asked."""
+    """Whether the other end is open. The supervisor sends nothing before the first request."""
     try:
         connected.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -130,11 +132,14 @@ def _is_open(connected: socket.socket) -> bool:
     return False
 
 
-# Stands for this process: a forked one has another, and asking the kernel takes longer.
+# Identifies this process. A forked process gets another object; getpid(2) would take longer.
 this_process = object()
-_lock = threading.Lock()
+# Reentrant, because a signal handler or a finalizer may open and close sandboxes in the thread that starts
+# a supervisor or requests a connection. Code that closes a sandbox never waits for this lock.
+_lock = threading.RLock()
 _shared: Supervisor | None = None
-# Connections of sessions: what a forked process has to close.
+# The objects that a forked process must close, including a supervisor that is being started.
+_supervisors: weakref.WeakSet[Supervisor] = weakref.WeakSet()
 _connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
@@ -147,11 +152,11 @@ class Connection:
         self.socket = connected
         self.supervisor = supervisor
         self.forked = False
-        """Whether it belongs to the process that this one was forked from."""
+        """Whether the connection belongs to the parent of this forked process."""
         _connections.add(self)
 
     def died(self) -> SupervisorDied:
-        """Why nothing more comes."""
+        """The exception for the end of the stream."""
         end = self.supervisor.describe_end() if self.supervisor is not None else None
         said = end or "the supervisor closed the session's connection"
         return SupervisorDied(
@@ -160,7 +165,7 @@ class Connection:
         )
 
     def environ(self) -> dict[str, str | None]:
-        """How this process's environment differs from the supervisor's."""
+        """The differences of this process's environment from the supervisor's; `None` for a removed name."""
         if self.supervisor is None or not self.supervisor.environ_differs():
             return {}
         now, then = dict(os.environ), self.supervisor.environ
@@ -170,48 +175,57 @@ class Connection:
 
 
 def connect() -> Connection:
-    """A connection to this process's supervisor, which is started if there is none, or none any more."""
+    """A connection to this process's supervisor, which is started if it is not running."""
     global _shared
     with _lock:
+        shared = _shared
         try:
-            if _shared is not None and _shared.process.returncode is None:
+            if shared is not None and shared.process.returncode is None:
                 with contextlib.suppress(ConnectionError):
-                    return Connection(_shared.connect(), _shared)
-            if _shared is not None:
-                _shared.end()
-            _shared = Supervisor()
-            return Connection(_shared.connect(), _shared)
+                    return Connection(shared.connect(), shared)
+            if shared is not None:
+                shared.end()
+            _shared = shared = Supervisor()
+            return Connection(shared.connect(), shared)
         except ConnectionError as error:
-            how = _shared.describe_end() if _shared is not None else None
+            how = shared.describe_end() if shared is not None else None
             raise SystemFailure(f"{how or 'the supervisor ended'}, right after it started") from error
         except OSError as error:
-            # Such as too many open files: the supervisor, and what it serves, go on.
+            if error.errno is None:
+                # An exception of a signal handler, such as `TimeoutError`.
+                raise
+            # For example too many open files. The supervisor and its sessions continue.
             raise SystemFailure(f"no connection to the supervisor: {error.strerror}") from error
 
 
 def stand_by() -> None:
-    """Has another connection ready, for whoever opens the next session."""
-    with _lock:
-        if _shared is not None:
-            _shared.stand_by()
+    """Prepares a connection for the next session. Does nothing if another thread holds the lock, because
+    closing a sandbox must not wait; the next session then makes its own connection."""
+    if _lock.acquire(blocking=False):
+        try:
+            if _shared is not None:
+                _shared.stand_by()
+        finally:
+            _lock.release()
 
 
 def _forget_in_child() -> None:
-    """A forked process has copies of every socket. With them it would keep the parent's supervisor
-    alive, and could speak on the parent's sessions."""
+    """Closes a forked process's copies of the sockets. They would keep the parent's supervisor alive, and
+    could be used to write to the parent's sessions."""
     global _lock, _shared, this_process
     this_process = object()
-    # Whoever held it does not exist here.
-    _lock = threading.Lock()
-    supervisor, _shared = _shared, None
-    if supervisor is not None:
+    # The thread that held the lock does not exist in this process.
+    _lock = threading.RLock()
+    _shared = None
+    for supervisor in list(_supervisors):
         supervisor.forget()
+    _supervisors.clear()
     for connection in list(_connections):
         connection.forked = True
         connection.socket.close()
 
 
-# Not while a supervisor is being started: the child would have its socket, and not know of it.
+# Delays a fork while a supervisor is being started: the child would inherit its socket unknowingly.
 os.register_at_fork(
     before=lambda: _lock.acquire(),
     after_in_parent=lambda: _lock.release(),
@@ -220,8 +234,8 @@ os.register_at_fork(
 
 
 def _encoded_environ() -> dict[Any, Any] | None:
-    """What `os.environ` keeps, if it keeps it as it always has: comparing that takes a hundredth of the
-    time that decoding each variable does."""
+    """A copy of the encoded data in `os.environ`, or `None` if this Python stores it differently. Comparing
+    it takes a hundredth of the time that decoding each variable takes."""
     kept = getattr(os.environ, "_data", None)
     return dict(kept) if type(kept) is dict else None
 

@@ -1,16 +1,15 @@
-"""Carries out conversations in the calling thread, which waits for the supervisor itself: there is no
-other thread that it would have to be woken by."""
+"""Runs conversations in the calling thread, which waits for the supervisor itself. No other thread has
+to wake it."""
 
 from __future__ import annotations
 
 import inspect
 import select
-import threading
 import time
 from typing import Any, TypeVar
 
 from . import _supervisor
-from ._driver import FATAL, C, Driver, busy
+from ._driver import C, Driver
 from ._exceptions import SupervisorDied
 from ._frames import Frame
 from ._link import DONT_WAIT, Link
@@ -21,47 +20,36 @@ T = TypeVar("T")
 
 
 class SyncDriver(Driver[C]):
-    """Has the conversations of one session or batch, one at a time."""
-
-    def __init__(self, session: C) -> None:
-        super().__init__(session)
-        self._turn = threading.Lock()
+    """Runs the conversations of one session or batch, one at a time."""
 
     def perform(self, steps: Steps[T]) -> T:
-        """A conversation from its beginning to its end. Raises `SessionBusy` at once if another is
-        under way."""
+        """Runs a conversation to its end and returns its result. Raises `SessionBusy` at once if another
+        conversation is active."""
         self.check()
-        if not self._turn.acquire(blocking=False):
-            raise busy(self.session)
+        turn = object()
         try:
-            return self._drive(steps)
+            self.begin(turn)
+            result = self._drive(steps)
+            self.end()
+            return result
         except BaseException as error:
-            # What it holds goes before anything else is said on the connection.
-            steps.close()
-            self._mend(error)
+            if self.has(turn):
+                try:
+                    # Releases what the conversation holds before anything else is sent on the connection.
+                    steps.close()
+                    self._mend(error)
+                finally:
+                    self.end()
             raise
-        finally:
-            if self.closed:
-                self.resources.release()
-            self._turn.release()
-
-    def close(self) -> None:
-        """From any thread: ends the session. A call that is under way raises `SessionClosed`."""
-        self.closed = True
-        link = self.resources.link
-        if link is None or link.connection.forked or self._turn.acquire(blocking=False):
-            self.let_go()
-        else:
-            link.shut_down()
 
     def _mend(self, error: BaseException) -> None:
-        """After an exception: brings the session to where it can serve the next request, or ends it."""
-        if self.resources.link is None:
+        """After an exception: makes the session ready for the next request, or ends it."""
+        if self.resources.link is None and self.session.link is None:
             return
         try:
-            good = not isinstance(error, FATAL) and self._drive(self.session.settle())
+            good = self.can_settle(error) and self._drive(self.session.settle())
         except BaseException:
-            # Of the supervisor's end, or a second Ctrl-C: the first exception is the one to tell.
+            # The supervisor ended, or a second Ctrl-C arrived: the first exception is reported.
             good = False
         if not good:
             self.lose(error)
@@ -111,24 +99,15 @@ class SyncDriver(Driver[C]):
     def _send(self, step: Send) -> None:
         link = self.live_link()
         data, descriptor = memoryview(step.data), step.descriptor
-        whole = False
         with link.writing:
-            # Not before and not after: who interrupts it from now on writes behind it.
+            # Set exactly here: an interrupt from now on is written after the cell.
             self.session.running |= isinstance(step, SendCell)
-            try:
-                while True:
-                    try:
-                        data = data[link.write(data, descriptor) :]
-                        descriptor = None
-                    except BlockingIOError:
-                        pass
-                    if not data or not _make_room(link):
-                        break
-                whole = True
-            finally:
-                if not whole:
-                    # Half a message: nothing that follows it would be understood.
-                    link.shut_down()
+            link.half_written = True
+            while True:
+                data, descriptor = link.write_part(data, descriptor)
+                if not data or not _make_room(link):
+                    break
+            link.half_written = False
         link.flush_interrupt()
 
     def _call(self, step: Invoke | Notify) -> Any:
@@ -142,7 +121,7 @@ class SyncDriver(Driver[C]):
         return self._result(_threads.wait_for(future, step.timeout), step.timeout)
 
     def _result(self, given: Any, timeout: float | None) -> Any:
-        """What a function gave, awaited in the sandbox's own event loop if it has to be."""
+        """The function's result. An awaitable is awaited in the sandbox's own event loop."""
         if not inspect.isawaitable(given):
             return given
         from . import _threads
@@ -153,8 +132,8 @@ class SyncDriver(Driver[C]):
 
 
 def _make_room(link: Link) -> bool:
-    """Waits until the socket takes more, and takes in what comes meanwhile: the supervisor may be
-    waiting for us to read before it reads. False when the other side is gone."""
+    """Waits until the socket accepts more, and reads what arrives meanwhile: the supervisor may wait for us
+    to read before it reads. Returns false when the peer is gone."""
     events = _wait(link, select.POLLIN | select.POLLOUT, None)
     try:
         return not events & select.POLLIN or link.read(DONT_WAIT)
@@ -163,7 +142,7 @@ def _make_room(link: Link) -> bool:
 
 
 def _wait(link: Link, events: int, deadline: float | None) -> int:
-    """Waits for the socket; 0 when the deadline is over."""
+    """Waits for the socket and returns its poll events, or 0 when the deadline has passed."""
     poll = select.poll()
     poll.register(link.fileno(), events)
     while True:

@@ -1,4 +1,4 @@
-"""What `map` gives for each task, and how far it is."""
+"""The results and the progress of `map`."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ INFRASTRUCTURE = "infrastructure"
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What one task came to: an `execution`, or the `failure` for which no sandbox could be had."""
+    """The result of one task: an `execution`, or the `failure` for which no sandbox was available."""
 
     id: Any
-    """The task's own, or its number in the iterable."""
+    """The task's `id`, or its number in the iterable."""
     index: int
-    """Its number in the iterable, from 0."""
+    """The task's number in the iterable, from 0."""
     attempts: int
-    """How often it was tried: more than once only where it got no sandbox before."""
+    """The number of attempts. A task is retried only if it got no sandbox."""
     execution: Execution | None
-    """How it ended; `None` where it got no sandbox, however often that was tried."""
+    """How the task ended; `None` if no attempt got a sandbox."""
     failure: SandforkError | None
-    """Why it got none: it was not run, and nothing is known of it."""
+    """The reason why the task got no sandbox and has no execution; `None` if it has one."""
 
     @property
     def status(self) -> str:
-        """That of the execution, or `infrastructure`."""
+        """The status of the execution, or `infrastructure`."""
         return INFRASTRUCTURE if self.execution is None else self.execution.status
 
     @property
     def ok(self) -> bool:
-        """Whether it ran to its end, or exited with 0."""
+        """Whether the task completed, or exited with 0."""
         return self.execution is not None and self.execution.ok
 
     @property
     def value(self) -> Any:
-        """Value of the program's last expression, where that is a number or a text of at most 32,768
-        characters; otherwise an `Opaque`: have it printed. `None` too where there is none."""
+        """The value of the program's last expression, if it is a number or text of at most 32,768 characters;
+        `None` if there is none. Any other value is an `Opaque`: print it instead."""
         return None if self.execution is None else self.execution.value
 
     @property
     def stdout(self) -> str:
-        """What it wrote."""
+        """The task's standard output."""
         return "" if self.execution is None else "".join(self.execution.logs.stdout)
 
     @property
     def stderr(self) -> str:
-        """What it wrote beside that."""
+        """The task's standard error."""
         return "" if self.execution is None else "".join(self.execution.logs.stderr)
 
     def __repr__(self) -> str:
@@ -59,27 +59,27 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a batch is."""
+    """The progress of a batch."""
 
     done: int
-    """Tasks with a result."""
+    """The number of tasks with a result."""
     failed: int
-    """Those of them that are not `ok`, and were run."""
+    """The number of tasks that ran and are not `ok`."""
     lost: int
-    """Those of them that got no sandbox."""
+    """The number of tasks that got no sandbox."""
     total: int | None
-    """How many tasks there are, where `len()` knows."""
+    """The number of tasks, or `None` if the iterable has no `len()`."""
     elapsed: float
-    """Seconds since the first result was asked for."""
+    """Seconds since the first result was requested."""
 
     @property
     def rate(self) -> float:
-        """Results a second."""
+        """Results per second."""
         return self.done / self.elapsed if self.elapsed > 0 else 0.0
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until the last result, if it goes on like this; `None` where that is not known."""
+        """Estimated seconds until the last result, at the current rate; `None` if unknown."""
         if self.total is None or not self.done:
             return None
         return max(0, self.total - self.done) / self.rate if self.rate else None

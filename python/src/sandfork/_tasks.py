@@ -1,4 +1,4 @@
-"""Tasks of `map`: what is run, and how it is sent."""
+"""The tasks of `map`, and their encoding."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from ._options import checked_argv, read_source
 @dataclass(frozen=True)
 class Task:
     """One program of `map`, with the keys of a line of `sandfork map` (`docs/batch.md` in the
-    repository). Exactly one of `code`, `file` and `program` says what is run."""
+    repository). Exactly one of `code`, `file` and `program` is required."""
 
     code: str | None = None
     """Python source."""
     id: Any = None
-    """What the result is told by, of any type; its number in the iterable, from 0, where it is `None`."""
+    """Identifies the result, of any type. The default is the task's number in the iterable, from 0."""
     file: str | os.PathLike[str] | None = None
-    """A script of the host's, which is read here."""
+    """A script on the host, which this process reads."""
     program: Sequence[str] | None = None
-    """A program of the sandbox, and its arguments."""
+    """A program in the sandbox, and its arguments."""
     args: Iterable[str] = ()
     """`sys.argv[1:]` of `code` and `file`."""
     files: Mapping[str, str | bytes] = field(default_factory=dict)
-    """What is in the work directory when it starts, by path; text stands for its UTF-8."""
+    """The initial files of the work directory, by path; text is encoded as UTF-8."""
     stdin: str | bytes | None = None
-    """What it reads."""
+    """The task's standard input."""
     limits: Mapping[str, str] = field(default_factory=dict)
-    """`wall`, `cpu` and `output`, as a policy writes them (`"2s"`, `"64KiB"`), and never more than its."""
+    """`wall`, `cpu` and `output` in a policy's notation (`"2s"`, `"64KiB"`), at most the policy's limits."""
 
 
 TaskLike = Union[str, Mapping[str, Any], Task]
 
 
 class Sent(NamedTuple):
-    """A task on its way, until its result comes."""
+    """A task that was sent and has no result yet."""
 
     id: Any
-    """The caller's name for it."""
+    """The task's `id`, or its number."""
     frame: bytes
-    """What was sent, and is sent again where a supervisor dies."""
+    """The encoded task, which is sent again if the supervisor dies."""
     limits: Mapping[str, str]
-    """Those of its own."""
+    """The task's own limits."""
 
 
 def checked_tasks(tasks: object) -> Iterator[TaskLike]:
-    """An iterator over tasks. A single task is refused: a text would be one task for each character."""
+    """An iterator over tasks. A single task is refused: a string would be one task for each character."""
     if isinstance(tasks, (str, bytes, Mapping, Task)) or not isinstance(tasks, Iterable):
         raise refused_tasks(tasks)
     return iter(tasks)
@@ -62,7 +62,7 @@ def refused_tasks(tasks: object) -> RequestError:
 
 
 def prepared(task: object, index: int) -> Sent:
-    """A task as it is sent."""
+    """Encodes a task. Raises `RequestError` if the task is invalid."""
     fields = _fields(task, index)
     name = fields.pop("id", None)
     if name is None:
@@ -74,7 +74,7 @@ def prepared(task: object, index: int) -> Sent:
 
 
 def described(name: object, index: int) -> str:
-    """A task in a sentence."""
+    """The name of a task for an error message."""
     if type(name) is int and name == index:
         return f"task {index}"
     text = repr(name)
@@ -104,7 +104,7 @@ def _sent(fields: dict[str, Any], name: Any, index: int) -> Sent:
         if key in fields:
             fields[key] = checked_argv(fields[key], key)
     if not fields.get("args"):
-        # A program has none of its own.
+        # A program's arguments are part of `program`, so empty `args` are dropped.
         fields.pop("args", None)
     if "stdin" in fields:
         fields["stdin"] = _bytes("stdin", fields["stdin"])
@@ -140,7 +140,7 @@ def _path(path: Any) -> str:
 
 
 def _bytes(key: str, value: Any) -> Any:
-    """Bytes as a line has them: text, or base64."""
+    """Bytes in the form of a task line: text, or base64."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"base64": base64.b64encode(value).decode("ascii")}
     if isinstance(value, (str, Mapping)):

@@ -1,4 +1,4 @@
-"""Where host tools run that cannot run in the calling thread."""
+"""Threads for host tools that cannot run in the calling thread."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any, Callable
 
 
 def start(function: Callable[[], Any]) -> Future[Any]:
-    """Calls a function in a thread of its own, with the context variables of this one.
+    """Calls a function in a new thread, with the context variables of this one.
 
-    The thread is a daemon: a function that never returns keeps no process from exiting.
+    The thread is a daemon, so a function that never returns does not keep the process from exiting.
     """
     future: Future[Any] = Future()
     context = contextvars.copy_context()
 
     def run() -> None:
         if not future.set_running_or_notify_cancel():
-            # Whoever wanted it waits no more.
+            # The waiter has given up.
             return
         try:
             result = context.run(function)
         except StopIteration:
-            # A future cannot hold one: whoever awaited it would seem to be done.
+            # A future cannot hold `StopIteration`: its awaiter would seem to have finished.
             future.set_exception(RuntimeError("the function raised StopIteration"))
         except BaseException as error:
             future.set_exception(error)
@@ -38,12 +38,12 @@ def start(function: Callable[[], Any]) -> Future[Any]:
 
 
 def wait_for(future: Future[Any], timeout: float | None) -> Any:
-    """What a function gives that runs in another thread."""
+    """Waits for the result of a function in another thread. Raises `TimeoutError` after `timeout` seconds."""
     try:
         return future.result(timeout)
     except FutureTimeout:
         if future.done():
-            # The function itself raised that, or has just ended.
+            # The function itself raised the exception, or has just ended.
             return future.result()
         abandon(future)
         raise TimeoutError(f"the host's function took more than {timeout:g} s") from None
@@ -53,34 +53,36 @@ def wait_for(future: Future[Any], timeout: float | None) -> Any:
 
 
 def abandon(future: Future[Any]) -> None:
-    """Nobody waits any more for what a function gives."""
+    """Discards the result of a function, for which no caller waits any more."""
     future.cancel()
     future.add_done_callback(_discard)
 
 
 def _discard(future: Future[Any]) -> None:
     if not future.cancelled() and future.exception() is None and inspect.iscoroutine(future.result()):
-        # Otherwise Python would warn of it, once it is collected as garbage.
+        # Otherwise Python would warn about the coroutine when it is garbage-collected.
         future.result().close()
 
 
 class LoopThread:
-    """An event loop of a sandbox's own, for async tools of callers that have none. It lives as long
-    as the sandbox, so that clients of one call are good for the next."""
+    """A sandbox's own event loop, for async tools of a blocking caller. It lives as long as the sandbox, so
+    that a client made in one call can be used in the next."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, awaitable: Any) -> Future[Any]:
-        """Runs something that can be awaited, with the context variables of this thread."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            thread = threading.Thread(target=_serve, args=(self._loop,), name="sandfork-loop", daemon=True)
+        """Runs an awaitable with the context variables of this thread."""
+        # A local copy, because a signal handler may close the sandbox meanwhile.
+        loop = self._loop
+        if loop is None:
+            self._loop = loop = asyncio.new_event_loop()
+            thread = threading.Thread(target=_serve, args=(loop,), name="sandfork-loop", daemon=True)
             thread.start()
-        return asyncio.run_coroutine_threadsafe(_awaited(awaitable), self._loop)
+        return asyncio.run_coroutine_threadsafe(_awaited(awaitable), loop)
 
     def stop(self) -> None:
-        """Cancels what runs in it, and ends it."""
+        """Cancels the running tasks and ends the loop."""
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.call_soon_threadsafe(loop.stop)

@@ -1,4 +1,4 @@
-"""Writes the little TOML that a policy needs."""
+"""Writes the subset of TOML that a policy needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dumps(document: Mapping[str, Any]) -> str:
-    """A document whose values are texts, numbers, booleans, lists of texts, and tables of them."""
+    """The TOML text of a document of strings, numbers, booleans, lists of strings, and tables of these."""
     return "\n".join(_table(document, ())) + "\n"
 
 
@@ -45,5 +45,5 @@ def _value(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    # JSON's escapes are TOML's too, except that TOML also wants DEL escaped and knows no surrogates.
+    # JSON's escapes are valid in TOML. TOML also requires DEL to be escaped, and has no surrogates.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

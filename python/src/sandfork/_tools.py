@@ -1,7 +1,7 @@
-"""Host tools: functions of the caller's that guest code calls by name.
+"""Host tools: functions of the caller that guest code calls by name.
 
-Nothing of a function is sent but its name, its documentation and its signature. What it closes over,
-such as clients and keys, stays on the host.
+Only a function's name, documentation and signature are sent. Its closure, for example clients and keys,
+stays on the host.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from typing import Any, Callable, Union
 
 from ._exceptions import RequestError
 
-# Characters of a documentation or a message: what a worker's own messages are cut at, too.
+# Maximum characters of a documentation or a message. A worker truncates its own messages there too.
 _LONGEST_TEXT = 32 * 1024
-# An absolute path of two or more parts that is not the tail of a word or of a URL.
+# An absolute path of two or more parts that is not the end of a word or of a URL.
 _PATH = re.compile(r"(?<![\w/:.])/([\w.+@-]+)/[\w.+@/-]*")
 
 
 class Tool:
-    """A function of the host's that guest code may call.
+    """A function of the host that guest code may call.
 
-    `function` may be async. `ends_cell` ends the guest's cell with what it returns, as an agent's
-    `final_answer` does. `timeout` is in seconds for each call, in place of the sandbox's
-    `tool_timeout`. `doc` and `signature` are what the guest's `help()` shows; without them they are
-    taken from the function, its defaults shown as `...` because they may be secrets.
+    - `name`: the name that guest code calls.
+    - `function`: may be async.
+    - `ends_cell`: whether a call ends the guest's cell with the function's return value, as an agent's
+      `final_answer` does.
+    - `timeout`: seconds for each call, instead of the sandbox's `tool_timeout`.
+    - `doc` and `signature`: the text that the guest's `help()` shows. By default they are taken from the
+      function, with `...` for default values, which may be secrets.
     """
 
     __slots__ = ("doc", "ends_cell", "function", "name", "signature", "timeout")
@@ -56,7 +59,7 @@ class Tool:
         return f"Tool({self.name!r}, {self.signature or '(...)'})"
 
     def declaration(self) -> dict[str, Any]:
-        """What the guest is told."""
+        """The declaration for the guest."""
         return {
             "name": self.name,
             "doc": self.doc,
@@ -65,12 +68,12 @@ class Tool:
         }
 
 
-# What is taken wherever tools are: functions by the names that they get, or tools with names.
+# Accepted wherever tools are: functions by name, or objects that have names.
 Tools = Union[Mapping[str, Union[Callable[..., Any], Tool]], Sequence[Union[Callable[..., Any], Tool]]]
 
 
 def collect(tools: Tools | None) -> dict[str, Tool]:
-    """Tools by name. Raises `RequestError` for what is none, or stands twice."""
+    """Tools by name. Raises `RequestError` for an object that is no tool, and for a duplicate name."""
     if tools is None:
         return {}
     if isinstance(tools, Mapping):
@@ -100,14 +103,14 @@ def _named(name: str, tool: Callable[..., Any] | Tool) -> Tool:
 
 
 def check_name(name: object, what: str) -> str:
-    """A name that guest code can use."""
+    """Returns a name that guest code can use. Raises `RequestError` for any other."""
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise RequestError(f"{name!r} cannot be the name of {what}: give a Python identifier")
     return name
 
 
 def check_seconds(value: float | None, what: str) -> float | None:
-    """A time in seconds, or none."""
+    """Returns a time in seconds, or `None`. Raises `RequestError` for any other value."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -118,21 +121,21 @@ def check_seconds(value: float | None, what: str) -> float | None:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives something to await."""
+    """Whether a call returns an awaitable."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004, whose remedy says less
     )
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """What the guest is told of an exception: its type and message. Its traceback, causes and locals
-    stay here, and so do paths of the host."""
+    """An exception's type and message for the guest. The traceback, causes, locals and paths of the host are
+    not sent."""
     return {"name": type(error).__name__, "message": _text(_PATH.sub(_hide, _message(error)))}
 
 
 def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None and error.strerror:
-        # Its text would name the file.
+        # `str(error)` would name the file.
         return f"[Errno {error.errno}] {error.strerror}"
     try:
         return str(error)
@@ -141,12 +144,12 @@ def _message(error: BaseException) -> str:
 
 
 def _hide(match: re.Match[str]) -> str:
-    """A path goes, unless nothing of this host begins like it, as with the route of a URL."""
+    """Hides a path if its first part exists on this host. Others, such as the route of a URL, are kept."""
     return "<path>" if os.path.lexists("/" + match.group(1)) else match.group()
 
 
 class _Shown:
-    """Something that a signature shows as this text."""
+    """An object that a signature shows as this text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -162,7 +165,7 @@ def _signature(function: Callable[..., Any]) -> str:
         returns = _annotation(found.return_annotation)
         return str(found.replace(parameters=parameters, return_annotation=returns))
     except Exception:
-        # A builtin without one, or an annotation whose repr raises.
+        # A builtin without a signature, or an annotation whose repr raises.
         return ""
 
 
@@ -172,12 +175,13 @@ def _shown(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def _annotation(annotation: object) -> object:
-    """Those that `from __future__ import annotations` left as text would be shown in quotes."""
+    """An annotation for display. One that is text, as with `from __future__ import annotations`, would
+    otherwise be shown in quotes."""
     return _Shown(annotation) if isinstance(annotation, str) else annotation
 
 
 def _text(text: object) -> str:
-    """Text that can be sent: of bounded length, and without lone surrogates."""
+    """Text that can be sent: bounded in length and without lone surrogates."""
     if not isinstance(text, str):
         raise RequestError(f"the text of a tool is of type {type(text).__name__}: give a str")
     if len(text) > _LONGEST_TEXT:

@@ -1,5 +1,5 @@
-"""Copies between the host and files of a session that the supervisor opened. Each function takes a
-descriptor over, and closes it."""
+"""Copies between the host and files of a session that the supervisor opened. Each function takes ownership
+of a descriptor and closes it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ _CHUNK = 1 << 20
 
 
 def read_all(descriptor: int, size: int, most: int, name: str) -> bytes:
-    """A file's bytes, at most so many."""
+    """Reads a file's bytes. Raises `FileTooLarge` if it has more than `most`."""
     with open(descriptor, "rb", buffering=0) as file:
         return b"".join(_chunks(file, size, most, name))
 
 
 def copy_to(descriptor: int, size: int, most: int, name: str, local: Path) -> None:
-    """Copies a file's bytes, at most so many, to a file that is replaced when all of them are there."""
+    """Copies a file to `local`, which is replaced once the copy is complete. Raises `FileTooLarge` if the
+    file has more than `most` bytes."""
     whole = os.fspath(local)
     part = f"{whole}.{os.urandom(4).hex()}.part"
     with open(descriptor, "rb", buffering=0) as file, open(part, "xb") as copy:
@@ -39,13 +40,13 @@ def copy_to(descriptor: int, size: int, most: int, name: str, local: Path) -> No
 
 
 def write_all(descriptor: int, data: Data, name: str) -> None:
-    """Writes bytes, text, or what an open file gives."""
+    """Writes bytes, text or the content of an open file."""
     with open(descriptor, "wb", buffering=0) as file:
         if isinstance(data, (bytes, bytearray, memoryview, str)):
             _write(file, data, name)
         else:
             while True:
-                # Binary files give bytes, others text.
+                # A binary file returns bytes, a text file returns text.
                 chunk = data.read(_CHUNK)
                 if not chunk:
                     break
@@ -55,7 +56,7 @@ def write_all(descriptor: int, data: Data, name: str) -> None:
 def _chunks(file: io.FileIO, size: int, most: int, name: str) -> Iterator[bytes]:
     if size > most:
         raise _too_large(f"is {size} bytes long", most, name)
-    # One byte more than allowed tells "too long" from "just fits": the guest may be writing.
+    # The guest may be writing. Reading one byte more than allowed distinguishes "too long" from "just fits".
     left = most + 1
     while left > 0:
         chunk = file.read(min(_CHUNK, left))

@@ -1,1 +1,1 @@
-"""Tests against the real supervisor. They are skipped by the word of `sandfork doctor` alone."""
+"""Tests against the real supervisor. Only `sandfork doctor` decides whether they are skipped."""

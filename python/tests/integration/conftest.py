@@ -19,7 +19,7 @@ REPOSITORY = pathlib.Path(__file__).parents[3]
 
 @pytest.fixture(scope="session")
 def doctor() -> dict:
-    """What this host can do. Without a program there is nothing to test: that is an error."""
+    """The host's capabilities. A missing program is an error, because there is nothing to test."""
     os.environ.setdefault(_binary.VARIABLE, str(REPOSITORY / "target" / "debug" / "sandfork"))
     told = subprocess.run([_binary.find(), "doctor", "--json"], stdout=subprocess.PIPE, check=False)
     return json.loads(told.stdout)
@@ -27,7 +27,7 @@ def doctor() -> dict:
 
 @pytest.fixture(scope="session", autouse=True)
 def real(doctor: dict) -> Iterator[None]:
-    """A host where sandboxes can be had, and a supervisor that leaves nothing behind."""
+    """A host that supports sandboxes, and a supervisor that leaves nothing behind."""
     if doctor["level"] not in ("full", "standard"):
         pytest.skip(f"`sandfork doctor`: the best level of this host is {doctor['level']}")
     yield
@@ -50,5 +50,5 @@ def packages() -> sandfork.Policy:
         pytest.fail("no test environments: run `cargo xtask test-envs`")
     found = json.loads(manifest.read_text())["interpreters"]
     found.sort(key=lambda one: one["version"][:2] != list(sys.version_info[:2]))
-    # The environment, that one with this version first: both sides then have the same packages.
+    # The environment with this Python version comes first, so that both sides have the same packages.
     return sandfork.Policy(extends="data-science", python={"interpreter": found[0]["venv"]})

@@ -97,7 +97,7 @@ def test_what_is_shown(sbx: Sandbox) -> None:
 
 def test_output_comes_as_it_is_printed() -> None:
     came: list[str] = []
-    # It goes on when what it printed has come.
+    # The cell continues once its output has arrived.
     code = "import sys\nprint('one')\nwhile not came(): pass\nprint('two', file=sys.stderr)"
     with Sandbox(tools={"came": lambda: list(came)}) as sbx:
         execution = sbx.run(code, on_stdout=came.append, on_stderr=came.append)

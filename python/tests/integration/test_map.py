@@ -1,4 +1,4 @@
-"""Batches with the real supervisor: what runs, what it costs, and what is left of it."""
+"""Batches with the real supervisor: the tasks that run, their cost, and leftovers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SLEEPS = Task(program=["sleep", "25"])
 
 
 def sleepers(family: set[processes.Process]) -> set[processes.Process]:
-    """Those of these processes that are guests which sleep: workers that stand ready are none."""
+    """The sleeping guests among these processes. Idle workers are not included."""
     return {process for process in family if command_of(process).startswith(b"sleep\0")}
 
 
@@ -117,7 +117,7 @@ def test_a_timeout_is_in_place_of_the_policys() -> None:
     tasks = [Task(code.format(5), id="long"), Task(code.format(0), id="short")]
     results = {r.id: r for r in sandfork.map(tasks, timeout=1)}
     assert (results["long"].status, results["short"].status) == ("timeout", "ok")
-    # More than the policy has, too.
+    # Also a limit above the policy's.
     policy = sandfork.Policy(limits={"wall": "100ms"})
     (result,) = sandfork.map([Task(code.format(0.3), limits={"wall": "2s"})], policy=policy, timeout=5)
     assert result.ok
@@ -185,11 +185,11 @@ def test_a_zygote_that_is_killed_costs_no_task_and_a_wrong_program_runs_once(tmp
                     killed += 1
     assert killed >= 4
     assert sorted(result.id for result in results) == list(range(60))
-    # A guest that was killed before its zygote was seen to go has ended by a signal.
+    # A guest that was killed before the end of its zygote was noticed has ended by a signal.
     assert {result.status for result in results} <= {"exception", "signal"}
     assert sum(result.status == "exception" for result in results) >= 50
     often = {n: (tmp_path / str(n)).stat().st_size for n in range(60) if (tmp_path / str(n)).exists()}
-    # Twice only what ran when its zygote was killed.
+    # Only tasks that ran when their zygote was killed run twice.
     assert sum(times > 1 for times in often.values()) <= 4
 
 
@@ -208,7 +208,7 @@ def test_a_supervisor_that_is_killed_costs_no_task() -> None:
 @pytest.mark.parametrize("end", ["close", "forget", "error"])
 def test_leaving_early_leaves_nothing(end: str) -> None:
     sandfork.run("1")
-    # Whatever zygote the batch needs is there.
+    # The zygote of the batch is running.
     assert all(result.ok for result in sandfork.map(["1"] * 4))
     files = opened()
     taken: list[int] = []

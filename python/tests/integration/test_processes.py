@@ -25,13 +25,13 @@ SOURCE = pathlib.Path(sandfork.__file__).parents[1]
 
 
 def supervisor() -> int:
-    """The process number of this process's supervisor."""
+    """The process id of this process's supervisor."""
     assert _supervisor._shared is not None
     return _supervisor._shared.process.pid
 
 
 def script(code: str, **options: object) -> subprocess.Popen[str]:
-    """A host of its own."""
+    """A separate host process."""
     environ = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONWARNINGS": "error"}
     command = [sys.executable, "-c", f"import sandfork, os, sys, time\n{code}"]
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload, no-any-return]
@@ -72,7 +72,7 @@ def test_nothing_stays_open_and_no_process_is_left() -> None:
     gc.collect()
     assert_closed_since(before)
     deadline = time.monotonic() + 10
-    # Not how many there are: meanwhile another may have been made ready.
+    # Their number may differ, because another connection may have been prepared meanwhile.
     while workers <= processes.descendants(supervisor()) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not workers <= processes.descendants(supervisor())
@@ -90,7 +90,7 @@ def test_one_connection_stands_by_for_the_next_session() -> None:
         assert not shared._spare
         assert sbx.run("6 * 7").value == 42
         (another,) = shared._spare
-        # One that the supervisor has closed is of no use to anybody.
+        # A connection that the supervisor has closed is not used.
         another.shutdown(socket.SHUT_RDWR)
         with Sandbox() as other:
             assert (sbx.run("6").value, other.run("7").value) == (6, 7)
@@ -111,7 +111,7 @@ def test_a_supervisor_that_is_killed_in_the_middle_of_a_cell() -> None:
         processes.assert_gone(family)
         with pytest.raises(sandfork.SessionEnded, match="its supervisor died"):
             sbx.run("1")
-        # Whoever was not in the middle of something is told when it asks for something.
+        # A session without an active request gets the error with its next request.
         with pytest.raises(sandfork.SupervisorDied):
             other.run("v")
         again = other.run("v")
@@ -179,7 +179,7 @@ print(sbx.get("x"), sandfork._supervisor._shared.process.pid == ours)
     told, after = out.splitlines()
     said, value, apart, closed = eval(told)
     assert "belongs to the process that this one was forked from" in said
-    # The control socket, the session's, and the one that stands by.
+    # The control socket, the session's socket and the prepared one.
     assert (value, apart, closed) == (42, True, 3)
     assert after == "1 True"
 
@@ -245,7 +245,7 @@ sys.stdin.readline()
         assert host.stdout is not None
         assert host.stdout.readline() == "running\n"
         began = time.monotonic()
-        # As a terminal does: to the whole group, the supervisor apart.
+        # To the whole process group, as a terminal does. The supervisor is not part of it.
         os.killpg(host.pid, signal.SIGINT)
         assert host.stdout.readline() == "raised 1\n"
         assert time.monotonic() - began < 5

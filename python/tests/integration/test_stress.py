@@ -1,4 +1,4 @@
-"""Many sessions of many threads at once, with every ending mixed in."""
+"""Many sessions of many threads at once, with a mix of all endings."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ ENDINGS = {
     "leave": ("import os; os._exit(4)", "exit"),
     "flood": ("print('x' * 5_000_000)", "output-limit"),
 }
-# Those that cost a worker or a wait are rarer.
+# Kinds that cost a worker or a wait are rarer.
 WEIGHTS = [30, 20, 20, 10, 5, 5, 1, 1, 1, 1]
 
 
 def check(sbx: Sandbox, token: int, kind: str) -> None:
-    """One cell: its answer has to be the one to its question."""
+    """Runs one cell and checks that the answer belongs to it."""
     code, status = ENDINGS[kind]
     timeout = 0.2 if kind == "loop" else 60
     execution = sbx.run(code, variables={"token": token}, timeout=timeout)
@@ -80,5 +80,5 @@ def test_every_reply_belongs_to_its_question_and_nothing_is_left() -> None:
     assert_closed_since(before)
     assert sandfork.run("6 * 7").value == 42
     left = processes.descendants(supervisor)
-    # The zygote, its init, and what is there at any time; no session's worker.
+    # The zygote, its init and the permanent processes, but no worker of a session.
     assert len(left) < 10, left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import os
 import threading
 import time
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from sandfork import Opaque, Sandbox, Tool
+
+from ..support import processes
 
 
 def test_tools_are_called_by_name_and_from_their_module() -> None:
@@ -63,7 +66,7 @@ with open("/proc/self/mem", "rb", 0) as memory:
 """
     with Sandbox(tools=[ask], timeout=60) as sbx:
         answer, _, in_environ, _ = sbx.run(search).value
-        # The needle itself is put together in the guest; a guest that never names it finds nothing.
+        # The guest assembles the needle, so that the guest's code does not contain it.
         blind = sbx.run(search.replace('"sk-very-" + "secret-key"', '"".join(map(chr, [0]))'))
         assert blind.ok
     assert answer == "18 hi"
@@ -94,6 +97,22 @@ def test_the_time_of_a_tool_does_not_count() -> None:
     with Sandbox(tools={"slow": lambda: time.sleep(0.6)}, timeout=0.3, count_tool_time=True) as sbx:
         assert sbx.run("slow(); 1").status == "timeout"
         assert sbx.run("1").value == 1
+
+
+CALLED_ALWAYS = """
+import threading
+def loop():
+    while True: call()
+threads = [threading.Thread(target=loop, daemon=True) for _ in range(8)]
+for thread in threads: thread.start()
+threads[0].join()
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"tool_time": 0.5}])
+def test_a_guest_that_always_has_a_call_open_is_ended(options: dict[str, Any]) -> None:
+    with Sandbox(tools={"call": lambda: time.sleep(0.002)}, timeout=0.2, **options) as sbx:
+        assert sbx.run(CALLED_ALWAYS).status == "timeout"
 
 
 def test_a_tool_that_blocks_is_a_timeout_in_the_guest() -> None:
@@ -171,3 +190,24 @@ def test_context_variables_reach_tools_of_a_thread() -> None:
 def test_bytes_of_any_size_go_through_a_tool(size: int) -> None:
     with Sandbox("data-science", tools={"same": lambda x: x}) as sbx:
         assert sbx.run(f"same(b'x' * {size}) == b'x' * {size}").value is True
+
+
+def test_calls_that_wait_when_their_guest_ends_are_not_made() -> None:
+    sizes: list[int] = []
+
+    def read(text: str) -> None:
+        sizes.append(len(text))
+        before, until = processes.descendants(os.getpid()), time.monotonic() + 30
+        while before <= processes.descendants(os.getpid()) and time.monotonic() < until:
+            time.sleep(0.01)
+
+    code = """
+import os, threading, time
+for _ in range(16):
+    threading.Thread(target=read, args=["x" * 200_000], daemon=True).start()
+time.sleep(1)
+os._exit(3)
+"""
+    with Sandbox(tools=[read]) as sbx:
+        assert sbx.run(code).status == "exit"
+    assert sizes == [200_000]

@@ -92,7 +92,7 @@ def test_a_hundred_megabytes_cross_both_ways(sbx: Sandbox) -> None:
     came = sbx.get("large")
     assert came.nbytes == 100_000_000
     numpy.testing.assert_array_equal(came, array)
-    # It can be written to, and that changes nothing in the guest.
+    # The value is writable, and a write does not change the guest's.
     came[0] = -1.0
     assert sbx.run("float(large[0])").value == array[0]
     sbx.run("del large")

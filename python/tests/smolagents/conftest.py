@@ -1,4 +1,4 @@
-"""What the tests of the smolagents executor share."""
+"""Common fixtures of the tests of the smolagents executor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Unavailable(pytest.Module):
-    """Tests that cannot even be imported: skipped, and counted."""
+    """A test module that cannot be imported: its tests are skipped and counted."""
 
     def collect(self) -> list[pytest.Item]:
         pytest.skip("smolagents is not installed; it needs Python 3.10", allow_module_level=True)

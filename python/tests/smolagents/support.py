@@ -1,4 +1,4 @@
-"""Agents that do what a test has written down."""
+"""Agents that follow a test's script."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sandfork.smolagents  # noqa: F401, makes executor_type="native" known
 
 
 class Script(Model):
-    """A model that says these pieces of code, one after the other, and keeps what it was asked."""
+    """A model that returns these pieces of code one after the other, and records its requests."""
 
     def __init__(self, *codes: str) -> None:
         super().__init__(model_id="script")
@@ -30,13 +30,13 @@ class Script(Model):
 
 
 def text_of(message: Any) -> str:
-    """All that a model reads of it."""
+    """The text that a model reads of a message."""
     if isinstance(message.content, list):
         return "\n".join(str(part.get("text")) for part in message.content)
     return str(message.content)
 
 
 def code_agent(*codes: str, **options: Any) -> CodeAgent:
-    """An agent that does what is written here."""
+    """An agent that runs these pieces of code."""
     options = {"tools": [], "executor_type": "native", "verbosity_level": LogLevel.OFF, **options}
     return CodeAgent(model=Script(*codes), **options)

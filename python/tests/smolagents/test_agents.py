@@ -65,7 +65,7 @@ def test_an_unauthorized_import_gives_the_user_the_advice() -> None:
 
 @pytest.mark.parametrize("reset", [True, False])
 def test_state_is_kept_from_run_to_run(reset: bool) -> None:
-    """What `reset` resets is the agent's memory; the local executor's variables stay as well."""
+    """`reset` clears the agent's memory. Variables stay, as with the local executor."""
     with code_agent("import math\nx = math.floor(5.5)\nfinal_answer(x)", "final_answer(x + 1)") as agent:
         assert agent.run("one") == 5
         assert agent.run("two", reset=reset) == 6
@@ -240,7 +240,7 @@ def test_structured_outputs() -> None:
 
 
 def test_an_agent_can_be_copied_where_others_can() -> None:
-    """A `rich` console cannot be copied, whatever the executor; the rest can."""
+    """A `rich` console cannot be copied with any executor; everything else can."""
     with code_agent("x = 1\nfinal_answer(x)", "final_answer(x)", "final_answer(7)") as agent:
         agent.run("?", additional_args={"given": 7})
         agent.logger = agent.monitor.logger = agent.python_executor.logger = None

@@ -1,4 +1,4 @@
-"""Sessions that end under an executor: what the model is told, and what is there afterwards."""
+"""Sessions that end under an executor: the message for the model, and the state afterwards."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_was_lost_is_told(small: NativeExecutor, code: str, said: str) -> N
 def test_too_much_memory(small: NativeExecutor) -> None:
     with pytest.raises(CodeError) as stopped:
         small("blocks = []\nwhile True: blocks.append(bytearray(1 << 20))")
-    # A `MemoryError` in the code, or a kill: either is told, and either leaves a usable session.
+    # Either a `MemoryError` in the code or a kill. Both are reported, and both leave a usable session.
     assert "MemoryError" in str(stopped.value) or "limits.memory" in str(stopped.value)
     assert small("double(given)").output == 40
 
@@ -76,7 +76,7 @@ def test_too_much_output(small: NativeExecutor) -> None:
 
 @pytest.fixture
 def idle():  # type: ignore[no-untyped-def]
-    """Its session ends when nothing happens for a moment."""
+    """An executor whose session ends after a short idle time."""
     executor = NativeExecutor([], policy={"session": {"idle": "600ms"}})
     executor.send_variables({"given": 20})
     executor.send_tools({"double": double})

@@ -1,4 +1,4 @@
-"""The examples with agents do what they say."""
+"""The examples with agents print the documented output."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def test_example(name: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     printed = [line.rstrip() for line in done.stdout.splitlines()]
-    # What smolagents itself logs of the failed step stands before it.
+    # smolagents' own log of the failed step comes first.
     assert printed[-len(PRINTED[name]) :] == PRINTED[name]

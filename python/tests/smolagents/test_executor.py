@@ -1,9 +1,10 @@
-"""What code does in the executor, and what its caller sees of it."""
+"""Code in the executor, and the results that its caller sees."""
 
 from __future__ import annotations
 
 import copy
 import pickle
+import threading
 from typing import Any
 
 import pytest
@@ -114,7 +115,7 @@ def test_an_error_names_its_line(executor: NativeExecutor, code: str, said: str)
         executor(code)
     assert said in str(failed.value)
     assert "Traceback" not in str(failed.value)
-    # Caught by whoever knows the local executor, and by whoever knows the remote ones.
+    # Handlers for the local executor and for the remote executors both catch it.
     assert isinstance(failed.value, InterpreterError)
     assert isinstance(failed.value, AgentExecutionError)
 
@@ -222,6 +223,47 @@ def test_cleanup_ends_the_session(executor: NativeExecutor) -> None:
     with pytest.raises(CodeError, match="'x' is not defined"):
         executor("x")
     assert executor("2").logs == ""
+
+
+def test_cleanup_waits_for_no_step(executor: NativeExecutor) -> None:
+    executor.send_tools({"leave": executor.cleanup})
+    with pytest.raises(CodeError, match="the sandbox was closed"):
+        executor("leave()\nwhile True: pass")
+    assert executor("2").output == 2
+
+
+def test_a_late_final_answer_is_not_that_of_a_later_step() -> None:
+    release, late = threading.Event(), []
+
+    def final_answer(answer: str) -> str:
+        if answer == "late":
+            late.append(threading.current_thread())
+            release.wait(20)
+        return answer
+
+    executor = NativeExecutor([], tool_timeout=1)
+    tools = {"release": release.set, "is_waiting": lambda: late[0].is_alive()}
+    executor.send_tools({"final_answer": final_answer, **tools})
+    with pytest.raises(CodeError, match="TimeoutError"):
+        executor("final_answer('late')")
+    done = executor("release()\nwhile is_waiting(): pass\n'own'")
+    assert (done.output, done.is_final_answer) == ("own", False)
+    assert executor("final_answer('own')").output == "own"
+    executor.cleanup()
+
+
+ESCAPES = "print('\\x1b]0;title\\x07\\x9b31m 1\\t2\\r\\n')"
+
+
+@pytest.mark.parametrize("end", ["", "; raise ValueError('\\x1b[31m')", "; exit('\\x1b')"])
+def test_what_code_says_is_harmless_to_a_terminal(executor: NativeExecutor, end: str) -> None:
+    said = ""
+    try:
+        said += executor(ESCAPES + end).logs
+    except CodeError as error:
+        said += str(error) + error.message
+    assert not any((ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 for c in said)
+    assert str(executor.state["_print_outputs"]) == "\\x1b]0;title\\x07\\x9b31m 1\t2\n\n"
 
 
 def test_the_sandbox_is_at_hand(executor: NativeExecutor) -> None:

@@ -47,7 +47,7 @@ def run(imports: list[str], code: str) -> object:
         (["os.path"], "import os; len(os.sep) + 1"),
         (["xml.*"], "import xml.dom.minidom; len('ab')"),
         (["*"], "import subprocess; len('ab')"),
-        # A module that an authorized one imports is its own affair.
+        # An authorized module may import any other.
         (["json"], "import json; json.decoder.scanner and 2"),
     ],
 )

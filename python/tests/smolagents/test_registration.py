@@ -1,4 +1,4 @@
-"""`executor_type="native"`, and what smolagents does with an agent that has it."""
+"""`executor_type="native"`, and smolagents' handling of an agent that uses it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_registering_twice_changes_nothing() -> None:
 
 
 def test_the_entry_point() -> None:
-    """Called as the proposal for later releases has it: imports and logger by position, the rest by name."""
+    """Calls as in the proposal for later releases: imports and logger by position, the rest by name."""
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     group = "smolagents.executors"
     declared = re.search(rf'\[project\.entry-points\."{re.escape(group)}"\]\nnative = "(.+)"', project)

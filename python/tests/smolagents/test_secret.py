@@ -1,4 +1,4 @@
-"""A managed agent and a tool hold a secret; nothing of the sandbox's side does."""
+"""A managed agent and a tool hold a secret. No process or file of a sandbox contains it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .support import Script, code_agent
 
 
 def sandboxed() -> list[int]:
-    """The processes beneath the supervisor: zygotes, workers, and what they started."""
+    """The processes below the supervisor: zygotes, workers and their children."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -35,7 +35,7 @@ def sandboxed() -> list[int]:
 
 
 def memory(pid: int) -> Iterator[bytes]:
-    """What a process can read of its own memory, mapping by mapping."""
+    """The readable memory of a process, mapping by mapping."""
     maps = Path(f"/proc/{pid}/maps").read_text()
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
         for start, end in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) r", maps, re.MULTILINE):
@@ -49,7 +49,7 @@ def memory(pid: int) -> Iterator[bytes]:
 
 
 def files(pid: int) -> Iterator[bytes]:
-    """What it has in the directories that are its own, where it has some."""
+    """The contents of a process's own directories, if it has any."""
     if os.path.samefile(f"/proc/{pid}/root", "/"):
         return
     for own in ("work", "tmp", "dev/shm"):
@@ -59,7 +59,7 @@ def files(pid: int) -> Iterator[bytes]:
 
 
 def holders(needle: bytes) -> set[str]:
-    """Where the needle is, in any process of a sandbox."""
+    """The places of the needle in all processes of a sandbox."""
     found = set()
     pids = sandboxed()
     assert pids
@@ -94,7 +94,7 @@ class Bank(Tool):
         return 40 if account == "savings" else 2
 
 
-# The processes of a sandbox cannot be traced, but by root.
+# Only root can trace the processes of a sandbox.
 UNREADABLE = {"unreadable"}
 
 
@@ -103,7 +103,7 @@ class Teller(Script):
 
 
 def held_while_solving(secret: str, shown: str) -> list[tuple[set[str], set[str]]]:
-    """Solves a task with two agents that hold the secret; who had it and what was shown, at three moments."""
+    """Solves a task with two agents that hold the secret. Returns its holders and the output, three times."""
     seen: list[tuple[set[str], set[str]]] = []
 
     def look() -> None:
@@ -133,14 +133,14 @@ def held_while_solving(secret: str, shown: str) -> list[tuple[set[str], set[str]
 
 
 def test_a_secret_of_the_host_is_nowhere_in_the_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Made here, so that no file has it; the environment has it from the start, too.
+    # Generated here, so that no file contains it. The environment contains it from the start.
     secret, shown = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
     monkeypatch.setenv("BANK_KEY", secret)
-    # A process of its own, so that all sandboxes beneath it are this task's.
+    # A separate process, so that all sandboxes below it belong to this task.
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         seen = pool.submit(held_while_solving, secret, shown).result()
     if seen[0][0] == UNREADABLE and os.geteuid() != 0:
         pytest.skip("an ordinary user may not read the memory of sandboxed processes")
     assert [held for held, _ in seen] == [set(), set(), set()]
-    # What the code was given is found, by the same search: in its memory and in its file.
+    # The same search finds a value that the code was given, in its memory and in its file.
     assert [held for _, held in seen] == [{"memory", "files"}] * 3

@@ -15,7 +15,7 @@ from .support import code_agent
 
 
 class Caller(Model):
-    """Calls these tools at once, then answers with what it observed."""
+    """A model that calls these tools in parallel, then answers with its observations."""
 
     def __init__(self, calls: list[tuple[str, dict[str, Any]]]) -> None:
         super().__init__(model_id="caller")
@@ -80,7 +80,7 @@ def test_one_executor_serves_one_after_the_other(executor: NativeExecutor) -> No
         try:
             executor(f"print('failing', {n})\n1 / 0")
         except CodeError:
-            # This thread's, whatever others have printed since.
+            # The output of this thread, not of others.
             assert str(executor.state["_print_outputs"]) == f"failing {n}\n"
 
     with ThreadPoolExecutor(8) as pool:

@@ -24,7 +24,7 @@ SELECTED = [
     "tests/test_remote_executors.py::TestDockerExecutorIntegration",
     "tests/test_remote_executors.py::TestModalExecutorIntegration",
 ]
-# There were 158. A run that finds few has found nothing.
+# There were 158. A much smaller number means that the tests were not found.
 FEWEST = 140
 
 

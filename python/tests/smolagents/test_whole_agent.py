@@ -52,7 +52,7 @@ tokens = manager.monitor.get_total_token_counts().input_tokens
 
 
 class Brain(Model):
-    """Has a key, and answers by who asks and how often."""
+    """A model with a key, whose answers depend on the caller and the number of calls."""
 
     def __init__(self) -> None:
         super().__init__(model_id="brain")
@@ -94,7 +94,7 @@ def test_a_program_of_three_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 class Listening(Model):
-    """Keeps what it was asked, and says or does what it is made to."""
+    """A model that records its requests and follows a script."""
 
     def __init__(self) -> None:
         super().__init__(model_id="listening")
@@ -139,7 +139,7 @@ def test_messages_cross_as_they_are(lent: tuple[Sandbox, Listening]) -> None:
     assert text == {"type": "text", "text": "look"}
     assert isinstance(image["image"], PIL.Image.Image)
     assert image["image"].getpixel((1, 0)) == (255, 0, 0)
-    # How the model is set up is not the sandbox's to say.
+    # The sandbox cannot configure the model.
     assert options == {"stop_sequences": ["END"], "response_format": {"type": "json_object"}}
 
 

@@ -1,23 +1,25 @@
-"""Trees that a guest may send to bring its host down, and a naive host that reads them.
+"""Trees that a guest may send to exhaust its host, and a naive host that reads them.
 
-Run as a program: bombs.py (naive | ours) NAME. It ends with 0 where the host came through, having
-made a value or refused to with a `ValueError`, and otherwise as the host did.
+Run as a program: bombs.py (naive | ours) NAME. It exits with 0 if the host survived, having created a
+value or refused it with a `ValueError`. Otherwise it ends as the host did.
 """
 
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
+import re
 import resource
 import sys
 import time
 from typing import Any, Callable
 
-# Far above what reading any of these safely takes; of processor time, beyond what was used before.
+# Far above the needs of a safe reader. The processor time is in addition to the time used before.
 MEMORY = 1 << 30
 SECONDS = 3
 MIB = 1 << 20
-# Of CPython's integers: those with the same remainder have the same hash.
+# CPython's modulus for integers: those with the same remainder have the same hash.
 MODULUS = (1 << 61) - 1
 
 Tree = Any
@@ -76,6 +78,55 @@ def naive_endless(tree: Tree, buffers: list[bytes]) -> object:
     return datetime.timedelta(days=tree["days"])
 
 
+def comparing() -> tuple[Tree, list[bytes]]:
+    # Equal hashes: an integer and a decimal are compared digit by digit.
+    large = {"type": "int", "hex": format((1 << 999_990) // MODULUS * MODULUS + 5, "x")}
+    others = [{"type": "decimal", "text": str(5 + MODULUS * n)} for n in range(1, 500)]
+    return {"type": "set", "items": [large, *others]}, []
+
+
+def naive_comparing(tree: Tree, buffers: list[bytes]) -> object:
+    large, *others = tree["items"]
+    return {int(large["hex"], 16), *(decimal.Decimal(item["text"]) for item in others)}
+
+
+def unclosed() -> tuple[Tree, list[bytes]]:
+    return {"type": "json", "buffer": 0}, [b"[" + b"," * (5 << 20) + b'"' + b'\\"' * MIB]
+
+
+def naive_unclosed(tree: Tree, buffers: list[bytes]) -> object:
+    return re.sub(rb'"(?:[^"\\]|\\.)*"', b"", buffers[0]).count(b",")
+
+
+def meeting() -> tuple[Tree, list[bytes]]:
+    """Keys whose hashes differ and that meet in a dict's table all the same: half of it is filled along
+    the path that a search takes at its end, and each key behind them comes to that path."""
+    size = 1 << 17
+    path, slot = [], 0
+    for _ in range(size // 2 - 8):
+        path.append(slot)
+        slot = (5 * slot + 1) % size
+    taken = bytearray(size)
+    for slot in path:
+        taken[slot] = 1
+    keys, key = [], 1 << 36
+    while len(keys) < size // 7:
+        key += 1
+        slot, rest = key % size, key
+        while taken[slot] and rest:
+            rest >>= 5
+            slot = (5 * slot + rest + 1) % size
+        if taken[slot]:
+            keys.append(key)
+    items = [[key, None] for key in path + keys]
+    text = json.dumps({"type": "dict", "items": items}).encode()
+    return [{"type": "json", "buffer": number} for number in range(6)], [text] * 6
+
+
+def naive_meeting(tree: Tree, buffers: list[bytes]) -> object:
+    return [dict(json.loads(buffer)["items"]) for buffer in buffers]
+
+
 Bomb = Callable[[], "tuple[Tree, list[bytes]]"]
 Naive = Callable[[Tree, "list[bytes]"], object]
 BOMBS: dict[str, tuple[Bomb, Naive]] = {
@@ -85,6 +136,9 @@ BOMBS: dict[str, tuple[Bomb, Naive]] = {
     "amplified": (amplified, naive_amplified),
     "colliding": (colliding, naive_colliding),
     "endless": (endless, naive_endless),
+    "comparing": (comparing, naive_comparing),
+    "unclosed": (unclosed, naive_unclosed),
+    "meeting": (meeting, naive_meeting),
 }
 
 

@@ -10,7 +10,7 @@ from sandfork import _supervisor
 
 
 def opened() -> set[str]:
-    """Their numbers and what they are, but for the connection that stands by for the next session."""
+    """The open descriptors and their targets, except the prepared connection for the next session."""
     shared = _supervisor._shared
     standing_by = {str(spare.fileno()) for spare in shared._spare} if shared is not None else set()
     assert len(standing_by) <= 1
@@ -21,13 +21,13 @@ def opened() -> set[str]:
         try:
             found.add(f"{name} -> {os.readlink(f'/proc/self/fd/{name}')}")
         except FileNotFoundError:
-            # The listing's own, or one that another thread has just closed.
+            # The descriptor of the listing, or one that another thread has just closed.
             continue
     return found
 
 
 def assert_closed_since(before: set[str]) -> None:
-    """Nothing is open that was not open before, when what threads have yet to close is closed."""
+    """Checks that no new descriptor stays open once threads have closed theirs."""
     deadline = time.monotonic() + 5
     while True:
         gc.collect()

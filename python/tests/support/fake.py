@@ -1,5 +1,5 @@
-"""A supervisor for tests: it speaks the caller link, and runs what is Python in its own process, where
-nothing is sandboxed. A test may answer a cell by hand instead."""
+"""A supervisor for tests. It speaks the caller link and runs Python code in its own process, without a
+sandbox. A test may answer a cell itself instead."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class FakeSession:
         self._send_with(encoder, {"kind": "display", "id": 0, "data": trees, "main": main})
 
     def call(self, tool: str, *args: Any, **kwargs: Any) -> Any:
-        """Calls a host tool, as guest code does: gives its value, or raises what is told of its error."""
+        """Calls a host tool as guest code does. Returns its value, or raises its reported error."""
         self.calls += 1
         encoder = _values.Encoder()
         trees = [encoder.encode(value) for value in args]
@@ -127,7 +127,7 @@ class FakeSession:
         return _values.decode(answer.header.get("value"), buffers_of(answer))
 
     def outcome(self, request: Received, **fields: Any) -> None:
-        """The end of a cell. `value` is encoded; fields of the inner object are told by their names."""
+        """Sends the end of a cell. `value` is encoded. Fields of the inner object are keyword arguments."""
         inner = {
             "status": fields.pop("status", "ok"),
             "exit_code": fields.pop("exit_code", 0),
@@ -167,7 +167,7 @@ class FakeSession:
         self.wire.send({**header, "blob": {**blob, "passed": True}}, b"", (descriptor,))
         os.close(descriptor)
 
-    # What it does when a test says nothing else.
+    # The default behaviour.
 
     def _open(self, request: Received) -> None:
         for descriptor in request.descriptors:
@@ -177,7 +177,7 @@ class FakeSession:
 
     def _restart(self, request: Received) -> None:
         self.alive, self.globals, self.cells = True, {}, 0
-        self.opened()
+        self.opened(id=request.header["id"])
 
     def _close(self, request: Received) -> None:
         self.wire.send({"kind": "closed"})
@@ -247,7 +247,7 @@ class FakeSession:
 
 
 class GuestError(Exception):
-    """What guest code sees of a tool that failed."""
+    """The error that guest code sees for a failed tool."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -255,17 +255,17 @@ class GuestError(Exception):
 
 
 def ends_when_interrupted(session: FakeSession, cell: Received) -> None:
-    """A cell that goes on until then."""
+    """A cell that runs until it is interrupted."""
     assert session.interrupted.wait(5)
     session.outcome(cell, status="interrupted")
 
 
 class FakeSupervisor:
-    """Serves connections, each in a thread."""
+    """Serves connections, each in its own thread."""
 
     def __init__(self) -> None:
         self.handlers: dict[str, Handler] = {}
-        """By the source of a cell, or the kind of another request."""
+        """Handlers by the source of a cell, or by the kind of another request."""
         self.sessions: list[FakeSession] = []
 
     def on(self, source: str, handler: Handler) -> None:
@@ -283,7 +283,7 @@ class FakeSupervisor:
 
     @property
     def session(self) -> FakeSession:
-        """The only one."""
+        """The only connection."""
         (session,) = self.sessions
         return session
 

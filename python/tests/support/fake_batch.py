@@ -1,4 +1,4 @@
-"""The supervisor's side of a batch, as a test scripts it: one function for each connection."""
+"""The supervisor's side of a batch, scripted by a test with one function for each connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Script = Callable[["FakeBatch"], None]
 
 
 class FakeBatch:
-    """One connection, of which the first message was heard."""
+    """A connection whose first message was received."""
 
     def __init__(self, connected: socket.socket) -> None:
         self.wire = Wire(connected)
@@ -36,7 +36,7 @@ class FakeBatch:
         self.wire.send({"kind": "mapping", **told, **fields})
 
     def task(self) -> Received | None:
-        """The next task; `None` behind the last."""
+        """The next task, or `None` after the last."""
         received = self.wire.receive()
         if received is None or received.header["kind"] == "end":
             return None
@@ -65,7 +65,7 @@ class FakeBatch:
 
 
 class FakeBatches:
-    """Serves one connection after another, each by the next script."""
+    """Serves connections one after the other, each with the next script."""
 
     def __init__(self, *scripts: Script) -> None:
         self.scripts = list(scripts)
@@ -82,11 +82,11 @@ class FakeBatches:
 
 
 Serve = Callable[..., FakeBatches]
-"""What begins to serve connections by scripts."""
+"""Starts to serve connections with scripts."""
 
 
 def all_ok(batch: FakeBatch) -> None:
-    """Begins, and says of each task that it is done: its value is its number."""
+    """Starts, and reports each task as done, with its number as its value."""
     batch.begin()
     for task in iter(batch.task, None):
         batch.done(task.header["id"], task.header["id"])
@@ -94,7 +94,7 @@ def all_ok(batch: FakeBatch) -> None:
 
 
 def none_done(batch: FakeBatch) -> None:
-    """Begins, and says nothing more until it is left."""
+    """Starts, and sends nothing more until the client disconnects."""
     batch.begin()
     while batch.wire.receive() is not None:
         pass

@@ -1,4 +1,4 @@
-"""Processes of this machine."""
+"""The processes of this machine."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """A process; its start tells it from another that gets its number."""
+    """A process. Its start time distinguishes it from a later process with the same id."""
 
     number: int
     started: str
 
 
 def _stat(number: int) -> list[str] | None:
-    """Fields of proc(5) from the state on."""
+    """The fields of /proc/PID/stat (proc(5)) from the state on."""
     try:
         with open(f"/proc/{number}/stat") as file:
             return file.read().rpartition(")")[2].split()
@@ -30,7 +30,7 @@ def of(number: int) -> Process:
 
 
 def descendants(number: int) -> set[Process]:
-    """All that a process started, and what these started, zombies not counted."""
+    """All descendants of a process, except zombies."""
     parents: dict[int, tuple[int, Process]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         fields = _stat(int(name))
@@ -51,7 +51,7 @@ def is_alive(process: Process) -> bool:
 
 
 def assert_gone(processes: set[Process]) -> None:
-    """All of them end soon."""
+    """Waits until all of them have ended, and fails if that takes long."""
     deadline = time.monotonic() + 10
     left = processes
     while left and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""The caller link as a test's supervisor speaks it: written again, so that it checks the package's."""
+"""The caller link of a test's supervisor: a separate implementation, so that it checks the package's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Received(NamedTuple):
-    """A frame of the client's."""
+    """A frame of the client."""
 
     header: dict[str, Any]
     payload: bytes
@@ -33,7 +33,7 @@ class Wire:
         self._descriptors: list[int] = []
 
     def receive(self) -> Received | None:
-        """The next frame; `None` when the other side is gone."""
+        """The next frame, or `None` when the peer is gone."""
         while True:
             if len(self._buffer) >= 8:
                 lengths = struct.unpack_from("<II", self._buffer)
@@ -70,12 +70,12 @@ class Wire:
                 data = data[sent:]
             self.socket.sendall(data)
         except OSError:
-            # The client left, as many tests want.
+            # The client disconnected, as many tests intend.
             return
 
 
 def passed_file(content: bytes, *, seals: int = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW) -> int:
-    """A file in memory as a supervisor passes one."""
+    """A memory file in the form that a supervisor passes."""
     descriptor = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.write(descriptor, content)
     if seals:

@@ -1,4 +1,4 @@
-"""Checked by mypy, never run: what a caller's own types become."""
+"""Checks with mypy the types that a caller sees. It is never run."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tests of what is installed."""
+"""Tests of the installed package."""

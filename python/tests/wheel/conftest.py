@@ -1,4 +1,4 @@
-"""The wheel is built once, by `cargo xtask test`, which says where it is."""
+"""Fixtures for the wheel. `cargo xtask test` builds it once and passes its path."""
 
 from __future__ import annotations
 

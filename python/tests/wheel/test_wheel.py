@@ -1,4 +1,4 @@
-"""The wheel works alone, however it is installed."""
+"""The wheel works on its own with every way of installation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ print(execution.logs.stdout, os.path.dirname(sandfork.__file__))
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Without the program of the checkout, and without any on PATH."""
+    """An environment without the checkout's program and without one on PATH."""
     kept = {"HOME": os.environ.get("HOME", "/"), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
     return {**kept, **more}
 
@@ -42,7 +42,7 @@ def check(python: pathlib.Path | str, program: pathlib.Path, **more: str) -> Non
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """An interpreter of a virtual environment of its own."""
+    """The interpreter of a new virtual environment."""
     place = tmp_path_factory.mktemp("venv")
     venv.create(place, with_pip=True)
     return place / "bin" / "python"
@@ -78,6 +78,6 @@ def test_it_is_installed_into_a_virtual_environment(wheel: pathlib.Path, python:
 
 
 def _is_managed(python: str) -> bool:
-    """Whether its distribution wants to be asked (PEP 668)."""
+    """Whether the interpreter's environment is externally managed (PEP 668)."""
     code = "import os, sysconfig; print(os.path.exists(sysconfig.get_path('stdlib') + '/EXTERNALLY-MANAGED'))"
     return subprocess.run([python, "-c", code], stdout=subprocess.PIPE, check=True).stdout == b"True\n"

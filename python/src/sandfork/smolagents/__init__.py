@@ -6,8 +6,8 @@
     with CodeAgent(tools=[search], model=model, executor_type="native") as agent:
         agent.run("...")
 
-`executor=NativeExecutor(...)` does the same without a name. Importing this module is what makes
-`executor_type="native"` known. `docs/smolagents.md` says what differs from the other executors.
+Importing this module registers `executor_type="native"`. `executor=NativeExecutor(...)` does the same
+without a name. `docs/smolagents.md` lists the differences from the other executors.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What is read off code before it runs, and after it failed. Parses; never runs or imports anything."""
+"""Analyses code before it runs and after it failed. It only parses, and never runs or imports anything."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
 
-# Far more than a model writes in one step. Beyond it nothing is parsed here: a parser's time and
-# stack are the host's.
+# Far more than a model writes in one step. Longer code is not parsed, because the parser uses the host's
+# time and stack.
 MAX_PARSED = 256 * 1024
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -14,17 +14,17 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def bound_tool(code: str, tools: Collection[str]) -> str | None:
-    """A tool whose name this code would bind to something else, so that later steps had no such tool."""
+    """A tool whose name this code would rebind, so that later steps could not call the tool; or `None`."""
     tree = _parsed(code)
     names = _module_names(tree) if tree is not None else iter(())
     return next((name for name in names if name in tools), None)
 
 
 def failing_source(code: str, line: int) -> str:
-    """What stands at the line that an error comes from: its statement, or the head of its block."""
+    """The source at the line of an error: its statement, or the head of its block."""
     tree = _parsed(code)
     statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)] if tree else []
-    # A block counts by its head only: an error within it is one of its statements'.
+    # Only the head of a block counts: an error inside it belongs to one of its statements.
     there = [
         node
         for node in statements
@@ -47,12 +47,12 @@ def _parsed(code: str) -> ast.Module | None:
     try:
         return ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # What is wrong with it is for the interpreter that runs it to say.
+        # The interpreter that runs the code reports its syntax errors.
         return None
 
 
 def _module_names(tree: ast.Module) -> Iterator[str]:
-    """Names that code binds or deletes in its module. Those of a function or a comprehension are its own."""
+    """Names that code binds or deletes in its module. Names local to a function or comprehension are not."""
     nodes: list[ast.AST] = [tree]
     while nodes:
         node = nodes.pop()

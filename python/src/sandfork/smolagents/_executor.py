@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from typing import Any, Callable
 
 from smolagents.local_python_executor import (
@@ -18,6 +18,7 @@ from smolagents.monitoring import AgentLogger, LogLevel
 from smolagents.utils import truncate_content
 
 from sandfork import Execution, Sandbox, SandforkError, SessionClosed, SupervisorError
+from sandfork._terminal import harmless
 
 from ._code import bound_tool
 from ._errors import CodeError
@@ -27,31 +28,31 @@ from ._session import AgentSession
 from ._telling import failure
 from ._tools import HostTools
 
-# The executors whose code is running in this context, so that one that is asked to run code from
-# within its own code says so instead of waiting for itself.
+# The executors whose code is running in this context. An executor that is called from its own code
+# raises an error instead of waiting for itself.
 _running: ContextVar[frozenset[int]] = ContextVar("sandfork_running_executors", default=frozenset())
 
 
 class NativeExecutor(PythonExecutor):
     """Runs the code of a `CodeAgent` in a session of a sandbox.
 
-    Tools and managed agents stay on the host, with their keys, clients and closures: code calls them
-    by name. Variables, imports and functions are kept from step to step and from run to run.
+    Tools and managed agents stay on the host, with their keys, clients and closures; code calls them by
+    name. Variables, imports and functions are kept between steps and between runs.
 
-    `additional_authorized_imports` and `logger` are what an agent gives its executor. The rest are the
-    agent's `executor_kwargs`:
+    The agent passes `additional_authorized_imports` and `logger` to its executor. The other parameters are
+    the agent's `executor_kwargs`:
 
-    - `policy`: a built-in name, a path, a `Policy`, or a dict of its tables. What the agent says of
-      imports is added to it. Without one it is `standard`.
-    - `interpreter`: a Python or a virtual environment, whose packages code can import. Without one it
-      is the policy's; without a policy either, it is the one that runs the agent.
-    - `timeout_seconds`: for each piece of code, time in tools not counted; `None` for no limit.
-      Without it, it is the policy's; without a policy either, it is 30.
-    - `max_print_outputs_length`: characters of what is printed that the model gets to see.
-    - `additional_functions`: functions of the host's that code may call besides the tools.
-    - any other is an option of `Sandbox`, such as `tool_timeout`, `tool_budget` and `approve`.
+    - `policy`: a built-in name, a path, a `Policy`, or a dict of its tables. The agent's authorized imports
+      are added to it. The default is `standard`.
+    - `interpreter`: a Python or a virtual environment whose packages code can import. The default is the
+      policy's interpreter, or without a policy the one that runs the agent.
+    - `timeout_seconds`: for each piece of code, not counting time in tools; `None` for no limit. The
+      default is the policy's limit, or without a policy 30 s.
+    - `max_print_outputs_length`: the maximum number of printed characters that the model sees.
+    - `additional_functions`: functions of the host that code may call besides the tools.
+    - Any other parameter is an option of `Sandbox`, such as `tool_timeout`, `tool_budget` and `approve`.
 
-    Give each agent an executor of its own: one that several share serves one after the other.
+    Give each agent its own executor: a shared executor serves its agents one after the other.
     """
 
     def __init__(
@@ -78,41 +79,41 @@ class NativeExecutor(PythonExecutor):
         self._session = AgentSession(made_of, sandbox_options, self._tools)
         self._steps = 0
         self._make_locks()
-        # The session is made now and not at the first step: what is wrong with the policy, the host or
-        # the imports is for whoever makes the executor, not for the model.
+        # The session starts now and not at the first step, so that the caller gets an error about the policy,
+        # the host or the imports, and not the model.
         with self._turn():
             self._session.require(self.additional_authorized_imports)
 
     @property
     def sandbox(self) -> Sandbox:
-        """The live session, for its files and variables. After an ending it is another one."""
+        """The sandbox with a live session, for its files and variables. An ended session is replaced."""
         with self._turn():
             return self._session.live()
 
     @property
     def state(self) -> dict[str, Any]:
-        """`_print_outputs`: what the code that this thread ran last has printed."""
+        """`_print_outputs` is the output of the code that this thread ran last."""
         printed = getattr(self._printed, "value", self._last_printed)
         return {"__name__": "__main__", "_print_outputs": printed}
 
     @property
     def static_tools(self) -> dict[str, Callable[..., Any]]:
-        """What code may call, by name."""
+        """The tools that code may call, by name."""
         return dict(self._tools.functions)
 
     def send_tools(self, tools: Mapping[str, Callable[..., Any]]) -> None:
-        """Gives code these tools and managed agents, instead of those that it had."""
+        """Replaces the tools and managed agents that code may call."""
         with self._turn():
             gone = self._tools.replace({**tools, **self.additional_functions})
             self._session.send_tools(gone)
 
     def send_variables(self, variables: Mapping[str, Any]) -> None:
-        """Defines variables for code. What cannot cross arrives as an `Opaque` with its repr."""
+        """Sets variables for code. A value that cannot be transferred becomes an `Opaque` with its repr."""
         with self._turn():
             self._session.send_variables(variables)
 
     def __call__(self, code_action: str) -> CodeOutput:
-        """Runs code. Raises `CodeError` for the model where it fails, runs too long or uses too much."""
+        """Runs code. Raises `CodeError`, for the model, if the code fails or reaches a limit."""
         with self._turn():
             self._print("")
             tool = bound_tool(code_action, self._tools.functions)
@@ -123,24 +124,24 @@ class NativeExecutor(PythonExecutor):
                 )
             self._steps += 1
             filename = f"<code {self._steps}>"
-            self._tools.begin(copy_context())
+            self._tools.begin()
             execution, note = self._run(code_action, filename)
             logs = self._print(note + "".join(execution.logs.stdout))
             self._log_stderr("".join(execution.logs.stderr))
             if self._tools.answered:
-                # Whatever became of the code after that: the task is done.
+                # The task is done, even if the code failed after the answer.
                 return CodeOutput(output=self._tools.answer, logs=logs, is_final_answer=True)
             if execution.status != "ok":
                 raise failure(code_action, filename, execution, self._session.tell_loss())
             return CodeOutput(output=execution.value, logs=logs, is_final_answer=False)
 
     def cleanup(self) -> None:
-        """Ends the session. A later run starts a fresh one."""
-        with self._turn():
-            self._session.close()
+        """Ends the session without waiting. Code that another thread is running in it fails. A later run
+        starts a fresh session."""
+        self._session.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has the same tools and variables, and a session of its own when it needs one."""
+        """The state of a copy: the same tools and variables. The copy starts its own session on demand."""
         own = ("_lock", "_printed")
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
@@ -149,13 +150,14 @@ class NativeExecutor(PythonExecutor):
         self._make_locks()
 
     def _make_locks(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler or a finalizer may run before its holder is added to `_running`.
+        self._lock = threading.RLock()
         self._printed = threading.local()
         self._last_printed = PrintContainer()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """This caller's turn, alone."""
+        """Gives this caller exclusive use of the executor."""
         running = _running.get()
         if id(self) in running:
             raise RuntimeError(
@@ -173,7 +175,7 @@ class NativeExecutor(PythonExecutor):
         try:
             return self._session.run(code, filename)
         except (SessionClosed, SupervisorError) as error:
-            # Its own words are for whoever looks after the host.
+            # The error's own message is for the operator of the host.
             lost = self._session.tell_loss()
             raise CodeError(f"Code execution was stopped: the sandbox was closed; {lost}.") from error
         except SandforkError as error:
@@ -181,11 +183,12 @@ class NativeExecutor(PythonExecutor):
 
     def _print(self, text: str) -> str:
         printed = PrintContainer()
-        printed.append(truncate_content(text, max_length=self.max_print_outputs_length))
+        # Control characters are escaped, because agents log the text to a terminal.
+        printed.append(truncate_content(harmless(text), max_length=self.max_print_outputs_length))
         self._printed.value = self._last_printed = printed
         return str(printed)
 
     def _log_stderr(self, text: str) -> None:
-        # As with the local executor, which leaves it to the host's own.
+        # Not part of the result, as with the local executor, where stderr is the host's.
         if text and self.logger is not None:
-            self.logger.log(f"stderr of the code:\n{text}", level=LogLevel.DEBUG, markup=False)
+            self.logger.log(f"stderr of the code:\n{harmless(text)}", level=LogLevel.DEBUG, markup=False)

@@ -1,4 +1,4 @@
-"""`additional_authorized_imports`, as smolagents reads it, told in the words of a policy."""
+"""Converts smolagents' `additional_authorized_imports` to a policy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from smolagents.utils import BASE_BUILTIN_MODULES
 
 
 def authorized_imports(additional: Iterable[str]) -> list[str]:
-    """What code may import: smolagents' base modules and these."""
+    """The imports that code may use: smolagents' base modules and `additional`."""
     return sorted({*BASE_BUILTIN_MODULES, *additional})
 
 
@@ -26,5 +26,5 @@ def import_patterns(authorized: Iterable[str]) -> list[str] | None:
 
 
 def top_level_names(names: Iterable[str]) -> list[str]:
-    """The packages that have to be installed for these imports."""
+    """The packages that these imports require."""
     return sorted({name.split(".")[0] for name in names} - {"*"})

@@ -1,4 +1,4 @@
-"""`python_interpreter`, in a sandbox."""
+"""smolagents' `python_interpreter` in a sandbox."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ._policy import PolicySource
 
 
 class PythonInterpreterTool(Tool):
-    """smolagents' `python_interpreter`, for a `ToolCallingAgent`: each call has a sandbox of its own.
+    """smolagents' `python_interpreter` for a `ToolCallingAgent`. Each call runs in its own sandbox.
 
-    `authorized_imports` and `timeout_seconds` are as there; `policy` and `interpreter` as those of
+    `authorized_imports` and `timeout_seconds` are as in smolagents; `policy` and `interpreter` are as in
     `NativeExecutor`.
     """
 
@@ -61,7 +61,7 @@ class PythonInterpreterTool(Tool):
         return f"Stdout:\n{done.logs}\nOutput: {done.output}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Saved, it is imported from here: its source alone would not run."""
+        """The saved form imports the tool from this package, because its source alone would not run."""
         return {
             "name": self.name,
             "code": f"from {__package__} import {type(self).__name__}\n",

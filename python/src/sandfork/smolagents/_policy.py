@@ -1,4 +1,4 @@
-"""The policy of an executor: what the caller gave, with the agent's imports, interpreter and time."""
+"""The policy of an executor: the caller's, with the agent's imports, interpreter and time limit."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ._imports import import_patterns
 
 PolicySource = Union[str, "os.PathLike[str]", Mapping[str, Any], Policy, None]
 
-# The longest that a policy can say, for those who want no limit.
+# The longest time that a policy accepts. It stands for no limit.
 _LONGEST_SECONDS = 720 * 3600
 
 
 class FromPolicy:
-    """Stands for a time that the caller left to the policy."""
+    """Placeholder for a time limit that the policy decides."""
 
     def __repr__(self) -> str:
         return "FROM_POLICY"
@@ -35,10 +35,10 @@ def executor_policy(
     interpreter: str | None,
     timeout_seconds: float | FromPolicy | None,
 ) -> Policy:
-    """A policy that builds on `source` and adds what the agent says.
+    """A policy that extends `source` with the agent's settings.
 
-    Without a policy of the caller's own, packages are those of the interpreter that runs the agent, and
-    the time is the local executor's.
+    Without `source`, the packages are those of the interpreter that runs the agent, and the time limit is
+    that of the local executor.
     """
     tables = _tables(source)
     if source is None:
@@ -47,7 +47,7 @@ def executor_policy(
             timeout_seconds = MAX_EXECUTION_TIME_SECONDS
     imports = import_patterns(authorized)
     if imports is not None:
-        # A policy that lists imports too means both lists, and none of them twice.
+        # If the policy lists imports too, both lists apply, without duplicates.
         listed = tables.get("imports", {}).get("allow", ())
         tables["imports"] = {"allow": sorted({*listed, *imports})}
     if interpreter:
@@ -56,7 +56,7 @@ def executor_policy(
         seconds = _LONGEST_SECONDS if timeout_seconds is None else timeout_seconds
         limits = {"wall": _duration(seconds)}
         if source is None:
-            # So that it is the clock which ends code that computes, too.
+            # So that the wall-clock limit, not the CPU limit, also ends code that computes.
             limits["cpu"] = _duration(2 * seconds)
         tables["limits"] = {**tables.get("limits", {}), **limits}
     return Policy(**tables)
@@ -68,7 +68,7 @@ def _tables(source: PolicySource) -> dict[str, Any]:
     if isinstance(source, Policy):
         return source.tables()
     if isinstance(source, Mapping):
-        # As JSON has it, so that a saved agent can say it.
+        # In JSON types, so that a saved agent can store it.
         return Policy(**source).tables()
     return {"extends": source}
 

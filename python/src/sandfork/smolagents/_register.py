@@ -1,6 +1,6 @@
-"""`executor_type="native"` for smolagents 1.26, whose executor types are a fixed list.
+"""Registers `executor_type="native"` with smolagents 1.26, whose executor types are a fixed list.
 
-A release that looks for executors in the entry points `smolagents.executors` finds this one there.
+A release that reads the entry points `smolagents.executors` finds this executor there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MARK = "_of_sandfork"
 
 
 def register() -> None:
-    """Teaches `CodeAgent` the type. A second time changes nothing; other types are as before."""
+    """Adds the type to `CodeAgent`. A second call changes nothing. Other types are unchanged."""
     if hasattr(CodeAgent.create_python_executor, _MARK):
         return
     replacements = {
@@ -62,7 +62,7 @@ def _saving(original: Callable[..., None]) -> Callable[..., None]:
     def save(self: CodeAgent, output_dir: str | Path, relative_path: str | None = None) -> None:
         original(self, output_dir, relative_path)
         if self.executor_type == EXECUTOR_TYPE:
-            # The program that is saved makes the agent with nothing but smolagents imported.
+            # The saved program creates the agent with only smolagents imported.
             app = Path(output_dir, "app.py")
             app.write_text(_IMPORT + app.read_text(encoding="utf-8"), encoding="utf-8")
 

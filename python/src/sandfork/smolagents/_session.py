@@ -1,4 +1,4 @@
-"""The session that an executor's code runs in: made anew, with all that belongs in it, when it ended."""
+"""The session in which an executor's code runs. An ended session is replaced, with tools and variables."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ._imports import top_level_names
 from ._tools import HostTools
 from ._values import to_plain
 
-# What the local executor has without an import. An import with globals of its own is not the code's,
-# whose imports the policy bounds.
+# The functions that the local executor provides without an import. `__import__` with separate globals does
+# not count as an import of the code, which the policy restricts.
 _FURNISH = """\
 (lambda math: [globals().setdefault(name, getattr(math, name)) for name in (
     "acos asin atan atan2 ceil cos degrees exp floor log radians sin sqrt tan".split()
@@ -32,15 +32,15 @@ _FURNISH = """\
 _MISSING = (
     '[name for name in %r if __import__("importlib.util", {}, {}, ["find_spec"]).find_spec(name) is None]'
 )
-# When one of these is raised nothing has run: the same code can be run in another session.
+# After one of these errors nothing has run, so the code can run in another session.
 _GONE = (SessionEnded, SessionForked)
-# When one of these is, something may have.
+# After one of these errors the code may have run.
 _BROKEN = (SessionClosed, SupervisorError)
 _MOST_NAMES = 8
 
 
 class AgentSession:
-    """One live session at a time, with the tools and the variables that the agent has sent."""
+    """One live session at a time, with the tools and variables that the agent has sent."""
 
     def __init__(self, policy: Policy, options: Mapping[str, Any], tools: HostTools) -> None:
         self._policy = policy
@@ -53,24 +53,26 @@ class AgentSession:
         self._loss_untold = False
 
     def live(self) -> Sandbox:
-        """The sandbox, with a live session in it: a fresh one if there was none."""
-        if self._sandbox is None:
-            self._sandbox = Sandbox(self._policy, on_death="raise", **self._options)
+        """The sandbox with a live session, which is started if there is none."""
+        # A local copy, because any thread may close the sandbox at any time.
+        sandbox = self._sandbox
+        if sandbox is None:
+            self._sandbox = sandbox = Sandbox(self._policy, on_death="raise", **self._options)
         elif not self._is_live:
-            # The same sandbox: its budget of tool calls is for all its sessions.
-            self._sandbox.restart()
+            # The sandbox is kept, because its budget of tool calls is for all its sessions.
+            sandbox.restart()
         else:
-            return self._sandbox
+            return sandbox
         try:
-            self._furnish(self._sandbox)
+            self._furnish(sandbox)
         except BaseException:
             self.close()
             raise
         self._is_live = True
-        return self._sandbox
+        return sandbox
 
     def require(self, imports: Iterable[str]) -> None:
-        """Raises `InterpreterError` where one of these is not installed for the code."""
+        """Raises `InterpreterError` if one of these imports is not installed for the code."""
         sandbox, names = self.live(), top_level_names(imports)
         missing = sandbox.run(_MISSING % names).value if names else None
         if missing:
@@ -82,14 +84,14 @@ class AgentSession:
             )
 
     def close(self) -> None:
-        """Ends it, as its owner wants: there is nothing to tell the model."""
+        """Ends the session on its owner's request, so the loss is not reported to the model."""
         sandbox, self._sandbox = self._sandbox, None
         self._is_live = self._loss_untold = False
         if sandbox is not None:
             sandbox.close()
 
     def send_tools(self, gone: Iterable[str]) -> None:
-        """Makes the tools callable, and takes away the names of those that are gone."""
+        """Makes the tools callable, and removes the names in `gone`."""
         self._withdrawn.update(gone)
         self._withdrawn.difference_update(self._tools.functions)
 
@@ -100,13 +102,13 @@ class AgentSession:
         self._send(send)
 
     def send_variables(self, variables: Mapping[str, Any]) -> None:
-        """Defines variables. A name that is no identifier is left out: code cannot say it."""
+        """Sets variables. Names that are no identifiers are omitted, because code cannot use them."""
         plain = {name: to_plain(value) for name, value in variables.items() if is_valid_name(name)}
         self._variables.update(plain)
         self._send(lambda sandbox: sandbox.set_variables(plain))
 
     def run(self, code: str, filename: str) -> tuple[Execution, str]:
-        """Runs code; with it what the model has to know first, as that it ran in a fresh session."""
+        """Runs code. Returns its execution, and a note for the model if the session is fresh."""
         try:
             execution, note = self._run(code, filename)
         except _GONE as error:
@@ -120,7 +122,7 @@ class AgentSession:
         return execution, note
 
     def tell_loss(self) -> str:
-        """What is lost and what is there again, where the session has ended; the model is told it now."""
+        """Describes for the model what an ended session lost and what is restored; empty if it is live."""
         if self._is_live:
             return ""
         self._loss_untold = False
@@ -133,7 +135,7 @@ class AgentSession:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has a session of its own, which begins with the tools and the variables."""
+        """The state of a copy, which starts its own session with the tools and the variables."""
         own = {"_sandbox": None, "_is_live": False, "_loss_untold": self._sandbox is not None}
         return {**self.__dict__, **own}
 
@@ -149,20 +151,21 @@ class AgentSession:
 
     def _send(self, send: Callable[[Sandbox], object]) -> None:
         if not self._is_live:
-            # A fresh one gets it with all the rest.
+            # The next session gets it with all tools and variables.
             return
         try:
             send(self.live())
         except (*_GONE, *_BROKEN) as error:
             self._lose(error)
-            # It has all that was sent; where that is what ended the last one, its sender hears of it.
+            # The new session gets everything that was sent. If that ended the last session, this call
+            # raises the error.
             self.live()
 
     def _lose(self, error: Exception | None = None) -> None:
         self._is_live = False
         self._loss_untold = True
         if isinstance(error, (SessionClosed, SessionForked)):
-            # That sandbox is somebody else's, or nobody's.
+            # The sandbox is closed, or belongs to another process.
             self._sandbox = None
 
     def _furnish(self, sandbox: Sandbox) -> None:
@@ -170,7 +173,7 @@ class AgentSession:
         if prepared.status != "ok":
             raise InterpreterError(f"the session could not be prepared: {prepared.error}")
         self._withdraw(sandbox)
-        # In the order of `CodeAgent.run`: a tool's name is the tool's.
+        # In the order of `CodeAgent.run`: a tool takes precedence over a variable of the same name.
         sandbox.set_variables(self._variables)
         sandbox.add_tools(self._tools.to_send())
 

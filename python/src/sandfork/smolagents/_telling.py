@@ -1,4 +1,4 @@
-"""How a piece of code failed, told to the model that wrote it."""
+"""Reports the failure of a piece of code to the model that wrote it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from ._code import failing_source
 from ._errors import CodeError, CodeTimeout
 
 _SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
-# Characters. What is longer is mostly the same frames again.
+# Maximum characters. A longer traceback mostly repeats the same frames.
 _MOST_TRACEBACK = 4000
 _KEPT = "what earlier steps defined is kept"
 
 
 def failure(code: str, filename: str, execution: Execution, lost: str) -> CodeError:
-    """Why it failed, and what of the session is left. `lost` is empty where the session lives."""
+    """The error for failed code. `lost` describes the state that was lost; it is empty if the session is
+    live."""
     left = lost or _KEPT
     if execution.status == "exit":
         return CodeError(
@@ -33,7 +34,7 @@ def failure(code: str, filename: str, execution: Execution, lost: str) -> CodeEr
 
 
 def _syntax_error(filename: str, told: ExecutionError) -> str | None:
-    """In the words of the local executor. `None` where it is another one, or of code within the code."""
+    """The message of the local executor. `None` for other errors and for a syntax error in nested code."""
     place = re.search(rf'^  File "{re.escape(filename)}", line (\d+)\n', told.traceback, re.MULTILINE)
     if told.name not in _SYNTAX_ERRORS or place is None:
         return None
@@ -43,13 +44,13 @@ def _syntax_error(filename: str, told: ExecutionError) -> str | None:
 
 
 def _exception(code: str, filename: str, told: ExecutionError) -> str:
-    """In the words of the local executor, with the traceback where the error lies deeper than that."""
+    """The message of the local executor, with the traceback if the error is in a deeper frame."""
     cause = f"{told.name}: {told.value}" if told.value else told.name
     module_frame = rf'^  File "{re.escape(filename)}", line (\d+), in <module>$'
     lines = re.findall(module_frame, told.traceback, re.MULTILINE)
     if not lines:
         return f"Code execution failed due to: {cause}"
-    # The last one is of the exception itself; those before are of what it was raised from.
+    # The last match belongs to the exception itself, the earlier ones to its causes.
     said = f"Code execution failed at line '{failing_source(code, int(lines[-1]))}' due to: {cause}"
     if told.traceback.count('\n  File "') < 2:
         return said

@@ -1,10 +1,10 @@
-"""Tools and managed agents as host tools: code calls them by name, they run here."""
+"""Tools and managed agents as host tools: code calls them by name, and they run on the host."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from contextvars import Context
+from contextvars import ContextVar, copy_context
 from typing import Any, Callable
 
 from sandfork import Tool
@@ -13,33 +13,36 @@ from ._values import to_plain
 
 FINAL_ANSWER = "final_answer"
 
+# The final answers of the code of this context. An abandoned call keeps its context, so its late result does
+# not become the answer of code that runs by then.
+_answers: ContextVar[list[Any] | None] = ContextVar("sandfork_final_answers", default=None)
+
 
 class HostTools:
-    """What an agent's code may call, while it runs: smolagents' tools, managed agents, plain functions.
+    """The functions that an agent's code may call: smolagents' tools, managed agents and plain functions.
 
-    Only calls cross to the code's side. The objects with their keys, sessions and closures stay here.
+    Only calls cross the boundary. The objects, with their keys, sessions and closures, stay on the host.
     """
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._functions = dict(functions)
         self._answers: list[Any] = []
-        self._context: Context | None = None
 
     @property
     def functions(self) -> Mapping[str, Callable[..., Any]]:
-        """By the names that code calls them by."""
+        """The functions by the names that code uses."""
         return self._functions
 
     def replace(self, functions: Mapping[str, Callable[..., Any]]) -> list[str]:
-        """Takes these instead of what was there; the names that are no longer there."""
+        """Replaces the functions. Returns the names that no longer exist."""
         gone = [name for name in self._functions if name not in functions]
         self._functions = dict(functions)
         return gone
 
-    def begin(self, context: Context) -> None:
-        """Code is about to run, on behalf of this context: what it calls runs in copies of it."""
-        self._answers.clear()
-        self._context = context
+    def begin(self) -> None:
+        """Prepares for a run of code in this context. Its calls run in copies of the context."""
+        self._answers = []
+        _answers.set(self._answers)
 
     @property
     def answered(self) -> bool:
@@ -48,25 +51,24 @@ class HostTools:
 
     @property
     def answer(self) -> Any:
-        """The first one, as the final-answer tool made it: it never crossed."""
+        """The first final answer, as the host's tool returned it: it was not sent to the guest."""
         return self._answers[0]
 
     def to_send(self) -> list[Tool]:
-        """Each of them for a sandbox."""
+        """The functions as tools of a sandbox."""
         return [self._tool(name, function) for name, function in self._functions.items()]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Of a copy, which runs nothing yet."""
-        return {**self.__dict__, "_answers": [], "_context": None}
+        """The state of a copy, which has no answers yet."""
+        return {**self.__dict__, "_answers": []}
 
     def _tool(self, name: str, function: Callable[..., Any]) -> Tool:
         def call(*args: Any, **kwargs: Any) -> Any:
-            # A context can be entered once at a time, and a tool may call code that calls a tool.
-            context = self._context.copy() if self._context is not None else Context()
-            return context.run(self._call, name, args, kwargs)
+            # A copied context keeps a tool's context variables from its caller.
+            return copy_context().run(self._call, name, args, kwargs)
 
         try:
-            # A tool is called as its `forward` is, though itself it takes anything.
+            # A tool object accepts any arguments and passes them to `forward`, whose signature applies.
             like = inspect.signature(getattr(function, "forward", function))
         except (TypeError, ValueError):
             like = inspect.signature(call)
@@ -79,7 +81,9 @@ class HostTools:
             raise NameError(f"there is no tool '{name}' any more")
         result = function(*args, **kwargs)
         if name == FINAL_ANSWER:
-            self._answers.append(result)
+            answers = _answers.get()
+            if answers is not None:
+                answers.append(result)
             return None
         return to_plain(result)
 

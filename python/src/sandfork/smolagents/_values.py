@@ -1,4 +1,4 @@
-"""What smolagents hands to code, as values that can cross."""
+"""Converts smolagents' values to values that can be transferred."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ATOMS = frozenset({type(None), bool, int, float, str, bytes})
 
 def to_plain(value: Any) -> Any:
     """A value without smolagents' wrappers (`AgentText`, `AgentImage`, `AgentAudio`), also inside lists,
-    tuples and dicts; a torch tensor, which an `AgentAudio` holds, as a numpy array."""
+    tuples and dicts. A torch tensor, which an `AgentAudio` holds, becomes a numpy array."""
     return _plain(value, {})
 
 
@@ -23,7 +23,7 @@ def _plain(value: Any, seen: dict[int, Any]) -> Any:
     if isinstance(value, AgentType):
         value = value.to_raw()
         if isinstance(value, PIL.Image.Image):
-            # One of a file would keep it open until somebody needs the pixels.
+            # An image of a file would keep the file open until its pixels are read.
             value.load()
     if type(value) in (list, tuple, dict):
         return _plain_container(value, seen)
@@ -36,7 +36,7 @@ def _plain(value: Any, seen: dict[int, Any]) -> Any:
 def _plain_container(value: Any, seen: dict[int, Any]) -> Any:
     if id(value) in seen:
         return seen[id(value)]
-    # One that contains itself stays as it is; the encoder says so where it comes round.
+    # A container that contains itself is unchanged; the encoder reports the cycle.
     seen[id(value)] = value
     if type(value) is dict:
         plain: Any = {key: _plain(item, seen) for key, item in value.items()}

@@ -1,4 +1,4 @@
-"""A whole agent inside of a sandbox, while its model, with the key, stays on the host."""
+"""Runs a whole agent in a sandbox, while its model and the model's key stay on the host."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _log = logging.getLogger("sandfork.smolagents")
 
 
 def lend_model(sandbox: Sandbox, model: Model, name: str = "model") -> None:
-    """Lets an agent in this sandbox think with a model that stays here.
+    """Lets an agent in this sandbox use a model that stays on the host.
 
-    The agent's program writes `from host_model import HostModel` and makes its agents with
-    `model=HostModel()`, or `HostModel(name)` where several are lent. The sandbox's `tool_budget` bounds
-    how often it can ask, its `tool_timeout` how long an answer may take.
+    The agent's program runs `from host_model import HostModel` and creates its agents with
+    `model=HostModel()`, or with `HostModel(name)` if several models are lent. The sandbox's `tool_budget`
+    bounds the number of requests, and its `tool_timeout` the time of an answer. Together they bound the total
+    time that the program may wait for the model; `tool_time` sets it directly.
 
-    What is lent is `model.generate` with messages of text and images, and nothing else: not the model's
-    attributes, not its other parameters. Why it failed is logged here (`sandfork.smolagents`), for the
-    message of a client can tell its key or its address.
+    Only `model.generate` is lent, with messages of text and images, and neither the model's attributes nor
+    its other parameters. The reason for a failure is logged on the host (`sandfork.smolagents`) and not sent,
+    because a client's message can contain its key or its address.
     """
     lent = _LentModel(model, name)
     doc = "Answers messages. Made to be called by host_model.HostModel."
@@ -37,7 +38,7 @@ def lend_model(sandbox: Sandbox, model: Model, name: str = "model") -> None:
 
 
 class _LentModel:
-    """What code in a sandbox can ask of a model. All that it says is checked: it may be anything."""
+    """The interface of a model for code in a sandbox. It checks all arguments, because they are untrusted."""
 
     def __init__(self, model: Model, name: str) -> None:
         self._model = model
@@ -97,7 +98,7 @@ def _message(told: Any) -> ChatMessage:
 
 
 def _part(told: Any) -> dict[str, Any]:
-    """Text, or an image by its pixels: an address or a path would be fetched by somebody out here."""
+    """A text part, or an image part with pixels. An address or a path is refused: the host would fetch it."""
     part = _mapping(told)
     if part.get("type") == "text":
         return {"type": "text", "text": _text(part.get("text"))}
@@ -107,7 +108,7 @@ def _part(told: Any) -> dict[str, Any]:
 
 
 def _tool(told: Any) -> Any:
-    """As much of a tool as a model looks at to describe it."""
+    """The attributes of a tool that a model reads to describe it."""
     tool = _mapping(told)
     return SimpleNamespace(
         name=_text(tool.get("name")),
@@ -118,7 +119,7 @@ def _tool(told: Any) -> Any:
 
 
 def _plain(told: Any) -> Any:
-    """What JSON has; these are written into a request."""
+    """A value in JSON types, for a request."""
     if told is None or isinstance(told, (bool, int, float, str)):
         return told
     if isinstance(told, (list, tuple)):

@@ -1,7 +1,7 @@
-"""Inside of a sandbox: the model of an agent that runs here, answered by the host.
+"""Runs in a sandbox: the model of an agent in the sandbox, which the host answers.
 
-This file is for the guest. `sandfork.smolagents.lend_model` puts it beside the agent's program; it
-needs smolagents, and nothing of Sandfork.
+`sandfork.smolagents.lend_model` writes this file into the agent's work directory. It needs smolagents,
+but not the package `sandfork`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _OF_A_TOOL = ("name", "description", "inputs", "output_type")
 
 
 class HostModel(Model):
-    """A model that lives on the host, with its client and its key. `name` is what it was lent as.
+    """A model that stays on the host, with its client and its key. `name` is the name given to `lend_model`.
 
-    Only messages, stop sequences, the response format and the descriptions of tools are sent; how the
-    model is set up is the host's.
+    Only messages, stop sequences, the response format and the descriptions of tools are sent. The host
+    configures the model.
     """
 
     def __init__(self, name: str = "model") -> None:

@@ -1,6 +1,6 @@
-"""A pytest plugin for smolagents' own tests: where they make an executor, a `NativeExecutor` is made.
+"""A pytest plugin for smolagents' own tests. It replaces the executors that they create by `NativeExecutor`.
 
-It also has the fixtures that are not in smolagents' source distribution.
+It also provides the fixtures that smolagents' source distribution lacks.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from smolagents.monitoring import AgentLogger, LogLevel
 
 from sandfork.smolagents import NativeExecutor, PythonInterpreterTool
 
-# Made by a test's name for it.
+# Executors by the name that a test uses.
 _IMPORTED_AS = {"pillow": "PIL"}
 
 
 class InPlaceOfLocal(NativeExecutor):
-    """With the constructor of `LocalPythonExecutor`."""
+    """A `NativeExecutor` with the constructor of `LocalPythonExecutor`."""
 
     def __init__(
         self,
@@ -49,7 +49,8 @@ class InPlaceOfLocal(NativeExecutor):
 
 
 class InPlaceOfRemote(NativeExecutor):
-    """With the constructor of `E2BExecutor` and its like, which install packages and allow any import."""
+    """A `NativeExecutor` with the constructor of `E2BExecutor` and similar classes, which install packages
+    and allow any import."""
 
     def __init__(self, additional_imports: list[str], logger: AgentLogger) -> None:
         names = [_IMPORTED_AS.get(name, name) for name in additional_imports]
@@ -70,7 +71,7 @@ if os.environ.get("SANDFORK_UPSTREAM_BASELINE") is None:
 
 @pytest.fixture(autouse=True)
 def quiet_agents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Agents log nothing unless a test says otherwise, as in smolagents' own set-up."""
+    """Disables agents' logging by default, as in smolagents' own setup."""
     original = agents.MultiStepAgent.__init__
 
     @functools.wraps(original)
@@ -98,14 +99,14 @@ def test_tool() -> Tool:
 
 @pytest.fixture
 def shared_datadir(tmp_path: Path) -> Path:
-    """With a picture under the name that the tests ask for."""
+    """A directory with an image of the name that the tests expect."""
     PIL.Image.new("RGB", (64, 48), "teal").save(tmp_path / "000000039769.png")
     return tmp_path
 
 
 @pytest.fixture
 def get_agent_dict() -> Callable[[str], dict[str, Any]]:
-    """A saved agent, by the release that saved it; they differ in what no test looks at."""
+    """A saved agent of a release. Releases differ only in parts that no test checks."""
 
     def saved(_release: str) -> dict[str, Any]:
         return {
