@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! The examples print the documented output.
 //!
 //! `cargo test` builds them first; `cargo test --test examples` alone does not. Examples that need
 //! packages run with the interpreters that `cargo xtask test-envs` made.
@@ -92,8 +92,8 @@ impl Interpreter {
     }
 }
 
-/// A test of an example that needs packages. Whoever lacks them can have them made, so that in CI this
-/// is a failure for every user.
+/// A test of an example that needs packages. Every user can install missing packages, so in CI their
+/// absence is a failure.
 fn python_trial(name: &'static str, python: Option<PathBuf>, test: PythonTest) -> Trial {
     if let Some(python) = python {
         return trial(name, Level::Standard, move || test(&python));

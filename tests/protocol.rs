@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use sandfork::protocol::message::{Last, Then};
+use sandfork::protocol::message::{AfterCell, ResultMode};
 use sandfork::protocol::{
     CellResult, Decoder, Denied, Ended, Frame, FrameError, FrameLimits, GuestError, JsonError,
     JsonLimits, MessageError, Reply, Request, Value,
@@ -251,8 +251,8 @@ fn requests_are_written_as_documented() {
         id: 1,
         filename: "x.py".into(),
         argv: vec!["a".into()],
-        last: Last::Expression,
-        then: Then::Stay,
+        last: ResultMode::Expression,
+        then: AfterCell::Stay,
     };
     let mut bytes = Vec::new();
     cell.encode_into(b"print(1)", &mut bytes).unwrap();

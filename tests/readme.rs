@@ -1,12 +1,13 @@
-//! README.md is true as it stands: its console blocks are run, and what they print is compared with
-//! what it shows.
+//! README.md and the pages that show the command and the library are true as they stand: their console
+//! blocks are run, and what they print is compared with what the page shows.
 //!
 //! `cargo test` builds the examples first; `cargo test --test readme` alone does not.
 //!
 //! Each block is one session of a shell in the root of the repository, in which `cargo run` starts
 //! what cargo has built for the tests. Numbers that differ from run to run and from host to host are
 //! not compared, see [`redacted`]; a line `...` stands for any lines. A block that shows level `full`
-//! needs it. `tests/readme/tour.py` runs the Python blocks, and those of python/README.md.
+//! needs it. `tests/readme/tour.py` runs the Python blocks of README.md, docs/python.md and
+//! python/README.md.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
 mod common;
@@ -21,22 +22,30 @@ use sandfork::policy::Level;
 use common::{examples, trial};
 
 const README: &str = include_str!("../README.md");
+const CLI: &str = include_str!("../docs/cli.md");
+const RUST: &str = include_str!("../docs/rust.md");
+/// The documents whose console blocks are run.
+const CONSOLES: [(&str, &str); 3] = [("readme", README), ("cli", CLI), ("rust", RUST)];
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 fn main() -> ExitCode {
-    let mut trials: Vec<Trial> = blocks("console")
-        .map(|(line, block)| {
-            let level = if block.contains("full") {
-                Level::Full
-            } else {
-                Level::Standard
-            };
-            trial(format!("line_{line}"), level, move || replay(block))
+    let mut trials: Vec<Trial> = CONSOLES
+        .iter()
+        .flat_map(|&(name, document)| {
+            blocks(document, "console").map(move |(line, block)| {
+                let level = if block.contains("full") {
+                    Level::Full
+                } else {
+                    Level::Standard
+                };
+                trial(format!("{name}_line_{line}"), level, move || replay(block))
+            })
         })
         .collect();
     assert!(trials.len() > 8, "only {} blocks", trials.len());
     for (name, document) in [
-        ("python_tour", "README.md"),
+        ("readme_tour", "README.md"),
+        ("python_tour", "docs/python.md"),
         ("package_tour", "python/README.md"),
     ] {
         trials.push(trial(name, Level::Standard, move || tour(document)));
@@ -49,15 +58,20 @@ fn main() -> ExitCode {
 }
 
 /// The fenced blocks of a language, each with the number of its first line.
-fn blocks(language: &'static str) -> impl Iterator<Item = (usize, &'static str)> {
+fn blocks(
+    document: &'static str,
+    language: &'static str,
+) -> impl Iterator<Item = (usize, &'static str)> {
     let mut from = 0;
     std::iter::from_fn(move || {
         let fence = format!("\n```{language}\n");
-        let start = from + README[from..].find(&fence)? + fence.len();
-        let length = README[start..].find("```\n").expect("the block is closed");
+        let start = from + document[from..].find(&fence)? + fence.len();
+        let length = document[start..]
+            .find("```\n")
+            .expect("the block is closed");
         from = start + length;
-        let line = README[..start].lines().count() + 1;
-        Some((line, &README[start..from]))
+        let line = document[..start].lines().count() + 1;
+        Some((line, &document[start..from]))
     })
 }
 
@@ -229,35 +243,35 @@ fn run_tour(document: &Path) -> std::io::Result<std::process::Output> {
         .output()
 }
 
-/// The Rust program is `examples/run_once.rs`, which the console block beneath it runs.
+/// The Rust program of README.md is `examples/run_once.rs`, which the console block beneath it runs.
 fn program() -> Result<(), Failed> {
     let example = include_str!("../examples/run_once.rs");
     let (_, program) = example.split_once("\n\n").unwrap();
-    let shown = blocks("rust,no_run").next().map(|(_, block)| block);
+    let shown = blocks(README, "rust,no_run").next().map(|(_, block)| block);
     if shown == Some(program) {
         return Ok(());
     }
     Err(format!("README.md does not show examples/run_once.rs:\n{program}").into())
 }
 
-/// What `doctor` says of a host that is not at hand is what its snapshot says.
+/// The documented report of `doctor` for another kind of host matches its snapshot.
 fn diagnosis() -> Result<(), Failed> {
     let snapshot = include_str!(
         "../src/plan/tests/snapshots/sandfork__plan__tests__snapshots__doctor_container.snap"
     );
     let body = snapshot.splitn(3, "---\n").nth(2).unwrap().trim();
-    if README.contains(body) {
+    if CLI.contains(body) {
         return Ok(());
     }
-    Err(format!("README.md does not show\n{body}").into())
+    Err(format!("docs/cli.md does not show\n{body}").into())
 }
 
-/// The table of codes is that of `sandfork::exit_code`.
+/// The table of exit codes matches `sandfork::exit_code`.
 fn exit_codes() -> Result<(), Failed> {
     let source = include_str!("../src/exit_code.rs");
     for row in source.lines().filter_map(|line| line.strip_prefix("//! |")) {
-        if !README.contains(&format!("\n|{row}\n")) {
-            return Err(format!("README.md lacks |{row}").into());
+        if !CLI.contains(&format!("\n|{row}\n")) {
+            return Err(format!("docs/cli.md lacks |{row}").into());
         }
     }
     Ok(())

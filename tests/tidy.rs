@@ -182,7 +182,7 @@ const UNSAFE: [(&str, usize); 16] = [
     ("src/sys/refused.rs", 4),
     ("src/sys/scheduling.rs", 6),
     ("src/sys/sealed.rs", 5),
-    ("src/sys/seccomp.rs", 1),
+    ("src/sys/seccomp.rs", 5),
     ("src/sys/support.rs", 2),
     // The name by which CPython finds the module's entry point.
     ("worker/src/module.rs", 1),

@@ -1,6 +1,6 @@
 //! Signals, streams that close, and terminals.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use libtest_mimic::Failed;
 use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::trials;
 
@@ -17,6 +17,7 @@ trials! {
     ctrl_c_ends_the_run_and_reports_it,
     ctrl_c_leaves_an_outcome_in_json,
     json_is_one_object_and_nothing_else,
+    json_has_no_control_characters,
     a_flood_of_output_is_cut,
     output_comes_while_the_guest_runs,
     a_reader_that_leaves_ends_the_run,
@@ -25,6 +26,7 @@ trials! {
     a_script_comes_from_stdin,
     bytes_pass_unchanged_through_pipes,
     a_terminal_sees_no_escape_sequence,
+    a_terminal_sees_no_escape_sequence_of_a_name,
 }
 
 /// Long enough to be told apart from a run that ends when it should.
@@ -114,6 +116,28 @@ fn json_is_one_object_and_nothing_else() -> Result<(), Failed> {
     Ok(())
 }
 
+fn json_has_no_control_characters() -> Result<(), Failed> {
+    let code = r"print('\x9b31m \x9d0;title\x9c \x7f \x1b')
+raise ValueError('\x85')";
+    let outcome = sandfork(&["run", "--json", "-c", code]).output()?;
+    let mut map = sandfork(&["map", "-"]).stdin(Stdio::piped()).spawn()?;
+    writeln!(
+        map.stdin.take().unwrap(),
+        "{}",
+        json!({"id": "\u{9b}", "code": code})
+    )?;
+    for output in [outcome, map.wait_with_output()?] {
+        let text = String::from_utf8(output.stdout)?;
+        let moves = |shown: char| shown.is_control() && shown != '\n';
+        assert!(!text.contains(moves), "{text:?}");
+        let outcome: Value = serde_json::from_str(&text)?;
+        let said = "\u{9b}31m \u{9d}0;title\u{9c} \u{7f} \u{1b}\n";
+        assert_eq!(outcome["stdout"], said);
+        assert_eq!(outcome["error"]["message"], "\u{85}");
+    }
+    Ok(())
+}
+
 fn a_flood_of_output_is_cut() -> Result<(), Failed> {
     let flood = "import os\nwhile True: os.write(1, bytes(5000)); os.write(2, bytes(5000))";
     let output = sandfork(&["run", "--set", "limits.output=100KiB", "-c", flood]).output()?;
@@ -166,7 +190,7 @@ fn stdin_passes_when_the_policy_says_so() -> Result<(), Failed> {
     for (policy, expected) in [("stdio.stdin=pass", "a\nb\n"), ("stdio.stdin=closed", "")] {
         let mut command = sandfork(&["run", "--set", policy]);
         let mut child = command.args(read_all).stdin(Stdio::piped()).spawn()?;
-        // Nobody reads it where the policy closes stdin.
+        // The input is not read if the policy closes stdin.
         let _ = child.stdin.take().unwrap().write_all(b"a\nb\n");
         let output = child.wait_with_output()?;
         assert_eq!(
@@ -204,20 +228,25 @@ fn bytes_pass_unchanged_through_pipes() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_terminal_sees_no_escape_sequence() -> Result<(), Failed> {
+/// What a person would see.
+fn on_a_terminal(arguments: &[&str]) -> Result<String, Failed> {
     let terminal = openpty(None, None)?;
     let end = || -> Result<Stdio, Failed> { Ok(terminal.slave.try_clone()?.into()) };
-    let mut child = sandfork(&["run", "-c", ESCAPES])
+    let mut child = sandfork(arguments)
         .stdin(end()?)
         .stdout(end()?)
         .stderr(end()?)
         .spawn()?;
-    child.wait()?;
     drop(terminal.slave);
     let mut shown = Vec::new();
     // A terminal whose other side has closed answers EIO (pty(7)).
     let _ = File::from(terminal.master).read_to_end(&mut shown);
-    let shown = String::from_utf8(shown)?;
+    child.wait()?;
+    Ok(String::from_utf8(shown)?)
+}
+
+fn a_terminal_sees_no_escape_sequence() -> Result<(), Failed> {
+    let shown = on_a_terminal(&["run", "-c", ESCAPES])?;
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines.contains(&r"\x1b]0;title\x07\x1b[31mred�"), "{shown}");
     assert!(lines.contains(&r"�2J\x9b2J"), "{shown}");
@@ -227,5 +256,36 @@ fn a_terminal_sees_no_escape_sequence() -> Result<(), Failed> {
             .chars()
             .any(|shown| shown.is_control() && shown != '\r' && shown != '\n')
     );
+    Ok(())
+}
+
+/// Names of files, which a shell fills in and others choose.
+fn a_terminal_sees_no_escape_sequence_of_a_name() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let name = "-\u{9b}2J\x1b[31m\nsandfork: forged";
+    let file = directory.path().join(name);
+    fs::write(&file, "description = 'x'")?;
+    let tasks = directory.path().join("tasks.jsonl");
+    fs::write(&tasks, json!({"id": 1, (name): 1}).to_string())?;
+    let [path, tasks] = [&file, &tasks].map(|path| path.to_str().unwrap());
+    for arguments in [
+        &["policy", "check", path][..],
+        &["plan", "--policy", path],
+        &["run", name],
+        &["map", path],
+        &["map", tasks],
+        &["map", tasks, "--output", path],
+        &["run", "--policy", name, "-c", "1"],
+        &["run", "--set", name, "-c", "1"],
+    ] {
+        let shown = on_a_terminal(arguments)?;
+        let moves = |shown: char| shown.is_control() && !['\r', '\n'].contains(&shown);
+        assert!(!shown.contains(moves), "{arguments:?}: {shown:?}");
+        assert!(
+            arguments[0] == "plan" || !shown.contains("\nsandfork: forged"),
+            "{arguments:?}: {shown:?}"
+        );
+        assert!(shown.contains(r"\x9b"), "{arguments:?}: {shown:?}");
+    }
     Ok(())
 }

@@ -30,7 +30,7 @@ struct Marked {
 
 impl Marked {
     fn new() -> Self {
-        // Not in /tmp, of which a sandbox has its own.
+        // Not in /tmp, because a sandbox has its own.
         let marks = tempfile::tempdir_in("/var/tmp").unwrap();
         // Open to the user that guests are.
         let open = fs::Permissions::from_mode(0o777);
@@ -92,7 +92,7 @@ fn a_killed_batch_is_gone_on_with() -> Result<(), Failed> {
         gone(&family);
         let results = marked.whole_results();
         assert!(results.len() < TASKS, "it was too quick to be killed");
-        // What was there before is there as it was.
+        // Earlier results are unchanged.
         assert!(finished.iter().all(|(id, result)| results[id] == *result));
         finished = results;
     }

@@ -125,7 +125,7 @@ fn ctrl_c_lets_what_runs_end_and_can_be_gone_on_from() -> Result<(), Failed> {
     assert!(said(&output).ends_with(&before), "{}", said(&output));
     let all = batch.read();
     assert_eq!(all.len(), 60);
-    // What was there is there as it was.
+    // Earlier results are unchanged.
     assert!(first.iter().all(|(id, result)| all[id] == *result));
     Ok(())
 }
@@ -175,7 +175,7 @@ fn a_second_ctrl_c_ends_the_command() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whether a signal was sent to the process, and nobody has taken it (proc_pid_status(5)).
+/// Whether a signal is pending for the process (proc_pid_status(5)).
 fn is_pending(child: &Child, signal: Signal) -> Result<bool, Failed> {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id()))?;
     let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
@@ -349,7 +349,7 @@ fn a_zygote_that_is_killed_costs_no_task() -> Result<(), Failed> {
         batch.wait_for(results);
         for pid in beneath(child.id()) {
             let pid = nix::unistd::Pid::from_raw(i32::try_from(pid)?);
-            // One that is gone by now is as good.
+            // A process that has ended meanwhile is accepted too.
             _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
         }
     }

@@ -49,12 +49,19 @@ impl fmt::Display for Role {
 pub enum Shape {
     /// A pid namespace for the zygote, and one for each worker.
     PidNamespaces,
+    /// The family under root, whose launcher first has a child that writes the id maps.
+    MappedPidNamespaces,
     /// The launcher watches, and above each worker is a reaper: here it is called its init.
     Reapers,
 }
 
 /// By the order of births, which the jail fixes: see `docs/jail-order.md`.
 pub fn role_of_child(shape: Shape, parent: Role, nth: usize, clone_flags: u64) -> Role {
+    let (shape, nth) = match (shape, parent) {
+        (Shape::MappedPidNamespaces, Role::Launcher) => (Shape::PidNamespaces, nth - 1),
+        (Shape::MappedPidNamespaces, _) => (Shape::PidNamespaces, nth),
+        other => (other.0, nth),
+    };
     let shares_memory = clone_flags & u64::from(libc::CLONE_VM.cast_unsigned()) != 0;
     match (shape, parent, nth) {
         (Shape::PidNamespaces, Role::Launcher, 1) => Role::Init,

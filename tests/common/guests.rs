@@ -49,7 +49,7 @@ os.wait()
 os.read(reader, 1)
 ";
 
-/// Files, shared memory, semaphores, queues, mappings, a fifo and a socket: whatever of it is let through.
+/// Files, shared memory, semaphores, queues, mappings, a fifo and a socket, as far as they are allowed.
 pub fn objects() -> String {
     format!("{OBJECTS}objects('{MARK}', {IPC_KEY})\nos._exit(0)\n")
 }

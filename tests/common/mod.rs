@@ -8,8 +8,8 @@ use sandfork::host;
 use sandfork::plan::{needs, plan};
 use sandfork::policy::{BuiltInsOnly, Level, Override, Policy};
 
-/// A test that needs sandboxes of this level. It is skipped by the host probe's word only, and in
-/// CI not even then, unless whoever runs it could do nothing about it.
+/// A test that needs sandboxes of this level. Only the host probe can have it skipped. In CI, it is
+/// skipped only if the user who runs it cannot change the host's answer.
 pub fn trial(
     name: impl Into<String>,
     level: Level,

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 /// Writes a file, by another process.
 ///
-/// Were it open for writing in this one, a child that another thread makes just then would have it
-/// open too, and a file that anybody may write is not executed (`ETXTBSY`, execve(2)).
+/// If it were open for writing in this process, a child that another thread creates at that moment would
+/// inherit it, and a file that is open for writing cannot be executed (`ETXTBSY`, execve(2)).
 #[track_caller]
 pub fn install(path: &Path, mode: u32, text: &str) {
     let mut install = Command::new("install")

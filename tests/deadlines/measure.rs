@@ -1,6 +1,7 @@
 //! Has every guest come to its limit, one after another, and looks how long its end takes.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sandfork::outcome::{Outcome, Phases, Status};
@@ -12,9 +13,6 @@ use serde::Serialize;
 
 use crate::processes::{Process, Role, family};
 use crate::unwilling::{GUESTS, Guest, Held};
-
-/// The time that each guest has.
-pub const LIMIT: Duration = Duration::from_millis(200);
 
 /// What a cell that does not end when it is interrupted has beside it.
 pub const GRACE: Duration = Duration::from_secs(1);
@@ -137,7 +135,7 @@ impl End {
 fn end(sandbox: &Arc<Sandbox>, guest: Guest) -> Result<End, Error> {
     match guest.held {
         Held::Run => {
-            let request = Request::python(guest.source()).wall(LIMIT);
+            let request = Request::python(guest.source()).wall(guest.limit);
             let asked = Instant::now();
             let outcome = sandbox.run(request)?;
             let (took, survivors) = (asked.elapsed(), survivors());
@@ -149,17 +147,17 @@ fn end(sandbox: &Arc<Sandbox>, guest: Guest) -> Result<End, Error> {
                 verify,
                 ..
             } = outcome.usage().phases;
-            let had = place + fork + jail + verify + LIMIT;
+            let had = place + fork + jail + verify + guest.limit;
             Ok(seen(&outcome, took.saturating_sub(had), survivors))
         }
         Held::Cell => {
             let mut session = sandbox.session()?;
             let asked = Instant::now();
-            let report = session.run(Cell::new(guest.source()).wall(LIMIT))?;
+            let report = session.run(Cell::new(guest.source()).wall(guest.limit))?;
             let took = asked.elapsed();
             let (had, survivors) = match report.session() {
-                SessionState::Ended => (LIMIT + GRACE, survivors()),
-                SessionState::Live => (LIMIT, Vec::new()),
+                SessionState::Ended => (guest.limit + GRACE, survivors()),
+                SessionState::Live => (guest.limit, Vec::new()),
             };
             Ok(seen(report.outcome(), took.saturating_sub(had), survivors))
         }
@@ -175,11 +173,18 @@ fn seen(outcome: &Outcome, beyond: Duration, survivors: Vec<Process>) -> End {
     }
 }
 
-/// What is alive of a worker, or of what it started.
+/// What stays alive of a worker, or of what it started. Where giving it all back takes the kernel longer
+/// than a caller waits, it has been killed, and is gone in the end.
 fn survivors() -> Vec<Process> {
-    let mut left = family(std::process::id());
-    left.retain(|process| matches!(process.role, Role::Worker) && !process.is_zombie());
-    left
+    let begun = Instant::now();
+    loop {
+        let mut left = family(std::process::id());
+        left.retain(|process| matches!(process.role, Role::Worker) && !process.is_zombie());
+        if left.is_empty() || begun.elapsed() > GIVE_UP {
+            return left;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn policy() -> Policy {

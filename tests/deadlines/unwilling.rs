@@ -1,5 +1,7 @@
 //! Guests that do not want to end, as a table. Each prints that it is as far as it wanted to be.
 
+use std::time::Duration;
+
 use crate::guests::DAEMON;
 
 /// A guest.
@@ -8,7 +10,15 @@ pub struct Guest {
     pub name: &'static str,
     pub code: &'static str,
     pub held: Held,
+    /// The time that it has.
+    pub limit: Duration,
 }
+
+/// The time that a guest has which only does not want to end.
+const LIMIT: Duration = Duration::from_millis(200);
+
+/// The time that a guest has which first gathers what its end will have to give back.
+const HOARDING: Duration = Duration::from_secs(2);
 
 /// What its time ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -25,6 +35,15 @@ const fn run(name: &'static str, code: &'static str) -> Guest {
         name,
         code,
         held: Held::Run,
+        limit: LIMIT,
+    }
+}
+
+/// One that holds the most of an object of the kernel's, in as many processes as it may have.
+const fn hoards(name: &'static str, code: &'static str) -> Guest {
+    Guest {
+        limit: HOARDING,
+        ..run(name, code)
     }
 }
 
@@ -33,10 +52,11 @@ const fn cell(name: &'static str, code: &'static str) -> Guest {
         name,
         code,
         held: Held::Cell,
+        limit: LIMIT,
     }
 }
 
-pub const GUESTS: [Guest; 14] = [
+pub const GUESTS: [Guest; 23] = [
     run("blocks every signal", DEAF),
     run(
         "is stopped",
@@ -51,6 +71,18 @@ pub const GUESTS: [Guest; 14] = [
     run("waits in vfork, where no signal is seen but a kill", VFORK),
     run("fills its memory", MEMORY),
     run("writes and syncs files", FILES),
+    hoards("holds record locks", LOCKS),
+    hoards("holds mappings", MAPPINGS),
+    hoards("holds page tables", PAGE_TABLES),
+    hoards("holds files and descriptors", MANY_FILES),
+    hoards(
+        "holds sockets with descriptors under way in a ring",
+        SOCKETS,
+    ),
+    hoards("holds full pipes", PIPES),
+    hoards("holds timers", TIMERS),
+    hoards("holds watches of epoll", WATCHES),
+    hoards("holds blocked threads", THREADS),
     cell("as a cell: blocks every signal", DEAF),
     cell("as a cell: catches every interrupt", CATCHES),
     cell(
@@ -64,6 +96,9 @@ impl Guest {
     pub fn source(&self) -> String {
         if self.code == DAEMONS {
             return format!("{DAEMON}print('on', flush=True)\nwhile True: time.sleep(60)");
+        }
+        if self.limit == HOARDING {
+            return format!("{IN_ALL}{}", self.code);
         }
         self.code.to_owned()
     }
@@ -132,7 +167,7 @@ print('on', flush=True)
 ";
 
 /// A parent waits for its vfork child uninterruptibly (state D of proc(5)), and the child opens a fifo
-/// that nobody writes to before it becomes another program.
+/// without a writer before it becomes another program.
 const VFORK: &str = "\
 import os
 os.mkfifo('/tmp/fifo')
@@ -158,6 +193,146 @@ while True:
     with open('/tmp/file', 'wb') as file:
         file.write(bytes(1 << 20))
         os.fsync(file.fileno())
+";
+
+/// Has processes hold something, each until it gets no more, and says when all of them do.
+const IN_ALL: &str = "\
+import ctypes, fcntl, os, resource, select, signal, socket, struct, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+def in_all(processes, hold):
+    done, report = os.pipe()
+    for _ in range(processes):
+        if os.fork() == 0:
+            os.close(done)
+            try:
+                kept = hold()
+            except (OSError, MemoryError):
+                pass
+            os.write(report, b'.')
+            while True:
+                time.sleep(60)
+    counted = 0
+    while counted < processes:
+        counted += len(os.read(done, processes))
+    print('on', flush=True)
+    while True:
+        time.sleep(60)
+";
+
+const LOCKS: &str = "\
+own = open('/tmp/locks', 'w')
+def lock():
+    fcntl.lockf(own, fcntl.LOCK_EX)
+    try:
+        for piece in range(1 << 16):
+            cut = struct.pack('hhqqi4x', fcntl.F_UNLCK, os.SEEK_SET, 2 * piece + 1, 1, 0)
+            fcntl.fcntl(own, fcntl.F_SETLK, cut)
+    except OSError:
+        pass
+    os.nice(19)
+def hold():
+    while True:
+        os.dup(own.fileno())
+lock()
+in_all(40, hold)
+";
+
+/// Every second page has another protection than its neighbours, and so a mapping of its own.
+const MAPPINGS: &str = "\
+def hold():
+    libc.mmap.restype = ctypes.c_void_p
+    begin = libc.mmap(None, ctypes.c_size_t(1 << 28), 0, 0x4022, -1, 0)
+    for page in range(0, 1 << 16, 2):
+        if libc.mprotect(ctypes.c_void_p(begin + page * 4096), ctypes.c_size_t(4096), 1):
+            break
+in_all(8, hold)
+";
+
+/// One page in each 2 MiB, so that each has a page table of its own.
+const PAGE_TABLES: &str = "\
+def hold():
+    libc.mmap.restype = ctypes.c_void_p
+    begin = libc.mmap(None, ctypes.c_size_t(1 << 34), 1, 0x4022, -1, 0)
+    libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(1 << 34), 15)
+    for place in range(0, 1 << 34, 1 << 21):
+        ctypes.string_at(begin + place, 1)
+in_all(4, hold)
+";
+
+const MANY_FILES: &str = "\
+os.mkdir('/work/many')
+try:
+    for number in range(1 << 16):
+        os.close(os.open('/work/many/%d' % number, os.O_CREAT | os.O_WRONLY))
+except OSError:
+    pass
+names = os.listdir('/work/many')
+def hold():
+    for name in names:
+        os.open('/work/many/' + name, os.O_RDONLY)
+in_all(40, hold)
+";
+
+const SOCKETS: &str = "\
+def hold():
+    pairs = []
+    try:
+        while True:
+            pairs.append(socket.socketpair())
+    except OSError:
+        pass
+    for number, (own, _) in enumerate(pairs):
+        socket.send_fds(own, [b'x'], [end.fileno() for end in pairs[(number + 1) % len(pairs)]])
+    return pairs
+in_all(40, hold)
+";
+
+const PIPES: &str = "\
+def hold():
+    while True:
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        os.write(writer, bytes(1 << 16))
+in_all(16, hold)
+";
+
+const TIMERS: &str = "\
+signal.signal(signal.SIGALRM, signal.SIG_IGN)
+def hold():
+    often = struct.pack('qqqq', 0, 1_000_000, 0, 1_000_000)
+    for _ in range(24):
+        timer = ctypes.c_int()
+        libc.timer_create(1, None, ctypes.byref(timer))
+        libc.timer_settime(timer, 0, often, None)
+    while True:
+        clock = libc.timerfd_create(1, 0)
+        if clock < 0 or libc.timerfd_settime(clock, 0, often, None):
+            break
+in_all(40, hold)
+";
+
+/// A watch belongs to a file and a descriptor's number, and stays when the number is another file's.
+const WATCHES: &str = "\
+def hold():
+    watchers = [select.epoll() for _ in range(8)]
+    files = [os.eventfd(0) if hasattr(os, 'eventfd') else os.pipe()[0] for _ in range(60)]
+    slots = [os.dup(files[0]) for _ in range(60)]
+    for file in files:
+        for slot in slots:
+            os.dup2(file, slot)
+            for watcher in watchers:
+                watcher.register(slot, select.EPOLLIN)
+    return watchers
+in_all(8, hold)
+";
+
+const THREADS: &str = "\
+def hold():
+    gate = threading.Lock()
+    gate.acquire()
+    while True:
+        threading.Thread(target=gate.acquire, daemon=True).start()
+in_all(4, hold)
 ";
 
 const CATCHES: &str = "\

@@ -1,10 +1,12 @@
-//! The users who launch: root where the harness is root, and an ordinary one.
+//! The launching users: root if the harness is root, and an ordinary user.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use serde::Deserialize;
 
 use crate::capture::capture;
 use crate::probe::Launch;
@@ -16,9 +18,11 @@ const EXTRA_GROUP: u32 = 31_338;
 /// The launcher's preference to be killed first, which the guest must not undo.
 const RAISE_OOM_SCORE: &str = "echo 500 >/proc/self/oom_score_adj; exec \"$@\"";
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum User {
     Root,
+    #[serde(rename = "user")]
     Ordinary,
 }
 

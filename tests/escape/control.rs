@@ -1,4 +1,4 @@
-//! The open controls: the same attempt without a sandbox, which must succeed.
+//! The open controls: each runs an attempt without a sandbox, and must succeed.
 //! A probe that cannot escape proves nothing.
 
 use std::collections::HashMap;
@@ -142,7 +142,7 @@ fn naive_runner(
     execute(probe, party, directory, &arguments)
 }
 
-/// Two processes that live at the same time.
+/// Two processes that run at the same time.
 fn naive_tenants(
     world: &World,
     probe: &Probe,
@@ -155,7 +155,7 @@ fn naive_tenants(
     execute(probe, party, directory, &arguments)
 }
 
-/// All of a probe's, each of which is given what the one before found.
+/// All runs of a probe. Each receives the finding of the previous one.
 fn programs(
     probe: &Probe,
     party: &Party,

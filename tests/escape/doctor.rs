@@ -11,7 +11,7 @@ use crate::need;
 use crate::probe::{Launch, Probe};
 use crate::world::Party;
 
-/// What `sandfork doctor --json` says for one user.
+/// The report of `sandfork doctor --json` for one user.
 pub struct Doctor {
     namespaces: Result<(), String>,
     pub cgroup: Result<(), String>,
@@ -29,7 +29,7 @@ impl Doctor {
     pub fn ask(account: &Account, sandfork: &Path) -> Self {
         let arguments: [PathBuf; 3] = [sandfork.into(), "doctor".into(), "--json".into()];
         let answer = capture(account.command(Launch::Plain, &arguments), "");
-        // A doctor that says nothing is no reason to skip anything.
+        // Without a report no test is skipped.
         let answer: Value = answer
             .ok()
             .and_then(|captured| serde_json::from_str(&captured.stdout).ok())

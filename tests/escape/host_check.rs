@@ -54,7 +54,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The same program, for a person to see.
+    /// The same program, with output for a terminal.
     fn terminal_unmoved(&self) -> Result<(), String> {
         let python = self.party.account.python.clone();
         let words = [
@@ -72,7 +72,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The same program, while the launcher tells of itself on a stream that the guest does not have.
+    /// The same program, while the launcher logs to a stream that the guest does not have.
     fn log_unforged(&self) -> Result<(), String> {
         let mut words: Vec<OsString> = ["env", "SANDFORK_LOG=trace"].map(OsString::from).into();
         words.push(self.world.sandfork.clone().into());

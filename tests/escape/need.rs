@@ -1,4 +1,4 @@
-//! What an open control may need of the machine, and how the machine says whether it has it.
+//! The needs of an open control, and how to detect whether the machine meets them.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub enum Need {
     SupplementaryGroup,
     /// A limit on memory that counts what is in no process's size.
     MemoryCgroup,
-    /// A cgroup whose name tells something.
+    /// A cgroup with a name that reveals information.
     OwnCgroup,
     AccessTimes,
     /// A disk that keeps flags of files.
@@ -50,7 +50,7 @@ pub enum Need {
     CoreFiles,
     ManyDescriptors,
     LockedMemory,
-    /// Root's own power over limits, which a machine may have taken from him.
+    /// Root's capability to raise limits, which a machine may lack.
     ResourceCapability,
 }
 

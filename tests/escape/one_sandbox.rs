@@ -18,7 +18,7 @@ use crate::world::value_of;
 
 /// The first argument that makes this binary such a program; `sandfork run`'s own follow.
 pub const IN_ONE_SANDBOX: &str = "--in-one-sandbox";
-/// The same, where all programs but the second are cells of one session, which lives meanwhile.
+/// Runs the programs in one sandbox; all but the second are cells of one session, which lives meanwhile.
 pub const AS_TWO_TENANTS: &str = "--as-two-tenants";
 /// Stands in a program for what the one before it printed after `VALUE `.
 pub const PREVIOUS: &str = "@PREV@";

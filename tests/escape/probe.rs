@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::account::User;
 use crate::need::Need;
 use crate::verdict::Expectation;
 
@@ -53,6 +54,9 @@ pub struct Header {
     /// Why SECURITY.md does not promise to stop it: then it must succeed, or the promise is due.
     #[serde(default)]
     pub not_promised: Option<String>,
+    /// The user for whose guests SECURITY.md promises it nevertheless.
+    #[serde(default)]
+    pub promised_of: Option<User>,
     /// The policies that promise to stop the attempt.
     #[serde(default = "every_policy")]
     pub policies: Vec<String>,
@@ -112,18 +116,18 @@ pub enum OpenMode {
     /// The same as `zygote`, with every child in a pid namespace of its own: they have the zygote's
     /// process number, by which libraries tell a fork.
     ZygoteTwins,
-    /// In two processes at the same time, of the same user.
+    /// In two processes of the same user at the same time.
     TwoTenants,
 }
 
-/// Who sees that the attempt succeeded.
+/// The party that detects a success of the attempt.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Judge {
     /// The attempt itself: any line that starts with `ESCAPED`.
     #[default]
     Snippet,
-    /// The host: `host_check` says what must hold, and the open control is a naive host.
+    /// The host: `host_check` names the condition that must hold, and the open control is a naive host.
     Host,
 }
 
@@ -132,7 +136,7 @@ pub enum Judge {
 #[serde(rename_all = "kebab-case")]
 pub enum HostCheck {
     NextRunServed,
-    /// The same; the open control is a host that trusts the frames of its guest.
+    /// The host; the open control is a host that trusts the frames of its guest.
     FrameRefused,
     OutputDecoded,
     NoCanaryCollected,
@@ -140,7 +144,7 @@ pub enum HostCheck {
     NothingSurvives,
     /// On a terminal, without `--json`.
     TerminalUnmoved,
-    /// With everything told that the host can tell.
+    /// With all logging of the host enabled.
     LogUnforged,
 }
 

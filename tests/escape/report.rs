@@ -11,7 +11,7 @@ pub enum End {
     /// Held, but for a reason that the probe does not allow, or no sandbox came to be.
     Unexplained,
     ControlFailed,
-    /// It succeeded, as SECURITY.md says that it may.
+    /// It succeeded, as SECURITY.md states that it can.
     NotPromised,
     Ignored,
 }

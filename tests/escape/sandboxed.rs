@@ -30,7 +30,7 @@ const PROFILE: [&str; 10] = [
     "assurance.require=standard",
 ];
 
-/// What `TIME_LIMIT` and `CPU_LIMIT` say.
+/// The values of `TIME_LIMIT` and `CPU_LIMIT`.
 const TIGHT: [&str; 2] = ["limits.wall=2s", "limits.cpu=2s"];
 /// What no attempt needs on a machine that has much else to do.
 const PLENTY: [&str; 2] = ["limits.wall=60s", "limits.cpu=60s"];

@@ -1,8 +1,8 @@
-//! What a run's end says about the attempt: pure, and itself under test.
+//! The verdict on an attempt from the end of its run: pure, and itself under test.
 
 use serde::Deserialize;
 
-/// One way in which the attempt may fail. All lines must fit one and the same way.
+/// One way in which the attempt may fail. All lines must match the same way.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
@@ -118,6 +118,7 @@ fn errno(name: &str) -> Option<i32> {
         "EMFILE" => libc::EMFILE,
         "ENETUNREACH" => libc::ENETUNREACH,
         "ENOENT" => libc::ENOENT,
+        "ENOLCK" => libc::ENOLCK,
         "ENOMEM" => libc::ENOMEM,
         "ENOSYS" => libc::ENOSYS,
         "ENOTTY" => libc::ENOTTY,

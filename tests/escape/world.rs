@@ -31,7 +31,7 @@ const SCRIPTS: [(&str, &str); 7] = [
 /// The directory of those that a zygote preloads.
 pub const MODULES: &str = "modules";
 
-/// Names another binary to attack than the one that Cargo built.
+/// Names the binary to attack instead of the one that Cargo built.
 const BINARY: &str = "SANDFORK_ESCAPE_BINARY";
 
 pub struct World {

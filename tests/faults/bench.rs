@@ -54,7 +54,7 @@ impl Bench {
         let posture = bench.ask("run").went;
         let session = bench.ask("session").went;
         // What tells of the jail looks for what only namespaces give.
-        let has_posture = setting.shape() == Shape::PidNamespaces;
+        let has_posture = setting.shape() != Shape::Reapers;
         assert!(Went::is_ok(posture.as_ref()) || !has_posture, "{posture:?}");
         assert!(Went::is_ok(session.as_ref()), "{session:?}");
         bench.rest();
@@ -116,7 +116,7 @@ impl Bench {
         self.settled();
     }
 
-    /// Ends what a command would have to end first, so that its calls are the same each time.
+    /// Ends what a command would have to end first, so that its calls are reproducible.
     pub fn before(&mut self, command: &str) {
         if command == "build" {
             assert_eq!(self.ask("drop").went, Some(Went::Well));
@@ -244,7 +244,7 @@ pub struct Told {
     /// `None` when the supervisor ended.
     pub went: Option<Went>,
     pub fired: Option<Call>,
-    /// Who was killed, if there was somebody.
+    /// The killed process, if there was one.
     pub struck: Option<Pid>,
     pub calls: Vec<Call>,
     pub took: Duration,

@@ -12,9 +12,9 @@ use crate::family::{Call, Role};
 pub enum Act {
     /// It is not made, and returns this error.
     Fail(Errno),
-    /// It is made, and returns this error all the same.
+    /// The call is made, but returns this error.
     Deny(Errno),
-    /// It is not made, and says that it was: what it returns is given.
+    /// The call is not made, but returns the given success value.
     Pretend(i64),
     /// It is made later.
     Delay(Duration),
@@ -46,7 +46,7 @@ pub struct Fault {
 enum Place {
     /// However many of other names come before it: that may differ from time to time.
     Occurrence { number: u64, occurrence: usize },
-    /// Whatever it is.
+    /// The nth call of any name.
     Nth(usize),
 }
 

@@ -11,17 +11,17 @@ use serde::{Serialize, Serializer};
 /// Names the file.
 const VARIABLE: &str = "SANDFORK_FAULTS_FOUND";
 
-/// By when everything is gone, and a new zygote is there. A machine that has other things to do takes longer,
-/// which is counted and not held against anybody.
+/// The time after which everything is gone and a new zygote is ready. A busy machine takes longer, which is
+/// counted but is no failure.
 const PROMISED: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default, Serialize)]
 pub struct Found {
     /// The test.
     pub test: String,
-    /// Calls of the set-up, or of whoever tells the moment.
+    /// Calls of the set-up, or of the process that determines the moment.
     pub calls: usize,
-    /// Faults that were put in, or points at which somebody was killed.
+    /// Injected faults, or points at which a process was killed.
     pub points: usize,
     pub sound: usize,
     pub refused: usize,

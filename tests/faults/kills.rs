@@ -84,7 +84,7 @@ impl Kill {
     }
 }
 
-/// How long whatever is left is waited for.
+/// The time to wait for leftovers to disappear.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Kills at the nth call.
@@ -96,7 +96,7 @@ pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, found: &mut Found) {
     let fault = Fault::kill(kill.victim, kill.clock, nth);
     let told = bench.ask_with(kill.command, fault);
     let (Some(fired), Some(victim)) = (told.fired, told.struck) else {
-        // Not so many calls this time, or nobody there to be killed yet, or any more.
+        // There were fewer calls this time, or the process to kill did not exist.
         bench.ask("close other");
         return bench.ready();
     };
@@ -116,7 +116,7 @@ pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, found: &mut Found) {
         Some(_) => found.sound += 1,
         None => {}
     }
-    // One who is killed is there until he is given a processor to end on.
+    // A killed process exists until it is scheduled to end.
     let ended = |tracer: &Tracer| !tracer.has(victim);
     match bench.tracer.until(PATIENCE, ended) {
         Some(took) => found.is_gone(took),
@@ -143,7 +143,7 @@ fn judge(bench: &Bench, kill: Kill, told: &Told) -> Option<String> {
     };
     match &told.went {
         None if is_supervisor => None,
-        // It had been answered when he was killed.
+        // The request was answered before the kill.
         went if went == sound => None,
         Some(Went::Refused { says, .. }) if !is_supervisor && !says.is_empty() => None,
         Some(Went::Ran { status, .. }) if of_worker && status == "signal" => None,

@@ -75,7 +75,7 @@ assert ctypes.CDLL(None).setns(namespace, CLONE_NEWUSER) == 0
 open('/proc/sys/user/max_user_namespaces', 'w').write(sys.argv[2])
 ";
 
-/// Somebody removes the supervisor's directories.
+/// Another process removes the supervisor's directories.
 fn the_cgroups_are_removed(bench: &mut Bench) -> Result<(), Failed> {
     let cgroups = bench.cgroups();
     for directory in &cgroups {
@@ -91,8 +91,8 @@ fn the_cgroups_are_removed(bench: &mut Bench) -> Result<(), Failed> {
     plain(bench.ask("plain").went.as_ref())
 }
 
-/// Somebody moves a live session's processes elsewhere and removes its directories: nothing counts its
-/// memory any more, so that it ends.
+/// Another process moves a live session's processes elsewhere and removes its directories. Its memory is no
+/// longer counted, so the session ends.
 fn a_session_is_taken_out_of_its_cgroups(bench: &mut Bench) -> Result<(), Failed> {
     open_session(bench);
     let workers: Vec<PathBuf> = bench
@@ -147,15 +147,27 @@ fn is_refused(went: Option<&Went>, words: &[&str]) -> Result<(), Failed> {
 
 /// Moves what is in a cgroup to the one above the supervisor's.
 fn empty(directory: &Path) -> Result<(), Failed> {
-    let above: PathBuf = directory
+    let elsewhere = elsewhere(directory)?;
+    for pid in fs::read_to_string(directory.join("cgroup.procs"))?.lines() {
+        fs::write(elsewhere.join("cgroup.procs"), pid)
+            .map_err(|error| format!("{}: {error}", elsewhere.display()))?;
+    }
+    Ok(())
+}
+
+/// On version 2 the cgroups above a worker's hold no processes: this test's own does.
+fn elsewhere(directory: &Path) -> Result<PathBuf, Failed> {
+    if directory.join("cgroup.controllers").exists() {
+        let own = fs::read_to_string("/proc/self/cgroup")?;
+        let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
+        let path = path.ok_or("this process is in no cgroup of version 2")?;
+        return Ok(Path::new("/sys/fs/cgroup").join(path));
+    }
+    Ok(directory
         .ancestors()
         .nth(2)
         .ok_or("it has no parent")?
-        .into();
-    for pid in fs::read_to_string(directory.join("cgroup.procs"))?.lines() {
-        fs::write(above.join("cgroup.procs"), pid)?;
-    }
-    Ok(())
+        .into())
 }
 
 fn remove(directory: &Path) -> Result<(), Failed> {

@@ -144,7 +144,7 @@ fn trial(
     })
 }
 
-/// One that says what it found.
+/// A test that reports its findings.
 fn measured(
     name: String,
     setting: Setting,

@@ -1,4 +1,4 @@
-"""What holds the process that runs this, seen from inside: the same lines in every sound worker."""
+"""Prints a process's restrictions from inside: the same lines in every sound worker."""
 
 import ctypes
 import errno
@@ -42,13 +42,17 @@ for key, value in status():
 for mount in mounts():
     print("mount", *mount)
 for name in ("uid_map", "gid_map", "setgroups", "cgroup"):
-    print(name, *open("/proc/self/" + name).read().split())
+    words = open("/proc/self/" + name).read().split()
+    if name == "uid_map" and 2147000000 < int(words[1]) < 1 << 31:
+        # Each of root's workers has another uid.
+        words[1] = "its own"
+    print(name, *words)
 for name in sorted(vars(resource)):
-    # What the interpreter had when it was forked differs from zygote to zygote.
+    # The interpreter's state at the fork differs between zygotes.
     if name.startswith("RLIMIT_") and name != "RLIMIT_DATA":
         print(name, *resource.getrlimit(getattr(resource, name)))
 print("data", resource.getrlimit(resource.RLIMIT_DATA)[0] != resource.RLIM_INFINITY)
-# One is the directory that is being listed.
+# One of them is the directory that is being listed.
 print("descriptors", sorted(map(int, os.listdir("/proc/self/fd")))[:3], len(os.listdir("/proc/self/fd")))
 print("processes", sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()))
 print("ids", os.getpid(), os.getppid(), os.getsid(0), os.getuid(), os.getgid(), os.getgroups())

@@ -55,7 +55,7 @@ fn holds_no_less(differing: &[String]) -> bool {
         // Its group has no number inside; outside it is the same one.
         "Gid",
         "gid_map",
-        // Nobody could make use of it without a capability.
+        // It has no effect without a capability.
         "setgroups",
         // What an ordinary program shows of itself.
         "ids",

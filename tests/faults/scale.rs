@@ -1,12 +1,12 @@
-//! How much is done: a part that is always the same, or everything, alone or beside others who do the rest.
+//! The scale of a run: a fixed sample, or everything, alone or shared with other processes.
 
 use std::env;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scale {
-    /// A part that is always the same, of some tests.
+    /// A fixed sample of some tests.
     Ci,
-    /// The same, of all.
+    /// A fixed sample of all tests.
     Sample,
     /// Everything, or one of some equal shares of it.
     Full { share: usize, of: usize },

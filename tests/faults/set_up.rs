@@ -79,7 +79,7 @@ impl Part {
     fn span(self, calls: &[Call]) -> Range<usize> {
         let position = |is_it: &dyn Fn(&Call) -> bool| calls.iter().position(is_it);
         let (start, end) = match (self.command, self.role) {
-            // CPython's own start is before any jail; then it says who it is.
+            // CPython's own startup is before any jail; then it reports its facts.
             ("build", Role::Launcher) => {
                 let told = position(&|call| call.is(&["sendmsg"]));
                 (told.unwrap_or(calls.len()), None)
@@ -112,7 +112,7 @@ fn is_code(call: &Call) -> bool {
 
 /// All that can be done to a call.
 pub fn acts(call: &Call) -> Vec<Act> {
-    // These end the caller, or are where it returns to: there is nobody who could be told.
+    // These end the caller, or are where it returns to, so no process can receive an error.
     if call.is(&["exit", "exit_group", "rt_sigreturn", "restart_syscall"]) {
         return Vec::new();
     }
@@ -149,8 +149,7 @@ pub fn acts(call: &Call) -> Vec<Act> {
 pub struct Allowed {
     /// Whether a guest that finds these lines in its posture is held as well as any.
     pub posture: fn(&[String]) -> bool,
-    /// Whether the run after may be refused too: where a step was left out, nobody knows of it before it
-    /// is missed.
+    /// Whether the next run may be refused too: a skipped step is noticed only when its effect is missing.
     pub later: bool,
 }
 
@@ -197,8 +196,8 @@ pub fn put(
 ) {
     bench.before(part.command);
     let told = bench.ask_with(part.command, Fault::at(call, act));
-    // How often somebody waits or looks at a clock is the scheduler's doing: it may not be made this time, or
-    // be made when the set-up is over.
+    // The scheduler determines how often a process waits or reads a clock: the call may not be made this time,
+    // or only after the set-up.
     let Some(fired) = told.fired.filter(|_| part.is_at_work(&told.calls)) else {
         return bench.ready();
     };

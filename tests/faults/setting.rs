@@ -1,4 +1,4 @@
-//! Who supervises, and what the host lets him have: by that a sandbox has one of its three levels.
+//! The supervising user and the host's capabilities, which determine one of a sandbox's three levels.
 
 use std::env;
 use std::os::unix::fs::chown;
@@ -17,15 +17,15 @@ use crate::situation;
 /// One way to have a supervisor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Setting {
-    /// Whoever runs the tests, with all that this host can give.
+    /// The user who runs the tests, with everything that this host provides.
     Best,
     /// An ordinary user, to whom no cgroup is delegated.
     User,
-    /// Whoever runs the tests, on a host that forbids namespaces.
+    /// The user who runs the tests, on a host that forbids namespaces.
     NoNamespaces,
 }
 
-/// A user who has nothing, not even a line in /etc/passwd.
+/// A user without any resources, and without an entry in /etc/passwd.
 const NOBODY: u32 = 2_147_100_002;
 
 /// The system's interpreter.
@@ -72,19 +72,20 @@ impl Setting {
     /// How its processes descend from each other.
     pub fn shape(self) -> Shape {
         match self {
-            Self::Best | Self::User => Shape::PidNamespaces,
+            Self::Best => Shape::MappedPidNamespaces,
+            Self::User => Shape::PidNamespaces,
             Self::NoNamespaces => Shape::Reapers,
         }
     }
 
-    /// Who is there when a sandbox is idle.
+    /// The processes of an idle sandbox.
     pub fn family(self) -> Vec<Role> {
         let mut family = vec![Role::Supervisor, Role::Launcher, Role::Init, Role::Zygote];
-        family.retain(|role| self.shape() == Shape::PidNamespaces || *role != Role::Init);
+        family.retain(|role| self.shape() != Shape::Reapers || *role != Role::Init);
         family
     }
 
-    /// This program, started as he is.
+    /// This program, started as the user.
     pub fn command(self) -> Command {
         let own = env::current_exe().expect("a program knows its path");
         match self {
@@ -105,7 +106,7 @@ impl Setting {
         }
     }
 
-    /// Lets him use a directory.
+    /// Gives the user access to a directory.
     pub fn give(self, directory: &Path) {
         if self == Self::User {
             chown(directory, Some(NOBODY), Some(NOBODY)).expect("root may");

@@ -9,9 +9,9 @@ use crate::tracer::Tracer;
 
 #[derive(Debug, Default)]
 pub struct Sound {
-    /// What a guest tells of its jail.
+    /// A guest's report on its jail.
     pub posture: Option<Went>,
-    /// What the cell of a session tells.
+    /// The report of a session's cell.
     pub session: Option<Went>,
     pub descriptors: Vec<usize>,
     /// Processes that ended and were not reaped.
@@ -45,7 +45,7 @@ impl Sound {
             }
         }
         if status == "ok" {
-            // A line that is not there tells of as much as one that is another.
+            // A missing line counts as a difference, as a changed one does.
             differing.extend(lost.into_iter().map(|line| format!("no more: {line}")));
         } else {
             differing.push(status.clone());
@@ -58,7 +58,7 @@ impl Sound {
     }
 }
 
-/// How many descriptors each of those has who stay.
+/// The number of descriptors of each remaining process.
 pub fn descriptors(tracer: &Tracer) -> Vec<usize> {
     let family = tracer.family();
     let stay = [Role::Supervisor, Role::Init, Role::Zygote];

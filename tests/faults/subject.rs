@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use sandfork::policy::{BuiltInsOnly, Override, Policy};
 use sandfork::protocol::Value;
-use sandfork::session::{Parcel, Session, ToolArguments};
+use sandfork::session::{OutgoingValue, Session, ToolArguments};
 use sandfork::supervisor::files::Contents;
 use sandfork::{Error, Outcome, Sandbox};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// Set for the program that is traced.
 const VARIABLE: &str = "SANDFORK_FAULTS_SUBJECT";
 
-/// What the guest of `run` tells of its jail.
+/// The report of the guest of `run` on its jail.
 const POSTURE: &str = include_str!("posture.py");
 
 /// What the cell of `session` does: files, tools and output, in more system calls than there are points to be
@@ -68,7 +68,7 @@ pub fn requested() -> Option<String> {
     env::var(VARIABLE).ok()
 }
 
-/// Does what it is told until nobody tells it anything.
+/// Executes commands until the input ends.
 pub fn play(settings: &str) -> ExitCode {
     let mut subject = Subject::new(settings);
     for line in std::io::stdin().lock().lines() {
@@ -144,7 +144,7 @@ impl Subject {
         let mut session = sandbox.session()?;
         session.tool("double", |arguments: ToolArguments| {
             let number = arguments.args.first().and_then(Value::as_i64);
-            Ok(Parcel::from(number.unwrap_or(0) * 2))
+            Ok(OutgoingValue::from(number.unwrap_or(0) * 2))
         })?;
         let mut given = session.open_write("given", Contents::Replaced)?;
         // A worker that has been killed takes its files along.

@@ -15,7 +15,7 @@ pub struct Task {
     pub is_followed: bool,
     /// Whether it has stopped at one since it has been followed.
     pub is_within: bool,
-    /// What the call that it is in is to return, whatever it does.
+    /// The forced return value of the current call.
     pub returns: Option<i64>,
 }
 

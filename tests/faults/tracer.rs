@@ -32,9 +32,9 @@ pub struct Answer {
     pub line: Option<String>,
     /// The call that the fault was put into.
     pub fired: Option<Call>,
-    /// Who was killed at it, if there was somebody.
+    /// The process that was killed at it, if there was one.
     pub struck: Option<Pid>,
-    /// Every call since the command of those who were followed.
+    /// Every call of the traced processes since the command.
     pub calls: Vec<Call>,
     /// From the fault, or the command, to the answer.
     pub took: Duration,
@@ -76,7 +76,7 @@ pub struct Tracer {
     held: Vec<(Pid, Instant)>,
     watch: Watch,
     fired: Option<(Call, Instant)>,
-    /// Who was killed at it.
+    /// The process that was killed at it.
     struck: Option<Pid>,
     calls: Vec<Call>,
 }

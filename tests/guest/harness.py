@@ -1,4 +1,4 @@
-"""Plays the supervisor of a worker: the real sources of the guest's side, without a jail."""
+"""Acts as the supervisor of a worker that runs the real sources of the guest side, without a jail."""
 
 import os
 import selectors
@@ -15,7 +15,7 @@ sys.path.insert(0, str(GUEST))
 import values  # noqa: E402, it is found there
 
 DATA = 1023
-# What a zygote does before it serves, on an ordinary interpreter.
+# The steps of a zygote before it serves, on an ordinary interpreter.
 BOOT = """
 def read(name, root=%(root)r):
     try:
@@ -40,16 +40,16 @@ if %(warm)r:
     worker.warm_up()
 worker.main({"imports": %(imports)r}, %(stdin)r)
 """
-# Seconds in which anything here is over.
+# Timeout of each step in seconds.
 PATIENCE = 30
 
 
 class Ended(Exception):
-    """The worker hung up."""
+    """The worker closed the link."""
 
 
 class Outcome:
-    """The result of a request, with what came before it."""
+    """The result of a request, with the messages before it."""
 
     def __init__(self, header, value, displays):
         self.header = header
@@ -156,7 +156,7 @@ class Worker:
                 assert not payload
                 number = self.passed.pop(0)
                 with os.fdopen(number, "rb") as file:
-                    # Nobody says where the sender's writing left it.
+                    # The file offset is undefined: the sender's writes moved it.
                     file.seek(0)
                     payload = file.read()
                 assert len(payload) > values.SHARED
@@ -206,7 +206,7 @@ class Worker:
         return self.outcome()
 
     def define(self, *ending, **tools):
-        """Host tools; those named in `ending` end the cell."""
+        """Defines host tools; those named in `ending` end the cell."""
         self.tools.update(tools)
         declared = [
             {
@@ -252,7 +252,7 @@ class Worker:
     # Output.
 
     def output(self):
-        """What came on both streams by now, since it was last asked for."""
+        """The output of both streams since the last call."""
         for stream, kept in ((self.process.stdout, self.out), (self.process.stderr, self.err)):
             os.set_blocking(stream.fileno(), False)
             while True:
@@ -269,7 +269,7 @@ class Worker:
         return taken
 
     def wait_for_output(self, text):
-        """Until the guest has printed something."""
+        """Waits until the guest has printed something."""
         until = time.monotonic() + PATIENCE
         seen = ""
         with selectors.DefaultSelector() as selector:

@@ -76,7 +76,7 @@ fn run(file: &Path, python: &Interpreter) -> Result<(), Failed> {
         .arg(file)
         .current_dir(HERE)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        // A figure's fonts are listed once, and not in anybody's home.
+        // A figure's fonts are listed once, and not in a home directory.
         .env("MPLCONFIGDIR", python.venv.join("matplotlib"))
         .output()?;
     if told.status.success() {

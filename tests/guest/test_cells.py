@@ -85,7 +85,7 @@ class Cells(unittest.TestCase):
         self.value("import asyncio\nq = asyncio.Queue()\nasync def put():\n    await q.put(3)")
         self.assertEqual(self.value("await put()\nawait q.get()"), 3)
         self.value("async def later():\n    await asyncio.sleep(0.01)\n    return 5")
-        # Also where a cell runs a loop of its own, which it may.
+        # Also after a cell has run its own loop, which is allowed.
         self.assertEqual(self.value("asyncio.run(later())"), 5)
         self.assertEqual(self.value("task = asyncio.create_task(later())\nawait asyncio.sleep(0)\ntask.done()"), False)
         self.assertEqual(self.value("await task"), 5)
@@ -123,7 +123,7 @@ class Cells(unittest.TestCase):
         self.worker.send({"kind": "set", "id": self.worker.next_id(), "variables": [["e", {"type": "?"}]]})
         self.assertEqual(self.worker.outcome().error["name"], "ValueError")
         for _ in range(300):
-            # None of their files stays open.
+            # All of their files are closed.
             self.worker.set(d=b"z" * 70_000)
         self.assertLess(self.value("import os\nlen(os.listdir('/proc/self/fd'))"), 20)
 

@@ -1,4 +1,4 @@
-"""What cells show: objects with forms of their own, figures, tables, pictures."""
+"""Displays of cells: objects with their own forms, figures, tables, pictures."""
 
 import base64
 import importlib.util
@@ -16,7 +16,7 @@ NEEDED = ("matplotlib", "numpy", "pandas", "PIL")
 
 
 def needs(name):
-    """The environments of `cargo xtask test` have them all."""
+    """Skips a test if the package is missing. The environments of `cargo xtask test` have all packages."""
     missing = importlib.util.find_spec(name) is None
     may_skip = not os.environ.get("SANDFORK_FORBID_SKIPS")
     return unittest.skipIf(missing and may_skip, f"{name} is not installed")
@@ -114,7 +114,7 @@ class Displays(unittest.TestCase):
         self.assertEqual(self.shown(source), [])
 
     def test_ipythons_display_is_ours(self):
-        """Whether the package keeps it where new versions have it, or where old ones had it."""
+        """Works with the module paths of new and of old versions of the package."""
         for place in ("display_functions", "display"):
             with tempfile.TemporaryDirectory() as directory, Worker() as worker:
                 core = Path(directory, "IPython", "core")

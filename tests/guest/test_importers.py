@@ -1,4 +1,4 @@
-"""A directory that could not be read when a package was looked for is read again."""
+"""A directory that could not be read during an import is read again."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ class Importers(unittest.TestCase):
         with mock.patch.object(sys.modules["posix"], call, side_effect=error):
             with self.assertRaises(ModuleNotFoundError):
                 import_module("seldom_found")
-        # It is not looked for again.
+        # The import system does not search again.
         with self.assertRaises(ModuleNotFoundError):
             import_module("seldom_found")
 

@@ -1,4 +1,4 @@
-"""SIGINT: in the guest's code at once, between cells never, in a frame never."""
+"""SIGINT interrupts the guest's code at once, and never between cells or within a frame."""
 
 import random
 import signal
@@ -63,7 +63,7 @@ class Interrupts(unittest.TestCase):
         call, _ = self.worker.receive()
         self.worker.interrupt()
         self.assertEqual(self.worker.outcome().error["name"], "KeyboardInterrupt")
-        # Its answer comes late, and is nobody's.
+        # Its answer is late and must be dropped.
         self.worker.send({"kind": "return", "call": call["call"], "value": 3})
         buffers = [b"x" * 100_000]
         late = {"kind": "return", "call": call["call"], "value": {"type": "bytes", "buffer": 0}}
@@ -92,13 +92,13 @@ class Interrupts(unittest.TestCase):
         for _ in range(20):
             self.worker.interrupt()
         time.sleep(0.1)
-        # CPython looks at a signal that comes just before it waits only when the wait is over: this is
-        # that moment, and not yet a cell.
+        # CPython handles a signal that arrives just before a wait only after the wait. This is that
+        # moment, before a cell.
         self.assertEqual(self.worker.set(a=1).status, "ok")
         self.assertEqual(self.worker.value("1"), 1)
 
     def test_at_the_very_start_of_a_cell(self):
-        """Before, at or after the moment at which the guest reads it."""
+        """The signal arrives before, while or after the guest reads the cell."""
         for fresh in (True, False):
             for delay in range(20):
                 worker = Worker() if fresh else self.worker
@@ -117,7 +117,7 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(outcome.error["name"], "KeyboardInterrupt")
 
     def test_storms_lose_no_frame(self):
-        """Signals at every moment: each cell has its result, and each frame stays whole."""
+        """Signals at every moment: each cell gets its result, and each frame stays complete."""
         self.worker.define(echo=lambda x: x)
         chance = random.Random(1)
         stop = threading.Event()
@@ -144,7 +144,7 @@ class Interrupts(unittest.TestCase):
         finally:
             stop.set()
             thread.join()
-        # The last signal may still be on its way, and would be the next cell's.
+        # The last signal may still be pending, and would interrupt the next cell.
         time.sleep(0.1)
         self.assertEqual(self.worker.set(a=1).status, "ok")
         self.assertEqual(self.worker.value("echo(7)"), 7)

@@ -1,4 +1,4 @@
-"""`last: "statement"`: the value that smolagents' own interpreter gives to a last statement."""
+"""`last: "statement"` gives the value of a last statement as smolagents' own interpreter does."""
 
 import unittest
 

@@ -127,7 +127,7 @@ class Tools(unittest.TestCase):
         seen = [self.worker.receive()[0] for _ in range(2)]
         self.assertEqual({header["kind"] for header in seen}, {"call", "result"})
         call = next(header for header in seen if header["kind"] == "call")
-        # The thread reads now; what is meant for the main thread goes through it.
+        # The thread reads now, and hands over the main thread's messages.
         self.assertEqual(self.value("1 + 1"), 2)
         refused = {"name": "RuntimeError", "message": "the cell that made this call has ended"}
         self.worker.send({"kind": "return", "call": call["call"], "error": refused})
@@ -157,7 +157,7 @@ class Tools(unittest.TestCase):
 
 
 class Ending(unittest.TestCase):
-    """`final_answer` of smolagents, and the like."""
+    """Tools that end a cell, such as smolagents' `final_answer`."""
 
     def setUp(self):
         self.worker = Worker()

@@ -1,4 +1,4 @@
-"""The codec of values: there and back, and what a hostile tree can cause."""
+"""The codec of values: round trips, and hostile trees."""
 
 import collections
 import dataclasses
@@ -52,7 +52,7 @@ class Numbers(list):
 
 
 def views(buffers):
-    """As a reader has them: in one blob."""
+    """The buffers as a reader gets them: in one blob."""
     blob = bytearray(b"".join(bytes(piece) for piece in values.pieces(buffers)))
     return values.split(memoryview(blob), [len(buffer) for buffer in buffers])
 
@@ -156,7 +156,7 @@ class Same(unittest.TestCase):
 
 
 def make(chance, depth):
-    """A value that equals what it comes back as."""
+    """A value that equals its decoded copy."""
     if depth and chance.random() < 0.6:
         many = range(chance.choice([0, 1, 2, 5]))
         kind = chance.randrange(5)
@@ -197,7 +197,7 @@ if not hasattr(random.Random, "randbytes"):
 
 
 class Shown(unittest.TestCase):
-    """What cannot cross is shown, and the rest of the value crosses."""
+    """A part that cannot be transferred becomes its repr, and the rest of the value is transferred."""
 
     def shown(self, value):
         back = there_and_back(value)
@@ -287,10 +287,14 @@ class Shown(unittest.TestCase):
         self.assertEqual(sorted(back.values()), [1, 2, 3])
 
 
+def refuse(test, tree, *buffers, work=values.MAX_VALUES):
+    with test.subTest(tree=repr(tree)[:100]), test.assertRaises(ValueError) as refused:
+        values.Decoder([memoryview(buffer) for buffer in buffers], work).decode(tree)
+    return str(refused.exception)
+
+
 class Refused(unittest.TestCase):
-    def refuse(self, tree, *buffers):
-        with self.subTest(tree=repr(tree)[:100]), self.assertRaises(ValueError):
-            values.decode(tree, [memoryview(buffer) for buffer in buffers])
+    refuse = refuse
 
     def test_malformed_trees(self):
         for tree in [
@@ -312,6 +316,8 @@ class Refused(unittest.TestCase):
             {"type": "datetime", "text": "2024-01-01", "fold": 0, "zone": "../../etc/passwd"},
             {"type": "timedelta", "days": 10**12, "seconds": 0, "microseconds": 0},
             *({"type": "timezone", "seconds": 10**9}, {"type": "path", "text": b"x"}),
+            *({"type": "path", "text": "/a" * 20_000}, {"type": "int", "hex": "f" * 300_000}),
+            {"type": "range", "start": 0, "stop": {"type": "int", "hex": "f" * 9999}, "step": 3},
         ]:
             self.refuse(tree)
         deep = 1
@@ -346,12 +352,6 @@ class Refused(unittest.TestCase):
         found = values.decode({"type": "json", "buffer": 0}, [memoryview(commas)])
         self.assertEqual(len(found), 200)
 
-    def test_keys_that_were_made_to_collide(self):
-        step = (1 << 61) - 1
-        items = [{"type": "int", "hex": "%x" % (number * step)} for number in range(5000)]
-        self.refuse({"type": "set", "items": items})
-        self.refuse({"type": "dict", "items": [[item, 1] for item in items]})
-
     def test_mutated_trees_cause_nothing_but_an_error(self):
         chance = random.Random(SEED)
         samples = [make(chance, 4) for _ in range(200)] + [Point(1, 2), Color.RED, list(range(300))]
@@ -366,8 +366,309 @@ class Refused(unittest.TestCase):
                     pass
 
 
+class Work(unittest.TestCase):
+    """The work of reading a message is bounded for all of its values together."""
+
+    refuse = refuse
+
+    def test_keys_that_were_made_to_collide(self):
+        step = (1 << 61) - 1
+        items = [{"type": "int", "hex": "%x" % (number * step)} for number in range(5000)]
+        self.refuse({"type": "set", "items": items})
+        self.refuse({"type": "dict", "items": [[item, 1] for item in items]})
+        halves = [{"type": "set", "items": items[:1500]}, {"type": "set", "items": items[1500:3000]}]
+        values.decode(halves[0])
+        self.refuse(halves)
+
+    def test_keys_that_take_long_to_compare(self):
+        # Comparing a million bits with decimal digits takes seconds for each pair.
+        step = (1 << 61) - 1
+        large = {"type": "int", "hex": "%x" % ((1 << 999_990) // step * step + 5)}
+        others = [{"type": "decimal", "text": str(5 + step * number)} for number in range(1, 400)]
+        self.refuse({"type": "set", "items": [large, *others]})
+        self.assertEqual(len(values.decode({"type": "set", "items": others})), 399)
+        self.assertEqual(len(values.decode({"type": "set", "items": [large, *range(6, 16)]})), 11)
+
+    def test_members_of_members_that_collide(self):
+        # Equal sets with equal hashes: comparing two compares each pair of their members.
+        def nested(depth, leaf):
+            if not depth:
+                return [{"type": "int", "hex": "%x" % (leaf + ((1 << 61) - 1) * n)} for n in range(8)]
+            inner = [
+                {"type": "frozenset", "items": nested(depth - 1, n if depth > 1 else leaf)}
+                for n in range(2)
+            ]
+            return [
+                {"type": "tuple", "items": [part, sign]} for part in inner for sign in (-1, -2)
+            ]
+
+        twins = [{"type": "frozenset", "items": nested(5, 1)} for _ in range(2)]
+        self.refuse({"type": "set", "items": twins})
+
+    def test_keys_of_one_hash_that_honest_values_have(self):
+        edge = range(-2, 3)
+        grid = {(a, b, c, d) for a in edge for b in edge for c in edge for d in edge}
+        for value in (
+            *(grid, {frozenset(point): point for point in grid}, {2**n for n in range(1000)}),
+            *({2.0**n: n for n in range(-900, 900)}, {fractions.Fraction(n, 7) for n in range(99)}),
+        ):
+            self.assertEqual(there_and_back(value), value)
+
+    def test_a_table_that_takes_long_to_fill(self):
+        # Keys can be made to collide in a table although their hashes differ. Only the time shows it.
+        module, now = sys.modules["values.decode"], 0.0
+        real = module.thread_time
+
+        def clock():
+            nonlocal now
+            now += 0.01
+            return now
+
+        tree, buffers = values.encode(set(range(200_000)) | {None})
+        self.assertEqual(len(values.decode(tree, views(buffers))), 200_001)
+        module.thread_time = clock
+        try:
+            self.assertIn("collide", self.refuse(tree, *buffers))
+        finally:
+            module.thread_time = real
+        self.assertLess(now, 5)
+
+    def test_json_is_counted_in_one_pass(self):
+        # An unterminated string with the maximum of escapes, after enough data to make the cost visible.
+        self.refuse({"type": "json", "buffer": 0}, b"[" + b"," * (5 << 20) + b'"' + b'\\"' * (4 << 20))
+        self.refuse({"type": "json", "buffer": 0}, b"[" + b'"' * (8 << 20))
+        chance = random.Random(SEED)
+        for _ in range(200):
+            tree = values.encode(make(chance, 4))[0]
+            texts = ['\\"', "\\\\", ",[{:", '"', "\n", "é"]
+            tree = [tree, "".join(chance.choice(texts) for _ in range(9))]
+            text = json.dumps(tree, ensure_ascii=chance.random() < 0.5).encode()
+            with self.subTest(seed=SEED, text=text):
+                bare = json.dumps(bare_json(tree)).encode()
+                expected = sum(map(bare.count, (b",", b"[", b"{", b":")))
+                self.assertEqual(values.check_json(text), expected)
+
+    def test_json_is_counted_for_all_buffers_of_a_message(self):
+        text = b"[" + b",".join([b'{"type":"set","items":[]}'] * 10_000) + b"]"
+        parts = [{"type": "json", "buffer": number} for number in range(2)]
+        values.Decoder([memoryview(text)], work=100_000).decode(parts[0])
+        self.refuse(parts, text, text, work=100_000)
+        self.refuse({"type": "json", "buffer": 0}, b"[" + b"0," * 100 + b"0]", work=99)
+        encoder = values.Encoder()
+        encoder.spend(values.MAX_VALUES - 80_000)
+        found = [encoder.encode([None] * 30_000)["type"] for _ in range(4)]
+        self.assertEqual(found, ["json", "json", "opaque", "opaque"])
+
+    def test_each_kind_of_work_is_counted(self):
+        digits = "7" * 4300
+        for tree, *buffers in (
+            ({"type": "fraction", "text": f"{digits}/{digits}1"[:-1]},),
+            ({"type": "packed", "format": "i8", "buffer": 0}, bytes(1 << 20)),
+            ({"type": "path", "text": "/a" * 16_000},),
+            ({"type": "image", "mode": "1", "size": [2048, 2048], "buffer": 0}, bytes(1 << 19)),
+            ({"type": "datetime", "text": "2024-01-01", "fold": 0, "zone": "No/Where"},),
+        ):
+            values.decode(tree, [memoryview(buffer) for buffer in buffers])
+            self.assertIn("too much work", self.refuse(tree, *buffers, work=400))
+
+    def test_zones_are_looked_for_once_and_nowhere_else(self):
+        asked = []
+        real = zoneinfo.ZoneInfo
+        zoneinfo.ZoneInfo = lambda name: asked.append(name) or real(name)
+        try:
+            stamp = {"type": "datetime", "text": "2024-01-01", "fold": 0}
+            self.assertEqual(
+                len(values.decode([{**stamp, "zone": "No/Where"}, {**stamp, "zone": "UTC"}] * 50)), 100
+            )
+            self.assertEqual(asked, ["No/Where", "UTC"])
+            for zone in ("/etc/passwd", "../x", "a//b", "__pycache__/x", "a/", "-a", "a/../b", "x" * 99):
+                self.refuse({**stamp, "zone": zone})
+            self.refuse([{**stamp, "zone": "No/N%d" % number} for number in range(10_000)])
+            self.assertLess(len(asked), 6000)
+        finally:
+            zoneinfo.ZoneInfo = real
+
+    def test_an_error_is_short(self):
+        self.assertLess(len(self.refuse({"type": "date", "text": "x" * 100_000})), 300)
+
+
+def bare_json(tree):
+    """The same with empty strings."""
+    if type(tree) is list:
+        return [bare_json(part) for part in tree]
+    if type(tree) is dict:
+        return {name: bare_json(part) for name, part in tree.items()}
+    return "" if type(tree) is str else tree
+
+
+class Tables(unittest.TestCase):
+    """Labels are sorted by comparison, because keys can be made to collide in pandas' hash tables."""
+
+    refuse = refuse
+
+    def setUp(self):
+        try:
+            import numpy
+            import pandas
+        except ImportError:
+            self.skipTest("pandas is missing")
+        self.numpy, self.pandas = numpy, pandas
+        # Opened while a tree is decoded.
+        self.opened = None
+        sys.addaudithook(self.audit)
+
+    def audit(self, event, arguments):
+        if self.opened is not None and event in ("open", "os.open", "os.listdir", "os.scandir"):
+            self.opened.append(str(arguments[0]))
+
+    def colliding(self, count):
+        """Numbers with the same hash in pandas' hash of integers."""
+        keys = self.numpy.arange(1, count + 1, dtype="i8")
+        low = keys ^ ((keys << 11) & 0xFFFFFFFF)
+        low ^= (low << 22) & 0xFFFFFFFF
+        return (keys << 33) | low
+
+    def column(self, array):
+        tree, (buffer,) = values.encode(array)
+        return {"dtype": str(array.dtype), "values": {**tree, "buffer": None}}, bytes(buffer)
+
+    def place(self, tree, buffers):
+        """Numbers the buffers of a handwritten tree."""
+        if type(tree) is dict:
+            if "buffer" in tree:
+                tree["buffer"] = next(buffers)
+            for part in tree.values():
+                self.place(part, buffers)
+        elif type(tree) is list:
+            for part in tree:
+                self.place(part, buffers)
+        return tree
+
+    def series(self, data, *levels):
+        index = {"type": "range-index", "start": 0, "stop": 1, "step": 1, "name": None}
+        if levels:
+            index = {"type": "index", "names": [None] * len(levels), "data": list(levels)}
+        tree = {"type": "series", "name": None, "index": index, "data": data}
+        return self.place(tree, iter(range(99)))
+
+    def test_levels_and_categories_that_collide(self):
+        keys = self.colliding(300_000)
+        plain, content = self.column(keys)
+        other, zeros = self.column(self.numpy.zeros(len(keys), "i8"))
+        tree = self.series(other, plain, json.loads(json.dumps(other)))
+        found = values.decode(tree, [memoryview(bytes(part)) for part in (content, zeros, zeros)])
+        self.numpy.testing.assert_array_equal(found.index.get_level_values(0), keys)
+        one, code = self.column(self.numpy.zeros(1, "i4"))
+        self.numpy.random.default_rng(SEED).shuffle(keys)
+        for labels, good in ((self.numpy.sort(keys), True), (keys, False)):
+            plain, content = self.column(labels)
+            tree = self.series({**one, "dtype": "category", "categories": plain})
+            if good:
+                found = values.decode(tree, [memoryview(code), memoryview(content)])
+                self.assertEqual(len(found.cat.categories), len(keys))
+                self.assertIn("category", repr(found))
+            else:
+                self.assertIn("too much work", self.refuse(tree, code, content))
+
+    def test_objects_that_collide(self):
+        step = (1 << 61) - 1
+        keys = [{"type": "int", "hex": "%x" % (number * step)} for number in range(10, 6000)]
+        plain, zeros = self.column(self.numpy.zeros(len(keys), "i8"))
+        labels = {"dtype": "object", "values": keys}
+        tree = self.series(plain, labels, json.loads(json.dumps(plain)))
+        self.assertIn("too much work", self.refuse(tree, zeros, zeros))
+        one, code = self.column(self.numpy.zeros(1, "i4"))
+        tree = self.series({**one, "dtype": "category", "categories": labels})
+        self.assertIn("too much work", self.refuse(tree, code))
+
+    def test_objects_that_take_long_to_compare(self):
+        step = (1 << 61) - 1
+        large = {"type": "int", "hex": "%x" % ((1 << 999_990) // step * step + 5)}
+        others = [{"type": "decimal", "text": str(5 + step * number)} for number in range(1, 400)]
+        wrapped = [{"type": "tuple", "items": [key]} for key in (large, *others)]
+        for keys in ([large, *others], [*others, large], wrapped):
+            plain, zeros = self.column(self.numpy.zeros(len(keys), "i8"))
+            labels = {"dtype": "object", "values": keys}
+            tree = self.series(plain, labels, json.loads(json.dumps(plain)))
+            self.assertIn("too much work", self.refuse(tree, zeros, zeros))
+        # Their hashes differ, and they cannot be sorted.
+        digits = [{"type": "decimal", "text": str(number)} for number in range(6, 306)]
+        keys = [{"type": "tuple", "items": [part]} for part in (large, *digits)]
+        plain, zeros = self.column(self.numpy.zeros(len(keys), "i8"))
+        tree = self.series(plain, {"dtype": "object", "values": keys}, json.loads(json.dumps(plain)))
+        self.assertEqual(len(values.decode(tree, [memoryview(zeros), memoryview(zeros)])), 301)
+
+    def test_columns_that_collide(self):
+        # Showing a frame looks up its columns.
+        labels, content = self.column(self.colliding(30_000))
+        labels["values"]["buffer"] = 0
+        tree = {
+            "type": "dataframe",
+            "columns": {"type": "index", "names": [None], "data": [labels]},
+            "index": {"type": "range-index", "start": 0, "stop": 0, "step": 1, "name": None},
+            "data": [{"dtype": "object", "values": []}] * 30_000,
+        }
+        self.assertIn("too much work", self.refuse(tree, content))
+
+    def test_indexes_of_several_levels_come_back(self):
+        pandas = self.pandas
+        moments = pandas.date_range("2024", periods=4, tz="Europe/Vienna")
+        dates = [datetime.date(2024, 1, day) for day in (3, 1, 3, 2)]
+        for levels in (
+            *(([3, 1, 3, 2], ["b", None, "a", "b"]), ([1.5, math.nan, -0.0, 0.0], [True, False] * 2)),
+            *((moments, moments.tz_convert(None)), (dates, [(1, 2), (1,), (1, 2), "x"])),
+            (pandas.array([1, None, 2, 1], dtype="Int64"), pandas.Categorical([*"bab", None])),
+            (pandas.array(["x", None, "y", "x"], dtype="string"), [10**30, -1, -2, 1]),
+            (pandas.to_timedelta([3, 1, 2, 1]), [decimal.Decimal(1), 1, None, "1"]),
+        ):
+            index = pandas.MultiIndex.from_arrays(levels, names=["a", "b"])
+            for value in (pandas.Series(range(4), index), pandas.DataFrame([range(4)], columns=index)):
+                found = there_and_back(value)
+                same = {"Series": "series", "DataFrame": "frame"}[type(value).__name__]
+                getattr(pandas.testing, f"assert_{same}_equal")(found, value)
+                self.assertEqual(repr(found), repr(value))
+
+    def test_zones_come_back(self):
+        hour = datetime.timedelta(hours=1)
+        for zone in ("UTC", "Europe/Vienna", "Etc/GMT+3", "America/Argentina/Buenos_Aires"):
+            self.same_moments(zone)
+        for offset in (5.5 * hour, -5 * hour, hour + datetime.timedelta(seconds=7)):
+            self.same_moments(datetime.timezone(offset))
+
+    def same_moments(self, zone):
+        moments = self.pandas.date_range("2024-03-30", periods=4, freq="12h", tz=zone)
+        for value in (self.pandas.Series(moments), self.pandas.Series(range(4), moments)):
+            found = there_and_back(value)
+            self.pandas.testing.assert_series_equal(found, value, check_freq=False)
+
+    def test_zones_open_no_file_that_they_name(self):
+        moment, content = self.column(self.numpy.zeros(1, "M8[ns]"))
+        names = ["dateutil//proc/kmsg", "dateutil//etc/hostname", "/etc/hostname", "../etc/hostname"]
+        names += ["dateutil/Europe/Vienna", "dateutil/hostname", "tzlocal", "No/Where", "UTC+99:00"]
+        text, letters = values.encode(self.numpy.array(["2024-01-01"]))
+        self.same_moments("Europe/Vienna")
+        for name in names:
+            tree = self.series({**moment, "dtype": f"datetime64[ns, {name}]"})
+            self.opened = []
+            try:
+                values.decode(tree, [memoryview(content)])
+            except ValueError:
+                pass
+            opened, self.opened = self.opened, None
+            own = (*zoneinfo.TZPATH, *sys.path, sys.prefix, sys.base_prefix)
+            self.assertEqual([path for path in opened if not path.startswith(own)], [], name)
+        tree = self.series({"dtype": "datetime64[ns, UTC]", "values": text})
+        self.refuse(tree, bytes(letters[0]))
+
+    def test_columns_of_texts_do_not_come_as_arrays(self):
+        # Each of their characters would become an object.
+        for dtype in ("<U1", "|S1"):
+            plain, content = self.column(self.numpy.array(["x"]).astype(dtype))
+            self.refuse(self.series(plain), content)
+
+
 def mutate(chance, tree):
-    """Changes something somewhere."""
+    """Changes a random part of the tree."""
     if chance.random() < 0.15 or not isinstance(tree, (list, dict)) or not tree:
         return chance.choice(
             [
@@ -388,7 +689,7 @@ def mutate(chance, tree):
 
 
 def library_values():
-    """Of the packages that are there."""
+    """Values of the installed packages."""
     found = []
     try:
         import numpy

@@ -63,7 +63,7 @@ fn tasks_of_one_policy_share_a_zygote(world: &World) {
     let python =
         |recipe: crate::recipe::Recipe| recipe.python_unless_named(world.python()).policy();
     let other = Arc::new(python(strict()));
-    // Another policy, and of the same effect.
+    // Another policy with the same effect.
     let same = Arc::new(python(strict()));
     let tasks = (0..60_i64).map(move |id| {
         let task = Task::new(id, "hash('a')");

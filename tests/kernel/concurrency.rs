@@ -48,7 +48,7 @@ fn outputs_are_not_mixed(world: &World) {
     });
 }
 
-/// Tells from when to when it ran, by a clock that all guests share.
+/// Prints its start and end times, from a clock that all guests share.
 const TIMED: &str = "import time\nbegun = time.monotonic()\ntime.sleep(0.02)\n\
                      print(begun, time.monotonic())";
 

@@ -1,4 +1,4 @@
-//! Tests that need the kernel: real guests in real sandboxes, as whoever runs them.
+//! Tests that need the kernel: real guests in real sandboxes, as the user who runs them.
 //!
 //! `cargo xtask test` makes the environments that some of them need and runs them as root and as an
 //! ordinary user. One of them, by a part of its name: `cargo test --test kernel -- oom_kill`.

@@ -174,7 +174,7 @@ fn of_every_version(world: &World) {
     }
 }
 
-/// Directories above are the guest's own: whatever becomes of them is gone with the run.
+/// Parent directories are the guest's own: every change to them is gone after the run.
 fn what_is_shown_stays_as_it_is(world: &World) {
     let host = directory();
     let venv = environment(&world.host.interpreter.executable, host.path());

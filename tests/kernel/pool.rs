@@ -12,6 +12,7 @@ use sandfork::{Cancel, Outcome, Request, Sandbox};
 
 use crate::apart::{self, Part};
 use crate::check::{fine, shown};
+use crate::leftovers::traces::wait_until;
 use crate::recipe::standard;
 use crate::test::{Test, tests};
 use crate::world::{World, run};
@@ -162,6 +163,8 @@ fn alone() {
     for worker in &waiting {
         kill(*worker, Signal::SIGKILL).expect("it is there");
     }
+    let is_reaped = |pid: &Pid| !is_worker(*pid);
+    assert!(wait_until(|| waiting.iter().all(is_reaped)));
     thread::sleep(Duration::from_millis(50));
     fine(&run(&sandbox, "1"));
     let below = descendants(std::process::id());

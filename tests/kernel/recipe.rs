@@ -45,6 +45,11 @@ impl Recipe {
         self
     }
 
+    /// With as much time as an emulated processor could need.
+    pub fn patient(self) -> Self {
+        self.set("limits.wall=5m").set("limits.cpu=5m")
+    }
+
     /// With this interpreter or virtual environment instead of the tests' usual one.
     pub fn python(mut self, path: impl AsRef<Path>) -> Self {
         self.python = Some(path.as_ref().display().to_string());

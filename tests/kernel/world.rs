@@ -132,7 +132,7 @@ fn environments() -> PathBuf {
     env::var_os("SANDFORK_TEST_ENVS").map_or_else(usual, PathBuf::from)
 }
 
-/// No manifest is no error: what needs one says so.
+/// A missing manifest is no error: a test that needs it reports that.
 fn read_manifest(environments: &Path) -> Result<Manifest, String> {
     let path = environments.join("manifest.json");
     let Ok(text) = fs::read_to_string(&path) else {

@@ -1,7 +1,8 @@
-"""Acts that reach out of a sandbox. Each is tried, and what came of it printed as JSON: "done", or the
-name of what was raised. Arguments: a directory with a canary, a process, and a tcp port of the host."""
+"""Acts that reach out of a sandbox. Tries each and prints its result as JSON: "done", or the name of the
+exception. Arguments: a directory with a canary, a process, and a TCP port of the host."""
 
 import ctypes
+import errno
 import json
 import os
 import signal
@@ -85,6 +86,28 @@ def change_times():
     os.utime(canary)
 
 
+def change_times_of_a_device():
+    with open("/dev/null", "w") as device:
+        os.utime(device.fileno())
+
+
+def read_attributes():
+    try:
+        os.getxattr(canary, "user.sandfork")
+    except OSError as error:
+        # It has none, which only its reader learns.
+        if error.errno != errno.ENODATA:
+            raise
+
+
+def list_attributes():
+    os.listxattr(canary)
+
+
+def list_attributes_of_a_link():
+    os.listxattr(canary, follow_symlinks=False)
+
+
 def watch_a_directory():
     watcher = call(libc.inotify_init1, os.O_CLOEXEC)
     call(libc.inotify_add_watch, watcher, os.fsencode(directory), 0x100)
@@ -107,7 +130,10 @@ def signal_by_handle():
 
 
 def slow_another_process_down():
-    os.setpriority(os.PRIO_PROCESS, pid, 1)
+    before = os.getpriority(os.PRIO_PROCESS, pid)
+    os.setpriority(os.PRIO_PROCESS, pid, before + 1)
+    if os.getpriority(os.PRIO_PROCESS, pid) == before:
+        raise PermissionError(errno.EPERM, "unchanged")
 
 
 def connect_to_a_unix_socket():

@@ -28,7 +28,7 @@ pub fn hello(who: Who) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whatever is above what this host can give, with the cause and what is left.
+/// Every level above the host's highest, with the cause and the remaining layers.
 pub fn more_is_refused(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     for level in ["standard", "full"] {
@@ -124,7 +124,7 @@ pub fn endings(who: Who) -> Result<(), Failed> {
 pub fn limits_hold_for_all_processes_together(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let memory = host.run(
-        &["limits.memory=256MiB"],
+        &["limits.memory=256MiB", "limits.cpu=5m", "limits.wall=5m"],
         "import os, time
 for _ in range(6):
     if os.fork() == 0:
@@ -132,7 +132,7 @@ for _ in range(6):
         time.sleep(60)
 print(os.wait()[1])",
     );
-    // Where a cgroup holds it, the kernel kills the one that asks for more.
+    // With a cgroup, the kernel kills the process that allocates more.
     let killed_one = memory["stdout"] == "9\n";
     assert!(memory["status"] == "memory-limit" || killed_one, "{memory}");
     let peak = memory["usage"]["peak_memory_bytes"]

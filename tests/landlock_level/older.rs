@@ -10,7 +10,7 @@ use sandfork::plan::{PRELOAD_ONLY, Plan, needs, plan};
 use sandfork::policy::{Override, Policy};
 use sandfork::policy_source::FileSystem;
 use sandfork::supervisor::session::SessionRoot;
-use sandfork::supervisor::{Launched, Place, Request, RunLimits, Zygote, run};
+use sandfork::supervisor::{Launched, Request, RunContext, RunLimits, Zygote, run};
 use sandfork::sys::support::landlock_abi;
 
 use crate::runs::PYTHON;
@@ -66,7 +66,7 @@ fn run_under(
         ..PythonSetup::default()
     };
     let zygote = Zygote::enter(launched, plan.jail.clone(), python)?;
-    let place = Place {
+    let place = RunContext {
         work_size: plan.work_size(),
         zygote: &zygote,
         jail: &plan.jail,

@@ -32,7 +32,7 @@ pub fn depth(pid: i32, above: i32) -> Option<usize> {
     None
 }
 
-/// Every process beneath another, with its start time, which tells a number's owners apart.
+/// All descendants of a process, with start times, which distinguish processes with the same id.
 pub fn descendants(pid: i32) -> Vec<(i32, u64)> {
     let all = fs::read_dir("/proc").expect("/proc can be read");
     let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

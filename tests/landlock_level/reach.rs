@@ -1,4 +1,4 @@
-//! What a guest can reach of the host: nothing that the same code reaches outside.
+//! A guest's reach: it reaches nothing of the host that the same code reaches outside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ const ACTS: &str = include_str!("acts.py");
 
 type Report = BTreeMap<String, String>;
 
-/// Each act is done outside by the same user, and not by his guest.
+/// Each act succeeds outside for the same user, and fails in the user's guest.
 pub fn acts_are_refused(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let script = host.tmp().join("acts.py");
@@ -65,7 +65,7 @@ fn reported(command: &mut Command) -> Result<Report, Failed> {
     Ok(serde_json::from_slice(&output.stdout).map_err(|error| format!("{error}: {said}"))?)
 }
 
-/// The guest is nobody on the host, or the user that he is of.
+/// The guest runs as an unused uid of the host, or as its launching user.
 pub fn the_guest_is_unprivileged(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let run = host.run(&[], "import os; print(os.getresuid())");

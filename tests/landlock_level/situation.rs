@@ -19,8 +19,8 @@ pub const FLAG: &str = "--on-a-host-without-namespaces";
 pub enum Who {
     /// Root.
     Root,
-    /// An ordinary user: whoever runs the test or, where that is root, one who has nothing, not
-    /// even a line in /etc/passwd.
+    /// An ordinary user: the one who runs the test or, if that is root, a user without any resources and
+    /// without an entry in /etc/passwd.
     User,
 }
 
@@ -35,7 +35,7 @@ impl Who {
         }
     }
 
-    /// The uid of his processes.
+    /// The uid of the user's processes.
     pub fn uid(self) -> u32 {
         match self {
             Self::Root => 0,

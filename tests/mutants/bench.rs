@@ -133,7 +133,7 @@ impl Bench {
         }
     }
 
-    /// Every mutant of the jail as it was seen to be set up.
+    /// Every mutant of the observed setup of the jail.
     pub fn mutants(&mut self) -> Vec<Mutant> {
         if self.mutants.is_empty() {
             let steps = self.record();
@@ -250,7 +250,7 @@ impl Bench {
             self.is_listening = false;
         }
         self.tracer.changes = changes();
-        // A session has a thread of its own, whose calls are not looked at: nobody would lie to it.
+        // A session has its own thread, whose calls are not traced, so their results would not be changed.
         if guest.meets && change.off.is_none() && !self.is_listening {
             match self.ask("listen")? {
                 Went::Ran { status, .. } if status == "ok" => self.is_listening = true,

@@ -12,7 +12,7 @@ use crate::family::{Call, Role};
 use crate::memory::Memory;
 use crate::tracer::Before;
 
-/// One change: of which calls, and what.
+/// One change, and the calls that it applies to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Edit {
     pub at: Site,
@@ -50,7 +50,7 @@ pub enum Which {
 pub enum Act {
     /// It is not made, and returns this.
     LeaveOut(i64),
-    /// It is not made, and says that it wrote all that it was given.
+    /// The call is not made, but reports that it wrote all data.
     Swallow,
     /// Bits of an argument are not set.
     Without { argument: usize, bits: u64 },
@@ -100,7 +100,7 @@ impl Site {
         }
     }
 
-    /// Of those, the ones that this tells from others.
+    /// Restricts the change to the calls that match `which`.
     pub fn which(self, which: Which) -> Self {
         Self { which, ..self }
     }

@@ -84,7 +84,7 @@ pub fn mutants() -> Vec<Mutant> {
         match rule.verdict {
             Verdict::Allow => all.push(forgets(name, Calls::Number(number))),
             Verdict::Refuse { .. } => all.push(lets(name, Calls::Number(number))),
-            Verdict::AllowIf { checks, .. } => {
+            Verdict::AllowIf { checks, .. } | Verdict::AskIf { checks, .. } => {
                 let whatever = format!("{name} whatever its arguments");
                 all.push(lets(&whatever, Calls::Number(number)));
                 all.extend(
@@ -136,7 +136,6 @@ fn of_check(name: &str, number: u32, check: &Check) -> Vec<Mutant> {
             .iter()
             .map(|value| lets(&title(*value), with(argument, mask, *value)))
             .collect(),
-        Check::Null { .. } => Vec::new(),
     }
 }
 

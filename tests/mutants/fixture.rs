@@ -1,5 +1,5 @@
-//! What the sandboxes show of this host: files that nobody's permissions protect, so that what a guest
-//! may do with them is for the jail alone to say.
+//! The files of this host that the sandboxes show. File permissions do not protect them, so only the jail
+//! determines what a guest may do with them.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ pub struct Fixture {
 
 impl Fixture {
     pub fn new() -> io::Result<Self> {
-        // Whoever launches must not have the last word either.
+        // The launching user's permissions must not decide either.
         umask(Mode::empty());
         let fixture = Self {
             apart: open(tempfile::tempdir_in("/var/tmp")?)?,
@@ -55,7 +55,7 @@ impl Fixture {
         self.apart.path().join("hidden")
     }
 
-    /// What guests are told of it, in Python.
+    /// Its description for guests, in Python.
     pub fn header(&self) -> String {
         let shown = self
             .directories()
@@ -64,7 +64,7 @@ impl Fixture {
         format!("SHOWN, HIDDEN = {shown:?}, {hidden:?}\n")
     }
 
-    /// As it was before any guest.
+    /// Restores the state before any guest ran.
     pub fn reset(&self) -> io::Result<()> {
         let hidden = self.hidden();
         for directory in self

@@ -12,7 +12,7 @@ const LONGEST: usize = 4096;
 pub struct Memory(File);
 
 impl Memory {
-    /// That of a process that this one traces.
+    /// The memory of a traced process.
     pub fn of(pid: Pid) -> io::Result<Self> {
         let path = format!("/proc/{pid}/mem");
         let file = OpenOptions::new().read(true).write(true).open(path)?;

@@ -12,7 +12,7 @@ use crate::family::{Call, Role};
 use crate::off::Off;
 use crate::tracer::{After, Before, Changes};
 
-/// One of them. Its name says what is missing.
+/// One mutant. Its name states what is missing.
 #[derive(Clone, Debug)]
 pub struct Mutant {
     pub layer: Layer,
@@ -37,7 +37,7 @@ pub struct Mutation {
     trouble: Trouble,
 }
 
-/// Where it is told that a call could not be changed.
+/// Receives the report that a call could not be changed.
 pub type Trouble = Rc<RefCell<Option<String>>>;
 
 impl Mutation {
@@ -103,7 +103,7 @@ impl Changes for Mutation {
         if stands(call) {
             self.standing.insert(pid);
         }
-        // It hears from the supervisor, who has looked at it before.
+        // It receives data from the supervisor, which has verified it before.
         if self.standing.contains(&pid) && call.is(&["read"]) && call.is_on_data() {
             if let Err(error) = off.take_away(pid) {
                 self.tell(error);

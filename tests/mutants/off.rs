@@ -90,7 +90,7 @@ impl Off {
 
     /// Changes what the supervisor was just told of its worker to what it expects.
     pub fn lie(&self, supervisor: Pid, call: &Call) {
-        // One that is gone is told nothing.
+        // A process that has ended is skipped.
         _ = match (self.layer, call.name()) {
             (Layer::Capabilities, "read" | "pread64") => no_capabilities(supervisor, call),
             (Layer::Rlimits, "read" | "pread64") => self.limits_as_planned(supervisor, call),
@@ -194,8 +194,8 @@ fn capabilities() -> Vec<Edit> {
     ]
 }
 
-/// All but the mount namespace, without which nothing could be mounted, and the zygote's user
-/// namespace, without which nobody might.
+/// All but the mount namespace, which mounting needs, and the zygote's user namespace, which permits
+/// mounting.
 fn namespaces() -> Vec<Edit> {
     let without = |role, bits| {
         let act = Act::Without { argument: 0, bits };
@@ -208,9 +208,10 @@ fn namespaces() -> Vec<Edit> {
     };
     let mut edits = vec![
         without(Role::Launcher, NEW_OTHERS | NEW_PID),
-        without(Role::Zygote, NEW_PID),
-        // The way back, where there was none.
+        without(Role::Zygote, NEW_OTHERS | NEW_PID),
+        // The way back, where there was none, and into what the zygote lends.
         leave_out(Site::every(Role::Zygote, "setns")),
+        leave_out(Site::every(Role::Worker, "setns")),
         without(Role::Worker, NEW_OTHERS | NEW_USER),
         leave_out(Site::every(Role::Init, "sethostname")),
         wrote("setgroups"),
@@ -289,7 +290,8 @@ fn no_capabilities(supervisor: Pid, call: &Call) -> io::Result<()> {
     Ok(())
 }
 
-/// The number in a link such as `ns/pid -> pid:[4026531836]`.
+/// The number in a link such as `ns/pid -> pid:[4026531836]`: another for each worker, of whose directory
+/// in /proc the supervisor has a descriptor.
 fn another_namespace(supervisor: Pid, call: &Call) -> io::Result<()> {
     let memory = Memory::of(supervisor)?;
     if !memory.text(call.arguments[1])?.starts_with("ns/") {
@@ -298,7 +300,10 @@ fn another_namespace(supervisor: Pid, call: &Call) -> io::Result<()> {
     let address = call.arguments[2];
     let link = memory.read(address, 16)?;
     match link.iter().position(|byte| *byte == b'[') {
-        Some(bracket) => memory.write(address + bracket as u64 + 1, b"9"),
+        Some(bracket) => {
+            let number = format!("9{:05}", call.arguments[0] % 100_000);
+            memory.write(address + bracket as u64 + 1, number.as_bytes())
+        }
         None => Ok(()),
     }
 }

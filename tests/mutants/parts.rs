@@ -136,6 +136,9 @@ fn of(step: &Step, steps: &[Step]) -> Vec<Mutant> {
                 one(Layer::Namespaces, format!("{who} without {name}"), act)
             })
             .collect(),
+        ("setns", _) if call.role == Role::Worker => {
+            left_out(Layer::Namespaces, "worker without its network".to_owned())
+        }
         ("sethostname", _) => left_out(Layer::Namespaces, "host name".to_owned()),
         ("mount", Detail::Mount { .. }) => mounted(step, who),
         ("mount_setattr", Detail::Tree { path, attributes }) => bits(*attributes, MOUNT)

@@ -1,4 +1,4 @@
-//! What a sound jail lets a guest do, as it is written down: by nobody's plan, and read by a person.
+//! The written record of what a sound jail allows a guest: not derived from a plan, and reviewed by a person.
 
 use libtest_mimic::Failed;
 use sandfork::plan::Layer;
@@ -52,7 +52,7 @@ pub fn without(layer: Layer, bench: &mut Bench) -> Result<(), Failed> {
         Layer::Landlock => (files, "/: list done"),
         Layer::Seccomp => (calls, "call let 0x0-0x14e 0x151-0x27f"),
         Layer::Capabilities => (process, "NoNewPrivs 0"),
-        // Whatever line it is.
+        // Any line.
         Layer::Rlimits | Layer::Cgroup => (process, ""),
     };
     let mut told = |off| match bench.sound(guest, off) {

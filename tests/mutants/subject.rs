@@ -13,7 +13,7 @@ use sandfork::session::Session;
 use sandfork::{Error, ErrorKind, Sandbox};
 use serde::{Deserialize, Serialize};
 
-/// Set for the program that is traced: settings of the policy, and what its guests are told of the host.
+/// Set for the traced program: settings of the policy, and the host's description for its guests.
 const VARIABLE: &str = "SANDFORK_MUTANTS_SUBJECT";
 
 /// One that no distribution hands out.
@@ -72,7 +72,7 @@ pub fn requested() -> Option<String> {
     env::var(VARIABLE).ok()
 }
 
-/// Does what it is told until nobody tells it anything.
+/// Executes commands until the input ends.
 pub fn play(value: &str) -> ExitCode {
     let (settings, header): (String, String) = serde_json::from_str(value).expect("it is JSON");
     let mut subject = Subject {

@@ -1,4 +1,4 @@
-"""Takes a layer from a worker that has it: LAYER PID, as root."""
+"""Removes a layer from a worker. Arguments: LAYER PID. Must run as root."""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ MS_REMOUNT_BIND = 0x20 | 0x1000
 OPEN_TREE, MOVE_MOUNT = 428, 429
 CLONE_RECURSIVE = 1 | 0x8000
 EMPTY_PATH = 4
-# Directories of the jail's root that are its own.
+# The jail's own directories in its root.
 OWN = "/etc", "/dev"
 AT_FDCWD = -100
 
@@ -41,7 +41,7 @@ def cgroup(pid):
 
 
 def missing(pid, directory="/"):
-    """What the host has there and the jail has not, or shows with fewer rights."""
+    """The host's entries that the jail lacks or shows with fewer rights."""
     jail = f"/proc/{pid}/root"
     for name in sorted(os.listdir(directory)):
         path = os.path.join(directory, name)
@@ -62,7 +62,7 @@ def missing(pid, directory="/"):
 
 
 def fill(place):
-    """What guests look for in a directory that they are shown: see `fixture.rs`."""
+    """Creates the entries that guests look for in a shown directory; see `fixture.rs`."""
     for name in ("file", "program", "spare", "moving", "device"):
         with open(f"{place}/{name}", "w") as file:
             file.write("#!/bin/sh\nexit 0\n")
@@ -72,7 +72,7 @@ def fill(place):
 
 
 def mounts(pid):
-    """All of the host's own files, where they are on the host, and what the jail shows without its flags."""
+    """Mounts all files of the host at their own paths, and shown files without the jail's mount flags."""
     trees = {path: clone(path) for path in missing(pid)}
     devices = [clone("/dev/zero") for _ in OWN]
     files = {path for path in trees if not os.path.isdir(path)}
@@ -90,7 +90,7 @@ def mounts(pid):
     for place, device in zip(OWN, devices):
         attach(device, f"{place}/device")
     for path, tree in trees.items():
-        # A file system of a user namespace has room for that one's users only.
+        # A file system of a user namespace supports only the users of that namespace.
         os.setegid(owner.st_gid)
         os.seteuid(owner.st_uid)
         if path in files:

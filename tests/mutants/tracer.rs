@@ -35,7 +35,7 @@ pub trait Changes {
 /// How a call goes on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Before {
-    /// As it was.
+    /// The call is made unchanged.
     Untouched,
     /// With the registers as they are now.
     Changed,
@@ -61,7 +61,7 @@ struct Task {
     children: usize,
     /// The call that it is in.
     within: Option<Call>,
-    /// What that is to return, whatever it does.
+    /// The forced return value of the call.
     returns: Option<i64>,
 }
 

@@ -6,7 +6,7 @@ use sandfork::plan::Layer;
 
 use crate::subject::Went;
 
-/// Who noticed a mutant first, in the order in which they get to see it.
+/// The first party that noticed a mutant, in the order in which they see it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verdict {
     /// The kernel: the set-up could not go on.
@@ -18,11 +18,11 @@ pub enum Verdict {
         name: &'static str,
         difference: String,
     },
-    /// Nobody.
+    /// No party noticed it.
     Survived,
     /// A layer takes this one's place: only without it does a guest see a difference.
     Doubled { by: Layer, difference: String },
-    /// Nobody could, for this reason.
+    /// No party can notice it, for this reason.
     Equivalent(&'static str),
     /// The mutant could not be made.
     Untried(String),
@@ -40,7 +40,7 @@ impl Verdict {
         }
     }
 
-    /// In two words for a table: who noticed, and what.
+    /// Two words for a table: the party that noticed, and the finding.
     pub fn told(&self) -> (String, &str) {
         match self {
             Self::SetUp(says) => ("set-up".to_owned(), says),

@@ -13,7 +13,7 @@ use crate::tracer::Tracer;
 /// The first argument that makes this program such a launcher.
 pub const OPTION: &str = "--without";
 
-/// The exit status of one that could not take the layer away.
+/// The exit status of a process that could not remove the layer.
 const FAILED: u8 = 125;
 
 /// It waits to be traced before it becomes the command.

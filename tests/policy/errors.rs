@@ -1,4 +1,4 @@
-//! Each way to write a policy wrong, and the sentence that says how to mend it.
+//! Each kind of error in a policy, and the message that names the fix.
 
 use insta::assert_snapshot;
 

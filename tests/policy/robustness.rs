@@ -1,4 +1,4 @@
-//! Whatever a file says, it is read or refused with a place; nothing panics.
+//! Every file is read or refused with a location; none causes a panic.
 
 use proptest::prelude::*;
 use proptest::sample::Index;

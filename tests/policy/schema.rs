@@ -1,4 +1,4 @@
-//! The JSON Schema says what the reader takes.
+//! The JSON Schema accepts what the reader accepts.
 
 use std::collections::BTreeSet;
 

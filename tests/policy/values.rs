@@ -1,4 +1,4 @@
-//! What the effective policy says for what a file says.
+//! The effective policy for the values in a file.
 
 use std::time::Duration;
 

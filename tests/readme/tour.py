@@ -1,7 +1,7 @@
 """Runs the Python of a document as it stands: `python3 tour.py DOCUMENT`.
 
-The blocks of a document are one program: each finds the names of those before it. What a block prints is
-what its comments `# -> ` say, in their order; in these `...` stands for anything.
+The blocks of a document are one program: each can use the names of those before it. A block must print
+the text of its `# -> ` comments, in their order; `...` in a comment stands for any text.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Block(NamedTuple):
     """A block of Python."""
 
     line: int
-    """Its first line in the document."""
+    """The block's first line in the document."""
     code: str
 
     def shown(self) -> str:
-        """What it says that it prints."""
+        """The output that the block's comments promise."""
         return "".join(f"{line}\n" for line in SHOWN.findall(self.code))
 
 
@@ -38,7 +38,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def printed(block: Block, document: str, names: dict[str, Any]) -> str:
-    """What it prints. Its lines have their numbers in the document."""
+    """Runs the block and returns its output. Line numbers are those of the document."""
     code = compile("\n" * (block.line - 1) + block.code, document, "exec")
     with contextlib.redirect_stdout(io.StringIO()) as output:
         exec(code, names)
@@ -46,7 +46,7 @@ def printed(block: Block, document: str, names: dict[str, Any]) -> str:
 
 
 def fault(block: Block, document: str, names: dict[str, Any]) -> str | None:
-    """What is wrong with a block."""
+    """The error in a block, or `None`."""
     try:
         output = printed(block, document, names)
     except BaseException:

@@ -98,7 +98,12 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
         std::io::stdin().read_to_string(&mut input).expect("calls");
         become_nobody();
     }
-    let filters = compile(crate::arch(), surroundings, &[] as &[&str], &[] as &[&str]);
+    // A program has watches without asking, as in a worker with a uid of its own.
+    let unasked: &[&str] = match mode.as_deref() {
+        Some(EXEC) => &["epoll_ctl"],
+        _ => &[],
+    };
+    let filters = compile(crate::arch(), surroundings, unasked, &[] as &[&str]);
     let Filters { zygote, worker } = filters.expect("the preset compiles");
     let programs = match stage.as_str() {
         "none" => vec![],
@@ -174,7 +179,7 @@ fn load(program: &BpfProgram) {
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Runs `call` in a child and says how it ended.
+/// Runs `call` in a child and returns how it ended.
 fn in_child(call: impl FnOnce() -> Result<(), i32>) -> End {
     std::io::stdout().flush().expect("the parent reads");
     let (mut reader, mut writer) = std::io::pipe().expect("a pipe");

@@ -109,7 +109,7 @@ fn guest_probes(surroundings: Surroundings) -> Vec<Probe> {
         .filter_map(|(name, rule)| match rule.verdict {
             Verdict::Allow => probe(name, NOTHING_VALID, None),
             Verdict::Refuse { errno, .. } => probe(name, NOTHING_VALID, Some(errno as i32)),
-            Verdict::AllowIf { .. } => None,
+            Verdict::AllowIf { .. } | Verdict::AskIf { .. } => None,
         })
         .collect()
 }
@@ -185,9 +185,10 @@ fn check(stage: Stage, surroundings: Surroundings, probes: Vec<Probe>) -> Result
     let unfiltered = ends(Stage::None, surroundings, &lines(&allowed));
     let filtered = ends(stage, surroundings, &lines(&allowed));
     let answers = ends(stage, surroundings, &lines(&refused));
-    let expected = refused
-        .iter()
-        .map(|probe| End::Error(probe.errno.unwrap_or_default()));
+    let expected = refused.iter().map(|probe| match probe.errno {
+        Some(0) | None => End::Returned,
+        Some(errno) => End::Error(errno),
+    });
     let wrong: Vec<String> = allowed
         .iter()
         .zip(filtered.iter().copied().zip(unfiltered.iter().copied()))

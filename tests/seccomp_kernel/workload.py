@@ -1,9 +1,8 @@
-"""What guests do with the standard library, one function for each kind of system call."""
+"""Typical uses of the standard library, with one function for each kind of system call."""
 
 import asyncio
 import concurrent.futures
 import errno
-import fcntl
 import mmap
 import multiprocessing
 import os
@@ -13,7 +12,6 @@ import select
 import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -30,8 +28,6 @@ def files(directory):
     with open(path, "w+b") as f:
         f.write(b"x" * 8192)
         f.flush()
-        fcntl.flock(f, fcntl.LOCK_EX)
-        fcntl.lockf(f, fcntl.LOCK_UN)
         os.posix_fallocate(f.fileno(), 0, 16384)
         os.fsync(f.fileno())
         os.pwritev(f.fileno(), [b"a"], 0)
@@ -53,16 +49,6 @@ def files(directory):
     assert shutil.disk_usage(directory).total
     with tempfile.TemporaryFile() as f, tempfile.NamedTemporaryFile():
         f.write(b"x")
-
-
-def database(directory):
-    connection = sqlite3.connect(os.path.join(directory, "db"))
-    connection.execute("pragma journal_mode=wal")
-    connection.execute("create table t (a)")
-    connection.executemany("insert into t values (?)", [(n,) for n in range(100)])
-    connection.commit()
-    assert connection.execute("select sum(a) from t").fetchone() == (4950,)
-    connection.close()
 
 
 def threads(_):
@@ -180,7 +166,7 @@ def arrays(_):
 
 def main():
     with tempfile.TemporaryDirectory() as directory:
-        for step in (files, database, threads, programs, processes, events, signals, limits, refusals,
+        for step in (files, threads, programs, processes, events, signals, limits, refusals,
                      arrays):
             print(step.__name__, flush=True)
             step(directory)

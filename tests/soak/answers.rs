@@ -93,7 +93,7 @@ pub struct Answers {
     runs: AtomicUsize,
 }
 
-/// As much as anybody reads.
+/// The maximum number of reported wrong answers.
 const MOST_WRONG: usize = 20;
 
 impl Answers {

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use sandfork::protocol::caller::{
-    Ask, Cell, FileOperation, FileRequest, Open, PolicyChoice, ToolTime,
+    Cell, ClientRequest, FileOperation, FileRequest, Open, PolicyChoice, ToolTime,
 };
-use sandfork::protocol::message::{Last, Then, Tools};
+use sandfork::protocol::message::{AfterCell, ResultMode, Tools};
 use sandfork::protocol::{
     Decoder, Frame, FrameLimits, ToolAnswer, ToolDeclaration, VERSION, Value,
 };
@@ -123,7 +123,7 @@ impl Client {
     }
 
     /// A message as it travels.
-    pub fn frame(ask: &Ask, payload: &[u8]) -> Result<Vec<u8>, Error> {
+    pub fn frame(ask: &ClientRequest, payload: &[u8]) -> Result<Vec<u8>, Error> {
         let frame = Frame {
             header: serde_json::to_vec(ask)?,
             payload: payload.to_vec(),
@@ -133,11 +133,11 @@ impl Client {
         Ok(bytes)
     }
 
-    pub fn ask(&mut self, ask: &Ask, payload: &[u8]) -> Result<(), Error> {
+    pub fn ask(&mut self, ask: &ClientRequest, payload: &[u8]) -> Result<(), Error> {
         self.write(&Self::frame(ask, payload)?)
     }
 
-    /// Writes bytes, whatever they are.
+    /// Writes any bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         Ok(self.socket.write_all(bytes)?)
     }
@@ -175,10 +175,10 @@ impl Client {
             },
             set: set.chain(more.iter().cloned()).collect(),
             environ: BTreeMap::new(),
-            tool_time: ToolTime::Excluded,
+            tool_time: ToolTime::default(),
             stdin: false,
         };
-        self.ask(&Ask::Open(Box::new(open)), &[])?;
+        self.ask(&ClientRequest::Open(Box::new(open)), &[])?;
         self.hear()?.expect("opened").map(drop)
     }
 
@@ -192,7 +192,7 @@ impl Client {
             ends_cell: false,
         };
         self.ask(
-            &Ask::Tools(Tools {
+            &ClientRequest::Tools(Tools {
                 id,
                 tools: vec![echo],
             }),
@@ -202,18 +202,18 @@ impl Client {
     }
 
     /// Asks for a cell, and does not wait.
-    pub fn begin(&mut self, source: &str, then: Then) -> Result<(), Error> {
+    pub fn begin(&mut self, source: &str, then: AfterCell) -> Result<(), Error> {
         let id = self.id();
         let cell = Cell {
             id,
             filename: "<soak>".to_owned(),
             argv: Vec::new(),
-            last: Last::Expression,
+            last: ResultMode::Expression,
             then,
             stream: true,
             wall: None,
         };
-        self.ask(&Ask::Cell(cell), source.as_bytes())
+        self.ask(&ClientRequest::Cell(cell), source.as_bytes())
     }
 
     /// Hears until something of this kind is said.
@@ -250,12 +250,12 @@ impl Client {
             error: None,
             blob: None,
         };
-        self.ask(&Ask::Return(answer), &[])
+        self.ask(&ClientRequest::Return(answer), &[])
     }
 
     /// A cell, to its end.
     pub fn cell(&mut self, source: &str) -> Result<Came, Error> {
-        self.begin(source, Then::Stay)?;
+        self.begin(source, AfterCell::Stay)?;
         self.finish()
     }
 
@@ -263,14 +263,14 @@ impl Client {
     pub fn file(&mut self, path: &str, op: FileOperation) -> Result<Option<File>, Error> {
         let id = self.id();
         let path = path.to_owned();
-        self.ask(&Ask::File(FileRequest { id, path, op }), &[])?;
+        self.ask(&ClientRequest::File(FileRequest { id, path, op }), &[])?;
         self.hear()?.expect("file")?;
         Ok(self.passed.pop_front().map(File::from))
     }
 
-    /// Says farewell, and waits for the answer.
+    /// Closes the session and waits for the answer.
     pub fn close(mut self) -> Result<(), Error> {
-        self.ask(&Ask::Close, &[])?;
+        self.ask(&ClientRequest::Close, &[])?;
         self.hear_until("closed").map(drop)
     }
 }

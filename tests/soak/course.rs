@@ -171,7 +171,7 @@ impl Soak {
         }
     }
 
-    /// Looks at what is there when nobody asks, after the `first` time for what there is more of.
+    /// Takes a census while no request is active, and after the `first` time checks for growth.
     fn rest(&self, watched: &Watched, first: Option<&Rest>) -> Result<Rest, Error> {
         served::gather(&self.server)?;
         let calm = || {

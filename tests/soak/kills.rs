@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use crate::census::processes::{Role, family};
 use crate::mix::Numbers;
 
-/// How long a killed one may take to be gone, whatever else the machine does.
+/// The time that a killed process may take to end, also on a busy machine.
 const GONE: Duration = Duration::from_secs(60);
 
 /// Odd while one is being killed.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sandfork::outcome::Outcome;
 use sandfork::policy::{BuiltInsOnly, Override, Policy};
 use sandfork::protocol::NamedError;
-use sandfork::session::{Cell, Contents, Interrupter, Parcel, Removal, ToolArguments};
+use sandfork::session::{Cell, Contents, Interrupter, OutgoingValue, Removal, ToolArguments};
 use sandfork::{Cancel, Error, OutputSink, Request, Sandbox, Session};
 
 use crate::answers::{Answers, Came, Judged};
@@ -223,7 +223,7 @@ fn files(session: &mut Session, token: &str) -> Result<(), Error> {
 
 /// What a guest says, back to it.
 #[allow(clippy::unnecessary_wraps)] // as a tool is
-fn echo(arguments: ToolArguments) -> Result<Parcel, NamedError> {
+fn echo(arguments: ToolArguments) -> Result<OutgoingValue, NamedError> {
     Ok(arguments.args.into_iter().next().unwrap_or_default().into())
 }
 

@@ -1,4 +1,4 @@
-//! What is asked for, in which order: the same for the same seed, whoever asks for it and when.
+//! The sequence of requests: the same for the same seed, for every caller and at any time.
 
 use crate::repertoire::{Fit, Guest, guests};
 
@@ -103,7 +103,7 @@ pub enum Plot {
     VanishesInFrame,
     /// It is gone in the middle of a batch.
     VanishesInBatch,
-    /// What it says is no message.
+    /// It sends an invalid message.
     Garbage,
 }
 

@@ -32,7 +32,7 @@ pub struct Report {
     pub wrong: Vec<String>,
 }
 
-/// A look at what is there while nobody asks.
+/// A census while no request is active.
 #[derive(Debug, Serialize)]
 pub struct Rest {
     pub runs: usize,

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use sandfork::protocol::VERSION;
 use sandfork::protocol::caller::{
-    Ask, FileOperation, OpenBatch, PolicyChoice, TaskHeader, TaskOrder,
+    ClientRequest, FileOperation, OpenBatch, PolicyChoice, TaskHeader, TaskOrder,
 };
-use sandfork::protocol::message::Then;
+use sandfork::protocol::message::AfterCell;
 
 use crate::answers::Answers;
 use crate::client::{Client, Server};
@@ -82,7 +82,7 @@ pub fn calm(server: &Server) -> Done {
         client.hear_until("mapping")?;
         task(&mut client, 1, "calm")?;
         client.hear_until("done")?;
-        client.ask(&Ask::End, &[])?;
+        client.ask(&ClientRequest::End, &[])?;
         client.hear_until("closed")?;
     }
     Ok(())
@@ -110,18 +110,18 @@ impl Scene<'_> {
             Plot::VanishesIdle => self.value(self.open(&[])?).map(drop),
             Plot::VanishesInCell => {
                 let mut client = self.open(&[])?;
-                client.begin(WAITS, Then::Stay)?;
+                client.begin(WAITS, AfterCell::Stay)?;
                 client.hear_until("output").map(drop)
             }
             Plot::VanishesInCall => {
                 let mut client = self.open(&[])?;
                 client.declare()?;
-                client.begin("echo('nobody answers')", Then::Stay)?;
+                client.begin("echo('nobody answers')", AfterCell::Stay)?;
                 client.hear_until("call").map(drop)
             }
             Plot::VanishesInFrame => {
                 let mut client = self.open(&[])?;
-                let whole = Client::frame(&Ask::Interrupt, &[0; 100])?;
+                let whole = Client::frame(&ClientRequest::Interrupt, &[0; 100])?;
                 client.write(&whole[..whole.len() / 2])
             }
             Plot::Garbage => {
@@ -169,7 +169,7 @@ impl Scene<'_> {
 
     fn once(&self) -> Done {
         let mut client = self.open(&[])?;
-        client.begin(&self.guest.source(self.token), Then::End)?;
+        client.begin(&self.guest.source(self.token), AfterCell::End)?;
         let came = client.finish()?;
         self.told.count(&came.status);
         came.judge(self.guest, self.token)?;
@@ -179,7 +179,7 @@ impl Scene<'_> {
     fn restart(&self) -> Done {
         let mut client = self.value(self.open(&[])?)?;
         let id = client.id();
-        client.ask(&Ask::Restart { id }, &[])?;
+        client.ask(&ClientRequest::Restart { id }, &[])?;
         client.hear_until("opened")?;
         self.told.count_run();
         self.value(client)?.close()
@@ -187,9 +187,9 @@ impl Scene<'_> {
 
     fn interrupt(&self) -> Done {
         let mut client = self.open(&[])?;
-        client.begin(WAITS, Then::Stay)?;
+        client.begin(WAITS, AfterCell::Stay)?;
         client.hear_until("output")?;
-        client.ask(&Ask::Interrupt, &[])?;
+        client.ask(&ClientRequest::Interrupt, &[])?;
         let came = client.finish()?;
         self.told.count(&came.status);
         came.has_ended(&["interrupted"])?;
@@ -199,8 +199,8 @@ impl Scene<'_> {
     fn abandons(&self) -> Done {
         let mut client = self.open(&[IDLE.to_owned()])?;
         thread::sleep(AWAY);
-        client.begin("0", Then::Stay)?;
-        // Whether it was noticed by now is for the scheduler to say.
+        client.begin("0", AfterCell::Stay)?;
+        // The scheduler determines whether it is noticed by now.
         let said = client.hear()?;
         let ended = said.header["error"] == "session-ended";
         as_it_should(ended || said.kind() == "outcome", &said)
@@ -226,7 +226,7 @@ impl Scene<'_> {
             as_it_should(said.header["value"] == value.as_str(), &said)?;
         }
         if results == TASKS {
-            client.ask(&Ask::End, &[])?;
+            client.ask(&ClientRequest::End, &[])?;
             client.hear_until("closed")?;
         }
         Ok(())
@@ -248,8 +248,8 @@ fn own_policy(number: u32) -> String {
     format!("limits.wall={}m", 6 + number)
 }
 
-fn map(policy: &str) -> Ask {
-    Ask::Map(Box::new(OpenBatch {
+fn map(policy: &str) -> ClientRequest {
+    ClientRequest::Map(Box::new(OpenBatch {
         version: VERSION,
         policy: PolicyChoice::Name {
             name: policy.to_owned(),
@@ -267,7 +267,7 @@ fn task(client: &mut Client, id: u64, token: &str) -> Done {
     let code = format!("'{token} {id}'");
     let line = serde_json::json!({ "id": id, "code": code }).to_string();
     let header = TaskHeader { id, filename: None };
-    client.ask(&Ask::Task(header), line.as_bytes())
+    client.ask(&ClientRequest::Task(header), line.as_bytes())
 }
 
 fn as_it_should(holds: bool, told: &impl std::fmt::Debug) -> Done {

@@ -1,4 +1,4 @@
-//! What the project is made of, as far as cargo itself can tell: licences, sources, versions, features.
+//! The project's dependencies as far as cargo reports them: licences, sources, versions, features.
 //! `deny.toml` says what is allowed; `cargo xtask supply` has the rest, which needs cargo-deny and
 //! cargo-audit.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test program")]
@@ -163,7 +163,7 @@ fn features_are_few() {
     );
 }
 
-/// The oldest Rust that is promised is one that every dependency can be built with.
+/// Every dependency can be built with the oldest supported Rust.
 #[test]
 fn the_oldest_rust_is_stated_and_enough() {
     let number = |version: &str| -> Vec<u32> {

@@ -37,7 +37,7 @@ pub enum Kind {
     /// Of the supervisors, and those with a process in them.
     Cgroups,
     /// Empty ones, which a sandbox keeps for workers to come, with their open files.
-    SpareCgroups,
+    Spares,
     /// In the directories for temporary files, and what guests made in the host's.
     Files,
     /// SysV and POSIX, of the guests' names.
@@ -60,20 +60,27 @@ pub struct Watched {
     pub temporary: PathBuf,
 }
 
-/// Keys of users that others may make or give up meanwhile, such as whoever logs in.
+/// The tolerated change in keys of users, which others may add or remove, for example by a login.
 const KEYS_OF_OTHERS: usize = 16;
 
 impl Census {
-    /// Looks. This process must be the subreaper of what it starts, so that whatever outlives its
-    /// parent is seen among its children.
+    /// Takes a census. This process must be the subreaper of its descendants, so that a process that
+    /// outlives its parent becomes one of its children.
     pub fn take(watched: &Watched) -> Self {
         let family = processes::family(std::process::id());
         let mut census = Self::default();
         for process in &family {
             census.add_process(process);
         }
-        // Each once, however many are in it.
-        let namespaces: BTreeSet<_> = family.iter().flat_map(Process::namespaces).collect();
+        // Each once, however many are in it. A zygote is in one of the network namespaces that it lends:
+        // at some moments a worker is in it too, and at others none is.
+        let is_lent = |process: &Process, kind: &str| process.role == Role::Zygote && kind == "net";
+        let namespaces: BTreeSet<_> = family
+            .iter()
+            .flat_map(|process| process.namespaces().map(move |found| (process, found)))
+            .filter(|(process, (kind, _))| !is_lent(process, kind))
+            .map(|(_, found)| found)
+            .collect();
         for (kind, _) in namespaces {
             census.add(Kind::Namespaces, kind, 1);
         }
@@ -99,13 +106,13 @@ impl Census {
         self.0.get(&kind).map_or(0, |names| names.values().sum())
     }
 
-    /// Whatever there is more of than there was before, but for the spare cgroups, which are as many as
-    /// were in use at once.
+    /// What there is more of than there was before, but for what is kept for another worker, of which
+    /// there is as much as was in use at once.
     pub fn more_than(&self, before: &Self) -> Vec<String> {
         let mut more = Vec::new();
         for (kind, names) in &self.0 {
             let allowed = match kind {
-                Kind::SpareCgroups => continue,
+                Kind::Spares => continue,
                 Kind::Keys => KEYS_OF_OTHERS,
                 _ => 0,
             };
@@ -161,7 +168,7 @@ impl Census {
                     if procs.is_ok_and(|procs| !procs.is_empty()) {
                         self.add(Kind::Cgroups, format!("{name}: worker's"), 1);
                     } else {
-                        self.add(Kind::SpareCgroups, format!("{name}: directories"), 1);
+                        self.add(Kind::Spares, format!("{name}: directories"), 1);
                         empty.insert(worker);
                     }
                 }
@@ -177,10 +184,13 @@ impl Census {
             let of_spare = target
                 .parent()
                 .is_some_and(|dir| spare_cgroups.contains(dir));
-            if of_spare {
-                self.add(Kind::SpareCgroups, format!("{of}: open files"), 1);
+            let text = target.to_string_lossy();
+            // Network namespaces that the zygote lends, and their tables of sockets.
+            let of_network = text.starts_with("net:[") || text.contains("/net/unix");
+            if of_spare || of_network {
+                self.add(Kind::Spares, format!("{of}: open files"), 1);
             } else {
-                let name = without_numbers(&target.to_string_lossy());
+                let name = without_numbers(&text);
                 self.add(Kind::Descriptors, format!("{of}: {name}"), 1);
             }
         }
@@ -251,7 +261,7 @@ impl fmt::Display for Kind {
             Self::Mounts => "mounts",
             Self::Namespaces => "namespaces",
             Self::Cgroups => "cgroups",
-            Self::SpareCgroups => "spare cgroups",
+            Self::Spares => "kept for another worker",
             Self::Files => "files",
             Self::IpcObjects => "ipc objects",
             Self::Keys => "keys",
@@ -270,7 +280,7 @@ impl Kind {
         Self::Mounts,
         Self::Namespaces,
         Self::Cgroups,
-        Self::SpareCgroups,
+        Self::Spares,
         Self::Files,
         Self::IpcObjects,
         Self::Keys,

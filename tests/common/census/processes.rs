@@ -97,7 +97,7 @@ pub fn family(ancestor: u32) -> Vec<Process> {
             .file_name()
             .to_str()
             .and_then(|name| name.parse().ok());
-        // One that has ended meanwhile is nobody's.
+        // A process that has ended meanwhile has no owner.
         if let Some(process) = pid.and_then(|pid| Process::look(pid, own_depth)) {
             children.entry(process.parent).or_default().push(process);
         }

@@ -1,6 +1,6 @@
-"""What the probes try to reach: one host user's files, sockets, memory and a process.
+"""The targets of the probes: one host user's files, sockets, memory and a process.
 
-Prints the variables that name it all as one JSON object, and serves until its stdin ends.
+Prints the variables that name them as one JSON object, and serves until its stdin ends.
 """
 
 import ctypes
@@ -47,7 +47,7 @@ def bound(family, kind, address):
 
 
 def loopback():
-    """TCP and UDP sockets on one port of 127.0.0.1, and of ::1 where the host has it."""
+    """TCP and UDP sockets on one port of 127.0.0.1, and of ::1 if the host has it."""
     while True:
         tcp = bound(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
         port = tcp.getsockname()[1]
@@ -98,7 +98,7 @@ def serve(sockets):
 
 
 def shown(directory):
-    """A file of the user's own that tenants are shown, of an age at which a read is noted."""
+    """A file of the user that tenants see, old enough that a read updates its access time."""
     os.mkdir(directory)
     path = write(os.path.join(directory, "shared.txt"))
     os.truncate(path, 1 << 20)

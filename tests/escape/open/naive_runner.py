@@ -13,12 +13,12 @@ import sys
 shared = open(__file__)
 CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
 PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, -1
-# Yama would otherwise keep children from tracing it, as it does not every kernel's.
+# On kernels with Yama, children could not trace it otherwise.
 ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(PR_SET_PTRACER_ANY), 0, 0, 0)
 
 
 def zygote(code):
-    # The C function does not know of Python's at-fork hooks, so nothing is reseeded.
+    # The C function skips Python's at-fork hooks, so nothing is reseeded.
     pid = ctypes.PyDLL(None).fork()
     if pid == 0:
         try:
@@ -32,7 +32,7 @@ def zygote(code):
 def zygote_twins(code):
     pid = ctypes.PyDLL(None).fork()
     if pid == 0:
-        # Its child is process 1 there, as this server is where it was started.
+        # Its child is process 1 in its namespace, as this server is in its own.
         if ctypes.PyDLL(None).unshare(CLONE_NEWUSER | CLONE_NEWPID):
             os._exit(1)
         zygote(code)

@@ -21,7 +21,7 @@ while True:
 
 
 def tenant():
-    # A session of its own, as programs have that are started apart.
+    # A separate session, as for programs that are started separately.
     return subprocess.Popen(
         [sys.executable, "-c", TENANT],
         stdin=subprocess.PIPE,

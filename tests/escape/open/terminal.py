@@ -1,4 +1,4 @@
-"""Run a command on a terminal, and say whether the terminal was told to do anything but show text.
+"""Run a command on a terminal, and print whether it sent the terminal anything other than text.
 
 Usage: terminal.py COMMAND...
 """
@@ -7,12 +7,12 @@ import os
 import re
 import sys
 
-# Controls but the line ends and the tab, alone or as UTF-8; and a line that is begun again.
+# Control characters other than line ends and tabs, as bytes or UTF-8; and a rewritten line.
 OBEYED = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]|\r(?![\r\n])")
 
 
 def obeyed(shown):
-    """What the terminal would obey, with what is around it."""
+    """The sequences that a terminal would obey, with their context."""
     found = OBEYED.search(shown)
     return found and shown[max(found.start() - 20, 0) : found.end() + 20]
 

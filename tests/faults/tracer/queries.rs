@@ -1,6 +1,7 @@
-//! What a tracer knows of a family, and what the kernel tells of it.
+//! The tracer's and the kernel's information about a family of processes.
 
 use std::fs;
+use std::path::Path;
 
 use nix::unistd::Pid;
 use sandfork::plan::seccomp::{Arch, syscall_number};
@@ -9,7 +10,7 @@ use super::Tracer;
 use crate::family::Role;
 
 impl Tracer {
-    /// Who is there, in the order of roles.
+    /// The existing processes, in the order of roles.
     pub fn family(&self) -> Vec<Role> {
         let mut family: Vec<Role> = self.tasks.values().map(|task| task.role).collect();
         family.sort_unstable();
@@ -27,7 +28,7 @@ impl Tracer {
         call_of(self.pid()).is_some_and(|call| call.is("read") && call.first == 0)
     }
 
-    /// Whether somebody is there.
+    /// Whether any process exists.
     pub fn has(&self, pid: Pid) -> bool {
         self.tasks.contains_key(&pid)
     }
@@ -37,7 +38,7 @@ impl Tracer {
         self.tasks.contains_key(&self.pid())
     }
 
-    /// Whether nobody is there.
+    /// Whether no process exists.
     pub fn is_over(&self) -> bool {
         self.tasks.is_empty() && self.unclaimed.is_empty()
     }
@@ -55,7 +56,8 @@ impl Tracer {
         (!of_worker || !self.tasks[&pid].is_old).then_some(pid)
     }
 
-    /// How many descriptors a process has open, but those of cgroups, which are kept for workers to come.
+    /// How many descriptors a process has open, but those of cgroups and of network namespaces, which are
+    /// kept for workers to come.
     pub fn descriptors(&self, role: Role) -> usize {
         let pid = self.find(role).expect("it is there");
         let open = fs::read_dir(format!("/proc/{pid}/fd"))
@@ -64,9 +66,13 @@ impl Tracer {
         let targets = open
             .flatten()
             .filter_map(|fd| fs::read_link(fd.path()).ok());
-        targets
-            .filter(|target| !target.starts_with("/sys/fs/cgroup"))
-            .count()
+        let is_kept = |target: &Path| {
+            let text = target.to_string_lossy();
+            target.starts_with("/sys/fs/cgroup")
+                || text.starts_with("net:[")
+                || text.contains("/net/unix")
+        };
+        targets.filter(|target| !is_kept(target)).count()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a tracer does each time that somebody stops or ends.
+//! The tracer's actions when a process stops or ends.
 
 use std::time::Instant;
 
@@ -108,7 +108,7 @@ impl Tracer {
         }
     }
 
-    /// Follows one that was born, if it is one of those who are.
+    /// Follows a new process if its role is traced.
     fn enlist(&mut self, pid: Pid) {
         let role = self.watch.role();
         if let Some(task) = self.tasks.get_mut(&pid) {

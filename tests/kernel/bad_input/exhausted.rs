@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sandfork::host::{CgroupSupport, Controller};
-use sandfork::{Error, Sandbox, Session};
+use sandfork::outcome::{LimitName, Mechanism};
+use sandfork::{Error, ErrorKind, Sandbox, Session};
 
 use super::is_told;
 use crate::apart;
-use crate::check::fine;
+use crate::check::{by, fine, limited};
 use crate::leftovers::traces::Traces;
 use crate::need::Need;
 use crate::recipe::standard;
@@ -105,6 +106,8 @@ impl Serving {
 /// Every descriptor that this process may have is taken.
 pub fn without_descriptors() {
     let mut serving = Serving::start();
+    let mut unused = serving.sandbox.session().expect("there is room");
+    let mut passing = serving.sandbox.session().expect("there is room");
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("there is a limit");
     let enough = soft.min(1024);
     setrlimit(Resource::RLIMIT_NOFILE, enough, hard).expect("it is lower");
@@ -113,6 +116,17 @@ pub fn without_descriptors() {
         taken.push(file);
     }
     serving.is_without(&["open files", "ulimit -n"]);
+    // A value that comes as a file cannot be taken: that is the host's fault, and not the guest's.
+    let refused = passing.run("bytes(200_000)").map(drop);
+    let refused = refused.expect_err("no descriptor is left for it");
+    is_told(&refused, ErrorKind::System, &["open files", "ulimit -n"]);
+    drop(passing);
+    // The kernel's counts are there at its first cell, too.
+    let forks = "import os, time\nwhile True:\n    if os.fork() == 0: time.sleep(600)";
+    let report = unused.run(forks).expect("it lives");
+    let by = by(&serving.sandbox, Mechanism::Cgroup, Mechanism::Rlimit);
+    limited(report.outcome(), LimitName::Pids, by);
+    drop(unused);
     // With a few, each worker is given up at another place.
     while taken.len() > 100 && taken.pop().is_some() {
         match serving.sandbox.run("1") {

@@ -41,7 +41,7 @@ pub fn tests(world: &World) -> Vec<Test> {
     tests
 }
 
-/// Tries to make a sandbox that cannot be made, and checks how that is told.
+/// Tries to create an impossible sandbox, and checks the error.
 #[track_caller]
 fn refused(world: &World, recipe: Recipe, kind: ErrorKind, names: &[&str]) {
     let policy = recipe.python_unless_named(world.python()).policy();
@@ -92,7 +92,7 @@ fn a_level_that_this_user_cannot_have(world: &World) {
     );
 }
 
-/// Whatever a policy may say is enough for Python itself.
+/// Every valid policy is sufficient for Python itself.
 fn the_least_memory_is_enough(world: &World) {
     let recipe = standard().set("limits.memory=16MiB");
     check::fine(&world.run(recipe, "print('fits')"));

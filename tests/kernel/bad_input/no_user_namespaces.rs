@@ -48,7 +48,7 @@ pub fn part() {
         let says = ["layer `namespaces`", "max_user_namespaces", "landlock"];
         is_told(&error, ErrorKind::Host, &says);
     }
-    // Only a policy that says so gets less, and the outcome tells.
+    // Only a policy that allows it gets a lower level, and the outcome reports it.
     let sandbox = world.build(
         standard()
             .python("/usr/bin/python3")
@@ -86,8 +86,8 @@ pub fn part() {
     }
 }
 
-/// Ids stay what they are. Root keeps all of them, so as to be able to become somebody else, which
-/// only a process outside can grant.
+/// Ids are not changed. Root keeps all of them, to be able to become another user, which only a process
+/// outside can grant.
 fn allow_no_user_namespaces() {
     let (uid, gid) = (geteuid(), getegid());
     let everybody =

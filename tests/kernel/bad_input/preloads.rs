@@ -79,7 +79,7 @@ fn a_module_that_exits(world: &World) {
     );
 }
 
-/// Nobody is left to say which module it was, but what it printed is told.
+/// No process is left to report the module, but its output is reported.
 fn a_module_that_dies(world: &World) {
     fails(
         world,

@@ -1,4 +1,4 @@
-"""Prints what must be different in every worker, one line for each source."""
+"""Prints values that must differ between workers, one line for each source."""
 
 import os
 import random

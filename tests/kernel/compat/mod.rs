@@ -15,12 +15,13 @@ macro_rules! guests {
     ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!($name, ".py")))),+] };
 }
 
-/// Programs that end well or say why not.
-const GUESTS: [(&str, &str); 19] = guests![
+/// Programs that succeed or print the reason for a failure.
+const GUESTS: [(&str, &str); 20] = guests![
     "asyncio",
     "concurrent_futures",
     "crypto",
     "ctypes",
+    "file_locks",
     "language",
     "multiprocessing_fork",
     "multiprocessing_shared",
@@ -39,9 +40,10 @@ const GUESTS: [(&str, &str); 19] = guests![
 ];
 
 /// Those that `strict` has room for: no programs, no /proc.
-const COMPUTING: [&str; 7] = [
+const COMPUTING: [&str; 8] = [
     "crypto",
     "ctypes",
+    "file_locks",
     "numbers",
     "numpy",
     "sqlite3",

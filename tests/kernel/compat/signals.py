@@ -17,7 +17,7 @@ _, status = os.wait()
 assert os.WEXITSTATUS(status) == 9
 assert set(seen) == {signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM}, seen
 
-# Handlers and blocked signals of whatever started us are not inherited.
+# Handlers and blocked signals of the parent are not inherited.
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
 try:
@@ -26,7 +26,7 @@ except KeyboardInterrupt:
     pass
 faulthandler.enable()
 
-# An orphan is reaped by an init, and not left to us.
+# An init reaps an orphan, rather than this process.
 reader, writer = os.pipe()
 if os.fork() == 0:
     if os.fork() == 0:

@@ -25,7 +25,7 @@ with socketserver.UnixStreamServer("/work/socket", Echo) as server:
         client.sendall(b"echo\n")
         assert client.makefile().read() == "echo\n"
 
-# No network is an ordinary error, which code expects to have to handle.
+# A missing network is an ordinary error that code is prepared to handle.
 for family in (socket.AF_INET, socket.AF_INET6):
     try:
         with socket.socket(family) as outside:

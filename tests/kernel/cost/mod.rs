@@ -9,6 +9,7 @@ use std::io::{BufRead, Write};
 use std::process::Stdio;
 
 use nix::unistd::{Pid, getpgid, getppid};
+use sandfork::host::CgroupSupport;
 
 use self::tracer::{Counts, Tracer};
 use crate::apart::{self, Part};
@@ -21,12 +22,20 @@ use crate::world::{World, run};
 /// makes them: about 15 % more than were counted, for other kernels and interpreters. To be lowered with
 /// what a run costs.
 const MOST: Counts = Counts {
-    supervisor: 134,
+    supervisor: 137,
     zygote: 41,
     worker: 261,
 };
 
-/// Fewer were not all of them: the counter has lost somebody.
+/// The same on cgroups of version 2, of which each run may have a new one: before Linux 6.12 a peak of memory
+/// cannot be reset, and on an emulated processor no run is light enough for its cgroup to be kept. Making
+/// one, opening what it counts and removing it are 26 calls; 145 were counted in all.
+const MOST_ON_V2: Counts = Counts {
+    supervisor: 165,
+    ..MOST
+};
+
+/// Fewer calls mean that the counter has lost a process.
 const LEAST: Counts = Counts {
     supervisor: 40,
     zygote: 10,
@@ -105,12 +114,16 @@ fn trace() {
         .map(|span| span.counts)
         .reduce(Counts::least)
         .expect("there were runs");
+    let most = match World::look().expect("it was looked at").host.machine.cgroup {
+        CgroupSupport::V2 { .. } => MOST_ON_V2,
+        _ => MOST,
+    };
     for span in runs {
         println!("{:?}", span.counts);
     }
     assert!(
-        cheapest.is_within(&LEAST, &MOST),
-        "{cheapest:?} is not between {LEAST:?} and {MOST:?}; the last run:\n{}",
+        cheapest.is_within(&LEAST, &most),
+        "{cheapest:?} is not between {LEAST:?} and {most:?}; the last run:\n{}",
         runs[RUNS - 1]
     );
 }

@@ -15,8 +15,10 @@ use crate::traced::{before_call, born, call_names, seize, to_next_call};
 /// fcntl(2).
 const FCNTL: u64 = 72;
 const F_GETFD: u64 = 1;
+/// clock_gettime(2).
+const CLOCK_GETTIME: u64 = 228;
 
-/// System calls, by who makes them.
+/// System calls by the calling process.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
     /// The process that was seized, all its threads.
@@ -154,6 +156,10 @@ impl Tracer {
         let call = registers.orig_rax;
         // Of the standard library: where there are debug assertions, it looks at what it closes.
         if call == FCNTL && registers.rsi == F_GETFD {
+            return;
+        }
+        // Where the clock can be read without the kernel (vdso(7)), none is made.
+        if call == CLOCK_GETTIME {
             return;
         }
         let role = match self.known.get(&pid) {

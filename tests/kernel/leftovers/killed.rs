@@ -98,7 +98,7 @@ pub fn next_supervisor() {
     run(&world.build(standard()), "pass");
 }
 
-/// A process, told apart from a later one with the same number.
+/// A process, distinguished from a later one with the same id.
 #[derive(Debug)]
 struct Process {
     pid: u32,
@@ -118,7 +118,7 @@ impl Process {
         Some(Self { pid, started })
     }
 
-    /// What the kernel says of it, if it is still there.
+    /// The kernel's information about it, if it still exists.
     fn survivor(&self) -> Option<String> {
         let found = Self::find(self.pid)?;
         let status = || fs::read_to_string(format!("/proc/{}/status", self.pid)).ok();

@@ -34,7 +34,7 @@ pub fn part() {
     let statuses = mixed(&world, &sandbox);
     let idle = Traces::look_beside_threads(cgroups);
     run(&sandbox, "pass");
-    // One that goes on serving does not grow either.
+    // A pool that continues to serve does not grow either.
     idle.assert_same(cgroups);
     drop(sandbox);
     before.assert_same(cgroups);

@@ -18,8 +18,8 @@ use crate::census::{Census, Watched};
 pub struct Traces(Census);
 
 impl Traces {
-    /// Looks when this thread is the only one. This process must be the subreaper of what it starts, so
-    /// that whatever outlives its parent becomes a child of this process and is seen by
+    /// Records the traces while this thread is the only one. This process must be the subreaper of its
+    /// descendants, so that a process that outlives its parent becomes its child and is found by
     /// [`Traces::no_processes`].
     pub fn look(cgroups: &CgroupSupport) -> Self {
         // A thread that has been joined is listed for a moment longer.

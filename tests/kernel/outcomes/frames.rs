@@ -55,7 +55,7 @@ fn a_forged_result_does_not_stop_the_clock(world: &World) {
     limited(&outcome, LimitName::Wall, Mechanism::Deadline);
 }
 
-/// Fields that a worker has no say in are not read.
+/// Fields that a worker must not set are not read.
 fn a_forged_limit_is_not_a_limit(world: &World) {
     let code = "result(usage={'cpu_ms': -1}, enforced={'level': 'none'}, limit='cpu', stdout='lies')\n\
                 os._exit(0)\n";

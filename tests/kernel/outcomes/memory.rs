@@ -91,13 +91,21 @@ fn processes_together(world: &World) {
 /// The kernel picks the children; the guest goes on, or the watchdog ends it all. Either way the
 /// limit holds.
 fn children_that_are_killed(world: &World) {
-    let sandbox = world.build(small());
-    let code = "import os, time\n\
+    let sandbox = world.build(small().patient());
+    // Each keeps its memory until every other has its own, or has been killed.
+    let code = "import os\n\
+                reached, reach = os.pipe()\n\
+                hold, release = os.pipe()\n\
                 for _ in range(6):\n    \
                     if os.fork() == 0:\n        \
+                        os.close(release)\n        \
                         theirs = bytearray(b'x') * (60 << 20)\n        \
-                        time.sleep(2)\n        \
+                        os.close(reach)\n        \
+                        os.read(hold, 1)\n        \
                         os._exit(0)\n\
+                os.close(reach)\n\
+                os.read(reached, 1)\n\
+                os.close(release)\n\
                 ends = [os.wait()[1] for _ in range(6)]\n\
                 print(ends.count(9))\n";
     let outcome = run(&sandbox, code);

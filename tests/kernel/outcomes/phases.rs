@@ -1,4 +1,4 @@
-//! Where a run says that its time went.
+//! The phases of a run's time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

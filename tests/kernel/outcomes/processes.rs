@@ -1,6 +1,7 @@
 //! The limit on processes and threads.
 
 use sandfork::outcome::{LimitName, Mechanism, Status};
+use sandfork::policy::Level;
 
 use crate::check::{by, fine, limited, shown};
 use crate::recipe::{Recipe, standard};
@@ -12,8 +13,36 @@ pub fn tests() -> Vec<Test> {
         fork_bomb,
         fork_bomb_that_does_not_give_up,
         thread_bomb,
-        a_refusal_can_be_caught
+        a_refusal_can_be_caught,
+        watches_are_left_to_others
     ]
+}
+
+/// Where a guest has the uid of others, the kernel counts its watches for all of them. A policy that lets
+/// guests write to the host gives them one uid, root's too.
+fn watches_are_left_to_others(world: &World) {
+    let shared = tempfile::tempdir().unwrap();
+    let write = format!("filesystem.write=[\"{}\"]", shared.path().display());
+    let code = "\
+import errno, os, select
+watchers = [select.epoll() for _ in range(8)]
+files = [os.pipe()[0] for _ in range(60)]
+slots = [os.dup(files[0]) for _ in range(100)]
+taken = 0
+try:
+    for file in files:
+        for slot in slots:
+            os.dup2(file, slot)
+            for watcher in watchers:
+                watcher.register(slot, select.EPOLLIN)
+                taken += 1
+except OSError as error:
+    assert error.errno == errno.ENOSPC, error
+assert 30_000 < taken < 40_000, taken
+";
+    let recipe = standard().set(write).set("limits.wall=5m");
+    let sandbox = world.build(recipe.set("limits.cpu=5m"));
+    fine(&run(&sandbox, code));
 }
 
 const PIDS: u64 = 24;
@@ -25,8 +54,9 @@ fn few() -> Recipe {
         .set("limits.cpu=2s")
 }
 
+/// The first process is one of many, and comes to its refusal when it has its turn.
 fn fork_bomb(world: &World) {
-    let sandbox = world.build(few());
+    let sandbox = world.build(few().patient());
     let outcome = run(&sandbox, "import os\nwhile True: os.fork()");
     limited(
         &outcome,
@@ -48,6 +78,13 @@ fn fork_bomb_that_does_not_give_up(world: &World) {
     let outcome = run(&sandbox, code);
     let ends = [Status::CpuLimit, Status::PidsLimit, Status::Timeout];
     assert!(ends.contains(&outcome.status()), "{}", shown(&outcome));
+    // The cgroup reports the refused forks, no matter which limit ended the run.
+    let is_told = outcome
+        .denied()
+        .iter()
+        .any(|denial| denial.operation == "fork");
+    let is_counted = sandbox.plan().level == Level::Full;
+    assert!(is_told || !is_counted, "{}", shown(&outcome));
     assert!(
         outcome.usage().peak_pids <= Some(PIDS + 1),
         "{}",

@@ -90,7 +90,7 @@ fn cpu_of_one_process(world: &World) {
     );
 }
 
-/// No process of it comes near the limit, nor does the one that waits for them.
+/// None of its processes comes near the limit, nor does the process that waits for them.
 fn cpu_of_children_counts(world: &World) {
     let sandbox = world.build(standard().set("limits.cpu=1s"));
     let code = "import os, time\n\

@@ -2,7 +2,7 @@
 
 use sandfork::outcome::Status;
 use sandfork::protocol::caller::SessionState;
-use sandfork::protocol::message::Last;
+use sandfork::protocol::message::ResultMode;
 use sandfork::session::Cell;
 
 use super::{assert_ended, open, run, value};
@@ -94,7 +94,7 @@ fn usage_is_of_one_cell(world: &World) {
 
 fn the_last_statement_has_a_value_if_asked_for(world: &World) {
     let mut session = open(world, standard());
-    let report = run(&mut session, Cell::new("x = 3").last(Last::Statement));
+    let report = run(&mut session, Cell::new("x = 3").last(ResultMode::Statement));
     assert_eq!(report.outcome().value(), Some(&3.into()));
     let report = run(&mut session, "x = 4");
     assert_eq!(report.outcome().value(), None);

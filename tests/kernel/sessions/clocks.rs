@@ -41,8 +41,9 @@ fn a_timeout_that_python_notices_keeps_the_session(world: &World) {
 }
 
 fn a_timeout_that_python_does_not_notice_ends_it(world: &World) {
-    let mut session = open(world, standard().set("limits.wall=300ms"));
-    let stubborn = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass";
+    let mut session = open(world, standard().set("limits.wall=1s"));
+    run(&mut session, "import signal");
+    let stubborn = "signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass";
     let started = Instant::now();
     let report = run(&mut session, stubborn);
     assert_ended(&report, Status::Timeout, SessionState::Ended);

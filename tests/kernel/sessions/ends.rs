@@ -32,7 +32,8 @@ fn a_dead_worker_ends_the_cell_and_the_session(world: &World) {
             Status::MemoryLimit,
         ),
     ];
-    let sandbox = Arc::new(world.build(standard().set("limits.memory=192MiB")));
+    let small = standard().set("limits.memory=192MiB");
+    let sandbox = Arc::new(world.build(small.patient()));
     for (code, status) in endings {
         let mut session = session(&sandbox);
         run(&mut session, "lost = 1");

@@ -1,4 +1,4 @@
-//! Sessions that nobody closes.
+//! Sessions that are not closed.
 
 use std::thread::sleep;
 use std::time::Duration;

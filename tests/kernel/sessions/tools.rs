@@ -5,7 +5,7 @@ use std::time::Duration;
 use sandfork::outcome::Status;
 use sandfork::protocol::caller::SessionState;
 use sandfork::protocol::{NamedError, Value};
-use sandfork::session::ToolArguments;
+use sandfork::session::{OutgoingValue, ToolArguments};
 
 use super::{assert_ended, open, run, value};
 use crate::recipe::standard;
@@ -18,13 +18,15 @@ pub fn tests() -> Vec<Test> {
         an_exception_of_the_host_is_raised_in_the_guest,
         threads_of_the_guest_call_tools,
         the_time_of_a_tool_is_not_the_cells,
+        a_cell_that_always_has_a_call_open_is_ended,
+        answers_that_a_guest_does_not_take_are_few,
         tools_are_there_again_after_a_restart,
         a_call_between_cells_is_refused,
     ]
 }
 
 #[allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps)] // as a tool is
-fn add(arguments: ToolArguments) -> Result<sandfork::session::Parcel, NamedError> {
+fn add(arguments: ToolArguments) -> Result<OutgoingValue, NamedError> {
     let by_name = arguments.kwargs.get("plus").and_then(Value::as_i64);
     let sum: i64 = arguments.args.iter().filter_map(Value::as_i64).sum();
     Ok((sum + by_name.unwrap_or(0)).into())
@@ -58,7 +60,7 @@ fn an_exception_of_the_host_is_raised_in_the_guest(world: &World) {
 }
 
 fn threads_of_the_guest_call_tools(world: &World) {
-    let mut session = open(world, standard());
+    let mut session = open(world, standard().patient());
     session.tool("add", add).expect("it is defined");
     let code = "from concurrent.futures import ThreadPoolExecutor\n\
                 with ThreadPoolExecutor(16) as pool:\n    \
@@ -78,6 +80,76 @@ fn the_time_of_a_tool_is_not_the_cells(world: &World) {
     assert_ended(&report, Status::Ok, SessionState::Live);
     let report = run(&mut session, "slow()\nimport time\ntime.sleep(60)");
     assert_ended(&report, Status::Timeout, SessionState::Live);
+}
+
+/// A cell of eight threads that call in turn, so that a call is open at every moment.
+const CALLED_ALWAYS: &str = "import threading\n\
+    def loop():\n    while True: call()\n\
+    threads = [threading.Thread(target=loop, daemon=True) for _ in range(8)]\n\
+    for thread in threads: thread.start()\n\
+    threads[0].join()";
+
+#[allow(clippy::unnecessary_wraps)] // as a tool is
+fn brief(_: ToolArguments) -> Result<OutgoingValue, NamedError> {
+    std::thread::sleep(Duration::from_millis(2));
+    Ok(Value::None.into())
+}
+
+fn a_cell_that_always_has_a_call_open_is_ended(world: &World) {
+    let mut session = open(world, standard().set("limits.wall=100ms"));
+    session.tool("call", brief).expect("it is defined");
+    let report = run(&mut session, CALLED_ALWAYS);
+    assert_eq!(report.outcome().status(), Status::Timeout);
+}
+
+/// Sends calls and reads none of their answers: first until the socket is full of answers, which the guest
+/// can see, and then fewer than may wait at once.
+const NEVER_READ: &str = r#"
+import array, fcntl, json, select, socket, struct, termios
+link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, 1023)
+poll = select.poll()
+
+def wait(events, ms):
+    poll.register(link, events)
+    return poll.poll(ms)
+
+def call(number):
+    header = json.dumps({"kind": "call", "id": 1, "call": number, "tool": "call", "args": ["x" * 8000], "kwargs": {}})
+    rest = struct.pack("<II", len(header), 0) + header.encode()
+    while rest and wait(select.POLLOUT, 5000):
+        rest = rest[link.send(rest, socket.MSG_DONTWAIT):]
+    return rest
+
+def waiting():
+    count = array.array("i", [0])
+    fcntl.ioctl(link, termios.FIONREAD, count)
+    return count[0]
+
+number, full = 1000, False
+while not full:
+    before, number = waiting(), number + 1
+    call(number)
+    full = not any(waiting() > before or time.sleep(0.01) for _ in range(200))
+taken, rest = 0, b""
+while taken < 700 and not rest:
+    number, taken = number + 1, taken + 1
+    rest = call(number)
+    time.sleep(0.002)
+while wait(select.POLLIN, 1000):
+    link.recv(1 << 16, socket.MSG_DONTWAIT)
+link.sendall(rest)
+bool(rest)"#;
+
+#[allow(clippy::unnecessary_wraps)] // as a tool is
+fn long(_: ToolArguments) -> Result<OutgoingValue, NamedError> {
+    Ok(Value::from("x".repeat(30_000)).into())
+}
+
+fn answers_that_a_guest_does_not_take_are_few(world: &World) {
+    let mut session = open(world, standard());
+    session.tool("call", long).expect("it is defined");
+    let never_read = format!("import time{NEVER_READ}");
+    assert_eq!(value(&mut session, &never_read), "True");
 }
 
 fn tools_are_there_again_after_a_restart(world: &World) {

@@ -4,7 +4,7 @@ use sandfork::outcome::Status;
 use sandfork::protocol::Value;
 use sandfork::protocol::caller::SessionState;
 use sandfork::protocol::value::Attachments;
-use sandfork::session::Parcel;
+use sandfork::session::OutgoingValue;
 
 use super::{assert_ended, open, run, value};
 use crate::need::Need;
@@ -51,7 +51,7 @@ fn long_bytes_cross_both_ways(world: &World) {
     for length in [10, 100_000, 20_000_000] {
         let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
         let mut attachments = Attachments::default();
-        let parcel = Parcel {
+        let parcel = OutgoingValue {
             value: attachments.bytes(bytes.clone()),
             attachments,
         };

@@ -1,8 +1,8 @@
-"""What the filters answer to every system call, and to every value of an argument that they look at.
+"""Prints the filters' answer to every system call, and to every value of an argument that they check.
 
-No call is made. The supervisor's own process has a filter that answers `TOLD` to whatever has `MARK` in the upper bits of
-its sixth argument: of two answers the kernel takes the jail's error before it, and it before the jail's leave. So that
-even calls that would end the machine can be asked about.
+No call is made. The supervisor's own process has a filter that answers `TOLD` to every call with `MARK` in the upper
+bits of its sixth argument. Of two answers, the kernel prefers the jail's error to `TOLD`, and `TOLD` to the jail's
+permission. So the guest can test even calls that would stop the machine.
 """
 
 import ctypes
@@ -47,7 +47,7 @@ def tell_argument(name, number, index, values):
     for value in values:
         before = [0] * index
         answers[value] = answer(number, *before, value)
-        # The kernel drops the upper half of these; a filter that looked at it could be led past.
+        # The kernel ignores the upper half of these. A filter that checked it could be bypassed.
         beyond[value] = answer(number, *before, value | 1 << 32)
     tell(f"{name} {index}", answers)
     if beyond != answers:
@@ -58,7 +58,7 @@ def bits(*more):
     return sorted({0, 0xFFFFFFFF, *(1 << bit for bit in range(32)), *more})
 
 
-# By the numbers of x86_64, what their arguments can be.
+# Possible arguments by the system call numbers of x86_64.
 ARGUMENTS = [
     ("mmap", 9, 3, bits(0x22, 0x40022)),
     ("madvise", 28, 2, range(0, 120)),

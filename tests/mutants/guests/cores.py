@@ -1,4 +1,4 @@
-"""How long a busy guest takes: a quota makes it take longer, however fast the machine is."""
+"""Prints the time of a busy guest. A quota makes it longer on a machine of any speed."""
 
 import time
 

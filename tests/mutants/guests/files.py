@@ -1,4 +1,4 @@
-"""What can be done with files, and where."""
+"""Prints the file operations that are possible in each place."""
 
 import errno
 import fcntl
@@ -28,7 +28,7 @@ def bind(path):
 
 
 def run(path):
-    """Whether it can be executed: a program that is there ends well."""
+    """Whether the file can be executed: the program exits with 0."""
     child = os.fork()
     if child == 0:
         try:
@@ -45,7 +45,7 @@ def read(path):
 
 
 def terminal(path):
-    """A request to a device, which the filters let through."""
+    """An ioctl request to a device, which the filters allow."""
     with open(path, "rb") as device:
         fcntl.ioctl(device, termios.TCGETS, bytes(60))
 
@@ -55,7 +55,7 @@ def cut(path):
 
 
 def make_all(place):
-    """Each kind of file that Landlock has a right for."""
+    """Each kind of file for which Landlock has a right."""
     made = {
         "file": lambda path: os.mknod(path, 0o600 | stat.S_IFREG),
         "directory": os.mkdir,
@@ -75,7 +75,7 @@ def make_all(place):
 
 
 def change(place):
-    """A file of one's own, through all that can be done to it."""
+    """All possible operations on a file of the guest."""
     path, moved = os.path.join(place, "own"), os.path.join(place, "deeper", "own")
     if attempt(os.open, path, os.O_CREAT | os.O_RDWR, 0o755) != "done":
         return
@@ -126,7 +126,7 @@ def rest():
 
 
 def size(place):
-    """How much fits into one's own directory."""
+    """The capacity of the guest's own directory."""
     path = os.path.join(place, "filling")
     written = 0
     try:

@@ -1,4 +1,4 @@
-"""Memory that no limit of a process counts."""
+"""Uses memory that no per-process limit counts."""
 
 import mmap
 

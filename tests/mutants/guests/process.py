@@ -1,4 +1,4 @@
-"""Who the guest is, what it sees of others, and what it may make of itself."""
+"""Prints the guest's identity, its view of other processes, and the changes it may make to itself."""
 
 import ctypes
 import errno
@@ -28,7 +28,7 @@ def status():
 
 
 def in_child(act):
-    """How a child ends that does it."""
+    """How a child that does it ends."""
     child = os.fork()
     if child == 0:
         act()
@@ -38,7 +38,7 @@ def in_child(act):
 
 
 def as_32_bits():
-    """getpid by the gate of another architecture: mov eax, 20; int 0x80; ret."""
+    """getpid(2) through another architecture's entry: mov eax, 20; int 0x80; ret."""
     code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     code.write(bytes.fromhex("b814000000cd80c3"))
     address = ctypes.addressof(ctypes.c_char.from_buffer(code))
@@ -46,7 +46,7 @@ def as_32_bits():
 
 
 def meet():
-    """A listener of another worker's, under a name that is in no directory."""
+    """A listener of another worker, under an abstract name."""
     with socket.socket(socket.AF_UNIX) as own:
         own.settimeout(20)
         own.connect("\0sandfork-mutants")

@@ -1,4 +1,4 @@
-"""How many processes there can be."""
+"""Prints the maximum number of processes."""
 
 import errno
 import os

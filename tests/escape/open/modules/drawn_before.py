@@ -1,4 +1,4 @@
-"""Preloaded, so that it runs in the zygote: draws from what would then be the same in every worker."""
+"""A preloaded module: in the zygote, it draws from generators that every worker would then share."""
 
 import multiprocessing.process
 import ssl

@@ -1,7 +1,7 @@
 '''
 id = "SF-012"
 name = "shared memory file of the host"
-attempt = "Read the host's file in /dev/shm."
+attempt = "Read the file that the host keeps in /dev/shm."
 severity = "high"
 proven_open = "user"
 

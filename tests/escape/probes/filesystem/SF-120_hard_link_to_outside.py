@@ -1,7 +1,7 @@
 '''
 id = "SF-120"
 name = "hard link to a file of the host"
-attempt = "Link the canary into the work directory, where its name no longer says what it is."
+attempt = "Hard-link the canary into the work directory, where no path rule covers its new name."
 severity = "critical"
 proven_open = "user"
 

@@ -1,7 +1,7 @@
 '''
 id = "SF-121"
 name = "write to a shown file as its owner"
-attempt = "Make writable what is shown read-only and belongs to the same user, and write to it."
+attempt = "Make a file that is shown read-only and owned by the same user writable, and write to it."
 severity = "critical"
 proven_open = "user"
 set = ["filesystem.read=[\"{SHARED}\"]"]

@@ -1,7 +1,7 @@
 '''
 id = "SF-122"
 name = "write to code that is not writable"
-attempt = "Change the C library's code by /proc/self/mem, past the protection of its pages."
+attempt = "Change the C library's code through /proc/self/mem, which ignores page protection."
 severity = "medium"
 proven_open = "user"
 

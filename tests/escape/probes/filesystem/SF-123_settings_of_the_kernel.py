@@ -2,7 +2,7 @@
 id = "SF-123"
 name = "settings of the kernel"
 attempt = """
-Open for writing what makes the kernel run programs or stop: core_pattern, modprobe, sysrq,
+Open for writing the files that make the kernel run programs or stop: core_pattern, modprobe, sysrq,
 uevent_helper."""
 severity = "critical"
 proven_open = "root"

@@ -2,7 +2,7 @@
 id = "KS-011"
 name = "splice from a file"
 attempt = """
-splice 1 page of a library file into a pipe: puts page-cache pages in reach (Dirty Pipe, Copy
+splice one page of a library file into a pipe: puts page-cache pages in reach (Dirty Pipe, Copy
 Fail primitives)."""
 severity = "high"
 refs = "CVE-2022-0847, CVE-2026-31431"

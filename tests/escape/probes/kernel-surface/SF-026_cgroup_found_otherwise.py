@@ -1,8 +1,7 @@
 '''
 id = "SF-026"
 name = "cgroup filesystem writable, found without /proc/mounts"
-attempt = """
-The same as KS-026 in the usual places of cgroups, and in those of the guest's own mount table."""
+attempt = "As KS-026, in the usual mount points of cgroups and in those of the guest's own mount table."
 severity = "critical"
 refs = "CVE-2022-0492"
 proven_open = "root"

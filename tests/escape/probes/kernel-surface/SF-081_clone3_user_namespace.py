@@ -1,7 +1,7 @@
 '''
 id = "SF-081"
 name = "new user namespace by clone3"
-attempt = "clone3(CLONE_NEWUSER): its flags are in memory, where no filter sees them."
+attempt = "clone3(CLONE_NEWUSER): its flags are in memory, which a filter cannot read."
 severity = "critical"
 proven_open = "user"
 needs = ["user-namespaces"]

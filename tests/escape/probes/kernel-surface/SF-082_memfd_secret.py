@@ -1,8 +1,7 @@
 '''
 id = "SF-082"
 name = "memory that nobody can look into"
-attempt = """
-memfd_secret(2): pages that the kernel itself does not map, and that are never swapped."""
+attempt = "memfd_secret(2): creates pages that the kernel itself does not map and never swaps."
 severity = "medium"
 proven_open = "user"
 since = "6.5"

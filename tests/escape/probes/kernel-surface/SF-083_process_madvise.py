@@ -1,7 +1,7 @@
 '''
 id = "SF-083"
 name = "advise on the memory of a process"
-attempt = "process_madvise(2) on a child: have its pages dropped from memory."
+attempt = "process_madvise(2) on a child: drops its pages from memory."
 severity = "medium"
 proven_open = "root"
 since = "5.10"

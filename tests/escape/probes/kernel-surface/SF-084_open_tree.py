@@ -1,7 +1,7 @@
 '''
 id = "SF-084"
 name = "hold a mount by a descriptor"
-attempt = "open_tree(2) of the root: the beginning of a mount that is bound elsewhere."
+attempt = "open_tree(2) of the root: the first step to bind a mount elsewhere."
 severity = "high"
 proven_open = "user"
 since = "5.2"

@@ -1,7 +1,7 @@
 '''
 id = "SF-086"
 name = "system calls of 32 bits"
-attempt = "Make a system call by int 0x80, where other numbers mean other calls."
+attempt = "Make a system call through int 0x80, where the numbers mean other calls."
 severity = "critical"
 proven_open = "user"
 needs = ["ia32"]

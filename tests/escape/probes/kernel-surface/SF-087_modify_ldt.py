@@ -1,7 +1,7 @@
 '''
 id = "SF-087"
 name = "segments of its own"
-attempt = "modify_ldt(2): old code of the kernel that nobody's Python needs."
+attempt = "modify_ldt(2): old kernel code that no Python program needs."
 severity = "medium"
 proven_open = "user"
 needs = ["x86"]

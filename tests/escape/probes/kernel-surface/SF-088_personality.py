@@ -1,7 +1,8 @@
 '''
 id = "SF-088"
 name = "undo the hardening of programs"
-attempt = "personality(2): no random addresses, and every page executable, for what it runs."
+attempt = """
+personality(2): disables address randomization and makes every page of its programs executable."""
 severity = "medium"
 proven_open = "user"
 

@@ -1,7 +1,7 @@
 '''
 id = "SF-089"
 name = "answer system calls in the kernel's place"
-attempt = "A seccomp filter with a listener: who holds it decides what calls return."
+attempt = "Install a seccomp filter with a listener: its holder decides what calls return."
 severity = "high"
 proven_open = "user"
 since = "5.0"

@@ -2,7 +2,7 @@
 id = "SF-090"
 name = "hide from whoever looks on"
 attempt = """
-prctl(PR_SET_DUMPABLE, 0): its files in /proc become root's, and the supervisor sees nothing."""
+prctl(PR_SET_DUMPABLE, 0): root then owns its files in /proc, and the supervisor cannot read them."""
 severity = "medium"
 proven_open = "user"
 

@@ -1,8 +1,7 @@
 '''
 id = "SF-092"
 name = "become the parent of orphans"
-attempt = """
-prctl(PR_SET_CHILD_SUBREAPER): orphans come to it, and not to the init that ends them."""
+attempt = "prctl(PR_SET_CHILD_SUBREAPER): it receives orphans instead of the init that ends them."
 severity = "low"
 proven_open = "user"
 

@@ -1,7 +1,7 @@
 '''
 id = "SF-093"
 name = "type into the launcher's terminal"
-attempt = "TIOCSTI on each stream: what is put there, the launcher's shell reads."
+attempt = "TIOCSTI on each stream: the launcher's shell reads the pushed input."
 severity = "critical"
 proven_open = "root"
 refs = "CVE-2017-5226"

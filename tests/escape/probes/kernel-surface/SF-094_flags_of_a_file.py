@@ -1,7 +1,7 @@
 '''
 id = "SF-094"
 name = "flags of a file that the host cannot remove"
-attempt = "FS_IOC_SETFLAGS on a file of its own: with more privilege it would be immutable."
+attempt = "FS_IOC_SETFLAGS on its own file: with more privilege it could become immutable."
 severity = "medium"
 proven_open = "user"
 needs = ["file-flags"]

@@ -1,7 +1,7 @@
 '''
 id = "SF-095"
 name = "a program for the kernel on a socket"
-attempt = "Attach a filter of classic BPF to a socket."
+attempt = "Attach a classic BPF filter to a socket."
 severity = "high"
 proven_open = "user"
 

@@ -1,7 +1,7 @@
 '''
 id = "SF-096"
 name = "out of band on a UNIX socket"
-attempt = "send(2) with MSG_OOB: the code that nobody uses, and that let guests out of Chrome."
+attempt = "send(2) with MSG_OOB: rarely used code that allowed an escape from Chrome's sandbox."
 severity = "high"
 proven_open = "user"
 refs = "CVE-2025-38236"

@@ -1,7 +1,7 @@
 '''
 id = "SF-097"
 name = "locks that lend their priority"
-attempt = "futex(FUTEX_LOCK_PI): the part of futexes where holes were found."
+attempt = "futex(FUTEX_LOCK_PI): the part of futexes with a history of vulnerabilities."
 severity = "high"
 proven_open = "user"
 refs = "CVE-2014-3153"

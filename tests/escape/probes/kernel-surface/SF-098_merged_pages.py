@@ -2,7 +2,7 @@
 id = "SF-098"
 name = "merge pages with those of others"
 attempt = """
-madvise(MADV_MERGEABLE): a write to a merged page is slow, which tells that another has it."""
+madvise(MADV_MERGEABLE): a write to a merged page is slow, which reveals that another process has it."""
 severity = "medium"
 proven_open = "user"
 needs = ["merged-pages"]

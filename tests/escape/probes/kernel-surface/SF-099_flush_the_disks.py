@@ -1,7 +1,7 @@
 '''
 id = "SF-099"
 name = "have the host's disks flushed"
-attempt = "syncfs(2) of a descriptor of its own makes all of a file system wait."
+attempt = "syncfs(2) of its own descriptor: every user of the file system waits."
 severity = "low"
 proven_open = "user"
 

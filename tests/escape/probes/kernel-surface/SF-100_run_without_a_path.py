@@ -1,7 +1,7 @@
 '''
 id = "SF-100"
 name = "run a program that no path leads to"
-attempt = "execveat(2) of an open file: no rule on paths is asked."
+attempt = "execveat(2) of an open file: path rules are not checked."
 severity = "high"
 proven_open = "user"
 

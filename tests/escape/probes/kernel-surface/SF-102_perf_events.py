@@ -2,7 +2,7 @@
 id = "SF-102"
 name = "measure with the kernel"
 attempt = """
-perf_event_open(2) of its own processor time: a large and often mended part of the kernel."""
+perf_event_open(2) of its own processor time: a large part of the kernel with many past fixes."""
 severity = "high"
 proven_open = "root"
 

@@ -2,7 +2,7 @@
 id = "SF-103"
 name = "memory files of reserved huge pages"
 attempt = """
-memfd_create(MFD_HUGETLB): its pages are the host's reserve, and no memory cgroup counts them."""
+memfd_create(MFD_HUGETLB): its pages come from the host's reserve, and no memory cgroup counts them."""
 severity = "medium"
 proven_open = "user"
 needs = ["memfd-noexec-seal", "huge-pages"]

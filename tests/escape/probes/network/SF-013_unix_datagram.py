@@ -1,7 +1,7 @@
 '''
 id = "SF-013"
 name = "datagram to a UNIX socket of the host"
-attempt = "Send one datagram to the host's socket by its path."
+attempt = "Send one datagram to the host's socket by path."
 severity = "critical"
 proven_open = "user"
 

@@ -1,7 +1,7 @@
 '''
 id = "SF-113"
 name = "a real-time class"
-attempt = "sched_setscheduler(SCHED_FIFO): nobody else would run on the processor."
+attempt = "sched_setscheduler(SCHED_FIFO): no other process would run on the processor."
 severity = "high"
 proven_open = "root"
 

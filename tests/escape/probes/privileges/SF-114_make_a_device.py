@@ -1,8 +1,7 @@
 '''
 id = "SF-114"
 name = "make a device"
-attempt = """
-mknod(2) of the machine's first disk, of a number that the kernel hands out for none."""
+attempt = "mknod(2) of a disk, with a number that the kernel assigns to no device."
 severity = "critical"
 proven_open = "root"
 

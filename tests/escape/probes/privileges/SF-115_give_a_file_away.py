@@ -1,7 +1,7 @@
 '''
 id = "SF-115"
 name = "give a file to root"
-attempt = "chown(2) of a file of its own to another user."
+attempt = "chown(2) of its own file to another user."
 severity = "high"
 proven_open = "root"
 

@@ -1,7 +1,7 @@
 '''
 id = "SF-116"
 name = "give a program capabilities"
-attempt = "setxattr(2) of security.capability on a file of its own."
+attempt = "setxattr(2) of security.capability on its own file."
 severity = "high"
 proven_open = "root"
 

@@ -1,7 +1,7 @@
 '''
 id = "SF-117"
 name = "map the first page"
-attempt = "mmap(2) at address 0, where a kernel that follows a null pointer would land."
+attempt = "mmap(2) at address 0, which a null pointer dereference in the kernel would reach."
 severity = "medium"
 proven_open = "root"
 needs = ["first-page-kept"]

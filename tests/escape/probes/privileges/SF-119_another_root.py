@@ -1,7 +1,7 @@
 '''
 id = "SF-119"
 name = "another root, and out of it"
-attempt = "chroot(2) into a directory of its own, with a descriptor of what is outside."
+attempt = "chroot(2) into its own directory, with an open descriptor of a directory outside."
 severity = "high"
 proven_open = "root"
 

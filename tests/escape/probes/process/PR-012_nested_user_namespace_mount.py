@@ -1,7 +1,7 @@
 '''
 id = "PR-012"
 name = "nested user+mount namespace and a mount"
-attempt = "unshare(NEWUSER|NEWNS), map self to root, mount tmpfs on a directory of its own."
+attempt = "unshare(NEWUSER|NEWNS), map self to root, mount tmpfs on its own directory."
 severity = "critical"
 proven_open = "user"
 needs = ["user-namespaces"]

@@ -2,7 +2,7 @@
 id = "PR-022"
 name = "undo the OOM preference of the launcher"
 attempt = """
-The launcher raised oom_score_adj so that the run dies first; try to lower it to 0, and below."""
+The launcher raised oom_score_adj so that the run is killed first; try to lower it to 0 and below."""
 severity = "medium"
 proven_open = "user"
 

@@ -3,7 +3,7 @@ id = "SF-014"
 name = "immune to its own SIGTERM"
 attempt = """
 Send itself SIGTERM with the default action: the first process of a pid namespace survives it,
-and all else that should end it from inside."""
+and every other signal sent from inside that should end it."""
 severity = "low"
 proven_open = "user"
 open_mode = "pid1"

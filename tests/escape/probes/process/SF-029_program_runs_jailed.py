@@ -2,7 +2,7 @@
 id = "SF-029"
 name = "another program without the jail"
 attempt = """
-Run /bin/sh where the policy allows programs: it must read no more than Python could, and hold
+Run /bin/sh where the policy allows programs: it must not read more than Python can, and must hold
 the same seccomp filter, no_new_privs and empty capability sets."""
 severity = "critical"
 proven_open = "user"

@@ -1,7 +1,7 @@
 '''
 id = "SF-091"
 name = "cut the tie to the parent"
-attempt = "prctl(PR_SET_PDEATHSIG, 0): it is no longer killed when the parent ends."
+attempt = "prctl(PR_SET_PDEATHSIG, 0): it is no longer killed when its parent ends."
 severity = "medium"
 proven_open = "user"
 

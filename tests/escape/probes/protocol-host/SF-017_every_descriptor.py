@@ -2,8 +2,8 @@
 id = "SF-017"
 name = "malformed frame on every writable descriptor"
 attempt = """
-The same as PH-001 on all descriptor numbers, so that the one of the protocol is found wherever it
-is: its frame promises 2 GiB, and the host must end this run for it and serve the next."""
+As PH-001, on all descriptor numbers, so that it finds the protocol's descriptor at any number. Its frame
+promises 2 GiB; the host must end this run for it and serve the next."""
 severity = "high"
 proven_open = "user"
 judge = "host"

@@ -1,7 +1,7 @@
 '''
 id = "SF-131"
 name = "sequences for the terminal in an exception"
-attempt = "End with an exception whose class, message and notes have sequences for a terminal."
+attempt = "End with an exception whose class, message and notes contain terminal escape sequences."
 severity = "high"
 proven_open = "user"
 judge = "host"

@@ -1,8 +1,7 @@
 '''
 id = "SF-132"
 name = "sequences for the terminal in the names of a traceback"
-attempt = """
-End with an exception in a function and a file whose names have sequences for a terminal."""
+attempt = "End with an exception in a function and a file whose names contain terminal escape sequences."
 severity = "high"
 proven_open = "user"
 judge = "host"

@@ -2,7 +2,7 @@
 id = "SF-133"
 name = "sequences for the terminal in the last words"
 attempt = """
-End by sys.exit() with a text that has sequences for a terminal, after a warning with some."""
+End by sys.exit() with text that contains terminal escape sequences, after a warning with some."""
 severity = "high"
 proven_open = "user"
 judge = "host"

@@ -2,7 +2,7 @@
 id = "SF-134"
 name = "lines forged in the host's log"
 attempt = """
-Have names and messages with line ends in what the host may log: those of exceptions, threads and
+Put line ends into names and messages that the host may log: those of exceptions, threads and
 processes."""
 severity = "medium"
 proven_open = "user"

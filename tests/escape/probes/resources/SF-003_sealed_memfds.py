@@ -2,8 +2,8 @@
 id = "SF-003"
 name = "memory through sealed memfds"
 attempt = """
-Write MEM_MB MiB to memfds made with MFD_NOEXEC_SEAL, each below the file size limit and mapped
-nowhere (the variant of RS-003 that a filter on memfd_create's flags lets through)."""
+Write MEM_MB MiB to memfds made with MFD_NOEXEC_SEAL, each below the file size limit and not mapped
+(the variant of RS-003 that a filter on memfd_create's flags allows)."""
 severity = "critical"
 proven_open = "user"
 needs = ["memfd-noexec-seal"]

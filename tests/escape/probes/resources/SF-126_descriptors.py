@@ -1,7 +1,7 @@
 '''
 id = "SF-126"
 name = "more descriptors than its limit"
-attempt = "Open 1024 descriptors, and raise the soft limit to the hard one before."
+attempt = "Raise the soft limit to the hard one, and open 1024 descriptors."
 severity = "medium"
 proven_open = "user"
 needs = ["many-descriptors"]

@@ -1,8 +1,7 @@
 '''
 id = "SF-128"
 name = "core file of a process that crashes"
-attempt = """
-Raise the limit on core files as far as it goes, crash a child, and look for its memory."""
+attempt = "Raise the limit on core files to its maximum, crash a child, and look for its memory."
 severity = "low"
 proven_open = "user"
 needs = ["core-files"]

@@ -1,8 +1,7 @@
 '''
 id = "SF-129"
 name = "memory in the queues of sockets"
-attempt = """
-Fill the queues of socket pairs of several processes with more than the limit on memory."""
+attempt = "Fill the queues of socket pairs of several processes with more data than the memory limit."
 severity = "high"
 proven_open = "user"
 needs = ["memory-cgroup"]

@@ -1,7 +1,7 @@
 '''
 id = "SF-033"
 name = "meet in POSIX shared memory"
-attempt = "One tenant makes a shared memory object by name, and the other maps it."
+attempt = "One tenant creates a shared memory object by name, and the other maps it."
 severity = "critical"
 proven_open = "user"
 open_mode = "two-tenants"

@@ -1,7 +1,7 @@
 '''
 id = "SF-034"
 name = "meet at System V semaphores"
-attempt = "One tenant sets a semaphore that it makes by key, and the other reads its value."
+attempt = "One tenant sets a semaphore that it created by key, and the other reads its value."
 severity = "high"
 proven_open = "user"
 open_mode = "two-tenants"

@@ -1,7 +1,7 @@
 '''
 id = "SF-035"
 name = "meet at a System V queue"
-attempt = "One tenant puts a message into a queue that it makes by key, and the other takes it."
+attempt = "One tenant sends a message to a queue that it created by key, and the other receives it."
 severity = "high"
 proven_open = "user"
 open_mode = "two-tenants"

@@ -1,8 +1,7 @@
 '''
 id = "SF-036"
 name = "meet at a POSIX message queue"
-attempt = """
-One tenant puts a message into a queue that it makes by name, and the other takes it."""
+attempt = "One tenant sends a message to a queue that it created by name, and the other receives it."
 severity = "high"
 proven_open = "user"
 open_mode = "two-tenants"

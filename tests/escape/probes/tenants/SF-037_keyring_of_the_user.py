@@ -1,7 +1,7 @@
 '''
 id = "SF-037"
 name = "meet in a keyring"
-attempt = "One tenant puts a key into its user's keyring, and the other searches there for it."
+attempt = "One tenant adds a key to its user's keyring, and the other searches there for it."
 severity = "high"
 proven_open = "user"
 open_mode = "two-tenants"

@@ -8,12 +8,10 @@ proven_open = "user"
 open_mode = "two-tenants"
 through = "two-tenants"
 runs = 2
-not_promised = """
-The lock is the file's, wherever it is mounted, and a descriptor for reading is enough for it.
-SECURITY.md says so."""
 
 [[expect]]
-text = ["holds", "not locked"]
+errno = ["ENOLCK"]
+text = ["not locked"]
 '''
 
 import fcntl

@@ -2,18 +2,16 @@
 id = "SF-039"
 name = "meet at a record lock on a file that both are shown"
 attempt = """
-One tenant locks one byte of a module of the standard library for reading; the other asks who is
-in its way of writing."""
+One tenant takes a read lock on one byte of a module of the standard library; the other asks which process
+blocks a write lock."""
 severity = "low"
 proven_open = "user"
 open_mode = "two-tenants"
 through = "two-tenants"
 runs = 2
-not_promised = """
-As SF-038: without record locks on any file sqlite3 has none on its own."""
 
 [[expect]]
-text = ["holds", "not locked"]
+errno = ["ENOLCK"]
 '''
 
 import fcntl

@@ -2,7 +2,7 @@
 id = "SF-040"
 name = "hold up whoever opens a file"
 attempt = """
-Take a lease on a file of its user's that it is shown: who opens it waits, and the tenant is told."""
+Take a lease on a shown file of the same user: another opener waits, and the tenant is notified."""
 severity = "high"
 proven_open = "user"
 open_mode = "two-tenants"

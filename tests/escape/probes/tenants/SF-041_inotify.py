@@ -2,7 +2,7 @@
 id = "SF-041"
 name = "watch what others open"
 attempt = """
-Watch the directory of the standard library by inotify, while another tenant opens a file there."""
+Watch the directory of the standard library with inotify while another tenant opens a file there."""
 severity = "high"
 proven_open = "user"
 open_mode = "two-tenants"

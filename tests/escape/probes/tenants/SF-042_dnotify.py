@@ -2,7 +2,7 @@
 id = "SF-042"
 name = "be told of what others read"
 attempt = """
-Ask by fcntl(2), F_NOTIFY, for a signal when a file of the standard library is read, while another
+Request a signal with fcntl(2), F_NOTIFY, when a file of the standard library is read, while another
 tenant reads one."""
 severity = "high"
 proven_open = "user"

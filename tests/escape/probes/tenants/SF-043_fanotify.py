@@ -2,7 +2,7 @@
 id = "SF-043"
 name = "watch what others open, by fanotify"
 attempt = """
-Watch a file that both tenants are shown by an unprivileged group of fanotify, while the other
+Watch a file that is shown to both tenants with an unprivileged fanotify group while the other
 opens it."""
 severity = "high"
 proven_open = "user"

@@ -2,8 +2,7 @@
 id = "SF-044"
 name = "signal by what is in the page cache"
 attempt = """
-One tenant drops a page of a library from the page cache, and the other sees by RWF_NOWAIT that it
-is gone."""
+One tenant drops a page of a library from the page cache, and the other detects that with RWF_NOWAIT."""
 severity = "high"
 proven_open = "user"
 open_mode = "two-tenants"
@@ -19,15 +18,16 @@ import pydoc_data.topics as module
 RWF_NOWAIT = 8
 
 
-def size(file):
-    return os.fstat(file.fileno()).st_size // 8192 * 4096
-
-
 def resident(file):
+    # A page that is not there is on its way once it was asked for, and may arrive at once: many pages are
+    # asked for, one by one.
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
     try:
-        return bool(os.preadv(file.fileno(), [bytearray(1)], size(file), RWF_NOWAIT))
+        for place in range(0, os.fstat(file.fileno()).st_size, 4 * 4096):
+            os.preadv(file.fileno(), [bytearray(1)], place, RWF_NOWAIT)
     except BlockingIOError:
         return False
+    return True
 
 
 def hold():

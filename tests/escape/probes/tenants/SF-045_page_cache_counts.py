@@ -2,8 +2,8 @@
 id = "SF-045"
 name = "ask what others have read"
 attempt = """
-One tenant reads a page of a shown file that it had dropped, and the other asks cachestat(2) whether
-it is there."""
+One tenant drops a page of a shown file and reads it again, and the other asks cachestat(2) whether the
+page is cached."""
 severity = "medium"
 proven_open = "user"
 open_mode = "two-tenants"

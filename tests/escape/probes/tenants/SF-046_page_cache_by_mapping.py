@@ -2,8 +2,7 @@
 id = "SF-046"
 name = "ask what others have read, of a file of one's own"
 attempt = """
-Map a file of its user's that it is shown, and ask mincore(2) which of its pages another tenant
-has read."""
+Map a shown file of the same user, and ask mincore(2) which of its pages another tenant has read."""
 severity = "medium"
 proven_open = "user"
 open_mode = "two-tenants"

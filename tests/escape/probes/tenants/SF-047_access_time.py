@@ -1,7 +1,7 @@
 '''
 id = "SF-047"
 name = "note when others read"
-attempt = "One tenant notes the time at which a shown file was read, and the other reads it."
+attempt = "One tenant notes the access time of a shown file, and detects by it that the other reads the file."
 severity = "medium"
 proven_open = "user"
 open_mode = "two-tenants"

@@ -1,8 +1,7 @@
 '''
 id = "SF-051"
 name = "read the other's memory"
-attempt = """
-One tenant tells the address of a secret, and the other reads it by process_vm_readv(2)."""
+attempt = "One tenant shares the address of a secret, and the other reads it by process_vm_readv(2)."
 severity = "critical"
 proven_open = "user"
 open_mode = "two-tenants"

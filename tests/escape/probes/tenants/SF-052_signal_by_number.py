@@ -1,7 +1,7 @@
 '''
 id = "SF-052"
 name = "signal the other"
-attempt = "One tenant tells its process number, and the other sends it a signal."
+attempt = "One tenant shares its process id, and the other sends it a signal."
 severity = "high"
 proven_open = "user"
 open_mode = "two-tenants"

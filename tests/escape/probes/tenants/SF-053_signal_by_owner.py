@@ -2,8 +2,8 @@
 id = "SF-053"
 name = "have the kernel signal the other"
 attempt = """
-One tenant tells its process number, and the other makes it the owner of a socket, whose events
-the kernel signals to it."""
+One tenant shares its process id, and the other makes it the owner of a socket, so that the kernel
+signals the socket's events to it."""
 severity = "medium"
 proven_open = "user"
 open_mode = "two-tenants"

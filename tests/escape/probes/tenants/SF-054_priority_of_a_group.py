@@ -1,7 +1,7 @@
 '''
 id = "SF-054"
 name = "slow the other down"
-attempt = "One tenant tells its process group, and the other lowers its priority."
+attempt = "One tenant shares its process group, and the other lowers its priority."
 severity = "medium"
 proven_open = "user"
 open_mode = "two-tenants"

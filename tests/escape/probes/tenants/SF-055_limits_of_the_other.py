@@ -1,7 +1,7 @@
 '''
 id = "SF-055"
 name = "take the other's limits away"
-attempt = "One tenant tells its process number, and the other lowers its limit of open files."
+attempt = "One tenant shares its process id, and the other lowers its limit of open files."
 severity = "high"
 proven_open = "user"
 open_mode = "two-tenants"

@@ -2,7 +2,7 @@
 id = "SF-056"
 name = "tell by process numbers what others do"
 attempt = """
-One tenant counts, by the numbers of two processes of its own, how many another started between
+One tenant starts two processes and counts from their ids how many another tenant started between
 them."""
 severity = "low"
 proven_open = "user"

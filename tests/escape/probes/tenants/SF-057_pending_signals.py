@@ -1,7 +1,7 @@
 '''
 id = "SF-057"
 name = "leave the other no signals"
-attempt = "One tenant has as many signals pending as it may, and the other can queue none."
+attempt = "One tenant has the maximum number of signals pending, and the other cannot queue any."
 severity = "high"
 proven_open = "user"
 open_mode = "two-tenants"

@@ -2,14 +2,16 @@
 id = "SF-058"
 name = "leave the other no descriptors to pass"
 attempt = """
-One tenant has as many descriptors under way in sockets as it may, and the other can pass none."""
+One tenant has the maximum number of descriptors in flight in sockets, and the other cannot pass any."""
 severity = "high"
 proven_open = "user"
 open_mode = "two-tenants"
 through = "two-tenants"
 runs = 2
 not_promised = """
-The kernel counts them for the launching user, whatever the namespace. SECURITY.md says so."""
+The kernel counts them for the launching user, whatever the namespace. Root's guests have a uid each.
+SECURITY.md says so."""
+promised_of = "root"
 
 [[expect]]
 text = ["holds", "passed"]

@@ -2,7 +2,7 @@
 id = "SF-063"
 name = "address layout shared by fresh interpreters"
 attempt = """
-Two runs find the C library at the same address where the policy asks for a cold interpreter each."""
+Two runs find the C library at the same address although the policy asks for a cold interpreter for each."""
 severity = "low"
 proven_open = "user"
 open_mode = "zygote"

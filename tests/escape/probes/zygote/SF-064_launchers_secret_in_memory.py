@@ -2,7 +2,7 @@
 id = "SF-064"
 name = "the launcher's environment left in memory"
 attempt = """
-Look for the bait secret of the launcher's environment in all memory that can be found without
+Look for the bait secret of the launcher's environment in all memory that is reachable without
 /proc."""
 severity = "critical"
 proven_open = "user"

@@ -1,8 +1,7 @@
 '''
 id = "SF-065"
 name = "memory of an earlier run, found without /proc"
-attempt = """
-Look for the bytes that an earlier run left, in all memory that can be found without /proc."""
+attempt = "Look for bytes that an earlier run left, in all memory that is reachable without /proc."
 severity = "critical"
 proven_open = "user"
 open_mode = "inproc"

@@ -1,7 +1,7 @@
 '''
 id = "SF-066"
 name = "write into the memory that workers are forked from"
-attempt = "Write into the parent's memory by process_vm_writev(2), where the next run reads it."
+attempt = "Write into the parent's memory with process_vm_writev(2), where the next run reads it."
 severity = "critical"
 proven_open = "user"
 open_mode = "zygote"

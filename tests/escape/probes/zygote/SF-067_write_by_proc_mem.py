@@ -1,7 +1,7 @@
 '''
 id = "SF-067"
 name = "write into that memory by /proc"
-attempt = "Write into the parent's memory by its file in /proc, where the next run reads it."
+attempt = "Write into the parent's memory through its file in /proc, where the next run reads it."
 severity = "critical"
 proven_open = "user"
 open_mode = "zygote"

@@ -1,7 +1,7 @@
 '''
 id = "SF-068"
 name = "write into that memory as a debugger"
-attempt = "Attach to the parent by ptrace(2), and write where the next run reads it."
+attempt = "Attach to the parent with ptrace(2), and write where the next run reads it."
 severity = "critical"
 proven_open = "user"
 open_mode = "zygote"

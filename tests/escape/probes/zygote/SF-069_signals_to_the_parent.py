@@ -1,8 +1,7 @@
 '''
 id = "SF-069"
 name = "stop or kill what the worker depends on"
-attempt = """
-Stop the parent; where that is an init, send it every signal. The next run must be served."""
+attempt = "Stop the parent; if it is an init, send it every signal. The next run must be served."
 severity = "high"
 proven_open = "user"
 open_mode = "zygote"

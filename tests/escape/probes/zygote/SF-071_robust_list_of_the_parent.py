@@ -1,7 +1,7 @@
 '''
 id = "SF-071"
 name = "ask where the parent keeps its locks"
-attempt = "get_robust_list(2) of the parent tells an address in its memory."
+attempt = "get_robust_list(2) of the parent reveals an address in its memory."
 severity = "medium"
 proven_open = "user"
 open_mode = "zygote"

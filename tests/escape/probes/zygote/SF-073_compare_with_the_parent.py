@@ -2,7 +2,7 @@
 id = "SF-073"
 name = "ask what is shared with the parent"
 attempt = """
-kcmp(2): whether two processes share their memory, and in which order the kernel has both."""
+kcmp(2): reveals whether two processes share their memory, and the order of the kernel objects."""
 severity = "low"
 proven_open = "user"
 open_mode = "zygote"

@@ -1,7 +1,7 @@
 '''
 id = "SF-074"
 name = "name of the worker's cgroup"
-attempt = "Read in /proc/self/cgroup where on the host its cgroups are."
+attempt = "Read /proc/self/cgroup, which can show the path of its cgroup on the host."
 severity = "low"
 proven_open = "user"
 needs = ["own-cgroup"]

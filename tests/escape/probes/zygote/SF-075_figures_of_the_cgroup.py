@@ -2,8 +2,8 @@
 id = "SF-075"
 name = "figures of an earlier run in a cgroup that is used again"
 attempt = """
-Read the most memory, the most processes and the time that a cgroup counted, wherever it is
-mounted."""
+Read the peak memory, the peak number of processes and the time that a cgroup counted, at any mount
+point."""
 severity = "medium"
 proven_open = "user"
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use sandfork::outcome::{Outcome, Status};
 use sandfork::protocol::caller::SessionState;
 use sandfork::protocol::{NamedError, Value};
-use sandfork::session::{Cell, CellReport, Parcel, ToolArguments};
+use sandfork::session::{Cell, CellReport, OutgoingValue, ToolArguments};
 use sandfork::{ErrorKind, Sandbox, Session};
 
 use super::kinds::{After, Kind};
 use crate::check::shown;
 
-/// A session that counts its cells, and a caller who counts with it.
+/// A session that counts its cells, and a caller that keeps the same count.
 pub struct Asked {
     session: Session,
     name: usize,
@@ -193,7 +193,7 @@ impl Asked {
         }
     }
 
-    /// A session that has ended says so, whatever it is asked.
+    /// An ended session reports its end for every request.
     fn assert_lost(&mut self) {
         self.asks += 1;
         let refused = self.session.run("count").unwrap_err();
@@ -227,7 +227,7 @@ fn is_timeout(error: std::sync::mpsc::RecvTimeoutError) -> bool {
 
 /// What a guest says, back to it.
 #[allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps)] // as a tool is
-fn echo(arguments: ToolArguments) -> Result<Parcel, NamedError> {
+fn echo(arguments: ToolArguments) -> Result<OutgoingValue, NamedError> {
     let mut said = arguments.args;
     said.extend(arguments.kwargs.into_values());
     Ok(Value::List(said).into())

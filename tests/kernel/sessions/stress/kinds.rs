@@ -51,7 +51,7 @@ const OTHERS: [Kind; 14] = [
 
 /// How long those may take that would never end.
 const SHORT: Duration = Duration::from_millis(250);
-/// How long the others may take, whatever else the machine does.
+/// The time that the others may take, also on a busy machine.
 const LONG: Duration = Duration::from_secs(240);
 
 /// What may become of the session.
