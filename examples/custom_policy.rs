@@ -1,4 +1,4 @@
-//! A policy of one's own, with per-run overrides, and what an outcome tells.
+//! A custom policy with per-run overrides, and the contents of an outcome.
 //!
 //! `cargo run --release --example custom_policy`
 

@@ -1,12 +1,12 @@
-//! A small HTTP server that runs the snippets of many clients at once, each in a sandbox of its own.
+//! A small HTTP server that runs the snippets of many clients at once, each in its own sandbox.
 //!
 //! ```text
 //! cargo run --release --example embedded_server            # serves on 127.0.0.1:8080
 //! curl --data-binary 'print(6 * 7)' http://127.0.0.1:8080/run
 //! ```
 //!
-//! With `--self-test` it serves on a free port, sends itself 64 snippets from 16 clients, checks that
-//! every answer belongs to its question, and ends.
+//! With `--self-test` it serves on a free port, sends itself 64 snippets from 16 clients, checks
+//! that every answer belongs to its question, and exits.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -26,7 +26,8 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 fn main() -> Result<(), Failure> {
     let self_test = std::env::args().any(|argument| argument == "--self-test");
     let processors = thread::available_parallelism()?;
-    // As many as there are processors, and a few that wait; the others are told to come back.
+    // Runs as many as there are processors and lets a few more wait. Other clients are asked to
+    // retry.
     let admission = Admission::new(processors, 64);
     let sandbox = Arc::new(Sandbox::builder().admission(&admission).build()?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -48,12 +49,12 @@ fn main() -> Result<(), Failure> {
     })
 }
 
-/// Whatever the guest did is an answer; only a sandbox that cannot be provided is a server's error.
+/// Any result of a guest is an answer; only a sandbox that cannot be provided is a server error.
 async fn run(
     State(sandbox): State<Arc<Sandbox>>,
     code: Bytes,
 ) -> Result<Json<Outcome>, (StatusCode, String)> {
-    // A run blocks its thread, so it gets one of those that may block.
+    // A run blocks its thread, so it gets a thread that may block.
     let outcome =
         tokio::task::spawn_blocking(move || sandbox.run(sandfork::Request::python(code.to_vec())));
     match outcome.await {

@@ -1,4 +1,4 @@
-//! Runs one snippet on the built-in default policy and prints what came of it.
+//! Runs one snippet on the built-in default policy and prints its outcome.
 //!
 //! `cargo run --release --example run_once -- 'print(6 * 7)'`
 

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sandbox = Arc::new(Sandbox::builder().build()?);
     let mut session = sandbox.session()?;
 
-    // Runs here when the guest calls it by its name. What it holds stays here.
+    // Runs in this process when the guest calls it by name. The data it captures stays here.
     let prices = BTreeMap::from([("apple", 0.5), ("pear", 0.75)]);
     session.tool("price", move |call: ToolArguments| {
         let name = call.args.first().and_then(Value::as_str).unwrap_or("");

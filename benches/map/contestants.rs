@@ -1,4 +1,4 @@
-//! Those who take turns: each runs the programs of a round, so many at once.
+//! The contestants: each runs the programs of a round, a given number at once.
 
 use std::io::{BufRead, BufReader, Write};
 use std::num::NonZeroUsize;
@@ -23,13 +23,13 @@ pub trait Contestant {
     fn name(&self) -> &'static str;
     fn round(&mut self, programs: &[Program]) -> Result<Round, Error>;
 
-    /// Whether the others are compared with it.
+    /// Whether the other contestants are compared with this one.
     fn is_base(&self) -> bool {
         false
     }
 }
 
-/// All of them.
+/// All contestants.
 pub fn field(options: &Options) -> Result<Vec<Box<dyn Contestant>>, Error> {
     Ok(vec![
         Box::new(MapCommand::start(options)?),
@@ -45,14 +45,14 @@ pub fn field(options: &Options) -> Result<Vec<Box<dyn Contestant>>, Error> {
     ])
 }
 
-/// What nearly all of the programs import, and what takes longer than all the rest of them.
+/// A module that nearly all of the programs import, and that takes longer than the rest of them.
 const PRELOADED: &[&str] = &["python.preload=typing"];
 
 fn interpreter(options: &Options) -> String {
     format!("python.interpreter={}", options.python.display())
 }
 
-/// A program that answers a line with lines.
+/// A program that answers each line with lines.
 struct Conversation {
     child: Child,
     asks: Option<ChildStdin>,
@@ -82,13 +82,13 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        // The end of its input ends it.
+        // The program ends at the end of its input.
         drop(self.asks.take());
         _ = self.child.wait();
     }
 }
 
-/// `sandfork map -`, which goes on from round to round.
+/// `sandfork map -`, which one process runs for all rounds.
 struct MapCommand {
     map: Conversation,
     begun: usize,
@@ -126,7 +126,7 @@ impl Contestant for MapCommand {
         self.begun += programs.len();
         let started = Instant::now();
         let mut asks = self.map.asks.take().ok_or("it has no input")?;
-        // It does not read all of them before it has written results.
+        // It writes results before it has read all tasks.
         let writing = thread::spawn(move || asks.write_all(&lines).map(|()| asks));
         let (mut passed, mut times) = (Vec::new(), Vec::new());
         for _ in programs {
@@ -144,7 +144,7 @@ impl Contestant for MapCommand {
     }
 }
 
-/// What a run took, by its phases.
+/// The duration of a run, from its phases.
 fn took(result: &Value) -> Duration {
     let phases = result["usage"]["phases"].as_object();
     let phases = phases.into_iter().flat_map(|phases| phases.values());
@@ -202,7 +202,7 @@ impl Contestant for InBatch {
     }
 }
 
-/// A process of the interpreter for each program, as `subprocess.run` starts one.
+/// One interpreter process for each program, started as `subprocess.run` does.
 struct Processes {
     python: PathBuf,
     jobs: NonZeroUsize,
@@ -267,7 +267,7 @@ impl Contestant for Processes {
     }
 }
 
-/// A Python program that is given the tasks of a round in a line, and answers with whether each passed
+/// A Python program that reads the tasks of a round in one line, and answers whether each passed
 /// and how many seconds it took.
 struct Script {
     name: &'static str,
@@ -276,7 +276,7 @@ struct Script {
 }
 
 impl Script {
-    /// What HumanEval itself evaluates with: a fork with some functions taken away.
+    /// HumanEval's own executor: a fork with some functions removed.
     fn own_executor(options: &Options) -> Result<Self, Error> {
         let mut command = Command::new(&options.python);
         let jobs = options.jobs.to_string();
@@ -288,7 +288,7 @@ impl Script {
         })
     }
 
-    /// The package's `map`, with the program that was built with this one.
+    /// The package's `map`, with the program that was built together with this one.
     fn python_map(options: &Options) -> Result<Self, Error> {
         let mut command = Command::new(&options.python);
         let package = concat!(env!("CARGO_MANIFEST_DIR"), "/python/src");

@@ -1,4 +1,4 @@
-"""Runs rounds of programs as HumanEval's own evaluation does, and times each: one round a line."""
+"""Runs rounds of programs like HumanEval's own evaluation, and times each program: one round a line."""
 
 import json
 import sys

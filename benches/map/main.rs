@@ -1,9 +1,10 @@
-//! HumanEval's 164 programs, many times over: in a fresh sandbox each, through `sandfork map`, the package's
-//! `map` and the library's `Batch`, beside a plain `python3` process each and beside HumanEval's own executor.
+//! HumanEval's 164 programs, repeated: each in a fresh sandbox, through `sandfork map`, the
+//! package's `map` and the library's `Batch`, compared with one plain `python3` process each and
+//! with HumanEval's own executor.
 //!
-//! `cargo xtask bench-map` prints rates and latencies, and whether all verdicts are equal. The rounds
-//! are taken in turns, so that whatever else the machine does falls on all alike. Every second round
-//! has a wrong solution in place of the right one, so that there are two verdicts to be equal.
+//! `cargo xtask bench-map` prints rates and latencies, and whether all verdicts are equal. The
+//! contestants take turns, so that other load on the machine affects all of them alike. Every
+//! second round has wrong solutions in place of the right ones, so that both verdicts occur.
 
 mod contestants;
 mod options;
@@ -36,17 +37,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// What one contestant did with the programs of one round.
+/// What one contestant measured on the programs of one round.
 pub struct Round {
-    /// Whether each passed, in their order.
+    /// Whether each program passed, in their order.
     pub passed: Vec<bool>,
-    /// How long each took, where that is known.
+    /// How long each program took, if known.
     pub times: Vec<Duration>,
     /// How long all of them took.
     pub total: Duration,
 }
 
-/// A contestant, and what it has done so far.
+/// A contestant with its results so far.
 struct Entry {
     contestant: Box<dyn Contestant>,
     passed: Vec<Vec<bool>>,
@@ -54,7 +55,7 @@ struct Entry {
     total: Duration,
 }
 
-/// Whether all verdicts were equal.
+/// Runs the benchmark. Returns whether all verdicts were equal.
 fn bench(options: &Options) -> Result<bool, Error> {
     let [right, wrong] = programs(&options.python)?;
     let mut entries: Vec<Entry> = field(options)?
@@ -67,7 +68,7 @@ fn bench(options: &Options) -> Result<bool, Error> {
         })
         .collect();
     for entry in &mut entries {
-        // Caches are warm after this, and what it tells is thrown away.
+        // Warms the caches; the result is discarded.
         entry.contestant.round(&right[..8])?;
     }
     for number in 0..options.rounds {
@@ -108,7 +109,7 @@ fn print_table(entries: &mut [Entry], options: &Options) {
     }
 }
 
-/// By nearest rank, milliseconds.
+/// The quantile by nearest rank, milliseconds.
 fn quantile(sorted: &[Duration], percent: usize) -> String {
     let rank = (sorted.len() * percent).div_ceil(100);
     match sorted.get(rank.saturating_sub(1)) {

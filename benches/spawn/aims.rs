@@ -1,4 +1,4 @@
-//! What is aimed at, as ratios between things that are measured in the same run.
+//! The targets, as ratios between things that are measured in the same run.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,12 +17,12 @@ struct Goal {
     rank: Rank,
 }
 
-/// What a ratio is of.
+/// The base of a ratio.
 #[derive(Clone, Copy, Debug)]
 enum Of {
     /// The median of something measured in the same run.
     Median(Subject),
-    /// A time that was aimed at as such.
+    /// An absolute time.
     Time(Duration),
 }
 
@@ -77,7 +77,7 @@ const fn within(subject: Subject, time: Duration) -> Goal {
     }
 }
 
-/// Those that were measured. A quantile that means nothing is not compared.
+/// The aims whose things were measured. A quantile with too few times is not compared.
 pub fn of_times(measured: &HashMap<Subject, Summary>) -> Vec<Aim> {
     let reached = |goal: &Goal| {
         let subject = measured.get(&goal.subject)?;
@@ -104,10 +104,10 @@ pub fn of_times(measured: &HashMap<Subject, Summary>) -> Vec<Aim> {
     GOALS.iter().filter_map(reached).collect()
 }
 
-/// Bytes that a session may keep.
+/// The most memory of a session, bytes.
 const SESSION_MEMORY: u32 = 2_000_000;
 
-/// The memory of one session among the most that were live at once.
+/// The memory of one session at the largest number of live sessions.
 pub fn of_crowds(crowds: &[Crowd]) -> Option<Aim> {
     let largest = crowds.iter().max_by_key(|crowd| crowd.sessions)?;
     #[allow(clippy::cast_precision_loss)] // megabytes
@@ -122,7 +122,7 @@ pub fn of_crowds(crowds: &[Crowd]) -> Option<Aim> {
     })
 }
 
-/// Computing inside, against computing outside.
+/// Computing inside, compared with computing outside.
 pub fn of_programs(programs: &Programs) -> Option<Aim> {
     Some(Aim {
         subject: "computing inside a sandbox".to_owned(),

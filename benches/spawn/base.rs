@@ -1,4 +1,4 @@
-//! What everything is compared with, where no other contestant has turns between which it could have its.
+//! The base of all comparisons, for parts in which it cannot take turns with the contestants.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::contestant::{Contestant, Error};
 use crate::ground::Ground;
 use crate::processes::{self, Process};
 
-/// `python3 -c pass`, before and after a part that it cannot be interleaved with.
+/// `python3 -c pass`, measured before and after such a part.
 pub struct Base {
     process: Process,
     samples: Samples,
 }
 
-/// How often in one sample.
+/// The number of processes in one sample.
 const TIMES: usize = 15;
 
 impl Base {

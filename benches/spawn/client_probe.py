@@ -21,7 +21,7 @@ def call():
 
 
 def create():
-    # Until a worker stands ready again, as for the sessions made from Rust.
+    # Waits until a worker is ready again, as for the sessions made from Rust.
     time.sleep(float(sys.argv[2]))
     start = time.perf_counter_ns()
     made = Sandbox(policy=policy)

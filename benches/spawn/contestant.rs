@@ -1,4 +1,4 @@
-//! Those who take turns: each does its thing a few times and hands over the times.
+//! The contestants, which take turns: each repeats its operation a few times and reports the times.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,9 +14,9 @@ use crate::subject::{IN_FLIGHT, Preload, Subject};
 
 pub type Error = Box<dyn std::error::Error>;
 
-/// Takes a turn when it is asked to.
+/// A contestant takes one turn on request.
 pub trait Contestant {
-    /// Does its thing a few times and tells `record` each time that it took.
+    /// Repeats its operation a few times and passes each time to `record`.
     fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error>;
 }
 
@@ -24,7 +24,7 @@ pub trait Contestant {
 pub struct Sandboxes {
     preload: Preload,
     sandbox: Sandbox,
-    /// How often in one turn: a process start outlasts many of them.
+    /// The repetitions in one turn: a process start takes as long as many of them.
     repeats: usize,
 }
 
@@ -66,7 +66,7 @@ impl Contestant for Sandboxes {
     }
 }
 
-/// A run that did compute.
+/// A run of code that computes something.
 pub fn run(sandbox: &Sandbox) -> Result<Outcome, Error> {
     let outcome = sandbox.run("6 * 7")?;
     match outcome.value() {
@@ -75,10 +75,10 @@ pub fn run(sandbox: &Sandbox) -> Result<Outcome, Error> {
     }
 }
 
-/// Fresh sandboxes in workers that stood ready when they were asked for.
+/// Fresh sandboxes in workers that were ready before the request.
 pub struct Ready(Sandboxes);
 
-/// Longer than a worker takes to be made.
+/// Longer than it takes to make a worker.
 pub const UNTIL_READY: Duration = Duration::from_millis(8);
 
 impl Ready {
@@ -93,7 +93,7 @@ impl Contestant for Ready {
         for _ in 0..self.0.repeats {
             std::thread::sleep(UNTIL_READY);
             let phases = run(&self.0.sandbox)?.usage().phases;
-            // Another did not stand ready.
+            // Without a ready worker, the run had to fork.
             if phases.fork.is_zero() {
                 record(Subject::Ready, phases.until_result());
             }
@@ -105,7 +105,7 @@ impl Contestant for Ready {
 /// Fresh sandboxes, several at a time.
 pub struct InFlight(Sandboxes);
 
-/// How many are made in one turn, at each number in flight.
+/// The sandboxes made in one turn, at each number in flight.
 const IN_ONE_TURN: usize = 32;
 
 impl InFlight {
@@ -135,7 +135,7 @@ impl Contestant for InFlight {
     }
 }
 
-/// A warm interpreter that forks, and is its own clock.
+/// A warm interpreter that forks and measures its own times.
 pub struct BareForks {
     preload: Preload,
     repeats: usize,
@@ -148,7 +148,7 @@ impl BareForks {
         command
             .args(["-I", "-c", include_str!("fork_probe.py")])
             .args(preload.modules())
-            // As for a zygote: an interpreter with threads is another thing to fork.
+            // As for a zygote: forking an interpreter with threads would measure something else.
             .envs(PRELOAD_ONLY.map(|name| (name, "1")));
         Ok(Self {
             preload,

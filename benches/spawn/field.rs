@@ -1,4 +1,4 @@
-//! Who takes part on this machine, and who does not and why.
+//! The contestants on this machine, and the reasons why others are left out.
 
 use crate::contestant::{BareForks, Contestant, Error, InFlight, Ready, Sandboxes};
 use crate::ground::Ground;
@@ -12,24 +12,24 @@ use crate::subject::{Peer, Preload, Subject};
 #[derive(Default)]
 pub struct Field {
     pub entries: Vec<Entry>,
-    /// One line for each who is left out.
+    /// One line for each contestant that is left out.
     pub left_out: Vec<String>,
 }
 
-/// A contestant and how often it has its turn.
+/// A contestant and how often it takes a turn.
 pub struct Entry {
     pub every: usize,
     pub contestant: Box<dyn Contestant>,
 }
 
-/// Imports of hundreds of milliseconds have a turn in so many rounds.
+/// Imports of hundreds of milliseconds take one turn in this many rounds.
 const SELDOM: usize = 10;
 
-/// How often the cheap ones have to go in one turn.
+/// How many repetitions the cheap contestants do in one turn.
 struct Turns {
-    /// Enough, over all rounds, for the tail that is told of them.
+    /// Enough, over all rounds, for their reported tail.
     fresh: usize,
-    /// Those that wait for their zygote or their pool.
+    /// Contestants that wait for their zygote or their pool.
     other: usize,
     session: Repeats,
 }

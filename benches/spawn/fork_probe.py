@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-# What a zygote without a preload list has loaded.
+# The modules that a zygote without a preload list has loaded.
 ZYGOTE = ["_ast", "atexit", "errno", "io", "json", "linecache", "site", "threading", "traceback"]
 
 for name in [*ZYGOTE, *sys.argv[1:]]:

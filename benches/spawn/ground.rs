@@ -1,4 +1,4 @@
-//! What is measured on: the interpreter, the environments that were made for it, and the machine.
+//! The test bed: the interpreter, the environments that were made for it, and the machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,35 +12,37 @@ use serde_json::Value;
 use crate::contestant::{self, Error};
 use crate::options::Options;
 
-/// Facts about all of it.
+/// Facts about the test bed.
 pub struct Ground {
     pub python: PathBuf,
     pub version: (u8, u8, u8),
-    /// The installation that the interpreter belongs to.
+    /// The installation directory of the interpreter.
     pub installation: PathBuf,
-    /// What `python3` on PATH is, where it is not this interpreter.
+    /// The `python3` on PATH, if it is another interpreter.
     pub other_python: Option<PathBuf>,
     pub environments: Environments,
-    /// What was verified of a sandbox.
+    /// The layers that were verified for a sandbox.
     pub enforced: Enforced,
     pub kernel: String,
     pub processors: usize,
-    /// Before the first round: processes that wanted to run, on average of the last minute (proc(5)).
+    /// Before the first round: the number of runnable processes, averaged over the last minute
+    /// (proc(5)).
     pub load: f64,
 }
 
-/// Interpreters with packages, which `cargo xtask` made of the one that is measured.
+/// Interpreters with packages, which `cargo xtask` made from the one that is measured.
 #[derive(Clone, Debug, Default)]
 pub struct Environments {
-    /// With numpy and pandas.
+    /// The interpreter with numpy and pandas.
     pub modules: Option<PathBuf>,
-    /// With pyperformance.
+    /// The interpreter with pyperformance.
     pub programs: Option<PathBuf>,
-    /// With sandlock.
+    /// The interpreter with sandlock.
     pub sandlock: Option<PathBuf>,
 }
 
-/// The system's, which most people have: how fast one that somebody built is depends on how it was built.
+/// The system's interpreter, which most users have: the speed of a self-built one depends on its
+/// build.
 const OF_THE_SYSTEM: &str = "/usr/bin/python3";
 
 impl Ground {
@@ -69,7 +71,7 @@ impl Ground {
         format!("{major}.{minor}.{patch}")
     }
 
-    /// The interpreter itself if it has these modules, or the environment that does.
+    /// The interpreter itself if it has these modules, or the environment that has them.
     pub fn python_with(&self, modules: &[&str]) -> Option<PathBuf> {
         let candidates = [Some(&self.python), self.environments.modules.as_ref()];
         let mut candidates = candidates.into_iter().flatten();
@@ -79,7 +81,7 @@ impl Ground {
     }
 }
 
-/// The one that was named; the system's, where Sandfork takes it; what `python3` means.
+/// The named interpreter, or the system's if Sandfork accepts it, or `python3`.
 fn interpreter(options: &Options) -> Result<Interpreter, Error> {
     if let Some(named) = &options.python {
         return ask(named);
@@ -112,7 +114,7 @@ pub fn policy(python: &Path, preload: &[&str]) -> Result<Policy, Error> {
 }
 
 impl Environments {
-    /// Those that the manifests of `cargo xtask` name for this interpreter.
+    /// The environments that the manifests of `cargo xtask` list for this interpreter.
     fn of(interpreter: &Interpreter) -> Self {
         let made = manifest("bench/environments.json");
         let tests = manifest("test-envs/manifest.json");
@@ -138,7 +140,7 @@ fn entries(manifest: &Value) -> &[Value] {
     entries.map_or(&[], Vec::as_slice)
 }
 
-/// Nothing where it was not made, or not by this version.
+/// The manifest. Empty if it was not made, or by another version.
 fn manifest(name: &str) -> Value {
     let text = fs::read_to_string(target_directory().join(name)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
@@ -151,7 +153,7 @@ fn has_modules(python: &Path, modules: &[&str]) -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// Where cargo builds.
+/// Cargo's target directory.
 pub fn target_directory() -> &'static Path {
     let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
     temporary.parent().unwrap_or(temporary)

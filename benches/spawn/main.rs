@@ -1,8 +1,8 @@
-//! What a sandbox costs, beside what one would pick instead, measured in turns in one run.
+//! The cost of a sandbox compared with the alternatives, measured in turns in one run.
 //!
-//! `cargo bench --bench spawn` prints one table, ratios first, and writes it as data and as a chart to
-//! `target/bench`. Whole processes and whole runs are measured, one at a time, so that no harness for
-//! functions fits. `cargo xtask bench` runs all parts, with all that they need.
+//! `cargo bench --bench spawn` prints one table, ratios first, and writes it as JSON and as a chart
+//! to `target/bench`. It measures whole processes and whole runs, one at a time, for which
+//! harnesses for functions do not fit. `cargo xtask bench` runs all parts with their prerequisites.
 
 mod aims;
 mod base;
@@ -57,7 +57,7 @@ fn bench(options: &Options) -> Result<(), Error> {
         base.sample()?;
         match measure_part(part, &ground, options, &mut report) {
             Ok(mut left_out) => report.left_out.append(&mut left_out),
-            // What the other parts found is worth as much.
+            // The results of the other parts are still valid.
             Err(why) => failed.push(format!("the part {}: {why}", part.name())),
         }
         base.sample()?;
@@ -74,7 +74,7 @@ fn bench(options: &Options) -> Result<(), Error> {
     }
 }
 
-/// Adds a part to the report; one line for each thing that is not in it.
+/// Adds a part to the report. Returns one line for each thing that was left out.
 fn measure_part(
     part: Part,
     ground: &Ground,
@@ -105,10 +105,11 @@ fn measure_part(
     }
 }
 
-/// The first rounds, which warm caches and are thrown away.
+/// The first rounds warm caches and are discarded.
 const WARM_UP: usize = 3;
 
-/// Everyone has a turn in each round, so that whatever else the machine does falls on all alike.
+/// Every contestant takes a turn in each round, so that other load on the machine affects all
+/// alike.
 fn measure(field: &mut Field, rounds: usize) -> Result<HashMap<Subject, Samples>, Error> {
     let mut measured: HashMap<Subject, Samples> = HashMap::new();
     for round in 0..WARM_UP + rounds {

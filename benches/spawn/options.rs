@@ -2,24 +2,24 @@
 
 use std::path::PathBuf;
 
-/// What was asked for.
+/// The options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is measured.
+    /// The parts to measure.
     pub parts: Vec<Part>,
     pub extent: Extent,
-    /// The interpreter, where one was named.
+    /// The interpreter, if one was named.
     pub python: Option<PathBuf>,
 }
 
-/// What can be measured.
+/// The parts that can be measured.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Part {
-    /// Fresh sandboxes and sessions, beside what one would pick instead.
+    /// Fresh sandboxes and sessions, compared with the alternatives.
     Spawn,
-    /// Memory of idle sessions, and a cell's time, as live sessions grow.
+    /// Memory of idle sessions, and a cell's time, as the number of live sessions grows.
     Memory,
-    /// The same programs inside and outside.
+    /// The same programs inside and outside a sandbox.
     Overhead,
 }
 
@@ -35,12 +35,12 @@ impl Part {
     }
 }
 
-/// How much is measured.
+/// The extent of the measurement.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Extent {
     /// Enough for the quantiles of the table.
     Full,
-    /// Under half a minute for each part: the medians mean something, the tails little.
+    /// Under half a minute for each part: the medians are meaningful, the tails are not.
     Quick,
 }
 
@@ -54,7 +54,7 @@ impl Options {
         let mut python = None;
         while let Some(arg) = args.next() {
             match arg.as_str() {
-                // What cargo itself adds.
+                // Cargo adds this argument.
                 "--bench" => {}
                 "--quick" => extent = Extent::Quick,
                 "--python" => {
@@ -71,7 +71,7 @@ impl Options {
         if parts.is_empty() {
             parts.push(Part::Spawn);
         }
-        // In their order, each once.
+        // In the order of `ALL`, each once.
         let parts = Part::ALL.into_iter().filter(|part| parts.contains(part));
         Ok(Self {
             parts: parts.collect(),
@@ -80,7 +80,7 @@ impl Options {
         })
     }
 
-    /// How often each contestant has its turn.
+    /// The number of rounds.
     pub const fn rounds(&self) -> usize {
         match self.extent {
             Extent::Full => 300,
@@ -88,7 +88,7 @@ impl Options {
         }
     }
 
-    /// What the files are called.
+    /// The base name of the files.
     pub fn name(&self) -> &'static str {
         match self.parts[..] {
             [part] => part.name(),

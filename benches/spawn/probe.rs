@@ -1,4 +1,4 @@
-//! A process that is its own clock: asked for so many times of what it does, it answers with a line.
+//! A process that measures its own times: it answers a request for a number of times with a line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::contestant::Error;
 
-/// The process. It ends with the end of its input.
+/// The process. It ends at the end of its input.
 pub struct Probe {
     child: Child,
     ask: Option<ChildStdin>,
@@ -43,7 +43,7 @@ impl Probe {
         Ok(line)
     }
 
-    /// Reads a line of so many times, in nanoseconds.
+    /// Reads a line of `count` times, in nanoseconds.
     pub fn hear_times(&mut self, count: usize) -> Result<Vec<Duration>, Error> {
         let line = self.hear()?;
         let times: Result<Vec<u64>, _> = line.split_ascii_whitespace().map(str::parse).collect();
@@ -51,7 +51,7 @@ impl Probe {
             Ok(times) if times.len() == count => {
                 Ok(times.into_iter().map(Duration::from_nanos).collect())
             }
-            // Not a time, but why there is none.
+            // The line is not a time, but the reason why there is none.
             _ => Err(line.trim().into()),
         }
     }

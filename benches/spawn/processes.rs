@@ -1,4 +1,4 @@
-//! Whole processes: an interpreter, or whatever starts one, waited for.
+//! Whole processes: an interpreter, or a program that starts one, run to the end.
 
 use std::io;
 use std::path::Path;
@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 use crate::contestant::{Contestant, Error};
 use crate::subject::{Preload, Subject};
 
-/// A process, started and waited for.
+/// A command that is started and waited for.
 pub struct Process {
     subject: Subject,
     command: Command,
 }
 
-/// A process with what it needs for as long as it has turns.
+/// A process with the resources that it needs while it takes turns.
 pub struct Kept<K> {
     process: Process,
     _needs: K,
 }
 
 impl Process {
-    /// One that runs Python code, once it has shown that it does: an exit status of 0 alone is no
-    /// evidence that anything ran. `command` makes the command for some code.
+    /// A process that runs Python code, after it has shown that it does: an exit status of 0 alone
+    /// does not prove that anything ran. `command` makes the command for some code.
     pub fn of_code(subject: Subject, command: impl Fn(&str) -> Command) -> Result<Self, Error> {
         let output = run(command("print(6 * 7)"))?;
         if output.stdout.trim_ascii() != b"42" {
@@ -31,7 +31,7 @@ impl Process {
         Self::of(subject, command("pass"))
     }
 
-    /// Fails when the command does: what cannot run is not compared.
+    /// Fails if the command does: a command that cannot run is not compared.
     fn of(subject: Subject, mut command: Command) -> Result<Self, Error> {
         command.stdin(Stdio::null());
         run_ref(&mut command)?;
@@ -39,7 +39,7 @@ impl Process {
         Ok(Self { subject, command })
     }
 
-    /// Keeps what the command needs.
+    /// Keeps the resources that the command needs.
     pub fn keeping<K>(self, needs: K) -> Kept<K> {
         Kept {
             process: self,
@@ -48,7 +48,7 @@ impl Process {
     }
 }
 
-/// The output of a command that succeeds; what it said if it does not.
+/// The output of a successful command, or the error it printed.
 pub fn run(mut command: Command) -> Result<Output, Error> {
     run_ref(&mut command)
 }
@@ -72,7 +72,7 @@ fn first_line(bytes: &[u8]) -> String {
     line.unwrap_or("it says nothing").trim().to_owned()
 }
 
-/// The program is not there.
+/// The program does not exist.
 #[derive(Debug)]
 pub struct NotInstalled;
 
@@ -112,7 +112,7 @@ pub fn python(python: &Path) -> Result<Process, Error> {
     })
 }
 
-/// `python3 -c` with these imports and nothing else.
+/// `python3 -c` with only these imports.
 pub fn python_with(python: &Path, preload: Preload) -> Result<Process, Error> {
     let Some(module) = preload.modules().last() else {
         return self::python(python);

@@ -1,4 +1,4 @@
-//! What was measured, as a report; and where the report goes.
+//! Turns the measurements into a report, and writes it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,10 +14,10 @@ use crate::ground::{Ground, target_directory};
 use crate::options::{Extent, Options};
 use crate::subject::{Preload, Subject};
 
-/// What everything is compared with.
+/// The base of all comparisons.
 const BASE: Subject = Subject::Python(Preload::Nothing);
 
-/// One without measurements.
+/// A report without measurements.
 pub fn head(ground: &Ground, options: &Options) -> Report {
     let (version, python) = (ground.version_text(), ground.python.display());
     let mut head = vec![("interpreter", format!("CPython {version}, {python}"))];
@@ -54,7 +54,7 @@ pub fn head(ground: &Ground, options: &Options) -> Report {
     }
 }
 
-/// Adds fresh sandboxes and sessions.
+/// Adds the times of fresh sandboxes and sessions.
 pub fn add_times(report: &mut Report, measured: &HashMap<Subject, Samples>) {
     let summaries: HashMap<Subject, Summary> = measured
         .iter()
@@ -91,19 +91,19 @@ fn phases(summaries: &HashMap<Subject, Summary>, preload: Preload) -> Option<Pha
     })
 }
 
-/// Adds many live sessions.
+/// Adds the costs of many live sessions.
 pub fn add_crowds(report: &mut Report, crowds: Vec<Crowd>) {
     report.aims.extend(aims::of_crowds(&crowds));
     report.crowds = crowds;
 }
 
-/// Adds programs inside and outside.
+/// Adds the programs inside and outside a sandbox.
 pub fn add_programs(report: &mut Report, programs: Programs) {
     report.aims.extend(aims::of_programs(&programs));
     report.programs = programs;
 }
 
-/// Adds what everything is compared with, unless it had turns with the others.
+/// Adds the base of the comparisons, unless it took turns with the contestants.
 pub fn add_base(report: &mut Report, base: &Base) {
     if report.base().is_none() {
         report
@@ -112,7 +112,7 @@ pub fn add_base(report: &mut Report, base: &Base) {
     }
 }
 
-/// Writes it as data, and as a chart where there is something to compare; says where.
+/// Writes the report as JSON, and as a chart if there is something to compare. Returns the paths.
 pub fn write(report: &Report, options: &Options) -> io::Result<Vec<PathBuf>> {
     let directory = target_directory().join("bench");
     fs::create_dir_all(&directory)?;

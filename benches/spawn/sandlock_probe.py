@@ -15,7 +15,7 @@ READABLE = sorted({path for path in SHOWN if os.path.exists(path)})
 
 
 def run(code):
-    # With the limits that Sandfork's default policy has as well.
+    # The same limits as Sandfork's default policy.
     made = Sandbox(fs_readable=READABLE, fs_writable=["/tmp"], max_memory="512M", max_processes=64)
     return made.run([PYTHON, "-c", code])
 
@@ -27,7 +27,7 @@ def once():
 
 
 def reason():
-    """Why it cannot run Python here, if it cannot."""
+    """Returns why it cannot run Python here, or nothing if it can."""
     try:
         result = run("print(6 * 7)")
     except Exception as error:

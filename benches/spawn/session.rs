@@ -12,7 +12,7 @@ use crate::ground::policy;
 use crate::probe::Probe;
 use crate::subject::{Client, Subject};
 
-/// How often in one turn.
+/// The repetitions in one turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeats {
     pub cells: usize,
@@ -60,7 +60,7 @@ impl Contestant for RustSessions {
     }
 }
 
-/// The Python client in an interpreter of its own, which is its own clock.
+/// The Python client in its own interpreter, which measures its own times.
 pub struct PythonClient {
     probe: Probe,
     repeats: Repeats,
@@ -80,7 +80,7 @@ impl PythonClient {
             probe: Probe::start(command)?,
             repeats,
         };
-        // It may not be able to start at all.
+        // The client may be unable to start.
         client.turn(&mut |_, _| ())?;
         Ok(client)
     }

@@ -1,13 +1,13 @@
-//! What is measured, by name.
+//! The measured things, by name.
 
 use std::fmt;
 
 use sandfork_measure::Kind;
 
-/// How many fresh sandboxes are in flight.
+/// The numbers of fresh sandboxes in flight.
 pub const IN_FLIGHT: [usize; 5] = [1, 2, 4, 8, 16];
 
-/// The modules that a zygote, or what is compared with one, has loaded.
+/// The modules that a zygote, or a contestant like it, has preloaded.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Preload {
     Nothing,
@@ -34,29 +34,29 @@ pub enum Subject {
     Result(Preload),
     /// The same call until it returns: nothing of the sandbox is left.
     Cycle(Preload),
-    /// The same as the first, in a worker that stood ready.
+    /// Like `Result`, in a worker that was ready before the request.
     Ready,
-    /// A fresh sandbox, whole cycle, where so many are in flight: the time of all, divided by their
+    /// A fresh sandbox, whole cycle, with this many in flight: the time of all, divided by their
     /// number.
     Each(usize),
     /// One phase of that call.
     Phase(Preload, &'static str),
     /// `sandfork run -c pass`, a whole process with nothing warm.
     ColdRun,
-    /// `python3 -c` with nothing but these imports.
+    /// `python3 -c` with only these imports.
     Python(Preload),
     /// fork, exit and wait of an interpreter with these modules, no jail.
     BareFork(Preload),
-    /// `python3 -c pass`, in another's sandbox.
+    /// `python3 -c pass` in the sandbox of an alternative.
     Peer(Peer),
     /// A small cell in a live session.
     Call(Client),
-    /// A new session of a warm zygote, until it can be used.
+    /// A new session of a warm zygote, until it is ready for use.
     Create(Client),
 }
 
 impl Subject {
-    /// All that are in the table, in its order. Phases have a place of their own.
+    /// All rows of the table, in order. Phases have their own table.
     pub fn in_order() -> impl Iterator<Item = Self> {
         let each = |of: fn(Preload) -> Self| Preload::ALL.map(of);
         each(Self::Result)
@@ -84,7 +84,7 @@ impl Subject {
     }
 }
 
-/// Whose call it is.
+/// The client that makes the call.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Client {
     Rust,
@@ -102,7 +102,7 @@ impl Client {
     }
 }
 
-/// What one would pick instead.
+/// An alternative to Sandfork.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Peer {
     Bubblewrap,

@@ -13,7 +13,7 @@ from sandfork.smolagents import NativeExecutor
 
 
 class Query(Tool):
-    """Holds a connection, which no sandbox ever sees: its code sends SQL and gets rows."""
+    """Holds a connection that stays out of every sandbox: the guest sends SQL and receives rows."""
 
     name = "query"
     description = "Runs SQL on the table orders(customer, amount) and returns its rows."
@@ -27,7 +27,7 @@ class Query(Tool):
         self.database.executemany(
             "insert into orders values (?, ?)", [("Ada", 30), ("Bob", 12), ("Ada", 20)]
         )
-        # What a sandbox cannot hold back, the tool must.
+        # The sandbox cannot restrict what a tool does, so the tool checks.
         self.database.execute("pragma query_only = on")
 
     def forward(self, sql: str) -> list:
@@ -37,7 +37,7 @@ class Query(Tool):
 model = ScriptedModel(
     # It looks at the data, ...
     "rows = query('select customer, amount from orders')\nprint(rows)",
-    # ... tries what its sandbox does not let it do, and is told so, ...
+    # ... tries something that its sandbox refuses, and receives the error, ...
     "open('/etc/shadow').read()",
     # ... and works with the variables of its earlier steps.
     "totals = {}\n"

@@ -6,8 +6,8 @@ Needs pandas here, and pandas and matplotlib in the environment whose packages t
 interpreter, or a virtual environment; by default the one that runs this. It is mounted read-only, and
 nothing is installed into it.
 
-The columns of a frame cross in memory that is shared, not sent: this side writes them once, the guest
-maps what was written.
+The columns of a frame cross in shared memory, without being sent: this side writes them once, and the
+guest maps them.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sandfork import Execution, Policy, Sandbox
 
-# What an analyst, or a model, would write.
+# Code that an analyst, or a model, would write.
 SUMMARY = """
 amounts = sales.groupby("city", observed=True)["amount"]
 by_city = amounts.agg(["count", "sum", "mean"]).round(2)
@@ -32,7 +32,7 @@ plt.tight_layout()
 
 
 def sales(rows: int):
-    """Made up, and the same each time."""
+    """Synthetic data, the same on each run."""
     import numpy as np
     import pandas as pd
 
@@ -48,14 +48,14 @@ def sales(rows: int):
 
 
 def checked(execution: Execution) -> Execution:
-    """An execution that came to its end; else this program does."""
+    """Returns a successful execution, or ends this program."""
     if execution.error is not None:
         raise SystemExit(execution.error.traceback or execution.error.value)
     return execution
 
 
 def missing_from(sandbox: Sandbox) -> list[str]:
-    """Packages that this needs and the sandbox's environment lacks."""
+    """The required packages that the sandbox's environment lacks."""
     look = "[name for name in wanted if importlib.util.find_spec(name) is None]"
     wanted = {"wanted": ["pandas", "matplotlib"]}
     return checked(
@@ -95,7 +95,7 @@ def main() -> None:
         print(f"{megabytes:.1f} MB went in, in {1e3 * took:.0f} ms")
 
         summary = checked(sandbox.run(SUMMARY)).value
-        # A frame of pandas on this side too.
+        # The value is a pandas frame on this side too.
         print(summary)
         assert summary["count"].sum() == len(frame)
 

@@ -1,10 +1,10 @@
-"""Judges many programs, each in a sandbox of its own: candidate solutions of a model, say.
+"""Judges many programs, for example candidate solutions of a model, each in its own sandbox.
 
     python examples/python/batch.py [--candidates 100] [--jobs 4]
 
-A candidate is right if its tests pass, and wrong if they do not, whatever it does instead: an endless
-loop and a crash are wrong answers too, and none is run a second time. Only a candidate for which the host
-had no sandbox is no verdict.
+A candidate is right if its tests pass, and wrong otherwise: an endless loop and a crash are wrong answers
+too. No candidate is run a second time. A candidate has no verdict only if the host could not provide a
+sandbox for it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ CANDIDATES = {
 
 
 def candidates(count: int) -> Iterator[sandfork.Task]:
-    """Made as they are needed: there may be millions."""
+    """Generates the candidates lazily: there may be millions."""
     choice = random.Random(7)
-    # What never ends costs its time: a few are enough.
+    # An endless candidate runs until its time limit: a few are enough.
     kinds = choice.choices(list(CANDIDATES), weights=[57, 30, 5, 8], k=count)
     for number, kind in enumerate(kinds):
         code = f"{CANDIDATES[kind]}\n{TESTS}\n"

@@ -1,10 +1,10 @@
-"""A manager and the agent that it manages, each with code in a sandbox of its own.
+"""A manager and the agent that it manages, each with its code in its own sandbox.
 
     pip install 'sandfork[smolagents]'
     python examples/python/multi_agent.py
 
-smolagents' remote executors take no managed agents, for these would have to be sent there with their
-keys. Here they stay on the host, and are called by name.
+smolagents' remote executors do not support managed agents, which would have to be sent there with their
+keys. Here the agents stay on the host, and the sandbox calls them by name.
 """
 
 from scripted_model import ScriptedModel
@@ -20,9 +20,9 @@ def forecast(city: str) -> int:
     """Tomorrow's temperature.
 
     Args:
-        city: Where.
+        city: The name of the city.
     """
-    # Asks the service, with the key. This runs in the process that has it.
+    # Queries the service with the key. This runs in the process that has the key.
     assert API_KEY
     return {"Oslo": 4, "Rome": 19}[city]
 
@@ -54,7 +54,7 @@ manager = CodeAgent(
 
 with manager, meteorologist:
     print("Warmest city:", manager.run("Where is it warmest tomorrow?"))
-    # The manager's code can look for the key wherever it likes.
+    # The manager's code can look for the key anywhere in its sandbox.
     found = manager.python_executor(
         "[name for name in dir() if 'KEY' in name.upper()]"
     ).output

@@ -4,8 +4,8 @@
     python examples/python/notebook.py CELLS.py PAGE.html
 
 A line `# %%` begins a cell, as in Jupyter, VS Code and Spyder. Ctrl-C interrupts the cell that runs, and
-the next ones find its variables. A cell that takes the session with it (a crash, a limit on memory) is
-followed by a fresh session.
+the next ones find its variables. After a cell that ends the session (by
+a crash or a memory limit), a fresh session starts.
 """
 
 import argparse
@@ -16,19 +16,19 @@ from pathlib import Path
 from sandfork import Execution, Policy, Sandbox
 
 POLICY = Policy(limits={"wall": "20s", "memory": "256MiB"})
-# Forms that are worth a file of their own, and how each ends.
+# Media types that are saved as separate files, with their file name extensions.
 PICTURES = {"image/png": "png", "image/jpeg": "jpg", "image/svg+xml": "svg"}
 
 
 class Notebook:
-    """Cells that ran in a session, and what became of them."""
+    """Runs cells in a session and collects their results."""
 
     def __init__(self) -> None:
         self.sandbox = Sandbox(POLICY, on_death="restart")
         self.ran: list[tuple[str, Execution]] = []
 
     def run(self, source: str, *, patience: float) -> Execution:
-        """Runs a cell. After `patience` seconds it is interrupted, as by a hand on Ctrl-C."""
+        """Runs a cell. After `patience` seconds it is interrupted, as by Ctrl-C."""
         hand = threading.Timer(patience, self.sandbox.interrupt)
         hand.start()
         try:
@@ -39,18 +39,18 @@ class Notebook:
         return execution
 
     def restart(self) -> None:
-        """A fresh session: no variables, no files."""
+        """Starts a fresh session without variables and files."""
         self.sandbox.restart()
 
     def save(self, page: Path) -> None:
-        """Writes the page, and each picture that was shown as a file beside it."""
+        """Writes the page, and each displayed picture as a file beside it."""
         for number, (_, execution) in enumerate(self.ran, start=1):
             for shown in execution.results:
                 for media_type, ending in PICTURES.items():
                     if picture := shown.raw(media_type):
                         file = page.with_name(f"{page.stem}-{number}.{ending}")
                         file.write_bytes(picture)
-        # What guest code shows is framed so that none of its HTML can run a script in the page.
+        # The guest's HTML is put into a frame in which it cannot run a script in the page.
         parts = (
             f"<pre>{escape(source)}</pre>{execution._repr_html_()}"
             for source, execution in self.ran
@@ -71,7 +71,7 @@ def cells_of(text: str) -> list[str]:
 
 
 def line_about(execution: Execution) -> str:
-    """How a cell ended, in a line."""
+    """Describes in one line how a cell ended."""
     said = [execution.status]
     if execution.restarted:
         said.append("in a fresh session")

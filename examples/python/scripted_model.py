@@ -1,6 +1,6 @@
-"""A model that says what it was told to say, so that the examples run offline.
+"""A model that returns scripted answers, so that the examples run offline.
 
-Put a real one in its place: `InferenceClientModel()`, `LiteLLMModel(...)`, any `smolagents.Model`.
+Replace it by a real one: `InferenceClientModel()`, `LiteLLMModel(...)`, any `smolagents.Model`.
 """
 
 from smolagents import ChatMessage, Model

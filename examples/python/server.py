@@ -1,4 +1,4 @@
-"""A server that gives each user a Python session of his own.
+"""A server that gives each user their own Python session.
 
     pip install starlette uvicorn
     python examples/python/server.py              # serves on http://127.0.0.1:8000
@@ -9,8 +9,8 @@
     curl -X POST localhost:8000/sessions/Zk3.../interrupt
     curl -X DELETE localhost:8000/sessions/Zk3...
 
-A session's name is a secret: who has it may use the session, and nobody can guess another's. With
-`--self-test` it serves on a free port, is its own clients for a moment, and ends.
+A session's name is a secret: a client that has it may use the session, and no client can guess another's.
+With `--self-test` the server uses a free port, runs its own clients, and exits.
 """
 
 import argparse
@@ -37,30 +37,30 @@ from sandfork import (
     SupervisorError,
 )
 
-# Of one session; the supervisor ends what nobody uses, and what is too old, by itself.
+# The limits of one session; the supervisor itself ends sessions that are idle or too old.
 POLICY = Policy(
     limits={"wall": "10s", "memory": "256MiB"}, session={"idle": "15m", "age": "12h"}
 )
-# As many as their memory has room for.
+# As many sessions as fit into memory.
 MOST_SESSIONS = 64
 LONGEST_CODE = 64 * 1024
 
 
 class Sessions:
-    """Who has which session."""
+    """The sessions by their names."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.open: dict[str, AsyncSandbox] = {}
 
     async def create(self) -> str:
-        """A fresh session, by its name."""
+        """Starts a session and returns its name."""
         if len(self.open) >= self.most:
             await self.forget_ended()
         if len(self.open) >= self.most:
             raise HTTPException(503, "all sessions are taken: try again later")
         name = secrets.token_urlsafe(16)
-        # Counted before it stands: others may ask meanwhile.
+        # Counted before it has started, because other requests may arrive meanwhile.
         sandbox = self.open[name] = AsyncSandbox(POLICY)
         try:
             await sandbox.__aenter__()
@@ -70,7 +70,7 @@ class Sessions:
         return name
 
     def get(self, request: Request) -> AsyncSandbox:
-        """The session that a request is for."""
+        """Returns the session that a request names."""
         sandbox = self.open.get(request.path_params["session"])
         if sandbox is None:
             raise HTTPException(404, "there is no such session")
@@ -82,7 +82,7 @@ class Sessions:
             await sandbox.close()
 
     async def forget_ended(self) -> None:
-        """Makes room: those that the supervisor has ended."""
+        """Removes the sessions that the supervisor has ended."""
         for name, sandbox in list(self.open.items()):
             try:
                 await sandbox.files.exists(".")
@@ -98,7 +98,7 @@ async def create(request: Request) -> Response:
 
 
 async def body_of(request: Request) -> bytes:
-    """What was sent; not all of it is taken before it is known to be too long."""
+    """Returns the request's body. Stops reading a body that is too long."""
     body = b""
     async for piece in request.stream():
         body += piece
@@ -111,7 +111,7 @@ async def run(request: Request) -> Response:
     sandbox = request.app.state.sessions.get(request)
     code = await body_of(request)
     try:
-        # Whatever the guest does is an answer.
+        # Any result of the guest is an answer.
         execution = await sandbox.run(code.decode("utf-8", "replace"))
     except SessionBusy:
         raise HTTPException(
@@ -135,7 +135,7 @@ async def close(request: Request) -> Response:
 
 
 async def refused(request: Request, error: Exception) -> Response:
-    """What is not the user's doing is told to the operator; see `sandfork doctor`."""
+    """Reports errors that the user did not cause to the operator; see `sandfork doctor`."""
     print(f"no session: {error}", flush=True)
     return JSONResponse({"detail": "no sandbox can be had"}, 503)
 
@@ -165,7 +165,7 @@ def application(most: int = MOST_SESSIONS) -> Starlette:
 
 
 async def serve_and_ask() -> None:
-    """The server, and clients that see that it keeps its word."""
+    """Runs the server with clients that check its answers."""
     from server_clients import ask_all
 
     listening = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Clients of server.py: what its `--self-test` does. Only the standard library."""
+"""Clients of server.py for its `--self-test`. They use only the standard library."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Client:
-    """A user, who knows the address and later his session's name."""
+    """A user, who knows the server's address and later the name of their session."""
 
     def __init__(self, port: int) -> None:
         self.address = f"http://127.0.0.1:{port}"
@@ -16,13 +16,13 @@ class Client:
     async def ask(
         self, path: str, body: str = "", method: str = "POST"
     ) -> tuple[int, Any]:
-        """A request; its status and what was answered."""
+        """Sends a request. Returns the status and the body of the response."""
         data = body.encode() if method == "POST" else None
         request = urllib.request.Request(self.address + path, data, method=method)
         return await asyncio.to_thread(answer_to, request)
 
     async def create(self) -> str:
-        """Opens a session and stays with it."""
+        """Opens a session for the later requests."""
         status, told = await self.ask("/sessions")
         assert status == 201, told
         self.session = f"/sessions/{told['session']}"
@@ -41,7 +41,7 @@ def answer_to(request: urllib.request.Request) -> tuple[int, Any]:
 
 
 async def ask_all(port: int) -> None:
-    """Asks what users ask, and what they should not be able to ask."""
+    """Sends requests that users may send, and requests that must be refused."""
     users = [Client(port) for _ in range(8)]
     await asyncio.gather(*(user.create() for user in users))
     await each_sees_his_own(users)
@@ -58,7 +58,7 @@ async def ask_all(port: int) -> None:
 
     running = asyncio.create_task(alice.run("kept = 1\ntime.sleep(60)"))
     while not running.done():
-        # One that comes when nothing runs does nothing.
+        # An interrupt has no effect while nothing runs.
         await alice.ask(f"{alice.session}/interrupt")
         await asyncio.sleep(0.05)
     _, told = running.result()

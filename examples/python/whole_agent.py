@@ -1,11 +1,11 @@
-"""A whole multi-agent program in one sandbox, while the model that it thinks with stays here.
+"""A whole multi-agent program in one sandbox, with its model outside.
 
     pip install 'sandfork[smolagents]'
     python examples/python/whole_agent.py
 
-Everything of the agents runs in there: their loops, their memory, their tools, the code that they
-write. The program imports smolagents from the environment of this interpreter, mounted read-only. What
-it cannot have is the model's key: it calls the model by name, and the answer comes from here.
+The agents run entirely in the sandbox: their loops, their memory, their tools, the code that they write.
+The program imports smolagents from the environment of this interpreter, mounted read-only. It does not have
+the model's key: it calls the model by name, and this process answers.
 """
 
 import sys
@@ -23,7 +23,7 @@ policy = Policy(
     python={"interpreter": sys.executable, "preload": ["smolagents"]},
     limits={"wall": "60s", "cpu": "60s"},
 )
-# What the manager says, what each of its two agents says, and what the manager says to that.
+# The manager's answer, the answers of its two agents, and the manager's answer to those.
 model = ScriptedModel(
     "parts = [counter('Count.', additional_args={'text': text}), shouter(text)]\nprint(parts)",
     "final_answer(len(text.split()))",

@@ -1,4 +1,4 @@
-//! The escape tests without one layer after the other: what that layer alone stops.
+//! Runs the escape tests with one layer removed at a time, to find what that layer alone stops.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -26,18 +26,19 @@ const LAYERS: [&str; 7] = [
 /// An attempt: a probe under a policy.
 type Attempt = (String, String);
 
-/// What the escape tests said of the attempts, without one layer.
+/// The results of the escape tests without one layer.
 #[derive(Debug, Default)]
 struct Suite {
     tried: BTreeSet<Attempt>,
     escaped: BTreeSet<Attempt>,
-    /// Held, but by something else than the probe expects: the next layer.
+    /// Attempts that were stopped, but by another layer than the probe expects.
     held: BTreeSet<Attempt>,
-    /// Neither: the run itself failed.
+    /// Attempts whose run itself failed.
     unclear: BTreeSet<Attempt>,
 }
 
-/// Runs them and puts the tables into the threat model; `layers` are all if none is named.
+/// Runs the tests and puts the tables into the threat model. Without names in `layers`, it runs
+/// all.
 pub fn run(layers: &[String]) -> Result<ExitCode, Error> {
     if !nix::unistd::geteuid().is_root() {
         return Err("layers can be taken from a jail by root only: run it as root".into());
@@ -67,10 +68,10 @@ fn program(name: &str) -> Result<std::path::PathBuf, Error> {
     built(&workspace(), &["build", "--test", name], is_it)
 }
 
-/// Whoever takes a layer away must be root, and so is the launcher of these.
+/// Removing a layer requires root, and the tests' launcher runs as root too.
 const AS_ROOT: &str = "::root";
 
-/// Most of the time is spent waiting for limits.
+/// The tests spend most of their time waiting for limits.
 const AT_ONCE: &str = "8";
 
 fn suite(escape: &Path, mutants: &Path, layer: &str) -> Result<Suite, Error> {
@@ -98,13 +99,14 @@ fn suite(escape: &Path, mutants: &Path, layer: &str) -> Result<Suite, Error> {
     Ok(suite)
 }
 
-/// Reads the report of a test program: first a line for each test, then why some failed, in order.
+/// Parses the report of a test program: first a line for each test, then the reasons of failures,
+/// in order.
 #[derive(Debug, Default)]
 struct Failures {
-    /// In the order in which they are told again.
+    /// The failed attempts in the order in which their reasons follow.
     failed: Vec<Attempt>,
     told: usize,
-    /// The first line after a name says why.
+    /// Whether the next line is the reason of a failure.
     is_next: bool,
 }
 
@@ -193,7 +195,7 @@ fn tables(suites: &BTreeMap<&str, Suite>) -> String {
     text += &row("all", &|_| true);
     text += "\nWhat one layer alone stops, under both policies or the one that is named:\n\n";
     for layer in &layers {
-        // A string takes all that is written to it.
+        // Writing to a string does not fail.
         _ = writeln!(text, "- {layer}: {}", named(&suites[*layer].escaped));
     }
     let unclear: Vec<String> = layers

@@ -1,4 +1,4 @@
-//! The whole benchmark, with the environments that it compares with.
+//! Runs the whole benchmark, with the environments for the comparisons.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,17 +11,17 @@ use crate::test::cargo;
 use crate::venv::Venv;
 use crate::{Error, test_envs, workspace};
 
-/// Programs to run inside and outside. What it would need to start processes of its own is left out:
-/// the benchmark runs its programs itself.
+/// Programs to run inside and outside a sandbox. The dependencies with which it starts processes
+/// are left out: the benchmark runs the programs itself.
 const PYPERFORMANCE: &str = "pyperformance==1.14.0\n";
 
-/// A sandbox that is installed from PyPI, as one would.
+/// A sandbox from PyPI, installed in the usual way.
 const SANDLOCK: &str = "sandlock==0.9.0\n";
 
-/// What most people have: how fast an interpreter that somebody built is depends on how it was built.
+/// The interpreter that most users have: the speed of a self-built one depends on its build.
 const OF_THE_SYSTEM: &str = "/usr/bin/python3";
 
-/// Makes the environments, builds, and measures; `arguments` are the benchmark's own.
+/// Makes the environments, builds, and measures; `arguments` are passed to the benchmark.
 pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
     let asked = Asked::of(arguments)?;
     let workspace = workspace();
@@ -43,11 +43,11 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
     })
 }
 
-/// The command line, as far as it concerns what is made here.
+/// The arguments that concern this command, and the rest.
 #[derive(Debug, Eq, PartialEq)]
 struct Asked {
     python: Option<PathBuf>,
-    /// For the benchmark; all of its parts unless one is named.
+    /// The arguments for the benchmark, which runs all of its parts unless one is named.
     rest: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ impl Asked {
         Ok(asked)
     }
 
-    /// The one that was named; the system's; the first on `PATH`.
+    /// The named interpreter, or the system's, or the first on `PATH`.
     fn python(&self) -> Result<PathBuf, Error> {
         if let Some(named) = &self.python {
             return Ok(named.clone());
@@ -85,8 +85,8 @@ impl Asked {
     }
 }
 
-/// Makes what is missing and tells the benchmark of it. What cannot be made is left out of the
-/// comparison: the rest of it is worth as much.
+/// Makes the missing environments and lists them for the benchmark. Environments that cannot be
+/// made are left out: the rest of the comparison is still valid.
 fn write_environments(workspace: &Path, interpreter: &Interpreter) -> Result<(), Error> {
     let made = |what: &str, made: Result<PathBuf, Error>| match made {
         Ok(python) => Some(python),

@@ -1,15 +1,15 @@
-//! HumanEval through `sandfork map`, with the environment that has its programs.
+//! Runs HumanEval through `sandfork map`, with the environment that has its programs.
 
 use std::process::{Command, ExitCode};
 
 use crate::test::cargo;
 use crate::{Error, test_envs, workspace};
 
-/// Runs the benchmark with these arguments besides.
+/// Runs the benchmark with these additional arguments.
 pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
     let workspace = workspace();
     let envs = test_envs::make(&workspace)?.envs;
-    // That of the interpreter that is called `python3`, so that the numbers are a user's.
+    // Uses the interpreter behind `python3`, as a user would, so that the numbers match a user's.
     let usual = Command::new("python3")
         .args(["-c", "import platform; print(platform.python_version())"])
         .output()?;

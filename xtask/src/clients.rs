@@ -1,4 +1,5 @@
-//! The virtual environments of the host's side: what the Python package and its users are tested in.
+//! The virtual environments of the host's side, in which the tests run the Python package and its
+//! clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,21 +9,21 @@ use crate::Error;
 use crate::test_envs::{self, TestEnv};
 use crate::venv::Venv;
 
-/// With the guests' packages, in the same releases: values that cross are then equal on both sides.
+/// The same releases as the guests' packages, so that values compare equal on both sides.
 const REQUIREMENTS: &str = concat!(
     include_str!("../test-requirements.txt"),
     include_str!("../python-requirements.txt")
 );
 
-/// The release whose own tests are run with our executor in it.
+/// The smolagents release whose own tests run with Sandfork's executor.
 const SMOLAGENTS: &str = "smolagents==1.26.0";
 
-/// Where all of them are: guests may have them, too.
+/// The parent directory of the environments, which guests may also get.
 pub fn root(workspace: &Path) -> Result<PathBuf, Error> {
     test_envs::place(&workspace.join("target/python-envs"), "python-envs")
 }
 
-/// Makes the one beside the environment of a guest, if it is missing; its interpreter.
+/// Makes the environment that belongs to a guest's, if it is missing. Returns its interpreter.
 pub fn make(workspace: &Path, guest: &TestEnv) -> Result<PathBuf, Error> {
     let root = root(workspace)?;
     fs::create_dir_all(&root)?;
@@ -36,8 +37,8 @@ pub fn make(workspace: &Path, guest: &TestEnv) -> Result<PathBuf, Error> {
     Ok(venv.python())
 }
 
-/// The directory that has smolagents' source distribution, with its tests; it is empty where that
-/// could not be downloaded, and what needs it then says so.
+/// The directory with smolagents' source distribution and its tests. It is empty if the download
+/// failed, and the tests that need it report that.
 pub fn smolagents_source(workspace: &Path, python: &Path) -> Result<PathBuf, Error> {
     let directory = root(workspace)?.join("smolagents-source");
     fs::create_dir_all(&directory)?;

@@ -1,4 +1,4 @@
-//! Guests that do not want to end, and how long their end takes.
+//! Measures how long it takes to end guests that resist.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,10 +11,10 @@ use crate::{Error, document, workspace};
 
 const USAGE: &str = "usage: cargo xtask deadlines [--guests N]";
 
-/// As the program of tests/deadlines names its files.
+/// The levels, by the names of the files that tests/deadlines writes.
 const LEVELS: [&str; 2] = ["full", "standard"];
 
-/// What it wrote of a level.
+/// The test program's report on a level.
 #[derive(Deserialize)]
 struct Report {
     level: String,
@@ -31,7 +31,7 @@ struct Kind {
     times: Times,
 }
 
-/// Microseconds.
+/// Durations in microseconds.
 #[derive(Clone, Copy, Deserialize)]
 struct Times {
     p50: u64,
@@ -39,7 +39,7 @@ struct Times {
     max: u64,
 }
 
-/// Measures, in the release build, and puts what came of it into the document.
+/// Measures with the release build, and puts the results into the document.
 pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
     let guests = match (arguments.next().as_deref(), arguments.next()) {
         (None, _) => 1_000,
@@ -59,7 +59,7 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode, Erro
         .status()?;
     let mut text = format!("Milliseconds, {}.\n\n", document::here_and_now()?);
     for level in LEVELS {
-        // A host without cgroups has no level `full`.
+        // A host without cgroups does not have the level `full`.
         if let Ok(json) = fs::read(reports.path().join(level)) {
             serde_json::from_slice::<Report>(&json)?.tell(&mut text)?;
         }

@@ -1,7 +1,7 @@
-//! What a command found, put into the document that shows it.
+//! Puts a command's results into the document that shows them.
 //!
-//! A document has a place for each, between two marks that Markdown does not show, so that the words around
-//! it are written by hand and the figures never are.
+//! A document has a place for each command between two marks that Markdown does not render. The
+//! text around them is written by hand, and the figures are not.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::Error;
 
 const END: &str = "<!-- xtask: end -->\n";
 
-/// Puts `text` where `document` has what `command` found.
+/// Replaces the results of `command` in `document` by `text`.
 pub fn replace(document: &Path, command: &str, text: &str) -> Result<(), Error> {
     let old = fs::read_to_string(document)?;
     let name = document.display();
@@ -27,10 +27,11 @@ fn between(document: &str, command: &str, text: &str) -> Option<String> {
     Some(format!("{before}{begin}\n{text}\n\n{END}{after}"))
 }
 
-/// When and where something was found, as a document says it: `on 2026-11-22, Linux 6.18, 2 processors`.
+/// The date and the machine of a measurement: `on 2026-11-22, Linux 6.18, 2 processors`.
 pub fn here_and_now() -> Result<String, Error> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
-    // Major and minor: what a distribution or a cloud appends to them says nothing to a reader.
+    // Only major and minor version: the suffix of a distribution or a cloud does not matter to a
+    // reader.
     let kernel: Vec<&str> = kernel.trim().split(['.', '-']).take(2).collect();
     let processors = std::thread::available_parallelism()?;
     Ok(format!(
@@ -40,7 +41,7 @@ pub fn here_and_now() -> Result<String, Error> {
     ))
 }
 
-/// The day, as `2026-11-22`.
+/// The date, as `2026-11-22`.
 pub fn today() -> Result<String, Error> {
     let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output()?;
     Ok(String::from_utf8(date.stdout)?.trim().to_owned())

@@ -1,5 +1,5 @@
-//! Every fault and every kill, not the part of them that the tests take: `tests/faults`, in as many shares as
-//! there are processors, and what came of all of them as a table in docs/threat-model.md.
+//! Runs every fault and every kill, not only the sample that the tests take: `tests/faults`, in as
+//! many shares as there are processors. The results become a table in docs/threat-model.md.
 
 mod table;
 
@@ -14,11 +14,11 @@ use crate::{Error, document, workspace};
 
 const COMMAND: &str = "cargo xtask faults";
 
-/// What was found last of each test, for the document, where not all are run anew.
+/// The last results of each test, which the document shows for tests that are not run again.
 const FOUND: &str = "docs/data/faults.jsonl";
 
-/// Runs them, or with a filter those whose name contains it: the others stay as they were found before, and the
-/// document says which were not found at all.
+/// Runs all tests, or those whose name contains the filter. The others keep their earlier results,
+/// and the document names those without any.
 pub fn run(filter: Option<&str>) -> Result<ExitCode, Error> {
     let workspace = workspace();
     let program = [
@@ -58,7 +58,7 @@ pub fn run(filter: Option<&str>) -> Result<ExitCode, Error> {
     })
 }
 
-/// The tests that count something, in their order.
+/// The names of the tests that count something, in order.
 fn tests(program: &Path) -> Result<Vec<String>, Error> {
     let mut list = Command::new(program);
     let list = list.arg("--list").env("SANDFORK_FAULTS", "full").output()?;
@@ -68,8 +68,8 @@ fn tests(program: &Path) -> Result<Vec<String>, Error> {
     Ok(counting.map(str::to_owned).collect())
 }
 
-/// Runs an equal share of each test on every processor: a line of JSON for each share of each test, and whether
-/// all of them passed. What is wrong is said as soon as it is seen.
+/// Runs an equal share of each test on every processor. Returns a line of JSON for each share of
+/// each test, and whether all of them passed. Prints errors immediately.
 fn in_shares(program: &Path, shares: usize, filter: Option<&str>) -> Result<(String, bool), Error> {
     let files = tempfile::tempdir()?;
     let found = files.path().join("found");
@@ -90,6 +90,6 @@ fn in_shares(program: &Path, shares: usize, filter: Option<&str>) -> Result<(Str
             println!("{}", fs::read_to_string(log(share))?);
         }
     }
-    // Nothing was found by one whose set-up failed.
+    // A test whose set-up failed has no results.
     Ok((fs::read_to_string(found).unwrap_or_default(), all_passed))
 }

@@ -13,16 +13,16 @@ use crate::tally::Tally;
 use crate::test::built;
 use crate::{Error, interpreters, test_envs, workspace};
 
-/// What CI runs with: a red run is red again, here too.
+/// The seed that CI uses: a failure in CI repeats here.
 const SEED: u64 = 1;
 
-/// Replaces the number of inputs by a time for each target, seconds; 0 for the corpora alone.
+/// Replaces the number of inputs by a time for each target, seconds; 0 runs only the corpora.
 const SECONDS: &str = "SANDFORK_FUZZ_SECONDS";
 
-/// The smallest of a machine's processors: more at once would only take longer each.
+/// The fewest processors that a machine has. More targets at once would only run more slowly.
 const AT_ONCE: usize = 2;
 
-/// What `cargo xtask fuzz` was asked for.
+/// The options of `cargo xtask fuzz`.
 #[derive(Debug, Default)]
 struct Options {
     seconds: Option<u64>,
@@ -71,7 +71,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
     })
 }
 
-/// Each target for as many inputs as it says, with the one seed: a part of `cargo xtask test`.
+/// Runs each target for its number of inputs with the fixed seed: a part of `cargo xtask test`.
 pub fn test() -> Result<Tally, Error> {
     println!("\nfuzzing:");
     let seconds = env::var(SECONDS).ok().map(|text| text.parse());
@@ -123,7 +123,7 @@ impl Options {
     }
 }
 
-/// A number, or `fresh`.
+/// Parses a number, or `fresh`.
 fn seed(text: &str) -> Result<u64, Error> {
     if text != "fresh" {
         return Ok(text.parse()?);
@@ -182,7 +182,7 @@ impl Drivers {
         Ok(targets)
     }
 
-    /// All of them, and how many held.
+    /// Runs all targets. Returns how many passed.
     fn run_all(&self, targets: Vec<Target>, options: &Options) -> Result<Tally, Error> {
         let seed = options.seed.unwrap_or(SEED);
         let waiting = Mutex::new(VecDeque::from(targets));
@@ -196,7 +196,7 @@ impl Drivers {
                 let held = output.status.success();
                 let seconds = started.elapsed().as_secs();
                 let told = String::from_utf8_lossy(&output.stdout);
-                // In one write: the other one writes too.
+                // One write for each line, because two targets print at the same time.
                 let mut line = format!("fuzz {} ({seconds} s): {}", target.name, told.trim_end());
                 if !held {
                     let why = String::from_utf8_lossy(&output.stderr);
@@ -268,7 +268,7 @@ impl Target {
     }
 }
 
-/// An interpreter with numpy and pandas where the tests have made one, or any.
+/// An interpreter with numpy and pandas if the tests have made one, or any interpreter.
 fn python(workspace: &Path) -> Result<PathBuf, Error> {
     let found = interpreters::find().supported;
     let newest = found.iter().max_by_key(|interpreter| interpreter.version);

@@ -6,10 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a test environment can be made of.
+/// The versions for which a test environment can be made.
 const SUPPORTED: std::ops::RangeInclusive<(u32, u32)> = (3, 9)..=(3, 14);
 
-/// Runs on every Python since 2.7. A virtual environment names what it was made from.
+/// Runs on every Python since 2.7. A virtual environment reports the interpreter that it was made
+/// from.
 const ASK: &str = "\
 import os, platform, sys, sysconfig
 print(platform.python_implementation())
@@ -21,13 +22,13 @@ print(sysconfig.get_config_var('Py_GIL_DISABLED') or 0)
 /// An interpreter.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Interpreter {
-    /// As `sys.version_info` has it.
+    /// The version from `sys.version_info`.
     pub version: [u32; 3],
-    /// The binary itself.
+    /// The path of the binary.
     pub executable: PathBuf,
 }
 
-/// What was found, one for each version.
+/// The interpreters found, one for each version.
 #[derive(Debug, Default)]
 pub struct Found {
     /// CPython 3.9 and later.
@@ -42,13 +43,13 @@ impl Interpreter {
         self.version.map(|number| number.to_string()).join(".")
     }
 
-    /// Whether a test environment can be made of it.
+    /// Whether a test environment can be made for it.
     pub fn is_supported(&self) -> bool {
         let [major, minor, _] = self.version;
         SUPPORTED.contains(&(major, minor))
     }
 
-    /// What a program says that it is; nothing where it is no CPython with a GIL.
+    /// Asks a program for its identity. Returns `None` unless it is CPython with a GIL.
     pub fn ask(candidate: &Path) -> Option<Self> {
         let mut command = Command::new(candidate);
         let answer = command
@@ -71,8 +72,8 @@ impl Interpreter {
     }
 }
 
-/// Asks every interpreter on `PATH`, of pyenv and uv, and of the system; of two with the same
-/// version the one found first counts.
+/// Asks every interpreter on `PATH`, of pyenv and uv, and of the system. Of two with the same
+/// version, the first one found is used.
 pub fn find() -> Found {
     let mut by_version = BTreeMap::new();
     for candidate in candidates().iter().filter(|candidate| candidate.is_file()) {

@@ -1,4 +1,4 @@
-//! The project's chores.
+//! The project's maintenance commands.
 
 mod ablate;
 mod bench;
@@ -24,7 +24,7 @@ mod vm;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A sentence for the person who ran it.
+/// An error message for the user.
 type Error = Box<dyn std::error::Error>;
 
 const USAGE: &str = "\
@@ -64,11 +64,11 @@ usage: cargo xtask COMMAND
                that layer alone stops. As root";
 
 fn main() -> ExitCode {
-    // In a guest of `vm`, where this program is all that the kernel starts.
+    // In a guest of `vm`, the kernel starts only this program.
     if std::process::id() == 1 {
         vm::guest_main();
     }
-    // What comes behind `--` is for others.
+    // Arguments after `--` are for the program that is run.
     if std::env::args()
         .take_while(|it| it != "--")
         .any(|it| it == "--help")

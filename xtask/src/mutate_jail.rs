@@ -1,4 +1,4 @@
-//! Every mutant of the jail, and who notices it.
+//! Runs the tests against every mutant of the jail, and reports which tests detect it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,17 +12,17 @@ use crate::{Error, document, workspace};
 
 const COMMAND: &str = "cargo xtask mutate-jail";
 
-/// How a mutant went, as `tests/mutants` tells it.
+/// The result of a mutant, as `tests/mutants` reports it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Line {
     layer: String,
-    /// Without its layer.
+    /// The name without the layer.
     name: String,
     by: String,
     what: String,
 }
 
-/// Where a mutant is counted.
+/// The column in which a mutant is counted.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Column {
     SetUp,
@@ -42,8 +42,8 @@ const COLUMNS: [Column; 6] = [
     Column::Wrong,
 ];
 
-/// Tries them; `words` takes those with one of these in their name. What all of them came to is put into
-/// the threat model.
+/// Tries the mutants. If `words` are given, it takes those with one of these in their name. The
+/// results of all of them go into the threat model.
 pub fn run(words: &[String]) -> Result<ExitCode, Error> {
     if !nix::unistd::geteuid().is_root() {
         return Err("layers can be taken from a jail by root only: run it as root".into());
@@ -147,7 +147,8 @@ fn table(lines: &[Line]) -> String {
     text
 }
 
-/// Those that need words: which layer stands in, and why nothing can be seen.
+/// The mutants that need an explanation: which layer still stops them, or why they have no visible
+/// effect.
 fn explained(lines: &[Line]) -> String {
     let mut doubled: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     let mut equivalent: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -167,7 +168,7 @@ fn explained(lines: &[Line]) -> String {
     }
     let mut text = String::from("Seen only without another layer, which stops the same:\n\n");
     for ((layer, by), names) in doubled {
-        // A string takes all that is written to it.
+        // Writing to a string does not fail.
         _ = writeln!(text, "- {layer}, by {by}: {}", names.join("; "));
     }
     text += "\nNo difference, with the reason:\n\n";

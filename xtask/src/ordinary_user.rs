@@ -1,5 +1,5 @@
-//! A user with nothing: no name, no groups, an empty home. What it runs is copied to where it can
-//! read it, because the checkout may lie in a closed directory.
+//! An ordinary user without a name, without groups, with an empty home. The programs that it runs
+//! are copied to a readable place, because the checkout may lie in a directory closed to it.
 
 use std::env;
 use std::fmt;
@@ -14,11 +14,11 @@ use tempfile::TempDir;
 use crate::Error;
 use crate::test_envs::{TestEnv, TestEnvs};
 
-/// Where the search for an id that nobody has begins: above what useradd(8) hands out, and below
-/// the ids of systemd's dynamic users.
+/// Where the search for an unused id starts: above the range of useradd(8), and below the ids of
+/// systemd's dynamic users.
 const FIRST_ID: u32 = 60_600;
 
-/// The user, and the directory with what it runs.
+/// The user, and the directory with its programs.
 pub struct OrdinaryUser {
     id: u32,
     interpreters: usize,
@@ -28,7 +28,8 @@ pub struct OrdinaryUser {
 impl OrdinaryUser {
     /// Finds a free id and copies the environments whose interpreter that user can execute.
     pub fn prepare(envs: &TestEnvs) -> Result<Self, Error> {
-        // Not in /tmp, where a sandbox has its own directory: no interpreter can be shown there.
+        // Not in /tmp, where a sandbox has its own directory, so that no interpreter there can be
+        // mounted.
         let directory = tempfile::Builder::new()
             .prefix("sandfork-test-")
             .tempdir_in("/var/tmp")?;
@@ -52,7 +53,7 @@ impl OrdinaryUser {
         let mut taken = TestEnvs {
             envs: Vec::new(),
             too_old: envs.too_old.clone(),
-            // The kernel tests run guests only.
+            // The kernel tests run only guests.
             client: None,
         };
         taken
@@ -108,7 +109,7 @@ impl OrdinaryUser {
     fn bare_command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         let home = self.path("home");
-        // Setting the uid drops the supplementary groups as well.
+        // Setting the uid also drops the supplementary groups.
         command.uid(self.id).gid(self.id).current_dir(&home);
         command
             .env_clear()
@@ -133,7 +134,7 @@ impl fmt::Display for OrdinaryUser {
     }
 }
 
-/// An id without an account and without processes: nothing else counts towards its limits.
+/// An id without an account and without processes, so that nothing else counts towards its limits.
 fn free_id() -> Result<u32, Error> {
     let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let mut taken: Vec<u32> = accounts
@@ -147,7 +148,7 @@ fn free_id() -> Result<u32, Error> {
         .ok_or_else(|| "no free uid".into())
 }
 
-/// Copies a tree, by hard links where it stays on one file system.
+/// Copies a tree, with hard links if it stays on one file system.
 fn copy_tree(from: &Path, to: &Path) -> Result<(), Error> {
     fs::create_dir(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,4 +1,4 @@
-//! The escape tests, with their closing table put into the threat model.
+//! Runs the escape tests and puts their final table into the threat model.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use crate::{Error, document, workspace};
 
-/// How the harness begins its table: `tests/escape/report.rs`.
+/// The start of the harness's table: `tests/escape/report.rs`.
 const TABLE: &str = "class ";
 const COLUMNS: [&str; 6] = [
     "contained",
@@ -19,16 +19,16 @@ const COLUMNS: [&str; 6] = [
     "ignored",
 ];
 
-/// What the harness printed, as far as a document shows it.
+/// The parts of the harness's output that a document shows.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Found {
-    /// The sandboxed attempts of each class by how they ended, and those of all.
+    /// The sandboxed attempts of each class by result, and the totals.
     classes: Vec<(String, [u64; COLUMNS.len()])>,
-    /// Why some were not made.
+    /// The reasons why attempts were not made.
     reasons: BTreeMap<String, u64>,
 }
 
-/// Runs all of them, and shows what came of it in docs/threat-model.md where none got out.
+/// Runs all of them. If no attempt escaped, puts the results into docs/threat-model.md.
 pub fn run() -> Result<ExitCode, Error> {
     let workspace = workspace();
     let mut tests = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -53,7 +53,7 @@ pub fn run() -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many probes each class has.
+/// The number of probes of each class.
 fn count(directory: &Path) -> Result<BTreeMap<String, u64>, Error> {
     let mut probes = BTreeMap::new();
     for class in fs::read_dir(directory)? {
@@ -79,11 +79,12 @@ impl Found {
             } else if in_table {
                 found.classes.extend(row(line));
             } else if let Some((_, reason)) = line.split_once(" ... ignored (")
-                // The controls of these are not made either; they are no attempts of their own.
+                // The controls of these attempts are not made either; they do not count as
+                // attempts.
                 && !line.starts_with("test [open]")
             {
                 let reason = reason.trim_end_matches(')');
-                // What a refusal says of one machine's paths and users is not for the document.
+                // Removes the paths and users of this machine from the refusal for the document.
                 let reason = reason.split(": uid ").next().unwrap_or(reason);
                 *found.reasons.entry(reason.to_owned()).or_default() += 1;
             }
@@ -130,7 +131,7 @@ fn row_of(numbers: &[u64], class: &str) -> String {
     format!("| {class} | {} |\n", cells.join(" | "))
 }
 
-/// One line of the table: a class, and a number for each column.
+/// Parses one line of the table: a class, and a number for each column.
 fn row(line: &str) -> Option<(String, [u64; COLUMNS.len()])> {
     let mut words = line.split_whitespace();
     let class = words.next()?.to_owned();

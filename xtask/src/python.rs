@@ -1,4 +1,4 @@
-//! The tests of the Python package: with each interpreter, and once what is the same for all.
+//! Runs the tests of the Python package: most with each interpreter, and the rest once.
 
 use std::env;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::venv::Venv;
 
 const TOOLS: &str = include_str!("../python-tools.txt");
 
-/// Runs them against this `sandfork` program.
+/// Runs the tests against this `sandfork` program.
 pub fn test(workspace: &Path, envs: &TestEnvs, binary: &Path) -> Result<Tally, Error> {
     let package = Package { workspace, binary };
     let newest = envs.envs.iter().max_by_key(|env| env.interpreter.version);
@@ -30,13 +30,13 @@ pub fn test(workspace: &Path, envs: &TestEnvs, binary: &Path) -> Result<Tally, E
     Ok(tally)
 }
 
-/// Pytest with one interpreter.
+/// A run of pytest with one interpreter.
 struct Run {
     title: String,
     pytest: Command,
 }
 
-/// Half of their time they wait for something.
+/// Runs two at a time, because the tests wait half of their time.
 fn two_at_a_time(runs: Vec<Run>) -> Result<Tally, Error> {
     let runs = Mutex::new(runs.into_iter());
     let next = || runs.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -56,14 +56,14 @@ fn two_at_a_time(runs: Vec<Run>) -> Result<Tally, Error> {
     })
 }
 
-/// The package, and what it is tested with.
+/// The package, and the environment of its tests.
 struct Package<'a> {
     workspace: &'a Path,
     binary: &'a Path,
 }
 
 impl Package<'_> {
-    /// Format, lints and types; and what the tests need of the tools.
+    /// Checks format, lints and types, and prepares what the tests need from the tools.
     fn check(&self, interpreter: &Interpreter) -> Result<Tally, Error> {
         let tools = Venv {
             interpreter,
@@ -71,7 +71,8 @@ impl Package<'_> {
             requirements: TOOLS,
         };
         tools.make()?;
-        // As if it were installed: its entry points are found beside its sources.
+        // Writes the metadata of an installation beside the sources, so that the entry points are
+        // found.
         let mut metadata = Command::new(self.built("tools").join("bin/maturin"));
         metadata
             .args(["pep517", "write-dist-info", "--metadata-directory"])
@@ -90,7 +91,7 @@ impl Package<'_> {
         Ok(tally)
     }
 
-    /// Every test with one interpreter; what takes long only with the newest.
+    /// Runs every test with one interpreter; slow tests run only with the newest.
     fn run_with(&self, guest: &TestEnv, is_newest: bool) -> Result<Run, Error> {
         let mut pytest = self.pytest(guest)?;
         pytest.env("SANDFORK_BINARY", self.binary);
@@ -102,7 +103,7 @@ impl Package<'_> {
         Ok(Run { title, pytest })
     }
 
-    /// Builds a wheel, out of what cargo has built already, and installs it in every way.
+    /// Builds a wheel from cargo's existing output, and installs it in every supported way.
     fn test_wheel(&self, env: &TestEnv) -> Result<Tally, Error> {
         let wheels = self.built("wheel");
         if wheels.exists() {

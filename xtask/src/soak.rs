@@ -1,4 +1,4 @@
-//! Very many guests of every kind, and what is left of them.
+//! Runs very many guests of every kind, and counts what they leave behind.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -13,7 +13,7 @@ use crate::{Error, document, workspace};
 
 const USAGE: &str = "usage: cargo xtask soak [--runs N] [--seed N]";
 
-/// What the program of tests/soak wrote.
+/// The report of the program tests/soak.
 #[derive(Deserialize)]
 struct Report {
     seed: u64,
@@ -44,7 +44,7 @@ struct Memory {
     proportional: u64,
 }
 
-/// Asks for as many, in the release build, and puts what came of it into the document.
+/// Runs the requested number with the release build, and puts the results into the document.
 pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
     let workspace = workspace();
     let mut settings = BTreeMap::from([("SANDFORK_SOAK_RUNS", 100_000)]);
@@ -88,7 +88,7 @@ impl Census {
     }
 }
 
-/// What is counted, as the report and as the document call it.
+/// The counted resources, by their names in the report and in the document.
 const COUNTED: [(&str, &str); 11] = [
     ("processes", "processes"),
     ("zombies", "zombies"),
@@ -98,8 +98,8 @@ const COUNTED: [(&str, &str); 11] = [
     ("namespaces", "namespaces"),
     ("cgroups", "cgroups in use"),
     (
-        "spare-cgroups",
-        "cgroups kept for another worker, with their open files",
+        "kept-for-another-worker",
+        "cgroups and network namespaces kept for another worker, with their open files",
     ),
     ("files", "files and directories"),
     ("ipc-objects", "IPC objects"),

@@ -1,4 +1,4 @@
-//! What the project is made of: dependencies, the oldest Rust, a release that anybody can build again.
+//! Checks the supply chain: dependencies, the oldest Rust, a reproducible release.
 
 use std::env;
 use std::fs;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use crate::test::cargo;
 use crate::{Error, workspace};
 
-/// The tools that know of advisories, and what they are asked.
+/// The tools that check for advisories, with their arguments.
 const TOOLS: [(&str, &[&str]); 2] = [
     ("deny", &["--all-features", "check"]),
     ("audit", &["--deny", "warnings"]),
 ];
 
-/// What can be checked with cargo alone, then what cargo-deny and cargo-audit find.
+/// Runs the checks that need only cargo, then cargo-deny and cargo-audit.
 pub fn check() -> Result<ExitCode, Error> {
     let workspace = workspace();
     run(cargo(&workspace).args(["test", "--quiet", "--test", "supply", "--test", "tidy"]))?;
@@ -34,11 +34,11 @@ pub fn check() -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the oldest Rust that Cargo.toml promises builds everything, tests too.
+/// Builds everything, including tests, with the oldest Rust that Cargo.toml allows.
 pub fn oldest_rust() -> Result<ExitCode, Error> {
     let workspace = workspace();
     let version = stated_version(&workspace)?;
-    // The one that runs this has the newer compiler in its environment.
+    // The environment of this process selects the newer compiler.
     let rustup = |command: &mut Command| {
         for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN"] {
             command.env_remove(name);
@@ -78,7 +78,7 @@ fn stated_version(workspace: &Path) -> Result<String, Error> {
     let metadata: Value = serde_json::from_slice(&metadata.output()?.stdout)?;
     let version = metadata["packages"][0]["rust_version"].as_str();
     let version = version.ok_or("Cargo.toml has no rust-version")?;
-    // Its first release, not the last of its fixes.
+    // The first release of that version, without its later fixes.
     Ok(match version.matches('.').count() {
         1 => format!("{version}.0"),
         _ => version.to_owned(),
@@ -123,7 +123,7 @@ pub fn reproducible() -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What git knows of, as it is now.
+/// Copies the files that git tracks, in their current state.
 fn copy_sources(workspace: &Path, copy: &Path) -> Result<(), Error> {
     let mut list = Command::new("git");
     list.args([
@@ -140,7 +140,7 @@ fn copy_sources(workspace: &Path, copy: &Path) -> Result<(), Error> {
     let names = String::from_utf8(list.stdout)?;
     for name in names.split_terminator('\0') {
         let (from, to) = (workspace.join(name), copy.join(name));
-        // One that is deleted and not yet committed is listed, too.
+        // git also lists files whose deletion is not committed yet.
         if from.is_file() {
             fs::create_dir_all(to.parent().ok_or("a file without a directory")?)?;
             fs::copy(from, to)?;
@@ -149,7 +149,7 @@ fn copy_sources(workspace: &Path, copy: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The release as whoever packs it should build it: no path of this machine goes in.
+/// Builds the release as a packager should, without paths of this machine in it.
 fn build_release(copy: &Path) -> Result<PathBuf, Error> {
     let remap = |place: &Path, name: &str| {
         let place = place.display();

@@ -1,6 +1,6 @@
-//! Runs a test command, shows what it prints, and counts.
+//! Runs a test command, forwards its output, and counts the results.
 //!
-//! Rust's harnesses and pytest each have their own words for it.
+//! Rust's harnesses and pytest print different formats.
 
 mod failures;
 
@@ -12,30 +12,31 @@ use std::process::{Command, Stdio};
 use self::failures::Failures;
 use crate::Error;
 
-/// How many tests ended how.
+/// The number of tests by result.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tally {
     passed: u64,
     failed: u64,
-    /// Reasons of those that were skipped.
+    /// Why tests were skipped, with the number of tests.
     skipped: BTreeMap<String, u64>,
     failures: Failures,
 }
 
 impl Tally {
-    /// Runs `command`, which prints as libtest does, to its end.
+    /// Runs `command`, which prints in libtest's format, to its end.
     ///
-    /// Standard error is passed on, standard output too, line by line.
+    /// Forwards standard error, and standard output line by line.
     pub fn of(command: &mut Command) -> Result<Self, Error> {
         Self::of_lines(command, Self::read, |line| println!("{line}"))
     }
 
-    /// The same for one that prints as `pytest -q -rs` does.
+    /// Like `of`, for a command that prints in the format of `pytest -q -rs`.
     pub fn of_pytest(command: &mut Command) -> Result<Self, Error> {
         Self::of_lines(command, Self::read_pytest, |line| println!("{line}"))
     }
 
-    /// The same, shown beneath its title when it has ended: others run meanwhile.
+    /// Like `of_pytest`, but prints the output under its title at the end, because other commands
+    /// run meanwhile.
     pub fn of_pytest_at_once(title: &str, command: &mut Command) -> Result<Self, Error> {
         let mut shown = format!("\n{title}\n");
         let tally = Self::of_lines(command, Self::read_pytest, |line| {
@@ -46,14 +47,14 @@ impl Tally {
         tally
     }
 
-    /// Runs a command that is one test: it passes if it succeeds.
+    /// Runs a command that counts as one test: it passes if it succeeds.
     pub fn of_check(command: &mut Command) -> Result<Self, Error> {
         let mut tally = Self::of_lines(command, |_, _| {}, |line| println!("{line}"))?;
         tally.passed = u64::from(tally.is_success());
         Ok(tally)
     }
 
-    /// One test that was not run.
+    /// Counts one test that was not run.
     pub fn skipped(reason: &str) -> Self {
         Self {
             skipped: BTreeMap::from([(reason.to_owned(), 1)]),
@@ -78,7 +79,7 @@ impl Tally {
         }
         let status = child.wait()?;
         if !status.success() && tally.failed == 0 {
-            // It did not compile, or it died with its tests.
+            // The program did not compile, or crashed.
             let said = format!("{} ended with {status}", program.display());
             eprintln!("{said}");
             tally.failures.push(said);
@@ -87,7 +88,7 @@ impl Tally {
         Ok(tally)
     }
 
-    /// One more test.
+    /// Counts one more test.
     pub fn count(&mut self, passed: bool) {
         if passed {
             self.passed += 1;
@@ -96,7 +97,7 @@ impl Tally {
         }
     }
 
-    /// Both together.
+    /// Adds another tally.
     pub fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
@@ -106,17 +107,17 @@ impl Tally {
         self.failures.extend(other.failures);
     }
 
-    /// Whether nothing failed.
+    /// Whether no test failed.
     pub fn is_success(&self) -> bool {
         self.failed == 0
     }
 
-    /// Counts a failure, unless there is one.
+    /// Counts a failure, unless one is counted already.
     pub fn fail_if_successful(&mut self) {
         self.failed = self.failed.max(1);
     }
 
-    /// The last line of what it prints.
+    /// The summary line.
     pub fn counts(&self) -> String {
         let skipped: u64 = self.skipped.values().sum();
         format!(
@@ -125,7 +126,7 @@ impl Tally {
         )
     }
 
-    /// Takes in one line of a test harness (libtest and libtest-mimic print the same).
+    /// Parses one line of a test harness (libtest and libtest-mimic print the same).
     pub fn read(&mut self, line: &str) {
         self.failures.read(line);
         if let Some(counts) = line.strip_prefix("test result: ") {
@@ -150,9 +151,9 @@ impl Tally {
         }
     }
 
-    /// Takes in one line of pytest: `SKIPPED [2] tests/test_a.py:7: reason`, or the last one,
-    /// `1 failed, 12 passed, 2 skipped, 1 error in 3.21s` or `in 65.29s (0:01:05)`.
-    fn read_pytest(&mut self, line: &str) {
+    /// Parses one line of pytest: `SKIPPED [2] tests/test_a.py:7: reason`, or the last one, `1
+    /// failed, 12 passed, 2 skipped, 1 error in 3.21s` or `in 65.29s (0:01:05)`.
+    pub fn read_pytest(&mut self, line: &str) {
         self.failures.read_pytest(line);
         if let Some((count, rest)) = line
             .strip_prefix("SKIPPED [")
@@ -162,7 +163,7 @@ impl Tally {
             *self.skipped.entry(reason.to_owned()).or_default() += count.parse().unwrap_or(1);
         } else if line.starts_with(|first: char| first.is_ascii_digit())
             && let Some((counts, took)) = line.rsplit_once(" in ")
-            // Of more than a minute it says what that is on a clock, too.
+            // Above a minute, pytest also prints the time as hours, minutes and seconds.
             && took.split(' ').next().is_some_and(|seconds| seconds.ends_with('s'))
         {
             for count in counts.split(", ") {

@@ -1,4 +1,4 @@
-//! Every test of the project, with the set-up that they need.
+//! Runs every test of the project, with the set-up that they need.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::tally::Tally;
 use crate::test_envs::{self, TestEnvs};
 use crate::{Error, fuzz, python, vm, workspace};
 
-/// The test programs that depend on who runs them.
+/// The test programs that depend on the user who runs them.
 const KERNEL_TESTS: [&str; 1] = ["kernel"];
 
-/// Runs them all; the last line has the counts.
+/// Runs all tests and prints the counts in the last line.
 pub fn run() -> Result<ExitCode, Error> {
     let workspace = workspace();
     let envs = test_envs::make(&workspace)?;
@@ -31,10 +31,11 @@ pub fn run() -> Result<ExitCode, Error> {
     Ok(report(&tally))
 }
 
-/// Where a kernel is named to boot, such as 6.1, with cgroups of version 2.
+/// Names a kernel to boot, such as 6.1, with cgroups of version 2.
 const GUEST: &str = "SANDFORK_VM";
 
-/// Some of them on another kernel. That is fetched, and takes qemu, so that it has to be asked for.
+/// Runs some of the tests on another kernel. It must be requested, because it downloads the kernel
+/// and needs qemu.
 fn in_a_guest() -> Result<Tally, Error> {
     match env::var(GUEST) {
         Ok(_) if !vm::is_possible() => Ok(Tally::skipped("no qemu-system-x86_64 for a guest")),
@@ -45,7 +46,7 @@ fn in_a_guest() -> Result<Tally, Error> {
     }
 }
 
-/// Runs those of the Python package.
+/// Runs the tests of the Python package.
 pub fn run_python() -> Result<ExitCode, Error> {
     let workspace = workspace();
     let envs = test_envs::make(&workspace)?;
@@ -53,17 +54,36 @@ pub fn run_python() -> Result<ExitCode, Error> {
 }
 
 fn of_python(workspace: &Path, envs: &TestEnvs) -> Result<Tally, Error> {
-    python::test(workspace, envs, &binary(workspace)?)
+    python::test(workspace, envs, &binary(workspace, Profile::Dev)?)
 }
 
-/// Where cargo put the command.
-pub fn binary(workspace: &Path) -> Result<PathBuf, Error> {
-    built(workspace, &["build", "--bin", "sandfork"], |message| {
+/// The path of the command that cargo built.
+pub fn binary(workspace: &Path, profile: Profile) -> Result<PathBuf, Error> {
+    let build = ["build", "--bin", "sandfork", "--profile", profile.name()];
+    built(workspace, &build, |message| {
         message["target"]["name"] == "sandfork" && message["target"]["kind"][0] == "bin"
     })
 }
 
-/// Prints the counts, which say how it ends.
+/// How Cargo builds the programs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Profile {
+    /// The profile of `cargo test`.
+    Dev,
+    /// For an emulated processor: the whole of the tests takes a third of the time.
+    Emulated,
+}
+
+impl Profile {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Dev => "dev",
+            Self::Emulated => "emulated",
+        }
+    }
+}
+
+/// Prints the counts. Returns the exit code for them.
 pub fn report(tally: &Tally) -> ExitCode {
     println!("\n{tally}");
     if tally.is_success() {
@@ -78,23 +98,25 @@ fn as_ordinary_user(workspace: &Path, envs: &TestEnvs) -> Result<Tally, Error> {
     println!("\nas an ordinary user ({user}):");
     let mut tally = Tally::default();
     for name in KERNEL_TESTS {
-        tally.add(Tally::of(
-            &mut user.command(&test_program(workspace, name)?)?,
-        )?);
+        tally.add(Tally::of(&mut user.command(&test_program(
+            workspace,
+            name,
+            Profile::Dev,
+        )?)?)?);
     }
     Ok(tally)
 }
 
-/// Where cargo put a test program.
-pub fn test_program(workspace: &Path, name: &str) -> Result<PathBuf, Error> {
-    built(
-        workspace,
-        &["test", "--no-run", "--test", name],
-        |message| message["target"]["name"] == name && message["profile"]["test"] == true,
-    )
+/// The path of a test program that cargo built.
+pub fn test_program(workspace: &Path, name: &str, profile: Profile) -> Result<PathBuf, Error> {
+    let profile = profile.name();
+    let build = ["test", "--no-run", "--test", name, "--profile", profile];
+    built(workspace, &build, |message| {
+        message["target"]["name"] == name && message["profile"]["test"] == true
+    })
 }
 
-/// Where cargo put the executable that this command builds and `is_it` knows.
+/// The path of the executable that this command builds and `is_it` accepts.
 pub fn built(
     workspace: &Path,
     command: &[&str],
@@ -113,7 +135,7 @@ pub fn built(
     executable.ok_or_else(|| format!("`cargo {}` built nothing", command.join(" ")).into())
 }
 
-/// Cargo, in the workspace.
+/// A cargo command in the workspace.
 pub fn cargo(workspace: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(workspace);

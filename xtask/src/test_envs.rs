@@ -13,30 +13,30 @@ use crate::venv::Venv;
 
 const REQUIREMENTS: &str = include_str!("../test-requirements.txt");
 
-/// What the tests read to find the rest.
+/// The file in which the tests find the environments.
 pub const MANIFEST: &str = "manifest.json";
 
 /// An interpreter with its environment.
 #[derive(Clone, Debug)]
 pub struct TestEnv {
-    /// What it was made of.
+    /// The interpreter that it was made from.
     pub interpreter: Interpreter,
     /// The virtual environment.
     pub directory: PathBuf,
 }
 
-/// All environments.
+/// The test environments.
 #[derive(Clone, Debug)]
 pub struct TestEnvs {
-    /// One for each interpreter.
+    /// One environment for each interpreter.
     pub envs: Vec<TestEnv>,
     /// Interpreters that Sandfork must refuse.
     pub too_old: Vec<Interpreter>,
-    /// The interpreter of the host's side, for what is tested with one only.
+    /// The interpreter of the host's side, for tests that run with only one.
     pub client: Option<PathBuf>,
 }
 
-/// Makes what is missing, and the manifest `target/test-envs/manifest.json`.
+/// Makes the missing environments, and the manifest `target/test-envs/manifest.json`.
 pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
     let manifest = workspace.join("target/test-envs");
     fs::create_dir_all(&manifest)?;
@@ -80,8 +80,8 @@ pub fn make_for(workspace: &Path, interpreter: &Interpreter) -> Result<TestEnv, 
     Ok(env)
 }
 
-/// Where environments are: here, unless the checkout lies where a sandbox has a directory of its own;
-/// `name` is what they are called elsewhere. Tests of what lies there make their own.
+/// The place for environments: `here`, unless the checkout lies where a sandbox has its own
+/// directory. `name` is the name of the directory elsewhere. Tests of such places make their own.
 pub fn place(here: &Path, name: &str) -> Result<PathBuf, Error> {
     let inside = ["/work", "/tmp", "/dev"]
         .iter()
@@ -95,7 +95,7 @@ pub fn place(here: &Path, name: &str) -> Result<PathBuf, Error> {
 }
 
 impl TestEnvs {
-    /// Writes what the tests read: which interpreters there are, and where.
+    /// Writes the manifest of interpreters and their environments for the tests.
     pub fn write_manifest(&self, root: &Path) -> Result<(), Error> {
         let env = |env: &TestEnv| {
             json!({

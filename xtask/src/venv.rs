@@ -7,27 +7,27 @@ use std::process::{Command, Output, Stdio};
 use crate::Error;
 use crate::interpreters::Interpreter;
 
-/// Written last, so that one whose making was interrupted is made anew.
+/// Written last, so that an incomplete environment is made again.
 const STAMP: &str = "made-from.txt";
 
-/// What a virtual environment is made of.
+/// The specification of a virtual environment.
 #[derive(Clone, Copy, Debug)]
 pub struct Venv<'a> {
-    /// Its Python.
+    /// The Python to make it with.
     pub interpreter: &'a Interpreter,
-    /// Where it is.
+    /// Its directory.
     pub directory: &'a Path,
-    /// The text of a requirements file that lists every package, so that nothing is resolved.
+    /// A requirements file that lists every package, so that no dependency is resolved.
     pub requirements: &'a str,
 }
 
 impl Venv<'_> {
-    /// Its interpreter.
+    /// The path of its interpreter.
     pub fn python(&self) -> PathBuf {
         self.directory.join("bin/python")
     }
 
-    /// Makes it, if it is not there as it is to be.
+    /// Makes the environment, unless it already exists with these contents.
     pub fn make(&self) -> Result<(), Error> {
         let stamp = format!(
             "{}\n{}",
@@ -51,7 +51,7 @@ impl Venv<'_> {
             "--no-input",
             "--disable-pip-version-check",
         ])
-        // Everything is listed and ready-made: no compiler is needed, nothing is resolved.
+        // All packages are listed and prebuilt: no compiler and no dependency resolution is needed.
         .args(["--no-deps", "--only-binary=:all:", "--requirement"])
         .arg(&requirements);
         let installed = run(&mut pip)?;

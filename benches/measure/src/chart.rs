@@ -1,4 +1,4 @@
-//! A report as a chart: what can be compared, shortest first. `svg.rs` draws it.
+//! A report as a chart: everything comparable, shortest first. `svg.rs` draws it.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use crate::samples::Summary;
 /// Bars, from the shortest to the longest.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Above all.
+    /// The title above the chart.
     pub title: String,
-    /// Below the title.
+    /// The line below the title.
     pub subtitle: String,
-    /// One for each thing.
+    /// One bar for each measured thing.
     pub bars: Vec<Bar>,
 }
 
-/// One thing.
+/// One measured thing.
 #[derive(Clone, Debug)]
 pub struct Bar {
     /// Its name.
     pub label: String,
-    /// Behind the bar.
+    /// The text after the bar.
     pub note: String,
-    /// Whose it is.
+    /// The kind that decides the bar's colour.
     pub kind: Kind,
     /// Its length.
     pub median: Duration,
@@ -32,7 +32,7 @@ pub struct Bar {
 }
 
 impl Report {
-    /// The chart of all that can be compared, shortest first.
+    /// The chart of everything comparable, shortest first.
     pub fn chart(&self) -> Chart {
         let base = self.base().map(Summary::median);
         let compared = self.series.iter().filter(|it| it.kind != Kind::Detail);
@@ -61,7 +61,7 @@ impl Report {
     }
 }
 
-/// As few digits as tell it apart.
+/// A time in as few digits as distinguish it.
 fn spoken(time: Duration) -> String {
     let us = time.as_secs_f64() * 1e6;
     if us < 999.5 {
@@ -77,7 +77,7 @@ fn spoken(time: Duration) -> String {
     }
 }
 
-/// Below a tenth the third decimal is the second digit.
+/// A ratio. Below a tenth the third decimal is the second significant digit.
 fn multiple(ratio: f64) -> String {
     let decimals = if ratio < 0.1 { 3 } else { 2 };
     format!("{ratio:.decimals$} x")

@@ -1,13 +1,13 @@
-//! Rows of cells as text that lines up.
+//! Formats rows of cells as aligned text.
 
 use std::fmt::Write;
 
-/// A row of words for the head of a table.
+/// The header row of a table.
 pub fn head<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-/// Words are aligned on the left, numbers and the word above them on the right.
+/// Aligns words left, and numbers with their header right.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let shapes: Vec<Shape> = (0..count).map(|column| Shape::of(rows, column)).collect();
@@ -15,7 +15,7 @@ pub fn columns(rows: &[Vec<String>]) -> String {
     for row in rows {
         let mut line = String::new();
         for (cell, Shape { width, is_numbers }) in row.iter().zip(&shapes) {
-            // Writing to a string cannot fail.
+            // Writing to a string does not fail.
             _ = if *is_numbers {
                 write!(line, "{cell:>width$}  ")
             } else {
@@ -44,15 +44,15 @@ impl Shape {
     }
 }
 
-/// One that is missing stands where it would.
+/// Whether a cell is a number, or stands for a missing one.
 fn is_number(cell: &str) -> bool {
     cell == MISSING || cell.parse::<f64>().is_ok()
 }
 
-/// In place of a number that nobody knows.
+/// Stands for a number that is unknown.
 pub const MISSING: &str = "-";
 
-/// The number, or the sign that there is none.
+/// The number, or the sign for a missing one.
 pub fn or_missing(number: Option<String>) -> String {
     number.unwrap_or_else(|| MISSING.to_owned())
 }

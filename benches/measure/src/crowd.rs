@@ -1,4 +1,4 @@
-//! What so many live sessions take.
+//! What many live sessions cost.
 
 use serde_json::{Value, json};
 
@@ -7,26 +7,26 @@ use crate::json::microseconds;
 use crate::samples::Summary;
 use crate::table::milliseconds;
 
-/// So many live sessions, all idle but for the one that runs a cell.
+/// The costs at one number of live sessions, which are idle except the one that runs a cell.
 #[derive(Clone, Debug, Default)]
 pub struct Crowd {
-    /// How many.
+    /// The number of sessions.
     pub sessions: usize,
-    /// Proportional set size of one session's worker, bytes: the median of all.
+    /// Proportional set size of one session's worker, bytes: the median over all sessions.
     pub resident: Option<u64>,
-    /// What the kernel charged to one worker's cgroup, bytes: the median of all.
+    /// What the kernel charged to one worker's cgroup, bytes: the median over all sessions.
     pub cgroup: Option<u64>,
-    /// What the supervisor's process has grown by for each, bytes.
+    /// Growth of the supervisor's process for each session, bytes.
     pub supervisor: Option<u64>,
-    /// Proportional set size of the zygote, bytes: once for all of them.
+    /// Proportional set size of the zygote, bytes, shared by all sessions.
     pub shared: Option<u64>,
-    /// Descriptors of the supervisor for each.
+    /// Descriptors of the supervisor for each session.
     pub descriptors: Option<u64>,
-    /// Processes for each.
+    /// Processes for each session.
     pub processes: Option<u64>,
-    /// A small cell in one of them, each in its turn.
+    /// The time of a small cell, in each session in turn.
     pub cell: Option<Summary>,
-    /// The same in one of them over and over, while the others are idle.
+    /// The time of a small cell, repeated in one session while the others are idle.
     pub again: Option<Summary>,
 }
 
@@ -45,7 +45,7 @@ const HEAD: [&str; 12] = [
     "n",
 ];
 
-/// One line for each crowd.
+/// The table, with one line for each number of sessions.
 pub fn table(crowds: &[Crowd]) -> String {
     let mut rows = vec![head(HEAD)];
     rows.extend(crowds.iter().map(row));
@@ -86,7 +86,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.3}", bytes as f64 / 1e6)
 }
 
-/// As data.
+/// The costs as JSON.
 pub fn json(crowd: &Crowd) -> Value {
     let times = |of: &Option<Summary>| {
         let cell = of.as_ref()?;

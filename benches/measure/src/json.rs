@@ -1,4 +1,4 @@
-//! A report as data.
+//! A report as JSON.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::report::{Aim, Phases, QUIET_SPREAD, Report, Series};
 use crate::{crowd, overhead};
 
 impl Report {
-    /// All of it, for programs: times in microseconds.
+    /// The whole report for programs, with times in microseconds.
     pub fn json(&self) -> Value {
         json!({
             "facts": self.facts,
@@ -54,7 +54,7 @@ fn phases(phases: &Phases) -> Value {
     json!({"preload": phases.preload, "p50_us": medians})
 }
 
-/// To a tenth, which is more than any clock of ours knows.
+/// Rounded to a tenth, which is finer than the clocks measure.
 pub fn microseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e7).round() / 10.0
 }

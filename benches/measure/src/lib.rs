@@ -1,6 +1,6 @@
-//! What a benchmark makes of its times: quantiles, ratios, and a report as table, as data, as chart.
+//! Evaluates a benchmark's times: quantiles, ratios, and a report as table, as JSON, as chart.
 //!
-//! All of it is pure: a benchmark measures, fills a [`Report`], and writes what it renders to.
+//! The crate is pure: a benchmark measures, fills a [`Report`], and writes the rendered result.
 
 mod chart;
 mod columns;

@@ -1,4 +1,4 @@
-//! The same programs inside a sandbox and outside of it.
+//! The same programs inside and outside a sandbox.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::table::milliseconds;
 /// Programs that were run inside and outside.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
-    /// Where they are from.
+    /// The source of the programs.
     pub set: String,
-    /// Each of them.
+    /// The measurements of each program.
     pub each: Vec<Overhead>,
 }
 
@@ -24,9 +24,9 @@ pub struct Programs {
 pub struct Overhead {
     /// Its name.
     pub program: String,
-    /// Whether it computes, and leaves the kernel alone.
+    /// Whether it only computes, with few system calls.
     pub is_cpu_bound: bool,
-    /// Times inside and outside, one right after the other, which came first taking turns.
+    /// Times inside and outside, taken one right after the other, in alternating order.
     pub pairs: Vec<(Duration, Duration)>,
 }
 
@@ -43,7 +43,7 @@ impl Overhead {
 }
 
 impl Programs {
-    /// All that compute, each pair counting alike.
+    /// The ratio over all programs that compute, each pair with equal weight.
     pub fn cpu_bound(&self) -> Option<Ratio> {
         let cpu_bound = self.each.iter().filter(|program| program.is_cpu_bound);
         let pairs: Vec<_> = cpu_bound
@@ -63,7 +63,7 @@ const HEAD: [&str; 7] = [
     "n",
 ];
 
-/// One line for each program, and one for all that compute.
+/// The table: one line for each program, and one for all that compute.
 pub fn table(programs: &Programs) -> String {
     let mut rows = vec![head(HEAD)];
     rows.extend(programs.each.iter().filter_map(row));
@@ -92,7 +92,7 @@ fn numbers(ratio: Ratio) -> Vec<String> {
         .to_vec()
 }
 
-/// As data.
+/// The measurements as JSON.
 pub fn json(programs: &Programs) -> Value {
     let each = programs.each.iter().filter_map(|program| {
         let ratio = program.ratio()?;

@@ -1,20 +1,20 @@
-//! Ratios between two measured things, and whether they reach what was aimed at.
+//! Ratios between two measured things, compared with their targets.
 
 use std::time::Duration;
 
 use crate::samples::{Summary, index, ranks};
 
-/// Which of a thing's times is compared.
+/// The quantile that is compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Quantile {
     /// The median.
     P50,
-    /// What one in a hundred exceeds.
+    /// The 99th percentile.
     P99,
 }
 
 impl Quantile {
-    /// The share of times that do not exceed it.
+    /// The share of times that do not exceed the quantile.
     pub const fn share(self) -> f64 {
         match self {
             Self::P50 => 0.50,
@@ -31,7 +31,7 @@ impl Quantile {
     }
 }
 
-/// A ratio with the interval that this run leaves open.
+/// A ratio with its uncertainty in this run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// Lower end of the interval.
@@ -43,7 +43,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Of something that was counted, not estimated.
+    /// A ratio of counted things, without uncertainty.
     pub const fn exact(value: f64) -> Self {
         Self {
             low: value,
@@ -52,8 +52,8 @@ impl Ratio {
         }
     }
 
-    /// The interval is that of both quantiles, widened by the spread of the base: how far one
-    /// process of the very same kind was from the next on this machine, at this time.
+    /// The interval combines those of both quantiles, widened by the spread of the base: how far
+    /// apart two processes of the same kind were on this machine, at this time.
     pub fn of(subject: &Summary, quantile: Quantile, base: &Summary) -> Self {
         let (above, below) = (subject.estimate(quantile.share()), base.estimate(0.5));
         let noise = 1.0 + base.spread();
@@ -74,8 +74,8 @@ impl Ratio {
         }
     }
 
-    /// The median of the ratios of times that were taken one right after the other, if there are any:
-    /// what the machine did meanwhile fell on both. The interval is that of their order.
+    /// The median of the ratios of times that were taken one right after the other, if there are
+    /// any: other load on the machine affected both. The interval comes from the ratios' order.
     pub fn of_pairs(pairs: &[(Duration, Duration)]) -> Option<Self> {
         let mut ratios: Vec<f64> = pairs
             .iter()
@@ -91,7 +91,7 @@ impl Ratio {
         })
     }
 
-    /// Whether it is as small as that, as far as this run can tell.
+    /// Whether the ratio is at most `at_most`, as far as this run can tell.
     pub fn verdict(self, at_most: f64) -> Verdict {
         if self.high <= at_most {
             Verdict::Met
@@ -107,21 +107,21 @@ fn quotient(above: Duration, below: Duration) -> f64 {
     above.as_secs_f64() / below.as_secs_f64()
 }
 
-/// What this run says of an aim.
+/// The verdict of this run on an aim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// All of the interval is within it.
+    /// The whole interval is within the aim.
     Met,
-    /// All of the interval is beyond it.
+    /// The whole interval is beyond the aim.
     NotMet,
     /// The aim lies within the interval.
     Unclear,
-    /// The machine did too much else.
+    /// The machine had too much other load.
     TooNoisy,
 }
 
 impl Verdict {
-    /// As the table has it.
+    /// The verdict's name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Met => "met",

@@ -1,4 +1,4 @@
-//! All that a run of the benchmark found, before anything is rendered.
+//! All results of a benchmark run, before they are rendered.
 
 use std::time::Duration;
 
@@ -9,58 +9,58 @@ use crate::overhead::Programs;
 use crate::ratio::{Quantile, Ratio, Verdict};
 use crate::samples::Summary;
 
-/// Above this spread of the base the machine was doing too much else.
+/// Above this spread of the base, the machine had too much other load.
 pub const QUIET_SPREAD: f64 = 0.15;
 
-/// What the table, the file and the chart show.
+/// The contents of the table, the file and the chart.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Lines above the table: a name, and what there is to say.
+    /// Lines above the table: a name and its text.
     pub head: Vec<(&'static str, String)>,
-    /// What all times are compared with, by its name in `series`.
+    /// The name of the series that all times are compared with.
     pub base: String,
-    /// Ratios that are aimed at.
+    /// Ratios with a target.
     pub aims: Vec<Aim>,
-    /// What was measured as times.
+    /// The measured times.
     pub series: Vec<Series>,
-    /// Where the time of a run goes.
+    /// How long each phase of a run takes.
     pub phases: Vec<Phases>,
-    /// Many live sessions.
+    /// The costs of many live sessions.
     pub crowds: Vec<Crowd>,
-    /// The same programs inside and outside.
+    /// The same programs inside and outside a sandbox.
     pub programs: Programs,
-    /// One line for each thing that is not in it, with the reason.
+    /// One line with the reason for each thing that was not measured.
     pub left_out: Vec<String>,
-    /// The head again, as data.
+    /// The head as JSON.
     pub facts: Value,
 }
 
-/// Something that was measured many times.
+/// A thing that was measured many times.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// Its name.
     pub name: String,
-    /// What it is in a comparison.
+    /// Its role in the comparison.
     pub kind: Kind,
     /// Its times.
     pub summary: Summary,
 }
 
-/// Whose time it is.
+/// The role of a series in the comparison.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// Sandfork's.
     Ours,
-    /// Of what one would pick instead.
+    /// An alternative to Sandfork.
     Peer,
-    /// With nothing around it.
+    /// A process without a sandbox.
     Bare,
-    /// Sandfork's, for the table only.
+    /// Sandfork's, shown only in the table.
     Detail,
 }
 
 impl Kind {
-    /// As the file has it.
+    /// The kind's name in the file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
@@ -71,20 +71,20 @@ impl Kind {
     }
 }
 
-/// A ratio that is aimed at, and what was reached.
+/// A ratio with a target, and the value reached.
 #[derive(Clone, Debug)]
 pub struct Aim {
-    /// What is compared.
+    /// The thing that is compared.
     pub subject: String,
-    /// Which of its times; the number itself where it is no time.
+    /// The quantile that is compared; `None` if the subject is not a time.
     pub quantile: Option<Quantile>,
-    /// With what.
+    /// The thing it is compared with.
     pub base: String,
-    /// What was reached.
+    /// The ratio reached.
     pub ratio: Ratio,
-    /// What was aimed at.
+    /// The target.
     pub at_most: f64,
-    /// Which of the project's aims it is.
+    /// The rank of the aim in the project.
     pub rank: Rank,
 }
 
@@ -98,17 +98,17 @@ impl Aim {
     }
 }
 
-/// Which of the project's aims it is.
+/// The rank of an aim in the project.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rank {
-    /// To be reached early.
+    /// An early target.
     First,
-    /// To be reached in the end.
+    /// The final target.
     Final,
 }
 
 impl Rank {
-    /// As the table has it.
+    /// The rank's name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -120,25 +120,25 @@ impl Rank {
 /// Medians of the phases of a run.
 #[derive(Clone, Debug)]
 pub struct Phases {
-    /// What the zygote has loaded.
+    /// The modules that the zygote has preloaded.
     pub preload: &'static [&'static str],
     /// Each phase and its median.
     pub medians: Vec<(&'static str, Duration)>,
 }
 
 impl Report {
-    /// What everything is compared with, if it was measured.
+    /// The summary that all others are compared with, if it was measured.
     pub fn base(&self) -> Option<&Summary> {
         let base = self.series.iter().find(|series| series.name == self.base);
         base.map(|series| &series.summary)
     }
 
-    /// How far the middle half of the base spans, as a share of its median.
+    /// The width of the base's middle half, as a share of its median.
     pub fn spread(&self) -> Option<f64> {
         self.base().map(Summary::spread)
     }
 
-    /// What this run says of an aim: of a time, nothing where the machine was too noisy.
+    /// The verdict on an aim. For a time there is none if the machine was too noisy.
     pub fn verdict(&self, aim: &Aim) -> Verdict {
         if aim.quantile.is_some() && self.is_noisy() == Some(true) {
             return Verdict::TooNoisy;
@@ -146,7 +146,7 @@ impl Report {
         aim.ratio.verdict(aim.at_most)
     }
 
-    /// Whether the machine did so much else that the ratios say little; unknown without a base.
+    /// Whether other load on the machine makes the ratios unreliable; `None` without a base.
     pub fn is_noisy(&self) -> Option<bool> {
         self.spread().map(|spread| spread > QUIET_SPREAD)
     }
@@ -164,7 +164,7 @@ pub mod examples {
         times.collect::<Samples>().summary().expect("not empty")
     }
 
-    /// One of everything.
+    /// A report with one of everything.
     pub fn report() -> Report {
         let series = |name: &str, kind, summary| Series {
             name: name.to_owned(),
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(report.is_noisy(), Some(true));
         let mut aim = report.aims[0].clone();
         assert_eq!(report.verdict(&aim), Verdict::TooNoisy);
-        // What was counted is what it is.
+        // A counted value has no uncertainty.
         aim.quantile = None;
         assert_eq!(report.verdict(&aim), Verdict::Unclear);
         report.series.clear();

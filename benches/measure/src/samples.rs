@@ -1,26 +1,26 @@
-//! Times and what is said of them: quantiles by nearest rank, with the interval that they stand for.
+//! Samples of times: quantiles by nearest rank, with confidence intervals.
 
 use std::time::Duration;
 
-/// Of a normal distribution, 95 % lie within so many standard deviations.
+/// Within so many standard deviations lie 95 % of a normal distribution.
 const WITHIN: f64 = 1.96;
 
-/// Times of one thing, in the order in which they were taken.
+/// Times of one thing, in order of measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Samples(Vec<Duration>);
 
 impl Samples {
-    /// Adds one.
+    /// Adds a time.
     pub fn push(&mut self, time: Duration) {
         self.0.push(time);
     }
 
-    /// All of them, in the order in which they were taken.
+    /// All times, in order of measurement.
     pub fn times(&self) -> &[Duration] {
         &self.0
     }
 
-    /// What can be said of them, if there are any.
+    /// The summary, if there are any times.
     pub fn summary(&self) -> Option<Summary> {
         if self.0.is_empty() {
             return None;
@@ -55,23 +55,23 @@ pub struct Estimate {
 }
 
 impl Summary {
-    /// How many there are.
+    /// The number of times.
     pub fn count(&self) -> usize {
         self.sorted.len()
     }
 
-    /// The time that a share `q` of them does not exceed.
+    /// The time that a share `q` of the times does not exceed.
     pub fn quantile(&self, q: f64) -> Duration {
         self.sorted[index(q * count_f64(self.count()), self.count())]
     }
 
-    /// Half of them take no longer.
+    /// The median.
     pub fn median(&self) -> Duration {
         self.quantile(0.5)
     }
 
-    /// The interval is that of the order statistics around the quantile (binomial, by its normal
-    /// approximation): it assumes nothing of how the times are distributed.
+    /// The quantile with the interval of the order statistics around it (binomial, in its normal
+    /// approximation). It assumes nothing about the distribution of the times.
     pub fn estimate(&self, q: f64) -> Estimate {
         let (low, value, high) = ranks(self.count(), q);
         let at = |rank| self.sorted[index(rank, self.count())];
@@ -82,28 +82,28 @@ impl Summary {
         }
     }
 
-    /// The same quantile, if there are times enough for its interval to end among them. Without that,
-    /// the largest times say what happened once, and nothing of how often.
+    /// The quantile, if there are enough times for its interval to end among them. With fewer, the
+    /// largest times do not show how often they occur.
     pub fn tail(&self, q: f64) -> Option<Duration> {
         let (_, _, high) = ranks(self.count(), q);
         (high <= count_f64(self.count())).then(|| self.quantile(q))
     }
 
-    /// The middle half's width, as a share of the median: how noisy the machine was.
+    /// The width of the middle half, as a share of the median: how noisy the machine was.
     pub fn spread(&self) -> f64 {
         let middle_half = self.quantile(0.75).saturating_sub(self.quantile(0.25));
         middle_half.as_secs_f64() / self.median().as_secs_f64()
     }
 }
 
-/// Of so many sorted values: the ranks of a quantile's interval, and of itself between them.
+/// The ranks, among `count` sorted values, of a quantile and of its interval's ends.
 pub(crate) fn ranks(count: usize, q: f64) -> (f64, f64, f64) {
     let rank = q * count_f64(count);
     let margin = WITHIN * (rank * (1.0 - q)).sqrt();
     (rank - margin, rank, rank + margin)
 }
 
-/// Where the value of that rank, from 1, stands among so many.
+/// The index of the value of a rank, from 1, among `count` values.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped before
 pub(crate) fn index(rank: f64, count: usize) -> usize {
     rank.ceil().clamp(1.0, count_f64(count)) as usize - 1

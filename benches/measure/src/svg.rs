@@ -1,7 +1,7 @@
 //! A chart as a picture in SVG: horizontal bars on a logarithmic scale.
 //!
-//! A logarithmic axis has no zero, so that a bar begins at the smallest decade that is shown, and its
-//! end is what counts; the whisker goes on to the 99th percentile.
+//! A logarithmic axis has no zero, so a bar starts at the smallest decade shown, and only its end
+//! has a meaning. The whisker extends to the 99th percentile.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -52,15 +52,15 @@ impl Axis {
 }
 
 fn decade(time: Duration) -> f64 {
-    // What took no time that a clock can tell took a nanosecond.
+    // A time too short for the clock counts as a nanosecond.
     (time.as_secs_f64() * 1e6).max(1e-3).log10()
 }
 
 impl Chart {
-    /// The picture, as a file of its own: it needs nothing from outside.
+    /// The picture as a standalone file, without external resources.
     pub fn svg(&self) -> String {
         let mut svg = String::new();
-        // Writing to a string cannot fail.
+        // Writing to a string does not fail.
         _ = self.draw(&mut svg);
         svg
     }
@@ -110,7 +110,7 @@ impl Chart {
     }
 }
 
-/// What the colours of the bars stand for.
+/// The meanings of the bars' colours.
 const LEGEND: [(Kind, &str); 3] = [
     (Kind::Ours, "Sandfork"),
     (Kind::Peer, "others' sandboxes"),

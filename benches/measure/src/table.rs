@@ -8,7 +8,7 @@ use crate::report::{Phases, QUIET_SPREAD, Report};
 use crate::samples::Summary;
 use crate::{crowd, overhead};
 
-/// What the words of the head are written under.
+/// The column where the head's texts start.
 const INDENT: usize = 13;
 
 impl Report {
@@ -40,13 +40,13 @@ impl Report {
         let noise = self.noise();
         let lines = self.head.iter().map(|(name, line)| (*name, line.as_str()));
         for (name, line) in lines.chain(noise.as_deref().map(|line| ("noise", line))) {
-            // Writing to a string cannot fail.
+            // Writing to a string does not fail.
             _ = writeln!(text, "{name:<INDENT$}{line}");
         }
         text
     }
 
-    /// Whether the machine was quiet enough, in a sentence.
+    /// A sentence on whether the machine was quiet enough.
     pub fn noise(&self) -> Option<String> {
         let percent = self.spread()? * 100.0;
         let base = &self.base;
@@ -110,7 +110,7 @@ fn phases(phases: &Phases) -> String {
     format!("phases, median us ({zygote}):  {}\n", each.join("  "))
 }
 
-/// Three decimals: a microsecond.
+/// Three decimals, down to a microsecond.
 pub fn milliseconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64() * 1e3)
 }

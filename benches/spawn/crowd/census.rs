@@ -1,4 +1,4 @@
-//! What the kernel says of all processes that came from this one (proc(5), cgroups(7)).
+//! Resources of all processes that descend from this one, from the kernel (proc(5), cgroups(7)).
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use sandfork::host::Controller;
 use sandfork::plan::{CgroupPlan, CgroupVersion, Hierarchy};
 
-/// A look at the workers and their zygote.
+/// One measurement of the workers and their zygote.
 pub struct Census {
     /// Proportional set size of a worker, bytes: the median.
     pub resident: Option<u64>,
@@ -15,11 +15,11 @@ pub struct Census {
     pub cgroup: Option<u64>,
     /// Proportional set size of the zygote, bytes.
     pub shared: Option<u64>,
-    /// How many processes the workers are.
+    /// The number of the workers' processes.
     pub processes: u64,
 }
 
-/// What this process has.
+/// The resources of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
     pub resident: Option<u64>,
@@ -36,12 +36,13 @@ impl Own {
     }
 }
 
-/// What a process is, by its numbers in the pid namespaces that it is in: outermost first, ours too.
+/// The role of a process, by its numbers in its pid namespaces: outermost first, this process's
+/// included.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Role {
     Zygote,
     Worker,
-    /// Shares the zygote's memory, and would count it again.
+    /// A worker's init. It shares the zygote's memory, which would be counted twice.
     WorkersInit,
     Other,
 }
@@ -90,7 +91,7 @@ fn median(mut values: Vec<u64>) -> Option<u64> {
     values.get(values.len() / 2).copied()
 }
 
-/// Every process whose ancestor it is.
+/// Every descendant of the process `ancestor`.
 fn descendants(ancestor: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -99,7 +100,7 @@ fn descendants(ancestor: u32) -> Vec<u32> {
             .to_str()
             .and_then(|name| name.parse().ok());
         let Some(pid) = pid else { continue };
-        // One that has ended meanwhile has no parent.
+        // A process that has ended meanwhile has no parent.
         if let Some(parent) = status(pid, "PPid:").first() {
             children.entry(*parent).or_default().push(pid);
         }
@@ -125,7 +126,7 @@ fn status(pid: u32, name: &str) -> Vec<u32> {
     numbers.filter_map(|number| number.parse().ok()).collect()
 }
 
-/// Its share of the memory that it has mapped, bytes: a page that so many map counts as one so-manyth.
+/// The process's proportional set size, bytes: a page that n processes map counts as 1/n.
 fn resident(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
@@ -133,7 +134,7 @@ fn resident(pid: u32) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// What the kernel charged to the cgroup that it is in, bytes: its kernel objects as well.
+/// What the kernel charged to the process's cgroup, bytes, including kernel objects.
 fn charged(pid: u32, cgroups: &CgroupPlan) -> Option<u64> {
     let of_memory = |it: &&Hierarchy| it.controllers.contains(&Controller::Memory);
     let hierarchy = cgroups.hierarchies.iter().find(of_memory)?;
@@ -144,8 +145,8 @@ fn charged(pid: u32, cgroups: &CgroupPlan) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let names = path_of(&text, controllers)?.split('/');
     let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
-    // The path begins at the hierarchy's root, the parent is below it: the end of the path is below
-    // the parent.
+    // The path starts at the hierarchy's root, and the parent is below it: the end of the path is
+    // below the parent.
     let text = (0..names.len()).rev().find_map(|from| {
         let below: PathBuf = names[from..].iter().collect();
         fs::read_to_string(hierarchy.parent.join(below).join(file)).ok()

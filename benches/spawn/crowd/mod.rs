@@ -1,7 +1,7 @@
-//! Many live sessions: what each keeps, and how long a cell takes among them.
+//! Many live sessions: the resources of each, and the time of a cell among them.
 //!
-//! The crowd grows from 1 to 1,000 and then shrinks again, and cells are timed on the way up and on the
-//! way down, so that a machine that is slower at the end than at the beginning is so for all alike.
+//! The number of sessions grows from 1 to 1,000 and then shrinks again. Cells are timed on the way
+//! up and on the way down, so that a machine that slows down affects all sizes alike.
 
 mod census;
 
@@ -18,13 +18,13 @@ use crate::options::Extent;
 
 use self::census::{Census, Own};
 
-/// How many sessions are live.
+/// The numbers of live sessions.
 const SIZES: [usize; 4] = [1, 10, 100, 1_000];
 
-/// What the kernel still does for a session that was just opened is over by then.
+/// After this time, the kernel has finished its deferred work for a new session.
 const SETTLED: Duration = Duration::from_millis(300);
 
-/// One line for each size, and one for each thing that could not be had.
+/// One result for each size, and one line for each thing that could not be measured.
 pub fn measure(ground: &Ground, extent: Extent) -> Result<(Vec<Crowd>, Vec<String>), Error> {
     raise_open_files();
     let (sizes, count) = match extent {
@@ -32,7 +32,7 @@ pub fn measure(ground: &Ground, extent: Extent) -> Result<(Vec<Crowd>, Vec<Strin
         Extent::Quick => (&SIZES[..3], 200),
     };
     let policy = policy(&ground.python, &[])?;
-    // Workers that stand ready would count as sessions.
+    // Ready workers would count as sessions.
     let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
     let mut sessions = Sessions::new(sandbox);
     let (mut crowds, mut samples) = (Vec::new(), Vec::new());
@@ -67,10 +67,10 @@ pub fn measure(ground: &Ground, extent: Extent) -> Result<(Vec<Crowd>, Vec<Strin
     Ok((crowds, left_out))
 }
 
-/// As `sandfork serve` does: each session has about twenty descriptors.
+/// Raises the limit as `sandfork serve` does: each session has about twenty descriptors.
 fn raise_open_files() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // A host that refuses has fewer sessions at once, which is then said.
+        // If the host refuses, fewer sessions are live at once, and the report mentions it.
         _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
@@ -78,7 +78,7 @@ fn raise_open_files() {
 struct Sessions {
     live: Vec<Session>,
     sandbox: Arc<Sandbox>,
-    /// What the supervisor had before the first.
+    /// The resources of the supervisor before the first session.
     before: Own,
     next: usize,
 }
@@ -93,7 +93,7 @@ impl Sessions {
         }
     }
 
-    /// Opens so many as are missing; each has run a cell.
+    /// Opens sessions up to `size`; each new one runs a cell.
     fn grow(&mut self, size: usize) -> Result<(), Error> {
         while self.live.len() < size {
             let mut session = self.sandbox.session()?;
@@ -126,17 +126,17 @@ impl Sessions {
     }
 }
 
-/// Times of cells among so many sessions.
+/// Times of cells among the live sessions.
 #[derive(Default)]
 struct Cells {
-    /// Each in the session after the last one's.
+    /// Each cell in the next session.
     each: Samples,
-    /// All in the same one.
+    /// All cells in one session.
     again: Samples,
 }
 
 impl Cells {
-    /// So many of both.
+    /// Times `count` cells of both kinds.
     fn take(&mut self, sessions: &mut Sessions, count: usize) -> Result<(), Error> {
         let live = &mut sessions.live;
         for _ in 0..count {

@@ -1,4 +1,4 @@
-//! Docker, with an image that is already there: nothing is pulled.
+//! Docker, with an image that is already present: nothing is pulled.
 
 use std::process::{Command, Stdio};
 
@@ -6,7 +6,7 @@ use crate::contestant::Error;
 use crate::processes::{self, Kept, Process};
 use crate::subject::{Peer, Subject};
 
-/// Its interpreter is its own, of another version and build than the one beside it.
+/// The image has its own interpreter, whose version and build differ from the measured one.
 const IMAGE: &str = "python:3-slim";
 
 /// A container for each run, made and removed.
@@ -18,7 +18,7 @@ pub fn run() -> Result<Process, Error> {
     })
 }
 
-/// A process more in a container that is there: what ran before stays.
+/// One more process in an existing container, which keeps the state of earlier ones.
 pub fn exec() -> Result<Kept<Container>, Error> {
     let container = Container::start()?;
     let process = Process::of_code(Subject::Peer(Peer::DockerExec), |code| {
@@ -51,7 +51,7 @@ impl Drop for Container {
     fn drop(&mut self) {
         let mut command = Command::new("docker");
         command.args(["rm", "--force", &self.0]);
-        // The engine says so itself if it cannot.
+        // The engine reports its own errors.
         _ = command.stdout(Stdio::null()).status();
     }
 }

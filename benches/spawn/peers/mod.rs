@@ -1,8 +1,8 @@
-//! What one would pick instead, where it is installed: each takes part once it has shown that it runs
-//! Python here, as its own manual has it for programs that are not trusted.
+//! Installed alternatives to Sandfork. Each takes part once it has shown that it runs Python here,
+//! in the way that its manual recommends for untrusted programs.
 //!
-//! A program that is there may still not run: a container engine without its daemon, a tool without the
-//! privilege that it needs. What it says of that is the reason why it is left out.
+//! An installed program may still fail to run: a container engine without its daemon, or a tool
+//! without the privilege that it needs. Its error is the reason for which it is left out.
 
 mod docker;
 mod oci;
@@ -17,10 +17,10 @@ use crate::probe::Probe;
 use crate::processes::{NotInstalled, Process};
 use crate::subject::{Peer, Subject};
 
-/// Those that take hundreds of milliseconds have a turn in so many rounds.
+/// Contestants that take hundreds of milliseconds take one turn in this many rounds.
 const SELDOM: usize = 4;
 
-/// A contestant that has shown that it runs Python, and how often it has its turn.
+/// A contestant that has shown that it runs Python, and how often it takes a turn.
 pub fn contestant(peer: Peer, ground: &Ground) -> Result<(Box<dyn Contestant>, usize), Error> {
     let python = ground.python.as_path();
     let process = |command: fn(&Path, &str) -> Command| {
@@ -62,7 +62,7 @@ fn firejail(python: &Path, code: &str) -> Command {
     with_code(command, python, code)
 }
 
-/// Every namespace, the host read-only, an id that nobody has.
+/// Every namespace, the host read-only, an unused id.
 fn nsjail(python: &Path, code: &str) -> Command {
     let mut command = Command::new("nsjail");
     command
@@ -71,7 +71,7 @@ fn nsjail(python: &Path, code: &str) -> Command {
     with_code(command, python, code)
 }
 
-/// Its own way to run one command: the host's files, changes are thrown away.
+/// The tool's own way to run one command: it sees the host's files, and changes are discarded.
 fn gvisor(python: &Path, code: &str) -> Command {
     let mut command = Command::new("runsc");
     if !is_root() {
@@ -85,7 +85,7 @@ fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// A library for Python: its sandboxes are made from a process that has it loaded.
+/// A Python library: its sandboxes are made from a process that has it loaded.
 struct Sandlock(Probe);
 
 impl Sandlock {
@@ -97,7 +97,7 @@ impl Sandlock {
             .arg(&ground.python)
             .arg(&ground.installation);
         let mut sandlock = Self(Probe::start(command)?);
-        // The probe answers with words where it cannot.
+        // The probe answers with an error message if it cannot run.
         sandlock.turn(&mut |_, _| ())?;
         Ok(sandlock)
     }

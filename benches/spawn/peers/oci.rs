@@ -13,10 +13,10 @@ use crate::ground::Ground;
 use crate::processes::{Kept, Process};
 use crate::subject::{Peer, Subject};
 
-/// What programs need of the host.
+/// The host directories that programs need.
 const SHOWN: [&str; 6] = ["/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc"];
 
-/// One container after another, each made, run and deleted.
+/// One container after another: each is created, run and deleted.
 pub fn container(peer: Peer, runtime: &str, ground: &Ground) -> Result<Kept<TempDir>, Error> {
     let place = tempfile::tempdir()?;
     for code in ["print(6 * 7)", "pass"] {
@@ -32,14 +32,15 @@ pub fn container(peer: Peer, runtime: &str, ground: &Ground) -> Result<Kept<Temp
             .arg(place.path().join("state"))
             .args(["run", "--bundle"])
             .arg(bundle(place.path(), code))
-            // Ids are for all users of this machine, where cgroups are named after them.
+            // Container ids are shared by all users of this machine, because cgroups are named
+            // after them.
             .arg(format!("sandfork-bench-{runtime}-{}", std::process::id()));
         command
     })?;
     Ok(container.keeping(place))
 }
 
-/// One for each piece of code, because the code is in the configuration.
+/// One bundle for each piece of code, because the code is in the configuration.
 fn bundle(place: &Path, code: &str) -> PathBuf {
     let name: String = code.chars().filter(char::is_ascii_alphanumeric).collect();
     place.join(name)
@@ -85,7 +86,7 @@ fn mounts(ground: &Ground) -> Vec<Value> {
         json!({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev"]}),
     ];
     for shown in shown(ground) {
-        // What is a link on the host is a directory inside: both lead to the same files.
+        // A link on the host becomes a directory inside, with the same files.
         let Ok(source) = fs::canonicalize(&shown) else {
             continue;
         };
@@ -97,7 +98,7 @@ fn mounts(ground: &Ground) -> Vec<Value> {
     mounts
 }
 
-/// The interpreter's own directories as well, where they are elsewhere.
+/// The directories of `SHOWN`, and the interpreter's own if they are elsewhere.
 fn shown(ground: &Ground) -> Vec<PathBuf> {
     let mut shown: Vec<PathBuf> = SHOWN.map(PathBuf::from).to_vec();
     let directory = ground.python.parent().unwrap_or(&ground.python);

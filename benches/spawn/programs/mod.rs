@@ -1,10 +1,10 @@
-//! The same programs inside a sandbox and outside of it, in pairs.
+//! The same programs inside and outside a sandbox, in pairs.
 //!
 //! Inside is a live session under the default policy; outside is a plain process of the same
-//! interpreter. Both stay, so that neither's start counts, and both run `programs.py`, which is its own
-//! clock. The two runs of a pair follow each other at once, and take turns in going first. After some
-//! rounds both are started anew: hash seed and address layout, which make some programs a few per cent
-//! faster or slower, then fall differently.
+//! interpreter. Both stay alive, so that start-up does not count, and both run `programs.py`, which
+//! measures its own times. The two runs of a pair follow each other directly, in alternating order.
+//! After some rounds both are restarted, so that hash seed and address layout vary: they make some
+//! programs a few per cent faster or slower.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +22,7 @@ use crate::probe::Probe;
 
 const SOURCE: &str = include_str!("programs.py");
 
-/// Reads requests, one a line, after the source.
+/// Reads the source, then one request a line.
 const OUTSIDE: &str = "
 import sys
 for line in iter(sys.stdin.readline, ''):
@@ -58,11 +58,11 @@ pub fn measure(ground: &Ground, extent: Extent) -> Result<(Programs, Vec<String>
     Ok((plan.programs, left_out))
 }
 
-/// Something that evaluates an expression over `programs.py`.
+/// Evaluates an expression over `programs.py`.
 trait Side {
     fn evaluate(&mut self, expression: &str) -> Result<String, Error>;
 
-    /// Runs a program so often; how long that took.
+    /// Runs a program `loops` times. Returns how long that took.
     fn run(&mut self, program: &str, loops: u32) -> Result<Duration, Error> {
         let answer = self.evaluate(&format!("run({program:?}, {loops})"))?;
         let nanoseconds = answer.trim().parse();
@@ -70,7 +70,7 @@ trait Side {
     }
 }
 
-/// A live session. Each answer of the protocol is a value, so that nothing is printed.
+/// A live session. It answers with values, so that nothing is printed.
 struct Inside(Session);
 
 impl Inside {
@@ -114,17 +114,17 @@ impl Side for Outside {
     }
 }
 
-/// What is run, and how often in one turn.
+/// The programs, and how often each runs in one turn.
 struct Plan {
     programs: Programs,
     loops: Vec<u32>,
 }
 
-/// How long a turn takes, at least: a moment that the machine does something else should be small in it.
+/// The minimum length of a turn: a brief disturbance of the machine must be small in it.
 const TURN: Duration = Duration::from_millis(60);
 
 impl Plan {
-    /// Asks which programs there are, and how often each runs in a turn.
+    /// Queries the programs, and calibrates how often each runs in a turn.
     fn new(outside: &mut Outside, left_out: &mut Vec<String>) -> Result<Self, Error> {
         let mut plan = Self {
             programs: Programs {
@@ -149,7 +149,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Runs each once on both sides; what does not run inside has no place in a comparison.
+    /// Runs each program once on both sides. Drops those that do not run inside.
     fn warm_up(
         &mut self,
         inside: &mut Inside,
@@ -191,7 +191,7 @@ impl Plan {
     }
 }
 
-/// How often a program runs in a turn. The first time, which loads things, does not count.
+/// How often a program runs in a turn. The first run, which loads modules, does not count.
 fn calibrate(outside: &mut Outside, program: &str) -> Result<u32, Error> {
     outside.run(program, 1)?;
     let mut loops = 1;

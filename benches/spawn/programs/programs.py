@@ -65,7 +65,7 @@ def _text():
 
 
 def _tables():
-    """Lists, dictionaries, tuples: memory that comes and goes."""
+    """Lists, dictionaries, tuples: frequent allocation and release."""
     rows = [{"id": i, "key": (i * 7919) % 1009, "tags": [str(i), str(i % 13)]} for i in range(1500)]
     groups = {}
     for row in rows:
@@ -123,7 +123,7 @@ def _open_close():
 
 
 def _memory():
-    """Pages that nobody had before, and that go back."""
+    """Maps fresh pages, and returns them."""
     for _ in range(16):
         block = bytearray(4 << 20)
         block[:: 4096] = b"x" * len(block[:: 4096])
@@ -143,7 +143,7 @@ _PROGRAMS = {
     "kernel:fresh-memory": _memory,
 }
 
-# Of pyperformance, those that compute and need nothing but the standard library.
+# The programs of pyperformance that compute and need only the standard library.
 _OF_PYPERFORMANCE = [
     "chaos",
     "deepcopy",
@@ -164,7 +164,7 @@ _PREFIX = "pyperformance:"
 
 
 class _Runner:
-    """As much of `pyperf.Runner` as the programs use: it keeps what they would have measured."""
+    """The part of `pyperf.Runner` that the programs use. It records what they would measure."""
 
     def __init__(self, *_args, **_options):
         self.metadata = {}
@@ -197,7 +197,7 @@ def _pyperformance():
 
 
 def _loaded(name):
-    """What a program of pyperformance would have measured."""
+    """The functions that a program of pyperformance would measure."""
     path = os.path.join(_pyperformance(), f"bm_{name}", "run_benchmark.py")
     made = []
 

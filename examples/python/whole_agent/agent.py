@@ -1,4 +1,4 @@
-"""Runs inside of a sandbox; `../whole_agent.py` starts it there."""
+"""Runs inside a sandbox; `../whole_agent.py` starts it there."""
 
 import os
 import sys
@@ -12,13 +12,13 @@ def shout(text: str) -> str:
     """Says it loud.
 
     Args:
-        text: What.
+        text: The text to say.
     """
     return text.upper() + "!"
 
 
 def agent(**options) -> CodeAgent:
-    # The local executor: the sandbox is around all of it.
+    # The local executor is enough, because the sandbox contains the whole program.
     return CodeAgent(model=HostModel(), verbosity_level=0, **options)
 
 

@@ -1,4 +1,4 @@
-//! What the shares found, put together.
+//! Combines the results of the shares.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,18 +8,18 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// What came of each test, in the order in which they are run.
+/// The results of each test, in the order in which they are run.
 #[derive(Debug)]
 pub struct Table<'t> {
     tests: &'t [String],
     rows: Vec<Row>,
 }
 
-/// All shares of one test together.
+/// The combined results of all shares of one test.
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct Row {
     test: String,
-    /// When and where.
+    /// The date and the machine.
     on: String,
     calls: u64,
     points: u64,
@@ -27,13 +27,13 @@ struct Row {
     refused: u64,
     wrong: u64,
     late: u64,
-    /// Seconds, at most.
+    /// The longest time, seconds.
     gone: f64,
     next: f64,
 }
 
 impl<'t> Table<'t> {
-    /// Reads a line of JSON for each of these tests of which something was found before.
+    /// Reads the earlier results, a line of JSON for each test that has some.
     pub fn read(kept: &str, tests: &'t [String]) -> Result<Self, Error> {
         let rows: Result<Vec<Row>, _> = kept.lines().map(serde_json::from_str).collect();
         let mut table = Self { tests, rows: rows? };
@@ -41,7 +41,7 @@ impl<'t> Table<'t> {
         Ok(table)
     }
 
-    /// The same, to be kept.
+    /// The results as JSON, in the format that `read` takes.
     pub fn to_json(&self) -> Result<String, Error> {
         let mut lines = String::new();
         for row in &self.rows {
@@ -51,8 +51,8 @@ impl<'t> Table<'t> {
         Ok(lines)
     }
 
-    /// Takes what was found of some tests anew, `on` this day, in place of what there was of them. Of a test
-    /// that did not come to the end of every share there is nothing.
+    /// Replaces the results of the tests that were run again on the day `on`. A test with an
+    /// incomplete share has no results.
     pub fn renew(&mut self, found: &str, shares: usize, on: &str) -> Result<(), Error> {
         let mut anew: BTreeMap<String, (usize, Row)> = BTreeMap::new();
         for line in found.lines() {
@@ -79,7 +79,7 @@ impl<'t> Table<'t> {
         self.rows.sort_by_key(place);
     }
 
-    /// Those of the tests by which nothing was found.
+    /// The tests without results.
     fn missing(&self) -> Vec<&str> {
         let is_missing = |test: &&String| self.rows.iter().all(|row| row.test != **test);
         let missing = self.tests.iter().filter(is_missing);
@@ -98,7 +98,7 @@ impl Row {
     fn add(&mut self, share: &Value) {
         let count = |key: &str| share[key].as_u64().unwrap_or(0);
         let seconds = |key: &str| share[key].as_f64().unwrap_or(0.0);
-        // Each share counts them all, and how often somebody waits differs.
+        // Each share counts all calls, and the number of waits differs.
         self.calls = self.calls.max(count("calls"));
         self.points += count("points");
         self.sound += count("sound");
@@ -258,7 +258,7 @@ mod tests {
             "| all | 9 | 5 | 2 | 2 | 1 |",
             "| worker, of an ordinary user | the attendant | a run begins and ends | 4 | 12 ms | 500 ms | 0 | 0 |",
             "Points in all: worker 4.",
-            // A share of it did not come to its end.
+            // One of its shares is incomplete.
             "Not run: `fails::run::worker`.",
         ] {
             assert!(text.lines().any(|found| found == line), "{text}");

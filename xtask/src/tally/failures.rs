@@ -1,9 +1,9 @@
-//! What test harnesses print of the tests that failed, kept so that it can stand at the end of a long log.
+//! Collects the output of failed tests, to repeat it at the end of a long log.
 
-/// So many lines of one harness: the first failures say most, and the whole is further up.
+/// The most lines kept for one harness: the first failures matter most, and the log has the rest.
 const KEPT: usize = 200;
 
-/// Collects it, line by line.
+/// Collects the output line by line.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Failures {
     lines: Vec<String>,
@@ -14,12 +14,12 @@ pub struct Failures {
 enum Place {
     #[default]
     Elsewhere,
-    /// Between the line that begins what is told of failures, and the one after it.
+    /// Between the first line of the failures' output and the line after it.
     Inside,
 }
 
 impl Failures {
-    /// Takes in one line of libtest's or libtest-mimic's.
+    /// Parses one line of libtest or libtest-mimic.
     pub fn read(&mut self, line: &str) {
         let next = match line {
             "failures:" => Some(Place::Inside),
@@ -29,7 +29,7 @@ impl Failures {
         self.take(line, next);
     }
 
-    /// Takes in one line of pytest's, whose titles stand between equals signs.
+    /// Parses one line of pytest, whose titles stand between equals signs.
     pub fn read_pytest(&mut self, line: &str) {
         let title = line
             .strip_prefix("==")
@@ -41,17 +41,17 @@ impl Failures {
         self.take(line, next);
     }
 
-    /// A failure that no harness tells of.
+    /// Adds a failure that no harness reported.
     pub fn push(&mut self, line: String) {
         self.lines.push(line);
     }
 
-    /// Both together.
+    /// Adds the output of another collector.
     pub fn extend(&mut self, other: Self) {
         self.lines.extend(other.lines);
     }
 
-    /// All that was kept.
+    /// The collected lines.
     pub fn lines(&self) -> &[String] {
         &self.lines
     }

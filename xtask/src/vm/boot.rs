@@ -1,4 +1,4 @@
-//! Boots a guest under qemu and listens to it.
+//! Boots a guest under qemu and reads its output.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -14,17 +14,17 @@ use super::kernel::{self, Kernel};
 use super::{guest, libraries};
 use crate::Error;
 
-/// What runs the guest's instructions.
+/// How the guest's instructions are executed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Accelerator {
-    /// The processor itself (`/dev/kvm`).
+    /// By the processor (`/dev/kvm`).
     Kvm,
-    /// Software: slower, and everywhere.
+    /// By software emulation: slower, but available everywhere.
     Tcg,
 }
 
 impl Accelerator {
-    /// As a reader of a result needs it.
+    /// The name in a result.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kvm => "KVM",
@@ -35,8 +35,8 @@ impl Accelerator {
     fn arguments(self) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            // Five levels of page tables only cost time here, and qemu 7.2 leaves rubbish in the
-            // flags after cmpxchg16b, by which the kernel's allocator then dies.
+            // Five levels of page tables only cost time here. Also, qemu 7.2 corrupts the flags
+            // after cmpxchg16b, which crashes the kernel's allocator.
             Self::Tcg => [
                 "-accel",
                 "tcg,thread=multi",
@@ -50,30 +50,30 @@ impl Accelerator {
 /// A guest's machine.
 #[derive(Clone, Debug)]
 pub struct Machine<'a> {
-    /// What is booted.
+    /// The kernel to boot.
     pub kernel: &'a Kernel,
-    /// The root file system. Nothing that is written to it stays.
+    /// The root file system. Writes to it are discarded.
     pub image: &'a Path,
-    /// Where this boot's files are: the initramfs, and what the kernel says.
+    /// The directory with this boot's files: the initramfs, and the kernel's log.
     pub directory: &'a Path,
     /// Added to the kernel's command line.
     pub boot_options: &'a str,
 }
 
 const QEMU: &str = "qemu-system-x86_64";
-/// A kernel that boots at all says so within this; a KVM that does not work may just hang.
+/// A kernel that boots reports so within this time; a broken KVM may just hang.
 const BOOTS: Duration = Duration::from_secs(60);
-/// Beyond the job's own deadline, for the boot and the end.
+/// The time for boot and end, in addition to the job's own deadlines.
 const GRACE: Duration = Duration::from_secs(120);
 
-/// Whether there is a qemu.
+/// Whether qemu is installed.
 pub fn is_possible() -> bool {
     let mut version = Command::new(QEMU);
     version.arg("--version").stdout(Stdio::null());
     version.status().is_ok_and(|status| status.success())
 }
 
-/// KVM where a guest really boots with it, or software; found out by a guest without a job.
+/// KVM if a guest really boots with it, or software emulation. A guest without a job tests this.
 pub fn best_accelerator(machine: &Machine) -> Result<Accelerator, Error> {
     let may_try = fs::File::options().read(true).write(true).open("/dev/kvm");
     if may_try.is_ok() {
@@ -89,14 +89,14 @@ pub fn best_accelerator(machine: &Machine) -> Result<Accelerator, Error> {
     Ok(Accelerator::Tcg)
 }
 
-/// Runs a job in a guest; each line that a program prints is shown as it comes.
+/// Runs a job in a guest, and prints each line of its programs as it arrives.
 pub fn run(machine: &Machine, job: &Job, accelerator: Accelerator) -> Result<Report, Error> {
     let initrd = initramfs(machine, &job.to_json())?;
     let running = Running::start(machine, &initrd, accelerator)?;
     let mut report = Report::default();
     let mut until = Instant::now() + BOOTS;
     while let Some(line) = running.line(until) {
-        if let Some((_, Event::Booted(_))) = Event::from_line(&line) {
+        if let Some((_, Event::Booted(_) | Event::Began(_))) = Event::from_line(&line) {
             until = Instant::now() + job.deadline + GRACE;
         }
         if let Some(printed) = report.hear(&line) {
@@ -109,7 +109,7 @@ pub fn run(machine: &Machine, job: &Job, accelerator: Accelerator) -> Result<Rep
     Ok(report)
 }
 
-/// What the kernel starts with: this program, what it loads, and the job.
+/// Makes the initramfs: this program, the modules that it loads, and the job.
 fn initramfs(machine: &Machine, job: &str) -> Result<PathBuf, Error> {
     let mut archive = Archive::default();
     let init = std::env::current_exe()?;
@@ -126,14 +126,14 @@ fn initramfs(machine: &Machine, job: &str) -> Result<PathBuf, Error> {
             archive.file(&path, &fs::read(module)?);
         }
     }
-    // The kernel wants a console for its first program.
+    // The kernel opens a console for its first program.
     archive.directory("dev");
     let path = machine.directory.join("initramfs");
     fs::write(&path, archive.finish())?;
     Ok(path)
 }
 
-/// A guest. Ended when dropped.
+/// A running guest. Dropping it ends it.
 struct Running {
     qemu: Child,
     lines: Receiver<String>,
@@ -180,7 +180,7 @@ impl Running {
         })
     }
 
-    /// The next line; `None` after the last, or when it does not come in time.
+    /// The next line; `None` after the last, or on timeout.
     fn line(&self, until: Instant) -> Option<String> {
         let left = until.saturating_duration_since(Instant::now());
         self.lines.recv_timeout(left).ok()

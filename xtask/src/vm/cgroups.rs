@@ -1,19 +1,42 @@
-//! Inside: the tree of cgroups that systemd makes for who is logged in.
+//! Runs inside the guest: sets up the cgroups, for version 2 in the tree that systemd makes for a
+//! logged-in user.
 
 use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
-use super::job::User;
+use super::guest::mount_at;
+use super::job::{Cgroups, User};
 use super::programs::ORDINARY;
 use crate::Error;
 
 const TOP: &str = "/sys/fs/cgroup";
-/// What systemd enables for users' processes.
+/// The controllers that systemd enables for users' processes.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
-/// Makes it, and says where the programs are to be.
-pub fn arrange(user: User) -> Result<PathBuf, Error> {
+/// The hierarchies of version 1.
+const HIERARCHIES: [&str; 3] = ["memory", "pids", "cpu,cpuacct"];
+
+/// Mounts and makes the cgroups. Returns the one in which the programs run, if any.
+pub fn arrange(cgroups: Cgroups, user: User) -> Result<Option<PathBuf>, Error> {
+    match cgroups {
+        Cgroups::V2 => {
+            mount_at("cgroup2", TOP, "nsdelegate,memory_recursiveprot")?;
+            arrange_v2(user).map(Some)
+        }
+        // All processes are at the top of each hierarchy.
+        Cgroups::V1 => {
+            mount_at("tmpfs", TOP, "mode=0755")?;
+            for controllers in HIERARCHIES {
+                mount_at("cgroup", &format!("{TOP}/{controllers}"), controllers)?;
+            }
+            Ok(None)
+        }
+        Cgroups::Absent => Ok(None),
+    }
+}
+
+fn arrange_v2(user: User) -> Result<PathBuf, Error> {
     enable(Path::new(TOP))?;
     let (path, delegated) = match user {
         User::Root => ("user.slice/user-0.slice/session-1.scope", None),
@@ -31,12 +54,16 @@ pub fn arrange(user: User) -> Result<PathBuf, Error> {
     while let Some(name) = names.next() {
         dir.push(name);
         fs::create_dir_all(&dir)?;
+        // Beneath user@1000.service, the user's own systemd makes the cgroups.
+        if is_his && user == User::Delegated {
+            give(&dir)?;
+        }
         is_his |= delegated.is_some_and(|delegated| name == delegated);
         if is_his {
             delegate(&dir)?;
         }
-        // One with processes allows no controllers beneath it; what a service has beneath it is
-        // for the service to enable.
+        // A cgroup with processes allows no controllers beneath it. A service enables those beneath
+        // its own cgroup itself.
         let is_managed = user != User::Subgroup || !is_his;
         if names.peek().is_some() && is_managed {
             enable(&dir)?;
@@ -45,7 +72,7 @@ pub fn arrange(user: User) -> Result<PathBuf, Error> {
     Ok(dir)
 }
 
-/// Those that this kernel has, which was perhaps booted without one.
+/// Enables the controllers that this kernel has; it may have been booted without one.
 fn enable(dir: &Path) -> Result<(), Error> {
     let available = fs::read_to_string(dir.join("cgroup.controllers"))?;
     let wanted = available
@@ -57,7 +84,16 @@ fn enable(dir: &Path) -> Result<(), Error> {
     done.map_err(|error| format!("{}: {error}", file.display()).into())
 }
 
-/// What systemd gives away: the directory, and the files that the kernel names in
+/// Gives the user a directory with all its files, as if the user had made it.
+fn give(dir: &Path) -> Result<(), Error> {
+    chown(dir, Some(ORDINARY), Some(ORDINARY))?;
+    for file in fs::read_dir(dir)? {
+        chown(file?.path(), Some(ORDINARY), Some(ORDINARY))?;
+    }
+    Ok(())
+}
+
+/// Gives the user what systemd delegates: the directory, and the files that the kernel lists in
 /// `/sys/kernel/cgroup/delegate`.
 fn delegate(dir: &Path) -> Result<(), Error> {
     chown(dir, Some(ORDINARY), Some(ORDINARY))?;

@@ -1,10 +1,10 @@
-//! Archives that the kernel unpacks as its first file system: `newc`, as
-//! Documentation/driver-api/early-userspace/buffer-format.rst has it.
+//! Writes archives that the kernel unpacks as its first file system: `newc`, as in
+//! Documentation/driver-api/early-userspace/buffer-format.rst.
 
 const DIRECTORY: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 
-/// An archive in the making. Everything in it is root's.
+/// An archive under construction. Root owns everything in it.
 #[derive(Debug, Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -13,7 +13,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Adds a file, executable, with the directories above it. `path` has no leading slash.
+    /// Adds an executable file, with its parent directories. `path` has no leading slash.
     pub fn file(&mut self, path: &str, content: &[u8]) {
         self.parents(path);
         self.entry(path, PROGRAM, content);
@@ -28,7 +28,7 @@ impl Archive {
         }
     }
 
-    /// The whole, with its end.
+    /// Adds the trailer and returns the archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes
@@ -44,7 +44,8 @@ impl Archive {
     fn entry(&mut self, name: &str, mode: u32, content: &[u8]) {
         self.entries += 1;
         let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-        // Number, mode, uid, gid, links, time, size, two devices, length of the name, no checksum.
+        // Inode number, mode, uid, gid, links, time, size, two devices, length of the name, no
+        // checksum.
         let fields = [
             self.entries,
             mode,
@@ -81,7 +82,7 @@ impl Archive {
 mod tests {
     use super::*;
 
-    /// Names, modes and contents.
+    /// The names, modes and contents in an archive.
     fn entries(bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut found = Vec::new();
         let mut at = 0;

@@ -1,8 +1,9 @@
-//! Inside: this program as process 1. First in the initramfs, to reach the disk; then on it.
+//! Runs inside the guest: this program as process 1, first in the initramfs to mount the disk, then
+//! on the disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,25 +17,26 @@ use super::job::{Event, Job, User};
 use super::{cgroups, image, programs};
 use crate::Error;
 
-/// Where the host put what the guest is to do.
+/// The file with the guest's job.
 pub const JOB: &str = "job.json";
-/// Where it put the modules, in the order of their names.
+/// The directory with the modules, which load in order of their names.
 pub const MODULES: &str = "modules";
 
-/// The line on which results are told; the first is the kernel's own.
+/// The line for results; the kernel uses the first line.
 const RESULTS: &str = "/dev/ttyS1";
 const DISK: &str = "/dev/vda";
-/// Disks are found while the first program already runs.
+/// How long a disk may take to appear: the kernel probes disks while the first program already
+/// runs.
 const DISK_APPEARS: Duration = Duration::from_secs(30);
 
-/// Never returns: the machine is switched off.
+/// Never returns: the machine is powered off.
 pub fn main() -> ! {
     if let Err(error) = work() {
         eprintln!("{error}");
         tell(&Event::Failed(error.to_string()));
     }
     nix::unistd::sync();
-    // A restart, which the host takes for the end, needs no firmware, as switching off does.
+    // Unlike a power-off, a restart needs no firmware. The host takes it as the end.
     _ = reboot(RebootMode::RB_AUTOBOOT);
     loop {
         std::thread::park();
@@ -60,30 +62,31 @@ fn work() -> Result<(), Error> {
         User::Root => "/root",
         _ => "/home/ordinary",
     };
-    let place = cgroups::arrange(job.user)?;
-    programs::run(&job, &place, Path::new(home), &tell)
+    let place = cgroups::arrange(job.cgroups, job.user)?;
+    programs::run(&job, place.as_deref(), Path::new(home), &tell)
 }
 
-/// Whatever cannot be told is missed by the host, which then says so.
+/// Reports an event. If that fails, the host misses the event and reports so.
 fn tell(event: &Event) {
     say(format!("\n{}\n", event.to_line()).as_bytes());
 }
 
-/// Passes on what a program prints.
+/// Forwards a program's output.
 pub fn say(bytes: &[u8]) {
     if let Ok(mut results) = File::options().write(true).open(RESULTS) {
         _ = results.write_all(bytes);
     }
 }
 
-/// Lines arrive as they are written.
+/// Makes the line pass on its bytes unchanged.
 fn raw(line: &File) -> Result<(), Error> {
     let mut settings = termios::tcgetattr(line)?;
     termios::cfmakeraw(&mut settings);
     Ok(termios::tcsetattr(line, SetArg::TCSANOW, &settings)?)
 }
 
-fn mount_at(kind: &str, place: &str, options: &str) -> Result<(), Error> {
+/// Mounts a file system at a directory, which is created if it is missing.
+pub fn mount_at(kind: &str, place: &str, options: &str) -> Result<(), Error> {
     fs::create_dir_all(place)?;
     let flags = MsFlags::MS_NOSUID;
     let done = mount(Some(kind), place, Some(kind), flags, Some(options));
@@ -107,7 +110,7 @@ fn load_modules() -> Result<(), Error> {
     Ok(())
 }
 
-/// What switch_root(8) does. The root is then a mount of its own, which pivot_root(2) can leave.
+/// Does what switch_root(8) does. The root is then a separate mount, which pivot_root(2) can leave.
 fn enter_disk() -> Result<(), Error> {
     let since = Instant::now();
     while !fs::metadata(DISK).is_ok_and(|disk| disk.file_type().is_block_device()) {
@@ -127,7 +130,7 @@ fn enter_disk() -> Result<(), Error> {
     chdir("/disk")?;
     mount(Some("/disk"), "/", none, MsFlags::MS_MOVE, none)?;
     chroot(".")?;
-    // As systemd has it.
+    // systemd does the same.
     mount(none, "/", none, MsFlags::MS_SHARED | MsFlags::MS_REC, none)?;
     Ok(chdir("/")?)
 }
@@ -138,14 +141,22 @@ fn mount_rest() -> Result<(), Error> {
     mount_at("tmpfs", "/dev/shm", "mode=1777")?;
     mount_at("devpts", "/dev/pts", "gid=0,mode=0620,ptmxmode=0666")?;
     mount_at("mqueue", "/dev/mqueue", "")?;
-    mount_at(
-        "cgroup2",
-        "/sys/fs/cgroup",
-        "nsdelegate,memory_recursiveprot",
-    )
+    // udev makes the same links.
+    for (link, target) in [
+        ("fd", ""),
+        ("stdin", "/0"),
+        ("stdout", "/1"),
+        ("stderr", "/2"),
+    ] {
+        symlink(
+            format!("/proc/self/fd{target}"),
+            Path::new("/dev").join(link),
+        )?;
+    }
+    Ok(())
 }
 
-/// There is no safe call for it but Python's.
+/// Uses Python, because Rust has no safe call for it.
 fn loopback_up() -> Result<(), Error> {
     let up = "import fcntl, socket, struct\n\
               up_and_running = struct.pack('16sH22x', b'lo', 0x1 | 0x40)\n\

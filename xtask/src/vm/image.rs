@@ -1,4 +1,5 @@
-//! The guest's root file system: this machine's Python and programs with the tests, on a disk image.
+//! Makes the guest's root file system: a disk image with this machine's Python and programs, and
+//! the tests.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,33 +12,36 @@ use super::stage::Stage;
 use crate::Error;
 use crate::test_envs::{TestEnv, TestEnvs};
 
-/// What the tests, and the acts that they try without a sandbox, start.
+/// The programs that the tests start, also in their controls without a sandbox.
 const PROGRAMS: &[&str] = &[
     "cat", "chmod", "cp", "cut", "date", "dd", "dirname", "echo", "env", "false", "find", "getent",
-    "grep", "head", "hostname", "id", "kill", "ln", "ls", "mkdir", "mount", "mv", "nice", "nproc",
-    "ps", "pwd", "readlink", "rm", "rmdir", "sed", "seq", "setpriv", "sh", "sleep", "sort", "stat",
-    "su", "tail", "taskset", "tee", "test", "touch", "tr", "true", "umount", "uname", "unshare",
-    "wc", "whoami",
+    "grep", "head", "hostname", "id", "install", "kill", "ln", "ls", "mkdir", "mount", "mv",
+    "nice", "nproc", "ps", "pwd", "readlink", "rm", "rmdir", "sed", "seq", "setpriv", "sh",
+    "sleep", "sort", "stat", "su", "tail", "taskset", "tee", "test", "touch", "tr", "true",
+    "umount", "uname", "unshare", "wc", "whoami",
 ];
 
-/// The interpreter that every user can run, and the tests ask for by name.
+/// The interpreter that every user can run, and that the tests request by name.
 pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
-/// Larger than what is taken needs, and as large as the tests' own files; holes take no space here.
+/// The size of the image, which fits its contents and the tests' own files; holes take no space
+/// here.
 const SIZE: u64 = 3 << 30;
 
-/// What the image is made for.
+/// The contents of the image.
 #[derive(Clone, Debug)]
 pub struct Contents<'a> {
-    /// The checkout, of which the guest sees the probes and the manifest of environments.
+    /// The checkout. The guest gets its probes and its manifest of environments.
     pub workspace: &'a Path,
-    /// Test programs, and what they start.
+    /// Test programs, and the programs that they start.
     pub programs: &'a [PathBuf],
-    /// The system's interpreter, with its environment.
+    /// The system's interpreter with its environment.
     pub python: &'a TestEnv,
+    /// The environment of the Python package's tests, if they are run.
+    pub client: Option<&'a Path>,
 }
 
-/// Makes the image at `image`, by way of a directory beside it.
+/// Makes the image at `image` from a directory beside it.
 pub fn make(contents: &Contents, image: &Path) -> Result<(), Error> {
     let directory = image.with_extension("stage");
     let stage = Stage::begin(&directory)?;
@@ -52,7 +56,7 @@ pub fn make(contents: &Contents, image: &Path) -> Result<(), Error> {
     programs.push(contents.python.interpreter.executable.clone());
     programs.extend(extensions(&directory)?);
     for library in libraries::of(&programs)? {
-        // One that an extension brings along is staged with it.
+        // A library inside the tree is staged with its extension.
         if !library.starts_with(&directory) {
             stage.take(&library)?;
         }
@@ -85,7 +89,7 @@ fn skeleton(stage: &Stage) -> Result<(), Error> {
     for (path, text) in texts {
         stage.write(Path::new(path), text)?;
     }
-    // Links, where /usr has been merged.
+    // These are links if /usr has been merged.
     for path in ["/bin", "/sbin", "/lib", "/lib64"] {
         if Path::new(path).exists() {
             stage.take(Path::new(path))?;
@@ -121,6 +125,16 @@ fn python(stage: &Stage, contents: &Contents) -> Result<(), Error> {
         stage.take_tree(Path::new(library), &|name| !installed.contains(&name))?;
     }
     stage.take_tree(&contents.python.directory, &|name| name != "pip")?;
+    if let Some(client) = contents.client {
+        stage.take_tree(client, &|name| name != "pip")?;
+        let package = contents.workspace.join("python");
+        // The package links to the codec of values in the guest's sources.
+        let codec = contents.workspace.join("src/guest/values");
+        for tree in [package.join("src"), package.join("tests"), codec] {
+            stage.take_tree(&tree, &|name| name != "__pycache__")?;
+        }
+        stage.take(&package.join("pyproject.toml"))?;
+    }
     let manifest = contents.workspace.join("target/test-envs");
     stage.directory(&manifest, 0o755)?;
     let only = TestEnvs {
@@ -131,7 +145,7 @@ fn python(stage: &Stage, contents: &Contents) -> Result<(), Error> {
     only.write_manifest(&stage.inside(&manifest))
 }
 
-/// The shared objects among what was staged, which need libraries of their own.
+/// The staged shared objects, which need libraries of their own.
 fn extensions(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -147,11 +161,15 @@ fn extensions(directory: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 fn format(directory: &Path, image: &Path) -> Result<(), Error> {
+    // A guest that still runs keeps the old file.
+    if image.exists() {
+        fs::remove_file(image)?;
+    }
     File::create(image)?.set_len(SIZE)?;
     let mut command = if geteuid().is_root() {
         Command::new("mkfs.ext4")
     } else {
-        // What is his here is root's there.
+        // In this user namespace, the user's files belong to root.
         let mut unshare = Command::new("unshare");
         unshare.args(["--map-root-user", "mkfs.ext4"]);
         unshare

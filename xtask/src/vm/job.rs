@@ -1,4 +1,4 @@
-//! What a guest is to do, and the words in which it says how that went.
+//! The job of a guest, and the events with which it reports the results.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::Error;
 
-/// Who runs the tests.
+/// The user who runs the tests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum User {
-    /// Root, logged in: beside other processes, in a cgroup that systemd made.
+    /// Root, logged in: with other processes in a cgroup that systemd made.
     Root,
     /// An ordinary user, alone in a cgroup that was delegated to it (`Delegate=yes`).
     Delegated,
@@ -19,12 +19,12 @@ pub enum User {
     Plain,
     /// A service of an ordinary user, with `Delegate=yes`, which starts Sandfork beside itself.
     Service,
-    /// The same with `DelegateSubgroup=main`.
+    /// Like `Service`, with `DelegateSubgroup=main`.
     Subgroup,
 }
 
 impl User {
-    /// All of them.
+    /// All users.
     pub const ALL: [Self; 5] = [
         Self::Root,
         Self::Delegated,
@@ -33,10 +33,10 @@ impl User {
         Self::Subgroup,
     ];
 
-    /// Those who run all tests; the others differ from them in their cgroup only.
+    /// The users who run all tests; the others differ from them only in their cgroup.
     pub const TESTING: [Self; 3] = [Self::Root, Self::Delegated, Self::Plain];
 
-    /// As `--user` has it.
+    /// The name in `--user`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Root => "root",
@@ -60,36 +60,73 @@ impl FromStr for User {
     }
 }
 
+/// The cgroups that a guest has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Cgroups {
+    /// Version 2, as systemd arranges it.
+    V2,
+    /// Version 1, a hierarchy for each controller, as before 2020.
+    V1,
+    /// None mounted.
+    Absent,
+}
+
+impl Cgroups {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::V2, Self::V1, Self::Absent];
+
+    /// The name in a job and in a table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V2 => "v2",
+            Self::V1 => "v1",
+            Self::Absent => "none",
+        }
+    }
+}
+
+impl FromStr for Cgroups {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let known = Self::ALL.into_iter().find(|cgroups| cgroups.name() == text);
+        known.ok_or_else(|| format!("unknown cgroups `{text}`: there are v2, v1, none").into())
+    }
+}
+
 /// A program with its arguments.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Program {
-    /// By which its results are known.
+    /// The name of its results.
     pub name: String,
     /// The program itself, then its arguments.
     pub words: Vec<String>,
 }
 
-/// What one guest does.
+/// The job of one guest.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Job {
-    /// As whom.
+    /// The user to run as.
     pub user: User,
-    /// Settings of sysctl(8), as paths beneath `/proc/sys`, made before anything runs.
+    /// The kind of cgroups.
+    pub cgroups: Cgroups,
+    /// Settings of sysctl(8), as paths beneath `/proc/sys`, applied before anything runs.
     pub settings: Vec<(String, String)>,
-    /// One after the other.
+    /// The programs, run one after the other.
     pub programs: Vec<Program>,
-    /// Where they run.
+    /// Their working directory.
     pub directory: PathBuf,
-    /// For all of them together.
+    /// The time limit of each program.
     pub deadline: Duration,
 }
 
 impl Job {
-    /// As it is put into the guest.
+    /// The job in the format that the guest reads.
     pub fn to_json(&self) -> String {
         let program = |it: &Program| json!({"name": it.name, "words": it.words});
         json!({
             "user": self.user.name(),
+            "cgroups": self.cgroups.name(),
             "settings": self.settings,
             "programs": self.programs.iter().map(program).collect::<Vec<_>>(),
             "directory": self.directory,
@@ -98,7 +135,7 @@ impl Job {
         .to_string()
     }
 
-    /// As the guest reads it.
+    /// Parses the job.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         let job: Value = serde_json::from_str(text)?;
         let strings = |value: &Value| serde_json::from_value::<Vec<String>>(value.clone());
@@ -117,6 +154,10 @@ impl Job {
                 .as_str()
                 .ok_or("a job without a user")?
                 .parse()?,
+            cgroups: job["cgroups"]
+                .as_str()
+                .ok_or("a job without a word on cgroups")?
+                .parse()?,
             settings: serde_json::from_value(job["settings"].clone())?,
             programs: programs.iter().map(program).collect::<Result<_, _>>()?,
             directory: serde_json::from_value(job["directory"].clone())?,
@@ -125,26 +166,26 @@ impl Job {
     }
 }
 
-/// A line by which the guest tells where it is. All other lines are what programs print.
+/// An event that the guest reports on a line. All other lines are output of programs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
     /// The kernel of this release runs its first program.
     Booted(String),
     /// This program starts.
     Began(String),
-    /// It is over, and how: an exit status, or a signal above 128, as a shell has it.
+    /// The program ended, with an exit status, or a signal above 128, as a shell reports it.
     Ended(i32),
-    /// There is nothing left to do.
+    /// The job is done.
     Finished,
     /// The guest could not do its job.
     Failed(String),
 }
 
-/// No test prints this.
+/// The prefix of an event's line. No test prints this.
 const MARK: &str = "@sandfork-vm ";
 
 impl Event {
-    /// As a line.
+    /// Formats the event as a line.
     pub fn to_line(&self) -> String {
         match self {
             Self::Booted(release) => format!("{MARK}booted {release}"),
@@ -155,8 +196,8 @@ impl Event {
         }
     }
 
-    /// `None` for a line of a program's. A program that does not end its last line has the event
-    /// behind it.
+    /// Parses a line. Returns `None` for a program's output. If a program's last line has no
+    /// newline, the event follows it on the same line.
     pub fn from_line(line: &str) -> Option<(&str, Self)> {
         let (before, event) = line.split_once(MARK)?;
         let (word, rest) = event.split_once(' ').unwrap_or((event, ""));
@@ -181,6 +222,7 @@ mod tests {
     fn a_job_is_read_as_it_was_written() {
         let job = Job {
             user: User::Delegated,
+            cgroups: Cgroups::V1,
             settings: vec![("user/max_user_namespaces".to_owned(), "0".to_owned())],
             programs: vec![Program {
                 name: "kernel".to_owned(),

@@ -1,24 +1,30 @@
-//! What a guest's lines say about its programs.
+//! Evaluates a guest's output.
+
+use serde::{Deserialize, Serialize};
 
 use super::job::Event;
+use super::suite::Suite;
 use crate::tally::Tally;
 
 /// How a program in the guest ended.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Ran {
-    /// As the job named it.
+    /// The name from the job.
     pub name: String,
     /// Its exit status; `None` while it runs.
     pub status: Option<i32>,
-    /// All that it printed.
+    /// Its output.
     pub lines: Vec<String>,
 }
 
 impl Ran {
-    /// Its tests, counted. A program that failed without a failed test is a failure.
+    /// Counts its tests. A program that failed without a failed test counts as a failure.
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();
-        self.lines.iter().for_each(|line| tally.read(line));
+        let suite = self.name.parse().unwrap_or(Suite::Kernel);
+        for line in &self.lines {
+            suite.read(&mut tally, line);
+        }
         if self.status != Some(0) {
             tally.fail_if_successful();
         }
@@ -26,19 +32,19 @@ impl Ran {
     }
 }
 
-/// What came of a job.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+/// The result of a job.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The kernel's own word for itself.
+    /// The kernel's release, as it reports it.
     pub release: String,
-    /// In the order of the job.
+    /// The programs, in the order of the job.
     pub programs: Vec<Ran>,
     failure: Option<String>,
     is_finished: bool,
 }
 
 impl Report {
-    /// Takes in a line, and gives back what of it is for the reader.
+    /// Handles a line. Returns the part of it to print.
     pub fn hear<'l>(&mut self, line: &'l str) -> Option<&'l str> {
         let (printed, event) = match Event::from_line(line) {
             Some((before, event)) => (before, Some(event)),
@@ -74,12 +80,12 @@ impl Report {
         }
     }
 
-    /// Something went wrong outside the programs.
+    /// Records a failure outside the programs.
     pub fn fail(&mut self, why: &str) {
         self.failure.get_or_insert_with(|| why.to_owned());
     }
 
-    /// Whether the guest said how its job went.
+    /// Whether the guest reported the end of its job.
     pub fn is_finished(&self) -> bool {
         self.is_finished || self.failure.is_some()
     }
@@ -89,7 +95,13 @@ impl Report {
         self.failure.as_deref()
     }
 
-    /// What a program printed and how it ended, by its name.
+    /// Whether every program did what it should.
+    pub fn is_success(&self) -> bool {
+        let is_good = |ran: &Ran| ran.name.parse::<Suite>().is_err() || ran.tally().is_success();
+        self.failure.is_none() && self.programs.iter().all(is_good)
+    }
+
+    /// Returns a program's result by its name.
     pub fn program(&self, name: &str) -> Option<&Ran> {
         self.programs.iter().find(|program| program.name == name)
     }
@@ -125,6 +137,17 @@ mod tests {
         assert_eq!(tally("one"), "2 passed, 0 failed, 0 skipped");
         assert_eq!(tally("two"), "0 passed, 1 failed, 0 skipped");
         assert_eq!(report.programs[1].lines, ["no tests"]);
+    }
+
+    #[test]
+    fn the_python_package_is_counted_in_the_words_of_pytest() {
+        let report = report(&[
+            "@sandfork-vm began python",
+            "30 passed, 1 deselected in 65.29s (0:01:05)",
+            "@sandfork-vm ended 0",
+        ]);
+        let tally = report.programs[0].tally();
+        assert_eq!(tally.to_string(), "30 passed, 0 failed, 0 skipped");
     }
 
     #[test]

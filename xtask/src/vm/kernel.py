@@ -1,4 +1,4 @@
-"""What a kernel is fetched with: Debian's index, and one package of it.
+"""Downloads Debian's index of kernels, and the kernel of one package.
 
     kernel.py index URL                       prints the stanzas of the kernel's packages
     kernel.py fetch URL SHA256 DIR MODULE...  the kernel, and those of the modules that are not built in
@@ -26,7 +26,7 @@ def index(url):
 
 
 def members(archive):
-    """Names and contents of an ar(5) archive."""
+    """The names and contents in an ar(5) archive."""
     at = 8
     while at + 60 <= len(archive):
         name, size = archive[at : at + 16].decode().strip(" /"), int(archive[at + 48 : at + 58])

@@ -1,4 +1,4 @@
-//! Debian's cloud kernels: which there is, fetched once.
+//! Debian's cloud kernels: finds them, and downloads each once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use crate::Error;
 
 const MIRROR: &str = "https://deb.debian.org/debian";
 
-/// Needs nothing but CPython, which the project needs anyway.
+/// A script that needs only CPython, which the project needs anyway.
 const SCRIPT: &str = include_str!("kernel.py");
 
-/// What the guest needs to reach its disk, and a socket that escape tests try, in the order of
-/// loading. Any of them may be built in.
+/// The modules that the guest needs to mount its disk, and one for a socket that escape tests try,
+/// in load order. Any of them may be built into the kernel.
 pub const MODULES: [&str; 7] = [
     "virtio",
     "virtio_ring",
@@ -34,7 +34,7 @@ pub enum Line {
 }
 
 impl Line {
-    /// From the oldest.
+    /// All lines, oldest first.
     pub const ALL: [Self; 2] = [Self::V6_1, Self::V6_12];
 
     fn suite(self) -> &'static str {
@@ -44,7 +44,7 @@ impl Line {
         }
     }
 
-    /// As `--kernel` has it.
+    /// The name in `--kernel`.
     pub fn name(self) -> &'static str {
         match self {
             Self::V6_1 => "6.1",
@@ -65,14 +65,16 @@ impl FromStr for Line {
 /// A kernel on this machine.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// Its version, as the package names it.
+    /// Its line.
+    pub line: Line,
+    /// The version in the package's name.
     pub version: String,
     directory: PathBuf,
 }
 
 impl Kernel {
-    /// Finds the newest of a line and fetches it, unless it is in `cache`. A machine that does not
-    /// reach Debian takes what it has.
+    /// Finds the newest kernel of a line and downloads it, unless it is in `cache`. If Debian is
+    /// out of reach, it uses the newest one in `cache`.
     pub fn obtain(line: Line, cache: &Path) -> Result<Self, Error> {
         let newest = cache.join(line.name()).join("newest");
         let index = format!(
@@ -84,6 +86,7 @@ impl Kernel {
                 let package = newest_cloud_kernel(&stanzas)
                     .ok_or_else(|| format!("{index} has no cloud kernel"))?;
                 let kernel = Self {
+                    line,
                     directory: cache.join(line.name()).join(&package.version),
                     version: package.version.clone(),
                 };
@@ -94,6 +97,7 @@ impl Kernel {
             Err(error) => {
                 let version = fs::read_to_string(newest).map_err(|_| error)?;
                 Ok(Self {
+                    line,
                     directory: cache.join(line.name()).join(&version),
                     version,
                 })
@@ -116,12 +120,12 @@ impl Kernel {
         Ok(())
     }
 
-    /// What is booted.
+    /// The path of the kernel image.
     pub fn image(&self) -> PathBuf {
         self.directory.join("vmlinuz")
     }
 
-    /// The file of a module; `None` where it is built in.
+    /// The path of a module; `None` if it is built in.
     pub fn module(&self, name: &str) -> Option<PathBuf> {
         let file = self.directory.join(name).with_extension("ko");
         file.exists().then_some(file)
@@ -141,7 +145,7 @@ fn python(arguments: &[&str]) -> Result<String, Error> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// A package, as the index describes it.
+/// A package in Debian's index.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Package {
     version: String,
@@ -149,7 +153,7 @@ struct Package {
     sha256: String,
 }
 
-/// The kernel on which the package without a version depends: the newest.
+/// The kernel on which the package without a version depends, which is the newest.
 fn newest_cloud_kernel(stanzas: &str) -> Option<Package> {
     let by_name = |name: &str| {
         let named = |stanza: &&str| field(stanza, "Package") == Some(name);

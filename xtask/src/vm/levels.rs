@@ -1,4 +1,4 @@
-//! One run at each level, and what came of it.
+//! One run at each level, and its result.
 
 use serde_json::Value;
 
@@ -6,21 +6,21 @@ use super::image::SYSTEM_PYTHON;
 use super::job::Program;
 use super::judge::Ran;
 
-/// From the strongest.
+/// The levels, strongest first.
 pub const LEVELS: [&str; 3] = ["full", "standard", "landlock"];
 
-/// What a host answered to a policy that requires a level.
+/// A host's answer to a policy that requires a level.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// The code ran, under this level as it was seen from outside.
+    /// The code ran at this level, as verified from outside.
     Given(String),
-    /// Nothing ran; the sentence says why.
+    /// Nothing ran. Holds the error message.
     Refused(String),
-    /// Neither: a defect.
+    /// Neither happened, which is a defect.
     Broken(String),
 }
 
-/// A run that requires `level`. It says what it got.
+/// A run that requires `level` and prints the level it got.
 pub fn program(level: &str, sandfork: &str) -> Program {
     let require = format!("assurance.require={level}");
     let python = format!("python.interpreter={SYSTEM_PYTHON}");
@@ -33,12 +33,12 @@ pub fn program(level: &str, sandfork: &str) -> Program {
     }
 }
 
-/// By which the run is known among a guest's programs.
+/// The name of the run among a guest's programs.
 pub fn name(level: &str) -> String {
     format!("level {level}")
 }
 
-/// What the run of a level says.
+/// Parses the output of the run of a level.
 pub fn answer(ran: &Ran) -> Answer {
     let text = ran.lines.join("\n");
     if let Ok(outcome) = serde_json::from_str::<Value>(&text)

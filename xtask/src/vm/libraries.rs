@@ -1,4 +1,4 @@
-//! The shared libraries that programs need, as the dynamic linker tells (ldd(1)).
+//! The shared libraries that programs need, from the dynamic linker (ldd(1)).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::process::{Command, Stdio};
 
 use crate::Error;
 
-/// So many fit into one command line.
+/// The most programs in one command line.
 const AT_ONCE: usize = 200;
 
-/// Everything that the dynamic linker would load for any of these, itself included.
+/// All files that the dynamic linker would load for these programs, including itself.
 pub fn of(programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Error> {
     let mut libraries = BTreeSet::new();
     for some in programs.chunks(AT_ONCE) {
         let mut ldd = Command::new("ldd");
-        // Fails for those that are not dynamic, which need nothing.
+        // Fails for programs that are not dynamic, which need no libraries.
         let output = ldd.args(some).stderr(Stdio::null()).output()?;
         libraries.extend(parse(&String::from_utf8_lossy(&output.stdout)));
     }

@@ -1,33 +1,31 @@
-//! What was found in each situation on each kernel, as the tables of docs/hosts.md.
+//! The results of each situation on each kernel, as the tables of docs/hosts.md.
 
 use std::fmt::Write;
 
 use super::judge::Report;
 use super::levels::{self, Answer, LEVELS};
 use super::situation::Situation;
-
-/// The programs of tests whose counts are shown.
-pub const COUNTED: [&str; 4] = ["kernel", "seccomp_kernel", "escape", "landlock_level"];
+use super::suite::Suite;
 
 /// One situation on one kernel.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Where.
+    /// The situation.
     pub situation: Situation,
-    /// What was heard of it.
+    /// The guest's report.
     pub report: Report,
 }
 
-/// All of them.
+/// The results of all situations.
 #[derive(Clone, Debug, Default)]
 pub struct Matrix {
-    /// In the order of the document.
+    /// The results in the order of the document.
     pub entries: Vec<Entry>,
 }
 
 impl Matrix {
-    /// What contradicts the promises: a run at less than was required, or at a level that was
-    /// refused, a refusal that is none, a test that failed.
+    /// The results that contradict the promises: a run below the required level, or at a level that
+    /// was refused, an invalid refusal, a failed test.
     pub fn defects(&self) -> Vec<String> {
         let mut defects = Vec::new();
         for Entry { situation, report } in &self.entries {
@@ -49,7 +47,7 @@ impl Matrix {
                 }
             }
             for program in &report.programs {
-                if COUNTED.contains(&program.name.as_str()) && !program.tally().is_success() {
+                if program.name.parse::<Suite>().is_ok() && !program.tally().is_success() {
                     let counts = program.tally().counts();
                     defects.push(format!("{place}: {}: {counts}", program.name));
                 }
@@ -58,7 +56,7 @@ impl Matrix {
         defects
     }
 
-    /// The tables, with the words by which they were made.
+    /// The tables. `made` describes how and when they were made.
     pub fn render(&self, made: &str) -> String {
         let mut causes = Causes::default();
         let levels = self.levels(&mut causes);
@@ -96,13 +94,15 @@ impl Matrix {
         text
     }
 
-    /// With a column for each program that was run anywhere, and a row for each place that ran one.
+    /// The table of tests, with a column for each program that ran anywhere, and a row for each
+    /// situation that ran one.
     fn tests(&self) -> String {
         let was_run = |name: &&str| {
             let mut reports = self.entries.iter().map(|entry| &entry.report);
             reports.any(|report| report.program(name).is_some())
         };
-        let columns: Vec<&str> = COUNTED.into_iter().filter(was_run).collect();
+        let names = Suite::ALL.into_iter().map(Suite::name);
+        let columns: Vec<&str> = names.filter(was_run).collect();
         if columns.is_empty() {
             return String::new();
         }
@@ -141,7 +141,7 @@ fn is_refused(report: &Report, level: &str) -> bool {
     matches!(answer(report, level), Answer::Refused(_))
 }
 
-/// Stronger levels have higher ranks; what is no level has the lowest.
+/// The rank of a level: stronger levels have higher ranks, and an unknown level has the lowest.
 fn rank(level: &str) -> usize {
     let weaker = LEVELS.iter().rev().position(|known| *known == level);
     weaker.map_or(0, |weaker| weaker + 1)
@@ -156,7 +156,7 @@ fn cell(report: &Report, level: &str, causes: &mut Causes) -> String {
     }
 }
 
-/// Sentences of refusals, each once.
+/// The refusals' messages, without duplicates.
 #[derive(Default)]
 struct Causes(Vec<String>);
 

@@ -1,7 +1,8 @@
-//! The tests on other kernels: a guest under qemu, with cgroups of version 2 as systemd arranges
-//! them. Nothing of the host is changed, and root is not needed.
+//! Runs the tests on other kernels: a guest under qemu, with cgroups of version 2 arranged like
+//! systemd's. It changes nothing on the host and does not need root.
 
 mod boot;
+mod cgroup_bench;
 mod cgroups;
 mod cpio;
 mod guest;
@@ -16,6 +17,7 @@ mod options;
 mod programs;
 mod situation;
 mod stage;
+mod suite;
 
 use std::cell::OnceCell;
 use std::fs;
@@ -27,29 +29,25 @@ pub use self::boot::is_possible;
 pub use self::guest::main as guest_main;
 
 use self::boot::{Accelerator, Machine};
-use self::job::{Job, Program, User};
+use self::job::{Cgroups, Job, Program, User};
 use self::judge::Report;
 use self::kernel::{Kernel, Line};
 use self::levels::LEVELS;
-use self::matrix::{COUNTED, Entry, Matrix};
-use self::options::{Options, Purpose};
-use self::situation::{Extent, SITUATIONS};
+use self::matrix::{Entry, Matrix};
+use self::options::{Earlier, Options, Purpose};
+use self::situation::{Extent, SITUATIONS, Situation};
+use self::suite::{Prepared, Suite};
+use crate::interpreters::Interpreter;
 use crate::tally::Tally;
-use crate::test::{binary, report, test_program};
+use crate::test::{Profile, binary, report};
 use crate::test_envs::{self, TestEnv};
 use crate::{Error, document, workspace};
 
-/// For all programs of one guest. Emulated, everything takes ten times as long.
+/// The time limit of each program in a guest. Under emulation, everything takes ten times as long.
 const DEADLINE: Duration = Duration::from_secs(60 * 60);
 
-/// Tests that say little about the kernel and take very long, or need a fast machine.
-const NOT_HERE: [&str; 5] = [
-    "humaneval",
-    "mixed_runs",
-    "sessions::stress",
-    "cgroups::processor_time_is_each_runs_own",
-    "cgroups::what_a_heavy_run_counted",
-];
+/// The command that measures the cost of a cgroup.
+const BENCH: &str = "cargo xtask vm --bench";
 
 /// Runs `cargo xtask vm` with these arguments.
 pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
@@ -58,7 +56,13 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
         return Err("no qemu-system-x86_64: install it (`apt install qemu-system-x86`)".into());
     }
     let workspace = workspace();
-    let guests = Guests::prepare(&workspace)?;
+    let profile = Profile::Emulated;
+    let (subject, suites) = if options.purpose == Purpose::Bench {
+        (cgroup_bench::build(&workspace)?, &[][..])
+    } else {
+        (binary(&workspace, profile)?, options.tests.as_slice())
+    };
+    let guests = Guests::prepare(&workspace, suites, subject, profile)?;
     let cache = guests.place.join("kernels");
     let mut kernels = Vec::new();
     for line in &options.kernels {
@@ -66,11 +70,15 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
     }
     match &options.purpose {
         Purpose::Matrix => guests.matrix(&kernels, &options),
+        Purpose::Bench => guests.bench(&kernels),
         Purpose::Tests | Purpose::Command(_) => {
             let mut tally = Tally::default();
             for kernel in &kernels {
                 for user in &options.users {
-                    let job = guests.job(*user, guests.programs(&options));
+                    let job = Job {
+                        cgroups: options.cgroups,
+                        ..guests.job(*user, guests.programs(&options))
+                    };
                     tally.add(counted(&guests.run(kernel, &job, "")?));
                 }
             }
@@ -79,22 +87,26 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
     }
 }
 
-/// Runs the endings of runs on one kernel, as the user that most have: about a minute.
+/// Runs the tests of how runs end on one kernel, as the most common kind of user: about a minute.
 pub fn sample(line: Line) -> Result<Tally, Error> {
     let options = Options {
         kernels: vec![line],
         users: vec![User::Delegated],
-        tests: vec!["kernel".to_owned()],
+        cgroups: Cgroups::V2,
+        tests: vec![Suite::Kernel],
         arguments: vec!["outcomes::endings".to_owned()],
         purpose: Purpose::Tests,
+        earlier: Earlier::Discard,
     };
-    let guests = Guests::prepare(&workspace())?;
+    // Uses the existing debug build: for so few tests, a new build would take longer than it saves.
+    let sandfork = binary(&workspace(), Profile::Dev)?;
+    let guests = Guests::prepare(&workspace(), &options.tests, sandfork, Profile::Dev)?;
     let kernel = Kernel::obtain(line, &guests.place.join("kernels"))?;
     let job = guests.job(User::Delegated, guests.programs(&options));
     Ok(counted(&guests.run(&kernel, &job, "")?))
 }
 
-/// Says how the programs of a guest ended.
+/// Counts how the programs of a guest ended.
 fn counted(ran: &Report) -> Tally {
     let mut sum = Tally::default();
     println!();
@@ -110,40 +122,46 @@ fn counted(ran: &Report) -> Tally {
     sum
 }
 
-/// What all guests have in common.
+/// The settings that all guests share.
 struct Guests {
     workspace: PathBuf,
     place: PathBuf,
     image: PathBuf,
-    sandfork: PathBuf,
-    tests: Vec<(&'static str, PathBuf)>,
+    /// The program under test: the command, or the benchmark.
+    subject: PathBuf,
+    tests: Vec<Prepared>,
     accelerator: OnceCell<Accelerator>,
 }
 
 impl Guests {
-    fn prepare(workspace: &Path) -> Result<Self, Error> {
+    fn prepare(
+        workspace: &Path,
+        suites: &[Suite],
+        subject: PathBuf,
+        profile: Profile,
+    ) -> Result<Self, Error> {
         let place = workspace.join("target/vm");
         fs::create_dir_all(&place)?;
         let python = system_python(workspace)?;
-        let sandfork = binary(workspace)?;
         let mut tests = Vec::new();
-        for name in COUNTED {
-            tests.push((name, test_program(workspace, name)?));
+        for suite in suites {
+            tests.push(suite.prepare(workspace, &python, profile)?);
         }
-        let mut programs: Vec<PathBuf> = tests.iter().map(|(_, path)| path.clone()).collect();
-        programs.push(sandfork.clone());
+        let mut programs: Vec<PathBuf> = tests.iter().map(|it| it.executable.clone()).collect();
+        programs.push(subject.clone());
         let image = place.join("root.ext4");
         let contents = image::Contents {
             workspace,
             programs: &programs,
             python: &python,
+            client: tests.iter().find_map(Prepared::client),
         };
         image::make(&contents, &image)?;
         Ok(Self {
             workspace: workspace.to_owned(),
             place,
             image,
-            sandfork,
+            subject,
             tests,
             accelerator: OnceCell::new(),
         })
@@ -157,27 +175,15 @@ impl Guests {
                 words: words.into(),
             }];
         }
-        let is_wanted = |name: &str| {
-            let named = options.tests.iter().any(|it| it == name);
-            options.tests.is_empty() || named
-        };
-        let wanted = self.tests.iter().filter(|(name, _)| is_wanted(name));
-        let program = |(name, path): &(&str, PathBuf)| {
-            let mut words = vec![path.display().to_string()];
-            words.extend(options.arguments.iter().cloned());
-            let skipped = NOT_HERE.iter().flat_map(|name| ["--skip", name]);
-            words.extend(skipped.map(str::to_owned));
-            Program {
-                name: (*name).to_owned(),
-                words,
-            }
-        };
-        wanted.map(program).collect()
+        let program =
+            |test: &Prepared| test.program(&self.workspace, &self.subject, &options.arguments);
+        self.tests.iter().map(program).collect()
     }
 
     fn job(&self, user: User, programs: Vec<Program>) -> Job {
         Job {
             user,
+            cgroups: Cgroups::V2,
             settings: Vec::new(),
             programs,
             directory: self.workspace.clone(),
@@ -211,50 +217,100 @@ impl Guests {
         Ok(report)
     }
 
-    /// Runs every situation on every kernel, and writes the document.
-    fn matrix(&self, kernels: &[Kernel], options: &Options) -> Result<ExitCode, Error> {
-        let mut matrix = Matrix::default();
+    /// Measures on every kernel with every kind of cgroup, and updates the document.
+    fn bench(&self, kernels: &[Kernel]) -> Result<ExitCode, Error> {
+        let mut found = Vec::new();
         for kernel in kernels {
-            for situation in SITUATIONS {
-                let mut programs: Vec<Program> = LEVELS
-                    .map(|level| levels::program(level, &self.sandfork.display().to_string()))
-                    .into();
-                let is_asked_for = options.users.contains(&situation.user);
-                if situation.extent == Extent::Tests && is_asked_for {
-                    programs.extend(self.programs(options));
-                }
-                let mut job = self.job(situation.user, programs);
-                let owned =
-                    |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-                job.settings = situation.settings.iter().map(owned).collect();
-                let report = self.run(kernel, &job, situation.boot_options)?;
-                matrix.entries.push(Entry { situation, report });
+            for cgroups in Cgroups::ALL {
+                let measure = cgroup_bench::program(&self.subject, &self.workspace);
+                let job = Job {
+                    cgroups,
+                    ..self.job(User::Root, vec![measure])
+                };
+                found.push((cgroups, self.run(kernel, &job, "")?));
             }
         }
+        let table = cgroup_bench::table(&found)?;
+        println!("\n{table}");
+        let text = format!("Made {}.\n\n{table}", self.made(BENCH)?);
+        let document = self.workspace.join("docs/performance.md");
+        document::replace(&document, BENCH, &text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The command, the date and the machine of a result.
+    fn made(&self, command: &str) -> Result<String, Error> {
         let accelerator = self.accelerator.get().map_or("nothing", |it| it.name());
-        let words: Vec<String> = std::env::args().skip(1).collect();
-        let tables = matrix.render(&format!(
-            "on {} by `cargo xtask {}`; guests ran by {accelerator}",
-            document::today()?,
-            words.join(" ")
-        ));
-        println!("\n{tables}");
-        let hosts = self.workspace.join("docs/hosts.md");
-        document::replace(&hosts, "cargo xtask vm --matrix", &tables)?;
-        let defects = matrix.defects();
+        let today = document::today()?;
+        Ok(format!(
+            "on {today} by `{command}`; guests ran by {accelerator}"
+        ))
+    }
+
+    /// Runs every situation on every kernel, and puts the results of each into the document.
+    fn matrix(&self, kernels: &[Kernel], options: &Options) -> Result<ExitCode, Error> {
+        let mut defects = Vec::new();
+        for kernel in kernels {
+            let mut matrix = Matrix::default();
+            for (number, situation) in SITUATIONS.into_iter().enumerate() {
+                let kept = format!("matrix-{}-{number}.json", kernel.line.name());
+                let kept = self.place.join(kept);
+                if options.earlier == Earlier::Discard && kept.exists() {
+                    fs::remove_file(&kept)?;
+                }
+                let report: Report = match fs::read(&kept) {
+                    Ok(report) => serde_json::from_slice(&report)?,
+                    Err(_) => self.situation(kernel, situation, options)?,
+                };
+                if report.is_success() {
+                    fs::write(&kept, serde_json::to_vec(&report)?)?;
+                }
+                matrix.entries.push(Entry { situation, report });
+            }
+            let command = format!("cargo xtask vm --matrix --kernel {}", kernel.line.name());
+            let words: Vec<&str> = options.arguments.iter().map(String::as_str).collect();
+            let only = match words.as_slice() {
+                [] => String::new(),
+                some => format!(" -- {}", some.join(" ")),
+            };
+            let tables = matrix.render(&self.made(&format!("{command}{only}"))?);
+            println!("\n{tables}");
+            document::replace(&self.workspace.join("docs/hosts.md"), &command, &tables)?;
+            defects.extend(matrix.defects());
+        }
         for defect in &defects {
             println!("{defect}");
         }
         Ok(ExitCode::from(u8::from(!defects.is_empty())))
     }
+
+    fn situation(
+        &self,
+        kernel: &Kernel,
+        situation: Situation,
+        options: &Options,
+    ) -> Result<Report, Error> {
+        let subject = self.subject.display().to_string();
+        let levels = LEVELS.map(|level| levels::program(level, &subject));
+        let mut programs: Vec<Program> = levels.into();
+        let is_asked_for = options.users.contains(&situation.user);
+        if situation.extent == Extent::Tests && is_asked_for {
+            programs.extend(self.programs(options));
+        }
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let job = Job {
+            settings: situation.settings.iter().map(owned).collect(),
+            ..self.job(situation.user, programs)
+        };
+        self.run(kernel, &job, situation.boot_options)
+    }
 }
 
 /// The environment of the interpreter that every user can run.
 fn system_python(workspace: &Path) -> Result<TestEnv, Error> {
-    let system = fs::canonicalize(image::SYSTEM_PYTHON)
-        .map_err(|error| format!("{}: {error}", image::SYSTEM_PYTHON))?;
-    let envs = test_envs::make(workspace)?.envs;
-    let mut envs = envs.into_iter();
-    envs.find(|env| env.interpreter.executable == system)
-        .ok_or_else(|| format!("no environment was made of {}", system.display()).into())
+    let system = Path::new(image::SYSTEM_PYTHON);
+    let interpreter = Interpreter::ask(system).filter(Interpreter::is_supported);
+    let interpreter =
+        interpreter.ok_or_else(|| format!("{} is no CPython 3.9 or later", system.display()))?;
+    test_envs::make_for(workspace, &interpreter)
 }

@@ -1,44 +1,62 @@
 //! The arguments of `cargo xtask vm`.
 
-use super::job::User;
+use super::job::{Cgroups, User};
 use super::kernel::Line;
+use super::suite::Suite;
 use crate::Error;
 
-/// What is asked for.
+/// The options of the command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Options {
-    /// Each is booted for each user.
+    /// The kernels. Each is booted for each user.
     pub kernels: Vec<Line>,
-    /// Who runs the tests.
+    /// The users who run the tests.
     pub users: Vec<User>,
-    /// Test programs; all of them where none is named.
-    pub tests: Vec<String>,
-    /// Passed to each of them.
+    /// The kind of cgroups.
+    pub cgroups: Cgroups,
+    /// The suites to run; all if none is named.
+    pub tests: Vec<Suite>,
+    /// Arguments for each suite.
     pub arguments: Vec<String>,
-    /// What is done with the guests.
+    /// The purpose of the guests.
     pub purpose: Purpose,
+    /// Whether the matrix keeps what an earlier one found where nothing failed.
+    pub earlier: Earlier,
 }
 
-/// What guests are booted for.
+/// What becomes of the findings of an earlier matrix.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Earlier {
+    /// Every kind of host is looked at anew.
+    Discard,
+    /// Only those where something failed, or that were not reached.
+    Keep,
+}
+
+/// The purpose of booting guests.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Purpose {
     /// To run tests.
     Tests,
-    /// To run this command of the shell instead.
+    /// To run this shell command instead.
     Command(String),
+    /// To measure the cost of a cgroup, for the document.
+    Bench,
     /// To find out which levels each kind of host gives, for the document.
     Matrix,
 }
 
 impl Options {
-    /// Reads them; a kernel or user that is not named is each of them.
+    /// Parses the arguments. If no kernel or user is named, all of them are used.
     pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, Error> {
         let mut options = Self {
             kernels: Vec::new(),
             users: Vec::new(),
+            cgroups: Cgroups::V2,
             tests: Vec::new(),
             arguments: Vec::new(),
             purpose: Purpose::Tests,
+            earlier: Earlier::Discard,
         };
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
@@ -49,8 +67,11 @@ impl Options {
             match argument.as_str() {
                 "--kernel" => options.kernels.push(value()?.parse()?),
                 "--user" => options.users.push(value()?.parse()?),
-                "--test" => options.tests.push(value()?),
+                "--cgroups" => options.cgroups = value()?.parse()?,
+                "--test" => options.tests.push(value()?.parse()?),
                 "--command" => options.purpose = Purpose::Command(value()?),
+                "--bench" => options.purpose = Purpose::Bench,
+                "--resume" => options.earlier = Earlier::Keep,
                 "--matrix" => options.purpose = Purpose::Matrix,
                 "--" => options.arguments.extend(arguments.by_ref()),
                 _ => return Err(format!("unknown argument `{argument}`").into()),
@@ -61,6 +82,9 @@ impl Options {
         }
         if options.users.is_empty() {
             options.users.extend(User::TESTING);
+        }
+        if options.tests.is_empty() {
+            options.tests.extend(Suite::ALL);
         }
         Ok(options)
     }
@@ -89,9 +113,11 @@ mod tests {
         let expected = Options {
             kernels: vec![Line::V6_1],
             users: vec![User::Plain],
-            tests: vec!["kernel".to_owned()],
+            cgroups: Cgroups::V2,
+            tests: vec![Suite::Kernel],
             arguments: vec!["--exact".to_owned(), "a".to_owned()],
             purpose: Purpose::Tests,
+            earlier: Earlier::Discard,
         };
         assert_eq!(parse(&line), Ok(expected));
     }
@@ -103,6 +129,14 @@ mod tests {
             (
                 &["--user", "me"],
                 "unknown user `me`: there are root, delegated, plain, service, subgroup",
+            ),
+            (
+                &["--test", "tidy"],
+                "unknown test `tidy`: there are kernel, seccomp_kernel, escape, landlock_level, faults, python",
+            ),
+            (
+                &["--cgroups", "3"],
+                "unknown cgroups `3`: there are v2, v1, none",
             ),
             (&["--fast"], "unknown argument `--fast`"),
         ] {

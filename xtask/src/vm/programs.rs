@@ -1,4 +1,4 @@
-//! Inside: runs the programs of a job as its user, and passes on what they print.
+//! Runs inside the guest: runs the programs of a job as its user, and forwards their output.
 
 use std::fs;
 use std::io::{PipeReader, Read};
@@ -15,25 +15,33 @@ use super::guest::say;
 use super::job::{Event, Job, Program, User};
 use crate::Error;
 
-/// Uid and gid of an ordinary user: the first that useradd(8) hands out.
+/// Uid and gid of an ordinary user: the first that useradd(8) assigns.
 pub const ORDINARY: u32 = 1000;
 
-/// A shell enters the cgroup, gives up its rights and becomes the program: nobody else is in it.
+/// A shell enters the cgroup, drops its rights and becomes the program, which is then alone in it.
 const ENTER_ALONE: &str = "echo 0 >\"$0/cgroup.procs\" && exec \"$@\"";
 /// A shell enters the cgroup and stays there beside the program, as after a login or in a service.
 const ENTER_BESIDE: &str = "echo 0 >\"$0/cgroup.procs\" && \"$@\"; exit $?";
 
+/// Used without a cgroup to enter.
+const STAY: &str = "\"$@\"; exit $?";
+
 /// How long a program's descendants may hold its output open after its end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Runs them. `place` is the cgroup.
-pub fn run(job: &Job, place: &Path, home: &Path, tell: &dyn Fn(&Event)) -> Result<(), Error> {
+/// Runs the programs. `place` is their cgroup, if they run in one.
+pub fn run(
+    job: &Job,
+    place: Option<&Path>,
+    home: &Path,
+    tell: &dyn Fn(&Event),
+) -> Result<(), Error> {
     fs::create_dir_all(home)?;
     if job.user != User::Root {
         chown(home, Some(ORDINARY), Some(ORDINARY))?;
     }
-    let until = Instant::now() + job.deadline;
     for program in &job.programs {
+        let until = Instant::now() + job.deadline;
         tell(&Event::Began(program.name.clone()));
         let mut command = command(job, program, place, home);
         let Some(status) = run_one(&mut command, until)? else {
@@ -46,13 +54,16 @@ pub fn run(job: &Job, place: &Path, home: &Path, tell: &dyn Fn(&Event)) -> Resul
     Ok(())
 }
 
-fn command(job: &Job, program: &Program, place: &Path, home: &Path) -> Command {
+fn command(job: &Job, program: &Program, place: Option<&Path>, home: &Path) -> Command {
     let mut command = Command::new("/bin/sh");
-    let enter = match job.user {
-        User::Delegated => ENTER_ALONE,
-        _ => ENTER_BESIDE,
+    let enter = match (place, job.user) {
+        (None, _) => STAY,
+        (Some(_), User::Delegated) => ENTER_ALONE,
+        (Some(_), _) => ENTER_BESIDE,
     };
-    command.args(["-c", enter]).arg(place);
+    command
+        .args(["-c", enter])
+        .arg(place.unwrap_or(Path::new("sh")));
     if job.user != User::Root {
         let (uid, gid) = (format!("--reuid={ORDINARY}"), format!("--regid={ORDINARY}"));
         command.args(["setpriv", &uid, &gid, "--clear-groups"]);
@@ -68,12 +79,12 @@ fn command(job: &Job, program: &Program, place: &Path, home: &Path) -> Command {
     command
 }
 
-/// `None` where it was not over in time.
+/// Runs one program. Returns `None` if it did not end in time.
 fn run_one(command: &mut Command, until: Instant) -> Result<Option<i32>, Error> {
     let (reader, writer) = std::io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let child = command.spawn()?;
-    // Its ends of the pipe.
+    // Closes this process's copies of the pipe's write ends.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let output = in_background(move || pass_on(reader));
     let pid = Pid::from_raw(i32::try_from(child.id())?);
@@ -101,7 +112,7 @@ fn pass_on(mut reader: PipeReader) {
     }
 }
 
-/// Process 1 inherits whoever lost its parent, and reaps them all.
+/// Process 1 inherits all orphans and reaps them.
 fn reap_until(pid: Pid) -> i32 {
     loop {
         match waitpid(None, None) {

@@ -5,23 +5,23 @@ use super::job::User;
 /// A kind of host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Situation {
-    /// Who starts Sandfork.
+    /// The user who starts Sandfork.
     pub user: User,
-    /// In the words of the document.
+    /// The user's description in the document.
     pub who: &'static str,
-    /// Likewise.
+    /// The cgroup's description in the document.
     pub cgroup: &'static str,
-    /// What was taken from the host, likewise; empty where nothing was.
+    /// What the host lacks, as described in the document; empty if it lacks nothing.
     pub without: &'static str,
     /// Settings beneath `/proc/sys`.
     pub settings: &'static [(&'static str, &'static str)],
     /// Added to the kernel's command line.
     pub boot_options: &'static str,
-    /// How much is run there.
+    /// The extent of the tests there.
     pub extent: Extent,
 }
 
-/// How much is run in a situation.
+/// The extent of the tests in a situation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Extent {
     /// One run at each level, and all the tests.
@@ -40,7 +40,7 @@ const FULL: Situation = Situation {
     extent: Extent::Tests,
 };
 
-/// All of them.
+/// All situations.
 pub const SITUATIONS: [Situation; 9] = [
     FULL,
     Situation {

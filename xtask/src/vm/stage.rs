@@ -1,4 +1,4 @@
-//! A directory with copies of this machine's files, each at its own path: what an image is made of.
+//! A directory with copies of this machine's files at their own paths, from which an image is made.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use crate::Error;
 pub struct Stage(PathBuf);
 
 impl Stage {
-    /// An empty one.
+    /// Makes an empty staging directory.
     pub fn begin(directory: &Path) -> Result<Self, Error> {
         if directory.exists() {
             fs::remove_dir_all(directory)?;
@@ -21,12 +21,12 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Where a path of the guest's is here.
+    /// The staged location of a path in the guest.
     pub fn inside(&self, path: &Path) -> PathBuf {
         self.0.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Makes a directory and those above it. Anybody may pass through.
+    /// Makes a directory and its parents, which all users may traverse.
     pub fn directory(&self, path: &Path, mode: u32) -> Result<(), Error> {
         let directory = self.inside(path);
         fs::create_dir_all(&directory)?;
@@ -34,7 +34,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Writes a file that anybody may read.
+    /// Writes a file that all users may read.
     pub fn write(&self, path: &Path, text: &str) -> Result<(), Error> {
         if let Some(parent) = path.parent() {
             self.directory(parent, 0o755)?;
@@ -43,8 +43,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Takes a file, with every link on the way to it: what the guest finds at `path` is what is
-    /// there here.
+    /// Copies a file, with every link on the way to it, so that the guest finds the same file at
+    /// `path`.
     pub fn take(&self, path: &Path) -> Result<(), Error> {
         let mut walked = PathBuf::from("/");
         let mut components = path.components().peekable();
@@ -78,7 +78,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Takes a directory with all that is below it, but what `is_wanted` refuses by its name.
+    /// Copies a directory with everything below it, except names that `is_wanted` rejects.
     pub fn take_tree(&self, path: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.take(path)?;
         let real = fs::canonicalize(path)?;
@@ -92,7 +92,7 @@ impl Stage {
             if kind.is_dir() {
                 self.take_tree(&from, is_wanted)?;
             } else if kind.is_symlink() {
-                // Also one that leads nowhere.
+                // Also covers a dangling link.
                 if fs::symlink_metadata(&inside).is_err() {
                     symlink(fs::read_link(&from)?, &inside)?;
                 }
@@ -104,7 +104,7 @@ impl Stage {
     }
 }
 
-/// By a hard link where that can be: nothing is ever written through one.
+/// Copies a file, with a hard link if possible: the staged file is never written to.
 fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     if fs::hard_link(from, to).is_err() {
         fs::copy(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
