@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 
-use sandfork::jail::DATA;
+use sandfork_jail::DATA;
 
 use crate::traced::call_names;
 

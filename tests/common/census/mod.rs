@@ -72,9 +72,9 @@ impl Census {
         for process in &family {
             census.add_process(process);
         }
-        // Each once, however many are in it. A zygote is in one of the network namespaces that it lends:
-        // at some moments a worker is in it too, and at others none is.
-        let is_lent = |process: &Process, kind: &str| process.role == Role::Zygote && kind == "net";
+        // Each once, however many are in it. A zygote lends its own network namespace too, so that one
+        // is counted with the worker that has it: at some moments none has.
+        let is_lent = |process: &Process, kind: &str| kind == "net" && process.role != Role::Worker;
         let namespaces: BTreeSet<_> = family
             .iter()
             .flat_map(|process| process.namespaces().map(move |found| (process, found)))
