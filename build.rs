@@ -1,36 +1,49 @@
-//! Builds the native half of the zygote (`worker/`, a `cdylib`), which the library embeds: one
+//! Builds the native half of the zygote (`sandfork-worker`, a `cdylib`), which the library embeds: one
 //! self-contained file is installed, and nothing is looked up on disk at run time.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The profile of the embedded library, whoever builds it: Cargo takes profiles from the workspace
+/// alone, and in its registry the package has none.
+const PROFILE: [&str; 3] = [
+    "profile.release.lto=\"thin\"",
+    "profile.release.codegen-units=4",
+    "profile.release.strip=\"debuginfo\"",
+];
+
 fn main() {
-    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let worker = Path::new(sandfork_worker::SOURCES);
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    for input in ["worker", "src/jail", "src/sys", "src/guest", "Cargo.lock"] {
-        println!("cargo::rerun-if-changed={}", root.join(input).display());
+    // In a checkout the jail and the lock file are beside the worker.
+    let crates = worker.parent().unwrap_or(worker);
+    let inputs = [
+        worker.to_owned(),
+        crates.join("jail"),
+        crates.join("../Cargo.lock"),
+    ];
+    for input in inputs.iter().filter(|input| input.exists()) {
+        println!("cargo::rerun-if-changed={}", input.display());
     }
-    let built = build_worker(&root, &out);
+    let built = build_worker(worker, &out);
     println!("cargo::rustc-env=SANDFORK_WORKER={}", built.display());
+    println!(
+        "cargo::rustc-env=SANDFORK_GUEST={}",
+        worker.join("guest").display()
+    );
 }
 
-fn build_worker(root: &Path, out: &Path) -> PathBuf {
+fn build_worker(sources: &Path, out: &Path) -> PathBuf {
     // Shared by all profiles of this checkout: clippy, tests and the release binary embed the same
     // library. Its own directory, because the outer cargo holds the lock of the usual one.
     let target_dir = out.ancestors().nth(4).unwrap_or(out).join("worker");
     let triple = env::var("TARGET").expect("cargo sets it");
     let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets it"));
     cargo
-        .current_dir(root)
-        .args([
-            "build",
-            "--package",
-            "sandfork-worker",
-            "--release",
-            "--target",
-            &triple,
-        ])
+        .current_dir(sources)
+        .args(["build", "--release", "--target", &triple])
+        .args(PROFILE.into_iter().flat_map(|option| ["--config", option]))
         .arg("--target-dir")
         .arg(&target_dir)
         // The library takes CPython's symbols from whichever interpreter loads it.
@@ -42,7 +55,7 @@ fn build_worker(root: &Path, out: &Path) -> PathBuf {
         cargo.env_remove(name);
     }
     // Guests can read the library: it is the same wherever it was built, and names no path of there.
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", remapped(root).join("\x1f"));
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", remapped(sources).join("\x1f"));
     let status = cargo.status().expect("cargo runs");
     assert!(
         status.success(),
@@ -61,10 +74,11 @@ fn build_worker(root: &Path, out: &Path) -> PathBuf {
 }
 
 /// Flags by which the places of sources are the same everywhere: the checkout, and cargo's registry.
-fn remapped(root: &Path) -> Vec<String> {
+fn remapped(sources: &Path) -> Vec<String> {
     let cargo_home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo_home = cargo_home.or_else(|| Some(env::home_dir()?.join(".cargo")));
-    let places = [(Some(root.to_owned()), "/sandfork"), (cargo_home, "/cargo")];
+    let checkout = sources.ancestors().nth(2).map(Path::to_owned);
+    let places = [(checkout, "/sandfork"), (cargo_home, "/cargo")];
     let flag = |(place, name): (Option<PathBuf>, &str)| {
         place.map(|place| format!("--remap-path-prefix={}={name}", place.display()))
     };

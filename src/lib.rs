@@ -21,8 +21,7 @@
 //! | [`policy_source`] | reads policy files from the file system |
 //! | [`host`] | what this kernel, this process and this interpreter can do, as a value |
 //! | [`plan`](mod@plan) | turns policy and host into everything that will be done, as data. Pure |
-//! | [`jail`] | the steps by which a process applies the layers to itself, in order |
-//! | [`sys`] | every `unsafe` block and every raw system call |
+//! | [`sandfork_jail`] | the steps by which a process applies the layers to itself, in order, and every system call |
 //! | [`protocol`] | frames and messages between supervisor and worker. Pure |
 //! | [`supervisor`] | starts workers, checks them from outside, watches and ends them |
 //! | [`outcome`] | how a run ended, what it used, which layers held. Pure |
@@ -49,9 +48,6 @@ pub mod policy_source;
 // ... what the host can do, and what will therefore be done, ...
 pub mod host;
 pub mod plan;
-// ... how a process applies it to itself, ...
-pub mod jail;
-pub mod sys;
 // ... how the supervisor talks to it, drives and watches it, ...
 pub mod protocol;
 pub mod supervisor;
@@ -71,10 +67,10 @@ pub mod capacity;
 pub use admission::Admission;
 pub use error::{Error, ErrorKind};
 pub use host::CallerEnvironment;
-pub use jail::control::Lifetime;
 pub use outcome::Outcome;
 pub use policy::Policy;
 pub use sandbox::{Sandbox, SandboxBuilder, SandboxKey};
+pub use sandfork_jail::control::Lifetime;
 pub use session::Session;
 pub use supervisor::files::GuestPath;
 pub use supervisor::{Cancel, OutputSink, Request};

@@ -22,7 +22,6 @@ use self::pool::{Filler, Parked, Pool};
 use self::zygote_manager::ZygoteManager;
 use crate::admission::Admission;
 use crate::error::{Cause, Error};
-use crate::jail::control::CpuBudgetScope;
 use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Plan, Start};
 use crate::policy::Stdin;
@@ -32,6 +31,7 @@ use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{
     OutputSink, Request, RunContext, RunLimits, SupervisorError, Zygote, run, run_in,
 };
+use sandfork_jail::control::CpuBudgetScope;
 
 /// A sandbox: a plan, a warm interpreter under it, and the parent of its workers' cgroups.
 ///

@@ -20,7 +20,7 @@ use nix::sys::socket::{Shutdown, shutdown};
 
 use self::connection::Connection;
 use self::sandboxes::Sandboxes;
-use crate::sys::descriptors::{inherited, receive};
+use sandfork_jail::sys::descriptors::{inherited, receive};
 
 /// The control socket, which this process inherited by number.
 ///

@@ -82,7 +82,7 @@ def test_the_version_is_the_program_s() -> None:
 
 def test_the_values_are_the_guest_s() -> None:
     """Each file is a link, rather than the directory, because a wheel would not follow that."""
-    theirs = {path.name: path for path in (REPOSITORY / "src/guest/values").glob("*.py")}
+    theirs = {path.name: path for path in (REPOSITORY / "crates/worker/guest/values").glob("*.py")}
     ours = {path.name: path for path in (PACKAGE / "_values").glob("*.py")}
     assert ours.keys() == theirs.keys()
     for name, path in ours.items():

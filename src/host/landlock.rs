@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::sys;
+use sandfork_jail::sys;
 
 /// The kernel's support for Landlock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]

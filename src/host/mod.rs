@@ -46,7 +46,7 @@ pub use seccomp::SeccompSupport;
 pub use system_paths::{SystemPath, SystemPathKind};
 pub use user::{HostUser, IdRange, Ids, UNPRIVILEGED_ID};
 
-pub use crate::sys::probe_child::ChainStep;
+pub use sandfork_jail::sys::probe_child::ChainStep;
 
 /// The uid and gid that the guest sees for itself.
 pub const GUEST_ID: u32 = 1000;

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{Errno, GUEST_ID, HostError, HostUser};
-use crate::sys::probe_child::{ChainFailure, ChainIdentity, ChainStep, try_chain};
+use sandfork_jail::sys::probe_child::{ChainFailure, ChainIdentity, ChainStep, try_chain};
 
 /// The result of the attempt.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::sys;
+use sandfork_jail::sys;
 
 /// The kernel's support for seccomp filters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]

@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::layer::LayerState;
 use super::words::{bytes, processors, seconds};
 use super::{HeldBy, Plan, SessionFiles, Start};
-use crate::jail::program::{
+use crate::policy::Stdin;
+use sandfork_jail::program::{
     PathAccess, ProcMount, RlimitResource, RootEntry, UidRange, ZygoteJail,
 };
-use crate::policy::Stdin;
 
 /// Describes what the plan will do. It omits the values of environment variables, because some are
 /// the caller's.
@@ -85,7 +85,7 @@ fn write_guest(plan: &Plan, f: &mut String) -> fmt::Result {
         &list(jail.env.iter().map(|(name, _)| name.clone())),
     )?;
     row(f, "network", network(jail))?;
-    let count = |filters: &[crate::jail::program::BpfProgram]| -> usize {
+    let count = |filters: &[sandfork_jail::program::BpfProgram]| -> usize {
         filters.iter().map(Vec::len).sum()
     };
     let (zygote, worker) = (count(&jail.filters), count(&jail.worker.filters));

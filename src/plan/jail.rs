@@ -10,11 +10,11 @@ use super::places::{SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, filters, landlock, limits, root};
 use crate::host::{Controller, GUEST_ID, Host, HostUser, IdRange};
-use crate::jail::program::{
+use crate::policy::{Level, Policy, ProcVisibility, Quota};
+use sandfork_jail::program::{
     HostIds, Identity, LandlockRules, ProcMount, Shown, Tmpfs, UidRange, WorkerJail, ZygoteJail,
     ZygoteNamespaces,
 };
-use crate::policy::{Level, Policy, ProcVisibility, Quota};
 
 /// Prepares the jail of a plan at `level`.
 pub(super) fn prepare(

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use super::places::{ETC, SHM, TMP, WORK};
 use super::root::DEVICES;
 use super::view::View;
-use crate::jail::program::{PathAccess, PathRule};
 use crate::policy::{Level, Policy, ProcVisibility};
+use sandfork_jail::program::{PathAccess, PathRule};
 
 pub(super) fn rules(policy: &Policy, level: Level, view: &View) -> Vec<PathRule> {
     let mut rules = match level {

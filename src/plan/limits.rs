@@ -2,8 +2,8 @@
 //! promises.
 
 use crate::host::Host;
-use crate::jail::program::{Rlimit, RlimitResource};
 use crate::policy::{LimitName, Limits, Policy};
+use sandfork_jail::program::{Rlimit, RlimitResource};
 
 use super::PlanError;
 use super::words::{bytes, processors};

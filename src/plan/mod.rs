@@ -43,8 +43,8 @@ pub use session_directory::{FileQuota, SessionFiles};
 pub(crate) use words::bytes;
 
 use crate::host::{Controller, Host, Needs};
-use crate::jail::program::ZygoteJail;
 use crate::policy::{self, Freshness, Level, Policy, Stdin};
+use sandfork_jail::program::ZygoteJail;
 
 /// The sandbox of one policy on one host.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]

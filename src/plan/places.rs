@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::policy::{Located, Policy};
 
 /// Where guest code starts. It is also the guest's home.
-pub(super) use crate::jail::program::WORK;
+pub(super) use sandfork_jail::program::WORK;
 /// Temporary files.
 pub(super) const TMP: &str = "/tmp";
 /// POSIX shared memory and semaphores.

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::places::{ETC, SHM, TMP, WORK};
 use super::view::View;
 use crate::host::GUEST_ID;
-use crate::jail::program::RootEntry;
 use crate::policy::{Level, Policy, ProcVisibility};
+use sandfork_jail::program::RootEntry;
 
 /// The host name of every sandbox.
 pub(super) const HOSTNAME: &str = "sandfork";

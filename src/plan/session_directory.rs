@@ -12,7 +12,7 @@ pub enum SessionFiles {
     Private,
     /// In one host directory per session, which the supervisor creates, measures and removes. In
     /// the plan `/work` stands for it
-    /// ([`put_work_in`](crate::jail::program::ZygoteJail::put_work_in)).
+    /// ([`put_work_in`](sandfork_jail::program::ZygoteJail::put_work_in)).
     HostDirectory(FileQuota),
 }
 

@@ -7,8 +7,8 @@ use super::error::{Place, PlanError};
 use super::places::clash;
 use super::wanted;
 use crate::host::{Host, Reach};
-use crate::jail::program::{Access, PathAccess, Shown};
 use crate::policy::{Level, Policy};
+use sandfork_jail::program::{Access, PathAccess, Shown};
 
 /// A directory or file of the host.
 #[derive(Clone, Debug, Eq, PartialEq)]

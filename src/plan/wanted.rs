@@ -6,8 +6,8 @@ use super::error::{Place, PlanError};
 use super::places::{ETC, Use, named_by};
 use super::view::{Link, Tree};
 use crate::host::{Host, PathFact, PathKind, SystemPath, SystemPathKind};
-use crate::jail::program::PathAccess;
 use crate::policy::{Located, Origin, Policy, SystemFiles};
+use sandfork_jail::program::PathAccess;
 
 /// All requested trees, in no particular order.
 pub(super) fn trees(policy: &Policy, host: &Host) -> Result<Vec<Tree>, PlanError> {

@@ -9,7 +9,6 @@ use nix::poll::PollFlags;
 use super::pool::Parked;
 use super::{Inner, Sandbox};
 use crate::error::{Error, ErrorKind};
-use crate::jail::control::CpuBudgetScope;
 use crate::outcome::{Enforced, PolicyIdentity};
 use crate::policy::LimitName;
 use crate::protocol::VERSION;
@@ -19,6 +18,7 @@ use crate::supervisor::{
     Caller, CallerEvent, Payload, SessionExit, SessionTerms, SupervisorError, attend, await_caller,
     ended, refuse, wait,
 };
+use sandfork_jail::control::CpuBudgetScope;
 
 /// How long a caller may take to read its last event.
 const LAST_WORDS: Duration = Duration::from_secs(5);

@@ -14,13 +14,13 @@ use crate::host::{
     CallerEnvironment, Host, Interpreter, InterpreterError, probe_interpreter, processors,
     resolve_interpreter,
 };
-use crate::jail::control::Lifetime;
 use crate::outcome::PolicyIdentity;
 use crate::plan::{Plan, SessionFiles, Start, needs, plan};
 use crate::policy::Policy;
 use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{Launched, SupervisorError};
+use sandfork_jail::control::Lifetime;
 
 /// Builds a [`Sandbox`].
 #[derive(Clone, Debug, Default)]

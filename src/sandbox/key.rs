@@ -12,9 +12,9 @@ use sha2::{Digest, Sha256};
 use super::builder::{SandboxBuilder, is_script};
 use crate::error::Error;
 use crate::host::{CallerEnvironment, HostError, resolve_interpreter};
-use crate::jail::control::Lifetime;
 use crate::plan::needs;
 use crate::policy::Policy;
+use sandfork_jail::control::Lifetime;
 
 /// Identifies what a builder would make its sandbox from. If two keys are equal, one sandbox serves
 /// both.

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::demand::Demand;
 use super::{Inner, nothing_to_read};
-use crate::jail::control::CpuBudgetScope;
 use crate::protocol::message::WorkerMode;
 use crate::supervisor::{Deferred, SupervisorError, VerifiedWorker, Zygote};
+use sandfork_jail::control::CpuBudgetScope;
 
 /// How long the thread waits after it failed to make a worker. The next request reports the error.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::jail::control::{Lifetime, PreloadModule, Presence, PythonSetup};
 use crate::plan::{PRELOAD_ONLY, Plan};
 use crate::supervisor::{Launched, SupervisorError, Zygote};
+use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup};
 
 /// The workers of one zygote share its hash seed and its address layout, so no zygote serves for
 /// long. After this many workers, or this time, the next run starts another.

@@ -29,8 +29,8 @@ use crate::protocol::caller::{
 };
 use crate::sandbox::word;
 use crate::supervisor::{CallerEvent, FrameCaller, Request, await_caller, refuse, wait};
-use crate::sys::descriptors::send_some;
 use crate::{Error, Sandbox};
+use sandfork_jail::sys::descriptors::send_some;
 
 /// The most output in one frame, bytes.
 const PIECE: usize = 1 << 20;

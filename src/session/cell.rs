@@ -12,7 +12,7 @@ use crate::protocol::message::{AfterCell, ResultMode};
 use crate::protocol::value::{Attachments, Buffers};
 use crate::protocol::{Blob, Display, Transport, Value};
 use crate::supervisor::{Payload, sealed};
-use crate::sys::sealed::SealedBytes;
+use sandfork_jail::sys::sealed::SealedBytes;
 
 /// A piece of Python source to run in a session. A string converts to one.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::sys::prctl::{get_dumpable, set_dumpable};
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 
-use crate::jail::program::HostIds;
+use sandfork_jail::program::HostIds;
 
 /// Runs `act` with the file system rights of `guest` and no others. `None` stands for the guest of
 /// an ordinary user, which has that user's rights already.

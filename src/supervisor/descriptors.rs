@@ -9,8 +9,8 @@ use nix::unistd::pipe2;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::jail::control::MAX_MESSAGE;
-use crate::sys::descriptors::{receive, send};
+use sandfork_jail::control::MAX_MESSAGE;
+use sandfork_jail::sys::descriptors::{receive, send};
 
 /// Makes a pair of connected unix sockets, close-on-exec.
 pub fn socket_pair(kind: SockType) -> Result<(OwnedFd, OwnedFd), Errno> {

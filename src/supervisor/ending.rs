@@ -5,9 +5,9 @@ use nix::errno::Errno;
 
 use super::cgroup::Counts;
 use super::run::NoRoom;
-use crate::jail::control::{Exit, ExitStatus};
 use crate::outcome::{Ending, LimitHit, LimitName, Mechanism};
 use crate::protocol::{CellResult, Ended, GuestError};
+use sandfork_jail::control::{Exit, ExitStatus};
 
 /// Why the supervisor ended a run.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -7,9 +7,9 @@ use nix::errno::Errno;
 
 use super::files::FileError;
 use crate::host::{exhaustion_hint, relief_of};
-use crate::jail::failure::{Failure, NOT_REFUSED, Step};
 use crate::plan::Layer;
 use crate::protocol::MessageError;
+use sandfork_jail::failure::{Failure, NOT_REFUSED, Step};
 
 /// The sandbox could not be provided.
 #[derive(Debug, thiserror::Error)]

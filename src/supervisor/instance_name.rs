@@ -11,7 +11,7 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use sha2::{Digest, Sha256};
 
-use crate::sys::procfs::Stat;
+use sandfork_jail::sys::procfs::Stat;
 
 /// The prefix of every supervisor's name.
 const PREFIX: &str = "sandfork-";

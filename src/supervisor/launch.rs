@@ -16,15 +16,15 @@ use super::descriptors::{hear, pipe, socket_pair};
 use super::error::{SupervisorError, While};
 use super::library;
 use super::verify::OtherNamespaces;
-use crate::jail::control::FromZygote;
-use crate::sys;
+use sandfork_jail::control::FromZygote;
+use sandfork_jail::sys;
 
 /// The program text of a zygote.
 const BOOTSTRAP: &str = concat!(
     include_str!("../host/interpreter/facts.py"),
-    include_str!("../guest/wire.py"),
-    include_str!("../guest/sources.py"),
-    include_str!("../guest/bootstrap.py")
+    include_str!(concat!(env!("SANDFORK_GUEST"), "/wire.py")),
+    include_str!(concat!(env!("SANDFORK_GUEST"), "/sources.py")),
+    include_str!(concat!(env!("SANDFORK_GUEST"), "/bootstrap.py"))
 );
 
 /// How long an interpreter may take to report its facts.

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use super::descriptors::set_nonblocking;
 use crate::host::exhaustion_hint;
 use crate::protocol::{Decoder, Frame, FrameError, FrameLimits};
-use crate::sys::descriptors::{receive, send_some};
+use sandfork_jail::sys::descriptors::{receive, send_some};
 
 /// How much is read at once, bytes.
 const CHUNK: usize = 64 * 1024;

@@ -29,7 +29,7 @@ use nix::unistd::Pid;
 use super::proc_dir;
 use super::run::Watch;
 use super::spawn::Worker;
-use crate::sys::seccomp::{Asked, Reply, answer, asked, waits};
+use sandfork_jail::sys::seccomp::{Asked, Reply, answer, asked, waits};
 
 /// The most record locks that a worker may have at once. sqlite3 has half a dozen for each
 /// connection.

@@ -11,8 +11,8 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat, readlinkat};
 use nix::sys::stat::Mode;
 
-use crate::sys;
-use crate::sys::procfs::Stat;
+use sandfork_jail::sys;
+use sandfork_jail::sys::procfs::Stat;
 
 /// A buffer that fits any of the files: most are smaller than a page.
 const ENOUGH: usize = 8 * 1024;

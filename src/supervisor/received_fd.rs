@@ -16,7 +16,7 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{SFlag, fstat};
 
-use crate::sys::sealed::{UNCHANGING, is_unchanging};
+use sandfork_jail::sys::sealed::{UNCHANGING, is_unchanging};
 
 /// The unit of `st_blocks` (stat(2)), bytes.
 const BLOCK: u64 = 512;

@@ -28,11 +28,11 @@ use super::session::SessionRoot;
 use super::trace;
 use super::verified_worker::VerifiedWorker;
 use super::zygote::Zygote;
-use crate::jail::control::CpuBudgetScope;
-use crate::jail::program::ZygoteJail;
-use crate::jail::timing::{Part, Timing};
 use crate::outcome::{JailSteps, Outcome, Phases, PolicyIdentity};
 use crate::plan::FileQuota;
+use sandfork_jail::control::CpuBudgetScope;
+use sandfork_jail::program::ZygoteJail;
+use sandfork_jail::timing::{Part, Timing};
 
 /// The limits that the supervisor itself watches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

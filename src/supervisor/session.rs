@@ -24,8 +24,8 @@ pub use self::size::{Count, Size};
 
 use super::error::SupervisorError;
 use super::instance_name;
-use crate::jail::program::{HostIds, ZygoteJail};
 use crate::plan::FileQuota;
+use sandfork_jail::program::{HostIds, ZygoteJail};
 
 /// This supervisor's directory, which holds its sessions' directories.
 ///

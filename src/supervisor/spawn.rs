@@ -15,12 +15,12 @@ use super::error::{SupervisorError, While};
 use super::proc_dir::{ProcDir, number};
 use super::session::SessionDirectory;
 use super::zygote::{Zygote, failure};
-use crate::jail::control::{Beneath, CpuBudgetScope, FromMonitor, ToZygote};
-use crate::jail::failure::{REPORT_LENGTH, decode_report};
-use crate::jail::program::HostIds;
-use crate::jail::timing::Timing;
-use crate::sys;
-use crate::sys::descriptors::receive;
+use sandfork_jail::control::{Beneath, CpuBudgetScope, FromMonitor, ToZygote};
+use sandfork_jail::failure::{REPORT_LENGTH, decode_report};
+use sandfork_jail::program::HostIds;
+use sandfork_jail::sys;
+use sandfork_jail::sys::descriptors::receive;
+use sandfork_jail::timing::Timing;
 
 /// How long a worker may take to enter its jail. It takes a millisecond, but on a host with
 /// hundreds of busy processes a turn of the processor alone takes seconds.

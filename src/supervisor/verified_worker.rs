@@ -11,11 +11,11 @@ use super::session::{SessionDirectory, SessionRoot};
 use super::spawn::{ForWorker, Worker};
 use super::verify::verify;
 use super::worker_uid::WorkerUid;
-use crate::jail::control::CpuBudgetScope;
-use crate::jail::program::HostIds;
 use crate::outcome::Enforced;
 use crate::protocol::Request;
 use crate::protocol::message::WorkerMode;
+use sandfork_jail::control::CpuBudgetScope;
+use sandfork_jail::program::HostIds;
 
 /// A worker in which no guest code has run yet. Dropping it ends it and releases its resources.
 #[derive(Debug)]

@@ -20,13 +20,13 @@ use super::error::{SupervisorError, While};
 use super::proc_dir::ProcDir;
 use super::session::SessionDirectory;
 use super::spawn::Worker;
-use crate::jail::DATA;
-use crate::jail::control::{CpuBudgetScope, NAMESPACES};
-use crate::jail::program::{Identity, RlimitResource, ZygoteJail};
 use crate::outcome::Enforced;
 use crate::plan::Layer;
 use crate::policy::Level;
-use crate::sys;
+use sandfork_jail::DATA;
+use sandfork_jail::control::{CpuBudgetScope, NAMESPACES};
+use sandfork_jail::program::{Identity, RlimitResource, ZygoteJail};
+use sandfork_jail::sys;
 
 /// The network namespace's name in [`NAMESPACES`].
 const NETWORK: &str = "ns/net";

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::jail::program::UidRange;
+use sandfork_jail::program::UidRange;
 
 /// The uids in use by workers of this process.
 static TAKEN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());

@@ -13,9 +13,9 @@ use super::descriptors::tell;
 use super::error::{SupervisorError, While};
 use super::launch::{Launched, Started, last_words};
 use super::verify::OtherNamespaces;
-use crate::jail::control::{FromZygote, PythonSetup, ToZygote, Unready};
-use crate::jail::failure::{Failure, Step};
-use crate::jail::program::ZygoteJail;
+use sandfork_jail::control::{FromZygote, PythonSetup, ToZygote, Unready};
+use sandfork_jail::failure::{Failure, Step};
+use sandfork_jail::program::ZygoteJail;
 
 /// How long preloading may take.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);

@@ -97,11 +97,11 @@ fn missing(file: &Path) -> Trial {
     })
 }
 
-/// A file that worker/src/sources.rs does not list would be missing only when it is first imported.
+/// A file that crates/worker/src/native/sources.rs does not list would be missing only when it is first imported.
 fn every_source_is_embedded() -> Result<(), Failed> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let listed = fs::read_to_string(root.join("worker/src/sources.rs"))?;
-    let guest = root.join("src/guest");
+    let listed = fs::read_to_string(root.join("crates/worker/src/native/sources.rs"))?;
+    let guest = root.join("crates/worker/guest");
     let mut directories = vec![guest.clone()];
     let mut seen = 0;
     while let Some(directory) = directories.pop() {
@@ -115,7 +115,7 @@ fn every_source_is_embedded() -> Result<(), Failed> {
                 seen += 1;
                 let of_the_bootstrap = ["bootstrap", "sources", "wire"].contains(&&*name);
                 if listed.contains(&format!("\"{name}\",")) == of_the_bootstrap {
-                    return Err(format!("worker/src/sources.rs and {name}.py").into());
+                    return Err(format!("crates/worker/src/native/sources.rs and {name}.py").into());
                 }
             }
         }

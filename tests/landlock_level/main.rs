@@ -18,7 +18,7 @@ mod situation;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use nix::unistd::geteuid;
-use sandfork::sys::support::landlock_abi;
+use sandfork_jail::sys::support::landlock_abi;
 
 use situation::Who;
 

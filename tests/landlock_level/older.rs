@@ -4,14 +4,14 @@ use std::process::exit;
 use std::sync::Arc;
 
 use sandfork::host::{CallerEnvironment, Host, Interpreter, LandlockSupport};
-use sandfork::jail::control::PythonSetup;
 use sandfork::outcome::PolicyIdentity;
 use sandfork::plan::{PRELOAD_ONLY, Plan, needs, plan};
 use sandfork::policy::{Override, Policy};
 use sandfork::policy_source::FileSystem;
 use sandfork::supervisor::session::SessionRoot;
 use sandfork::supervisor::{Launched, Request, RunContext, RunLimits, Zygote, run};
-use sandfork::sys::support::landlock_abi;
+use sandfork_jail::control::PythonSetup;
+use sandfork_jail::sys::support::landlock_abi;
 
 use crate::runs::PYTHON;
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 
 use nix::unistd::Pid;
-use sandfork::jail::program::BpfInstruction;
 use sandfork::plan::seccomp::{Arch, syscall_number};
+use sandfork_jail::program::BpfInstruction;
 
 use crate::family::{Call, Role};
 use crate::memory::Memory;

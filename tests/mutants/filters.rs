@@ -4,11 +4,11 @@
 //! From the preset's own tables, so that there is one for each rule, and from the list of all system
 //! calls, so that there is one for each call that no rule names.
 
-use sandfork::jail::program::BpfInstruction;
 use sandfork::plan::Layer;
 use sandfork::plan::seccomp::{
     Arch, Check, Preset, Surroundings, Verdict, syscall_number, syscalls,
 };
+use sandfork_jail::program::BpfInstruction;
 
 use crate::edit::{Act, Edit, Site};
 use crate::family::Role;

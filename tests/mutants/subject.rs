@@ -7,10 +7,10 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use nix::unistd::Gid;
-use sandfork::jail::program::BpfProgram;
 use sandfork::policy::{BuiltInsOnly, Override, Policy};
 use sandfork::session::Session;
 use sandfork::{Error, ErrorKind, Sandbox};
+use sandfork_jail::program::BpfProgram;
 use serde::{Deserialize, Serialize};
 
 /// Set for the traced program: settings of the policy, and the host's description for its guests.
@@ -89,7 +89,7 @@ pub fn play(value: &str) -> ExitCode {
         // So that keeping it would show.
         nix::unistd::setgroups(&[Gid::from_raw(ANOTHER_GROUP)]).expect("root may");
     }
-    sandfork::sys::seccomp::load(&telling()).expect("this host has filters");
+    sandfork_jail::sys::seccomp::load(&telling()).expect("this host has filters");
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         let went = subject.obey(&line).unwrap_or_else(|error| failed(&error));

@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, exit};
 use std::time::Instant;
 
-use sandfork::jail::program::BpfProgram;
 use sandfork::plan::seccomp::{Filters, Surroundings, compile};
+use sandfork_jail::program::BpfProgram;
 
 /// First argument of the helper.
 pub const FLAG: &str = "--seccomp-helper";

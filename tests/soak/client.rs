@@ -16,7 +16,7 @@ use sandfork::protocol::message::{AfterCell, ResultMode, Tools};
 use sandfork::protocol::{
     Decoder, Frame, FrameLimits, ToolAnswer, ToolDeclaration, VERSION, Value,
 };
-use sandfork::sys::descriptors::{receive, send};
+use sandfork_jail::sys::descriptors::{receive, send};
 use serde_json::Value as Json;
 
 use crate::answers::Came;

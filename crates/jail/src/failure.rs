@@ -284,7 +284,7 @@ impl<T> InStep<T> for std::io::Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jail::timing::{Part, Stopwatch};
+    use crate::timing::{Part, Stopwatch};
 
     #[test]
     fn a_report_survives_the_border() {

@@ -1,9 +1,10 @@
 //! The jail: `zygote` and `worker` each show their whole order on one screen, one line a step,
-//! with what breaks if a line moves; the other files hold one kernel facility each.
+//! with what breaks if a line moves. The other files hold one kernel facility each, and [`sys`] holds
+//! every `unsafe` block and raw system call.
 //!
-//! This module is compiled twice: into the `sandfork` library, which only makes the data of
-//! [`program`] and reads [`failure`], and into the native half of the zygote, which runs it.
-//! It knows its prepared plan and `sys`, and decides nothing.
+//! Two programs use this crate. The `sandfork` library makes the data of [`program`], reads
+//! [`failure`], and probes the host. The native half of the zygote (`sandfork-worker`) runs the steps.
+//! The jail knows only its prepared program, and decides nothing.
 
 /// Number of the data socket in a worker.
 ///
@@ -12,35 +13,22 @@
 /// select(2) knows and that every host's hard limit allows.
 pub const DATA: std::os::fd::RawFd = 1023;
 
+mod capabilities;
+mod cgroup;
 pub mod control;
 pub mod failure;
+mod identity;
+mod landlock;
+mod limits;
+mod namespaces;
 pub mod program;
+pub mod reaper;
+mod root;
+mod scheduling;
+mod self_check;
+mod shared_host;
+pub mod sys;
 pub mod timing;
 pub mod tree;
-
-#[cfg(feature = "inside")]
-mod capabilities;
-#[cfg(feature = "inside")]
-mod cgroup;
-#[cfg(feature = "inside")]
-mod identity;
-#[cfg(feature = "inside")]
-mod landlock;
-#[cfg(feature = "inside")]
-mod limits;
-#[cfg(feature = "inside")]
-mod namespaces;
-#[cfg(feature = "inside")]
-pub mod reaper;
-#[cfg(feature = "inside")]
-mod root;
-#[cfg(feature = "inside")]
-mod scheduling;
-#[cfg(feature = "inside")]
-mod self_check;
-#[cfg(feature = "inside")]
-mod shared_host;
-#[cfg(feature = "inside")]
 pub mod worker;
-#[cfg(feature = "inside")]
 pub mod zygote;

@@ -1,17 +1,12 @@
-//! The native half of a Sandfork zygote: an extension module that CPython loads from a sealed
-//! memfd. It enters the jail, serves requests for workers, and returns into Python in each worker.
+//! The native half of a Sandfork zygote, with the Python that runs there (`guest`).
 //!
-//! It is linked to no libpython and uses only the stable ABI, so that one library serves every
-//! CPython from 3.9 on.
+//! The build script of `sandfork` builds this package as a shared library and embeds the file, because
+//! Cargo embeds no library in another package. To find these sources, in a checkout or in Cargo's
+//! registry, the script depends on this package without the feature `native`, which leaves the
+//! constant below.
 
-#[path = "../../src/jail/mod.rs"]
-pub mod jail;
-#[path = "../../src/sys/mod.rs"]
-pub mod sys;
+#[cfg(feature = "native")]
+mod native;
 
-mod control;
-mod module;
-mod networks;
-mod reaper;
-mod serve;
-mod sources;
+/// The directory of this package's sources.
+pub const SOURCES: &str = env!("CARGO_MANIFEST_DIR");

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::jail::program::{BpfInstruction, BpfProgram};
+use sandfork_jail::program::{BpfInstruction, BpfProgram};
 
 use super::Arch;
 use super::rule::{Check, Errno, Verdict};

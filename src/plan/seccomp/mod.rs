@@ -16,7 +16,7 @@ mod rule;
 #[cfg(test)]
 mod tests;
 
-use crate::jail::program::BpfProgram;
+use sandfork_jail::program::BpfProgram;
 
 pub use crate::host::Arch;
 pub use compile::compile;

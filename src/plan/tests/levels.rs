@@ -8,9 +8,9 @@ use super::hosts::{
 };
 use super::{plan, planned, policy, refusal};
 use crate::host::{ChainStep, Controller, LandlockSupport, Machine, RefusalCause};
-use crate::jail::program::RlimitResource;
 use crate::plan::{HeldBy, Layer, LayerState};
 use crate::policy::Level;
+use sandfork_jail::program::RlimitResource;
 
 /// The parts of a plan that depend on the machine alone, in one line.
 fn in_a_line(machine: Machine) -> String {

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::hosts::{host, link, machine, no_user_namespaces, unmerged_system, virtual_environment};
 use super::{builtin, plan, planned};
 use crate::host::{Host, Interpreter, PathKind};
-use crate::jail::program::{Access, PathAccess, RootEntry, Shown};
 use crate::plan::Plan;
+use sandfork_jail::program::{Access, PathAccess, RootEntry, Shown};
 
 /// The mounts, in order, writable ones marked.
 fn mounts(plan: &Plan) -> Vec<String> {

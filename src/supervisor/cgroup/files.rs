@@ -11,7 +11,7 @@ use super::Counts;
 use crate::host::Controller;
 use crate::plan::{CgroupVersion, Hierarchy};
 use crate::supervisor::proc_dir;
-use crate::sys::process::page_size;
+use sandfork_jail::sys::process::page_size;
 
 /// The file through which a process joins by writing "0".
 ///

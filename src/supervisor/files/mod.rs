@@ -31,7 +31,7 @@ pub use self::path::{GuestPath, PathError};
 pub use self::remove::Removal;
 
 use super::as_guest::as_guest;
-use crate::jail::program::HostIds;
+use sandfork_jail::program::HostIds;
 
 /// The work directory of a live session.
 #[derive(Clone, Copy, Debug)]

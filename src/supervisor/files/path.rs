@@ -6,7 +6,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
-use crate::jail::program::WORK;
+use sandfork_jail::program::WORK;
 
 /// The longest name of one entry, bytes (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;

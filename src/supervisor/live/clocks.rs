@@ -9,7 +9,7 @@ use super::cell::{CellUnderWay, Interrupted};
 use super::worker_loop::WorkerLoop;
 use super::{Purpose, SessionTerms};
 use crate::supervisor::ending::Stop;
-use crate::sys;
+use sandfork_jail::sys;
 
 /// How long an interrupted cell may take to end before the worker is ended.
 const GRACE: Duration = Duration::from_secs(1);

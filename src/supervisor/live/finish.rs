@@ -5,7 +5,6 @@ use std::time::Instant;
 use super::caller::{Caller, Payload};
 use super::cell::{CellUnderWay, Streaming};
 use super::worker_loop::WorkerLoop;
-use crate::jail::control::{Exit, ExitStatus};
 use crate::outcome::Phases;
 use crate::protocol::caller::{CellOutcome, ClientEvent, SessionState, WireOutcome};
 use crate::protocol::message::Finish;
@@ -13,6 +12,7 @@ use crate::protocol::{Blob, CellResult, Ended, Value};
 use crate::supervisor::drain::{OutputSink, Stream};
 use crate::supervisor::ending::{Kind, Stop};
 use crate::supervisor::run::{Fate, Pace, Seen, report};
+use sandfork_jail::control::{Exit, ExitStatus};
 
 /// The worker's result of a cell, in parts.
 #[derive(Default)]

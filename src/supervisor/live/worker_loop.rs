@@ -12,7 +12,6 @@ use super::cell::{CellUnderWay, Streaming};
 use super::finish::StreamSink;
 use super::requests::refuse;
 use super::{Purpose, SessionExit};
-use crate::jail::control::{Exit, ExitStatus, FromMonitor};
 use crate::protocol::caller::ErrorCode;
 use crate::protocol::message::WorkerMode;
 use crate::protocol::{FrameLimits, Request, VERSION};
@@ -28,6 +27,7 @@ use crate::supervisor::run::{Deferred, Fate, Pace, RunContext, Watch};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use crate::supervisor::wait::is_readable;
+use sandfork_jail::control::{Exit, ExitStatus, FromMonitor};
 
 /// How often the data socket is read after the main process ended: more than its buffer can hold.
 const LAST_READS: usize = 16;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::RunContext;
 use super::files::Files;
 use super::watch::Measured;
-use crate::jail::control::Exit;
 use crate::outcome::{Denial, Ending, Enforced, Outcome, Phases, Usage};
 use crate::protocol::{CellResult, Ended};
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::ending::{Evidence, Kind, Stop, decide};
+use sandfork_jail::control::Exit;
 
 /// All the evidence about a run except its output.
 pub struct Seen {

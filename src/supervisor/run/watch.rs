@@ -13,8 +13,8 @@ use crate::supervisor::cgroup::WorkerCgroup;
 use crate::supervisor::ending::Stop;
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::spawn::Worker;
-use crate::sys::process::page_size;
-use crate::sys::procfs;
+use sandfork_jail::sys::process::page_size;
+use sandfork_jail::sys::procfs;
 
 /// How often the tree of a worker without a cgroup is measured.
 const TICK: Duration = Duration::from_millis(20);

@@ -9,7 +9,9 @@ use nix::unistd::getpid;
 use tempfile::TempDir;
 
 use super::*;
-use crate::jail::program::{Identity, LandlockRules, PathAccess, PathRule, ProcMount, WorkerJail};
+use sandfork_jail::program::{
+    Identity, LandlockRules, PathAccess, PathRule, ProcMount, WorkerJail,
+};
 
 /// A jail without namespaces, in which the guest may read these paths.
 fn jail(readable: &[&Path]) -> ZygoteJail {

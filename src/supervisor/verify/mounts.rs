@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::{Checked, differs};
 use crate::host::unescape;
-use crate::jail::program::{Access, ProcMount, RootEntry, Shown, Tmpfs, ZygoteJail};
 use crate::plan::Layer;
 use crate::supervisor::error::While;
 use crate::supervisor::proc_dir::ProcDir;
+use sandfork_jail::program::{Access, ProcMount, RootEntry, Shown, Tmpfs, ZygoteJail};
 
 /// Compares a worker's mounts with the plan.
 pub fn check(process: &ProcDir, jail: &ZygoteJail) -> Checked {

@@ -129,7 +129,7 @@ fn python(stage: &Stage, contents: &Contents) -> Result<(), Error> {
         stage.take_tree(client, &|name| name != "pip")?;
         let package = contents.workspace.join("python");
         // The package links to the codec of values in the guest's sources.
-        let codec = contents.workspace.join("src/guest/values");
+        let codec = contents.workspace.join("crates/worker/guest/values");
         for tree in [package.join("src"), package.join("tests"), codec] {
             stage.take_tree(&tree, &|name| name != "__pycache__")?;
         }

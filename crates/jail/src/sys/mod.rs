@@ -11,20 +11,13 @@ pub mod memory;
 pub mod mount;
 pub mod namespace_init;
 pub mod pidfd;
-#[cfg(not(feature = "inside"))]
 pub mod probe_child;
 pub mod process;
 pub mod procfs;
-#[cfg(feature = "inside")]
-pub mod python;
-#[cfg(feature = "inside")]
 pub mod refused;
-#[cfg(feature = "inside")]
 pub mod scheduling;
-#[cfg(not(feature = "inside"))]
 pub mod sealed;
 pub mod seccomp;
-#[cfg(not(feature = "inside"))]
 pub mod support;
 
 use nix::errno::Errno;

@@ -6,8 +6,8 @@ use nix::errno::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::jail::control::MAX_MESSAGE;
-use crate::sys::descriptors::{receive, send};
+use sandfork_jail::control::MAX_MESSAGE;
+use sandfork_jail::sys::descriptors::{receive, send};
 
 /// Sends one message.
 pub fn tell(socket: BorrowedFd, message: &impl Serialize, fds: &[BorrowedFd]) -> Result<(), Errno> {

@@ -17,15 +17,15 @@ use nix::errno::Errno;
 use pyo3_ffi::PyObject;
 use serde::Serialize;
 
-use crate::control::{hear, tell};
-use crate::jail::control::{FromZygote, Lifetime, NAMESPACES, PythonSetup, ToZygote};
-use crate::jail::failure::Failure;
-use crate::jail::program::ZygoteJail;
-use crate::jail::zygote::{self, Zygote};
-use crate::serve::{ForkHooks, Served, Server};
-use crate::sources;
-use crate::sys;
-use crate::sys::python::{TextFunction, create_module, end_of_methods, method};
+use crate::native::control::{hear, tell};
+use crate::native::python::{self, TextFunction, create_module, end_of_methods, method};
+use crate::native::serve::{ForkHooks, Served, Server};
+use crate::native::sources;
+use sandfork_jail::control::{FromZygote, Lifetime, NAMESPACES, PythonSetup, ToZygote};
+use sandfork_jail::failure::Failure;
+use sandfork_jail::program::ZygoteJail;
+use sandfork_jail::sys;
+use sandfork_jail::zygote::{self, Zygote};
 
 /// Descriptor 0 of the process, as the supervisor starts it, is the control socket.
 const CONTROL: i32 = 0;
@@ -195,7 +195,7 @@ impl TextFunction for Serve {
             Served::Worker { env } => {
                 // After the jail is complete: a hook of a preloaded package may start a thread, and a process
                 // with threads cannot enter a user namespace.
-                sys::python::after_fork_in_child();
+                python::after_fork_in_child();
                 let input = standard_input().map_err(words)?;
                 if env.is_empty() {
                     return Ok(input.to_owned());
@@ -228,11 +228,11 @@ struct Interpreter;
 
 impl ForkHooks for Interpreter {
     fn before(&self) {
-        sys::python::before_fork();
+        python::before_fork();
     }
 
     fn after_in_parent(&self) {
-        sys::python::after_fork_in_parent();
+        python::after_fork_in_parent();
     }
 }
 

@@ -1,6 +1,7 @@
 //! The few calls of CPython's stable ABI (PEP 384) that the zygote's extension module needs.
 //!
 //! The interpreter that loads the module provides the symbols: nothing is linked to libpython.
+#![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int};
 use std::ptr;

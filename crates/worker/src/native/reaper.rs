@@ -7,14 +7,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::unistd::{Pid, getpid};
 
-use crate::control::tell;
-use crate::jail::control::{Beneath, FromMonitor};
-use crate::jail::failure::{Failure, InStep, Step};
-use crate::jail::program::ZygoteJail;
-use crate::jail::reaper::{Over, Reach, Reaper};
-use crate::serve::exit;
-use crate::sys;
-use crate::sys::process::{Fork, ForkedChild, Held, SingleThreaded};
+use crate::native::control::tell;
+use crate::native::serve::exit;
+use sandfork_jail::control::{Beneath, FromMonitor};
+use sandfork_jail::failure::{Failure, InStep, Step};
+use sandfork_jail::program::ZygoteJail;
+use sandfork_jail::reaper::{Over, Reach, Reaper};
+use sandfork_jail::sys;
+use sandfork_jail::sys::process::{Fork, ForkedChild, Held, SingleThreaded};
 
 /// Exit status of a reaper that left a process behind. The zygote then looks for it.
 const EXIT_FAILED: i32 = 70;

@@ -13,17 +13,17 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpid};
 
 use self::fork::Forked;
-use crate::control::{hear, tell};
-use crate::jail::control::{Beneath, Exit, ExitStatus, FromMonitor, ToZygote};
-use crate::jail::failure::{Failure, InStep, Step};
-use crate::jail::program::ZygoteJail;
-use crate::jail::tree;
-use crate::jail::worker::{ForkParams, WorkerFds};
-use crate::jail::zygote::Zygote;
-use crate::networks::{Network, Networks};
-use crate::sys;
-use crate::sys::namespace_init::{InitStacks, NamespaceInit};
-use crate::sys::process::{End, Reaped, SingleThreaded};
+use crate::native::control::{hear, tell};
+use crate::native::networks::{Network, Networks};
+use sandfork_jail::control::{Beneath, Exit, ExitStatus, FromMonitor, ToZygote};
+use sandfork_jail::failure::{Failure, InStep, Step};
+use sandfork_jail::program::ZygoteJail;
+use sandfork_jail::sys;
+use sandfork_jail::sys::namespace_init::{InitStacks, NamespaceInit};
+use sandfork_jail::sys::process::{End, Reaped, SingleThreaded};
+use sandfork_jail::tree;
+use sandfork_jail::worker::{ForkParams, WorkerFds};
+use sandfork_jail::zygote::Zygote;
 
 /// The most workers that one zygote has alive at a time.
 const MAX_WORKERS: usize = 4096;
@@ -219,7 +219,7 @@ impl Server {
                 let (jail, zygote) = (&self.jail, &self.zygote);
                 let lent = network.as_ref().map(AsFd::as_fd);
                 let entered =
-                    crate::jail::worker::enter(child, jail, zygote, belongings, lent, birth);
+                    sandfork_jail::worker::enter(child, jail, zygote, belongings, lent, birth);
                 std::mem::forget((monitor, network));
                 let env = match work {
                     Some(_) => std::mem::take(&mut self.jail.env),

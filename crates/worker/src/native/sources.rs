@@ -1,9 +1,9 @@
 //! The Python code that runs inside, without the part with which the zygote's bootstrap starts.
 
-/// Lists files of `src/guest`, each with its text.
+/// Lists files of `guest`, each with its text.
 macro_rules! guest_sources {
     ($($name:literal),* $(,)?) => {
-        [$(($name, include_str!(concat!("../../src/guest/", $name, ".py")))),*]
+        [$(($name, include_str!(concat!("../../guest/", $name, ".py")))),*]
     };
 }
 

@@ -13,8 +13,8 @@ mod calls;
 mod interpreter;
 mod oracle;
 
-use sandfork::jail::program::BpfProgram;
 use sandfork::plan::seccomp::{Arch, Filters, Surroundings, compile};
+use sandfork_jail::program::BpfProgram;
 
 use crate::source::Source;
 use crate::{Behaviour, Target};

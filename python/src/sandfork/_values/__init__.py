@@ -1,1 +1,1 @@
-../../../../src/guest/values/__init__.py
+../../../../crates/worker/guest/values/__init__.py

@@ -1,1 +1,1 @@
-../../../../src/guest/values/arrays.py
+../../../../crates/worker/guest/values/arrays.py

@@ -1,1 +1,1 @@
-../../../../src/guest/values/blob.py
+../../../../crates/worker/guest/values/blob.py

@@ -1,1 +1,1 @@
-../../../../src/guest/values/bounds.py
+../../../../crates/worker/guest/values/bounds.py

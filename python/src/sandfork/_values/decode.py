@@ -1,1 +1,1 @@
-../../../../src/guest/values/decode.py
+../../../../crates/worker/guest/values/decode.py

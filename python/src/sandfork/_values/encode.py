@@ -1,1 +1,1 @@
-../../../../src/guest/values/encode.py
+../../../../crates/worker/guest/values/encode.py

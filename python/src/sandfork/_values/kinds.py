@@ -1,1 +1,1 @@
-../../../../src/guest/values/kinds.py
+../../../../crates/worker/guest/values/kinds.py

@@ -1,1 +1,1 @@
-../../../../src/guest/values/standard.py
+../../../../crates/worker/guest/values/standard.py

@@ -1,1 +1,1 @@
-../../../../src/guest/values/tables.py
+../../../../crates/worker/guest/values/tables.py

@@ -12,7 +12,7 @@ mod rules;
 mod tables;
 
 use super::{Arch, Filters, Surroundings, compile};
-use crate::jail::program::BpfProgram;
+use sandfork_jail::program::BpfProgram;
 
 const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
 

@@ -12,7 +12,7 @@ use super::super::{Arch, Check, Preset, Surroundings, Verdict, syscall_number, s
 use super::arguments::samples;
 use super::interpreter::{Answer, Call, answer};
 use super::{ARCHES, preset_filters};
-use crate::jail::program::BpfProgram;
+use sandfork_jail::program::BpfProgram;
 
 /// The guest's table compiled by seccompiler, without the rules that it cannot express.
 fn second_opinion(arch: Arch, surroundings: Surroundings) -> BpfProgram {

@@ -113,7 +113,7 @@ proptest! {
 }
 
 fn assert_means(
-    program: &crate::jail::program::BpfProgram,
+    program: &sandfork_jail::program::BpfProgram,
     verdicts: &BTreeMap<u32, Verdict>,
     otherwise: Answer,
 ) {

@@ -6,11 +6,11 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Pid;
 
 use super::{ForkHooks, Server};
-use crate::jail::failure::{Failure, InStep, Step};
-use crate::reaper::{self, ReaperFds};
-use crate::sys;
-use crate::sys::namespace_init::NamespaceInit;
-use crate::sys::process::{Fork, ForkedChild};
+use crate::native::reaper::{self, ReaperFds};
+use sandfork_jail::failure::{Failure, InStep, Step};
+use sandfork_jail::sys;
+use sandfork_jail::sys::namespace_init::NamespaceInit;
+use sandfork_jail::sys::process::{Fork, ForkedChild};
 
 /// The result of a fork, and the side on which this process is.
 pub(super) enum Forked {
