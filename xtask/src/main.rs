@@ -11,8 +11,10 @@ mod fuzz;
 mod interpreters;
 mod mutate_jail;
 mod ordinary_user;
+mod package;
 mod probes;
 mod python;
+mod release;
 mod soak;
 mod supply;
 mod tally;
@@ -34,6 +36,7 @@ usage: cargo xtask COMMAND
                where that is root, the kernel tests as an ordinary user too; then those of
                the Python package
   test-python  the tests of the Python package alone
+  test-package `cargo install` from the packages as crates.io would have them, and a first run
   test-envs    makes the test environments under target/test-envs, which plain
                `cargo test` then finds
   bench        measures all of Sandfork beside what one would pick instead, in one run, and writes a
@@ -47,6 +50,9 @@ usage: cargo xtask COMMAND
   supply       licences, sources, versions and advisories of all dependencies; needs cargo-deny and
                cargo-audit
   msrv         builds everything with the oldest Rust that Cargo.toml promises
+  release      makes what users install, under target/release-files: packages, wheels, the command, a
+               list of its parts, checksums; --target TRIPLE (x86_64, where not named), --try ROOT:
+               installs the wheel in an older system's root directory, and runs code with it
   reproducible builds the release twice, in two places, and compares
   bench-map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
                compares; --rounds N, --jobs N
@@ -86,6 +92,8 @@ fn main() -> ExitCode {
         Some("fuzz") => fuzz::run(std::env::args().skip(2)),
         Some("supply") => supply::check(),
         Some("msrv") => supply::oldest_rust(),
+        Some("release") => release::run(std::env::args().skip(2)),
+        Some("test-package") => package::test_install().map(|tally| test::report(&tally)),
         Some("reproducible") => supply::reproducible(),
         Some("faults") => faults::run(std::env::args().nth(2).as_deref()),
         Some("deadlines") => deadlines::run(std::env::args().skip(2)),

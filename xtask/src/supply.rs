@@ -124,7 +124,7 @@ pub fn reproducible() -> Result<ExitCode, Error> {
 }
 
 /// Copies the files that git tracks, in their current state.
-fn copy_sources(workspace: &Path, copy: &Path) -> Result<(), Error> {
+pub fn copy_sources(workspace: &Path, copy: &Path) -> Result<(), Error> {
     let mut list = Command::new("git");
     list.args([
         "ls-files",
@@ -149,13 +149,18 @@ fn copy_sources(workspace: &Path, copy: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Builds the release as a packager should, without paths of this machine in it.
-fn build_release(copy: &Path) -> Result<PathBuf, Error> {
+/// Compiler flags without which a binary names paths of the machine that built it.
+pub fn remap_flags(copy: &Path) -> Result<String, Error> {
     let remap = |place: &Path, name: &str| {
         let place = place.display();
         format!("--remap-path-prefix={place}={name}")
     };
     let flags = [remap(copy, "/sandfork"), remap(&cargo_home()?, "/cargo")];
+    Ok(flags.join("\x1f"))
+}
+
+/// Builds the release as a packager should, without paths of this machine in it.
+fn build_release(copy: &Path) -> Result<PathBuf, Error> {
     run(cargo(copy)
         .args([
             "build",
@@ -168,11 +173,11 @@ fn build_release(copy: &Path) -> Result<PathBuf, Error> {
         .arg("--target-dir")
         .arg(copy.join("target"))
         .env_remove("RUSTFLAGS")
-        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")))?;
+        .env("CARGO_ENCODED_RUSTFLAGS", remap_flags(copy)?))?;
     Ok(copy.join("target/release/sandfork"))
 }
 
-fn cargo_home() -> Result<PathBuf, Error> {
+pub fn cargo_home() -> Result<PathBuf, Error> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(env::home_dir()?.join(".cargo")));
     Ok(home.ok_or("HOME is not set")?)
@@ -182,7 +187,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-fn run(command: &mut Command) -> Result<(), Error> {
+pub fn run(command: &mut Command) -> Result<(), Error> {
     let status = command.status()?;
     if status.success() {
         return Ok(());

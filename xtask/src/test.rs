@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::ordinary_user::OrdinaryUser;
 use crate::tally::Tally;
 use crate::test_envs::{self, TestEnvs};
-use crate::{Error, fuzz, python, vm, workspace};
+use crate::{Error, fuzz, package, python, vm, workspace};
 
 /// The test programs that depend on the user who runs them.
 const KERNEL_TESTS: [&str; 1] = ["kernel"];
@@ -26,6 +26,7 @@ pub fn run() -> Result<ExitCode, Error> {
         println!("\nnot root: the tests as root were not run");
     }
     tally.add(of_python(&workspace, &envs)?);
+    tally.add(package::test_install()?);
     tally.add(in_a_guest()?);
     tally.add(fuzz::test()?);
     Ok(report(&tally))
