@@ -4,6 +4,7 @@
 //! 2018 has. zig brings the older glibc's symbols. Nothing names a path or the time of the build: two
 //! releases of one commit have the same checksums.
 
+use std::env;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -122,7 +123,7 @@ impl<'a> Release<'a> {
     /// Makes the wheel, the archive and the list of parts.
     fn build(&self, target: &str) -> Result<(), Error> {
         let built = self.place.join(target);
-        let mut maturin = self.tool("maturin");
+        let mut maturin = self.tool("maturin")?;
         maturin
             .args(["build", "--quiet", "--release", "--locked", "--zig"])
             .args([
@@ -141,7 +142,7 @@ impl<'a> Release<'a> {
         let wheel = only_entry(&built)?;
         let unpacked = self.place.join(format!("{target}-unpacked"));
         run_command(
-            self.tool("wheel")
+            self.tool("wheel")?
                 .args(["unpack", "--dest"])
                 .arg(&unpacked)
                 .arg(wheel),
@@ -152,7 +153,7 @@ impl<'a> Release<'a> {
         let parts = unpacked.join(format!("{name}.dist-info/sboms/sandfork.cyclonedx.json"));
         self.forget_place(&parts)?;
         run_command(
-            self.tool("wheel")
+            self.tool("wheel")?
                 .args(["pack", "--dest-dir"])
                 .arg(self.files)
                 .arg(&unpacked),
@@ -197,12 +198,17 @@ impl<'a> Release<'a> {
         )
     }
 
-    fn tool(&self, name: &str) -> Command {
+    fn tool(&self, name: &str) -> Result<Command, Error> {
+        let found = env::var_os("PATH").unwrap_or_default();
+        let own = std::iter::once(self.tools.clone());
         let mut tool = Command::new(self.tools.join(name));
-        // maturin looks for zig's package in this environment.
-        tool.env("VIRTUAL_ENV", self.tools.parent().unwrap_or(&self.tools))
-            .env("SOURCE_DATE_EPOCH", &self.date);
-        tool
+        // maturin asks the first `python3` for zig's package.
+        tool.env(
+            "PATH",
+            env::join_paths(own.chain(env::split_paths(&found)))?,
+        )
+        .env("SOURCE_DATE_EPOCH", &self.date);
+        Ok(tool)
     }
 }
 
@@ -249,7 +255,7 @@ print(result.status, result.value, sorted(result.enforced.layers))'
 "#;
 
 fn try_wheel(files: &Path, root: &Path) -> Result<ExitCode, Error> {
-    let machine = format!("_{}.whl", std::env::consts::ARCH);
+    let machine = format!("_{}.whl", env::consts::ARCH);
     let names = fs::read_dir(files).map_err(|error| {
         format!(
             "{}: {error}: make a release first: `cargo xtask release`",

@@ -194,20 +194,31 @@ def test_bytes_of_any_size_go_through_a_tool(size: int) -> None:
 
 def test_calls_that_wait_when_their_guest_ends_are_not_made() -> None:
     sizes: list[int] = []
+    callers = 16
 
     def read(text: str) -> None:
+        """Returns when the guest has ended, and the supervisor has had time to see that."""
         sizes.append(len(text))
-        before, until = processes.descendants(os.getpid()), time.monotonic() + 30
-        while before <= processes.descendants(os.getpid()) and time.monotonic() < until:
+        processes_now = processes.descendants(os.getpid())
+        guests = [process for process in processes_now if processes.threads(process) == callers + 1]
+        until = time.monotonic() + 60
+        while any(map(processes.is_alive, guests)) and time.monotonic() < until:
             time.sleep(0.01)
+        time.sleep(0.5)
 
-    code = """
+    code = f"""
 import os, threading, time
-for _ in range(16):
-    threading.Thread(target=read, args=["x" * 200_000], daemon=True).start()
+ready = threading.Barrier({callers} + 1)
+def call():
+    ready.wait()
+    read("x" * 200_000)
+for _ in range({callers}):
+    threading.Thread(target=call, daemon=True).start()
+ready.wait()
 time.sleep(1)
 os._exit(3)
 """
     with Sandbox(tools=[read]) as sbx:
         assert sbx.run(code).status == "exit"
-    assert sizes == [200_000]
+    # More than one, only if the supervisor stood still meanwhile.
+    assert 0 < len(sizes) < callers

@@ -45,6 +45,12 @@ def descendants(number: int) -> set[Process]:
     return found
 
 
+def threads(process: Process) -> int:
+    """How many threads it has; 0 if it has ended."""
+    fields = _stat(process.number)
+    return int(fields[17]) if fields is not None and fields[19] == process.started else 0
+
+
 def is_alive(process: Process) -> bool:
     fields = _stat(process.number)
     return fields is not None and fields[19] == process.started and fields[0] not in "ZX"
