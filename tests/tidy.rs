@@ -125,7 +125,6 @@ fn pure_modules_do_no_io() {
         "src/policy",
         "src/plan",
         "src/protocol",
-        "src/outcome.rs",
         "src/outcome",
     ] {
         assert_none(&uses(&rust(module), &impure), "does I/O, or could");
