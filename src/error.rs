@@ -1,23 +1,22 @@
 //! The one error of the library: the sandbox could not be provided.
+//!
+//! Each module has an error of its own, and says there which kind it is. This module knows none of them.
 
+use std::error::Error as StdError;
 use std::fmt;
 
-use nix::errno::Errno;
-
-use crate::admission::Busy;
-use crate::host::HostError;
-use crate::plan::PlanError;
-use crate::policy::PolicyError;
-use crate::session::SessionError;
-use crate::supervisor::SupervisorError;
-use crate::supervisor::files::FileError;
+use crate::outcome::exit_code;
 
 /// The sandbox could not be provided. What a guest does is never an error but an
 /// [`Outcome`](crate::Outcome).
 ///
 /// Its text is one sentence that names the thing and the remedy.
 #[derive(Debug)]
-pub struct Error(pub(crate) Cause);
+pub struct Error {
+    kind: ErrorKind,
+    errno: Option<i32>,
+    cause: Box<dyn StdError + Send + Sync>,
+}
 
 /// What kind of thing went wrong, for callers that decide by it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -43,94 +42,55 @@ pub enum ErrorKind {
     System,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Cause {
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error(transparent)]
-    Host(#[from] HostError),
-    #[error(transparent)]
-    Supervisor(#[from] SupervisorError),
-    #[error(transparent)]
-    Busy(#[from] Busy),
-    #[error(transparent)]
-    Session(#[from] SessionError),
-}
-
 impl Error {
-    /// The kind of the error.
-    pub fn kind(&self) -> ErrorKind {
-        use SupervisorError as S;
-        match &self.0 {
-            Cause::Policy(_) => ErrorKind::Policy,
-            Cause::Busy(_) => ErrorKind::Busy,
-            Cause::Plan(_) | Cause::Host(HostError::UnknownKernel) => ErrorKind::Host,
-            Cause::Host(HostError::Interpreter(_)) => ErrorKind::Interpreter,
-            Cause::Host(HostError::Exhausted { .. }) => ErrorKind::System,
-            Cause::Session(error) => error.kind(),
-            Cause::Supervisor(error) => match error {
-                S::Interpreter { .. }
-                | S::ZygoteEnded { .. }
-                | S::ZygoteSlow { .. }
-                | S::Preload { .. }
-                | S::Threads { .. }
-                | S::Startup { .. } => ErrorKind::Interpreter,
-                S::NotEnforced { .. } => ErrorKind::NotEnforced,
-                S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,
-                S::Request(_)
-                | S::StdinRefused
-                | S::AbovePolicy { .. }
-                | S::FilesTooLarge { .. }
-                | S::FileNotPlaced(_) => ErrorKind::Request,
-                S::Jail { .. } | S::Cgroup { .. } | S::SessionPlace { .. } => ErrorKind::Host,
-                S::System { .. }
-                | S::NoUid
-                | S::ZygoteGone
-                | S::RunLost
-                | S::WorkerSlow { .. }
-                | S::WorkerEnded { .. } => ErrorKind::System,
-            },
+    /// An error of this kind, with a module's own error as its cause.
+    pub(crate) fn new(kind: ErrorKind, cause: impl StdError + Send + Sync + 'static) -> Self {
+        Self {
+            kind,
+            errno: None,
+            cause: Box::new(cause),
         }
     }
-}
 
-/// Whether the request itself is why a file could not be made.
-fn is_of_the_request(error: &FileError) -> bool {
-    use Errno as E;
-    let errno = error.errno();
-    let names = [E::EEXIST, E::ENOTDIR, E::EISDIR, E::ENAMETOOLONG];
-    names.contains(&errno) || [E::ENOSPC, E::EDQUOT].contains(&errno)
-}
+    /// Adds the errno(3) of an operation on a session's file.
+    #[must_use]
+    pub(crate) const fn with_errno(mut self, errno: i32) -> Self {
+        self.errno = Some(errno);
+        self
+    }
 
-impl Error {
+    /// The kind of the error.
+    pub const fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
     /// The errno(3) of an operation on a session's file that failed; `None` for other errors.
     pub const fn errno(&self) -> Option<i32> {
-        match &self.0 {
-            Cause::Session(SessionError::File { errno, .. }) => Some(*errno),
-            _ => None,
+        self.errno
+    }
+
+    /// The exit code of the `sandfork` command for this error: the caller's mistake, or the host's.
+    pub const fn exit_code(&self) -> u8 {
+        match self.kind {
+            ErrorKind::Policy | ErrorKind::Request => exit_code::USAGE,
+            ErrorKind::Host
+            | ErrorKind::Interpreter
+            | ErrorKind::NotEnforced
+            | ErrorKind::Busy
+            | ErrorKind::SessionEnded
+            | ErrorKind::System => exit_code::SANDBOX_UNAVAILABLE,
         }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.cause.fmt(f)
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        std::error::Error::source(&self.0)
-    }
-}
-
-impl<E> From<E> for Error
-where
-    Cause: From<E>,
-{
-    fn from(error: E) -> Self {
-        Self(Cause::from(error))
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.source()
     }
 }

@@ -31,7 +31,6 @@
 //! | [`admission`] | how many runs are active at a time, and which wait |
 //! | [`batch`] | many tasks, several at a time |
 //! | [`capacity`] | how many runs the host can hold at a time. Pure |
-//! | [`exit_code`] | converts an outcome or error to the exit code of the `sandfork` command |
 //!
 //! Most callers need [`Sandbox`], [`Request`], [`Policy`] and [`Outcome`], which the crate root exports.
 //! The rest is public so that a plan can be made, read and tested without being run.
@@ -53,7 +52,6 @@ pub mod protocol;
 pub mod supervisor;
 // ... and what the caller sees of it.
 pub mod error;
-pub mod exit_code;
 pub mod outcome;
 mod sandbox;
 pub mod session;

@@ -266,9 +266,9 @@ fn diagnosis() -> Result<(), Failed> {
     Err(format!("docs/cli.md does not show\n{body}").into())
 }
 
-/// The table of exit codes matches `sandfork::exit_code`.
+/// The table of exit codes matches `sandfork::outcome::exit_code`.
 fn exit_codes() -> Result<(), Failed> {
-    let source = include_str!("../src/exit_code.rs");
+    let source = include_str!("../src/outcome/exit_code.rs");
     for row in source.lines().filter_map(|line| line.strip_prefix("//! |")) {
         if !CLI.contains(&format!("\n|{row}\n")) {
             return Err(format!("docs/cli.md lacks |{row}").into());

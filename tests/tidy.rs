@@ -1,7 +1,9 @@
 //! What the source keeps to, as far as it can be read off it: `ARCHITECTURE.md` has the reasons.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test program")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -121,12 +123,7 @@ fn pure_modules_do_no_io() {
         "crate::supervisor",
         "println!",
     ];
-    for module in [
-        "src/policy",
-        "src/plan",
-        "src/protocol",
-        "src/outcome",
-    ] {
+    for module in ["src/policy", "src/plan", "src/protocol", "src/outcome"] {
         assert_none(&uses(&rust(module), &impure), "does I/O, or could");
     }
 }
@@ -135,6 +132,75 @@ fn pure_modules_do_no_io() {
 fn sys_imports_nothing_of_the_crate() {
     let uses = uses(&rust("crates/jail/src/sys"), &["crate::"]);
     assert_none(&uses, "sys can be read alone");
+}
+
+/// For each module directly in `src`, the others that its code names, also by what lib.rs exports of
+/// them. The command (`cli`, `main`) uses the library like any other program.
+fn imports(texts: &[Text]) -> BTreeMap<&str, BTreeSet<&str>> {
+    let module = |text: &'_ Text| -> Range<usize> {
+        let start = "src/".len();
+        let end = text.path[start..].find(['/', '.']).expect("a file of src");
+        start..start + end
+    };
+    let modules: BTreeSet<&str> = texts.iter().map(|text| &text.path[module(text)]).collect();
+    let lib = texts.iter().find(|text| text.path == "src/lib.rs");
+    // Each line of exports: `pub use error::{Error, ErrorKind};`
+    let exports = lib.iter().flat_map(|text| text.text.lines());
+    let exports = exports.filter_map(|line| line.strip_prefix("pub use ")?.split_once("::"));
+    let exports: BTreeMap<&str, &str> = exports
+        .flat_map(|(module, names)| words(names).map(move |name| (name, module)))
+        .collect();
+    let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for text in texts.iter().filter(|text| !is_test(text)) {
+        let from = &text.path[module(text)];
+        for rest in text
+            .code()
+            .flat_map(|(_, line)| line.split("crate::").skip(1))
+        {
+            // `crate::{a, b::c}` names several.
+            let several = rest.strip_prefix('{').map(|list| list.split(','));
+            let paths = several.into_iter().flatten().chain([rest]);
+            for first in paths.filter_map(|path| words(path).next()) {
+                let to = exports.get(first).copied().unwrap_or(first);
+                if to != from && modules.contains(to) {
+                    found.entry(from).or_default().insert(to);
+                }
+            }
+        }
+    }
+    for program in ["cli", "lib", "main"] {
+        found.remove(program);
+    }
+    found
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+}
+
+/// The modules that are on a way from themselves to themselves.
+fn in_circles<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Vec<&'a str> {
+    let reached_from = |start: &'a str| {
+        let (mut reached, mut next) = (BTreeSet::new(), vec![start]);
+        while let Some(module) = next.pop() {
+            let new = imports.get(module).into_iter().flatten();
+            next.extend(new.filter(|to| reached.insert(**to)));
+        }
+        reached
+    };
+    let modules = imports.keys().copied();
+    modules
+        .filter(|module| reached_from(module).contains(module))
+        .collect()
+}
+
+#[test]
+fn the_modules_of_src_form_no_circle() {
+    let texts = rust("src");
+    let imports = imports(&texts);
+    assert_eq!(in_circles(&imports), [""; 0], "{imports:#?}");
+    assert_eq!(imports.get("outcome"), None, "outcome stands on the ground");
 }
 
 #[test]
@@ -348,6 +414,18 @@ fn the_checks_see() {
         path: "src/made_up.rs".to_owned(),
         text: "use std::fs;\n// std::net\nfn long(\n    a: u8,\n) {\n    a;\n}\n\n#[cfg(test)]\nmod tests {\n    use std::env;\n}\n".to_owned(),
     };
+    let file = |path: &str, text: &str| Text {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    };
+    let circle = [
+        file("src/lib.rs", "pub use b::{Bee, Sting};\n"),
+        file("src/a/mod.rs", "use crate::{d, Sting};\n"),
+        file("src/b.rs", "fn f(_: crate::c::C) {}\n"),
+        file("src/c/x.rs", "use crate::a;\n"),
+        file("src/d.rs", "// crate::a\n"),
+    ];
+    assert_eq!(in_circles(&imports(&circle)), ["a", "b", "c"]);
     assert_eq!(functions(&text), [("fn long(", 5)]);
     let found = uses(std::slice::from_ref(&text), &["std::"]);
     assert_eq!(found, ["src/made_up.rs:1: use std::fs;"]);

@@ -23,7 +23,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::supervisor::error::While;
 use crate::supervisor::{Cancel, SupervisorError};
 
@@ -304,6 +304,12 @@ impl Ticket {
                 waited => return waited.map(drop).when("wait for a turn"),
             }
         }
+    }
+}
+
+impl From<Busy> for Error {
+    fn from(error: Busy) -> Self {
+        Self::new(ErrorKind::Busy, error)
     }
 }
 

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::{INFRASTRUCTURE, TaskId};
 use crate::error::{Error, ErrorKind};
-use crate::exit_code;
 use crate::outcome::{Outcome, Status};
 
 /// The result of one task.
@@ -128,7 +127,7 @@ fn infrastructure(error: &Error) -> Value {
     };
     json!({
         "status": INFRASTRUCTURE,
-        "exit_code": exit_code::of_error(error),
+        "exit_code": error.exit_code(),
         "limit": null,
         "stdout": "",
         "stderr": "",

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use sandfork::exit_code;
+use sandfork::outcome::exit_code;
 use sandfork::policy::PolicyError;
 use thiserror::Error;
 
@@ -59,7 +59,7 @@ impl Failure {
             // writer.
             _ if self.is_broken_pipe() => exit_code::BROKEN_PIPE,
             Self::Script(_) | Self::Policy(_) | Self::Log(_) => exit_code::USAGE,
-            Self::Sandbox(error) => exit_code::of_error(error),
+            Self::Sandbox(error) => error.exit_code(),
             Self::Map(error) => error.exit_code(),
             Self::Setup(_) => exit_code::SANDBOX_UNAVAILABLE,
             Self::Output(_) => exit_code::NOT_WRITTEN,

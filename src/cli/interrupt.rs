@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use nix::sys::signal::{SigSet, Signal};
-use sandfork::exit_code::INTERRUPTED;
+use sandfork::outcome::exit_code::INTERRUPTED;
 
 /// Signals that end the running guest instead of the command.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use clap::CommandFactory;
 pub use args::Arguments;
 use args::Command;
 use failure::Failure;
-use sandfork::exit_code;
+use sandfork::outcome::exit_code;
 use terminal::{harmless, harmless_json};
 
 /// Executes the arguments' command, and returns the exit code.

@@ -1,6 +1,6 @@
 //! `sandfork plan` and `sandfork doctor`: what the sandbox would enforce here, and what it could.
 
-use sandfork::exit_code;
+use sandfork::outcome::exit_code;
 use std::collections::BTreeSet;
 
 use sandfork::host::{

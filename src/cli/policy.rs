@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use sandfork::exit_code;
+use sandfork::outcome::exit_code;
 use sandfork::policy::{self, Override, Policy, PolicyError};
 use sandfork::policy_source::FileSystem;
 

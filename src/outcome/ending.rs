@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::policy::LimitName;
+use super::LimitName;
 
 /// How a run ended, in one word: `status` of the JSON object.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]

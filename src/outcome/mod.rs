@@ -9,15 +9,22 @@ use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
 
-use crate::exit_code;
-pub use crate::policy::LimitName;
-use crate::protocol::Value;
+use self::value::Value;
+
+pub mod exit_code;
+pub mod value;
 
 mod ending;
+mod layer;
+mod level;
+mod limit_name;
 mod parts;
 mod phases;
 
 pub use ending::{Ending, LimitHit, Mechanism, Status};
+pub use layer::Layer;
+pub use level::Level;
+pub use limit_name::LimitName;
 pub use parts::{Denial, Enforced, ExceptionInfo, PolicyIdentity, Reporter, Usage};
 pub use phases::{JailSteps, Phases, microseconds};
 

@@ -6,9 +6,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use super::phases::Phases;
-use crate::plan::Layer;
-use crate::policy::Level;
-use crate::protocol::{Denied, GuestError};
+use super::{Layer, Level};
 
 /// An uncaught exception, as the guest described it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -34,12 +32,6 @@ impl ExceptionInfo {
             message: message.into(),
             traceback: traceback.into(),
         }
-    }
-}
-
-impl From<GuestError> for ExceptionInfo {
-    fn from(error: GuestError) -> Self {
-        Self::new(error.name, error.message, error.traceback)
     }
 }
 
@@ -147,17 +139,6 @@ impl Denial {
             target: None,
             errno: None,
             reported_by: Reporter::Kernel,
-        }
-    }
-}
-
-impl From<Denied> for Denial {
-    fn from(denied: Denied) -> Self {
-        Self {
-            operation: denied.operation,
-            target: denied.target,
-            errno: denied.errno,
-            reported_by: Reporter::Guest,
         }
     }
 }

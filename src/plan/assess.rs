@@ -5,11 +5,12 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use super::layer::{Layer, LayerState};
+use super::layer_state::LayerState;
 use super::remedy;
 use crate::host::{
     CgroupSupport, Controller, LandlockSupport, Machine, NamespaceSupport, SeccompSupport,
 };
+use crate::outcome::Layer;
 
 /// The ABI from which Landlock scopes signals and abstract unix sockets: the last ABI that adds a
 /// wall.

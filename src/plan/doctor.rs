@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::assess::{Assessment, assess};
-use super::layer::LayerState;
+use super::layer_state::LayerState;
 use super::obstacle::best_level;
 use crate::host::{Interpreter, InterpreterError, Machine};
 use crate::policy::Level;

@@ -1,5 +1,6 @@
 //! Why a policy cannot be enforced on a host.
 
+use crate::error::{Error, ErrorKind};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -154,5 +155,11 @@ impl fmt::Display for Sentences<'_> {
             write!(f, "{separator}{obstacle}")?;
         }
         Ok(())
+    }
+}
+
+impl From<PlanError> for Error {
+    fn from(error: PlanError) -> Self {
+        Self::new(ErrorKind::Host, error)
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use super::layer::LayerState;
+use super::layer_state::LayerState;
 use super::words::{bytes, processors, seconds};
 use super::{HeldBy, Plan, SessionFiles, Start};
 use crate::policy::Stdin;

@@ -5,9 +5,10 @@ use serde::Serialize;
 use super::assess::{Assessment, assess};
 use super::cgroup::CgroupPlan;
 use super::error::PlanError;
-use super::layer::{Layer, LayerState};
+use super::layer_state::LayerState;
 use super::obstacle::{best_level, obstacles};
 use crate::host::Host;
+use crate::outcome::Layer;
 use crate::policy::{Level, Policy};
 
 /// A layer of a plan.

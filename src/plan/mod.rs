@@ -12,7 +12,7 @@ mod explain;
 mod filters;
 mod jail;
 mod landlock;
-mod layer;
+mod layer_state;
 mod level;
 mod limits;
 mod obstacle;
@@ -30,13 +30,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+pub use crate::outcome::Layer;
 pub use assess::{Assessment, Remedy, assess};
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
 pub use doctor::{Diagnosis, InterpreterDiagnosis, diagnose};
 pub use environment::PRELOAD_ONLY;
 pub use error::{Place, PlanError};
 pub use explain::explain;
-pub use layer::{Layer, LayerState};
+pub use layer_state::LayerState;
 pub use level::LayerPlan;
 pub use obstacle::Obstacle;
 pub use session_directory::{FileQuota, SessionFiles};

@@ -5,8 +5,9 @@ use std::fmt;
 use serde::Serialize;
 
 use super::assess::{Assessment, Remedy, assess};
-use super::layer::{Layer, LayerState};
+use super::layer_state::LayerState;
 use crate::host::{ChainStep, Machine, NamespaceSupport, Refusal};
+use crate::outcome::Layer;
 use crate::policy::Level;
 
 /// A layer that does not hold, as part of an error.

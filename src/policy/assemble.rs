@@ -8,7 +8,6 @@ use super::effective::{
     SyscallPolicy,
 };
 use super::error::{PolicyError, PolicyProblem};
-use super::keyword::Level;
 use super::layer::Layer;
 use super::located_limits::LocatedLimits;
 use super::merge::{Merge, refuse_duplicates};
@@ -17,6 +16,7 @@ use super::origin::Located;
 use super::paths::{HostPath, resolve, resolve_visible};
 use super::render;
 use super::session::SessionPolicy;
+use crate::outcome::Level;
 
 /// The effective policy of the layers, starting with the base of all others.
 pub(super) fn assemble(name: &str, layers: Merge) -> Result<Policy, PolicyError> {

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::keyword::{Level, NetworkMode, Stdin, SystemFiles};
-use super::limits::{LimitName, Limits, Quota};
+use super::keyword::{NetworkMode, Stdin, SystemFiles};
+use super::limits::{Limits, Quota};
 use super::located_limits::LocatedLimits;
 use super::module_name::{ImportPattern, Preload};
 use super::origin::{Located, Origin};
 use super::session::SessionPolicy;
+use crate::outcome::Level;
+use crate::outcome::LimitName;
 
 /// What a guest may do, complete and checked. Made by [`Policy::load`] and [`Policy::builtin`].
 ///

@@ -1,5 +1,6 @@
 //! Why a policy cannot be used: one sentence with the place, the problem and the remedy.
 
+use crate::error::{Error, ErrorKind};
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -194,4 +195,10 @@ pub enum PolicyProblem {
     /// A key without a value in the whole chain; the built-in `standard` has them all.
     #[error("no policy gives this key a value: write it here")]
     Missing,
+}
+
+impl From<PolicyError> for Error {
+    fn from(error: PolicyError) -> Self {
+        Self::new(ErrorKind::Policy, error)
+    }
 }

@@ -6,12 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::field::{Field, List, table};
-use super::keyword::{Level, NetworkMode, Stdin, SystemFiles};
+use super::keyword::{NetworkMode, Stdin, SystemFiles};
 use super::module_name::{ImportPattern, Preload};
 use super::numbers::{Cores, Count};
 use super::paths::HostPath;
 use super::session::Term;
 use super::units::{ByteSize, Milliseconds};
+use crate::outcome::Level;
 
 /// A Sandfork policy: what untrusted Python may do. Every key is optional. The extended policy
 /// provides the keys that a file leaves out. Lists append to the extended policy's lists, other

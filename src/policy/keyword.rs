@@ -3,7 +3,8 @@
 use thiserror::Error;
 
 use super::suggest::closest;
-use super::text_value::text_value;
+use super::text_value::{read_text, serialize_text};
+use crate::outcome::Level;
 
 /// A word that the key does not accept.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -27,6 +28,28 @@ impl UnknownWord {
     }
 }
 
+/// Implements the reading of an enum that has a word for each variant, and its JSON Schema.
+macro_rules! read_keyword {
+    ($name:ident, $($variant:ident = $word:literal,)+) => {
+        impl $name {
+            const WORDS: &'static [&'static str] = &[$($word),+];
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = UnknownWord;
+
+            fn from_str(word: &str) -> Result<Self, UnknownWord> {
+                match word {
+                    $($word => Ok(Self::$variant),)+
+                    other => Err(UnknownWord::new(other, Self::WORDS)),
+                }
+            }
+        }
+
+        read_text!($name, concat!("one of", $(" \"", $word, "\""),+), "enum": $name::WORDS);
+    };
+}
+
 /// Declares an enum together with the words for its variants, so that reading, writing, the JSON Schema
 /// and the error message always agree.
 macro_rules! keyword {
@@ -43,23 +66,10 @@ macro_rules! keyword {
         }
 
         impl $name {
-            const WORDS: &'static [&'static str] = &[$($word),+];
-
             /// The word for the variant in a policy file.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
-                }
-            }
-        }
-
-        impl std::str::FromStr for $name {
-            type Err = UnknownWord;
-
-            fn from_str(word: &str) -> Result<Self, UnknownWord> {
-                match word {
-                    $($word => Ok(Self::$variant),)+
-                    other => Err(UnknownWord::new(other, Self::WORDS)),
                 }
             }
         }
@@ -70,22 +80,18 @@ macro_rules! keyword {
             }
         }
 
-        text_value!($name, concat!("one of", $(" \"", $word, "\""),+), "enum": $name::WORDS);
+        read_keyword!($name, $($variant = $word,)+);
+        serialize_text!($name);
     };
 }
 
-keyword! {
-    /// The lowest level at which a run may start, weakest first.
-    pub enum Level {
-        /// Without namespaces: Landlock, seccomp and rlimits. For hosts and containers that
-        /// forbid user namespaces.
-        Landlock = "landlock",
-        /// Every layer but the cgroup: rlimits and the supervisor's watchdog limit memory.
-        Standard = "standard",
-        /// Every layer.
-        Full = "full",
-    }
-}
+// The outcome's type: a policy names the lowest level at which a run may start.
+read_keyword!(
+    Level,
+    Landlock = "landlock",
+    Standard = "standard",
+    Full = "full",
+);
 
 keyword! {
     /// The host's system directories that the guest sees, read-only.

@@ -1,9 +1,9 @@
 //! Limits in readable units, for messages that explain how to raise one.
 
 use super::effective::Policy;
-use super::limits::LimitName;
 use super::numbers::{Cores, Count};
 use super::units::{ByteSize, Milliseconds};
+use crate::outcome::LimitName;
 
 impl Policy {
     /// A limit's value, as a policy file and `--set` write it: `30s`, `512MiB`, `64`.

@@ -3,11 +3,12 @@
 use super::error::{PolicyError, PolicyProblem};
 use super::field::Field;
 use super::file::PolicyFile;
-use super::limits::{LimitName, Limits, Quota};
+use super::limits::{Limits, Quota};
 use super::merge::Merge;
 use super::numbers::{Cores, Count};
 use super::origin::{Located, Origin};
 use super::units::{ByteSize, Milliseconds};
+use crate::outcome::LimitName;
 
 /// A number of a policy file in its base unit, and its conversion back to text.
 trait Measure: Copy + ToString {

@@ -52,8 +52,10 @@ pub use effective::{
 };
 pub use error::{PolicyError, PolicyProblem};
 pub use file::PolicyFile;
-pub use keyword::{Level, NetworkMode, Stdin, SystemFiles, UnknownWord};
-pub use limits::{LimitName, Limits, Quota};
+pub use keyword::{NetworkMode, Stdin, SystemFiles, UnknownWord};
+pub use limits::{Limits, Quota};
+
+pub use crate::outcome::{Level, LimitName};
 pub use module_name::{ImportPattern, ModuleNameError, Preload, Presence};
 pub use numbers::Cores;
 pub use origin::{Located, Origin};

@@ -9,10 +9,10 @@ use thiserror::Error;
 use super::error::{PolicyError, PolicyProblem};
 use super::field::Field;
 use super::file::PolicyFile;
-use super::limits::LimitName;
 use super::merge::Merge;
 use super::text_value::text_value;
 use super::units::{Milliseconds, UnitError, duration_pattern};
+use crate::outcome::LimitName;
 
 /// When a session that is not closed ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,9 +1,9 @@
 //! Values that a policy file writes as a string with its own grammar.
 
-/// Implements serde and JSON Schema for a type that has `FromStr` and `Display`. The error of a
+/// Implements reading and JSON Schema for a type that has `FromStr`. The error of a
 /// wrong TOML type explains what to write. The error of a wrong text comes from the parser. The
 /// last argument is the JSON Schema keyword that constrains the text.
-macro_rules! text_value {
+macro_rules! read_text {
     ($type:ty, $expecting:expr, $keyword:literal: $constraint:expr) => {
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -25,12 +25,6 @@ macro_rules! text_value {
             }
         }
 
-        impl serde::Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
         impl schemars::JsonSchema for $type {
             fn inline_schema() -> bool {
                 true
@@ -47,4 +41,23 @@ macro_rules! text_value {
     };
 }
 
-pub(super) use text_value;
+/// Implements writing for a type that has `Display`.
+macro_rules! serialize_text {
+    ($type:ty) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    };
+}
+
+/// Implements both.
+macro_rules! text_value {
+    ($type:ty, $expecting:expr, $keyword:literal: $constraint:expr) => {
+        $crate::policy::text_value::read_text!($type, $expecting, $keyword: $constraint);
+        $crate::policy::text_value::serialize_text!($type);
+    };
+}
+
+pub(super) use {read_text, serialize_text, text_value};

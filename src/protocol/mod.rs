@@ -6,22 +6,17 @@
 //! each layer refuses before it allocates. `docs/protocol.md` describes the protocol for authors of
 //! the other end.
 
-pub mod blob;
-pub mod bounded;
 pub mod caller;
 pub mod frame;
 pub mod message;
-pub mod value;
 
-pub use blob::{Blob, Transport};
-pub use bounded::{JsonError, JsonLimits};
+pub use crate::outcome::value::{Blob, JsonError, JsonLimits, Transport, Value};
 pub use caller::{ClientEvent, ClientRequest};
 pub use frame::{Decoder, Frame, FrameError, FrameLimits};
 pub use message::{
     CellResult, Denied, Display, Ended, GuestError, MessageError, NamedError, Reply, Request,
     ToolAnswer, ToolCall, ToolDeclaration,
 };
-pub use value::Value;
 
 /// Version of the protocol, carried by [`Request::Hello`] and [`Reply::Ready`].
 ///

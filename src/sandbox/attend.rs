@@ -8,15 +8,15 @@ use nix::poll::PollFlags;
 
 use super::pool::Parked;
 use super::{Inner, Sandbox};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::outcome::{Enforced, PolicyIdentity};
 use crate::policy::LimitName;
 use crate::protocol::VERSION;
-use crate::protocol::caller::{ClientEvent, ClientRequest, ErrorCode, Opened, Python, ToolTime};
+use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, ToolTime};
 use crate::supervisor::error::While;
 use crate::supervisor::{
-    Caller, CallerEvent, Payload, SessionExit, SessionTerms, SupervisorError, attend, await_caller,
-    ended, refuse, wait,
+    Caller, CallerEvent, Payload, Refusal, SessionExit, SessionTerms, SupervisorError, attend,
+    await_caller, wait,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -63,7 +63,7 @@ impl Sandbox {
                     }
                     Ok(SessionExit::Ended(why)) => why,
                     Err(error) => {
-                        refuse(caller, restart, word(&error), error.to_string());
+                        caller.refuse(restart, error.into());
                         "no worker could be made".to_owned()
                     }
                 };
@@ -176,12 +176,12 @@ fn serve_ended(caller: &mut dyn Caller, why: &str) -> Result<Next, Error> {
             CallerEvent::Request(ask, _) => {
                 // An answer or an interrupt that comes too late is dropped.
                 if ask.id().is_some() {
-                    refuse(caller, ask.id(), ErrorCode::SessionEnded, ended(why));
+                    caller.refuse(ask.id(), Refusal::Ended(why.to_owned()));
                 }
             }
             CallerEvent::Gone => return Ok(Next::End),
             CallerEvent::Malformed(how) => {
-                refuse(caller, None, ErrorCode::Protocol, how);
+                caller.refuse(None, Refusal::Protocol(how));
                 return Ok(Next::End);
             }
             CallerEvent::Nothing => {}
@@ -199,18 +199,4 @@ fn finish(caller: &mut dyn Caller) -> Result<(), Error> {
         caller.flush();
     }
     Ok(())
-}
-
-/// The error code for the caller.
-pub fn word(error: &Error) -> ErrorCode {
-    match error.kind() {
-        ErrorKind::Policy => ErrorCode::Policy,
-        ErrorKind::Host => ErrorCode::Host,
-        ErrorKind::Interpreter => ErrorCode::Interpreter,
-        ErrorKind::NotEnforced => ErrorCode::NotEnforced,
-        ErrorKind::Request => ErrorCode::Request,
-        ErrorKind::Busy => ErrorCode::Busy,
-        ErrorKind::SessionEnded => ErrorCode::SessionEnded,
-        ErrorKind::System => ErrorCode::System,
-    }
 }

@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-pub use self::attend::{SessionRequest, word};
+pub use self::attend::SessionRequest;
 pub use self::builder::SandboxBuilder;
 pub use self::key::SandboxKey;
 
 use self::pool::{Filler, Parked, Pool};
 use self::zygote_manager::ZygoteManager;
 use crate::admission::Admission;
-use crate::error::{Cause, Error};
+use crate::error::Error;
 use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Plan, Start};
 use crate::policy::Stdin;
@@ -108,13 +108,17 @@ impl Sandbox {
         let _permit = self.inner.admission.as_ref().map(admit).transpose()?;
         match self.attempt(&request, sink) {
             // Nothing has run yet: if the zygote was ended from outside, the run only starts later.
-            Err(Error(Cause::Supervisor(SupervisorError::ZygoteGone))) => {}
-            other => return other,
+            Err(SupervisorError::ZygoteGone) => {}
+            other => return Ok(other?),
         }
-        self.attempt(&request, sink)
+        Ok(self.attempt(&request, sink)?)
     }
 
-    fn attempt(&self, request: &Request, sink: &mut dyn OutputSink) -> Result<Outcome, Error> {
+    fn attempt(
+        &self,
+        request: &Request,
+        sink: &mut dyn OutputSink,
+    ) -> Result<Outcome, SupervisorError> {
         let called = Instant::now();
         // A worker that is ready has no standard input.
         let (parked, refill) = if request.has_stdin() {
@@ -140,7 +144,7 @@ impl Sandbox {
         {
             self.inner.warm.discard(&zygote);
         }
-        Ok(outcome?)
+        outcome
     }
 
     /// The plan for each worker, as plain data; [`explain`](crate::plan::explain) formats it as

@@ -27,9 +27,8 @@ use crate::protocol::caller::{
     ClientEvent, ClientRequest, ErrorCode, Mapping, OpenBatch, TaskHeader, TaskLoss, TaskOrder,
     TaskOutcome, WireOutcome,
 };
-use crate::sandbox::word;
-use crate::supervisor::{CallerEvent, FrameCaller, Request, await_caller, refuse, wait};
-use crate::{Error, Sandbox};
+use crate::supervisor::{Caller, CallerEvent, FrameCaller, Request, await_caller, wait};
+use crate::{Error, ErrorKind, Sandbox};
 use sandfork_jail::sys::descriptors::send_some;
 
 /// The most output in one frame, bytes.
@@ -79,7 +78,7 @@ pub fn serve(
     let mapped = match batch.try_map(queue) {
         Ok(mapped) => mapped,
         Err(error) => {
-            return refuse(&mut caller, None, ErrorCode::System, cannot_begin(&error));
+            return caller.refuse(None, cannot_begin(error).into());
         }
     };
     let mut writer = Writer::new(socket);
@@ -96,13 +95,17 @@ pub fn serve(
         Ok(())
     });
     if let Err(error) = listened {
-        refuse(&mut caller, None, ErrorCode::System, cannot_begin(&error));
+        caller.refuse(None, cannot_begin(error).into());
     }
 }
 
-fn cannot_begin(error: &io::Error) -> String {
-    let remedy = relief_of(error, "try again");
-    format!("the supervisor cannot begin a batch: {error}; {remedy}")
+/// No thread or descriptor could be had for a batch.
+#[derive(Debug, thiserror::Error)]
+#[error("the supervisor cannot begin a batch: {0}; {remedy}", remedy = relief_of(.0, "try again"))]
+struct CannotBegin(io::Error);
+
+fn cannot_begin(error: io::Error) -> Error {
+    Error::new(ErrorKind::System, CannotBegin(error))
 }
 
 /// The requested number of jobs, or the number of processors; fewer if the host cannot hold them.
@@ -206,7 +209,7 @@ fn collect(mut mapped: Mapped<Wrong>, writer: &mut Writer) -> Result<(), Errno> 
 fn given_up(error: &Error) -> Wrong {
     Wrong {
         id: None,
-        word: word(error),
+        word: error.kind().into(),
         message: format!(
             "{LOST_IN_A_ROW} tasks in a row got no sandbox, and no more were begun; the last: {error}"
         ),
@@ -254,7 +257,7 @@ impl<'a> Writer<'a> {
                 let lost = TaskLoss {
                     id,
                     attempts,
-                    error: word(&error),
+                    error: error.kind().into(),
                     message: error.to_string(),
                 };
                 return self.say(&ClientEvent::Lost(lost), &[]);

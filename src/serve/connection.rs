@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::batch;
 use super::sandboxes::{Sandboxes, Wanted};
 use crate::protocol::VERSION;
-use crate::protocol::caller::{ClientRequest, ErrorCode, Open, OpenBatch};
-use crate::sandbox::{SessionRequest, word};
-use crate::supervisor::{CallerEvent, FrameCaller, Payload, await_caller, refuse};
+use crate::protocol::caller::{ClientRequest, Open, OpenBatch};
+use crate::sandbox::SessionRequest;
+use crate::supervisor::{Caller, CallerEvent, FrameCaller, Payload, Refusal, await_caller};
 
 /// A connection that this process received.
 pub struct Connection {
@@ -34,7 +34,7 @@ impl Connection {
                 let ours = format!(
                     "this supervisor speaks version {VERSION} of the protocol, not {version}"
                 );
-                refuse(&mut caller, None, ErrorCode::Protocol, ours);
+                caller.refuse(None, Refusal::Protocol(ours));
                 continue;
             }
             match self.sandboxes.get(&first.wanted()) {
@@ -53,7 +53,7 @@ impl Connection {
                         }
                     };
                 }
-                Err(error) => refuse(&mut caller, None, word(&error), error.to_string()),
+                Err(error) => caller.refuse(None, error.into()),
             }
         }
     }
@@ -93,11 +93,11 @@ fn first_message(caller: &mut FrameCaller) -> Option<First> {
             }
             CallerEvent::Request(ask, _) => {
                 let first = "the first message of a connection opens its session or batch".into();
-                refuse(caller, ask.id(), ErrorCode::Protocol, first);
+                caller.refuse(ask.id(), Refusal::Protocol(first));
             }
             CallerEvent::Gone => return None,
             CallerEvent::Malformed(how) => {
-                refuse(caller, None, ErrorCode::Protocol, how);
+                caller.refuse(None, Refusal::Protocol(how));
                 return None;
             }
             CallerEvent::Nothing => {}

@@ -8,11 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::SessionError;
+use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, ClientRequest};
-use crate::supervisor::{Caller, CallerEvent, Payload};
+use crate::supervisor::{Caller, CallerEvent, Payload, Refusal};
 
-/// The events that a session receives.
-pub type Answers = Receiver<(ClientEvent, Payload)>;
+/// An event, or why a request was not carried out.
+type Answer = Result<(ClientEvent, Payload), Error>;
+
+/// The answers that a session receives.
+pub type Answers = Receiver<Answer>;
 
 /// The two ends between a session and its thread, and the receiver of events.
 pub fn link() -> Result<(Asker, ThreadCaller, Answers), SessionError> {
@@ -70,7 +74,7 @@ impl Asker {
 #[derive(Debug)]
 pub struct ThreadCaller {
     asked: Arc<Asked>,
-    answers: Sender<(ClientEvent, Payload)>,
+    answers: Sender<Answer>,
 }
 
 impl Caller for ThreadCaller {
@@ -101,6 +105,10 @@ impl Caller for ThreadCaller {
 
     fn answer(&mut self, answer: ClientEvent, payload: Payload) {
         // Fails if the session was dropped. It then disconnected, which is received next.
-        _ = self.answers.send((answer, payload));
+        _ = self.answers.send(Ok((answer, payload)));
+    }
+
+    fn refuse(&mut self, _: Option<u64>, refusal: Refusal) {
+        _ = self.answers.send(Err(refusal.into()));
     }
 }

@@ -7,9 +7,9 @@ use nix::errno::Errno;
 
 use super::SessionError;
 use crate::outcome::Outcome;
+use crate::outcome::value::{Attachments, Buffers};
 use crate::protocol::caller::{self, CellOutcome, ClientRequest, SessionState, WireOutcome};
 use crate::protocol::message::{AfterCell, ResultMode};
-use crate::protocol::value::{Attachments, Buffers};
 use crate::protocol::{Blob, Display, Transport, Value};
 use crate::supervisor::{Payload, sealed};
 use sandfork_jail::sys::sealed::SealedBytes;

@@ -1,31 +1,14 @@
-//! Errors of a session.
+//! Errors of a session, besides what its thread refuses.
 
 use std::io;
 
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::host::relief_of;
-use crate::protocol::caller::ErrorCode;
 
 /// The error of a request to a session.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The session's thread reported an error.
-    #[error("{message}")]
-    WireOutcome {
-        /// The kind of the error.
-        word: ErrorCode,
-        /// The message, one sentence.
-        message: String,
-    },
-    /// An operation on one of the session's files failed.
-    #[error("{message}")]
-    File {
-        /// The message, one sentence.
-        message: String,
-        /// The errno (errno(3)).
-        errno: i32,
-    },
     /// The session's thread has ended.
     #[error("the session's thread has ended, and its worker with it: open another session")]
     Lost,
@@ -40,29 +23,13 @@ pub enum SessionError {
     Buffers(String),
 }
 
-impl SessionError {
-    /// An error that the session's thread reported.
-    pub(super) const fn told(word: ErrorCode, message: String) -> Self {
-        Self::WireOutcome { word, message }
-    }
-
-    /// The kind of the error.
-    pub(crate) const fn kind(&self) -> ErrorKind {
-        match self {
-            Self::WireOutcome { word, .. } => match word {
-                ErrorCode::Policy => ErrorKind::Policy,
-                ErrorCode::Host => ErrorKind::Host,
-                ErrorCode::Interpreter => ErrorKind::Interpreter,
-                ErrorCode::NotEnforced => ErrorKind::NotEnforced,
-                ErrorCode::SessionEnded => ErrorKind::SessionEnded,
-                ErrorCode::Request | ErrorCode::Busy | ErrorCode::File | ErrorCode::Protocol => {
-                    ErrorKind::Request
-                }
-                ErrorCode::System => ErrorKind::System,
-            },
-            Self::Lost => ErrorKind::SessionEnded,
-            Self::Thread(_) | Self::Tie(_) => ErrorKind::System,
-            Self::File { .. } | Self::Buffers(_) => ErrorKind::Request,
-        }
+impl From<SessionError> for Error {
+    fn from(error: SessionError) -> Self {
+        let kind = match error {
+            SessionError::Lost => ErrorKind::SessionEnded,
+            SessionError::Thread(_) | SessionError::Tie(_) => ErrorKind::System,
+            SessionError::Buffers(_) => ErrorKind::Request,
+        };
+        Self::new(kind, error)
     }
 }

@@ -92,34 +92,20 @@ impl Session {
             .ask(ClientRequest::File(request), Payload::default());
         loop {
             let (answer, payload) = next(&self.answers)?;
-            match answer {
-                ClientEvent::File {
+            if let ClientEvent::File {
+                size,
+                entry,
+                entries,
+                ..
+            } = answer
+            {
+                let file = payload.passed.map(File::from);
+                return Ok(Done {
+                    file,
                     size,
                     entry,
                     entries,
-                    ..
-                } => {
-                    let file = payload.passed.map(File::from);
-                    return Ok(Done {
-                        file,
-                        size,
-                        entry,
-                        entries,
-                    });
-                }
-                ClientEvent::Error {
-                    error,
-                    message,
-                    errno,
-                    ..
-                } => {
-                    let error = match errno {
-                        Some(errno) => SessionError::File { message, errno },
-                        None => SessionError::told(error, message),
-                    };
-                    return Err(error.into());
-                }
-                _ => {}
+                });
             }
         }
     }

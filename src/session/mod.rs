@@ -250,9 +250,6 @@ impl Session {
                 ClientEvent::Outcome(told) => {
                     return Ok(CellReport::new(*told, payload, (stdout, stderr), shown));
                 }
-                ClientEvent::Error { error, message, .. } => {
-                    return Err(SessionError::told(error, message).into());
-                }
                 _ => {}
             }
         }
@@ -261,18 +258,14 @@ impl Session {
 
 fn await_opened(answers: &Answers) -> Result<Enforced, Error> {
     loop {
-        match next(answers)?.0 {
-            ClientEvent::Opened(opened) => return Ok(opened.enforced),
-            ClientEvent::Error { error, message, .. } => {
-                return Err(SessionError::told(error, message).into());
-            }
-            _ => {}
+        if let ClientEvent::Opened(opened) = next(answers)?.0 {
+            return Ok(opened.enforced);
         }
     }
 }
 
-fn next(answers: &Answers) -> Result<(ClientEvent, Payload), SessionError> {
-    answers.recv().map_err(|_| SessionError::Lost)
+fn next(answers: &Answers) -> Result<(ClientEvent, Payload), Error> {
+    answers.recv().map_err(|_| SessionError::Lost)?
 }
 
 impl Drop for Session {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use super::files::FileError;
+use crate::error::{Error, ErrorKind};
 use crate::host::{exhaustion_hint, relief_of};
 use crate::plan::Layer;
 use crate::protocol::MessageError;
@@ -207,6 +208,43 @@ impl SupervisorError {
             wanted: "a refusal".to_owned(),
         }
     }
+}
+
+impl From<SupervisorError> for Error {
+    fn from(error: SupervisorError) -> Self {
+        use SupervisorError as S;
+        let kind = match &error {
+            S::Interpreter { .. }
+            | S::ZygoteEnded { .. }
+            | S::ZygoteSlow { .. }
+            | S::Preload { .. }
+            | S::Threads { .. }
+            | S::Startup { .. } => ErrorKind::Interpreter,
+            S::NotEnforced { .. } => ErrorKind::NotEnforced,
+            S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,
+            S::Request(_)
+            | S::StdinRefused
+            | S::AbovePolicy { .. }
+            | S::FilesTooLarge { .. }
+            | S::FileNotPlaced(_) => ErrorKind::Request,
+            S::Jail { .. } | S::Cgroup { .. } | S::SessionPlace { .. } => ErrorKind::Host,
+            S::System { .. }
+            | S::NoUid
+            | S::ZygoteGone
+            | S::RunLost
+            | S::WorkerSlow { .. }
+            | S::WorkerEnded { .. } => ErrorKind::System,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Whether the request itself is why a file could not be made.
+fn is_of_the_request(error: &FileError) -> bool {
+    use Errno as E;
+    let errno = error.errno();
+    let names = [E::EEXIST, E::ENOTDIR, E::EISDIR, E::ENAMETOOLONG];
+    names.contains(&errno) || [E::ENOSPC, E::EDQUOT].contains(&errno)
 }
 
 /// The layer that a step tests, if it tests one.

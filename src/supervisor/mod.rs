@@ -33,8 +33,7 @@ pub use error::SupervisorError;
 pub use launch::Launched;
 pub(crate) use live::attend;
 pub use live::{
-    Caller, CallerEvent, FrameCaller, Payload, SessionExit, SessionTerms, await_caller, ended,
-    refuse,
+    Caller, CallerEvent, FrameCaller, Payload, Refusal, SessionExit, SessionTerms, await_caller,
 };
 pub use received_fd::sealed;
 pub use run::{Cancel, OutputSink, Request, RunContext, RunLimits, run};

@@ -1,6 +1,6 @@
 //! Compares the offsets of buffers with arithmetic that cannot overflow.
 
-use sandfork::protocol::blob::{ALIGNMENT, Blob, LARGEST, Transport};
+use sandfork::outcome::value::blob::{ALIGNMENT, Blob, LARGEST, Transport};
 
 use crate::source::Source;
 use crate::{Behaviour, Target};

@@ -1,7 +1,7 @@
 //! A value and its buffers: an accepted value survives encoding and decoding, its text form is
 //! bounded, and all accessors stay within its buffers.
 
-use sandfork::protocol::value::{Buffers, TypedValue};
+use sandfork::outcome::value::{Buffers, TypedValue};
 use sandfork::protocol::{Blob, JsonLimits, Transport, Value};
 
 use crate::replies::assert_is_short;

@@ -15,9 +15,10 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
+use sandfork::Sandbox;
 use sandfork::batch::{Batch, CallOff, Done, FailureStreak, LOST_IN_A_ROW, Mapped, Order};
 use sandfork::capacity::{Capacity, Headroom};
-use sandfork::{Sandbox, exit_code};
+use sandfork::outcome::exit_code;
 use thiserror::Error;
 
 use self::ids::Ids;

@@ -1,5 +1,6 @@
 //! Probes the kernel and the interpreter.
 
+use crate::error::{Error, ErrorKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -109,6 +110,17 @@ pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, HostError> {
     let path = interpreter::resolve(interpreter, &environment)?;
     let interpreter = interpreter::probe(&path, &environment)?;
     Host::with_interpreter(interpreter, needs, &environment)
+}
+
+impl From<HostError> for Error {
+    fn from(error: HostError) -> Self {
+        let kind = match error {
+            HostError::UnknownKernel => ErrorKind::Host,
+            HostError::Interpreter(_) => ErrorKind::Interpreter,
+            HostError::Exhausted { .. } => ErrorKind::System,
+        };
+        Self::new(kind, error)
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Mapping, TaskLoss, TaskOutcome, WireOutcome};
+use crate::error::ErrorKind;
 use crate::outcome::{Enforced, PolicyIdentity};
 use crate::protocol::message::{Display, MessageError, ToolCall, encode_message};
 use crate::protocol::{Blob, FrameLimits, Value};
@@ -168,6 +169,21 @@ pub enum ErrorCode {
     File,
     /// The caller's message cannot be parsed, or comes at the wrong time.
     Protocol,
+}
+
+impl From<ErrorKind> for ErrorCode {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Policy => Self::Policy,
+            ErrorKind::Host => Self::Host,
+            ErrorKind::Interpreter => Self::Interpreter,
+            ErrorKind::NotEnforced => Self::NotEnforced,
+            ErrorKind::Request => Self::Request,
+            ErrorKind::Busy => Self::Busy,
+            ErrorKind::SessionEnded => Self::SessionEnded,
+            ErrorKind::System => Self::System,
+        }
+    }
 }
 
 impl ClientEvent {

@@ -3,7 +3,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::exit_code;
+use crate::outcome::exit_code;
 use crate::outcome::{Denial, ExceptionInfo, LimitHit, Outcome, Status, Usage};
 
 /// An outcome without the parts that travel separately or were sent before.

@@ -19,8 +19,8 @@ pub use result::{CellResult, Denied, Ended, Finish, GuestError};
 
 use super::frame::encode_with;
 use super::{Blob, Frame, FrameError, FrameLimits, JsonError};
-use crate::protocol::blob::Transport;
-use crate::protocol::value::ValueError;
+use crate::outcome::value::ValueError;
+use crate::outcome::value::blob::Transport;
 
 /// Why a message was refused.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]

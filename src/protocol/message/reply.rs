@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{CellResult, Ended, MessageError, check_payload, encode_message};
-use crate::protocol::value::BufferCheck;
+use crate::outcome::value::BufferCheck;
 use crate::protocol::{Blob, Frame, FrameLimits, JsonLimits, Value};
 
 /// A message from a worker to its supervisor.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::outcome::{Denial, ExceptionInfo, Reporter};
 use crate::protocol::{Blob, Value};
 
 /// How a cell or a program ended.
@@ -82,6 +83,23 @@ pub struct Denied {
     /// The error that the guest got.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
+}
+
+impl From<GuestError> for ExceptionInfo {
+    fn from(error: GuestError) -> Self {
+        Self::new(error.name, error.message, error.traceback)
+    }
+}
+
+impl From<Denied> for Denial {
+    fn from(denied: Denied) -> Self {
+        Self {
+            operation: denied.operation,
+            target: denied.target,
+            errno: denied.errno,
+            reported_by: Reporter::Guest,
+        }
+    }
 }
 
 /// [`CellResult`] in its serialized form.

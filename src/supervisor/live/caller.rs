@@ -7,6 +7,8 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 
+use super::refusal::Refusal;
+use crate::protocol::caller::ErrorCode;
 use crate::protocol::{ClientEvent, ClientRequest, FrameLimits, MessageError, Transport};
 use crate::supervisor::drain::Stream;
 use crate::supervisor::link::{Link, LinkError, Received};
@@ -66,6 +68,8 @@ pub trait Caller {
     fn recv(&mut self) -> CallerEvent;
     /// Sends an event.
     fn answer(&mut self, answer: ClientEvent, payload: Payload);
+    /// Reports that a request was not carried out; `id` is its number, if it had one.
+    fn refuse(&mut self, id: Option<u64>, refusal: Refusal);
     /// Sends output of a cell.
     fn output(&mut self, id: u64, stream: Stream, bytes: &[u8]) {
         // Well below the bound of a frame's payload.
@@ -180,6 +184,16 @@ impl Caller for FrameCaller {
             Err(error) => self.answer_instead(&answer, &error),
         }
     }
+
+    fn refuse(&mut self, id: Option<u64>, refusal: Refusal) {
+        let event = ClientEvent::Error {
+            id,
+            error: refusal.code(),
+            message: refusal.to_string(),
+            errno: refusal.errno(),
+        };
+        self.answer(event, Payload::default());
+    }
 }
 
 impl FrameCaller {
@@ -195,7 +209,7 @@ impl FrameCaller {
         };
         let instead = ClientEvent::Error {
             id,
-            error: crate::protocol::caller::ErrorCode::Protocol,
+            error: ErrorCode::Protocol,
             message: format!("an answer could not be written: {error}"),
             errno: None,
         };

@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use super::caller::{Caller, Payload};
 use super::worker_loop::WorkerLoop;
-use crate::protocol::caller::{ClientEvent, ErrorCode, FileEntry, FileOperation, FileRequest};
+use crate::protocol::caller::{ClientEvent, FileEntry, FileOperation, FileRequest};
 use crate::supervisor::files::{Contents, Entry, EntryKind, FileError, Parents, Removal, WorkDir};
 use crate::supervisor::session::SessionDirectory;
 
@@ -14,7 +14,7 @@ impl WorkerLoop<'_> {
     /// Handles a file request, even while a cell runs.
     pub(super) fn file(&self, request: &FileRequest, caller: &mut dyn Caller) {
         let id = request.id;
-        let (answer, payload) = match self.do_with_file(request) {
+        match self.do_with_file(request) {
             Ok(Done {
                 file,
                 size,
@@ -28,19 +28,10 @@ impl WorkerLoop<'_> {
                     entry,
                     entries,
                 };
-                (answer, payload.unwrap_or_default())
+                caller.answer(answer, payload.unwrap_or_default());
             }
-            Err(error) => {
-                let answer = ClientEvent::Error {
-                    id: Some(id),
-                    error: ErrorCode::File,
-                    message: error.to_string(),
-                    errno: Some(error.errno() as i32),
-                };
-                (answer, Payload::default())
-            }
-        };
-        caller.answer(answer, payload);
+            Err(error) => caller.refuse(Some(id), error.into()),
+        }
     }
 
     fn do_with_file(&self, request: &FileRequest) -> Result<Done, FileError> {

@@ -14,6 +14,7 @@ mod clocks;
 mod files;
 mod finish;
 mod one_run;
+mod refusal;
 mod requests;
 mod worker_loop;
 mod worker_says;
@@ -21,7 +22,7 @@ mod worker_says;
 use std::time::Duration;
 
 pub use self::caller::{Caller, CallerEvent, FrameCaller, Payload, await_caller};
-pub use self::requests::{ended, refuse};
+pub use self::refusal::Refusal;
 
 pub(super) use self::one_run::{EndedRun, Times};
 pub(super) use self::worker_loop::WorkerLoop;

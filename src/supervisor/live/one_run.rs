@@ -8,6 +8,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::caller::{Caller, CallerEvent, Payload};
 use super::cell::{CellUnderWay, Streaming};
 use super::clocks::WallClock;
+use super::refusal::Refusal;
 use super::worker_loop::WorkerLoop;
 use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::protocol::message::AfterCell;
@@ -119,6 +120,8 @@ impl Caller for RunCaller<'_> {
     }
 
     fn answer(&mut self, _: ClientEvent, _: Payload) {}
+
+    fn refuse(&mut self, _: Option<u64>, _: Refusal) {}
 
     fn output(&mut self, _: u64, stream: Stream, bytes: &[u8]) {
         match stream {

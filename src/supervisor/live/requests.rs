@@ -6,9 +6,10 @@ use super::SessionExit;
 use super::caller::{Caller, CallerEvent, Payload};
 use super::cell::{CellUnderWay, Streaming};
 use super::clocks::WallClock;
+use super::refusal::Refusal;
 use super::worker_loop::WorkerLoop;
 use crate::protocol::Request;
-use crate::protocol::caller::{Cell, ClientEvent, ClientRequest, ErrorCode};
+use crate::protocol::caller::{Cell, ClientRequest};
 use crate::supervisor::ending::Stop;
 use crate::supervisor::run::Pace;
 
@@ -23,7 +24,7 @@ impl WorkerLoop<'_> {
                 CallerEvent::Nothing => return None,
                 CallerEvent::Gone => return Some(SessionExit::Gone),
                 CallerEvent::Malformed(how) => {
-                    refuse(caller, None, ErrorCode::Protocol, how);
+                    caller.refuse(None, Refusal::Protocol(how));
                     return Some(SessionExit::Gone);
                 }
                 CallerEvent::Request(ask, payload) => {
@@ -49,16 +50,14 @@ impl WorkerLoop<'_> {
         );
         if answered_like_a_cell || matches!(ask, ClientRequest::Restart { .. }) {
             if self.cell.is_some() {
-                let busy =
-                    "a cell is running in this session: wait for its end, or open another session";
-                refuse(caller, id, ErrorCode::Busy, busy.into());
+                caller.refuse(id, Refusal::Busy);
                 return None;
             }
             if answered_like_a_cell && self.reap_until.is_some() {
                 // The worker is ending: the request is refused with the reason.
                 let why = self.why.clone();
                 let why = why.unwrap_or_else(|| "its process ended between two cells".into());
-                refuse(caller, id, ErrorCode::SessionEnded, ended(&why));
+                caller.refuse(id, Refusal::Ended(why));
                 return None;
             }
         }
@@ -82,11 +81,11 @@ impl WorkerLoop<'_> {
             ClientRequest::File(request) => self.file(&request, caller),
             ClientRequest::Open(_) => {
                 let twice = "this connection has its session: open another connection for another";
-                refuse(caller, None, ErrorCode::Protocol, twice.into());
+                caller.refuse(None, Refusal::Protocol(twice.into()));
             }
             ClientRequest::Map(_) | ClientRequest::Task(_) | ClientRequest::End => {
                 let other = "this connection is a session's: open another one for a batch";
-                refuse(caller, id, ErrorCode::Protocol, other.into());
+                caller.refuse(id, Refusal::Protocol(other.into()));
             }
         }
         None
@@ -106,8 +105,7 @@ impl WorkerLoop<'_> {
             None => self.place.limits.wall,
             Some(Ok(wall)) => wall,
             Some(Err(_)) => {
-                let message = "a cell's `wall` is a positive number of seconds".into();
-                refuse(caller, Some(id), ErrorCode::Request, message);
+                caller.refuse(Some(id), Refusal::NoWall);
                 return;
             }
         };
@@ -142,7 +140,7 @@ impl WorkerLoop<'_> {
     ) {
         let mut bytes = Vec::new();
         if let Err(error) = request.encode_into(&payload.bytes, &mut bytes) {
-            refuse(caller, Some(id), ErrorCode::Request, error.to_string());
+            caller.refuse(Some(id), error.into());
             return;
         }
         let now = Instant::now();
@@ -154,7 +152,7 @@ impl WorkerLoop<'_> {
         };
         if self.standing.lost_cgroup(&before) {
             let why = "its cgroup was removed from outside, and nothing held it to its limits";
-            refuse(caller, Some(id), ErrorCode::SessionEnded, ended(why));
+            caller.refuse(Some(id), Refusal::Ended(why.to_owned()));
             self.end_between_cells(why);
             return;
         }
@@ -165,23 +163,4 @@ impl WorkerLoop<'_> {
         self.watch.begin(Pace::Running, now, before.cpu_us);
         self.data.send(bytes, payload.passed);
     }
-}
-
-/// Reports to a caller that its request was not carried out.
-pub fn refuse(caller: &mut dyn Caller, id: Option<u64>, error: ErrorCode, message: String) {
-    let answer = ClientEvent::Error {
-        id,
-        error,
-        message,
-        errno: None,
-    };
-    caller.answer(answer, Payload::default());
-}
-
-/// The message for a session that has ended.
-pub fn ended(why: &str) -> String {
-    format!(
-        "the session has ended because {why}: its variables, imports and files are lost; restart it, \
-         or open another"
-    )
 }

@@ -10,9 +10,7 @@ use super::adaptive_poll::AdaptivePoll;
 use super::caller::Caller;
 use super::cell::{CellUnderWay, Streaming};
 use super::finish::StreamSink;
-use super::requests::refuse;
 use super::{Purpose, SessionExit};
-use crate::protocol::caller::ErrorCode;
 use crate::protocol::message::WorkerMode;
 use crate::protocol::{FrameLimits, Request, VERSION};
 use crate::supervisor::cgroup::{Counts, WorkerCgroup};
@@ -308,20 +306,15 @@ impl<'a> WorkerLoop<'a> {
     /// session.
     fn gone(&mut self, caller: &mut dyn Caller) -> SessionExit {
         if let Some(failure) = self.failure.take() {
+            let why = failure.to_string();
             if let Some(cell) = self.cell.take() {
-                refuse(
-                    caller,
-                    Some(cell.id),
-                    ErrorCode::System,
-                    failure.to_string(),
-                );
+                caller.refuse(Some(cell.id), failure.into());
             }
-            return SessionExit::Ended(failure.to_string());
+            return SessionExit::Ended(why);
         }
         if self.is_lost() {
             if let Some(cell) = self.cell.take() {
-                let lost = SupervisorError::RunLost.to_string();
-                refuse(caller, Some(cell.id), ErrorCode::System, lost);
+                caller.refuse(Some(cell.id), SupervisorError::RunLost.into());
             }
             return SessionExit::Ended("its zygote was ended from outside".to_owned());
         }

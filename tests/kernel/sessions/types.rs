@@ -2,8 +2,8 @@
 
 use sandfork::Session;
 use sandfork::outcome::Status;
+use sandfork::outcome::value::Attachments;
 use sandfork::protocol::caller::SessionState;
-use sandfork::protocol::value::Attachments;
 use sandfork::session::OutgoingValue;
 
 use super::{assert_ended, open, run, value};

@@ -1,9 +1,9 @@
 //! Values in both directions, short and long.
 
 use sandfork::outcome::Status;
+use sandfork::outcome::value::Attachments;
 use sandfork::protocol::Value;
 use sandfork::protocol::caller::SessionState;
-use sandfork::protocol::value::Attachments;
 use sandfork::session::OutgoingValue;
 
 use super::{assert_ended, open, run, value};

@@ -2,7 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::blob::ALIGNMENT;
+use crate::outcome::value::blob::ALIGNMENT;
 use crate::protocol::{CellResult, Ended, JsonLimits, Reply};
 
 /// Values of all shapes, with buffers from a message of eight.

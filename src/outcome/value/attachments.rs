@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::blob::{ALIGNMENT, BlobError, LARGEST_PAYLOAD};
+use super::{Blob, Transport};
 use super::{Dtype, Held, Ndarray, Packed, PackedFormat, TypedValue, Value, ValueError};
-use crate::protocol::blob::{ALIGNMENT, BlobError, LARGEST_PAYLOAD};
-use crate::protocol::{Blob, Transport};
 
 /// The longest `str` in the tree itself, characters.
 const LONGEST_STR: usize = 32 << 10;

@@ -2,9 +2,9 @@
 
 use thiserror::Error;
 
+use super::Blob;
 use super::access::LONGEST_JSON;
 use super::{Image, ImageMode, Ndarray, Packed, TableColumn, TableIndex, TypedValue, Uuid, Value};
-use crate::protocol::Blob;
 
 /// The most dimensions of an array, which is numpy's maximum before version 2.
 const MOST_DIMENSIONS: usize = 32;

@@ -9,7 +9,7 @@
 //! from.
 //!
 //! ```
-//! use sandfork::protocol::value::{Attachments, Buffers, Value};
+//! use sandfork::outcome::value::{Attachments, Buffers, Value};
 //!
 //! let mut attached = Attachments::default();
 //! let value = Value::from(vec![Value::from(1), "two".into(), attached.bytes(b"three")]);
@@ -26,6 +26,8 @@
 
 mod access;
 mod attachments;
+pub mod blob;
+pub mod bounded;
 mod buffers;
 mod check;
 mod dtype;
@@ -37,6 +39,8 @@ mod write;
 
 pub use access::NdarrayView;
 pub use attachments::Attachments;
+pub use blob::{Blob, Transport};
+pub use bounded::{JsonError, JsonLimits};
 pub use buffers::Buffers;
 pub use check::{BufferCheck, ValueError};
 pub use dtype::Dtype;

@@ -3,7 +3,7 @@
 mod properties;
 
 use super::*;
-use crate::protocol::{Blob, Transport};
+use super::{Blob, Transport};
 
 fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::JsonLimits;
 use super::{Buffers, Dtype, PackedFormat, TypedValue, Value, ValueError};
-use crate::protocol::JsonLimits;
 
 /// The limits on a tree in a buffer: 64 MiB of text, which is at most about a gigabyte in memory.
 const OF_BUFFER: JsonLimits = JsonLimits {

@@ -29,8 +29,7 @@
 //! A guest may exit with any code, so a code alone does not prove what happened; `status` of
 //! `--json` does.
 
-use crate::error::{Error, ErrorKind};
-use crate::outcome::{Ending, Status};
+use super::{Ending, Status};
 
 /// The code ran to its end.
 pub const OK: u8 = 0;
@@ -82,19 +81,6 @@ pub fn of(ending: &Ending) -> u8 {
         Ending::Signal(signal) => of_signal(*signal),
         Ending::ProtocolViolation(_) => PROTOCOL_VIOLATION,
         Ending::Interrupted => INTERRUPTED,
-    }
-}
-
-/// The exit code when there was no run: the caller's mistake, or the host's.
-pub fn of_error(error: &Error) -> u8 {
-    match error.kind() {
-        ErrorKind::Policy | ErrorKind::Request => USAGE,
-        ErrorKind::Host
-        | ErrorKind::Interpreter
-        | ErrorKind::NotEnforced
-        | ErrorKind::Busy
-        | ErrorKind::SessionEnded
-        | ErrorKind::System => SANDBOX_UNAVAILABLE,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::Blob;
 use super::ValueError;
-use crate::protocol::Blob;
 
 /// A message's buffers, which [`Value::bytes`](super::Value::bytes) and similar functions read.
 #[derive(Clone, Debug, Default)]

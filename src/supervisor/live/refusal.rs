@@ -1,0 +1,120 @@
+//! Why a caller's request was not carried out.
+
+use crate::error::{Error, ErrorKind};
+use crate::protocol::MessageError;
+use crate::protocol::caller::ErrorCode;
+use crate::supervisor::error::SupervisorError;
+use crate::supervisor::files::FileError;
+
+/// Why a request was not carried out. A caller in this process receives it as an [`Error`], a caller at
+/// the other end of a socket as a code with one sentence.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A session runs one cell at a time.
+    #[error("a cell is running in this session: wait for its end, or open another session")]
+    Busy,
+    /// The session's worker is gone. Holds the reason, as part of a sentence.
+    #[error(
+        "the session has ended because {0}: its variables, imports and files are lost; restart it, \
+         or open another"
+    )]
+    Ended(String),
+    /// The cell's own limit is not a time.
+    #[error("a cell's `wall` is a positive number of seconds")]
+    NoWall,
+    /// The request does not fit into a message to the worker.
+    #[error(transparent)]
+    TooLarge(#[from] MessageError),
+    /// An operation on one of the session's files failed.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The sandbox could not be provided.
+    #[error(transparent)]
+    NotProvided(#[from] Error),
+    /// The message is malformed, or comes at the wrong time. Holds one sentence.
+    #[error("{0}")]
+    Protocol(String),
+}
+
+impl Refusal {
+    /// The code for a caller at the other end of a socket.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Busy => ErrorCode::Busy,
+            Self::Ended(_) => ErrorCode::SessionEnded,
+            Self::NoWall | Self::TooLarge(_) => ErrorCode::Request,
+            Self::File(_) => ErrorCode::File,
+            Self::NotProvided(error) => error.kind().into(),
+            Self::Protocol(_) => ErrorCode::Protocol,
+        }
+    }
+
+    /// errno(3) of a failed file request.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::File(error) => Some(error.errno() as i32),
+            _ => None,
+        }
+    }
+}
+
+impl From<SupervisorError> for Refusal {
+    fn from(error: SupervisorError) -> Self {
+        Self::NotProvided(error.into())
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotProvided(error) => error,
+            Refusal::Busy => Self::new(ErrorKind::Busy, refusal),
+            Refusal::Ended(_) => Self::new(ErrorKind::SessionEnded, refusal),
+            Refusal::File(error) => {
+                let errno = error.errno() as i32;
+                Self::new(ErrorKind::Request, error).with_errno(errno)
+            }
+            Refusal::NoWall | Refusal::TooLarge(_) | Refusal::Protocol(_) => {
+                Self::new(ErrorKind::Request, refusal)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_keeps_its_kind_in_this_process_and_on_a_socket() {
+        let lost = || Refusal::from(SupervisorError::RunLost);
+        let table = [
+            (Refusal::Busy, ErrorKind::Busy, ErrorCode::Busy),
+            (
+                Refusal::Ended(String::new()),
+                ErrorKind::SessionEnded,
+                ErrorCode::SessionEnded,
+            ),
+            (Refusal::NoWall, ErrorKind::Request, ErrorCode::Request),
+            (lost(), ErrorKind::System, ErrorCode::System),
+            (
+                Refusal::File(FileError::Gone),
+                ErrorKind::Request,
+                ErrorCode::File,
+            ),
+            (
+                Refusal::Protocol(String::new()),
+                ErrorKind::Request,
+                ErrorCode::Protocol,
+            ),
+        ];
+        for (refusal, kind, code) in table {
+            assert_eq!(refusal.code(), code);
+            let (message, errno) = (refusal.to_string(), refusal.errno());
+            let error = Error::from(refusal);
+            assert_eq!((error.kind(), error.errno()), (kind, errno));
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}
