@@ -19,10 +19,13 @@ text = ["holds", "65536 bytes"]
 '''
 
 import fcntl
+import random
+import time
 
 F_GETPIPE_SZ = 1032
-# fs.pipe-user-pages-soft is 16,384 pages, of which a pipe gets 16.
-PROCESSES, PIPES = 12, 100
+# fs.pipe-user-pages-soft is 16,384 pages, of which a pipe gets 16. The pipes of so many processes fill
+# it nearly, and those of the others exceed it.
+WHOLE, PROCESSES, PIPES = 10, 12, 100
 
 
 def become_ordinary():
@@ -33,21 +36,33 @@ def become_ordinary():
         os.setresuid(58146, 58146, 58146)
 
 
+def pipes(must_be_whole):
+    """So many pipes; of 16 pages each, once no other run of this probe has the user's pages."""
+    for _ in range(100):
+        made = [os.pipe() for _ in range(PIPES)]
+        if not must_be_whole or all(fcntl.fcntl(pipe[1], F_GETPIPE_SZ) == 65536 for pipe in made):
+            break
+        for end in sum(made, ()):
+            os.close(end)
+        time.sleep(random.uniform(0.1, 0.3))
+    return made
+
+
 def hold():
     become_ordinary()
     ready, report = os.pipe()
     kept["end"] = os.pipe()
-    for _ in range(PROCESSES):
+    for number in range(PROCESSES):
         if os.fork() == 0:
             os.close(kept["end"][1])
-            kept["pipes"] = [os.pipe() for _ in range(PIPES)]
+            random.seed()
+            kept["pipes"] = pipes(number < WHOLE)
             os.write(report, b".")
             # Until the tenant is gone.
             os.read(kept["end"][0], 1)
             os._exit(0)
-    counted = 0
-    while counted < PROCESSES:
-        counted += len(os.read(ready, PROCESSES))
+        # One after the other: a pipe of two pages of a later one would leave too few for an earlier one.
+        os.read(ready, 1)
     contained("holds")
 
 
