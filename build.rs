@@ -5,8 +5,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The profile of the embedded library, whoever builds it: Cargo takes profiles from the workspace
-/// alone, and in its registry the package has none.
+/// The profile of the embedded library. Cargo takes profiles from the workspace alone, and a package from
+/// its registry has none.
 const PROFILE: [&str; 3] = [
     "profile.release.lto=\"thin\"",
     "profile.release.codegen-units=4",

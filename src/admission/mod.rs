@@ -1,4 +1,4 @@
-//! How many runs go on at once, who waits, and who is told to come back: back-pressure for a server
+//! How many runs go on at once, which wait, and which are refused: back-pressure for a server
 //! that gets more requests than its host can run.
 //!
 //! ```no_run
@@ -100,11 +100,11 @@ enum Asked {
     Waits(Arc<Ticket>),
 }
 
-/// One that waits. Its fate is decided under the lock, and then told.
+/// A run that waits. Its fate is set under the lock, and then signalled.
 #[derive(Debug)]
 struct Ticket {
     fate: Mutex<Fate>,
-    told: EventFd,
+    signal: EventFd,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -223,7 +223,7 @@ impl State {
         self.load.waiting += 1;
     }
 
-    /// Gives a place that has become free to whoever's turn it is.
+    /// Gives a free place to the next client in turn.
     fn admit_next(&mut self) {
         let Some(client) = self.turns.pop_front() else {
             return;
@@ -234,7 +234,7 @@ impl State {
         if let Some(ticket) = line.pop_front() {
             self.load.waiting -= 1;
             self.load.running += 1;
-            ticket.tell(Fate::Admitted);
+            ticket.decide(Fate::Admitted);
         }
         if line.is_empty() {
             self.lines.remove(&client);
@@ -246,7 +246,7 @@ impl State {
     /// Refuses the latest of a client's.
     fn push_out(&mut self, client: &Client) {
         if let Some(ticket) = self.lines.get_mut(client).and_then(VecDeque::pop_back) {
-            ticket.tell(Fate::PushedOut);
+            ticket.decide(Fate::PushedOut);
             self.left(client);
         }
     }
@@ -280,7 +280,7 @@ impl Ticket {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Self {
             fate: Mutex::new(Fate::Open),
-            told: EventFd::from_flags(flags).when("make a place to wait")?,
+            signal: EventFd::from_flags(flags).when("make a place to wait")?,
         })
     }
 
@@ -288,15 +288,15 @@ impl Ticket {
         *self.fate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, fate: Fate) {
+    fn decide(&self, fate: Fate) {
         *self.fate.lock().unwrap_or_else(PoisonError::into_inner) = fate;
-        // Fails only when it was told 2^64 times.
-        _ = self.told.write(1);
+        // Fails only after 2^64 writes.
+        _ = self.signal.write(1);
     }
 
-    /// Waits until it is told, or called off.
+    /// Waits until the fate is set, or the run is cancelled.
     fn wait(&self, cancel: Option<&Cancel>) -> Result<(), SupervisorError> {
-        let mut fds = vec![PollFd::new(self.told.as_fd(), PollFlags::POLLIN)];
+        let mut fds = vec![PollFd::new(self.signal.as_fd(), PollFlags::POLLIN)];
         fds.extend(cancel.map(|cancel| PollFd::new(cancel.as_fd(), PollFlags::POLLIN)));
         loop {
             match poll(&mut fds, PollTimeout::NONE) {

@@ -16,24 +16,24 @@ fn client(name: &str) -> Client {
     name.into()
 }
 
-/// Runs that end when they are told to, and tell when they begin.
+/// Runs that end on request, and report when they begin.
 struct Server {
     admission: Admission,
-    begun: Receiver<(String, Permit)>,
-    tell: Sender<(String, Permit)>,
+    permits: Receiver<(String, Permit)>,
+    began: Sender<(String, Permit)>,
 }
 
 impl Server {
     fn new(in_flight: usize, queue: usize) -> Self {
-        let (tell, begun) = mpsc::channel();
+        let (began, permits) = mpsc::channel();
         Self {
             admission: admission(in_flight, queue),
-            begun,
-            tell,
+            permits,
+            began,
         }
     }
 
-    /// A request, which has begun or waits when this returns, or was refused.
+    /// A request, which has permits or waits when this returns, or was refused.
     fn request(&self, name: &str) -> JoinHandle<Result<(), Error>> {
         self.request_with(name, None)
     }
@@ -46,18 +46,18 @@ impl Server {
     }
 
     fn ask(&self, name: &str, cancel: Option<Cancel>) -> JoinHandle<Result<(), Error>> {
-        let (admission, tell) = (self.admission.clone(), self.tell.clone());
+        let (admission, began) = (self.admission.clone(), self.began.clone());
         let name = name.to_owned();
         thread::spawn(move || {
             let permit = admission.enter(&client(&name), cancel.as_ref())?;
-            tell.send((name, permit)).unwrap();
+            began.send((name, permit)).unwrap();
             Ok(())
         })
     }
 
     /// The next that begins: its client, and the right that it has as long as that is kept.
     fn next(&self) -> (String, Permit) {
-        self.begun.recv_timeout(Duration::from_secs(60)).unwrap()
+        self.permits.recv_timeout(Duration::from_secs(60)).unwrap()
     }
 
     /// The clients of the next, each of which ends when it was seen to begin.
@@ -133,13 +133,13 @@ fn clients_take_turns() {
 fn each_clients_own_keep_their_order() {
     let admission = admission(1, 20);
     let held = admission.enter(&client("x"), None).unwrap();
-    let (tell, told) = mpsc::channel();
+    let (began, order) = mpsc::channel();
     let requests: Vec<_> = (0..10)
         .map(|number| {
-            let (inner, tell) = (admission.clone(), tell.clone());
+            let (inner, began) = (admission.clone(), began.clone());
             let request = thread::spawn(move || {
                 let permit = inner.enter(&client("a"), None).unwrap();
-                tell.send(number).unwrap();
+                began.send(number).unwrap();
                 drop(permit);
             });
             until(|| admission.load().waiting == number + 1);
@@ -150,7 +150,7 @@ fn each_clients_own_keep_their_order() {
     for request in requests {
         request.join().unwrap();
     }
-    assert!(told.try_iter().eq(0..10));
+    assert!(order.try_iter().eq(0..10));
 }
 
 #[test]

@@ -22,7 +22,7 @@ use super::terminal::harmless;
     after_help = "Exit codes: the guest's own; 1 uncaught exception; 2 usage; 122 protocol violation; \
         123 limit on processes, output or files; 124 limit on time; 125 no sandbox could be provided; \
         126 and 127 program not started or not found; 130 interrupted; 137 memory limit; 128+n signal n.\n\n\
-        SANDFORK_LOG=debug in the environment has the time of each run told on stderr, phase by phase."
+        SANDFORK_LOG=debug in the environment prints the time of each phase of a run to stderr."
 )]
 pub struct Arguments {
     /// What to do.

@@ -58,7 +58,7 @@ pub const INTERRUPTED: u8 = 130;
 /// The memory limit: 128 + SIGKILL.
 pub const MEMORY_LIMIT: u8 = 137;
 
-/// Nobody reads what the command writes: 128 + SIGPIPE.
+/// The reader of the output has gone: 128 + SIGPIPE.
 pub const BROKEN_PIPE: u8 = 141;
 
 // The same on every architecture that Sandfork runs on; this module stays free of libc.

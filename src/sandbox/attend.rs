@@ -87,7 +87,7 @@ impl Sandbox {
             Some(_) => (None, None),
         };
         let stood_ready = parked.is_some();
-        let Parked { standing, zygote } = match parked {
+        let Parked { verified, zygote } = match parked {
             Some(parked) => parked,
             None => self.inner.stand(stdin)?,
         };
@@ -96,12 +96,12 @@ impl Sandbox {
             age: self.inner.plan.supervision.session_age,
             tool_time,
         };
-        let opened = self.opened(restart.take(), &standing.enforced);
+        let opened = self.opened(restart.take(), &verified.enforced);
         caller.answer(ClientEvent::Opened(Box::new(opened)), Payload::default());
         // Refills only after the caller can go on. If too few workers were ready, that is soon
         // enough.
         let refill = refill.filter(|_| stood_ready);
-        let left = attend(&standing, &self.inner.place(&zygote), terms, caller, refill);
+        let left = attend(&verified, &self.inner.place(&zygote), terms, caller, refill);
         if !zygote.is_alive() {
             self.inner.warm.discard(&zygote);
         }

@@ -127,12 +127,12 @@ impl Sandbox {
             self.filler.take(&self.inner, CpuBudgetScope::Life)
         };
         let (zygote, ready) = match parked {
-            Some(Parked { standing, zygote }) => (zygote, Some(standing)),
+            Some(Parked { verified, zygote }) => (zygote, Some(verified)),
             None => (self.inner.zygote()?, None),
         };
         let place = self.inner.place(&zygote);
-        let outcome = if let Some(standing) = ready {
-            run_in(&standing, &place, request, sink, called, refill)
+        let outcome = if let Some(verified) = ready {
+            run_in(&verified, &place, request, sink, called, refill)
         } else {
             // Too few workers were ready, so that refilling must not wait for the end of this run.
             drop(refill);

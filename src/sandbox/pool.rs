@@ -26,7 +26,7 @@ const KINDS: [CpuBudgetScope; 2] = [CpuBudgetScope::Life, CpuBudgetScope::Cell];
 #[derive(Debug)]
 pub struct Parked {
     // Dropped first.
-    pub standing: VerifiedWorker,
+    pub verified: VerifiedWorker,
     pub zygote: Arc<Zygote>,
 }
 
@@ -88,7 +88,7 @@ impl Pool {
         // The oldest one, so that no worker waits much longer than the others.
         let taken = loop {
             match wanted.parked.pop_front() {
-                Some(parked) if parked.standing.worker.has_ended() => dead.push(parked),
+                Some(parked) if parked.verified.worker.has_ended() => dead.push(parked),
                 other => break other,
             }
         };
@@ -204,7 +204,7 @@ fn fill(inner: &Inner) {
                 drop(state);
                 let started = Instant::now();
                 let made = inner.park(cpu, None).and_then(|parked| {
-                    parked.standing.rehearse(serves(cpu))?;
+                    parked.verified.rehearse(serves(cpu))?;
                     Ok(parked)
                 });
                 let mut state = pool.lock();
@@ -259,7 +259,7 @@ impl Inner {
         let zygote = self.zygote()?;
         let stdin = stdin.map_or_else(nothing_to_read, Ok)?;
         match VerifiedWorker::new(&self.place(&zygote), stdin, cpu) {
-            Ok(standing) => Ok(Parked { standing, zygote }),
+            Ok(verified) => Ok(Parked { verified, zygote }),
             Err(error) => {
                 if error.discredits_zygote() {
                     self.warm.discard(&zygote);

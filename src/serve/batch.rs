@@ -37,7 +37,7 @@ const PIECE: usize = 1 << 20;
 /// An error that ends a batch early. The caller receives it when all started tasks have ended.
 struct Wrong {
     id: Option<u64>,
-    word: ErrorCode,
+    code: ErrorCode,
     message: String,
 }
 
@@ -45,7 +45,7 @@ impl Wrong {
     fn protocol(message: impl Into<String>) -> Self {
         Self {
             id: None,
-            word: ErrorCode::Protocol,
+            code: ErrorCode::Protocol,
             message: message.into(),
         }
     }
@@ -124,7 +124,7 @@ fn listen(
 ) {
     let mut tasks = Some(tasks);
     loop {
-        let heard = match await_caller(caller) {
+        let received = match await_caller(caller) {
             Ok(CallerEvent::Nothing) => continue,
             Ok(CallerEvent::Request(ClientRequest::Task(header), payload)) => {
                 task(header, &payload.bytes, policy)
@@ -138,9 +138,9 @@ fn listen(
             Ok(CallerEvent::Gone) | Err(_) => break,
         };
         // No task after an invalid one is started.
-        let last = heard.is_err();
+        let last = received.is_err();
         let no_room = match &tasks {
-            Some(tasks) => matches!(tasks.try_send(heard), Err(TrySendError::Full(_))),
+            Some(tasks) => matches!(tasks.try_send(received), Err(TrySendError::Full(_))),
             None => false,
         };
         if no_room {
@@ -160,7 +160,7 @@ fn task(header: TaskHeader, line: &[u8], policy: &Policy) -> Result<Task, Wrong>
         .map(|request| Task::new(TaskId::Number(header.id.cast_signed()), request))
         .map_err(|message| Wrong {
             id: Some(header.id),
-            word: ErrorCode::Request,
+            code: ErrorCode::Request,
             message,
         })
 }
@@ -209,7 +209,7 @@ fn collect(mut mapped: Mapped<Wrong>, writer: &mut Writer) -> Result<(), Errno> 
 fn given_up(error: &Error) -> Wrong {
     Wrong {
         id: None,
-        word: error.kind().into(),
+        code: error.kind().into(),
         message: format!(
             "{LOST_IN_A_ROW} tasks in a row got no sandbox, and no more were begun; the last: {error}"
         ),
@@ -238,7 +238,7 @@ impl<'a> Writer<'a> {
     fn error(&mut self, wrong: Wrong) -> Result<(), Errno> {
         let answer = ClientEvent::Error {
             id: wrong.id,
-            error: wrong.word,
+            error: wrong.code,
             message: wrong.message,
             errno: None,
         };
@@ -275,14 +275,14 @@ impl<'a> Writer<'a> {
             }
         }
         let value = outcome.value().cloned();
-        let told = TaskOutcome {
+        let done = TaskOutcome {
             id,
             attempts,
             enforced: outcome.enforced().clone(),
             outcome: WireOutcome(outcome),
             value,
         };
-        self.say(&ClientEvent::Done(Box::new(told)), &[])
+        self.say(&ClientEvent::Done(Box::new(done)), &[])
     }
 
     fn add(&mut self, answer: &ClientEvent, payload: &[u8]) {

@@ -214,7 +214,7 @@ pub struct CellReport {
 
 impl CellReport {
     pub(super) fn new(
-        told: CellOutcome,
+        ended: CellOutcome,
         payload: Payload,
         (stdout, stderr): (Vec<u8>, Vec<u8>),
         shown: Vec<DisplayOutput>,
@@ -225,7 +225,7 @@ impl CellReport {
             session,
             blob,
             ..
-        } = told;
+        } = ended;
         Self {
             outcome: outcome.with_output(stdout, stderr).with_value(value),
             shown,

@@ -84,7 +84,7 @@ impl Sandbox {
                 enforced,
             }),
             Err(error) => {
-                // It waits for another try, and there is nobody who could ask for one.
+                // The thread waits for a request to restart, and no caller is left to send one.
                 hang_up(&asker, thread);
                 Err(error)
             }
@@ -104,7 +104,7 @@ fn attend_on_a_thread(
     mut caller: ThreadCaller,
 ) -> Result<JoinHandle<()>, SessionError> {
     let attend = move || {
-        // The caller has been told of an error.
+        // The caller has been ended of an error.
         _ = sandbox.attend(&mut caller, SessionRequest::default());
     };
     let builder = thread::Builder::new().name("session".into());
@@ -117,7 +117,7 @@ impl Session {
     /// # Errors
     ///
     /// When the session has ended ([`ErrorKind::SessionEnded`](crate::ErrorKind::SessionEnded)) or the
-    /// cell cannot be sent. Whatever the guest does is in the report.
+    /// cell cannot be sent. What the guest does is in the report.
     pub fn run(&mut self, cell: impl Into<Cell>) -> Result<CellReport, Error> {
         self.run_streaming(cell, &mut ())
     }
@@ -194,7 +194,7 @@ impl Session {
         self.await_outcome(&mut ())
     }
 
-    /// Ends the worker, whatever became of it, and starts another, with the same tools.
+    /// Ends the worker, if it still lives, and starts another with the same tools.
     ///
     /// # Errors
     ///
@@ -247,8 +247,8 @@ impl Session {
                     let (answer, payload) = tools::answer(&mut self.tools, call, payload);
                     self.asker.ask(ClientRequest::Return(answer), payload);
                 }
-                ClientEvent::Outcome(told) => {
-                    return Ok(CellReport::new(*told, payload, (stdout, stderr), shown));
+                ClientEvent::Outcome(ended) => {
+                    return Ok(CellReport::new(*ended, payload, (stdout, stderr), shown));
                 }
                 _ => {}
             }

@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    const SOMEBODY: HostIds = HostIds {
+    const ORDINARY: HostIds = HostIds {
         uid: 54_321,
         gid: 54_322,
     };
@@ -108,7 +108,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let made = directory.path().join("made");
         if !geteuid().is_root() {
-            let refused = as_guest(Some(SOMEBODY), || -> Result<(), Errno> {
+            let refused = as_guest(Some(ORDINARY), || -> Result<(), Errno> {
                 panic!("it is not that user")
             });
             assert_eq!(refused, Err(Errno::EPERM));
@@ -119,13 +119,13 @@ mod tests {
         let io = |result: std::io::Result<()>| {
             result.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap()))
         };
-        as_guest(Some(SOMEBODY), || io(fs::write(&made, "x"))).unwrap();
+        as_guest(Some(ORDINARY), || io(fs::write(&made, "x"))).unwrap();
         let owner = fs::metadata(&made).unwrap();
-        assert_eq!((owner.uid(), owner.gid()), (SOMEBODY.uid, SOMEBODY.gid));
+        assert_eq!((owner.uid(), owner.gid()), (ORDINARY.uid, ORDINARY.gid));
         // A directory that only root may write to.
         let closed = tempfile::tempdir().unwrap();
         let file = closed.path().join("file");
-        let refused = as_guest(Some(SOMEBODY), || io(fs::write(&file, "x")));
+        let refused = as_guest(Some(ORDINARY), || io(fs::write(&file, "x")));
         assert_eq!(refused, Err(Errno::EACCES));
         fs::write(&file, "x").unwrap();
         assert_eq!(get_dumpable().unwrap(), dumpable);
@@ -133,7 +133,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..100 {
-                        as_guest(Some(SOMEBODY), || Ok(())).unwrap();
+                        as_guest(Some(ORDINARY), || Ok(())).unwrap();
                     }
                 });
             }

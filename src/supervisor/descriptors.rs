@@ -28,7 +28,11 @@ pub fn set_nonblocking(fd: impl AsFd) -> Result<(), Errno> {
 }
 
 /// Sends one control message.
-pub fn tell(socket: BorrowedFd, message: &impl Serialize, fds: &[BorrowedFd]) -> Result<(), Errno> {
+pub fn send_message(
+    socket: BorrowedFd,
+    message: &impl Serialize,
+    fds: &[BorrowedFd],
+) -> Result<(), Errno> {
     let bytes = serde_json::to_vec(message).map_err(|_| Errno::EINVAL)?;
     if bytes.len() > MAX_MESSAGE {
         return Err(Errno::EMSGSIZE);
@@ -37,7 +41,9 @@ pub fn tell(socket: BorrowedFd, message: &impl Serialize, fds: &[BorrowedFd]) ->
 }
 
 /// Receives one control message. Returns `None` at end of file.
-pub fn hear<M: DeserializeOwned>(socket: BorrowedFd) -> Result<Option<(M, Vec<OwnedFd>)>, Errno> {
+pub fn recv_message<M: DeserializeOwned>(
+    socket: BorrowedFd,
+) -> Result<Option<(M, Vec<OwnedFd>)>, Errno> {
     let mut buffer = [0; 4096];
     let (length, fds) = receive(socket, &mut buffer)?;
     if length == 0 {

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::{Shutdown, SockType, shutdown};
 
 use super::cgroup::WorkerCgroup;
-use super::descriptors::{hear, pipe, socket_pair};
+use super::descriptors::{pipe, recv_message, socket_pair};
 use super::error::{SupervisorError, While};
 use super::proc_dir::{ProcDir, number};
 use super::session::SessionDirectory;
@@ -193,7 +193,7 @@ impl Worker {
         self.kill();
         while await_input(self.monitor.as_fd(), self.ends_by()).is_ok() {
             // Waits for end of file; an error counts as one.
-            match hear::<FromMonitor>(self.monitor.as_fd()) {
+            match recv_message::<FromMonitor>(self.monitor.as_fd()) {
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => return,
             }
@@ -260,11 +260,11 @@ struct Born {
 
 fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorError> {
     await_input(monitor.as_fd(), deadline)?;
-    let heard = match hear(monitor.as_fd()) {
+    let received = match recv_message(monitor.as_fd()) {
         Err(Errno::ECONNRESET) => None,
         other => other.when("read from the zygote")?,
     };
-    match heard {
+    match received {
         Some((FromMonitor::Born { beneath }, fds)) => {
             let [process, above] = <[OwnedFd; 2]>::try_from(fds)
                 .map_err(|_| Errno::EBADF)

@@ -44,27 +44,27 @@ impl VerifiedWorker {
     /// When it could not be made, or a layer does not hold ([`SupervisorError::NotEnforced`]).
     /// Nothing of it is left then.
     pub fn new(
-        place: &RunContext,
+        context: &RunContext,
         stdin: OwnedFd,
         cpu: CpuBudgetScope,
     ) -> Result<Self, SupervisorError> {
-        let cgroup = place.cgroups.map(CgroupRoot::worker).transpose()?;
-        let session = place.sessions.map(SessionRoot::directory).transpose()?;
-        let uid = match place.jail.worker_uids() {
+        let cgroup = context.cgroups.map(CgroupRoot::worker).transpose()?;
+        let session = context.sessions.map(SessionRoot::directory).transpose()?;
+        let uid = match context.jail.worker_uids() {
             Some(range) => Some(WorkerUid::take(range).ok_or(SupervisorError::NoUid)?),
             None => None,
         };
         let number = uid.as_ref().map(WorkerUid::number);
         let worker = Worker::spawn(
-            place.zygote,
+            context.zygote,
             stdin,
             cgroup.as_ref(),
             session.as_ref(),
             ForWorker {
-                first_core: place.first_core,
+                first_core: context.first_core,
                 cpu,
                 uid: number,
-                ids: place.jail.identity.drop_to.map(|ids| HostIds {
+                ids: context.jail.identity.drop_to.map(|ids| HostIds {
                     uid: number.unwrap_or(ids.uid),
                     ..ids
                 }),
@@ -73,8 +73,8 @@ impl VerifiedWorker {
         let jailed = Instant::now();
         let enforced = verify(
             &worker,
-            place.jail,
-            place.zygote.others(),
+            context.jail,
+            context.zygote.others(),
             cgroup.as_ref(),
             session.as_ref(),
             cpu,
@@ -103,10 +103,10 @@ impl VerifiedWorker {
     }
 
     /// Starts to watch the worker.
-    pub fn watch<'a>(&'a self, place: &RunContext<'a>) -> Watch<'a> {
+    pub fn watch<'a>(&'a self, context: &RunContext<'a>) -> Watch<'a> {
         let (cgroup, session) = (self.cgroup.as_ref(), self.session.as_ref());
-        let proc = place.zygote.proc();
-        Watch::new(&self.worker, proc, cgroup, session, place.limits)
+        let proc = context.zygote.proc();
+        Watch::new(&self.worker, proc, cgroup, session, context.limits)
     }
 
     /// Starts to answer the calls that its filter forwards.
@@ -124,8 +124,8 @@ impl VerifiedWorker {
     }
 
     /// Measures its files.
-    pub fn files(&self, place: &RunContext) -> Files {
-        match (&self.session, place.limits.files) {
+    pub fn files(&self, context: &RunContext) -> Files {
+        match (&self.session, context.limits.files) {
             (Some(session), Some(quota)) => Files::of_session(session, quota),
             _ => Files::measure(&self.worker.directories),
         }

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-use super::descriptors::tell;
+use super::descriptors::send_message;
 use super::error::{SupervisorError, While};
 use super::launch::{Launched, Started, last_words};
 use super::verify::OtherNamespaces;
@@ -50,7 +50,7 @@ impl Zygote {
             jail: Box::new(jail),
             python,
         };
-        let sent = tell(
+        let sent = send_message(
             launched.control.as_fd(),
             &enter,
             &[launched.their_lifeline.as_fd()],
@@ -115,7 +115,7 @@ impl Zygote {
         request: &ToZygote,
         fds: &[BorrowedFd],
     ) -> Result<(), SupervisorError> {
-        match tell(self.control.as_fd(), request, fds) {
+        match send_message(self.control.as_fd(), request, fds) {
             Err(Errno::EPIPE | Errno::ECONNRESET) => Err(SupervisorError::ZygoteGone),
             other => other.when("ask the zygote for a worker"),
         }

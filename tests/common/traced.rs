@@ -16,7 +16,7 @@ use sandfork::plan::seccomp::{Arch, syscall_number, syscalls};
 /// The stop of a new process that is traced from its birth, and of one that was interrupted (ptrace(2)).
 pub const PTRACE_EVENT_STOP: i32 = 128;
 
-/// Tells that a child has stopped or ended, by a descriptor, beside whatever else is waited for. Standard
+/// Tells that a child has stopped or ended, by a descriptor, beside the other descriptors that are waited for. Standard
 /// signals do not queue: one may stand for several. What is started later starts with none blocked.
 pub fn child_events() -> SignalFd {
     let mut sigchld = SigSet::empty();

@@ -100,7 +100,7 @@ impl Bench {
 
     /// Gives a command.
     pub fn ask(&mut self, command: &str) -> Told {
-        Told::from(self.tracer.ask(command, Watch::Nobody))
+        Told::from(self.tracer.ask(command, Watch::None))
     }
 
     /// Gives a command with a fault on the way.

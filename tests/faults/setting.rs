@@ -26,7 +26,7 @@ pub enum Setting {
 }
 
 /// A user without any resources, and without an entry in /etc/passwd.
-const NOBODY: u32 = 2_147_100_002;
+const ORDINARY_UID: u32 = 2_147_100_002;
 
 /// The system's interpreter.
 const EVERYBODYS: &str = "/usr/bin/python3";
@@ -93,7 +93,7 @@ impl Setting {
             Self::User => {
                 // By its descriptor: the checkout may lie in a closed directory.
                 let mut command = Command::new("/proc/self/exe");
-                command.uid(NOBODY).gid(NOBODY).current_dir("/");
+                command.uid(ORDINARY_UID).gid(ORDINARY_UID).current_dir("/");
                 command
             }
             Self::NoNamespaces => {
@@ -109,7 +109,7 @@ impl Setting {
     /// Gives the user access to a directory.
     pub fn give(self, directory: &Path) {
         if self == Self::User {
-            chown(directory, Some(NOBODY), Some(NOBODY)).expect("root may");
+            chown(directory, Some(ORDINARY_UID), Some(ORDINARY_UID)).expect("root may");
         }
     }
 }

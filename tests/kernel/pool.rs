@@ -62,7 +62,7 @@ fn a_worker_that_stands_ready_is_used(world: &World) {
     let sandbox = pooled(world);
     assert!(
         !stood_ready(&run(&sandbox, "1")),
-        "nobody had asked for one"
+        "no run had asked for one"
     );
     let outcome = run_in_ready(&sandbox, "6 * 7");
     fine(&outcome);

@@ -25,7 +25,7 @@ pub enum Who {
 }
 
 /// That user's uid and gid.
-const NOBODY: u32 = 2_147_100_001;
+const ORDINARY_UID: u32 = 2_147_100_001;
 
 impl Who {
     pub fn name(self) -> &'static str {
@@ -39,7 +39,7 @@ impl Who {
     pub fn uid(self) -> u32 {
         match self {
             Self::Root => 0,
-            Self::User if geteuid().is_root() => NOBODY,
+            Self::User if geteuid().is_root() => ORDINARY_UID,
             Self::User => geteuid().as_raw(),
         }
     }
@@ -59,7 +59,7 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
 }
 
 fn become_nobody() {
-    let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    let (uid, gid) = (Uid::from_raw(ORDINARY_UID), Gid::from_raw(ORDINARY_UID));
     setgroups(&[]).expect("setgroups");
     setresgid(gid, gid, gid).expect("setresgid");
     setresuid(uid, uid, uid).expect("setresuid");

@@ -63,11 +63,11 @@ const EQUIVALENT: &[(&str, &str)] = &[
     ),
     (
         "rlimits: zygote without nice",
-        "whoever started this was not preferred; `tests/kernel/precedence.rs` has somebody who is",
+        "the test's own process has no priority to lose; `tests/kernel/precedence.rs` starts one that has",
     ),
     (
         "rlimits: zygote without rtprio",
-        "whoever started this was not preferred; `tests/kernel/precedence.rs` has somebody who is",
+        "the test's own process has no priority to lose; `tests/kernel/precedence.rs` starts one that has",
     ),
     (
         "rlimits: zygote without nofile",

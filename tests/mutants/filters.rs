@@ -85,8 +85,8 @@ pub fn mutants() -> Vec<Mutant> {
             Verdict::Allow => all.push(forgets(name, Calls::Number(number))),
             Verdict::Refuse { .. } => all.push(lets(name, Calls::Number(number))),
             Verdict::AllowIf { checks, .. } | Verdict::AskIf { checks, .. } => {
-                let whatever = format!("{name} whatever its arguments");
-                all.push(lets(&whatever, Calls::Number(number)));
+                let any = format!("{name} with any arguments");
+                all.push(lets(&any, Calls::Number(number)));
                 all.extend(
                     checks
                         .iter()

@@ -111,7 +111,7 @@ fn trial_of_root(
     if nix::unistd::geteuid().is_root() {
         return trial(name, test);
     }
-    let reason = "only root may change the calls of a process that nobody may reach into";
+    let reason = "only root may change the calls of a process that no other may reach into";
     Trial::ignorable_test(name, move || Ok(Completion::ignored_with(reason)))
 }
 

@@ -1,6 +1,6 @@
 //! A jail without one of its layers, which neither the worker nor its supervisor notices.
 //!
-//! Some layers are never made: their calls are left out, and whoever looks for them is told what a
+//! Some layers are never made: their calls are left out, and a process that looks for them is told what a
 //! sound jail would have told. The others are made, looked at, and taken away from outside before there
 //! is any guest code.
 

@@ -137,14 +137,14 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
 
 /// The calls of the tests are harmless; as root a mistake would be less so.
 fn become_nobody() {
-    const NOBODY: u32 = 65534;
+    const ORDINARY_UID: u32 = 65534;
     // SAFETY: these calls take integers only, and the process has one thread.
     unsafe {
         libc::setsid();
         if libc::geteuid() == 0 {
             assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
-            assert_eq!(libc::setresgid(NOBODY, NOBODY, NOBODY), 0);
-            assert_eq!(libc::setresuid(NOBODY, NOBODY, NOBODY), 0);
+            assert_eq!(libc::setresgid(ORDINARY_UID, ORDINARY_UID, ORDINARY_UID), 0);
+            assert_eq!(libc::setresuid(ORDINARY_UID, ORDINARY_UID, ORDINARY_UID), 0);
         }
     }
 }

@@ -66,8 +66,8 @@ pub fn enter(
         Ok(held) => {
             let closed = place(held, network)
                 .and_then(|tools| close_in(jail, &tools, birth, &mut stopwatch));
-            let told = report(closed.map(|()| stopwatch.timing()), &[]);
-            told.in_step(Step::Report).and(closed)
+            let reported = report(closed.map(|()| stopwatch.timing()), &[]);
+            reported.in_step(Step::Report).and(closed)
         }
         Err(failure) => {
             // No descriptor has moved yet. If this fails, there is no one to report to.

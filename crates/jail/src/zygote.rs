@@ -228,7 +228,7 @@ fn watch(zygote: Pid, lifeline: &OwnedFd) -> Result<i32, Errno> {
             match reap(zygote)? {
                 Reaped::Zygote(code) => return Ok(code),
                 Reaped::Orphan => {}
-                Reaped::Nobody => break,
+                Reaped::None => break,
             }
         }
         let mut fds = [
@@ -256,12 +256,12 @@ enum Reaped {
     /// A process whose parent had ended before it.
     Orphan,
     /// No process to reap now.
-    Nobody,
+    None,
 }
 
 fn reap(zygote: Pid) -> Result<Reaped, Errno> {
     match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-        Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => Ok(Reaped::Nobody),
+        Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => Ok(Reaped::None),
         Ok(WaitStatus::Exited(pid, code)) if pid == zygote => Ok(Reaped::Zygote(code)),
         Ok(WaitStatus::Signaled(pid, signal, _)) if pid == zygote => {
             Ok(Reaped::Zygote(128 + signal as i32))

@@ -37,7 +37,7 @@ pub enum TaskLineError {
     #[error("the key `{0}` stands in it twice")]
     Twice(String),
     /// The id is missing.
-    #[error("`id` is missing: it is what the result is told by")]
+    #[error("`id` is missing: it names the result")]
     NoId,
     /// The id is invalid.
     #[error("`id` must be a text that is not empty, or a whole number of 64 bits")]

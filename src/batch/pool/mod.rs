@@ -283,8 +283,8 @@ impl<T: Send, R: Send> Taking<R> for Shared<T, R> {
         let mut state = self.lock();
         state.stopped = true;
         state.queue.clear();
-        for told in [&self.room, &self.work, &self.ready, &self.stop] {
-            told.notify_all();
+        for waiters in [&self.room, &self.work, &self.ready, &self.stop] {
+            waiters.notify_all();
         }
     }
 }
@@ -303,11 +303,12 @@ impl<T: Send, R: Send> Stopping for Shared<T, R> {
 }
 
 fn wait_while<'a, S>(
-    told: &Condvar,
+    changed: &Condvar,
     guard: MutexGuard<'a, S>,
     condition: impl FnMut(&mut S) -> bool,
 ) -> MutexGuard<'a, S> {
-    told.wait_while(guard, condition)
+    changed
+        .wait_while(guard, condition)
         .unwrap_or_else(PoisonError::into_inner)
 }
 

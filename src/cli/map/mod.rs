@@ -82,8 +82,8 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let blocked = SigSet::from(Signal::SIGXFSZ).thread_block();
     blocked.map_err(|errno| Failure::Setup(errno.into()))?;
     let interruption = Arc::new(Interruption::default());
-    let told = Arc::clone(&interruption);
-    let interrupts = Interrupts::take(move || told.begin()).map_err(Failure::Setup)?;
+    let interrupted = Arc::clone(&interruption);
+    let interrupts = Interrupts::take(move || interrupted.begin()).map_err(Failure::Setup)?;
     let source = Source::open(&arguments.tasks).map_err(MapError::from)?;
     let sandbox = Sandbox::builder().policy(policy.clone()).build()?;
     let jobs = jobs(arguments, &sandbox);

@@ -37,7 +37,7 @@ impl Tree for Paper {
         if self.alone_in.is_some_and(|path| Path::new(path) == dir) {
             Occupants::OnlyThisProcess
         } else if self.empty.is_some_and(|path| Path::new(path) == dir) {
-            Occupants::Nobody
+            Occupants::None
         } else {
             Occupants::Others
         }

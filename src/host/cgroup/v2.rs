@@ -40,7 +40,7 @@ pub(super) trait Tree {
 /// cgroup.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Occupants {
-    Nobody,
+    None,
     OnlyThisProcess,
     Others,
 }
@@ -74,7 +74,7 @@ pub(super) fn choose(top: &Path, own: &Path, tree: &dyn Tree) -> CgroupSupport {
     if let Some(dir) = writable.iter().find(|dir| complete(&tree.enabled(dir))) {
         return ready(dir);
     }
-    let is_part = own.parent() == Some(highest) && tree.occupants(highest) == Occupants::Nobody;
+    let is_part = own.parent() == Some(highest) && tree.occupants(highest) == Occupants::None;
     if is_part && complete(&tree.available(highest)) {
         return v2(highest, tree.available(highest), V2Entry::Ready);
     }
@@ -143,7 +143,7 @@ impl Tree for FileTree {
     fn occupants(&self, dir: &Path) -> Occupants {
         let own = std::process::id().to_string();
         match fs::read_to_string(dir.join("cgroup.procs")) {
-            Ok(procs) if procs.is_empty() => Occupants::Nobody,
+            Ok(procs) if procs.is_empty() => Occupants::None,
             Ok(procs) if procs.lines().all(|line| line == own) => Occupants::OnlyThisProcess,
             _ => Occupants::Others,
         }

@@ -100,13 +100,13 @@ fn run(
             path: path.to_owned(),
             cause: error.to_string(),
         })?;
-    let heard = listen(&mut child);
-    if heard.is_err() {
+    let received = listen(&mut child);
+    if received.is_err() {
         // Killing fails only if the child is already gone.
         let _ = child.kill();
     }
     let status = child.wait().map_err(|error| broken(error.to_string()))?;
-    let [stdout, stderr] = heard.map_err(broken)?;
+    let [stdout, stderr] = received.map_err(broken)?;
     Ok(Answer {
         status,
         stdout,
@@ -120,16 +120,16 @@ fn listen(child: &mut Child) -> Result<[String; 2], String> {
         return Err("its output could not be read".to_owned());
     };
     let end = Instant::now() + DEADLINE;
-    let mut heard = [Vec::new(), Vec::new()];
+    let mut received = [Vec::new(), Vec::new()];
     let mut open = [true, true];
     while open.contains(&true) {
         let ready = wait_readable([stdout.as_fd(), stderr.as_fd()], open, end)?;
         let streams: [&mut dyn Read; 2] = [&mut stdout, &mut stderr];
         for (number, stream) in streams.into_iter().enumerate().filter(|(n, _)| ready[*n]) {
-            open[number] = read_some(stream, &mut heard[number])?;
+            open[number] = read_some(stream, &mut received[number])?;
         }
     }
-    Ok(heard.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    Ok(received.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// Whether each of the open streams has data to read, or has ended.

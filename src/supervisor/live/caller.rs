@@ -88,9 +88,9 @@ pub trait Caller {
 /// Waits for a caller when there is nothing else to wait for. Returns its message, or
 /// [`CallerEvent::Nothing`] after sending some of the pending events.
 pub fn await_caller(caller: &mut dyn Caller) -> Result<CallerEvent, Errno> {
-    let heard = caller.recv();
-    if !matches!(heard, CallerEvent::Nothing) {
-        return Ok(heard);
+    let received = caller.recv();
+    if !matches!(received, CallerEvent::Nothing) {
+        return Ok(received);
     }
     let mut events = PollFlags::POLLIN;
     events.set(PollFlags::POLLOUT, caller.unsent() > 0);
@@ -123,8 +123,8 @@ impl FrameCaller {
 
     fn next(&mut self) -> Option<CallerEvent> {
         let frame = self.link.next()?;
-        let heard = ClientRequest::parse(&frame).map_err(|error| error.to_string());
-        let heard = heard.and_then(|ask| {
+        let received = ClientRequest::parse(&frame).map_err(|error| error.to_string());
+        let received = received.and_then(|ask| {
             let comes_with_file = match &ask {
                 ClientRequest::Open(open) => open.stdin,
                 ask => ask
@@ -139,7 +139,7 @@ impl FrameCaller {
             };
             Ok(CallerEvent::Request(ask, payload))
         });
-        Some(heard.unwrap_or_else(CallerEvent::Malformed))
+        Some(received.unwrap_or_else(CallerEvent::Malformed))
     }
 }
 
@@ -157,8 +157,8 @@ impl Caller for FrameCaller {
     }
 
     fn recv(&mut self) -> CallerEvent {
-        if let Some(heard) = self.next() {
-            return heard;
+        if let Some(received) = self.next() {
+            return received;
         }
         if mem::take(&mut self.has_read) {
             // Usually only one message is in flight. The next poll(2) reports for free whether

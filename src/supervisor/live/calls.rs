@@ -95,8 +95,8 @@ impl WorkerLoop<'_> {
             return Ok(());
         };
         let id = cell.id;
-        let told = ToolCall { id, ..request };
-        cell.calls.push(told, payload, header)?;
+        let numbered = ToolCall { id, ..request };
+        cell.calls.push(numbered, payload, header)?;
         cell.clock.stand_still(Instant::now());
         self.hand_out_calls(caller);
         Ok(())

@@ -53,9 +53,9 @@ impl WorkerLoop<'_> {
             }
             FileOperation::List => {
                 let entries = work.list(&path)?;
-                done.entries = Some(entries.iter().map(told).collect());
+                done.entries = Some(entries.iter().map(file_entry).collect());
             }
-            FileOperation::Stat => done.entry = Some(told(&work.stat(&path)?)),
+            FileOperation::Stat => done.entry = Some(file_entry(&work.stat(&path)?)),
             FileOperation::Remove { recursive } => {
                 let removal = if recursive {
                     Removal::Tree
@@ -77,8 +77,8 @@ impl WorkerLoop<'_> {
     }
 
     fn work_dir(&self) -> Result<WorkDir<'_>, FileError> {
-        let jail = self.place.jail;
-        let session = self.standing.session.as_ref();
+        let jail = self.context.jail;
+        let session = self.verified.session.as_ref();
         let root = session.map(SessionDirectory::path);
         // The worker passes it before its jail counts as complete.
         let handle = self.worker.directories.first().ok_or(FileError::Gone)?;
@@ -100,7 +100,7 @@ struct Done {
 }
 
 /// An entry in the form that the caller receives.
-fn told(entry: &Entry) -> FileEntry {
+fn file_entry(entry: &Entry) -> FileEntry {
     let modified = match entry.modified.duration_since(UNIX_EPOCH) {
         Ok(since) => since.as_secs_f64(),
         Err(before) => -before.duration().as_secs_f64(),

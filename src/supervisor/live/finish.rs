@@ -76,13 +76,13 @@ impl WorkerLoop<'_> {
         let said = result.or_else(|| cell.result.take());
         let mut said = said.map(Said::new).unwrap_or_default();
         let seen = self.seen(&mut cell, said.result.take(), fate);
-        let enforced = self.standing.enforced.clone();
-        let outcome = report(self.place, Kind::Cell, seen, output_bytes, enforced);
+        let enforced = self.verified.enforced.clone();
+        let outcome = report(self.context, Kind::Cell, seen, output_bytes, enforced);
         let status = outcome.status().as_str();
         if !outcome.is_ok() {
             said = said.without_value();
         }
-        let told = CellOutcome {
+        let ended = CellOutcome {
             id: cell.id,
             outcome: WireOutcome(outcome),
             value: said.value,
@@ -94,7 +94,7 @@ impl WorkerLoop<'_> {
             execution_count: self.cells,
             blob: said.blob,
         };
-        caller.answer(ClientEvent::Outcome(Box::new(told)), said.payload);
+        caller.answer(ClientEvent::Outcome(Box::new(ended)), said.payload);
         status
     }
 
@@ -145,7 +145,7 @@ impl WorkerLoop<'_> {
             result,
             counts: self.counts().since(&cell.before),
             watched: self.watch.since_begin(),
-            files: self.standing.files(self.place),
+            files: self.verified.files(self.context),
             wall: ended.saturating_duration_since(cell.started),
             phases: Phases {
                 code: answered - cell.started,

@@ -77,11 +77,11 @@ pub enum SessionExit {
 /// As [`run`](super::run()). If the worker was lost during a cell, the caller of this function
 /// informs the session's caller.
 pub(crate) fn attend(
-    standing: &VerifiedWorker,
-    place: &RunContext,
+    verified: &VerifiedWorker,
+    context: &RunContext,
     terms: SessionTerms,
     caller: &mut dyn Caller,
     later: Option<Deferred>,
 ) -> Result<SessionExit, SupervisorError> {
-    WorkerLoop::new(place, standing, Purpose::Session(terms))?.attend(caller, later)
+    WorkerLoop::new(context, verified, Purpose::Session(terms))?.attend(caller, later)
 }

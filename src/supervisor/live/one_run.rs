@@ -50,7 +50,7 @@ impl WorkerLoop<'_> {
         later: Option<Deferred>,
     ) -> Result<EndedRun, SupervisorError> {
         let started = Instant::now();
-        let clock = WallClock::new(started, self.place.limits.wall, Duration::ZERO, None);
+        let clock = WallClock::new(started, self.context.limits.wall, Duration::ZERO, None);
         let mut cell = CellUnderWay::new(ONLY_REQUEST, started, clock, Counts::default());
         cell.streaming = Streaming::AsItComes;
         cell.then = AfterCell::End;

@@ -61,7 +61,7 @@ impl WorkerLoop<'_> {
                 return None;
             }
         }
-        let wall = self.place.limits.wall;
+        let wall = self.context.limits.wall;
         match ask {
             ClientRequest::Cell(cell) => self.begin_cell(cell, payload, caller),
             ClientRequest::Set(set) => {
@@ -102,7 +102,7 @@ impl WorkerLoop<'_> {
             wall,
         } = cell;
         let wall = match wall.map(Duration::try_from_secs_f64) {
-            None => self.place.limits.wall,
+            None => self.context.limits.wall,
             Some(Ok(wall)) => wall,
             Some(Err(_)) => {
                 caller.refuse(Some(id), Refusal::NoWall);
@@ -150,7 +150,7 @@ impl WorkerLoop<'_> {
             short if self.cells > 1 && short < AT_ONCE => self.counted,
             _ => self.counts(),
         };
-        if self.standing.lost_cgroup(&before) {
+        if self.verified.lost_cgroup(&before) {
             let why = "its cgroup was removed from outside, and nothing held it to its limits";
             caller.refuse(Some(id), Refusal::Ended(why.to_owned()));
             self.end_between_cells(why);

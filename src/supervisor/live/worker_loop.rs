@@ -14,7 +14,7 @@ use super::{Purpose, SessionExit};
 use crate::protocol::message::WorkerMode;
 use crate::protocol::{FrameLimits, Request, VERSION};
 use crate::supervisor::cgroup::{Counts, WorkerCgroup};
-use crate::supervisor::descriptors::{hear, set_nonblocking};
+use crate::supervisor::descriptors::{recv_message, set_nonblocking};
 use crate::supervisor::disconnect::Disconnect;
 use crate::supervisor::drain::{Drained, Output, Stream};
 use crate::supervisor::ending::Stop;
@@ -43,8 +43,8 @@ const UNTAKEN_BYTES: usize = 32 << 20;
 
 /// The loop of one worker, and all that it keeps of that worker.
 pub struct WorkerLoop<'a> {
-    pub(super) place: &'a RunContext<'a>,
-    pub(super) standing: &'a VerifiedWorker,
+    pub(super) context: &'a RunContext<'a>,
+    pub(super) verified: &'a VerifiedWorker,
     pub(super) worker: &'a Worker,
     pub(super) purpose: Purpose,
     pub(super) watch: Watch<'a>,
@@ -81,12 +81,12 @@ impl<'a> WorkerLoop<'a> {
     /// Prepares to serve a worker that is ready in its jail. A session greets it here; the message of a
     /// run contains its greeting.
     pub fn new(
-        place: &'a RunContext<'a>,
-        standing: &'a VerifiedWorker,
+        context: &'a RunContext<'a>,
+        verified: &'a VerifiedWorker,
         purpose: Purpose,
     ) -> Result<Self, SupervisorError> {
-        let worker = &standing.worker;
-        let mut watch = standing.watch(place);
+        let worker = &verified.worker;
+        let mut watch = verified.watch(context);
         let now = Instant::now();
         for pipe in [&worker.stdout, &worker.stderr] {
             set_nonblocking(pipe).when("prepare the worker's streams")?;
@@ -95,7 +95,7 @@ impl<'a> WorkerLoop<'a> {
         let output = Output::new(
             copy(&worker.stdout)?,
             copy(&worker.stderr)?,
-            place.limits.output,
+            context.limits.output,
         );
         let mut data =
             Link::new(&worker.data, FrameLimits::FROM_WORKER).when("prepare the worker's link")?;
@@ -108,17 +108,17 @@ impl<'a> WorkerLoop<'a> {
             .encode_into(&[], &mut hello)?;
             data.send(hello, None);
             watch.begin(Pace::Waiting, now, None);
-            if let Some(cgroup) = &standing.cgroup {
+            if let Some(cgroup) = &verified.cgroup {
                 cgroup.settle();
             }
         }
         Ok(Self {
-            place,
-            standing,
+            context,
+            verified,
             worker,
             purpose,
             watch,
-            objects: standing.objects()?,
+            objects: verified.objects()?,
             data,
             data_open: true,
             greeted: false,
@@ -158,10 +158,10 @@ impl<'a> WorkerLoop<'a> {
         caller: &mut dyn Caller,
         mut later: Option<Deferred>,
     ) -> Result<Option<SessionExit>, SupervisorError> {
-        let mut heard = self.recv(caller);
+        let mut received = self.recv(caller);
         loop {
-            if heard.is_some() {
-                return Ok(heard);
+            if received.is_some() {
+                return Ok(received);
             }
             let due = later.as_ref().map(Deferred::due);
             let ready = self.wait(caller, due).when("wait for the worker")?;
@@ -193,7 +193,7 @@ impl<'a> WorkerLoop<'a> {
             if !self.monitor_open || given_up {
                 return Ok(None);
             }
-            heard = if ready.caller {
+            received = if ready.caller {
                 self.recv(caller)
             } else {
                 None
@@ -219,9 +219,9 @@ impl<'a> WorkerLoop<'a> {
         };
         let takes = self.data.unsent_frames() < UNTAKEN && self.data.unsent() < UNTAKEN_BYTES;
         let calls = self.cell.as_ref().is_none_or(|cell| cell.calls.has_room());
-        let heard = flowing && takes && calls;
+        let may_receive = flowing && takes && calls;
         let mut data_events = outgoing(self.data.unsent());
-        if !heard {
+        if !may_receive {
             data_events -= PollFlags::POLLIN;
         }
         let data = self.data_open && !data_events.is_empty();
@@ -245,7 +245,7 @@ impl<'a> WorkerLoop<'a> {
         )?;
         Ok(Ready {
             monitor: is_readable(monitor),
-            data_in: is_readable(data) && heard,
+            data_in: is_readable(data) && may_receive,
             data_out: data.contains(PollFlags::POLLOUT),
             stdout: is_readable(stdout),
             stderr: is_readable(stderr),
@@ -272,7 +272,7 @@ impl<'a> WorkerLoop<'a> {
     }
 
     fn read_monitor(&mut self, caller: &mut dyn Caller) -> Result<(), SupervisorError> {
-        match hear(self.worker.monitor.as_fd()) {
+        match recv_message(self.worker.monitor.as_fd()) {
             Ok(Some((FromMonitor::Exited(exit), _))) => {
                 self.exit = Some(exit);
                 self.exited = Some(Instant::now());
@@ -294,7 +294,7 @@ impl<'a> WorkerLoop<'a> {
     /// The cgroup's counts since the worker was forked.
     pub(super) fn counts(&mut self) -> Counts {
         self.counted = self
-            .standing
+            .verified
             .cgroup
             .as_ref()
             .map(WorkerCgroup::counts)

@@ -83,16 +83,16 @@ pub struct RunContext<'a> {
 /// When no worker could be made, a layer does not hold ([`SupervisorError::NotEnforced`], nothing
 /// was run), or the zygote was ended from outside.
 pub fn run(
-    place: &RunContext,
+    context: &RunContext,
     request: &Request,
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
     let called = Instant::now();
     trace::in_span(|| {
-        let prepared = Prepared::new(place, request)?;
+        let prepared = Prepared::new(context, request)?;
         let stdin = request.open_stdin().when("open stdin")?;
-        let standing = VerifiedWorker::new(place, stdin, CpuBudgetScope::Life)?;
-        prepared.run(&standing, sink, called, None)
+        let verified = VerifiedWorker::new(context, stdin, CpuBudgetScope::Life)?;
+        prepared.run(&verified, sink, called, None)
     })
 }
 
@@ -103,28 +103,28 @@ pub fn run(
 ///
 /// As [`run`].
 pub(crate) fn run_in(
-    standing: &VerifiedWorker,
-    place: &RunContext,
+    verified: &VerifiedWorker,
+    context: &RunContext,
     request: &Request,
     sink: &mut dyn OutputSink,
     called: Instant,
     later: Option<Deferred>,
 ) -> Result<Outcome, SupervisorError> {
-    trace::in_span(|| Prepared::new(place, request)?.run(standing, sink, called, later))
+    trace::in_span(|| Prepared::new(context, request)?.run(verified, sink, called, later))
 }
 
 /// A request that passed its checks, before anything was made for it.
 struct Prepared<'a> {
-    place: RunContext<'a>,
+    context: RunContext<'a>,
     request: &'a Request,
     message: Vec<u8>,
 }
 
 impl<'a> Prepared<'a> {
-    fn new(place: &RunContext<'a>, request: &'a Request) -> Result<Self, SupervisorError> {
-        let limits = request.limits(place.limits)?;
+    fn new(context: &RunContext<'a>, request: &'a Request) -> Result<Self, SupervisorError> {
+        let limits = request.limits(context.limits)?;
         Ok(Self {
-            place: RunContext { limits, ..*place },
+            context: RunContext { limits, ..*context },
             request,
             message: request.encode()?,
         })
@@ -132,41 +132,41 @@ impl<'a> Prepared<'a> {
 
     fn run(
         self,
-        standing: &VerifiedWorker,
+        verified: &VerifiedWorker,
         sink: &mut dyn OutputSink,
         called: Instant,
         later: Option<Deferred>,
     ) -> Result<Outcome, SupervisorError> {
         let Self {
-            place,
+            context,
             request,
             message,
         } = self;
-        request_files::put(request.files(), &standing.worker, &place)?;
+        request_files::put(request.files(), &verified.worker, &context)?;
         let purpose = Purpose::Run(request.kind());
         let EndedRun {
             seen,
             output,
             times,
-        } = WorkerLoop::new(&place, standing, purpose)?.run(
+        } = WorkerLoop::new(&context, verified, purpose)?.run(
             message,
             sink,
             request.cancelled_by(),
             later,
         )?;
         let seen = Seen {
-            phases: phases(called, standing, times),
+            phases: phases(called, verified, times),
             ..seen
         };
-        let enforced = standing.enforced.clone();
-        let outcome = report(&place, request.kind(), seen, output.total(), enforced);
+        let enforced = verified.enforced.clone();
+        let outcome = report(&context, request.kind(), seen, output.total(), enforced);
         let (stdout, stderr) = output.into_bytes();
         Ok(outcome.with_output(stdout, stderr))
     }
 }
 
-fn phases(called: Instant, standing: &VerifiedWorker, times: Times) -> Phases {
-    let VerifiedWorker { worker, jailed, .. } = standing;
+fn phases(called: Instant, verified: &VerifiedWorker, times: Times) -> Phases {
+    let VerifiedWorker { worker, jailed, .. } = verified;
     // A worker that was made in advance did not cost the caller time.
     let since =
         |later: Instant, earlier: Instant| later.saturating_duration_since(earlier.max(called));

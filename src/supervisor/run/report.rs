@@ -44,7 +44,7 @@ pub enum Fate {
 
 /// Makes the outcome without the output.
 pub fn report(
-    place: &RunContext,
+    context: &RunContext,
     kind: Kind,
     seen: Seen,
     output_bytes: u64,
@@ -58,7 +58,7 @@ pub fn report(
         result: seen.result.as_ref(),
         counts: seen.counts,
         no_room: seen.files.no_room,
-        cpu_limit_us: u64::try_from(place.limits.cpu.as_micros()).unwrap_or(u64::MAX),
+        cpu_limit_us: u64::try_from(context.limits.cpu.as_micros()).unwrap_or(u64::MAX),
         kind,
     });
     let mut denied = Vec::new();
@@ -82,7 +82,7 @@ pub fn report(
             Ended::Exit(_) => {}
         }
     }
-    let outcome = Outcome::new(ending, place.policy.clone(), enforced)
+    let outcome = Outcome::new(ending, context.policy.clone(), enforced)
         .with_value(value)
         .with_usage(usage)
         .with_denied(denied);

@@ -12,7 +12,7 @@ use crate::supervisor::spawn::Worker;
 pub fn put(
     files: &[(GuestPath, Vec<u8>)],
     worker: &Worker,
-    place: &RunContext,
+    context: &RunContext,
 ) -> Result<(), SupervisorError> {
     let Some(work) = worker.directories.first().filter(|_| !files.is_empty()) else {
         return Ok(());
@@ -22,13 +22,13 @@ pub fn put(
             .iter()
             .map(|(_, contents)| contents.len() as u64)
             .sum(),
-        place.work_size,
+        context.work_size,
     );
     // Some work directories have no quota that would refuse more.
     if total > room {
         return Err(SupervisorError::FilesTooLarge { total, room });
     }
-    let jail = place.jail;
+    let jail = context.jail;
     let work = WorkDir::new(work.as_fd(), &jail.worker.cwd, worker.ids);
     Ok(work.put(files)?)
 }

@@ -44,7 +44,7 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug)]
 pub enum Watch {
     /// Nothing: it takes as long as it does.
-    Nobody,
+    None,
     /// The calls of this role are written down.
     Calls(Role),
     /// One call is where something happens.
@@ -54,7 +54,7 @@ pub enum Watch {
 impl Watch {
     fn role(self) -> Option<Role> {
         match self {
-            Self::Nobody => None,
+            Self::None => None,
             Self::Calls(role) => Some(role),
             Self::Until(fault) => Some(fault.role()),
         }
@@ -107,7 +107,7 @@ impl Tracer {
             unclaimed: HashSet::new(),
             stillborn: HashSet::new(),
             held: Vec::new(),
-            watch: Watch::Nobody,
+            watch: Watch::None,
             fired: None,
             struck: None,
             calls: Vec::new(),
@@ -138,7 +138,7 @@ impl Tracer {
             "no answer to `{command}` with {watch:?}: {:?}",
             self.family()
         );
-        self.watch = Watch::Nobody;
+        self.watch = Watch::None;
         let since = self.fired.map_or(asked, |(_, when)| when);
         Answer {
             line,
@@ -152,7 +152,7 @@ impl Tracer {
     /// Has those of a role stop at their calls who are there already and may be asked for some: the others
     /// are born when the command is obeyed.
     fn follow(&mut self, watch: Watch) {
-        self.watch = Watch::Nobody;
+        self.watch = Watch::None;
         let followed: Vec<Pid> = [Role::Supervisor, Role::Zygote]
             .into_iter()
             .filter(|role| watch.role() == Some(*role))

@@ -133,7 +133,7 @@ impl Tracer {
         self.calls.push(call);
         let act = match self.watch {
             Watch::Until(fault) => fault.for_call(&call),
-            Watch::Nobody | Watch::Calls(_) => None,
+            Watch::None | Watch::Calls(_) => None,
         };
         match act {
             Some(act) => self.put_in(pid, call, act, registers),
@@ -144,7 +144,7 @@ impl Tracer {
     fn put_in(&mut self, pid: Pid, call: Call, act: Act, registers: libc::user_regs_struct) {
         self.fired = Some((call, Instant::now()));
         // What comes now takes as long as it does.
-        self.watch = Watch::Nobody;
+        self.watch = Watch::None;
         for task in self.tasks.values_mut() {
             task.is_followed = false;
         }

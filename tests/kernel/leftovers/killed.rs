@@ -75,7 +75,7 @@ pub fn supervisor() {
             stdout
                 .write_all(bytes)
                 .and_then(|()| stdout.flush())
-                .expect("somebody reads");
+                .expect("the test reads");
         }
         fn stderr(&mut self, _: &[u8]) {}
     }

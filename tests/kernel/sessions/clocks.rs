@@ -92,7 +92,7 @@ fn a_caller_interrupts_a_cell(world: &World) {
     let interrupter = session.interrupter();
     let (tells, told) = mpsc::channel();
     let on = move |_: ToolArguments| {
-        tells.send(()).expect("somebody waits");
+        tells.send(()).expect("the test waits");
         Ok(Value::None.into())
     };
     session.tool("on", on).expect("it is defined");

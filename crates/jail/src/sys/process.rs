@@ -60,7 +60,7 @@ pub struct ForkedChild(());
 /// handlers of libraries (OpenSSL's, OpenBLAS's) are then correct in the child.
 pub fn fork(_proof: &SingleThreaded) -> Result<Fork, Errno> {
     // SAFETY: the process has one thread, which the argument proves, so no lock is held by a thread
-    // that the child lacks, and the child may do whatever the parent could.
+    // that the child lacks, and the child may do everything that the parent could.
     match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => Ok(Fork::Parent(child)),
         ForkResult::Child => Ok(Fork::Child(ForkedChild(()))),

@@ -37,7 +37,7 @@ def warm_up():
         wire.loads(wire.dumps(tree))
 
 
-class Nobody:
+class NoLink:
     """A link that discards what is sent."""
 
     def send(self, header, packed=(None, b"", None)):
@@ -67,7 +67,7 @@ class Session:
 
     def rehearse(self, filename):
         """Runs rehearsal cells, whose results are discarded and whose variables are not kept."""
-        link, self.link = self.link, Nobody()
+        link, self.link = self.link, NoLink()
         for last, source in REHEARSED:
             request = {"kind": "cell", "id": 0, "filename": filename, "argv": [], "last": last}
             self.answer(wire.loads(wire.dumps(request)), source, None)

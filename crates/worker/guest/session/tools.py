@@ -34,7 +34,7 @@ class Tools:
         self.interrupts = interrupts
         self.worker = getpid()
         self.numbers = count(1)
-        self.module = type(sys)(NAME, "Functions of whoever runs this sandbox.")
+        self.module = type(sys)(NAME, "Functions of the program that runs this sandbox.")
         self.module.ToolError = ToolError
         sys.modules[NAME] = self.module
 

@@ -10,13 +10,17 @@ use sandfork_jail::control::MAX_MESSAGE;
 use sandfork_jail::sys::descriptors::{receive, send};
 
 /// Sends one message.
-pub fn tell(socket: BorrowedFd, message: &impl Serialize, fds: &[BorrowedFd]) -> Result<(), Errno> {
+pub fn send_message(
+    socket: BorrowedFd,
+    message: &impl Serialize,
+    fds: &[BorrowedFd],
+) -> Result<(), Errno> {
     let bytes = serde_json::to_vec(message).map_err(|_| Errno::EINVAL)?;
     send(socket, &bytes, fds)
 }
 
 /// Receives one message; `None` at the end.
-pub fn hear<M: DeserializeOwned>(
+pub fn recv_message<M: DeserializeOwned>(
     socket: &OwnedFd,
     buffer: &mut Vec<u8>,
 ) -> Result<Option<(M, Vec<OwnedFd>)>, Errno> {

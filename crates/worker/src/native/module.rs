@@ -17,7 +17,7 @@ use nix::errno::Errno;
 use pyo3_ffi::PyObject;
 use serde::Serialize;
 
-use crate::native::control::{hear, tell};
+use crate::native::control::{recv_message, send_message};
 use crate::native::python::{self, TextFunction, create_module, end_of_methods, method};
 use crate::native::serve::{ForkHooks, Served, Server};
 use crate::native::sources;
@@ -66,7 +66,7 @@ impl TextFunction for Enter {
 
     fn call(facts: &str) -> Result<String, String> {
         let control = take_streams().map_err(words)?;
-        tell(
+        send_message(
             control.as_fd(),
             &FromZygote::Facts {
                 json: facts.to_owned(),
@@ -75,7 +75,7 @@ impl TextFunction for Enter {
         )
         .map_err(words)?;
         let Some((ToZygote::Enter { jail, python }, fds)) =
-            hear(&control, &mut Vec::new()).map_err(words)?
+            recv_message(&control, &mut Vec::new()).map_err(words)?
         else {
             // The supervisor wanted only the facts, or refused them.
             sys::process::exit_now(0);
@@ -122,7 +122,7 @@ impl TextFunction for TellUnready {
         let why = serde_json::from_str(why).map_err(|error| error.to_string())?;
         ENTERED.with_borrow(|entered| match entered {
             Some(entered) => {
-                tell(entered.control.as_fd(), &FromZygote::Unready(why), &[]).map_err(words)
+                send_message(entered.control.as_fd(), &FromZygote::Unready(why), &[]).map_err(words)
             }
             None => Err("not in the jail yet".into()),
         })?;
@@ -177,18 +177,18 @@ impl TextFunction for Serve {
         else {
             return Err("not in the jail yet".into());
         };
-        let told = control.try_clone().map_err(|error| error.to_string())?;
+        let reports = control.try_clone().map_err(|error| error.to_string())?;
         let namespaces = namespaces(zygote.proc.as_fd()).map_err(words)?;
         let server = match Server::new(control, jail, zygote) {
             Ok(server) => server,
-            Err(failure) => end_with(&told, failure),
+            Err(failure) => end_with(&reports, failure),
         };
         let ready = FromZygote::Ready {
             preloaded,
             namespaces,
         };
-        tell(told.as_fd(), &ready, &[]).map_err(words)?;
-        drop(told);
+        send_message(reports.as_fd(), &ready, &[]).map_err(words)?;
+        drop(reports);
         match server.serve(&Interpreter).map_err(words)? {
             Served::Finished => sys::process::exit_now(0),
             Served::Failed => sys::process::exit_now(1),
@@ -248,7 +248,7 @@ fn end_with(control: &OwnedFd, failure: Failure) -> ! {
         errno: failure.errno as i32,
     };
     // Without a supervisor to receive the message, the process can only end.
-    _ = tell(control.as_fd(), &message, &[]);
+    _ = send_message(control.as_fd(), &message, &[]);
     sys::process::exit_now(1)
 }
 

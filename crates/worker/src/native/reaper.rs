@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::unistd::{Pid, getpid};
 
-use crate::native::control::tell;
+use crate::native::control::send_message;
 use crate::native::serve::exit;
 use sandfork_jail::control::{Beneath, FromMonitor};
 use sandfork_jail::failure::{Failure, InStep, Step};
@@ -71,7 +71,7 @@ fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &ReaperFds) -> Resul
         let beneath = Beneath::Reaper;
         let handles = [reaper.handle().as_fd(), own.as_fd()];
         // If the supervisor is gone, the monitor hangs up, which the reaper sees next.
-        _ = tell(monitor.as_fd(), &FromMonitor::Born { beneath }, &handles);
+        _ = send_message(monitor.as_fd(), &FromMonitor::Born { beneath }, &handles);
         Ok(reaper)
     });
     let reaper = born.in_step(Step::ForkReaper).inspect_err(|failure| {
@@ -82,12 +82,12 @@ fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &ReaperFds) -> Resul
         .in_step(Step::ForkReaper)?;
     if let Over::Ended(reaped) = over {
         // At once: the supervisor need not wait for the remaining processes.
-        _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
+        _ = send_message(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
     }
     let killed = reaper.end_all(proc.as_fd()).in_step(Step::ForkReaper)?;
     // A worker that was lost with its zygote has no end of its own to report.
     if let (Over::Cut { tie: 0 }, Some(reaped)) = (over, killed) {
-        _ = tell(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
+        _ = send_message(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
     }
     Ok(())
 }
@@ -100,5 +100,5 @@ fn report(monitor: BorrowedFd, Failure { step, errno }: Failure) {
         step: step as u16,
         errno: errno as i32,
     };
-    _ = tell(monitor, &message, &[]);
+    _ = send_message(monitor, &message, &[]);
 }

@@ -87,15 +87,15 @@ impl Snapshot {
             self.rate(),
         ];
         parts.extend(self.left().map(|left| format!("{} left", clock(left))));
-        let told = parts.join(", ");
+        let text = parts.join(", ");
         let Some(size) = self.size.filter(|size| *size > 0) else {
-            return told;
+            return text;
         };
         let done = u128::from(self.read.min(size));
         let part = |whole: u128| usize::try_from(done * whole / u128::from(size)).unwrap_or(0);
         let filled = part(WIDTH as u128);
         let (filled, empty) = ("#".repeat(filled), "-".repeat(WIDTH - filled));
-        format!("[{filled}{empty}] {}% {told}", part(100))
+        format!("[{filled}{empty}] {}% {text}", part(100))
     }
 
     /// The summary line.

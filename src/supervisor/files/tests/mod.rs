@@ -21,7 +21,7 @@ struct World {
     work: OwnedFd,
 }
 
-const SECRET: &str = "what nobody may read";
+const SECRET: &str = "what no guest may read";
 
 impl World {
     fn new() -> Self {

@@ -102,8 +102,8 @@ fn a_fifo_never_learns_of_the_host() {
             let fifo = world.path("fifo");
             let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK;
             while !over.load(Ordering::Relaxed) {
-                let heard = open(&fifo, flags, Mode::empty()).unwrap_err();
-                assert_eq!(heard, Errno::ENXIO);
+                let refused = open(&fifo, flags, Mode::empty()).unwrap_err();
+                assert_eq!(refused, Errno::ENXIO);
             }
         });
         for _ in 0..ATTEMPTS {

@@ -13,7 +13,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpid};
 
 use self::fork::Forked;
-use crate::native::control::{hear, tell};
+use crate::native::control::{recv_message, send_message};
 use crate::native::networks::{Network, Networks};
 use sandfork_jail::control::{Beneath, Exit, ExitStatus, FromMonitor, ToZygote};
 use sandfork_jail::failure::{Failure, InStep, Step};
@@ -143,7 +143,7 @@ impl Server {
             };
             for event in &events[..ready] {
                 match event.data() {
-                    CONTROL => match hear(&self.control, &mut buffer) {
+                    CONTROL => match recv_message(&self.control, &mut buffer) {
                         // The process had no descriptor numbers left for those of the request. Closing
                         // the descriptors that did arrive reports the failure of this one worker; the
                         // others continue.
@@ -263,7 +263,7 @@ impl Server {
         let known = self
             .events
             .add(&worker.monitor, hang_up)
-            .and_then(|()| tell(worker.monitor.as_fd(), &born, &handles));
+            .and_then(|()| send_message(worker.monitor.as_fd(), &born, &handles));
         if let Err(errno) = known {
             // The worker could not be watched or reported, so end it. A supervisor that is still there
             // gets a report, if possible, and sees the worker's monitor closed.
@@ -297,7 +297,7 @@ impl Server {
         while let Some((pid, reaped)) = sys::process::reap_any()? {
             if let Some(worker) = self.workers.get_mut(&pid) {
                 worker.alive = false;
-                _ = tell(
+                _ = send_message(
                     worker.monitor.as_fd(),
                     &FromMonitor::Exited(exit(reaped)),
                     &[],
@@ -368,7 +368,7 @@ fn tell_not_born(monitor: &OwnedFd, Failure { step, errno }: Failure) {
         step: step as u16,
         errno: errno as i32,
     };
-    _ = tell(monitor.as_fd(), &message, &[]);
+    _ = send_message(monitor.as_fd(), &message, &[]);
 }
 
 /// This process's private writable memory, bytes: field 6 of `/proc/self/statm` (proc(5)).
