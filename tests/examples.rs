@@ -1,7 +1,7 @@
 //! The examples print the documented output.
 //!
 //! `cargo test` builds them first; `cargo test --test examples` alone does not. Examples that need
-//! packages run with the interpreters that `cargo xtask test-envs` made.
+//! packages run with the interpreters that `cargo xtask test envs` made.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
 mod common;
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// What `cargo xtask test-envs` made; nothing where it was not run.
+/// What `cargo xtask test envs` made; nothing where it was not run.
 #[derive(Default, Deserialize)]
 struct Manifest {
     interpreters: Vec<Interpreter>,
@@ -99,7 +99,7 @@ fn python_trial(name: &'static str, python: Option<PathBuf>, test: PythonTest) -
         return trial(name, Level::Standard, move || test(&python));
     }
     Trial::ignorable_test(name, || {
-        let reason = "no test environment with its packages: run `cargo xtask test-envs`";
+        let reason = "no test environment with its packages: run `cargo xtask test envs`";
         if skips_are_forbidden() {
             return Err(format!("may not be skipped here: {reason}").into());
         }

@@ -2,7 +2,7 @@
 //! package's `map` and the library's `Batch`, compared with one plain `python3` process each and
 //! with HumanEval's own executor.
 //!
-//! `cargo xtask bench-map` prints rates and latencies, and whether all verdicts are equal. The
+//! `cargo xtask bench map` prints rates and latencies, and whether all verdicts are equal. The
 //! contestants take turns, so that other load on the machine affects all of them alike. Every
 //! second round has wrong solutions in place of the right ones, so that both verdicts occur.
 

@@ -16,7 +16,7 @@ pub struct Options {
 }
 
 pub const USAGE: &str = "usage: cargo bench --bench map -- --python PATH [--rounds N] [--jobs N]; \
-                         `cargo xtask bench-map` knows a path";
+                         `cargo xtask bench map` knows a path";
 
 impl Options {
     pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {

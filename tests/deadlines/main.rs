@@ -1,7 +1,7 @@
 //! Guests that do not want to end: each is killed, reaped and reported at its limit, and survived by
 //! nothing.
 //!
-//! `cargo xtask deadlines` measures how long that takes. Without it, as in CI, there are a few of each kind,
+//! `cargo xtask verify deadlines` measures how long that takes. Without it, as in CI, there are a few of each kind,
 //! and their ends are looked at, whenever they come.
 
 #![allow(

@@ -1,7 +1,7 @@
 //! What goes wrong on the way: system calls that fail, steps that are left out, processes that are
 //! killed. All of it is done from outside, to the program as it is.
 //!
-//! `cargo xtask faults` does everything. `SANDFORK_FAULTS=sample` does a part of each that is always the same, and
+//! `cargo xtask verify faults` does everything. `SANDFORK_FAULTS=sample` does a part of each that is always the same, and
 //! without it, as in CI, so much is done of some.
 
 #![allow(

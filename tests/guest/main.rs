@@ -1,5 +1,5 @@
 //! The Python that runs inside, without a jail: `harness.py` plays the supervisor, and each file
-//! beside it is run with each interpreter that `cargo xtask test-envs` found.
+//! beside it is run with each interpreter that `cargo xtask test envs` found.
 
 use std::env;
 use std::fs;
@@ -89,7 +89,7 @@ fn run(file: &Path, python: &Interpreter) -> Result<(), Failed> {
 fn missing(file: &Path) -> Trial {
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
     Trial::ignorable_test(name, || {
-        let reason = "no test environments: run `cargo xtask test-envs`";
+        let reason = "no test environments: run `cargo xtask test envs`";
         if env::var_os("SANDFORK_FORBID_SKIPS").is_some_and(|value| !value.is_empty()) {
             return Err(format!("may not be skipped here: {reason}").into());
         }

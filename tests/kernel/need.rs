@@ -48,7 +48,7 @@ impl Need {
                 )
             }),
             Self::Packages => world.pythons.is_empty().then(|| {
-                Skip::Mendable("no test environments: run `cargo xtask test-envs`".to_owned())
+                Skip::Mendable("no test environments: run `cargo xtask test envs`".to_owned())
             }),
             Self::Python(minor) => {
                 let has = world.pythons.iter().any(|python| python.minor() == minor);

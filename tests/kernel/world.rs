@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::recipe::{Recipe, standard};
 
-/// An interpreter with its virtual environment, made by `cargo xtask test-envs`.
+/// An interpreter with its virtual environment, made by `cargo xtask test envs`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Python {
     version: [u8; 3],

@@ -3,7 +3,7 @@
 //!
 //! Each of them must be seen: by the kernel, which then refuses the next step, by the worker or its
 //! supervisor, who look whether it holds, or by a guest that finds something else than what is written
-//! in `sound/`. `cargo xtask mutate-jail` tries all; without it, as in CI, one of each kind is tried,
+//! in `sound/`. `cargo xtask verify mutants` tries all; without it, as in CI, one of each kind is tried,
 //! always the same.
 
 #![allow(

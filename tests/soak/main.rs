@@ -1,7 +1,7 @@
 //! Guests of every kind, thousands of them: what is left behind, what grows, and whether each gets its
 //! own answer.
 //!
-//! `cargo xtask soak` asks for as many as one wants, in the release build. Without it, as in CI, there are
+//! `cargo xtask verify soak` asks for as many as one wants, in the release build. Without it, as in CI, there are
 //! few enough to be over in about a minute.
 
 #![allow(

@@ -1,5 +1,5 @@
 //! The project's dependencies as far as cargo reports them: licences, sources, versions, features.
-//! `deny.toml` says what is allowed; `cargo xtask supply` has the rest, which needs cargo-deny and
+//! `deny.toml` says what is allowed; `cargo xtask verify supply` has the rest, which needs cargo-deny and
 //! cargo-audit.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test program")]
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::test::built;
 use crate::{Error, document, workspace};
 
-const COMMAND: &str = "cargo xtask ablate";
+const COMMAND: &str = "cargo xtask verify ablate";
 
 const LAYERS: [&str; 7] = [
     "namespaces",

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::test::built;
 use crate::{Error, document, workspace};
 
-const USAGE: &str = "usage: cargo xtask deadlines [--guests N]";
+const USAGE: &str = "usage: cargo xtask verify deadlines [--guests N]";
 
 /// The levels, by the names of the files that tests/deadlines writes.
 const LEVELS: [&str; 2] = ["full", "standard"];
@@ -65,7 +65,7 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode, Erro
         }
     }
     let threats = workspace.join("docs/threat-model.md");
-    document::replace(&threats, "cargo xtask deadlines", &text)?;
+    document::replace(&threats, "cargo xtask verify deadlines", &text)?;
     Ok(if status.success() {
         ExitCode::SUCCESS
     } else {

@@ -53,19 +53,19 @@ mod tests {
 
     #[test]
     fn what_is_found_takes_the_place_of_the_last() {
-        let begin = "<!-- xtask: what `cargo xtask soak` found -->\n";
+        let begin = "<!-- xtask: what `cargo xtask verify soak` found -->\n";
         let document = format!("# Hosts\n{begin}old\n{END}after\n");
         let expected = format!("# Hosts\n{begin}\nnew\n\n{END}after\n");
-        let replaced = between(&document, "cargo xtask soak", "new");
+        let replaced = between(&document, "cargo xtask verify soak", "new");
         assert_eq!(replaced.as_deref(), Some(expected.as_str()));
         assert_eq!(
-            between(&expected, "cargo xtask soak", "new"),
+            between(&expected, "cargo xtask verify soak", "new"),
             Some(expected.clone())
         );
     }
 
     #[test]
     fn a_document_without_a_place_is_left_alone() {
-        assert_eq!(between("# Hosts\n", "cargo xtask soak", "new"), None);
+        assert_eq!(between("# Hosts\n", "cargo xtask verify soak", "new"), None);
     }
 }

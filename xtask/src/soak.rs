@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::test::built;
 use crate::{Error, document, workspace};
 
-const USAGE: &str = "usage: cargo xtask soak [--runs N] [--seed N]";
+const USAGE: &str = "usage: cargo xtask verify soak [--runs N] [--seed N]";
 
 /// The report of the program tests/soak.
 #[derive(Deserialize)]
@@ -74,7 +74,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
     fs::remove_file(&path)?;
     let report: Report = serde_json::from_slice(&report)?;
     let threats = workspace.join("docs/threat-model.md");
-    document::replace(&threats, "cargo xtask soak", &report.in_words()?)?;
+    document::replace(&threats, "cargo xtask verify soak", &report.in_words()?)?;
     Ok(if status.success() {
         ExitCode::SUCCESS
     } else {

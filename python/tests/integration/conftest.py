@@ -47,7 +47,7 @@ def packages() -> sandfork.Policy:
     """A policy whose interpreter has numpy and pandas."""
     manifest = REPOSITORY / "target" / "test-envs" / "manifest.json"
     if not manifest.exists():
-        pytest.fail("no test environments: run `cargo xtask test-envs`")
+        pytest.fail("no test environments: run `cargo xtask test envs`")
     found = json.loads(manifest.read_text())["interpreters"]
     found.sort(key=lambda one: one["version"][:2] != list(sys.version_info[:2]))
     # The environment with this Python version comes first, so that both sides have the same packages.

@@ -12,7 +12,7 @@ use self::table::Table;
 use crate::test::built;
 use crate::{Error, document, workspace};
 
-const COMMAND: &str = "cargo xtask faults";
+const COMMAND: &str = "cargo xtask verify faults";
 
 /// The last results of each test, which the document shows for tests that are not run again.
 const FOUND: &str = "docs/data/faults.jsonl";

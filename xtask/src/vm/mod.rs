@@ -47,9 +47,9 @@ use crate::{Error, document, workspace};
 const DEADLINE: Duration = Duration::from_secs(60 * 60);
 
 /// The command that measures the cost of a cgroup.
-const BENCH: &str = "cargo xtask vm --bench";
+const BENCH: &str = "cargo xtask verify vm --bench";
 
-/// Runs `cargo xtask vm` with these arguments.
+/// Runs `cargo xtask verify vm` with these arguments.
 pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
     let options = Options::parse(arguments)?;
     if !is_possible() {
@@ -267,7 +267,10 @@ impl Guests {
                 }
                 matrix.entries.push(Entry { situation, report });
             }
-            let command = format!("cargo xtask vm --matrix --kernel {}", kernel.line.name());
+            let command = format!(
+                "cargo xtask verify vm --matrix --kernel {}",
+                kernel.line.name()
+            );
             let words: Vec<&str> = options.arguments.iter().map(String::as_str).collect();
             let only = match words.as_slice() {
                 [] => String::new(),

@@ -1,4 +1,4 @@
-//! The arguments of `cargo xtask vm`.
+//! The arguments of `cargo xtask verify vm`.
 
 use super::job::{Cgroups, User};
 use super::kernel::Line;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::test::built;
 use crate::{Error, document, workspace};
 
-const COMMAND: &str = "cargo xtask mutate-jail";
+const COMMAND: &str = "cargo xtask verify mutants";
 
 /// The result of a mutant, as `tests/mutants` reports it.
 #[derive(Clone, Debug, Eq, PartialEq)]
