@@ -26,6 +26,8 @@ mod vm;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use self::python::Versions;
+
 /// An error message for the user.
 type Error = Box<dyn std::error::Error>;
 
@@ -34,10 +36,11 @@ usage: cargo xtask COMMAND
 
   test         makes the test environments, then runs every test: as the current user and,
                where that is root, the kernel tests as an ordinary user too; then those of
-               the Python package, of the packages, and of the fuzz targets
+               the Python package with the oldest and the newest interpreter (--all: one of each
+               version), of the packages, and of the fuzz targets
   test envs    makes the test environments under target/test-envs, which plain
                `cargo test` then finds
-  test python  the tests of the Python package alone
+  test python  the tests of the Python package alone; --all
   test package `cargo install` from the packages as crates.io would have them, and a first run
   bench        measures all of Sandfork beside what one would pick instead, in one run, and writes a
                table, data and a chart; --quick, --python PATH, or one part of it: spawn, memory,
@@ -96,9 +99,11 @@ fn main() -> ExitCode {
 fn run(words: &[&str]) -> Result<ExitCode, Error> {
     let owned = |rest: &[&str]| -> Vec<String> { rest.iter().map(|&it| it.to_owned()).collect() };
     match words {
-        ["test"] => test::run(),
+        ["test"] => test::run(Versions::Ends),
+        ["test", "--all"] => test::run(Versions::All),
         ["test", "envs"] => test_envs::make(&workspace()).map(|_| ExitCode::SUCCESS),
-        ["test", "python"] => test::run_python(),
+        ["test", "python"] => test::run_python(Versions::Ends),
+        ["test", "python", "--all"] => test::run_python(Versions::All),
         ["test", "package"] => package::test_install().map(|tally| test::report(&tally)),
         ["bench", "map", rest @ ..] => bench_map::run(owned(rest).into_iter()),
         ["bench", rest @ ..] => bench::run(owned(rest).into_iter()),

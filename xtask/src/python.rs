@@ -16,13 +16,27 @@ use crate::venv::Venv;
 
 const TOOLS: &str = include_str!("../python-tools.txt");
 
+/// Which interpreters run the package's tests.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Versions {
+    /// The oldest and the newest, between which the others seldom differ.
+    Ends,
+    /// One of each version.
+    All,
+}
+
 /// Runs the tests against this `sandfork` program.
-pub fn test(workspace: &Path, envs: &TestEnvs, binary: &Path) -> Result<Tally, Error> {
+pub fn test(
+    workspace: &Path,
+    envs: &TestEnvs,
+    binary: &Path,
+    versions: Versions,
+) -> Result<Tally, Error> {
     let package = Package { workspace, binary };
     let newest = envs.envs.iter().max_by_key(|env| env.interpreter.version);
     let newest = newest.ok_or("no interpreter")?;
     let mut tally = package.check(&newest.interpreter)?;
-    let runs = one_of_each_version(&envs.envs)
+    let runs = chosen(&envs.envs, versions)
         .into_iter()
         .map(|env| package.run_with(env, env.interpreter == newest.interpreter));
     tally.add(two_at_a_time(runs.collect::<Result<_, _>>()?)?);
@@ -154,6 +168,14 @@ impl Package<'_> {
 }
 
 /// One interpreter for each minor version.
+fn chosen(envs: &[TestEnv], versions: Versions) -> Vec<&TestEnv> {
+    let each = one_of_each_version(envs);
+    match (versions, each.as_slice()) {
+        (Versions::Ends, [oldest, .., newest]) => vec![oldest, newest],
+        _ => each,
+    }
+}
+
 fn one_of_each_version(envs: &[TestEnv]) -> Vec<&TestEnv> {
     let mut chosen: Vec<&TestEnv> = Vec::new();
     for env in envs.iter().rev() {

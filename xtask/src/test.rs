@@ -8,6 +8,7 @@ use nix::unistd::geteuid;
 use serde_json::Value;
 
 use crate::ordinary_user::OrdinaryUser;
+use crate::python::Versions;
 use crate::tally::Tally;
 use crate::test_envs::{self, TestEnvs};
 use crate::{Error, fuzz, package, python, vm, workspace};
@@ -16,7 +17,7 @@ use crate::{Error, fuzz, package, python, vm, workspace};
 const KERNEL_TESTS: [&str; 1] = ["kernel"];
 
 /// Runs all tests and prints the counts in the last line.
-pub fn run() -> Result<ExitCode, Error> {
+pub fn run(versions: Versions) -> Result<ExitCode, Error> {
     let workspace = workspace();
     let envs = test_envs::make(&workspace)?;
     let mut tally = Tally::of(cargo(&workspace).args(["test", "--workspace", "--no-fail-fast"]))?;
@@ -25,7 +26,7 @@ pub fn run() -> Result<ExitCode, Error> {
     } else {
         println!("\nnot root: the tests as root were not run");
     }
-    tally.add(of_python(&workspace, &envs)?);
+    tally.add(of_python(&workspace, &envs, versions)?);
     tally.add(package::test_install()?);
     tally.add(in_a_guest()?);
     tally.add(fuzz::test()?);
@@ -48,14 +49,14 @@ fn in_a_guest() -> Result<Tally, Error> {
 }
 
 /// Runs the tests of the Python package.
-pub fn run_python() -> Result<ExitCode, Error> {
+pub fn run_python(versions: Versions) -> Result<ExitCode, Error> {
     let workspace = workspace();
     let envs = test_envs::make(&workspace)?;
-    Ok(report(&of_python(&workspace, &envs)?))
+    Ok(report(&of_python(&workspace, &envs, versions)?))
 }
 
-fn of_python(workspace: &Path, envs: &TestEnvs) -> Result<Tally, Error> {
-    python::test(workspace, envs, &binary(workspace, Profile::Dev)?)
+fn of_python(workspace: &Path, envs: &TestEnvs, versions: Versions) -> Result<Tally, Error> {
+    python::test(workspace, envs, &binary(workspace, Profile::Dev)?, versions)
 }
 
 /// The path of the command that cargo built.
