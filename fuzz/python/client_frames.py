@@ -15,7 +15,7 @@ INPUTS = 50_000
 CORPUS = "frames"
 ABOUT = "the client's and the guest's frames: any cut gives the same, and the same as Rust's"
 
-_WIRE = Path(__file__).resolve().parent.parent.parent / "src" / "guest" / "wire.py"
+_WIRE = Path(__file__).resolve().parent.parent.parent / "crates" / "worker" / "guest" / "wire.py"
 
 
 class Ended(Exception):

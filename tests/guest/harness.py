@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-GUEST = Path(__file__).resolve().parents[2] / "src" / "guest"
+GUEST = Path(__file__).resolve().parents[2] / "crates" / "worker" / "guest"
 sys.path.insert(0, str(GUEST))
 
 import values  # noqa: E402, it is found there
