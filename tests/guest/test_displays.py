@@ -300,7 +300,7 @@ class Libraries(unittest.TestCase):
             "print(values.decode(image, [memoryview(b'x')]))\n"
             "print(values.decode({'type': 'numpy', 'dtype': '<f8', 'value': 1.5}))\n"
         )
-        guest = Path(__file__).resolve().parents[2] / "src" / "guest"
+        guest = Path(__file__).resolve().parents[2] / "crates" / "worker" / "guest"
         told = subprocess.run([sys.executable, "-c", script, str(guest)], capture_output=True, text=True)
         self.assertEqual(told.stderr, "")
         lines = told.stdout.splitlines()
