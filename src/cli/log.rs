@@ -1,9 +1,13 @@
 //! `SANDFORK_LOG`: prints the library's `tracing` output on stderr, one line for each span that
 //! ends and for each event.
 
+use std::io::{self, Write};
+
 use thiserror::Error;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
+
+use super::failure::say;
 
 const VARIABLE: &str = "SANDFORK_LOG";
 
@@ -26,9 +30,7 @@ pub fn begin() -> Result<(), LogError> {
             tracing_subscriber::fmt()
                 .with_max_level(level)
                 .with_span_events(FmtSpan::CLOSE)
-                .with_writer(std::io::stderr)
-                // A stderr that is closed is no reason for a message on it.
-                .log_internal_errors(false)
+                .with_writer(|| Line)
                 .with_ansi(false)
                 .with_target(false)
                 .with_timer(())
@@ -36,5 +38,20 @@ pub fn begin() -> Result<(), LogError> {
             Ok(())
         }
         _ => Err(LogError(wanted)),
+    }
+}
+
+/// Prints what the subscriber formats, one line at a time. A value that a guest chose cannot begin
+/// another line, nor move the terminal's cursor.
+struct Line;
+
+impl Write for Line {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        say(String::from_utf8_lossy(line).trim());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

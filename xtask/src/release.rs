@@ -57,6 +57,7 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode, Erro
     for target in &targets {
         release.build(target)?;
     }
+    release.build_sources()?;
     for tarball in package::tarballs(&release.sources, &place.path().join("packages"))? {
         let name = tarball.file_name().ok_or("a tarball without a name")?;
         fs::copy(&tarball, files.join(name))?;
@@ -162,6 +163,16 @@ impl<'a> Release<'a> {
         fs::copy(&parts, self.files.join(format!("{release}.cyclonedx.json")))?;
         let command = unpacked.join(format!("{name}.data/scripts/sandfork"));
         self.archive(&release, &command)
+    }
+
+    /// Makes the source distribution, from which pip builds where there is no wheel.
+    fn build_sources(&self) -> Result<(), Error> {
+        run_command(
+            self.tool("maturin")?
+                .args(["sdist", "--out"])
+                .arg(self.files)
+                .current_dir(self.sources.join("python")),
+        )
     }
 
     /// The list of parts names the directory of the build.
