@@ -23,9 +23,9 @@ import random
 import time
 
 F_GETPIPE_SZ = 1032
-# fs.pipe-user-pages-soft is 16,384 pages, of which a pipe gets 16. The pipes of so many processes fill
-# it nearly, and those of the others exceed it.
-WHOLE, PROCESSES, PIPES = 10, 12, 100
+# fs.pipe-user-pages-soft is 16,384 pages, of which a pipe gets 16, or 2 beyond that. The pipes of the first
+# processes leave room for those of other programs of the user, and all of them exceed it.
+WHOLE, PROCESSES, PIPES = 8, 18, 100
 
 
 def become_ordinary():
@@ -36,33 +36,36 @@ def become_ordinary():
         os.setresuid(58146, 58146, 58146)
 
 
-def pipes(must_be_whole):
-    """So many pipes; of 16 pages each, once no other run of this probe has the user's pages."""
-    for _ in range(100):
-        made = [os.pipe() for _ in range(PIPES)]
-        if not must_be_whole or all(fcntl.fcntl(pipe[1], F_GETPIPE_SZ) == 65536 for pipe in made):
-            break
-        for end in sum(made, ()):
-            os.close(end)
-        time.sleep(random.uniform(0.1, 0.3))
-    return made
-
-
-def hold():
-    become_ordinary()
+def fill():
+    """Whether each of the first processes has whole pipes: no other run of this probe has the user's pages."""
     ready, report = os.pipe()
     kept["end"] = os.pipe()
     for number in range(PROCESSES):
         if os.fork() == 0:
             os.close(kept["end"][1])
-            random.seed()
-            kept["pipes"] = pipes(number < WHOLE)
-            os.write(report, b".")
+            kept["pipes"] = [os.pipe() for _ in range(PIPES)]
+            sizes = [fcntl.fcntl(pipe[1], F_GETPIPE_SZ) for pipe in kept["pipes"]]
+            os.write(report, b"." if number >= WHOLE or min(sizes) == 65536 else b"x")
             # Until the tenant is gone.
             os.read(kept["end"][0], 1)
             os._exit(0)
-        # One after the other: a pipe of two pages of a later one would leave too few for an earlier one.
-        os.read(ready, 1)
+        if os.read(ready, 1) == b"x":
+            return False
+    return True
+
+
+def hold():
+    become_ordinary()
+    # Two that keep what they have would wait for each other: give everything back, and try again later.
+    for _ in range(40):
+        if fill():
+            break
+        os.close(kept["end"][1])
+        try:
+            while True:
+                os.wait()
+        except ChildProcessError:
+            time.sleep(random.uniform(0.1, 1))
     contained("holds")
 
 
