@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 
 use super::terminal::harmless;
+use sandfork_jail::control::MAX_WORKERS;
 
 /// Run untrusted Python in a fresh, sealed Linux sandbox.
 #[derive(Debug, Parser)]
@@ -178,8 +179,8 @@ pub struct MapArguments {
     pub tasks: PathBuf,
 }
 
-/// The most workers that one zygote can have alive at once.
-const MOST_JOBS: i64 = 4096;
+/// The maximum number of tasks that run at a time.
+const MOST_JOBS: i64 = MAX_WORKERS as i64;
 
 /// `sandfork plan`.
 #[derive(Args, Debug)]

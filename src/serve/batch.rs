@@ -287,13 +287,7 @@ impl<'a> Writer<'a> {
 
     fn add(&mut self, answer: &ClientEvent, payload: &[u8]) {
         if let Err(error) = answer.encode_into(payload, &mut self.bytes) {
-            // The event fits the worker's limits and exceeds those of a caller.
-            let instead = ClientEvent::Error {
-                id: None,
-                error: ErrorCode::Protocol,
-                message: format!("an answer could not be written: {error}"),
-                errno: None,
-            };
+            let instead = ClientEvent::not_written(None, &error);
             _ = instead.encode_into(&[], &mut self.bytes);
         }
     }

@@ -12,7 +12,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::SockType;
 use nix::unistd::Pid;
 
-use super::descriptors::{pipe, recv_message, socket_pair};
+use super::descriptors::{pipe, recv_report, socket_pair};
 use super::error::{SupervisorError, While};
 use super::library;
 use super::verify::OtherNamespaces;
@@ -149,7 +149,7 @@ impl Launched {
                 }
             }
         }
-        match recv_message(self.control.as_fd()) {
+        match recv_report(self.control.as_fd()) {
             Ok(Some((message, _))) => Ok(message),
             Ok(None) | Err(nix::errno::Errno::ECONNRESET) => Err(self.ended()),
             Err(errno) => Err(errno).when("read from the zygote"),

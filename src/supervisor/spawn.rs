@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::{Shutdown, SockType, shutdown};
 
 use super::cgroup::WorkerCgroup;
-use super::descriptors::{pipe, recv_message, socket_pair};
+use super::descriptors::{pipe, recv_report, socket_pair};
 use super::error::{SupervisorError, While};
 use super::proc_dir::{ProcDir, number};
 use super::session::SessionDirectory;
@@ -193,7 +193,7 @@ impl Worker {
         self.kill();
         while await_input(self.monitor.as_fd(), self.ends_by()).is_ok() {
             // Waits for end of file; an error counts as one.
-            match recv_message::<FromMonitor>(self.monitor.as_fd()) {
+            match recv_report::<FromMonitor>(self.monitor.as_fd()) {
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => return,
             }
@@ -260,7 +260,7 @@ struct Born {
 
 fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorError> {
     await_input(monitor.as_fd(), deadline)?;
-    let received = match recv_message(monitor.as_fd()) {
+    let received = match recv_report(monitor.as_fd()) {
         Err(Errno::ECONNRESET) => None,
         other => other.when("read from the zygote")?,
     };

@@ -9,11 +9,10 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
-use super::descriptors::send_message;
 use super::error::{SupervisorError, While};
 use super::launch::{Launched, Started, last_words};
 use super::verify::OtherNamespaces;
-use sandfork_jail::control::{FromZygote, PythonSetup, ToZygote, Unready};
+use sandfork_jail::control::{FromZygote, PythonSetup, ToZygote, Unready, send_message};
 use sandfork_jail::failure::{Failure, Step};
 use sandfork_jail::program::ZygoteJail;
 

@@ -4,14 +4,55 @@
 //! worker has a second such pair, its monitor, on which the zygote reports the worker's start and end.
 //! Concurrent runs therefore share no reader and no lock.
 
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
+use nix::errno::Errno;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::program::ZygoteJail;
+use crate::sys::descriptors::{receive, send};
 
 /// The largest message, bytes.
 pub const MAX_MESSAGE: usize = 160 * 1024;
+
+/// The maximum number of live workers of a zygote.
+pub const MAX_WORKERS: u16 = 4096;
+
+/// Sends one message with its descriptors.
+///
+/// # Errors
+///
+/// `EMSGSIZE` if it is larger than [`MAX_MESSAGE`], or the errno of sendmsg(2).
+pub fn send_message(
+    socket: BorrowedFd,
+    message: &impl Serialize,
+    fds: &[BorrowedFd],
+) -> Result<(), Errno> {
+    let bytes = serde_json::to_vec(message).map_err(|_| Errno::EINVAL)?;
+    if bytes.len() > MAX_MESSAGE {
+        return Err(Errno::EMSGSIZE);
+    }
+    send(socket, &bytes, fds)
+}
+
+/// Receives one message, which must fit into `buffer`. Returns `None` at end of file.
+///
+/// # Errors
+///
+/// `EPROTO` if it is not such a message, or the errno of recvmsg(2).
+pub fn recv_message<M: DeserializeOwned>(
+    socket: BorrowedFd,
+    buffer: &mut [u8],
+) -> Result<Option<(M, Vec<OwnedFd>)>, Errno> {
+    let (length, fds) = receive(socket, buffer)?;
+    if length == 0 {
+        return Ok(None);
+    }
+    let message = serde_json::from_slice(&buffer[..length]).map_err(|_| Errno::EPROTO)?;
+    Ok(Some((message, fds)))
+}
 
 /// Zygote to supervisor, on the control socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ from ._task_results import TaskResult
 from ._tasks import TaskLike, checked_tasks
 from ._tools import check_seconds
 
-# The most workers that one zygote can have alive at once.
+# The maximum number of live workers of a zygote.
 _MOST_JOBS = 4096
 
 

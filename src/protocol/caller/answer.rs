@@ -187,6 +187,17 @@ impl From<ErrorKind> for ErrorCode {
 }
 
 impl ClientEvent {
+    /// What the caller receives in place of an event that fits the worker's limits and exceeds those of
+    /// a caller. `id` is the number of the request, if it had one.
+    pub fn not_written(id: Option<u64>, error: &MessageError) -> Self {
+        Self::Error {
+            id,
+            error: ErrorCode::Protocol,
+            message: format!("an answer could not be written: {error}"),
+            errno: None,
+        }
+    }
+
     /// Appends the message's frame to `out`.
     ///
     /// # Errors

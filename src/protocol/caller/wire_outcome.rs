@@ -3,7 +3,6 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::outcome::exit_code;
 use crate::outcome::{Denial, ExceptionInfo, LimitHit, Outcome, Status, Usage};
 
 /// An outcome without the parts that travel separately or were sent before.
@@ -24,7 +23,7 @@ impl Serialize for WireOutcome {
         let outcome = &self.0;
         Json {
             status: outcome.status(),
-            exit_code: exit_code::of(outcome.ending()),
+            exit_code: outcome.exit_code(),
             limit: outcome.limit(),
             error: outcome.error(),
             usage: outcome.usage(),

@@ -8,7 +8,6 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 
 use super::refusal::Refusal;
-use crate::protocol::caller::ErrorCode;
 use crate::protocol::{ClientEvent, ClientRequest, FrameLimits, MessageError, Transport};
 use crate::supervisor::drain::Stream;
 use crate::supervisor::link::{Link, LinkError, Received};
@@ -207,12 +206,7 @@ impl FrameCaller {
             ClientEvent::File { id, .. } => Some(*id),
             _ => None,
         };
-        let instead = ClientEvent::Error {
-            id,
-            error: ErrorCode::Protocol,
-            message: format!("an answer could not be written: {error}"),
-            errno: None,
-        };
+        let instead = ClientEvent::not_written(id, error);
         let mut bytes = Vec::new();
         if instead.encode_into(&[], &mut bytes).is_ok() {
             self.link.send(bytes, None);

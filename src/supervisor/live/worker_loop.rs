@@ -14,7 +14,7 @@ use super::{Purpose, SessionExit};
 use crate::protocol::message::WorkerMode;
 use crate::protocol::{FrameLimits, Request, VERSION};
 use crate::supervisor::cgroup::{Counts, WorkerCgroup};
-use crate::supervisor::descriptors::{recv_message, set_nonblocking};
+use crate::supervisor::descriptors::{recv_report, set_nonblocking};
 use crate::supervisor::disconnect::Disconnect;
 use crate::supervisor::drain::{Drained, Output, Stream};
 use crate::supervisor::ending::Stop;
@@ -272,7 +272,7 @@ impl<'a> WorkerLoop<'a> {
     }
 
     fn read_monitor(&mut self, caller: &mut dyn Caller) -> Result<(), SupervisorError> {
-        match recv_message(self.worker.monitor.as_fd()) {
+        match recv_report(self.worker.monitor.as_fd()) {
             Ok(Some((FromMonitor::Exited(exit), _))) => {
                 self.exit = Some(exit);
                 self.exited = Some(Instant::now());

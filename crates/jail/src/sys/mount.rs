@@ -29,11 +29,23 @@ pub const MOUNT_ATTR_NOEXEC: u64 = 0x8;
 
 /// `struct mount_attr` of `linux/mount.h`.
 #[repr(C)]
-struct MountAttr {
+pub(super) struct MountAttr {
     attr_set: u64,
     attr_clr: u64,
     propagation: u64,
     userns_fd: u64,
+}
+
+impl MountAttr {
+    /// Adds these attributes, and removes none.
+    pub(super) const fn adding(set: u64) -> Self {
+        Self {
+            attr_set: set,
+            attr_clr: 0,
+            propagation: 0,
+            userns_fd: 0,
+        }
+    }
 }
 
 fn c_path(path: &Path) -> Result<CString, Errno> {
@@ -58,12 +70,7 @@ pub fn clone_tree(path: &Path) -> Result<OwnedFd, Errno> {
 
 /// Adds attributes to a detached tree and every mount in it.
 pub fn set_attributes(tree: impl AsFd, set: u64) -> Result<(), Errno> {
-    let attr = MountAttr {
-        attr_set: set,
-        attr_clr: 0,
-        propagation: 0,
-        userns_fd: 0,
-    };
+    let attr = MountAttr::adding(set);
     // SAFETY: the empty path with AT_EMPTY_PATH names the descriptor, which is borrowed for the
     // call; `attr` is a live `struct mount_attr` and its true size is passed.
     check(unsafe {

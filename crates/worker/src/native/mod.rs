@@ -1,10 +1,9 @@
 //! The extension module that CPython loads from a sealed memfd. It enters the jail, serves requests
 //! for workers, and returns into Python in each worker.
 //!
-//! It is linked to no libpython and uses only the stable ABI, so that one library serves every
+//! It links no libpython and uses only the stable ABI, so that one library serves every
 //! CPython from 3.9 on.
 
-mod control;
 mod module;
 mod networks;
 mod python;

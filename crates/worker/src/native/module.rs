@@ -17,11 +17,13 @@ use nix::errno::Errno;
 use pyo3_ffi::PyObject;
 use serde::Serialize;
 
-use crate::native::control::{recv_message, send_message};
 use crate::native::python::{self, TextFunction, create_module, end_of_methods, method};
 use crate::native::serve::{ForkHooks, Served, Server};
 use crate::native::sources;
-use sandfork_jail::control::{FromZygote, Lifetime, NAMESPACES, PythonSetup, ToZygote};
+use sandfork_jail::control::{
+    FromZygote, Lifetime, MAX_MESSAGE, NAMESPACES, PythonSetup, ToZygote, recv_message,
+    send_message,
+};
 use sandfork_jail::failure::Failure;
 use sandfork_jail::program::ZygoteJail;
 use sandfork_jail::sys;
@@ -75,7 +77,7 @@ impl TextFunction for Enter {
         )
         .map_err(words)?;
         let Some((ToZygote::Enter { jail, python }, fds)) =
-            recv_message(&control, &mut Vec::new()).map_err(words)?
+            recv_message(control.as_fd(), &mut vec![0; MAX_MESSAGE]).map_err(words)?
         else {
             // The supervisor wanted only the facts, or refused them.
             sys::process::exit_now(0);

@@ -7,9 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::unistd::{Pid, getpid};
 
-use crate::native::control::send_message;
 use crate::native::serve::exit;
-use sandfork_jail::control::{Beneath, FromMonitor};
+use sandfork_jail::control::{Beneath, FromMonitor, send_message};
 use sandfork_jail::failure::{Failure, InStep, Step};
 use sandfork_jail::program::ZygoteJail;
 use sandfork_jail::reaper::{Over, Reach, Reaper};

@@ -10,6 +10,9 @@ use std::sync::atomic::Ordering;
 
 use nix::errno::Errno;
 
+use super::super::mount::{
+    MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY, MountAttr,
+};
 use super::{ChainStep, DONE, Prepared, Report};
 
 const OPEN_TREE_CLONE: i32 = 1;
@@ -17,20 +20,11 @@ const MOVE_MOUNT_F_EMPTY_PATH: usize = 4;
 const FSOPEN_CLOEXEC: usize = 1;
 const FSCONFIG_CMD_CREATE: usize = 6;
 const FSMOUNT_CLOEXEC: usize = 1;
-const MOUNT_ATTR_READ_ONLY_NOSUID_NODEV: u64 = 0x1 | 0x2 | 0x4;
-const MOUNT_ATTR_NOSUID_NODEV_NOEXEC: usize = 0x2 | 0x4 | 0x8;
+const READ_ONLY_NOSUID_NODEV: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+const NOSUID_NODEV_NOEXEC: u64 = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 
 /// The current directory, as a directory descriptor argument.
 const HERE: usize = libc::AT_FDCWD as usize;
-
-/// `struct mount_attr` of `linux/mount.h`.
-#[repr(C)]
-struct MountAttr {
-    attr_set: u64,
-    attr_clr: u64,
-    propagation: u64,
-    userns_fd: u64,
-}
 
 /// The argument that stands for a string.
 fn at(text: &CStr) -> usize {
@@ -168,12 +162,7 @@ fn clone_tree(report: &Report) -> usize {
     let clone = (OPEN_TREE_CLONE | libc::O_CLOEXEC | libc::AT_RECURSIVE) as usize;
     let arguments = [HERE, at(c"/usr"), clone, 0, 0];
     let tree = call(report, ChainStep::OpenTree, libc::SYS_open_tree, arguments);
-    let attr = MountAttr {
-        attr_set: MOUNT_ATTR_READ_ONLY_NOSUID_NODEV,
-        attr_clr: 0,
-        propagation: 0,
-        userns_fd: 0,
-    };
+    let attr = MountAttr::adding(READ_ONLY_NOSUID_NODEV);
     let whole = (libc::AT_EMPTY_PATH | libc::AT_RECURSIVE) as usize;
     let attr_at = (&raw const attr).expose_provenance();
     let arguments = [tree, at(c""), whole, attr_at, size_of::<MountAttr>()];
@@ -236,13 +225,7 @@ fn detached_proc(report: &Report) -> usize {
         libc::SYS_fsconfig,
         [context, FSCONFIG_CMD_CREATE, 0, 0, 0],
     );
-    let arguments = [
-        context,
-        FSMOUNT_CLOEXEC,
-        MOUNT_ATTR_NOSUID_NODEV_NOEXEC,
-        0,
-        0,
-    ];
+    let arguments = [context, FSMOUNT_CLOEXEC, NOSUID_NODEV_NOEXEC as usize, 0, 0];
     call(report, step, libc::SYS_fsmount, arguments)
 }
 

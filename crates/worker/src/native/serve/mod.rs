@@ -13,9 +13,11 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpid};
 
 use self::fork::Forked;
-use crate::native::control::{recv_message, send_message};
 use crate::native::networks::{Network, Networks};
-use sandfork_jail::control::{Beneath, Exit, ExitStatus, FromMonitor, ToZygote};
+use sandfork_jail::control::{
+    Beneath, Exit, ExitStatus, FromMonitor, MAX_MESSAGE, MAX_WORKERS, ToZygote, recv_message,
+    send_message,
+};
 use sandfork_jail::failure::{Failure, InStep, Step};
 use sandfork_jail::program::ZygoteJail;
 use sandfork_jail::sys;
@@ -24,9 +26,6 @@ use sandfork_jail::sys::process::{End, Reaped, SingleThreaded};
 use sandfork_jail::tree;
 use sandfork_jail::worker::{ForkParams, WorkerFds};
 use sandfork_jail::zygote::Zygote;
-
-/// The most workers that one zygote has alive at a time.
-const MAX_WORKERS: usize = 4096;
 
 /// The interpreter's hooks around a fork.
 pub trait ForkHooks {
@@ -120,7 +119,7 @@ impl Server {
             zygote,
             single,
             networks,
-            stacks: InitStacks::reserve(MAX_WORKERS)?,
+            stacks: InitStacks::reserve(usize::from(MAX_WORKERS))?,
             home: sys::pidfd::open(getpid())?,
             is_away: false,
             events,
@@ -134,7 +133,7 @@ impl Server {
 
     /// Serves until the supervisor is gone, or returns in a worker.
     pub fn serve(mut self, hooks: &dyn ForkHooks) -> Result<Served, Errno> {
-        let mut buffer = Vec::new();
+        let mut buffer = vec![0; MAX_MESSAGE];
         let mut events = [EpollEvent::empty(); 32];
         loop {
             let ready = match self.events.wait(&mut events, EpollTimeout::NONE) {
@@ -143,7 +142,7 @@ impl Server {
             };
             for event in &events[..ready] {
                 match event.data() {
-                    CONTROL => match recv_message(&self.control, &mut buffer) {
+                    CONTROL => match recv_message(self.control.as_fd(), &mut buffer) {
                         // The process had no descriptor numbers left for those of the request. Closing
                         // the descriptors that did arrive reports the failure of this one worker; the
                         // others continue.
