@@ -57,8 +57,8 @@ impl Batch {
         self
     }
 
-    /// Starts the batch. It reads ahead at most as many tasks as run at once. It starts no task
-    /// while [`WINDOW`](super::WINDOW) times as many results wait to be taken.
+    /// Starts the batch. It reads a task when it can start, and starts none while
+    /// [`WINDOW`](super::WINDOW) times as many results wait to be taken as tasks run at once.
     ///
     /// # Errors
     ///

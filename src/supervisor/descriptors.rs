@@ -1,5 +1,6 @@
 //! The descriptors that connect a supervisor with its zygotes and workers.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -33,4 +34,20 @@ pub fn recv_report<M: DeserializeOwned>(
     socket: BorrowedFd,
 ) -> Result<Option<(M, Vec<OwnedFd>)>, Errno> {
     recv_message(socket, &mut [0; MAX_REPORT])
+}
+
+/// How much is read at once, bytes: the capacity of a pipe.
+pub const CHUNK: usize = 64 * 1024;
+
+/// Lends a buffer of [`CHUNK`] bytes. A thread has one for all its workers, and makes another only for a call
+/// within a call.
+pub fn with_buffer<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
+    thread_local! {
+        static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    }
+    let mut buffer = BUFFER.take();
+    buffer.resize(CHUNK, 0);
+    let done = read(&mut buffer);
+    BUFFER.set(buffer);
+    done
 }

@@ -1,9 +1,11 @@
 //! Reads, counts, caps and forwards the guest's output.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::unistd::read;
+
+use super::descriptors::{CHUNK, with_buffer};
 
 /// Where a guest's output goes as it arrives.
 ///
@@ -34,17 +36,16 @@ pub enum Stream {
 
 /// Output of one run.
 #[derive(Debug)]
-pub struct Output {
-    stdout: Captured,
-    stderr: Captured,
+pub struct Output<'w> {
+    stdout: Captured<'w>,
+    stderr: Captured<'w>,
     cap: u64,
     total: u64,
-    buffer: Vec<u8>,
 }
 
 #[derive(Debug)]
-struct Captured {
-    pipe: Option<OwnedFd>,
+struct Captured<'w> {
+    pipe: Option<BorrowedFd<'w>>,
     bytes: Vec<u8>,
 }
 
@@ -57,48 +58,52 @@ pub enum Drained {
     OverCap,
 }
 
-/// The capacity of a pipe.
-const CHUNK: usize = 64 * 1024;
-
-impl Output {
+impl<'w> Output<'w> {
     /// Reads from these two pipes, at most `cap` bytes in total.
-    pub fn new(stdout: OwnedFd, stderr: OwnedFd, cap: u64) -> Self {
-        let captured = |pipe| Captured {
-            pipe: Some(pipe),
+    pub fn new(stdout: &'w OwnedFd, stderr: &'w OwnedFd, cap: u64) -> Self {
+        let captured = |pipe: &'w OwnedFd| Captured {
+            pipe: Some(pipe.as_fd()),
             bytes: Vec::new(),
         };
-        let buffer = vec![0; CHUNK];
         Self {
             stdout: captured(stdout),
             stderr: captured(stderr),
             cap,
             total: 0,
-            buffer,
         }
     }
 
     /// The pipe of a stream, if it is still open.
-    pub fn pipe(&self, stream: Stream) -> Option<&OwnedFd> {
+    pub fn pipe(&self, stream: Stream) -> Option<BorrowedFd<'w>> {
         match stream {
-            Stream::Stdout => self.stdout.pipe.as_ref(),
-            Stream::Stderr => self.stderr.pipe.as_ref(),
+            Stream::Stdout => self.stdout.pipe,
+            Stream::Stderr => self.stderr.pipe,
         }
     }
 
     /// Reads what is available now.
     pub fn drain(&mut self, stream: Stream, sink: &mut dyn OutputSink) -> Drained {
+        with_buffer(|buffer| self.drain_by(buffer, stream, sink))
+    }
+
+    fn drain_by(
+        &mut self,
+        buffer: &mut [u8],
+        stream: Stream,
+        sink: &mut dyn OutputSink,
+    ) -> Drained {
         let captured = match stream {
             Stream::Stdout => &mut self.stdout,
             Stream::Stderr => &mut self.stderr,
         };
-        while let Some(pipe) = &captured.pipe {
-            match read(pipe.as_fd(), &mut self.buffer) {
+        while let Some(pipe) = captured.pipe {
+            match read(pipe, buffer) {
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => break,
                 Ok(0) | Err(_) => captured.pipe = None,
                 Ok(length) => {
                     let room = usize::try_from(self.cap - self.total).unwrap_or(usize::MAX);
-                    let kept = &self.buffer[..length.min(room)];
+                    let kept = &buffer[..length.min(room)];
                     captured.bytes.extend_from_slice(kept);
                     self.total += kept.len() as u64;
                     match stream {
@@ -125,7 +130,7 @@ impl Output {
     /// Returns standard output and standard error so far; later output is counted from zero.
     pub fn take(&mut self) -> (Vec<u8>, Vec<u8>) {
         self.total = 0;
-        let taken = |captured: &mut Captured| std::mem::take(&mut captured.bytes);
+        let taken = |captured: &mut Captured<'w>| std::mem::take(&mut captured.bytes);
         (taken(&mut self.stdout), taken(&mut self.stderr))
     }
 

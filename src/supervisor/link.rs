@@ -5,13 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 
-use super::descriptors::set_nonblocking;
+use super::descriptors::{set_nonblocking, with_buffer};
 use crate::host::exhaustion_hint;
 use crate::protocol::{Decoder, Frame, FrameError, FrameLimits};
 use sandfork_jail::sys::descriptors::{receive, send_some};
-
-/// How much is read at once, bytes.
-const CHUNK: usize = 64 * 1024;
 
 /// The most descriptors that may arrive before the frames that they belong to.
 const MAX_AHEAD: usize = 32;
@@ -27,7 +24,6 @@ pub struct Link<S> {
     outgoing: VecDeque<Outgoing>,
     /// Bytes in `outgoing`.
     unsent: usize,
-    buffer: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -77,7 +73,6 @@ impl<S: AsFd> Link<S> {
             arrived: VecDeque::new(),
             outgoing: VecDeque::new(),
             unsent: 0,
-            buffer: vec![0; CHUNK],
         })
     }
 
@@ -132,7 +127,11 @@ impl<S: AsFd> Link<S> {
     /// When the bytes are not frames, or too many descriptors arrived. The link cannot be used
     /// after that.
     pub fn receive(&mut self) -> Result<Received, LinkError> {
-        let (length, fds) = match receive(self.socket.as_fd(), &mut self.buffer) {
+        with_buffer(|buffer| self.receive_into(buffer))
+    }
+
+    fn receive_into(&mut self, buffer: &mut [u8]) -> Result<Received, LinkError> {
+        let (length, fds) = match receive(self.socket.as_fd(), buffer) {
             Err(Errno::EAGAIN) => return Ok(Received::Nothing),
             Err(Errno::EMSGSIZE) => return Err(LinkError::Descriptors),
             // A peer that ended with unread data resets the connection.
@@ -141,7 +140,7 @@ impl<S: AsFd> Link<S> {
             Ok(received) => received,
         };
         self.arrived.extend(fds);
-        let mut input = &self.buffer[..length];
+        let mut input = &buffer[..length];
         while let Some(frame) = self.decoder.decode(&mut input)? {
             self.frames.push_back(frame);
         }

@@ -15,8 +15,9 @@
 //! put another file there before the kernel continues (seccomp_unotify(2)). That gains the guest
 //! only a lock that is counted too.
 
+use std::cell::OnceCell;
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -58,8 +59,10 @@ enum Answered {
 pub struct Objects<'a> {
     /// `None` once no process is left that could call.
     listener: Option<BorrowedFd<'a>>,
-    /// The guest's own file systems, in the notation of `/proc/locks`.
-    devices: Vec<(u64, String)>,
+    /// The roots of the guest's own file systems.
+    roots: &'a [OwnedFd],
+    /// Their devices, also in the notation of `/proc/locks`. Most guests lock nothing.
+    devices: OnceCell<Vec<(u64, String)>>,
     /// The directory of the guest's own files, if they are on a file system of the host.
     directory: Option<&'a Path>,
     /// An upper bound on the record locks that the worker holds.
@@ -101,22 +104,26 @@ impl Allowance {
 impl<'a> Objects<'a> {
     /// Starts before any guest code runs. `directory` holds the guest's own files, if it has no
     /// file system of its own.
-    pub fn new(worker: &'a Worker, directory: Option<&'a Path>) -> Result<Self, Errno> {
-        let own = worker.directories.iter().filter(|_| directory.is_none());
-        let devices = own.map(|own| {
-            let device = fstat(own)?.st_dev;
-            Ok((
-                device,
-                format!("{:02x}:{:02x}", major(device), minor(device)),
-            ))
-        });
-        Ok(Self {
+    pub fn new(worker: &'a Worker, directory: Option<&'a Path>) -> Self {
+        let roots = directory.map_or(worker.directories.as_slice(), |_| &[]);
+        Self {
             listener: worker.listener.as_ref().map(AsFd::as_fd),
-            devices: devices.collect::<Result<_, Errno>>()?,
+            roots,
+            devices: OnceCell::new(),
             directory,
             held_at_most: 0,
             locks_descriptions: false,
             watches: Allowance::new(Instant::now()),
+        }
+    }
+
+    fn devices(&self) -> &[(u64, String)] {
+        self.devices.get_or_init(|| {
+            // A root that cannot be looked at is not known as the guest's own: it may lock nothing there.
+            let devices = self.roots.iter().filter_map(|root| fstat(root).ok());
+            let devices = devices.map(|root| root.st_dev);
+            let named = |device| format!("{:02x}:{:02x}", major(device), minor(device));
+            devices.map(|device| (device, named(device))).collect()
         })
     }
 
@@ -180,7 +187,10 @@ impl<'a> Objects<'a> {
             Some(libc::ENOENT) => Errno::EBADF,
             _ => Errno::ENOLCK,
         })?;
-        let own_device = self.devices.iter().any(|(device, _)| *device == file.dev());
+        let own_device = self
+            .devices()
+            .iter()
+            .any(|(device, _)| *device == file.dev());
         let beneath =
             |directory| fs::read_link(&path).is_ok_and(|file| file.starts_with(directory));
         let is_own = own_device || self.directory.is_some_and(beneath);
@@ -218,7 +228,7 @@ impl<'a> Objects<'a> {
             let device = place
                 .and_then(|place| place.rsplit_once(':'))
                 .map(|it| it.0);
-            let is_own = self.devices.iter().any(|(_, own)| device == Some(own));
+            let is_own = self.devices().iter().any(|(_, own)| device == Some(own));
             let process = process.and_then(|number| number.parse().ok());
             match kind {
                 Some("POSIX") => {
@@ -290,7 +300,12 @@ mod tests {
     fn locks(devices: &[&str]) -> Objects<'static> {
         Objects {
             listener: None,
-            devices: devices.iter().map(|name| (0, (*name).to_owned())).collect(),
+            roots: &[],
+            devices: devices
+                .iter()
+                .map(|name| (0, (*name).to_owned()))
+                .collect::<Vec<_>>()
+                .into(),
             directory: None,
             held_at_most: 0,
             locks_descriptions: false,

@@ -105,8 +105,14 @@ impl ProcDir {
     }
 }
 
-/// Returns the number, in this pid namespace, of the process behind a handle: `Pid:` of its fdinfo.
+/// Returns the number, in this pid namespace, of the process behind a handle. A kernel before Linux 6.13
+/// reports it only as `Pid:` of the handle's fdinfo, which takes four calls.
 pub fn number(process: BorrowedFd) -> io::Result<i32> {
+    match sys::pidfd::number(process) {
+        Ok(number) => return Ok(number),
+        Err(Errno::ESRCH) => return Err(Errno::ESRCH.into()),
+        Err(_) => {}
+    }
     let info = read(format!("/proc/self/fdinfo/{}", process.as_raw_fd()).as_ref())?;
     info.lines()
         .find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())

@@ -61,10 +61,14 @@ pub struct Worker {
     pub listener: Option<OwnedFd>,
     /// When it was requested.
     pub asked: Instant,
-    /// When it had been forked.
+    /// When it had been forked: as long before its report as its own clock says.
     pub born: Instant,
+    /// When its jail was complete.
+    pub jailed: Instant,
     /// When it was first asked to end, or had ended by itself.
     ending: OnceLock<Instant>,
+    /// Set once nothing of it is left.
+    gone: OnceLock<()>,
     /// How long each step of closing its jail took, as it reported before any guest code ran.
     pub timing: Timing,
 }
@@ -80,6 +84,8 @@ pub struct ForWorker {
     pub uid: Option<u32>,
     /// Its identity on the host, if root gave it a different one.
     pub ids: Option<HostIds>,
+    /// The number of directories that it hands over.
+    pub directories: usize,
 }
 
 impl Worker {
@@ -121,19 +127,22 @@ impl Worker {
         drop((stdin, their_data, their_monitor, their_stdout, their_stderr));
         let asked = Instant::now();
         let deadline = asked + BIRTH_TIMEOUT;
+        // The zygote reports the birth before the worker is in its jail. To wait for the worker first
+        // saves this thread a wakeup, and a birth that failed ends the worker's socket too.
+        let handed_over = await_report(data.as_fd(), deadline);
         let Born {
             process,
             above,
             beneath,
         } = await_birth(&monitor, deadline)?;
-        // Runs while the worker enters its jail.
+        // Runs while the worker closes what it handed over.
         let found =
             ProcDir::of(process.as_fd()).and_then(|proc| Ok((proc, number(above.as_fd())?)));
         let (proc, above_pid) = match found {
             // The worker reports why before it ends, and may end before its directory is opened.
             Err(error) if is_gone(&error) => {
-                let reported = await_jail(data.as_fd(), deadline);
-                return Err(reported.err().unwrap_or(ENDED));
+                let report = handed_over.and_then(|_| await_report(data.as_fd(), deadline));
+                return Err(report.err().unwrap_or(ENDED));
             }
             other => other.when("find the worker in /proc")?,
         };
@@ -151,13 +160,20 @@ impl Worker {
             directories: vec![],
             listener: None,
             asked,
-            born: Instant::now(),
+            born: asked,
+            jailed: asked,
             ending: OnceLock::new(),
+            gone: OnceLock::new(),
             timing: Timing::default(),
         };
-        let stands = await_jail(worker.data.as_fd(), deadline)?;
-        (worker.directories, worker.listener) = (stands.directories, stands.listener);
-        worker.timing = stands.timing;
+        (worker.directories, _) = handed_over?;
+        if worker.directories.len() > its.directories {
+            worker.listener = worker.directories.pop();
+        }
+        (_, worker.timing) = await_report(worker.data.as_fd(), deadline)?;
+        worker.jailed = Instant::now();
+        let born = worker.jailed.checked_sub(worker.timing.total());
+        worker.born = born.unwrap_or(asked).max(asked);
         Ok(worker)
     }
 
@@ -188,14 +204,22 @@ impl Worker {
         *self.ending.get_or_init(Instant::now) + END_WITHIN
     }
 
+    /// Notes that nothing is left of the worker: its monitor is at end of file.
+    pub fn note_gone(&self) {
+        _ = self.gone.set(());
+    }
+
     /// Kills the worker and waits, for a bounded time, until nothing is left of it.
     pub fn end(&self) {
+        if self.gone.get().is_some() {
+            return;
+        }
         self.kill();
         while await_input(self.monitor.as_fd(), self.ends_by()).is_ok() {
             // Waits for end of file; an error counts as one.
             match recv_report::<FromMonitor>(self.monitor.as_fd()) {
                 Ok(Some(_)) => {}
-                Ok(None) | Err(_) => return,
+                Ok(None) | Err(_) => return self.note_gone(),
             }
         }
     }
@@ -208,26 +232,8 @@ impl Drop for Worker {
     }
 }
 
-/// What a worker passes on the way into its jail, before any guest code runs.
-struct Stands {
-    directories: Vec<OwnedFd>,
-    listener: Option<OwnedFd>,
-    timing: Timing,
-}
-
-/// Waits for the three reports: the directories, the filter's listener, and that the jail is
-/// complete.
-fn await_jail(data: BorrowedFd, deadline: Instant) -> Result<Stands, SupervisorError> {
-    let (directories, _) = await_report(data, deadline)?;
-    let (listener, _) = await_report(data, deadline)?;
-    let (_, timing) = await_report(data, deadline)?;
-    Ok(Stands {
-        directories,
-        listener: listener.into_iter().next(),
-        timing,
-    })
-}
-
+/// Waits for a report of the worker's set-up. It makes two, before any guest code runs: what it hands over
+/// (its directories, then the filter's listener), and that its jail is complete.
 fn await_report(
     data: BorrowedFd,
     deadline: Instant,

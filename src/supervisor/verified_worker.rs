@@ -1,7 +1,6 @@
 //! A worker that was checked from outside in its jail, with its resources.
 
 use std::os::fd::OwnedFd;
-use std::time::Instant;
 
 use super::cgroup::{CgroupRoot, Counts, WorkerCgroup};
 use super::error::{SupervisorError, While};
@@ -32,8 +31,6 @@ pub(crate) struct VerifiedWorker {
     _uid: Option<WorkerUid>,
     /// The layers that hold, as the kernel reports them.
     pub enforced: Enforced,
-    /// When its jail was complete.
-    pub jailed: Instant,
 }
 
 impl VerifiedWorker {
@@ -68,9 +65,9 @@ impl VerifiedWorker {
                     uid: number.unwrap_or(ids.uid),
                     ..ids
                 }),
+                directories: context.jail.worker.writable_directories().count(),
             },
         )?;
-        let jailed = Instant::now();
         let enforced = verify(
             &worker,
             context.jail,
@@ -85,7 +82,6 @@ impl VerifiedWorker {
             session,
             _uid: uid,
             enforced,
-            jailed,
         })
     }
 
@@ -110,10 +106,9 @@ impl VerifiedWorker {
     }
 
     /// Starts to answer the calls that its filter forwards.
-    pub fn objects(&self) -> Result<Objects<'_>, SupervisorError> {
+    pub fn objects(&self) -> Objects<'_> {
         let session = self.session.as_ref().map(SessionDirectory::path);
-        let objects = Objects::new(&self.worker, session);
-        objects.when("look at the worker's directories")
+        Objects::new(&self.worker, session)
     }
 
     /// Whether its cgroup is gone, judging by counts that were just read. If the cgroup counts

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use crate::older;
 use crate::processes::{depth, descendants, named, parent, start_time, within};
-use crate::runs::{Host, PYTHON, Running, outcome};
+use crate::runs::{Host, PATIENT, PYTHON, Running, outcome};
 use crate::situation::Who;
 
 /// Long for anything that is not slow.
@@ -93,8 +93,7 @@ pub fn a_fork_bomb_is_ended(who: Who) -> Result<(), Failed> {
         assert_eq!(named(&name), Vec::<i32>::new(), "{bomb}");
     }
     // Where a cgroup refuses the fork, the first process to be refused needs the time to end.
-    let patient = ["limits.wall=5m", "limits.cpu=5m"];
-    let run = host.run(&patient, "import os\nwhile True: os.fork()");
+    let run = host.run(&PATIENT, "import os\nwhile True: os.fork()");
     assert_eq!(run["status"], "pids-limit", "{run}");
     Ok(())
 }

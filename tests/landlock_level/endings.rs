@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
-use crate::runs::{Host, outcome};
+use crate::runs::{Host, PATIENT, outcome};
 use crate::situation::Who;
 
 pub fn hello(who: Who) -> Result<(), Failed> {
@@ -55,7 +55,7 @@ pub fn more_is_refused(who: Who) -> Result<(), Failed> {
 pub fn ordinary_programs_work(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let run = host.run(
-        &[],
+        &PATIENT,
         "import multiprocessing, os, sqlite3, subprocess, sys, tempfile, threading, zoneinfo
 thread = threading.Thread(target=print, args=('thread',)); thread.start(); thread.join()
 process = multiprocessing.Process(target=print, args=('process',)); process.start(); process.join()

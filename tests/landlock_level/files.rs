@@ -8,7 +8,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::{Value, json};
 
 use crate::apart;
-use crate::runs::Host;
+use crate::runs::{Host, PATIENT};
 use crate::situation::Who;
 
 pub fn files_are_limited_and_removed(who: Who) -> Result<(), Failed> {
@@ -60,7 +60,7 @@ print('made')",
         home = host.home().display().to_string(),
         canary = canary.display().to_string(),
     );
-    let run = host.run(&[], &code);
+    let run = host.run(&PATIENT, &code);
     assert_eq!(run["stdout"], "made\n", "{run}");
     assert!(host.left().is_empty(), "{:?}", host.left());
     assert_eq!(fs::read_to_string(&canary)?, "canary");

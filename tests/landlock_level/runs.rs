@@ -15,6 +15,9 @@ use crate::situation::{self, Who};
 /// An interpreter that every user can run.
 pub const PYTHON: &str = "/usr/bin/python3";
 
+/// Settings for a guest that comes to its end by itself, however slow the machine is.
+pub const PATIENT: [&str; 2] = ["limits.wall=5m", "limits.cpu=5m"];
+
 /// A host of a test's own: where its files are.
 pub struct Host {
     pub who: Who,

@@ -231,6 +231,12 @@ pub struct WorkerJail {
 }
 
 impl WorkerJail {
+    /// The directories that the guest can write to, work directory first.
+    pub fn writable_directories(&self) -> impl Iterator<Item = &Path> {
+        let others = self.tmpfs.iter().map(|tmpfs| tmpfs.target.as_path());
+        std::iter::once(self.cwd.as_path()).chain(others.filter(|target| *target != self.cwd))
+    }
+
     /// The resource limits of a worker whose limit on processor time applies to `cpu`.
     pub fn rlimits_in_force(&self, cpu: CpuBudgetScope) -> impl Iterator<Item = &Rlimit> {
         self.rlimits.iter().filter(move |limit| {

@@ -47,6 +47,12 @@ impl Timing {
         Duration::from_nanos(self.0[part as usize].into())
     }
 
+    /// How long all parts took together.
+    pub fn total(&self) -> Duration {
+        let nanoseconds: u64 = self.0.iter().copied().map(u64::from).sum();
+        Duration::from_nanos(nanoseconds)
+    }
+
     /// Encodes the times, little-endian, in order.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];

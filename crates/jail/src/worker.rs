@@ -128,7 +128,7 @@ fn close_in(
     // over this pid namespace and could not mount its /proc.
     root::mount_private(&plan.tmpfs, plan.proc)?;
     // Before guest code could replace the directories that the paths name.
-    send_handles(jail).in_step(Step::OpenHandles)?;
+    let mut handles = open_directories(jail).in_step(Step::OpenHandles)?;
     stopwatch.end_of(Part::Mounts);
     set_limits(plan, birth)?;
     stopwatch.end_of(Part::Limits);
@@ -175,9 +175,9 @@ fn close_in(
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::DeathSignal)?;
     stopwatch.end_of(Part::Capabilities);
     // Last: the filter takes away the calls that the lines above needed.
-    let listener = load(&plan.filters).in_step(Step::WorkerFilter)?;
+    handles.extend(load(&plan.filters).in_step(Step::WorkerFilter)?);
     self_check::filters()?;
-    hand_over(listener.as_ref()).in_step(Step::Report)?;
+    hand_over(handles).in_step(Step::Report)?;
     limits::set_open_files(&plan.rlimits).in_step(Step::Rlimits)?;
     stopwatch.end_of(Part::Seccomp);
     Ok(())
@@ -206,29 +206,24 @@ fn load(filters: &[BpfProgram]) -> Result<Option<OwnedFd>, Errno> {
     Ok(listener)
 }
 
-/// Sends the supervisor the listener of the filter's notifications. Like all tools, it is closed here, before
-/// the last report, after which the supervisor checks the open descriptors.
-fn hand_over(listener: Option<&OwnedFd>) -> Result<(), Errno> {
-    let handles: Vec<BorrowedFd> = listener.into_iter().map(AsFd::as_fd).collect();
-    report(Ok(Timing::default()), &handles)
+/// Sends the supervisor the directories and the filter's listener, in one message, because each message
+/// wakes it. Like all tools, they are closed here, before the last report, after which the supervisor checks
+/// the open descriptors.
+fn hand_over(handles: Vec<OwnedFd>) -> Result<(), Errno> {
+    let borrowed: Vec<BorrowedFd> = handles.iter().map(AsFd::as_fd).collect();
+    report(Ok(Timing::default()), &borrowed)?;
+    drop(handles);
+    Ok(())
 }
 
-/// Sends the supervisor a handle on each directory that the guest can write to. They are opened while they
-/// are certain to be the empty directories just mounted. The supervisor measures them, and later reads them,
-/// through these handles.
-fn send_handles(jail: &ZygoteJail) -> Result<(), Errno> {
+/// Opens each directory that the guest can write to, while they are certain to be the empty directories just
+/// mounted. The supervisor measures them, and later reads them, through these handles.
+fn open_directories(jail: &ZygoteJail) -> Result<Vec<OwnedFd>, Errno> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let mut handles = vec![open(&jail.worker.cwd, flags, Mode::empty())?];
-    for tmpfs in jail
-        .worker
-        .tmpfs
-        .iter()
-        .filter(|tmpfs| tmpfs.target != jail.worker.cwd)
-    {
-        handles.push(open(&tmpfs.target, flags, Mode::empty())?);
-    }
-    let handles: Vec<BorrowedFd> = handles.iter().map(AsFd::as_fd).collect();
-    report(Ok(Timing::default()), &handles)
+    let directories = jail.worker.writable_directories();
+    directories
+        .map(|path| open(path, flags, Mode::empty()))
+        .collect()
 }
 
 fn report(result: Result<Timing, Failure>, handles: &[BorrowedFd]) -> Result<(), Errno> {

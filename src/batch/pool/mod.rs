@@ -1,17 +1,18 @@
 //! Applies a function to the items of an iterator in several threads, with few items held at a
 //! time.
 //!
-//! Memory does not depend on the number of items. As many items are read ahead as there are jobs,
-//! and none is started while the results that wait to be taken fill a window. This module does not
-//! know about sandboxes.
+//! Memory does not depend on the number of items. A thread reads its next item itself, and none does
+//! while the results that wait to be taken fill a window. This module does not know about sandboxes.
 
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
+use std::mem;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 /// The order of the results.
@@ -44,10 +45,7 @@ pub enum Paused {
 }
 
 /// The results, as an iterator that blocks until the next one.
-pub struct Results<R> {
-    side: Arc<dyn Taking<R>>,
-    workers: Vec<JoinHandle<()>>,
-}
+pub struct Results<R>(Arc<dyn Taking<R>>);
 
 /// Stops the work from another thread.
 pub struct Stopper<R>(Arc<dyn Taking<R>>);
@@ -56,13 +54,15 @@ pub struct Stopper<R>(Arc<dyn Taking<R>>);
 trait Taking<R>: Send + Sync {
     fn take(&self) -> Option<thread::Result<R>>;
     fn stop(&self);
+    /// Waits until no function runs.
+    fn rest(&self);
 }
 
 /// Starts the work.
 ///
 /// # Errors
 ///
-/// When no thread can be made (pthread_create(3)). No thread is left running then.
+/// When no thread can be made (pthread_create(3)). Nothing is running then.
 pub fn work<T, R>(
     items: impl Iterator<Item = T> + Send + 'static,
     jobs: NonZeroUsize,
@@ -74,36 +74,31 @@ where
     R: Send + 'static,
 {
     let shared = Arc::new(Shared {
-        state: Mutex::new(State::new(jobs, order)),
-        room: Condvar::new(),
-        work: Condvar::new(),
-        ready: Condvar::new(),
-        stop: Condvar::new(),
+        state: Mutex::new(State::new(jobs, order, items, Arc::new(function))),
+        work: Waiters::default(),
+        ready: Waiters::default(),
+        stop: Waiters::default(),
     });
-    let mut results = Results {
-        side: Arc::clone(&shared) as Arc<dyn Taking<R>>,
-        workers: Vec::with_capacity(jobs.get()),
-    };
-    let function = Arc::new(function);
+    let results = Results(Arc::clone(&shared) as Arc<dyn Taking<R>>);
     for _ in 0..jobs.get() {
-        let (shared, function) = (Arc::clone(&shared), Arc::clone(&function));
-        let worker = thread::Builder::new().spawn(move || {
-            while let Some((number, item)) = shared.begin() {
+        let shared = Arc::clone(&shared);
+        // Not joined: it may wait for input that never comes.
+        thread::Builder::new().spawn(move || {
+            while let Some((number, item, function)) = shared.begin() {
                 let done = catch_unwind(AssertUnwindSafe(|| function(item, &*shared)));
+                // Before the end is noted: the function may own what must not outlive the results.
+                drop(function);
                 shared.finish(number, done);
             }
         })?;
-        results.workers.push(worker);
     }
-    // Not joined: it may wait for input that never comes. It holds only the input.
-    thread::Builder::new().spawn(move || shared.read(items))?;
     Ok(results)
 }
 
 impl<R> Results<R> {
     /// A handle that stops the work.
     pub fn stopper(&self) -> Stopper<R> {
-        Stopper(Arc::clone(&self.side))
+        Stopper(Arc::clone(&self.0))
     }
 }
 
@@ -123,7 +118,7 @@ impl<R> Iterator for Results<R> {
     ///
     /// If the function or the iterator panicked.
     fn next(&mut self) -> Option<R> {
-        match self.side.take()? {
+        match self.0.take()? {
             Ok(result) => Some(result),
             Err(panic) => resume_unwind(panic),
         }
@@ -132,34 +127,73 @@ impl<R> Iterator for Results<R> {
 
 impl<R> Drop for Results<R> {
     fn drop(&mut self) {
-        self.side.stop();
-        for worker in self.workers.drain(..) {
-            // A worker catches panics itself.
-            _ = worker.join();
+        self.0.stop();
+        self.0.rest();
+    }
+}
+
+/// Threads that wait for a change of the state. A notification that no thread waits for costs no system
+/// call. The lock of the state is held for each call.
+#[derive(Default)]
+struct Waiters {
+    changed: Condvar,
+    waiting: AtomicUsize,
+}
+
+impl Waiters {
+    fn wait_while<'a, S>(
+        &self,
+        guard: MutexGuard<'a, S>,
+        condition: impl FnMut(&mut S) -> bool,
+    ) -> MutexGuard<'a, S> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waited = self.changed.wait_while(guard, condition);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_timeout_while<'a, S>(
+        &self,
+        guard: MutexGuard<'a, S>,
+        time: Duration,
+        condition: impl FnMut(&mut S) -> bool,
+    ) -> MutexGuard<'a, S> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waited = self.changed.wait_timeout_while(guard, time, condition);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn notify_one(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.changed.notify_one();
+        }
+    }
+
+    fn notify_all(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.changed.notify_all();
         }
     }
 }
 
-/// The state shared by reader, workers and consumer.
-struct Shared<T, R> {
-    state: Mutex<State<T, R>>,
-    /// Notified when the queue has room: the reader waits for it.
-    room: Condvar,
+/// The state shared by workers and consumer.
+struct Shared<I, F, R> {
+    state: Mutex<State<I, F, R>>,
     /// Notified when an item may be started: workers wait for it.
-    work: Condvar,
-    /// Notified when a result is ready, or no more will come: the consumer waits for it.
-    ready: Condvar,
+    work: Waiters,
+    /// Notified when a function has ended, or no more will start: the consumer waits for it.
+    ready: Waiters,
     /// Notified when the work is stopped: paused functions wait for it.
-    stop: Condvar,
+    stop: Waiters,
 }
 
-struct State<T, R> {
+struct State<I, F, R> {
     jobs: usize,
     order: Order,
-    /// Items that were read and not started.
-    queue: VecDeque<T>,
-    input: Input,
-    stopped: bool,
+    input: Input<I>,
+    /// The function, until the work is stopped.
+    function: Option<Arc<F>>,
     begun: u64,
     finished: u64,
     taken: u64,
@@ -167,20 +201,21 @@ struct State<T, R> {
     done: BTreeMap<u64, thread::Result<R>>,
 }
 
-enum Input {
-    Open,
+enum Input<I> {
+    Open(I),
+    /// A worker reads the next item, which may take any time.
+    BeingRead,
     Ended,
     Panicked(Box<dyn Any + Send>),
 }
 
-impl<T, R> State<T, R> {
-    fn new(jobs: NonZeroUsize, order: Order) -> Self {
+impl<I, F, R> State<I, F, R> {
+    fn new(jobs: NonZeroUsize, order: Order, items: I, function: Arc<F>) -> Self {
         Self {
             jobs: jobs.get(),
             order,
-            queue: VecDeque::new(),
-            input: Input::Open,
-            stopped: false,
+            input: Input::Open(items),
+            function: Some(function),
             begun: 0,
             finished: 0,
             taken: 0,
@@ -188,64 +223,59 @@ impl<T, R> State<T, R> {
         }
     }
 
-    fn has_room(&self) -> bool {
-        self.queue.len() < self.jobs
-    }
-
-    fn may_begin(&self) -> bool {
+    fn may_read(&self) -> bool {
         let untaken = self.begun - self.taken;
-        !self.queue.is_empty() && untaken < (self.jobs * WINDOW) as u64
+        matches!(self.input, Input::Open(_)) && untaken < (self.jobs * WINDOW) as u64
     }
 
     /// Whether no further item will be started.
     fn is_over(&self) -> bool {
-        self.stopped || (self.queue.is_empty() && !matches!(self.input, Input::Open))
+        self.function.is_none() || matches!(self.input, Input::Ended | Input::Panicked(_))
     }
 }
 
-impl<T, R> Shared<T, R> {
-    fn lock(&self) -> MutexGuard<'_, State<T, R>> {
+impl<I: Iterator, F, R> Shared<I, F, R> {
+    fn lock(&self) -> MutexGuard<'_, State<I, F, R>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads until the input ends, or no more is needed.
-    fn read(&self, mut items: impl Iterator<Item = T>) {
-        let input = loop {
-            match catch_unwind(AssertUnwindSafe(|| items.next())) {
-                Ok(Some(item)) => {
-                    let state = self.lock();
-                    let full = |state: &mut State<T, R>| !state.stopped && !state.has_room();
-                    let mut state = wait_while(&self.room, state, full);
-                    if state.stopped {
-                        break Input::Ended;
-                    }
-                    state.queue.push_back(item);
-                    self.work.notify_one();
-                }
-                Ok(None) => break Input::Ended,
-                Err(panic) => break Input::Panicked(panic),
-            }
-        };
-        self.lock().input = input;
-        self.work.notify_all();
-        self.ready.notify_all();
-    }
-
-    /// Waits for the next item to work on. Returns it with its number.
-    fn begin(&self) -> Option<(u64, T)> {
-        let idle = |state: &mut State<T, R>| !state.is_over() && !state.may_begin();
-        let mut state = wait_while(&self.work, self.lock(), idle);
+    /// Waits for the next item to work on. Returns it with its number and the function.
+    fn begin(&self) -> Option<(u64, I::Item, Arc<F>)> {
+        let idle = |state: &mut State<I, F, R>| !state.is_over() && !state.may_read();
+        let mut state = self.work.wait_while(self.lock(), idle);
         if state.is_over() {
             return None;
         }
-        let item = state.queue.pop_front()?;
-        let number = state.begun;
-        state.begun += 1;
-        self.room.notify_one();
-        if state.is_over() {
-            self.work.notify_all();
+        let Input::Open(mut items) = mem::replace(&mut state.input, Input::BeingRead) else {
+            return None;
+        };
+        drop(state);
+        let read = catch_unwind(AssertUnwindSafe(|| items.next()));
+        let mut state = self.lock();
+        let item = match read {
+            Ok(Some(item)) => {
+                state.input = Input::Open(items);
+                Some(item)
+            }
+            Ok(None) => {
+                state.input = Input::Ended;
+                None
+            }
+            Err(panic) => {
+                state.input = Input::Panicked(panic);
+                None
+            }
+        };
+        let begun = item.zip(state.function.clone());
+        if let Some((item, function)) = begun {
+            let number = state.begun;
+            state.begun += 1;
+            self.work.notify_one();
+            return Some((number, item, function));
         }
-        Some((number, item))
+        self.work.notify_all();
+        self.ready.notify_all();
+        None
     }
 
     fn finish(&self, number: u64, result: thread::Result<R>) {
@@ -260,56 +290,62 @@ impl<T, R> Shared<T, R> {
     }
 }
 
-impl<T: Send, R: Send> Taking<R> for Shared<T, R> {
+impl<I, F, R> Taking<R> for Shared<I, F, R>
+where
+    I: Iterator + Send,
+    F: Send + Sync,
+    R: Send,
+{
     fn take(&self) -> Option<thread::Result<R>> {
-        let not_yet = |state: &mut State<T, R>| {
+        let not_yet = |state: &mut State<I, F, R>| {
             let none_will_come = state.is_over() && state.taken == state.begun;
             !(none_will_come || state.done.contains_key(&state.taken))
         };
-        let mut state = wait_while(&self.ready, self.lock(), not_yet);
+        let mut state = self.ready.wait_while(self.lock(), not_yet);
         let turn = state.taken;
         if let Some(result) = state.done.remove(&turn) {
             state.taken += 1;
             self.work.notify_one();
             return Some(result);
         }
-        match std::mem::replace(&mut state.input, Input::Ended) {
+        match mem::replace(&mut state.input, Input::Ended) {
             Input::Panicked(panic) => Some(Err(panic)),
-            Input::Open | Input::Ended => None,
+            // The input is dropped without the lock: that may take any time.
+            Input::Open(items) => {
+                drop(state);
+                drop(items);
+                None
+            }
+            Input::BeingRead | Input::Ended => None,
         }
     }
 
     fn stop(&self) {
         let mut state = self.lock();
-        state.stopped = true;
-        state.queue.clear();
-        for waiters in [&self.room, &self.work, &self.ready, &self.stop] {
+        let function = state.function.take();
+        for waiters in [&self.work, &self.ready, &self.stop] {
             waiters.notify_all();
         }
+        drop(state);
+        drop(function);
+    }
+
+    fn rest(&self) {
+        let running = |state: &mut State<I, F, R>| state.finished < state.begun;
+        drop(self.ready.wait_while(self.lock(), running));
     }
 }
 
-impl<T: Send, R: Send> Stopping for Shared<T, R> {
+impl<I: Iterator + Send, F: Send + Sync, R: Send> Stopping for Shared<I, F, R> {
     fn pause(&self, time: Duration) -> Paused {
-        let going = |state: &mut State<T, R>| !state.stopped;
-        let waited = self.stop.wait_timeout_while(self.lock(), time, going);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if state.stopped {
+        let going = |state: &mut State<I, F, R>| state.function.is_some();
+        let state = self.stop.wait_timeout_while(self.lock(), time, going);
+        if state.function.is_none() {
             Paused::Stopped
         } else {
             Paused::Elapsed
         }
     }
-}
-
-fn wait_while<'a, S>(
-    changed: &Condvar,
-    guard: MutexGuard<'a, S>,
-    condition: impl FnMut(&mut S) -> bool,
-) -> MutexGuard<'a, S> {
-    changed
-        .wait_while(guard, condition)
-        .unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The files of a cgroup, in both versions (Documentation/admin-guide/cgroup-v1 and cgroup-v2).
 
 use std::fs;
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use nix::sys::signal::{Signal, kill};
@@ -153,13 +153,6 @@ fn flat_keyed(text: &str, key: &str) -> Option<u64> {
             .parse()
             .ok()
     })
-}
-
-/// Reads a one-line file with a single call.
-pub fn read_short(file: &Path) -> io::Result<String> {
-    let mut buffer = [0; 128];
-    let length = fs::File::open(file)?.read(&mut buffer)?;
-    String::from_utf8(buffer[..length].to_vec()).map_err(io::Error::other)
 }
 
 /// Whether a limit's file holds what was written into it. The kernel keeps a memory limit in whole

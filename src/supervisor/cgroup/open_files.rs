@@ -30,11 +30,16 @@ impl OpenFiles {
     }
 
     /// Returns the text of one of a directory's files.
-    pub fn read(&self, dir: &Path, name: &'static str) -> Option<String> {
+    pub fn read(&self, dir: &Path, name: &'static str) -> io::Result<String> {
         let mut buffer = [0; LONGEST];
         // The kernel generates the text anew for each read at offset 0.
-        let length = self.with(dir, name, |file| file.read_at(&mut buffer, 0));
-        String::from_utf8(buffer[..length.ok()?].to_vec()).ok()
+        let length = self.with(dir, name, |file| file.read_at(&mut buffer, 0))?;
+        String::from_utf8(buffer[..length].to_vec()).map_err(io::Error::other)
+    }
+
+    /// Closes the files. The next read opens its file again.
+    pub fn close(&self) {
+        self.open.borrow_mut().clear();
     }
 
     /// Resets a count. Returns an error if the kernel cannot.

@@ -23,6 +23,8 @@ pub struct WorkerCgroup {
     seen: Cell<Option<Counts>>,
     /// Whether the limits were found changed. No other worker gets such a cgroup.
     is_changed: Cell<bool>,
+    /// The counts after its worker's end, if they were read.
+    last: Cell<Option<Counts>>,
 }
 
 /// A limit whose value in the kernel differs from the written value.
@@ -41,6 +43,9 @@ pub struct DifferingLimit {
 pub struct Made {
     dirs: Vec<PathBuf>,
     join: RefCell<Vec<OwnedFd>>,
+    /// The files of its limits, which the supervisor reads back for each worker.
+    limits: OpenFiles,
+    /// The files of its counts.
     open: OpenFiles,
     /// The counts when its worker joined.
     before: Counts,
@@ -69,6 +74,7 @@ impl WorkerCgroup {
             root,
             made,
             seen: Cell::new(None),
+            last: Cell::new(None),
             is_changed: Cell::new(false),
         }
     }
@@ -103,6 +109,7 @@ impl WorkerCgroup {
     /// Closes the files for joining, once its worker is there to stay.
     pub fn settle(&self) {
         self.made.join.borrow_mut().clear();
+        self.made.limits.close();
     }
 
     /// Reads the policy's limits back. Returns the first whose value differs from the written
@@ -111,8 +118,8 @@ impl WorkerCgroup {
         for (hierarchy, dir) in self.places() {
             let is_limit = |setting: &&Setting| setting.presence == Presence::Required;
             for Setting { file, value, .. } in hierarchy.settings.iter().filter(is_limit) {
-                let path = dir.join(file);
-                let found = files::read_short(&path).map_err(refused("read", &path))?;
+                let found = self.made.limits.read(dir, file);
+                let found = found.map_err(|error| refused("read", &dir.join(file))(error))?;
                 if !files::says(file, &found, value) {
                     self.is_changed.set(true);
                     return Ok(Some(DifferingLimit {
@@ -133,10 +140,17 @@ impl WorkerCgroup {
         counts
     }
 
+    /// As [`counts`](Self::counts), once no process of the worker is left: these are the last.
+    pub fn last_counts(&self) -> Counts {
+        let counted = self.counted();
+        self.last.set(Some(counted));
+        counted.since(&self.made.before)
+    }
+
     fn counted(&self) -> Counts {
         self.places()
             .fold(Counts::default(), |counts, (hierarchy, dir)| {
-                let mut read = |file| self.made.open.read(dir, file);
+                let mut read = |file| self.made.open.read(dir, file).ok();
                 files::read_counts(self.root.plan.version, hierarchy, &mut read, counts)
             })
     }
@@ -157,7 +171,7 @@ impl WorkerCgroup {
     /// Processor time since its worker joined, microseconds.
     pub fn cpu_us(&self) -> Option<u64> {
         let counted = self.places().find_map(|(hierarchy, dir)| {
-            let mut read = |file| self.made.open.read(dir, file);
+            let mut read = |file| self.made.open.read(dir, file).ok();
             files::cpu_us(self.root.plan.version, hierarchy, &mut read)
         })?;
         Some(counted.saturating_sub(self.made.before.cpu_us.unwrap_or(0)))
@@ -187,13 +201,21 @@ impl WorkerCgroup {
         if is_known_to_be_used || self.is_changed.get() || !self.root.can_reset_peaks() {
             return None;
         }
-        let counted = self.counted();
+        let counted = self.last.get().unwrap_or_else(|| self.counted());
         if !counted.since(&self.made.before).left_nothing() {
             return None;
         }
         let mut empty = false;
         for (hierarchy, dir) in self.places() {
-            let read = |file| self.made.open.read(dir, file)?.trim().parse::<u64>().ok();
+            let read = |file| {
+                self.made
+                    .open
+                    .read(dir, file)
+                    .ok()?
+                    .trim()
+                    .parse::<u64>()
+                    .ok()
+            };
             if hierarchy.controllers.contains(&Controller::Pids) {
                 // Tasks are counted until they are reaped, and a worker's tasks are in all of its
                 // hierarchies. If this hierarchy has none, no other has any.

@@ -18,11 +18,11 @@ use crate::supervisor::error::SupervisorError;
 use crate::supervisor::run::{Cancel, Deferred, Fate, ONLY_REQUEST, Seen};
 
 /// A run whose worker is gone.
-pub struct EndedRun {
+pub struct EndedRun<'w> {
     /// The evidence of its end. `phases` is empty.
     pub seen: Seen,
     /// What it printed.
-    pub output: Output,
+    pub output: Output<'w>,
     /// When its steps were observed.
     pub times: Times,
 }
@@ -40,7 +40,7 @@ pub struct Times {
     pub gone: Instant,
 }
 
-impl WorkerLoop<'_> {
+impl<'w> WorkerLoop<'w> {
     /// Sends `message` to the worker and returns when the worker is gone.
     pub fn run(
         mut self,
@@ -48,7 +48,7 @@ impl WorkerLoop<'_> {
         sink: &mut dyn OutputSink,
         cancel: Option<&Cancel>,
         later: Option<Deferred>,
-    ) -> Result<EndedRun, SupervisorError> {
+    ) -> Result<EndedRun<'w>, SupervisorError> {
         let started = Instant::now();
         let clock = WallClock::new(started, self.context.limits.wall, Duration::ZERO, None);
         let mut cell = CellUnderWay::new(ONLY_REQUEST, started, clock, Counts::default());

@@ -1,7 +1,7 @@
 //! The event loop of one worker.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
@@ -41,6 +41,11 @@ const UNTAKEN: usize = 64;
 /// The most bytes of such messages. It exceeds the size of any one message.
 const UNTAKEN_BYTES: usize = 32 << 20;
 
+/// How long, from the start of a cell and at the end of a run, the loop does not wait for descriptors that
+/// can wait. A short cell prints, answers and ends within it, and closes one descriptor after another. Each
+/// of these would wake the supervisor.
+const QUIET: Duration = Duration::from_millis(2);
+
 /// The loop of one worker, and all that it keeps of that worker.
 pub struct WorkerLoop<'a> {
     pub(super) context: &'a RunContext<'a>,
@@ -53,7 +58,7 @@ pub struct WorkerLoop<'a> {
     pub(super) data_open: bool,
     pub(super) greeted: bool,
     monitor_open: bool,
-    pub(super) output: Output,
+    pub(super) output: Output<'a>,
     pub(super) cell: Option<CellUnderWay>,
     /// The cgroup's counts when the last cell ended.
     pub(super) counted: Counts,
@@ -91,12 +96,7 @@ impl<'a> WorkerLoop<'a> {
         for pipe in [&worker.stdout, &worker.stderr] {
             set_nonblocking(pipe).when("prepare the worker's streams")?;
         }
-        let copy = |pipe: &OwnedFd| pipe.try_clone().when("copy the output's descriptor");
-        let output = Output::new(
-            copy(&worker.stdout)?,
-            copy(&worker.stderr)?,
-            context.limits.output,
-        );
+        let output = Output::new(&worker.stdout, &worker.stderr, context.limits.output);
         let mut data =
             Link::new(&worker.data, FrameLimits::FROM_WORKER).when("prepare the worker's link")?;
         if let Purpose::Session(_) = purpose {
@@ -118,7 +118,7 @@ impl<'a> WorkerLoop<'a> {
             worker,
             purpose,
             watch,
-            objects: verified.objects()?,
+            objects: verified.objects(),
             data,
             data_open: true,
             greeted: false,
@@ -213,9 +213,11 @@ impl<'a> WorkerLoop<'a> {
             }
         };
         let flowing = caller.unsent() < BACKLOG;
+        let quiet = self.quiet(Instant::now());
         let pipe = |stream| {
-            let pipe = self.output.pipe(stream).filter(|_| flowing)?;
-            Some((pipe.as_fd(), PollFlags::POLLIN))
+            let pipe = self.output.pipe(stream);
+            let pipe = pipe.filter(|_| flowing && quiet.is_none())?;
+            Some((pipe, PollFlags::POLLIN))
         };
         let takes = self.data.unsent_frames() < UNTAKEN && self.data.unsent() < UNTAKEN_BYTES;
         let calls = self.cell.as_ref().is_none_or(|cell| cell.calls.has_room());
@@ -224,13 +226,16 @@ impl<'a> WorkerLoop<'a> {
         if !may_receive {
             data_events -= PollFlags::POLLIN;
         }
-        let data = self.data_open && !data_events.is_empty();
-        let until = self.next_event().into_iter().chain(due).min();
+        let is_ending = matches!(quiet, Some((Quiet::Ending, _)));
+        let data = self.data_open && !data_events.is_empty() && !is_ending;
+        let quiet_until = quiet.map(|(_, until)| until);
+        let events = self.next_event().into_iter().chain(due);
+        let until = events.chain(quiet_until).min();
         let (wakeful, since) = match &self.cell {
             Some(cell) => (&mut self.for_worker, cell.started),
             None => (&mut self.for_caller, self.waiting_since),
         };
-        let objects = self.objects.source();
+        let objects = self.objects.source().filter(|_| !is_ending);
         let [monitor, data, stdout, stderr, caller, objects] = wakeful.wait(
             since,
             [
@@ -252,6 +257,18 @@ impl<'a> WorkerLoop<'a> {
             caller: is_readable(caller),
             objects: is_readable(objects),
         })
+    }
+
+    /// What is quiet now, and until when.
+    fn quiet(&self, now: Instant) -> Option<(Quiet, Instant)> {
+        let cell = self.cell.as_ref();
+        let is_run = matches!(self.purpose, Purpose::Run(_));
+        let answered = cell.and_then(|cell| cell.answered).filter(|_| is_run);
+        let ending = self.exited.or(answered).map(|at| (Quiet::Ending, at));
+        let starting = || cell.map(|cell| (Quiet::Starting, cell.started));
+        let (quiet, since) = ending.or_else(starting)?;
+        let until = since + QUIET;
+        (now < until).then_some((quiet, until))
     }
 
     /// Reads the guest's output. Output between two cells belongs to the next one.
@@ -285,7 +302,10 @@ impl<'a> WorkerLoop<'a> {
                     .count();
             }
             Ok(Some(_)) => {}
-            Ok(None) | Err(Errno::ECONNRESET) => self.monitor_open = false,
+            Ok(None) | Err(Errno::ECONNRESET) => {
+                self.monitor_open = false;
+                self.worker.note_gone();
+            }
             Err(errno) => return Err(errno).when("read from the zygote"),
         }
         Ok(())
@@ -293,12 +313,13 @@ impl<'a> WorkerLoop<'a> {
 
     /// The cgroup's counts since the worker was forked.
     pub(super) fn counts(&mut self) -> Counts {
-        self.counted = self
-            .verified
-            .cgroup
-            .as_ref()
-            .map(WorkerCgroup::counts)
-            .unwrap_or_default();
+        let counts = if self.monitor_open {
+            WorkerCgroup::counts
+        } else {
+            WorkerCgroup::last_counts
+        };
+        let cgroup = self.verified.cgroup.as_ref();
+        self.counted = cgroup.map(counts).unwrap_or_default();
         self.counted
     }
 
@@ -347,6 +368,15 @@ impl<'a> WorkerLoop<'a> {
     pub(super) fn expect_the_end(&mut self) {
         self.reap_until.get_or_insert(self.worker.ends_by());
     }
+}
+
+/// A moment in which the loop waits for fewer descriptors.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Quiet {
+    /// The cell has just started: its output can wait.
+    Starting,
+    /// The run has sent its result, or its process has ended: only the end of the worker cannot wait.
+    Ending,
 }
 
 /// The result of poll(2).

@@ -166,16 +166,16 @@ impl<'a> Prepared<'a> {
 }
 
 fn phases(called: Instant, verified: &VerifiedWorker, times: Times) -> Phases {
-    let VerifiedWorker { worker, jailed, .. } = verified;
+    let worker = &verified.worker;
     // A worker that was made in advance did not cost the caller time.
     let since =
         |later: Instant, earlier: Instant| later.saturating_duration_since(earlier.max(called));
-    let ready = (*jailed).max(called);
+    let ready = worker.jailed.max(called);
     Phases {
         place: since(worker.asked, called),
         fork: since(worker.born, worker.asked),
-        jail: since(*jailed, worker.born),
-        jail_steps: if *jailed > called {
+        jail: since(worker.jailed, worker.born),
+        jail_steps: if worker.jailed > called {
             jail_steps(&worker.timing)
         } else {
             JailSteps::default()

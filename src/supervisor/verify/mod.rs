@@ -103,7 +103,8 @@ pub fn verify(
     cpu: CpuBudgetScope,
 ) -> Result<Enforced, SupervisorError> {
     let process = &worker.proc;
-    let status = ProcStatus::read(process).when("read the worker's status")?;
+    let status = process.read("status").when("read the worker's status")?;
+    let status = ProcStatus::parse(&status);
     let mut layers = Vec::with_capacity(7);
     if jail.namespaces.is_some() {
         namespaces(worker, jail, others)?;
@@ -288,7 +289,8 @@ fn work_directory(process: &ProcDir, session: &SessionDirectory) -> Checked {
 
 fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuBudgetScope) -> Checked {
     let table = process.read("limits").when("read the worker's limits")?;
-    let row = |name: &str| table.lines().find_map(|line| line.strip_prefix(name));
+    let rows: Vec<&str> = table.lines().collect();
+    let row = |name: &str| rows.iter().find_map(|line| line.strip_prefix(name));
     for limit in jail.worker.rlimits_in_force(cpu) {
         let name = proc_limit_name(limit.resource);
         let mut values = row(name).unwrap_or("").split_ascii_whitespace();

@@ -1,25 +1,20 @@
 //! `/proc/PID/status` (proc(5)).
 
-use std::io;
-
-use crate::supervisor::proc_dir::ProcDir;
-
-/// The file's text.
+/// The fields of the file.
 #[derive(Debug)]
-pub struct ProcStatus(String);
+pub struct ProcStatus<'t>(Vec<(&'t str, &'t str)>);
 
-impl ProcStatus {
-    /// Reads the status of a process.
-    pub fn read(process: &ProcDir) -> io::Result<Self> {
-        process.read("status").map(Self)
+impl<'t> ProcStatus<'t> {
+    /// Takes the file's text apart.
+    pub fn parse(text: &'t str) -> Self {
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        Self(fields.map(|(name, value)| (name, value.trim())).collect())
     }
 
     /// Returns the value of a field.
-    pub fn field(&self, name: &str) -> Option<&str> {
-        self.0
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-            .map(str::trim)
+    pub fn field(&self, name: &str) -> Option<&'t str> {
+        let mut fields = self.0.iter();
+        fields.find(|field| field.0 == name).map(|field| field.1)
     }
 
     /// Returns the value of a numeric field.
@@ -38,7 +33,7 @@ mod tests {
 
     #[test]
     fn fields_are_matched_whole() {
-        let status = ProcStatus("Seccomp:\t2\nSeccomp_filters:\t3\nVmRSS:\t  120 kB\n".into());
+        let status = ProcStatus::parse("Seccomp:\t2\nSeccomp_filters:\t3\nVmRSS:\t  120 kB\n");
         assert_eq!(status.field("Seccomp"), Some("2"));
         assert_eq!(status.number("Seccomp_filters"), Some(3));
         assert_eq!(status.number("VmRSS"), Some(120));

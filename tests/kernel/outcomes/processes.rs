@@ -24,7 +24,8 @@ fn watches_are_left_to_others(world: &World) {
     let shared = tempfile::tempdir().unwrap();
     let write = format!("filesystem.write=[\"{}\"]", shared.path().display());
     let code = "\
-import errno, os, select
+import errno, os, select, time
+began = time.monotonic()
 watchers = [select.epoll() for _ in range(8)]
 files = [os.pipe()[0] for _ in range(60)]
 slots = [os.dup(files[0]) for _ in range(100)]
@@ -38,7 +39,9 @@ try:
                 taken += 1
 except OSError as error:
     assert error.errno == errno.ENOSPC, error
-assert 30_000 < taken < 40_000, taken
+# More come every second, and a machine may be slow.
+more = 256 * (time.monotonic() - began + 1)
+assert 30_000 < taken < 33_000 + more, (taken, more)
 ";
     let recipe = standard().set(write).set("limits.wall=5m");
     let sandbox = world.build(recipe.set("limits.cpu=5m"));

@@ -27,6 +27,31 @@ pub fn is_there(pidfd: BorrowedFd) -> Result<(), Errno> {
     send(pidfd, 0)
 }
 
+/// The answer to `PIDFD_GET_INFO` (`struct pidfd_info` of `linux/pidfd.h`), in its first size.
+#[repr(C)]
+#[derive(Default)]
+struct Info {
+    mask: u64,
+    cgroup: u64,
+    pid: u32,
+    others: [u32; 11],
+}
+
+/// `_IOWR(0xFF, 11, struct pidfd_info)`.
+const GET_INFO: libc::Ioctl = 0xC040_FF0B_u32 as libc::Ioctl;
+
+/// The number, in this pid namespace, of the process behind a handle: `ESRCH` if it was reaped, another error
+/// before Linux 6.13, which does not know the request.
+pub fn number(pidfd: BorrowedFd) -> Result<i32, Errno> {
+    let mut info = Info::default();
+    // SAFETY: the kernel writes at most as many bytes as the request's number says, the size of `Info`.
+    Errno::result(unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO, &raw mut info) })?;
+    i32::try_from(info.pid)
+        .ok()
+        .filter(|pid| *pid > 0)
+        .ok_or(Errno::ESRCH)
+}
+
 fn send(pidfd: BorrowedFd, signal: libc::c_int) -> Result<(), Errno> {
     // SAFETY: integers and a null pointer, which stands for an ordinary kill(2).
     check(unsafe {
