@@ -77,7 +77,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
                 for user in &options.users {
                     let job = Job {
                         cgroups: options.cgroups,
-                        ..guests.job(*user, guests.programs(&options))
+                        ..guests.job(*user, guests.programs(&options, *user))
                     };
                     tally.add(counted(&guests.run(kernel, &job, "")?));
                 }
@@ -102,7 +102,7 @@ pub fn sample(line: Line) -> Result<Tally, Error> {
     let sandfork = binary(&workspace(), Profile::Dev)?;
     let guests = Guests::prepare(&workspace(), &options.tests, sandfork, Profile::Dev)?;
     let kernel = Kernel::obtain(line, &guests.place.join("kernels"))?;
-    let job = guests.job(User::Delegated, guests.programs(&options));
+    let job = guests.job(User::Delegated, guests.programs(&options, User::Delegated));
     Ok(counted(&guests.run(&kernel, &job, "")?))
 }
 
@@ -167,7 +167,7 @@ impl Guests {
         })
     }
 
-    fn programs(&self, options: &Options) -> Vec<Program> {
+    fn programs(&self, options: &Options, user: User) -> Vec<Program> {
         if let Purpose::Command(command) = &options.purpose {
             let words = ["sh", "-c", command].map(str::to_owned);
             return vec![Program {
@@ -177,7 +177,8 @@ impl Guests {
         }
         let program =
             |test: &Prepared| test.program(&self.workspace, &self.subject, &options.arguments);
-        self.tests.iter().map(program).collect()
+        let tests = self.tests.iter().filter(|test| test.suite.is_for(user));
+        tests.map(program).collect()
     }
 
     fn job(&self, user: User, programs: Vec<Program>) -> Job {
@@ -298,7 +299,7 @@ impl Guests {
         let mut programs: Vec<Program> = levels.into();
         let is_asked_for = options.users.contains(&situation.user);
         if situation.extent == Extent::Tests && is_asked_for {
-            programs.extend(self.programs(options));
+            programs.extend(self.programs(options, situation.user));
         }
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let job = Job {

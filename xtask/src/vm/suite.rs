@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::job::Program;
+use super::job::{Program, User};
 use crate::tally::Tally;
 use crate::test::{Profile, test_program};
 use crate::test_envs::TestEnv;
@@ -56,6 +56,12 @@ impl Suite {
             Self::Faults => "faults",
             Self::Python => "python",
         }
+    }
+
+    /// Whether a user can run it. The suite of faults traces all processes of a sandbox, and no ordinary
+    /// user may trace the zygote. Root's run of it has supervisors of an ordinary user.
+    pub fn is_for(self, user: User) -> bool {
+        self != Self::Faults || user == User::Root
     }
 
     /// Counts the results in one line of its output.
