@@ -238,7 +238,7 @@ const UNSAFE: [(&str, usize); 16] = [
     ("crates/jail/src/sys/memory.rs", 2),
     ("crates/jail/src/sys/mount.rs", 6),
     ("crates/jail/src/sys/namespace_init.rs", 7),
-    ("crates/jail/src/sys/pidfd.rs", 2),
+    ("crates/jail/src/sys/pidfd.rs", 3),
     ("crates/jail/src/sys/probe_child/chain.rs", 3),
     ("crates/jail/src/sys/probe_child/mod.rs", 7),
     ("crates/jail/src/sys/process.rs", 9),

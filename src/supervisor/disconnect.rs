@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::spawn::Worker;
-
 /// The longest time the kernel takes from closing a process's descriptors to reporting its end, on
 /// an otherwise idle host.
 const LAST_MOMENTS: Duration = Duration::from_millis(250);
@@ -27,13 +25,13 @@ impl Disconnect {
         self.look
     }
 
-    /// Whether it is time to look at the worker and the worker is not ending. A worker that is
-    /// ending, on a host that gives it no processor time, is looked at again later.
-    pub fn is_violation(&mut self, now: Instant, worker: &Worker) -> bool {
-        if now < self.look {
-            return false;
+    /// Whether it is time to look at the worker. A worker that is ending, on a host that gives it no
+    /// processor time, is looked at again later.
+    pub fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = now >= self.look;
+        if is_due {
+            self.look = now + LAST_MOMENTS;
         }
-        self.look = now + LAST_MOMENTS;
-        !worker.proc.is_ending()
+        is_due
     }
 }

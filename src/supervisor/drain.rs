@@ -133,9 +133,4 @@ impl<'w> Output<'w> {
         let taken = |captured: &mut Captured<'w>| std::mem::take(&mut captured.bytes);
         (taken(&mut self.stdout), taken(&mut self.stderr))
     }
-
-    /// Returns standard output and standard error.
-    pub fn into_bytes(self) -> (Vec<u8>, Vec<u8>) {
-        (self.stdout.bytes, self.stderr.bytes)
-    }
 }

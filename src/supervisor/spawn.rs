@@ -98,33 +98,13 @@ impl Worker {
         session: Option<&SessionDirectory>,
         its: ForWorker,
     ) -> Result<Self, SupervisorError> {
-        let (data, their_data) = socket_pair(SockType::Stream).when("make the data socket")?;
-        let (monitor, their_monitor) = socket_pair(SockType::SeqPacket).when("make the monitor")?;
-        let (stdout, their_stdout) = pipe().when("make the output pipe")?;
-        let (stderr, their_stderr) = pipe().when("make the output pipe")?;
-        let mut fds = vec![
-            stdin.as_fd(),
-            their_stdout.as_fd(),
-            their_stderr.as_fd(),
-            their_data.as_fd(),
-            their_monitor.as_fd(),
-        ];
-        let join_files = cgroup.map(WorkerCgroup::join_files).transpose()?;
-        fds.extend(
-            join_files
-                .iter()
-                .flat_map(|files| files.iter().map(AsFd::as_fd)),
-        );
-        let work = session.map(|session| session.path().to_owned());
-        let spawn = ToZygote::Spawn {
-            first_core: its.first_core,
-            work,
-            cpu: its.cpu,
-            uid: its.uid,
-        };
-        zygote.request(&spawn, &fds)?;
-        // Closes the worker's ends, so that the end of the worker is visible on this side.
-        drop((stdin, their_data, their_monitor, their_stdout, their_stderr));
+        let OwnEnds {
+            monitor,
+            data,
+            stdout,
+            stderr,
+        } = OwnEnds::of_request(zygote, stdin.as_fd(), cgroup, session, its)?;
+        drop(stdin);
         let asked = Instant::now();
         let deadline = asked + BIRTH_TIMEOUT;
         // The zygote reports the birth before the worker is in its jail. To wait for the worker first
@@ -229,6 +209,58 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// The supervisor's ends of a worker's sockets and pipes.
+struct OwnEnds {
+    monitor: OwnedFd,
+    data: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+impl OwnEnds {
+    /// Requests a worker that has the other ends.
+    fn of_request(
+        zygote: &Zygote,
+        stdin: BorrowedFd,
+        cgroup: Option<&WorkerCgroup>,
+        session: Option<&SessionDirectory>,
+        its: ForWorker,
+    ) -> Result<Self, SupervisorError> {
+        let (data, their_data) = socket_pair(SockType::Stream).when("make the data socket")?;
+        let (monitor, their_monitor) = socket_pair(SockType::SeqPacket).when("make the monitor")?;
+        let (stdout, their_stdout) = pipe().when("make the output pipe")?;
+        let (stderr, their_stderr) = pipe().when("make the output pipe")?;
+        let mut fds = vec![
+            stdin,
+            their_stdout.as_fd(),
+            their_stderr.as_fd(),
+            their_data.as_fd(),
+            their_monitor.as_fd(),
+        ];
+        let join_files = cgroup.map(WorkerCgroup::join_files).transpose()?;
+        fds.extend(
+            join_files
+                .iter()
+                .flat_map(|files| files.iter().map(AsFd::as_fd)),
+        );
+        let work = session.map(|session| session.path().to_owned());
+        let spawn = ToZygote::Spawn {
+            first_core: its.first_core,
+            work,
+            cpu: its.cpu,
+            uid: its.uid,
+        };
+        zygote.request(&spawn, &fds)?;
+        // The worker's ends close here, so that the end of the worker is visible on this side.
+        Ok(Self {
+            monitor,
+            data,
+            stdout,
+            stderr,
+        })
     }
 }
 

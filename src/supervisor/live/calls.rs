@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use super::caller::{Caller, Payload};
 use super::cell::CellUnderWay;
-use super::worker_loop::WorkerLoop;
+use super::life::WorkerLife;
+use super::worker_io::WorkerIo;
 use crate::protocol::caller::ClientEvent;
 use crate::protocol::{Blob, NamedError, Request, ToolAnswer, ToolCall};
 
@@ -76,13 +77,19 @@ impl OpenCalls {
     }
 }
 
-impl WorkerLoop<'_> {
+impl<W: WorkerIo> WorkerLife<'_, W> {
+    /// Whether more calls of tools may be read from the worker.
+    pub fn has_room_for_calls(&self) -> bool {
+        self.cell.as_ref().is_none_or(|cell| cell.calls.has_room())
+    }
+
     /// Handles a worker's call of a tool.
     pub(super) fn call(
         &mut self,
         request: ToolCall,
         payload: Payload,
         header: usize,
+        now: Instant,
         caller: &mut dyn Caller,
     ) -> Result<(), String> {
         let running = self.cell.as_mut().filter(|cell| cell.result.is_none());
@@ -97,7 +104,7 @@ impl WorkerLoop<'_> {
         let id = cell.id;
         let numbered = ToolCall { id, ..request };
         cell.calls.push(numbered, payload, header)?;
-        cell.clock.stand_still(Instant::now());
+        cell.clock.stand_still(now);
         self.hand_out_calls(caller);
         Ok(())
     }
@@ -115,6 +122,7 @@ impl WorkerLoop<'_> {
         &mut self,
         answer: ToolAnswer,
         payload: Payload,
+        now: Instant,
         caller: &mut dyn Caller,
     ) {
         let Some(cell) = &mut self.cell else { return };
@@ -122,7 +130,7 @@ impl WorkerLoop<'_> {
             return;
         }
         if cell.calls.is_empty() {
-            cell.clock.go_on(Instant::now());
+            cell.clock.go_on(now);
         }
         self.answer_call(answer, payload);
         self.hand_out_calls(caller);
@@ -147,10 +155,10 @@ impl WorkerLoop<'_> {
             if instead.encode_into(&[], &mut bytes).is_err() {
                 return;
             }
-            self.data.send(bytes, None);
+            self.io.send(bytes, None);
             return;
         }
-        self.data.send(bytes, payload.passed);
+        self.io.send(bytes, payload.passed);
     }
 }
 

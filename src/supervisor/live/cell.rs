@@ -76,6 +76,14 @@ impl CellUnderWay {
         }
     }
 
+    /// Notes that the cell, which has ended, printed more than it may.
+    pub fn has_printed_too_much(&mut self, now: Instant) {
+        self.interrupted.get_or_insert(Interrupted {
+            stop: Stop::output(),
+            until: now,
+        });
+    }
+
     /// When the cell next needs attention, if nothing else happens.
     pub fn next_event(&self) -> Instant {
         match &self.interrupted {

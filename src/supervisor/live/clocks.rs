@@ -1,15 +1,12 @@
 //! The time limits of a cell and a session, and the watchdog's limits.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
-
+use super::Purpose;
 use super::cell::{CellUnderWay, Interrupted};
-use super::worker_loop::WorkerLoop;
-use super::{Purpose, SessionTerms};
+use super::life::WorkerLife;
+use super::worker_io::WorkerIo;
 use crate::supervisor::ending::Stop;
-use sandfork_jail::sys;
 
 /// How long an interrupted cell may take to end before the worker is ended.
 const GRACE: Duration = Duration::from_secs(1);
@@ -70,9 +67,9 @@ impl WallClock {
     }
 }
 
-impl WorkerLoop<'_> {
+impl<W: WorkerIo> WorkerLife<'_, W> {
     /// When to check the clocks again.
-    pub(super) fn next_event(&self) -> Option<Instant> {
+    pub fn next_event(&self) -> Option<Instant> {
         if self.reap_until.is_some() {
             return self.reap_until;
         }
@@ -81,38 +78,30 @@ impl WorkerLoop<'_> {
             self.hung_up.map(|hang_up| hang_up.next()),
             self.end_of_waiting(),
             self.end_of_life(),
-            Some(self.watch.next()),
+            Some(self.io.next_check()),
         ];
         ends.into_iter().flatten().min()
     }
 
-    /// The terms of the session. A run waits for no cell and does not age.
-    pub(super) fn terms(&self) -> SessionTerms {
-        match self.purpose {
-            Purpose::Session(terms) => terms,
-            Purpose::Run(_) => SessionTerms::default(),
-        }
-    }
-
     fn end_of_waiting(&self) -> Option<Instant> {
-        let idle = self.terms().idle.filter(|_| self.cell.is_none())?;
+        let idle = self.session_terms().idle.filter(|_| self.cell.is_none())?;
         self.waiting_since.checked_add(idle)
     }
 
     pub(super) fn end_of_life(&self) -> Option<Instant> {
-        self.born.checked_add(self.terms().age?)
+        self.born.checked_add(self.session_terms().age?)
     }
 
     /// Handles each clock that is due.
-    pub(super) fn check_clocks(&mut self, now: Instant) {
+    pub fn on_time(&mut self, now: Instant) {
         if self.reap_until.is_some() {
             return;
         }
-        if let Some(stop) = self.watch.look(now) {
-            self.interrupt(stop);
+        if let Some(stop) = self.io.check_limits(now) {
+            self.interrupt(stop, now);
         }
         if self.cell.as_ref().is_some_and(|cell| cell.is_overdue(now)) {
-            self.interrupt(Stop::deadline());
+            self.interrupt(Stop::deadline(), now);
         }
         if let Some(cell) = &self.cell
             && let Some(interrupted) = &cell.interrupted
@@ -120,9 +109,8 @@ impl WorkerLoop<'_> {
         {
             self.end(interrupted.stop.clone());
         }
-        let worker = self.worker;
-        let hang_up = self.hung_up.as_mut();
-        if hang_up.is_some_and(|hang_up| hang_up.is_violation(now, worker)) {
+        let (io, hang_up) = (&self.io, self.hung_up.as_mut());
+        if hang_up.is_some_and(|hang_up| hang_up.is_due(now) && !io.is_ending()) {
             let how = "it closed its link to the supervisor and went on";
             self.end(Stop::Violation(how.into()));
         }
@@ -138,8 +126,8 @@ impl WorkerLoop<'_> {
     /// Interrupts the running cell, once, for the first reason. Python raises `KeyboardInterrupt`,
     /// and the session survives if the cell ends in time. Limits on memory and processes cannot
     /// wait that long and end the worker.
-    pub(super) fn interrupt(&mut self, stop: Stop) {
-        let is_patient = matches!(self.purpose, Purpose::Session(_)) && stop.can_wait();
+    pub(super) fn interrupt(&mut self, stop: Stop, now: Instant) {
+        let is_patient = matches!(self.terms.purpose, Purpose::Session(_)) && stop.can_wait();
         let Some(cell) = self.cell.as_mut().filter(|_| is_patient) else {
             if self.cell.is_none() && self.why.is_none() {
                 self.why = Some(format!(
@@ -155,16 +143,16 @@ impl WorkerLoop<'_> {
         }
         cell.interrupted = Some(Interrupted {
             stop,
-            until: Instant::now() + GRACE,
+            until: now + GRACE,
         });
-        _ = sys::pidfd::signal(self.worker.process.as_fd(), Signal::SIGINT);
+        self.io.interrupt();
     }
 
     /// Ends the worker, once, for the first reason.
     pub(super) fn end(&mut self, stop: Stop) {
         if self.stop.is_none() && self.reap_until.is_none() {
             self.stop = Some(stop);
-            self.worker.kill();
+            self.io.kill();
             self.expect_the_end();
         }
     }

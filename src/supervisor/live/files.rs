@@ -5,16 +5,19 @@ use std::os::fd::AsFd;
 use std::time::UNIX_EPOCH;
 
 use super::caller::{Caller, Payload};
-use super::worker_loop::WorkerLoop;
+use super::life::WorkerLife;
+use super::worker_io::WorkerIo;
 use crate::protocol::caller::{ClientEvent, FileEntry, FileOperation, FileRequest};
 use crate::supervisor::files::{Contents, Entry, EntryKind, FileError, Parents, Removal, WorkDir};
 use crate::supervisor::session::SessionDirectory;
+use crate::supervisor::verified_worker::VerifiedWorker;
+use sandfork_jail::program::ZygoteJail;
 
-impl WorkerLoop<'_> {
+impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Handles a file request, even while a cell runs.
     pub(super) fn file(&self, request: &FileRequest, caller: &mut dyn Caller) {
         let id = request.id;
-        match self.do_with_file(request) {
+        match self.io.do_with_file(request) {
             Ok(Done {
                 file,
                 size,
@@ -33,66 +36,62 @@ impl WorkerLoop<'_> {
             Err(error) => caller.refuse(Some(id), error.into()),
         }
     }
+}
 
-    fn do_with_file(&self, request: &FileRequest) -> Result<Done, FileError> {
-        let work = self.work_dir()?;
-        let path = work.path(&request.path)?;
-        let mut done = Done::default();
-        match request.op {
-            FileOperation::OpenRead => {
-                let (file, size) = work.open_read(&path)?;
-                (done.file, done.size) = (Some(file), Some(size));
-            }
-            FileOperation::OpenWrite { append } => {
-                let contents = if append {
-                    Contents::Kept
-                } else {
-                    Contents::Replaced
-                };
-                done.file = Some(work.open_write(&path, contents)?);
-            }
-            FileOperation::List => {
-                let entries = work.list(&path)?;
-                done.entries = Some(entries.iter().map(file_entry).collect());
-            }
-            FileOperation::Stat => done.entry = Some(file_entry(&work.stat(&path)?)),
-            FileOperation::Remove { recursive } => {
-                let removal = if recursive {
-                    Removal::Tree
-                } else {
-                    Removal::Single
-                };
-                work.remove(&path, removal)?;
-            }
-            FileOperation::MakeDir { parents } => {
-                let parents = if parents {
-                    Parents::Made
-                } else {
-                    Parents::Required
-                };
-                work.make_dir(&path, parents)?;
-            }
+/// Carries out a request for the files of a worker.
+pub fn do_with_file(
+    verified: &VerifiedWorker,
+    jail: &ZygoteJail,
+    request: &FileRequest,
+) -> Result<Done, FileError> {
+    let worker = &verified.worker;
+    let root = verified.session.as_ref().map(SessionDirectory::path);
+    // The worker hands it over before its jail counts as complete.
+    let handle = worker.directories.first().ok_or(FileError::Gone)?;
+    let work = WorkDir::new(handle.as_fd(), root.unwrap_or(&jail.worker.cwd), worker.ids);
+    let path = work.path(&request.path)?;
+    let mut done = Done::default();
+    match request.op {
+        FileOperation::OpenRead => {
+            let (file, size) = work.open_read(&path)?;
+            (done.file, done.size) = (Some(file), Some(size));
         }
-        Ok(done)
+        FileOperation::OpenWrite { append } => {
+            let contents = if append {
+                Contents::Kept
+            } else {
+                Contents::Replaced
+            };
+            done.file = Some(work.open_write(&path, contents)?);
+        }
+        FileOperation::List => {
+            let entries = work.list(&path)?;
+            done.entries = Some(entries.iter().map(file_entry).collect());
+        }
+        FileOperation::Stat => done.entry = Some(file_entry(&work.stat(&path)?)),
+        FileOperation::Remove { recursive } => {
+            let removal = if recursive {
+                Removal::Tree
+            } else {
+                Removal::Single
+            };
+            work.remove(&path, removal)?;
+        }
+        FileOperation::MakeDir { parents } => {
+            let parents = if parents {
+                Parents::Made
+            } else {
+                Parents::Required
+            };
+            work.make_dir(&path, parents)?;
+        }
     }
-
-    fn work_dir(&self) -> Result<WorkDir<'_>, FileError> {
-        let jail = self.context.jail;
-        let session = self.verified.session.as_ref();
-        let root = session.map(SessionDirectory::path);
-        // The worker passes it before its jail counts as complete.
-        let handle = self.worker.directories.first().ok_or(FileError::Gone)?;
-        Ok(WorkDir::new(
-            handle.as_fd(),
-            root.unwrap_or(&jail.worker.cwd),
-            self.worker.ids,
-        ))
-    }
+    Ok(done)
 }
 
 /// The result of a file request.
 #[derive(Default)]
-struct Done {
+pub struct Done {
     file: Option<File>,
     size: Option<u64>,
     entry: Option<FileEntry>,

@@ -4,12 +4,13 @@ use std::time::Instant;
 
 use super::caller::{Caller, Payload};
 use super::cell::{CellUnderWay, Streaming};
-use super::worker_loop::WorkerLoop;
+use super::life::WorkerLife;
+use super::worker_io::WorkerIo;
 use crate::outcome::Phases;
 use crate::protocol::caller::{CellOutcome, ClientEvent, SessionState, WireOutcome};
 use crate::protocol::message::Finish;
 use crate::protocol::{Blob, CellResult, Ended, Value};
-use crate::supervisor::drain::{OutputSink, Stream};
+use crate::supervisor::drain::{Drained, OutputSink, Stream};
 use crate::supervisor::ending::{Kind, Stop};
 use crate::supervisor::run::{Fate, Pace, Seen, report};
 use sandfork_jail::control::{Exit, ExitStatus};
@@ -48,20 +49,20 @@ impl Said {
     }
 }
 
-impl WorkerLoop<'_> {
+impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Handles the end of a cell whose worker waits for the next one.
     pub(super) fn finish_live(
         &mut self,
         result: CellResult,
         payload: Payload,
+        now: Instant,
         caller: &mut dyn Caller,
     ) {
         let Some(cell) = self.cell.take() else { return };
         self.refuse_open_calls(&cell);
-        self.finish(cell, Some((result, payload)), Fate::Lives, caller);
-        let now = Instant::now();
+        self.finish(cell, Some((result, payload)), Fate::Lives, now, caller);
         self.waiting_since = now;
-        self.watch.begin(Pace::Waiting, now, self.counted.cpu_us);
+        self.io.watch_anew(Pace::Waiting, now, self.counted.cpu_us);
     }
 
     /// Reports to the caller how a cell ended. Returns the status as one word.
@@ -70,14 +71,14 @@ impl WorkerLoop<'_> {
         mut cell: CellUnderWay,
         result: Option<(CellResult, Payload)>,
         fate: Fate,
+        now: Instant,
         caller: &mut dyn Caller,
     ) -> &'static str {
-        let output_bytes = self.hand_out_the_rest(&cell, caller);
+        let output_bytes = self.hand_out_the_rest(&mut cell, now, caller);
         let said = result.or_else(|| cell.result.take());
         let mut said = said.map(Said::new).unwrap_or_default();
-        let seen = self.seen(&mut cell, said.result.take(), fate);
-        let enforced = self.verified.enforced.clone();
-        let outcome = report(self.context, Kind::Cell, seen, output_bytes, enforced);
+        let seen = self.seen(&mut cell, said.result.take(), fate, now);
+        let outcome = report(&self.terms, Kind::Cell, seen, output_bytes);
         let status = outcome.status().as_str();
         if !outcome.is_ok() {
             said = said.without_value();
@@ -99,19 +100,26 @@ impl WorkerLoop<'_> {
     }
 
     /// Forwards the remaining output. Returns how much the whole cell printed.
-    fn hand_out_the_rest(&mut self, cell: &CellUnderWay, caller: &mut dyn Caller) -> u64 {
+    fn hand_out_the_rest(
+        &mut self,
+        cell: &mut CellUnderWay,
+        now: Instant,
+        caller: &mut dyn Caller,
+    ) -> u64 {
         let mut sink = StreamSink {
             caller,
             id: cell.id,
         };
         for stream in [Stream::Stdout, Stream::Stderr] {
-            match cell.streaming {
-                Streaming::AsItComes => self.output.drain(stream, &mut sink),
-                Streaming::AtTheEnd => self.output.drain(stream, &mut ()),
+            let drained = match cell.streaming {
+                Streaming::AsItComes => self.io.drain(stream, &mut sink),
+                Streaming::AtTheEnd => self.io.drain(stream, &mut ()),
             };
+            if drained == Drained::OverCap {
+                cell.has_printed_too_much(now);
+            }
         }
-        let total = self.output.total();
-        let (stdout, stderr) = self.output.take();
+        let (stdout, stderr, total) = self.io.take_output();
         if cell.streaming == Streaming::AtTheEnd {
             sink.stdout(&stdout);
             sink.stderr(&stderr);
@@ -124,8 +132,9 @@ impl WorkerLoop<'_> {
         cell: &mut CellUnderWay,
         result: Option<CellResult>,
         fate: Fate,
+        now: Instant,
     ) -> Seen {
-        let answered = cell.answered.unwrap_or_else(Instant::now);
+        let answered = cell.answered.unwrap_or(now);
         let ended = match fate {
             Fate::Lives => answered,
             Fate::Ended => self.exited.unwrap_or(answered),
@@ -136,6 +145,7 @@ impl WorkerLoop<'_> {
             Some(stop) => Some(stop),
             None => self.stop.clone(),
         };
+        self.counted = self.io.counts();
         Seen {
             stop,
             exit: match (fate, &result) {
@@ -143,9 +153,9 @@ impl WorkerLoop<'_> {
                 _ => self.exit,
             },
             result,
-            counts: self.counts().since(&cell.before),
-            watched: self.watch.since_begin(),
-            files: self.verified.files(self.context),
+            counts: self.counted.since(&cell.before),
+            watched: self.io.measured(),
+            files: self.io.files(),
             wall: ended.saturating_duration_since(cell.started),
             phases: Phases {
                 code: answered - cell.started,

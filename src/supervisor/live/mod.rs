@@ -1,7 +1,7 @@
 //! The life of a worker from its first message to its end: a session, which runs cell after cell for
 //! one caller, or a run, which is a session of one cell.
 //!
-//! One thread serves a worker ([`attend`], [`WorkerLoop::run`]). It receives from the caller, feeds
+//! One thread serves a worker ([`attend`], [`serve_run`]). It receives from the caller, feeds
 //! the worker, drains its output and watches it, during cells and between them, because a guest's
 //! threads and processes outlive the cell that started them. Nothing here waits for the guest, or
 //! for a caller that does not read.
@@ -13,9 +13,11 @@ mod cell;
 mod clocks;
 mod files;
 mod finish;
+mod life;
 mod one_run;
 mod refusal;
 mod requests;
+mod worker_io;
 mod worker_loop;
 mod worker_says;
 
@@ -24,9 +26,10 @@ use std::time::Duration;
 pub use self::caller::{Caller, CallerEvent, FrameCaller, Payload, await_caller};
 pub use self::refusal::Refusal;
 
-pub(super) use self::one_run::{EndedRun, Times};
-pub(super) use self::worker_loop::WorkerLoop;
+pub(super) use self::life::LifeTerms;
+pub(super) use self::one_run::{OneRun, serve_run};
 
+use self::worker_loop::WorkerLoop;
 use super::ending::Kind;
 use super::error::SupervisorError;
 use super::run::{Deferred, RunContext};

@@ -1,91 +1,136 @@
 //! A run: a session of one cell, whose caller only takes output and may cancel.
 
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::Purpose;
 use super::caller::{Caller, CallerEvent, Payload};
-use super::cell::{CellUnderWay, Streaming};
-use super::clocks::WallClock;
 use super::refusal::Refusal;
+use super::worker_io::WorkerIo as _;
 use super::worker_loop::WorkerLoop;
+use crate::outcome::{JailSteps, Outcome, Phases};
 use crate::protocol::caller::{ClientEvent, ClientRequest};
-use crate::protocol::message::AfterCell;
-use crate::supervisor::cgroup::Counts;
-use crate::supervisor::drain::{Output, OutputSink, Stream};
+use crate::supervisor::drain::{OutputSink, Stream};
+use crate::supervisor::ending::Kind;
 use crate::supervisor::error::SupervisorError;
-use crate::supervisor::run::{Cancel, Deferred, Fate, ONLY_REQUEST, Seen};
+use crate::supervisor::run::{Cancel, Deferred, Fate, RunContext, Seen, report};
+use crate::supervisor::spawn::Worker;
+use crate::supervisor::verified_worker::VerifiedWorker;
+use sandfork_jail::timing::{Part, Timing};
 
-/// A run whose worker is gone.
-pub struct EndedRun<'w> {
-    /// The evidence of its end. `phases` is empty.
-    pub seen: Seen,
-    /// What it printed.
-    pub output: Output<'w>,
-    /// When its steps were observed.
-    pub times: Times,
+/// What a run is, apart from its worker.
+pub struct OneRun<'r> {
+    /// The kind of code.
+    pub kind: Kind,
+    /// The greeting and the request, encoded.
+    pub message: Vec<u8>,
+    /// When the caller requested it.
+    pub called: Instant,
+    /// Where its output goes.
+    pub sink: &'r mut dyn OutputSink,
+    /// What may cancel it.
+    pub cancel: Option<&'r Cancel>,
 }
 
 /// When the steps of a run were observed. A step that was not observed has the time of the next one.
-#[derive(Clone, Copy, Debug)]
-pub struct Times {
+struct Times {
     /// The worker was sent its code.
-    pub started: Instant,
+    started: Instant,
     /// The worker sent its result.
-    pub answered: Instant,
+    answered: Instant,
     /// The main process ended.
-    pub exited: Instant,
+    exited: Instant,
     /// No process of the worker was left.
-    pub gone: Instant,
+    gone: Instant,
 }
 
-impl<'w> WorkerLoop<'w> {
-    /// Sends `message` to the worker and returns when the worker is gone.
-    pub fn run(
-        mut self,
-        message: Vec<u8>,
-        sink: &mut dyn OutputSink,
-        cancel: Option<&Cancel>,
-        later: Option<Deferred>,
-    ) -> Result<EndedRun<'w>, SupervisorError> {
-        let started = Instant::now();
-        let clock = WallClock::new(started, self.context.limits.wall, Duration::ZERO, None);
-        let mut cell = CellUnderWay::new(ONLY_REQUEST, started, clock, Counts::default());
-        cell.streaming = Streaming::AsItComes;
-        cell.then = AfterCell::End;
-        self.cell = Some(cell);
-        self.data.send(message, None);
-        let mut caller = RunCaller { sink, cancel };
-        self.until_gone(&mut caller, later)?;
-        // No process writes any more: the pipes hold the rest.
-        self.drain(Stream::Stdout, &mut caller);
-        self.drain(Stream::Stderr, &mut caller);
-        let gone = Instant::now();
-        self.worker.end();
-        if let Some(failure) = self.failure {
-            return Err(failure);
-        }
-        let is_lost = self.is_lost();
-        let cell = self.cell.take().filter(|_| !is_lost);
-        let mut cell = cell.ok_or(SupervisorError::RunLost)?;
-        let exited = self.exited.unwrap_or(gone);
-        let times = Times {
-            started,
-            answered: cell.answered.unwrap_or(exited),
-            exited,
-            gone,
-        };
-        let result = cell.result.take().map(|(result, _)| result);
-        let seen = self.seen(&mut cell, result, Fate::Ended);
-        Ok(EndedRun {
-            seen: Seen {
-                wall: exited - started,
-                ..seen
-            },
-            output: self.output,
-            times,
-        })
+/// Sends a run to its worker and returns when the worker is gone. `later` is deferred until then.
+///
+/// # Errors
+///
+/// As [`run`](crate::supervisor::run()).
+pub fn serve_run(
+    context: &RunContext,
+    verified: &VerifiedWorker,
+    run: OneRun,
+    later: Option<Deferred>,
+) -> Result<Outcome, SupervisorError> {
+    let OneRun {
+        kind,
+        message,
+        called,
+        sink,
+        cancel,
+    } = run;
+    let mut worker_loop = WorkerLoop::new(context, verified, Purpose::Run(kind))?;
+    let started = Instant::now();
+    worker_loop.state.start_run(message, started);
+    let mut caller = RunCaller { sink, cancel };
+    worker_loop.until_gone(&mut caller, later)?;
+    let gone = Instant::now();
+    let mut state = worker_loop.state;
+    // No process writes any more: the pipes hold the rest.
+    state.on_output(Stream::Stdout, gone, &mut caller);
+    state.on_output(Stream::Stderr, gone, &mut caller);
+    verified.worker.end();
+    if let Some(failure) = state.failure {
+        return Err(failure);
+    }
+    let is_lost = state.is_lost();
+    let cell = state.cell.take().filter(|_| !is_lost);
+    let mut cell = cell.ok_or(SupervisorError::RunLost)?;
+    let exited = state.exited.unwrap_or(gone);
+    let times = Times {
+        started,
+        answered: cell.answered.unwrap_or(exited),
+        exited,
+        gone,
+    };
+    let result = cell.result.take().map(|(result, _)| result);
+    let seen = Seen {
+        wall: exited - started,
+        phases: phases(called, &verified.worker, &times),
+        ..state.seen(&mut cell, result, Fate::Ended, gone)
+    };
+    let (stdout, stderr, total) = state.io.take_output();
+    let outcome = report(&state.terms, kind, seen, total);
+    Ok(outcome.with_output(stdout, stderr))
+}
+
+fn phases(called: Instant, worker: &Worker, times: &Times) -> Phases {
+    // A worker that was made in advance did not cost the caller time.
+    let since =
+        |later: Instant, earlier: Instant| later.saturating_duration_since(earlier.max(called));
+    let ready = worker.jailed.max(called);
+    Phases {
+        place: since(worker.asked, called),
+        fork: since(worker.born, worker.asked),
+        jail: since(worker.jailed, worker.born),
+        jail_steps: if worker.jailed > called {
+            jail_steps(&worker.timing)
+        } else {
+            JailSteps::default()
+        },
+        verify: times.started - ready,
+        code: times.answered - times.started,
+        exit: times.exited - times.answered,
+        reap: times.gone - times.exited,
+    }
+}
+
+fn jail_steps(timing: &Timing) -> JailSteps {
+    JailSteps {
+        descriptors: timing.of(Part::Descriptors),
+        cgroup: timing.of(Part::Cgroup),
+        namespaces: timing.of(Part::Namespaces),
+        mounts: timing.of(Part::Mounts),
+        limits: timing.of(Part::Limits),
+        identity: timing.of(Part::Identity),
+        landlock: timing.of(Part::Landlock),
+        capabilities: timing.of(Part::Capabilities),
+        seccomp: timing.of(Part::Seccomp),
     }
 }
 

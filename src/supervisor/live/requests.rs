@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use super::SessionExit;
-use super::caller::{Caller, CallerEvent, Payload};
+use super::caller::{Caller, Payload};
 use super::cell::{CellUnderWay, Streaming};
 use super::clocks::WallClock;
+use super::life::WorkerLife;
 use super::refusal::Refusal;
-use super::worker_loop::WorkerLoop;
+use super::worker_io::WorkerIo;
 use crate::protocol::Request;
 use crate::protocol::caller::{Cell, ClientRequest};
 use crate::supervisor::ending::Stop;
@@ -16,39 +17,20 @@ use crate::supervisor::run::Pace;
 /// A cell that starts this soon after the previous one starts with the counts from that one's end.
 const AT_ONCE: Duration = Duration::from_millis(20);
 
-impl WorkerLoop<'_> {
-    /// Handles the requests that the caller has sent so far.
-    pub(super) fn recv(&mut self, caller: &mut dyn Caller) -> Option<SessionExit> {
-        loop {
-            match caller.recv() {
-                CallerEvent::Nothing => return None,
-                CallerEvent::Gone => return Some(SessionExit::Gone),
-                CallerEvent::Malformed(how) => {
-                    caller.refuse(None, Refusal::Protocol(how));
-                    return Some(SessionExit::Gone);
-                }
-                CallerEvent::Request(ask, payload) => {
-                    let left = self.handle(ask, payload, caller);
-                    if left.is_some() {
-                        return left;
-                    }
-                }
-            }
-        }
-    }
-
-    fn handle(
+impl<W: WorkerIo> WorkerLife<'_, W> {
+    pub(super) fn handle(
         &mut self,
-        ask: ClientRequest,
+        request: ClientRequest,
         payload: Payload,
+        now: Instant,
         caller: &mut dyn Caller,
     ) -> Option<SessionExit> {
-        let id = ask.id();
+        let id = request.id();
         let answered_like_a_cell = matches!(
-            ask,
+            request,
             ClientRequest::Cell(_) | ClientRequest::Set { .. } | ClientRequest::Tools { .. }
         );
-        if answered_like_a_cell || matches!(ask, ClientRequest::Restart { .. }) {
+        if answered_like_a_cell || matches!(request, ClientRequest::Restart { .. }) {
             if self.cell.is_some() {
                 caller.refuse(id, Refusal::Busy);
                 return None;
@@ -61,19 +43,19 @@ impl WorkerLoop<'_> {
                 return None;
             }
         }
-        let wall = self.context.limits.wall;
-        match ask {
-            ClientRequest::Cell(cell) => self.begin_cell(cell, payload, caller),
+        let wall = self.terms.limits.wall;
+        match request {
+            ClientRequest::Cell(cell) => self.begin_cell(cell, payload, now, caller),
             ClientRequest::Set(set) => {
-                self.begin(set.id, wall, &Request::Set(set), payload, caller);
+                self.begin(set.id, wall, &Request::Set(set), payload, now, caller);
             }
             ClientRequest::Tools(tools) => {
-                self.begin(tools.id, wall, &Request::Tools(tools), payload, caller);
+                self.begin(tools.id, wall, &Request::Tools(tools), payload, now, caller);
             }
-            ClientRequest::Return(answer) => self.return_to_guest(answer, payload, caller),
+            ClientRequest::Return(answer) => self.return_to_guest(answer, payload, now, caller),
             ClientRequest::Interrupt => {
                 if self.cell.is_some() {
-                    self.interrupt(Stop::Cancelled);
+                    self.interrupt(Stop::Cancelled, now);
                 }
             }
             ClientRequest::Restart { id } => return Some(SessionExit::Restart { id }),
@@ -91,7 +73,7 @@ impl WorkerLoop<'_> {
         None
     }
 
-    fn begin_cell(&mut self, cell: Cell, source: Payload, caller: &mut dyn Caller) {
+    fn begin_cell(&mut self, cell: Cell, source: Payload, now: Instant, caller: &mut dyn Caller) {
         let Cell {
             id,
             filename,
@@ -102,7 +84,7 @@ impl WorkerLoop<'_> {
             wall,
         } = cell;
         let wall = match wall.map(Duration::try_from_secs_f64) {
-            None => self.context.limits.wall,
+            None => self.terms.limits.wall,
             Some(Ok(wall)) => wall,
             Some(Err(_)) => {
                 caller.refuse(Some(id), Refusal::NoWall);
@@ -117,7 +99,7 @@ impl WorkerLoop<'_> {
             then,
         };
         self.cells += 1;
-        self.begin(id, wall, &request, source, caller);
+        self.begin(id, wall, &request, source, now, caller);
         match &mut self.cell {
             Some(cell) => {
                 cell.then = then;
@@ -136,6 +118,7 @@ impl WorkerLoop<'_> {
         wall: Duration,
         request: &Request,
         payload: Payload,
+        now: Instant,
         caller: &mut dyn Caller,
     ) {
         let mut bytes = Vec::new();
@@ -143,24 +126,25 @@ impl WorkerLoop<'_> {
             caller.refuse(Some(id), error.into());
             return;
         }
-        let now = Instant::now();
         // Counts again, so that code that ran on since the last cell is not charged to this one.
         // Right after a cell there was no time for any.
         let before = match now.duration_since(self.waiting_since) {
             short if self.cells > 1 && short < AT_ONCE => self.counted,
-            _ => self.counts(),
+            _ => {
+                self.counted = self.io.counts();
+                self.counted
+            }
         };
-        if self.verified.lost_cgroup(&before) {
+        if self.io.has_lost_cgroup(&before) {
             let why = "its cgroup was removed from outside, and nothing held it to its limits";
             caller.refuse(Some(id), Refusal::Ended(why.to_owned()));
             self.end_between_cells(why);
             return;
         }
-        let may_stand = self.terms().tool_time.of_cell(wall);
-        let started = Instant::now();
-        let clock = WallClock::new(started, wall, may_stand, self.end_of_life());
-        self.cell = Some(CellUnderWay::new(id, started, clock, before));
-        self.watch.begin(Pace::Running, now, before.cpu_us);
-        self.data.send(bytes, payload.passed);
+        let may_stand = self.session_terms().tool_time.of_cell(wall);
+        let clock = WallClock::new(now, wall, may_stand, self.end_of_life());
+        self.cell = Some(CellUnderWay::new(id, now, clock, before));
+        self.io.watch_anew(Pace::Running, now, before.cpu_us);
+        self.io.send(bytes, payload.passed);
     }
 }

@@ -4,15 +4,12 @@ use std::time::Instant;
 
 use super::Purpose;
 use super::caller::{Caller, Payload};
-use super::cell::CellUnderWay;
-use super::worker_loop::WorkerLoop;
+use super::life::WorkerLife;
+use super::worker_io::WorkerIo;
 use crate::protocol::caller::ClientEvent;
 use crate::protocol::message::AfterCell;
 use crate::protocol::{Blob, Frame, Reply, Transport, VERSION};
-use crate::supervisor::disconnect::Disconnect;
-use crate::supervisor::ending::{Kind, Stop};
-use crate::supervisor::error::SupervisorError;
-use crate::supervisor::link::{LinkError, Received};
+use crate::supervisor::ending::Stop;
 use crate::supervisor::received_fd;
 
 /// The most that one cell may display, bytes.
@@ -21,66 +18,24 @@ const MOST_DISPLAYED: u64 = 64 << 20;
 /// The overhead of a display, bytes, so that empty displays also reach the limit.
 const OF_A_DISPLAY: u64 = 1 << 10;
 
-impl WorkerLoop<'_> {
-    /// Reads once and handles the frames that arrived. Returns whether anything did.
-    pub(super) fn read_frames(&mut self, caller: &mut dyn Caller) -> bool {
-        match self.data.receive() {
-            Ok(Received::Some) => {}
-            Ok(Received::Nothing) => return false,
-            Ok(Received::End) => {
-                self.data_open = false;
-                let has_answered = |cell: &CellUnderWay| cell.result.is_some();
-                let may_close = self.purpose == Purpose::Run(Kind::Program)
-                    || self.cell.as_ref().is_some_and(has_answered);
-                if !may_close {
-                    self.hung_up = Some(Disconnect::new(Instant::now()));
-                }
-                return false;
-            }
-            Err(LinkError::Unreadable(errno)) => {
-                // A result may be there that cannot be read: any report of the cell would be a guess.
-                let what = "read from the worker";
-                self.fail(SupervisorError::System { what, errno });
-                return false;
-            }
-            Err(error) => {
-                self.violate(error.to_string());
-                return false;
-            }
+impl<W: WorkerIo> WorkerLife<'_, W> {
+    /// Handles a frame of the worker, and ends a worker that may not send it.
+    pub fn on_frame(&mut self, frame: Frame, now: Instant, caller: &mut dyn Caller) {
+        if let Err(how) = self.take_frame(frame, now, caller) {
+            self.on_violation(how);
         }
-        if matches!(self.purpose, Purpose::Run(_)) {
-            self.data.discard_passed();
-        }
-        while let Some(frame) = self.data.next() {
-            if let Err(how) = self.take_frame(frame, caller) {
-                self.violate(how);
-                return false;
-            }
-        }
-        true
     }
 
-    /// Ends the worker for a fault of the host.
-    fn fail(&mut self, why: SupervisorError) {
-        self.data_open = false;
-        self.failure = Some(why);
-        self.worker.kill();
-        self.expect_the_end();
-    }
-
-    fn violate(&mut self, how: String) {
-        self.data_open = false;
-        if self.cell.is_none() {
-            self.why = Some(format!("it broke the protocol between two cells: {how}"));
-        }
-        self.end(Stop::Violation(how));
-    }
-
-    fn take_frame(&mut self, frame: Frame, caller: &mut dyn Caller) -> Result<(), String> {
+    fn take_frame(
+        &mut self,
+        frame: Frame,
+        now: Instant,
+        caller: &mut dyn Caller,
+    ) -> Result<(), String> {
         let reply = Reply::parse(&frame).map_err(|error| error.to_string())?;
         let is_of_a_session =
             matches!(reply, Reply::Call(_) | Reply::Display(_)) || reply.blob().is_some();
-        if matches!(self.purpose, Purpose::Run(_)) && is_of_a_session {
+        if matches!(self.terms.purpose, Purpose::Run(_)) && is_of_a_session {
             return Err("it sent what only the worker of a session may".into());
         }
         let payload = self.payload_of(reply.blob(), frame.payload)?;
@@ -94,7 +49,7 @@ impl WorkerLoop<'_> {
                 Ok(())
             }
             _ if !self.greeted => Err("it spoke before it greeted".into()),
-            Reply::Call(call) => self.call(call, payload, frame.header.len(), caller),
+            Reply::Call(call) => self.call(call, payload, frame.header.len(), now, caller),
             Reply::Display(display) => {
                 let Some(cell) = self.cell.as_mut().filter(|cell| cell.id == display.id) else {
                     // A thread that outlived its cell sent it.
@@ -104,7 +59,7 @@ impl WorkerLoop<'_> {
                 let text = frame.header.len() as u64;
                 cell.displayed += OF_A_DISPLAY + text + blob;
                 if cell.displayed > MOST_DISPLAYED {
-                    self.interrupt(Stop::output());
+                    self.interrupt(Stop::output(), now);
                     return Ok(());
                 }
                 caller.answer(ClientEvent::Display(display), payload);
@@ -112,11 +67,11 @@ impl WorkerLoop<'_> {
             }
             Reply::Result(result) => match &mut self.cell {
                 Some(cell) if cell.id == result.id && cell.result.is_none() => {
-                    cell.answered = Some(Instant::now());
+                    cell.answered = Some(now);
                     if cell.then == AfterCell::End {
                         cell.result = Some((result, payload));
                     } else {
-                        self.finish_live(result, payload, caller);
+                        self.finish_live(result, payload, now, caller);
                     }
                     Ok(())
                 }
@@ -129,7 +84,7 @@ impl WorkerLoop<'_> {
     fn payload_of(&mut self, blob: Option<&Blob>, bytes: Vec<u8>) -> Result<Payload, String> {
         let passed = match blob {
             Some(blob) if blob.way() == Transport::Passed => {
-                let passed = self.data.take_passed();
+                let passed = self.io.take_passed();
                 let passed = passed.map_err(|error| error.to_string())?;
                 let file = received_fd::accept(passed, blob.total());
                 Some(file.map_err(|error| error.to_string())?)

@@ -20,19 +20,18 @@ pub(crate) use self::deferred::Deferred;
 pub(super) use self::files::{Files, NoRoom};
 pub(super) use self::report::{Fate, Seen, report};
 pub(super) use self::request::ONLY_REQUEST;
-pub(super) use self::watch::{Pace, Watch};
+pub(super) use self::watch::{Measured, Pace, Watch};
 use super::cgroup::CgroupRoot;
 use super::error::{SupervisorError, While};
-use super::live::{EndedRun, Purpose, Times, WorkerLoop};
+use super::live::{OneRun, serve_run};
 use super::session::SessionRoot;
 use super::trace;
 use super::verified_worker::VerifiedWorker;
 use super::zygote::Zygote;
-use crate::outcome::{JailSteps, Outcome, Phases, PolicyIdentity};
+use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::FileQuota;
 use sandfork_jail::control::CpuBudgetScope;
 use sandfork_jail::program::ZygoteJail;
-use sandfork_jail::timing::{Part, Timing};
 
 /// The limits that the supervisor itself watches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -143,60 +142,13 @@ impl<'a> Prepared<'a> {
             message,
         } = self;
         request_files::put(request.files(), &verified.worker, &context)?;
-        let purpose = Purpose::Run(request.kind());
-        let EndedRun {
-            seen,
-            output,
-            times,
-        } = WorkerLoop::new(&context, verified, purpose)?.run(
+        let run = OneRun {
+            kind: request.kind(),
             message,
+            called,
             sink,
-            request.cancelled_by(),
-            later,
-        )?;
-        let seen = Seen {
-            phases: phases(called, verified, times),
-            ..seen
+            cancel: request.cancelled_by(),
         };
-        let enforced = verified.enforced.clone();
-        let outcome = report(&context, request.kind(), seen, output.total(), enforced);
-        let (stdout, stderr) = output.into_bytes();
-        Ok(outcome.with_output(stdout, stderr))
-    }
-}
-
-fn phases(called: Instant, verified: &VerifiedWorker, times: Times) -> Phases {
-    let worker = &verified.worker;
-    // A worker that was made in advance did not cost the caller time.
-    let since =
-        |later: Instant, earlier: Instant| later.saturating_duration_since(earlier.max(called));
-    let ready = worker.jailed.max(called);
-    Phases {
-        place: since(worker.asked, called),
-        fork: since(worker.born, worker.asked),
-        jail: since(worker.jailed, worker.born),
-        jail_steps: if worker.jailed > called {
-            jail_steps(&worker.timing)
-        } else {
-            JailSteps::default()
-        },
-        verify: times.started - ready,
-        code: times.answered - times.started,
-        exit: times.exited - times.answered,
-        reap: times.gone - times.exited,
-    }
-}
-
-fn jail_steps(timing: &Timing) -> JailSteps {
-    JailSteps {
-        descriptors: timing.of(Part::Descriptors),
-        cgroup: timing.of(Part::Cgroup),
-        namespaces: timing.of(Part::Namespaces),
-        mounts: timing.of(Part::Mounts),
-        limits: timing.of(Part::Limits),
-        identity: timing.of(Part::Identity),
-        landlock: timing.of(Part::Landlock),
-        capabilities: timing.of(Part::Capabilities),
-        seccomp: timing.of(Part::Seccomp),
+        serve_run(&context, verified, run, later)
     }
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::RunContext;
 use super::files::Files;
 use super::watch::Measured;
-use crate::outcome::{Denial, Ending, Enforced, Outcome, Phases, Usage};
+use crate::outcome::{Denial, Ending, Outcome, Phases, Usage};
 use crate::protocol::{CellResult, Ended};
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::ending::{Evidence, Kind, Stop, decide};
+use crate::supervisor::live::LifeTerms;
 use sandfork_jail::control::Exit;
 
 /// All the evidence about a run except its output.
@@ -43,13 +43,7 @@ pub enum Fate {
 }
 
 /// Makes the outcome without the output.
-pub fn report(
-    context: &RunContext,
-    kind: Kind,
-    seen: Seen,
-    output_bytes: u64,
-    enforced: Enforced,
-) -> Outcome {
+pub fn report(terms: &LifeTerms, kind: Kind, seen: Seen, output_bytes: u64) -> Outcome {
     let usage = usage(&seen, output_bytes);
     let stopped = seen.stop.is_some();
     let ending = decide(&Evidence {
@@ -58,7 +52,7 @@ pub fn report(
         result: seen.result.as_ref(),
         counts: seen.counts,
         no_room: seen.files.no_room,
-        cpu_limit_us: u64::try_from(context.limits.cpu.as_micros()).unwrap_or(u64::MAX),
+        cpu_limit_us: u64::try_from(terms.limits.cpu.as_micros()).unwrap_or(u64::MAX),
         kind,
     });
     let mut denied = Vec::new();
@@ -82,7 +76,7 @@ pub fn report(
             Ended::Exit(_) => {}
         }
     }
-    let outcome = Outcome::new(ending, context.policy.clone(), enforced)
+    let outcome = Outcome::new(ending, terms.policy.clone(), terms.enforced.clone())
         .with_value(value)
         .with_usage(usage)
         .with_denied(denied);

@@ -1,0 +1,274 @@
+//! The life of a worker as a state machine: events in, actions on the worker and on the caller out.
+//!
+//! It reads no clock and no descriptor. [`WorkerLoop`](super::worker_loop::WorkerLoop) waits for the
+//! events; each comes with its time. What the machine does to the worker goes through [`WorkerIo`], so
+//! that its tests need no kernel.
+
+use std::time::{Duration, Instant};
+
+use super::caller::{Caller, CallerEvent};
+use super::cell::{CellUnderWay, Streaming};
+use super::clocks::WallClock;
+use super::finish::StreamSink;
+use super::worker_io::WorkerIo;
+use super::{Purpose, SessionExit, SessionTerms};
+use crate::outcome::{Enforced, PolicyIdentity};
+use crate::protocol::message::{AfterCell, WorkerMode};
+use crate::protocol::{MessageError, Request, VERSION};
+use crate::supervisor::cgroup::Counts;
+use crate::supervisor::disconnect::Disconnect;
+use crate::supervisor::drain::{Drained, Stream};
+use crate::supervisor::ending::{Kind, Stop};
+use crate::supervisor::error::SupervisorError;
+use crate::supervisor::run::{Fate, ONLY_REQUEST, Pace, RunLimits};
+use sandfork_jail::control::{Exit, ExitStatus};
+
+/// How long, from the start of a cell and at the end of a run, descriptors that can wait are not waited
+/// for. A short cell prints, answers and ends within it, and closes one descriptor after another. Each of
+/// these would wake the supervisor.
+const QUIET: Duration = Duration::from_millis(2);
+
+/// What holds for the worker's whole life.
+#[derive(Clone, Copy, Debug)]
+pub struct LifeTerms<'a> {
+    /// What the worker is used for.
+    pub purpose: Purpose,
+    /// The limits of each cell.
+    pub limits: RunLimits,
+    /// The policy's name and digest.
+    pub policy: &'a PolicyIdentity,
+    /// The layers that hold.
+    pub enforced: &'a Enforced,
+}
+
+/// A worker that serves, and all that is kept of it.
+pub struct WorkerLife<'a, W> {
+    pub(super) terms: LifeTerms<'a>,
+    pub(super) io: W,
+    /// Whether the worker's frames are still read.
+    pub(super) data_open: bool,
+    pub(super) greeted: bool,
+    pub(super) cell: Option<CellUnderWay>,
+    /// The cgroup's counts when the last cell ended.
+    pub(super) counted: Counts,
+    /// The number of cells so far.
+    pub(super) cells: u64,
+    pub(super) born: Instant,
+    pub(super) waiting_since: Instant,
+    /// Why the supervisor ended the worker, if it did.
+    pub(super) stop: Option<Stop>,
+    /// The reason in `stop`, as part of a sentence, if no cell reports it.
+    pub(super) why: Option<String>,
+    /// The fault of the host for which the supervisor ended the worker.
+    pub(super) failure: Option<SupervisorError>,
+    /// When to stop waiting for a killed worker.
+    pub(super) reap_until: Option<Instant>,
+    pub(super) exit: Option<Exit>,
+    pub(super) exited: Option<Instant>,
+    /// Set when the worker closed its link.
+    pub(super) hung_up: Option<Disconnect>,
+}
+
+/// A moment in which fewer descriptors are waited for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Quiet {
+    /// The cell has just started: its output can wait.
+    Starting,
+    /// The run has sent its result, or its process has ended: only the end of the worker cannot wait.
+    Ending,
+}
+
+impl<'a, W: WorkerIo> WorkerLife<'a, W> {
+    /// Begins with a worker that has received nothing yet.
+    pub fn new(terms: LifeTerms<'a>, io: W, now: Instant) -> Self {
+        Self {
+            terms,
+            io,
+            data_open: true,
+            greeted: false,
+            cell: None,
+            counted: Counts::default(),
+            cells: 0,
+            born: now,
+            waiting_since: now,
+            stop: None,
+            why: None,
+            failure: None,
+            reap_until: None,
+            exit: None,
+            exited: None,
+            hung_up: None,
+        }
+    }
+
+    /// Greets the worker of a session. The message of a run contains its greeting.
+    pub fn greet(&mut self, now: Instant) -> Result<(), MessageError> {
+        let mut hello = Vec::new();
+        Request::Hello {
+            version: VERSION,
+            serves: WorkerMode::Session,
+        }
+        .encode_into(&[], &mut hello)?;
+        self.io.send(hello, None);
+        self.io.watch_anew(Pace::Waiting, now, None);
+        Ok(())
+    }
+
+    /// Starts the one cell of a run.
+    pub fn start_run(&mut self, message: Vec<u8>, now: Instant) {
+        let clock = WallClock::new(now, self.terms.limits.wall, Duration::ZERO, None);
+        let mut cell = CellUnderWay::new(ONLY_REQUEST, now, clock, Counts::default());
+        cell.streaming = Streaming::AsItComes;
+        cell.then = AfterCell::End;
+        self.cell = Some(cell);
+        self.io.send(message, None);
+    }
+
+    /// Whether the first cell is over.
+    pub fn has_finished_a_cell(&self) -> bool {
+        self.cells > 0 && self.cell.is_none()
+    }
+
+    /// What is quiet now, and until when.
+    pub fn quiet(&self, now: Instant) -> Option<(Quiet, Instant)> {
+        let cell = self.cell.as_ref();
+        let is_run = matches!(self.terms.purpose, Purpose::Run(_));
+        let answered = cell.and_then(|cell| cell.answered).filter(|_| is_run);
+        let ending = self.exited.or(answered).map(|at| (Quiet::Ending, at));
+        let starting = || cell.map(|cell| (Quiet::Starting, cell.started));
+        let (quiet, since) = ending.or_else(starting)?;
+        let until = since + QUIET;
+        (now < until).then_some((quiet, until))
+    }
+
+    /// The guest's output can be read. Output between two cells belongs to the next one.
+    pub fn on_output(&mut self, stream: Stream, now: Instant, caller: &mut dyn Caller) {
+        let drained = match &self.cell {
+            Some(cell) if cell.streaming == Streaming::AsItComes => {
+                let mut sink = StreamSink {
+                    caller,
+                    id: cell.id,
+                };
+                self.io.drain(stream, &mut sink)
+            }
+            _ => self.io.drain(stream, &mut ()),
+        };
+        if drained == Drained::WithinCap {
+            return;
+        }
+        match &mut self.cell {
+            Some(cell) if self.exited.is_some() => cell.has_printed_too_much(now),
+            _ => self.interrupt(Stop::output(), now),
+        }
+    }
+
+    /// The main process has ended. Processes that it left behind may keep the worker alive.
+    pub fn on_exit(&mut self, exit: Exit, now: Instant) {
+        self.exit = Some(exit);
+        self.exited = Some(now);
+        self.expect_the_end();
+    }
+
+    /// The worker has closed its link, which it may only do at its end.
+    pub fn on_link_end(&mut self, now: Instant) {
+        self.data_open = false;
+        let has_answered = |cell: &CellUnderWay| cell.result.is_some();
+        let may_close = self.terms.purpose == Purpose::Run(Kind::Program)
+            || self.cell.as_ref().is_some_and(has_answered);
+        if !may_close {
+            self.hung_up = Some(Disconnect::new(now));
+        }
+    }
+
+    /// The link cannot be read for a fault of the host: any report of the cell would be a guess.
+    pub fn on_fault(&mut self, fault: SupervisorError) {
+        self.data_open = false;
+        self.failure = Some(fault);
+        self.io.kill();
+        self.expect_the_end();
+    }
+
+    /// The worker broke the protocol: it is ended.
+    pub fn on_violation(&mut self, how: String) {
+        self.data_open = false;
+        if self.cell.is_none() {
+            self.why = Some(format!("it broke the protocol between two cells: {how}"));
+        }
+        self.end(Stop::Violation(how));
+    }
+
+    /// The caller can be read: handles what it has sent so far.
+    pub fn on_caller(&mut self, now: Instant, caller: &mut dyn Caller) -> Option<SessionExit> {
+        loop {
+            match caller.recv() {
+                CallerEvent::Nothing => return None,
+                CallerEvent::Gone => return Some(SessionExit::Gone),
+                CallerEvent::Malformed(how) => {
+                    caller.refuse(None, super::Refusal::Protocol(how));
+                    return Some(SessionExit::Gone);
+                }
+                CallerEvent::Request(request, payload) => {
+                    let left = self.handle(request, payload, now, caller);
+                    if left.is_some() {
+                        return left;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nothing is left of the worker: reports the end of its last cell, then that of the session.
+    pub fn on_end(&mut self, now: Instant, caller: &mut dyn Caller) -> SessionExit {
+        let lost = self.is_lost().then_some(SupervisorError::RunLost);
+        let why = match self.failure.take() {
+            Some(failure) => Some((failure.to_string(), failure)),
+            None => lost.map(|lost| ("its zygote was ended from outside".to_owned(), lost)),
+        };
+        if let Some((why, failure)) = why {
+            if let Some(cell) = self.cell.take() {
+                caller.refuse(Some(cell.id), failure.into());
+            }
+            return SessionExit::Ended(why);
+        }
+        let why = match self.cell.take() {
+            Some(cell) => {
+                let why = self.finish(cell, None, Fate::Ended, now, caller);
+                format!("its last cell ended with `{why}`")
+            }
+            None => self.why.take().unwrap_or_else(|| match self.exit {
+                Some(exit) => format!(
+                    "its process {} between two cells",
+                    match exit.status {
+                        ExitStatus::Code(code) => format!("exited with {code}"),
+                        ExitStatus::Signal(signal) => format!("was ended by signal {signal}"),
+                    }
+                ),
+                None => "it was ended".to_owned(),
+            }),
+        };
+        SessionExit::Ended(why)
+    }
+
+    /// Whether the worker is gone without having ended by itself or by the supervisor's will.
+    pub(super) fn is_lost(&self) -> bool {
+        self.exit.is_none() && self.stop.is_none()
+    }
+
+    /// Sets how long to wait until nothing is left of a worker that was killed or has lost its main
+    /// process.
+    pub(super) fn expect_the_end(&mut self) {
+        let ends_by = self.io.ends_by();
+        self.reap_until.get_or_insert(ends_by);
+    }
+
+    /// The terms of the session. A run waits for no cell and does not age.
+    pub(super) fn session_terms(&self) -> SessionTerms {
+        match self.terms.purpose {
+            Purpose::Session(terms) => terms,
+            Purpose::Run(_) => SessionTerms::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+#![allow(clippy::unwrap_used)]
+
+mod scene;
+
+use self::scene::{SESSION, code, in_scene, ms, reason};
+use super::*;
+use crate::outcome::LimitName;
+use crate::protocol::caller::{ClientRequest, SessionState};
+
+const OK: &str = r#"{"kind":"result","id":1,"status":"ok","value":null}"#;
+
+#[test]
+fn cell_after_cell_is_reported_live() {
+    in_scene(SESSION, |scene| {
+        for id in [1, 2] {
+            scene.cell(id);
+            scene.says(&OK.replace('1', &id.to_string()));
+        }
+        let live = ("ok", SessionState::Live);
+        assert_eq!(scene.caller.outcomes(), [live, live]);
+        // The greeting, and a message for each cell.
+        assert_eq!(scene.life.io.sent, 3);
+    });
+}
+
+#[test]
+fn a_cell_beside_another_is_refused() {
+    in_scene(SESSION, |scene| {
+        scene.cell(1);
+        scene.cell(2);
+        let (id, why) = &scene.caller.refusals[0];
+        assert_eq!((*id, why.contains("is running")), (Some(2), true), "{why}");
+    });
+}
+
+#[test]
+fn a_limit_interrupts_a_cell_of_a_session_and_then_ends_it() {
+    in_scene(SESSION, |scene| {
+        scene.cell(1);
+        scene.passes(ms(29_999));
+        assert_eq!(scene.life.io.interrupts, 0);
+        scene.passes(ms(1));
+        assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (1, 0));
+        assert_eq!(
+            scene.life.next_event(),
+            Some(scene.now + ms(1000)).min(Some(scene.life.io.next_check()))
+        );
+        scene.passes(ms(1000));
+        assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (1, 1));
+        assert!(reason(scene.ends()).contains("timeout"));
+        assert_eq!(scene.caller.outcomes(), [("timeout", SessionState::Ended)]);
+    });
+}
+
+#[test]
+fn a_session_survives_a_cell_that_ends_when_interrupted() {
+    in_scene(SESSION, |scene| {
+        scene.cell(1);
+        assert!(scene.asks(ClientRequest::Interrupt).is_none());
+        scene.says(
+            r#"{"kind":"result","id":1,"status":"exception","error":{"name":"KeyboardInterrupt","message":""}}"#,
+        );
+        assert_eq!(
+            scene.caller.outcomes(),
+            [("interrupted", SessionState::Live)]
+        );
+        assert_eq!(scene.life.io.kills, 0);
+    });
+}
+
+#[test]
+fn a_limit_ends_a_run_at_once() {
+    in_scene(Purpose::Run(Kind::Cell), |scene| {
+        scene.life.io.over = Some(Stop::cpu());
+        scene.passes(ms(1));
+        assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (0, 1));
+        // Until nothing is left of it, only its end is waited for.
+        assert_eq!(scene.life.next_event(), Some(scene.life.io.ends_by()));
+    });
+}
+
+#[test]
+fn memory_cannot_wait_for_the_cell_to_end() {
+    in_scene(SESSION, |scene| {
+        scene.cell(1);
+        scene.life.io.over = Some(Stop::watchdog(LimitName::Memory));
+        scene.passes(ms(1));
+        assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (0, 1));
+    });
+}
+
+#[test]
+fn too_much_output_is_a_limit() {
+    in_scene(SESSION, |scene| {
+        scene.cell(1);
+        scene.life.io.drained = Drained::OverCap;
+        let now = scene.now;
+        scene.life.on_output(Stream::Stdout, now, &mut scene.caller);
+        assert_eq!(scene.life.io.interrupts, 1);
+    });
+}
+
+#[test]
+fn too_much_output_of_a_cell_that_has_ended_is_a_limit() {
+    in_scene(SESSION, |scene| {
+        scene.cell(1);
+        scene.life.io.drained = Drained::OverCap;
+        scene.says(OK);
+        let limited = ("output-limit", SessionState::Live);
+        assert_eq!(scene.caller.outcomes(), [limited]);
+        assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (0, 0));
+    });
+}
+
+#[test]
+fn what_a_worker_may_not_send_ends_it() {
+    let wrong = [
+        r#"{"kind":"ready","version":2}"#,
+        r#"{"kind":"result","id":7,"status":"ok"}"#,
+        r#"{"kind":"unknown"}"#,
+        "[",
+    ];
+    for header in wrong {
+        in_scene(SESSION, |scene| {
+            scene.cell(1);
+            scene.says(header);
+            assert_eq!(scene.life.io.kills, 1, "{header}");
+            assert!(!scene.life.data_open);
+            _ = scene.ends();
+            let broke = ("protocol-violation", SessionState::Ended);
+            assert_eq!(scene.caller.outcomes(), [broke], "{header}");
+        });
+    }
+}
+
+#[test]
+fn a_second_result_is_a_violation() {
+    in_scene(Purpose::Run(Kind::Cell), |scene| {
+        scene.says(OK);
+        assert_eq!(scene.life.io.kills, 0);
+        scene.says(OK);
+        assert_eq!(scene.life.io.kills, 1);
+    });
+}
+
+#[test]
+fn a_run_calls_no_tools() {
+    in_scene(Purpose::Run(Kind::Cell), |scene| {
+        scene.says(r#"{"kind":"call","id":1,"call":1,"tool":"t","args":[],"kwargs":{}}"#);
+        assert_eq!(scene.life.io.kills, 1);
+    });
+}
+
+#[test]
+fn a_closed_link_is_looked_at_until_the_worker_ends_or_goes_on() {
+    for (is_ending, kills) in [(true, 0), (false, 1)] {
+        in_scene(SESSION, |scene| {
+            scene.cell(1);
+            let now = scene.now;
+            scene.life.on_link_end(now);
+            scene.life.io.is_ending = is_ending;
+            scene.passes(ms(249));
+            assert_eq!(scene.life.io.kills, 0);
+            scene.passes(ms(1));
+            assert_eq!(scene.life.io.kills, kills);
+        });
+    }
+}
+
+#[test]
+fn an_end_between_two_cells_has_its_reason() {
+    in_scene(SESSION, |scene| {
+        let now = scene.now;
+        scene.life.on_exit(code(3), now);
+        assert!(reason(scene.ends()).contains("exited with 3 between two cells"));
+    });
+    in_scene(SESSION, |scene| {
+        scene.passes(Duration::from_secs(60));
+        assert!(reason(scene.ends()).contains("session.idle"));
+    });
+    in_scene(SESSION, |scene| {
+        assert!(reason(scene.ends()).contains("zygote"));
+    });
+}
+
+#[test]
+fn a_cell_whose_worker_is_lost_is_refused_and_not_guessed_at() {
+    in_scene(SESSION, |scene| {
+        scene.cell(1);
+        _ = scene.ends();
+        assert_eq!(scene.caller.outcomes(), []);
+        assert_eq!(scene.caller.refusals[0].0, Some(1));
+    });
+}
+
+#[test]
+fn a_request_to_an_ending_worker_is_refused_with_the_reason() {
+    in_scene(SESSION, |scene| {
+        scene.passes(Duration::from_secs(60));
+        scene.cell(1);
+        let (id, why) = &scene.caller.refusals[0];
+        assert_eq!(*id, Some(1));
+        assert!(why.contains("session.idle"), "{why}");
+        assert_eq!(scene.life.cells, 0);
+    });
+}
+
+#[test]
+fn a_session_is_closed_or_begun_anew_at_the_callers_wish() {
+    in_scene(SESSION, |scene| {
+        let restart = scene.asks(ClientRequest::Restart { id: 5 });
+        assert!(matches!(restart, Some(SessionExit::Restart { id: 5 })));
+        let closed = scene.asks(ClientRequest::Close);
+        assert!(matches!(closed, Some(SessionExit::Closed)));
+    });
+}
+
+#[test]
+fn the_first_moment_of_a_cell_and_the_last_of_a_run_are_quiet() {
+    in_scene(SESSION, |scene| {
+        assert_eq!(scene.life.quiet(scene.now), None);
+        scene.cell(1);
+        let (quiet, until) = scene.life.quiet(scene.now).unwrap();
+        assert_eq!((quiet, until), (Quiet::Starting, scene.now + QUIET));
+        assert_eq!(scene.life.quiet(until), None);
+    });
+    in_scene(Purpose::Run(Kind::Cell), |scene| {
+        scene.now += QUIET;
+        scene.says(OK);
+        let (quiet, until) = scene.life.quiet(scene.now).unwrap();
+        assert_eq!((quiet, until), (Quiet::Ending, scene.now + QUIET));
+        // Exit functions may run on, and print.
+        assert_eq!(scene.life.quiet(until), None);
+        let now = scene.now + 2 * QUIET;
+        scene.life.on_exit(code(0), now);
+        assert_eq!(scene.life.quiet(now), Some((Quiet::Ending, now + QUIET)));
+    });
+}

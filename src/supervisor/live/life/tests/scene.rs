@@ -1,0 +1,259 @@
+//! A worker and a caller without a kernel.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use super::super::*;
+use crate::outcome::Level;
+use crate::protocol::Frame;
+use crate::protocol::caller::{
+    Cell, ClientEvent, ClientRequest, FileRequest, SessionState, ToolTime,
+};
+use crate::protocol::message::ResultMode;
+use crate::supervisor::drain::OutputSink;
+use crate::supervisor::files::FileError;
+use crate::supervisor::link::LinkError;
+use crate::supervisor::live::files::Done;
+use crate::supervisor::live::{Payload, Refusal};
+use crate::supervisor::run::{Files, Measured};
+
+pub const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// A worker without a process.
+pub struct FakeWorker {
+    now: Instant,
+    pub sent: usize,
+    pub interrupts: usize,
+    pub kills: usize,
+    /// Whether its process is about to end, as the kernel would say.
+    pub is_ending: bool,
+    /// What a look at its limits finds.
+    pub over: Option<Stop>,
+    pub drained: Drained,
+}
+
+impl WorkerIo for FakeWorker {
+    fn send(&mut self, _: Vec<u8>, _: Option<OwnedFd>) {
+        self.sent += 1;
+    }
+
+    fn take_passed(&mut self) -> Result<OwnedFd, LinkError> {
+        Err(LinkError::Missing)
+    }
+
+    fn interrupt(&mut self) {
+        self.interrupts += 1;
+    }
+
+    fn kill(&mut self) {
+        self.kills += 1;
+    }
+
+    fn ends_by(&self) -> Instant {
+        self.now + ms(900)
+    }
+
+    fn is_ending(&self) -> bool {
+        self.is_ending
+    }
+
+    fn counts(&mut self) -> Counts {
+        Counts::default()
+    }
+
+    fn has_lost_cgroup(&self, _: &Counts) -> bool {
+        false
+    }
+
+    fn watch_anew(&mut self, _: Pace, _: Instant, _: Option<u64>) {}
+
+    fn check_limits(&mut self, _: Instant) -> Option<Stop> {
+        self.over.take()
+    }
+
+    fn next_check(&self) -> Instant {
+        self.now + ms(20)
+    }
+
+    fn measured(&self) -> Measured {
+        Measured::default()
+    }
+
+    fn files(&self) -> Files {
+        Files::default()
+    }
+
+    fn do_with_file(&self, _: &FileRequest) -> Result<Done, FileError> {
+        Err(FileError::Gone)
+    }
+
+    fn drain(&mut self, _: Stream, _: &mut dyn OutputSink) -> Drained {
+        self.drained
+    }
+
+    fn take_output(&mut self) -> (Vec<u8>, Vec<u8>, u64) {
+        (Vec::new(), Vec::new(), 0)
+    }
+}
+
+/// A caller that keeps what it is sent.
+#[derive(Default)]
+pub struct FakeCaller {
+    requests: Vec<ClientRequest>,
+    events: Vec<ClientEvent>,
+    pub refusals: Vec<(Option<u64>, String)>,
+}
+
+impl Caller for FakeCaller {
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn unsent(&self) -> usize {
+        0
+    }
+
+    fn flush(&mut self) {}
+
+    fn recv(&mut self) -> CallerEvent {
+        match self.requests.pop() {
+            Some(request) => CallerEvent::Request(request, Payload::default()),
+            None => CallerEvent::Nothing,
+        }
+    }
+
+    fn answer(&mut self, answer: ClientEvent, _: Payload) {
+        self.events.push(answer);
+    }
+
+    fn refuse(&mut self, id: Option<u64>, refusal: Refusal) {
+        self.refusals.push((id, refusal.to_string()));
+    }
+}
+
+impl FakeCaller {
+    /// The status and the session's state of each outcome so far.
+    pub fn outcomes(&self) -> Vec<(&'static str, SessionState)> {
+        let outcomes = self.events.iter().filter_map(|event| match event {
+            ClientEvent::Outcome(outcome) => Some(outcome),
+            _ => None,
+        });
+        outcomes
+            .map(|outcome| (outcome.outcome.0.status().as_str(), outcome.session))
+            .collect()
+    }
+}
+
+pub const LIMITS: RunLimits = RunLimits {
+    wall: Duration::from_secs(30),
+    cpu: Duration::from_secs(10),
+    memory: 1 << 29,
+    pids: 64,
+    output: 1 << 20,
+    millicores: 1000,
+    files: None,
+};
+
+pub const SESSION: Purpose = Purpose::Session(SessionTerms {
+    idle: Some(Duration::from_secs(60)),
+    age: Some(Duration::from_secs(600)),
+    tool_time: ToolTime::AtMost(Duration::ZERO),
+});
+
+/// A life, its caller, and the time.
+pub struct Scene<'a> {
+    pub life: WorkerLife<'a, FakeWorker>,
+    pub caller: FakeCaller,
+    pub now: Instant,
+}
+
+pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
+    let policy = PolicyIdentity {
+        name: "standard".into(),
+        sha256: String::new(),
+    };
+    let enforced = Enforced {
+        level: Level::Full,
+        layers: Vec::new(),
+    };
+    let now = Instant::now();
+    let worker = FakeWorker {
+        now,
+        sent: 0,
+        interrupts: 0,
+        kills: 0,
+        is_ending: false,
+        over: None,
+        drained: Drained::WithinCap,
+    };
+    let terms = LifeTerms {
+        purpose,
+        limits: LIMITS,
+        policy: &policy,
+        enforced: &enforced,
+    };
+    let mut scene = Scene {
+        life: WorkerLife::new(terms, worker, now),
+        caller: FakeCaller::default(),
+        now,
+    };
+    match purpose {
+        Purpose::Session(_) => scene.life.greet(now).unwrap(),
+        Purpose::Run(_) => scene.life.start_run(Vec::new(), now),
+    }
+    scene.says(r#"{"kind":"ready","version":2}"#);
+    act(&mut scene);
+}
+
+impl Scene<'_> {
+    pub fn says(&mut self, header: &str) {
+        let frame = Frame {
+            header: header.as_bytes().to_vec(),
+            payload: Vec::new(),
+        };
+        self.life.on_frame(frame, self.now, &mut self.caller);
+    }
+
+    pub fn asks(&mut self, request: ClientRequest) -> Option<SessionExit> {
+        self.caller.requests.push(request);
+        self.life.on_caller(self.now, &mut self.caller)
+    }
+
+    pub fn cell(&mut self, id: u64) {
+        let left = self.asks(ClientRequest::Cell(Cell {
+            id,
+            filename: "<cell>".into(),
+            argv: Vec::new(),
+            last: ResultMode::default(),
+            then: AfterCell::Stay,
+            stream: false,
+            wall: None,
+        }));
+        assert!(left.is_none());
+    }
+
+    pub fn passes(&mut self, time: Duration) {
+        self.now += time;
+        self.life.on_time(self.now);
+    }
+
+    pub fn ends(&mut self) -> SessionExit {
+        self.life.on_end(self.now, &mut self.caller)
+    }
+}
+
+pub fn code(status: i32) -> Exit {
+    Exit {
+        status: ExitStatus::Code(status),
+        cpu_us: 0,
+        max_rss_kib: 0,
+    }
+}
+
+pub fn reason(left: SessionExit) -> String {
+    match left {
+        SessionExit::Ended(why) => why,
+        other => panic!("{other:?}"),
+    }
+}

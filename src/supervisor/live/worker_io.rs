@@ -1,0 +1,193 @@
+//! What a session does to its worker, and asks about it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+
+use super::files::{Done, do_with_file};
+use crate::protocol::FrameLimits;
+use crate::protocol::caller::FileRequest;
+use crate::supervisor::cgroup::{Counts, WorkerCgroup};
+use crate::supervisor::descriptors::set_nonblocking;
+use crate::supervisor::drain::{Drained, Output, OutputSink, Stream};
+use crate::supervisor::ending::Stop;
+use crate::supervisor::error::{SupervisorError, While};
+use crate::supervisor::files::FileError;
+use crate::supervisor::link::{Link, LinkError};
+use crate::supervisor::objects::Objects;
+use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
+use crate::supervisor::spawn::Worker;
+use crate::supervisor::verified_worker::VerifiedWorker;
+use sandfork_jail::sys;
+
+/// A worker, as [`WorkerLife`](super::life::WorkerLife) sees it. Tests put a value in its place.
+pub trait WorkerIo {
+    /// Queues a frame's bytes, with a descriptor that goes with them.
+    fn send(&mut self, bytes: Vec<u8>, passed: Option<OwnedFd>);
+    /// Takes the descriptor that the last frame announced.
+    fn take_passed(&mut self) -> Result<OwnedFd, LinkError>;
+    /// Interrupts the running cell.
+    fn interrupt(&mut self);
+    /// Kills all processes of the worker.
+    fn kill(&mut self);
+    /// When to stop waiting for the end of a worker that was killed, or whose main process has ended.
+    fn ends_by(&self) -> Instant;
+    /// Whether the main process is about to end.
+    fn is_ending(&self) -> bool;
+    /// Reads what the cgroup has counted since the worker was forked.
+    fn counts(&mut self) -> Counts;
+    /// Whether the cgroup is gone, judging by counts that were just read.
+    fn has_lost_cgroup(&self, counts: &Counts) -> bool;
+    /// Starts to watch the limits anew. `counted` is the processor time used so far, microseconds, if known.
+    fn watch_anew(&mut self, pace: Pace, now: Instant, counted: Option<u64>);
+    /// Checks the limits that need polling, if it is time to.
+    fn check_limits(&mut self, now: Instant) -> Option<Stop>;
+    /// When to check the limits next.
+    fn next_check(&self) -> Instant;
+    /// The largest values that were measured since the worker was last watched anew.
+    fn measured(&self) -> Measured;
+    /// Measures the worker's files.
+    fn files(&self) -> Files;
+    /// Carries out a caller's request for the worker's files.
+    fn do_with_file(&self, request: &FileRequest) -> Result<Done, FileError>;
+    /// Reads the output that is available now.
+    fn drain(&mut self, stream: Stream, sink: &mut dyn OutputSink) -> Drained;
+    /// Returns the captured output, standard output first, and how many bytes it is in all. Counts later
+    /// output from zero.
+    fn take_output(&mut self) -> (Vec<u8>, Vec<u8>, u64);
+}
+
+/// A worker in its jail.
+pub struct JailedWorker<'a> {
+    context: &'a RunContext<'a>,
+    verified: &'a VerifiedWorker,
+    watch: Watch<'a>,
+    /// Whether the last process of the worker has ended.
+    is_gone: bool,
+    pub(super) objects: Objects<'a>,
+    pub(super) link: Link<&'a OwnedFd>,
+    pub(super) output: Output<'a>,
+}
+
+impl<'a> JailedWorker<'a> {
+    /// Prepares to serve a worker that is ready in its jail.
+    pub fn new(
+        context: &'a RunContext<'a>,
+        verified: &'a VerifiedWorker,
+    ) -> Result<Self, SupervisorError> {
+        let worker = &verified.worker;
+        for pipe in [&worker.stdout, &worker.stderr] {
+            set_nonblocking(pipe).when("prepare the worker's streams")?;
+        }
+        let link = Link::new(&worker.data, FrameLimits::FROM_WORKER);
+        Ok(Self {
+            context,
+            verified,
+            watch: verified.watch(context),
+            is_gone: false,
+            objects: verified.objects(),
+            link: link.when("prepare the worker's link")?,
+            output: Output::new(&worker.stdout, &worker.stderr, context.limits.output),
+        })
+    }
+
+    /// The worker.
+    pub fn worker(&self) -> &'a Worker {
+        &self.verified.worker
+    }
+
+    /// Gives up what the worker needed to be forked.
+    pub fn settle(&self) {
+        if let Some(cgroup) = &self.verified.cgroup {
+            cgroup.settle();
+        }
+    }
+
+    /// Answers the calls that the worker's filter forwards, at the guest's expense.
+    pub fn answer_calls(&mut self) {
+        let spent = self.objects.answer(&self.watch);
+        self.watch.charge(spent);
+    }
+
+    /// Notes that nothing is left of the worker.
+    pub fn note_gone(&mut self) {
+        self.is_gone = true;
+        self.worker().note_gone();
+    }
+}
+
+impl WorkerIo for JailedWorker<'_> {
+    fn send(&mut self, bytes: Vec<u8>, passed: Option<OwnedFd>) {
+        self.link.send(bytes, passed);
+    }
+
+    fn take_passed(&mut self) -> Result<OwnedFd, LinkError> {
+        self.link.take_passed()
+    }
+
+    fn interrupt(&mut self) {
+        // Fails if the process has ended, which the monitor reports.
+        _ = sys::pidfd::signal(self.worker().process.as_fd(), Signal::SIGINT);
+    }
+
+    fn kill(&mut self) {
+        self.worker().kill();
+    }
+
+    fn ends_by(&self) -> Instant {
+        self.worker().ends_by()
+    }
+
+    fn is_ending(&self) -> bool {
+        self.worker().proc.is_ending()
+    }
+
+    fn counts(&mut self) -> Counts {
+        let counts = if self.is_gone {
+            WorkerCgroup::last_counts
+        } else {
+            WorkerCgroup::counts
+        };
+        let cgroup = self.verified.cgroup.as_ref();
+        cgroup.map(counts).unwrap_or_default()
+    }
+
+    fn has_lost_cgroup(&self, counts: &Counts) -> bool {
+        self.verified.lost_cgroup(counts)
+    }
+
+    fn watch_anew(&mut self, pace: Pace, now: Instant, counted: Option<u64>) {
+        self.watch.begin(pace, now, counted);
+    }
+
+    fn check_limits(&mut self, now: Instant) -> Option<Stop> {
+        self.watch.look(now)
+    }
+
+    fn next_check(&self) -> Instant {
+        self.watch.next()
+    }
+
+    fn measured(&self) -> Measured {
+        self.watch.since_begin()
+    }
+
+    fn files(&self) -> Files {
+        self.verified.files(self.context)
+    }
+
+    fn do_with_file(&self, request: &FileRequest) -> Result<Done, FileError> {
+        do_with_file(self.verified, self.context.jail, request)
+    }
+
+    fn drain(&mut self, stream: Stream, sink: &mut dyn OutputSink) -> Drained {
+        self.output.drain(stream, sink)
+    }
+
+    fn take_output(&mut self) -> (Vec<u8>, Vec<u8>, u64) {
+        let total = self.output.total();
+        let (stdout, stderr) = self.output.take();
+        (stdout, stderr, total)
+    }
+}
