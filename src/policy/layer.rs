@@ -1,13 +1,12 @@
 //! One policy text: a built-in, a file or an override, parsed, with its positions.
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 use super::builtin::BuiltIn;
-use super::diagnose::diagnose;
 use super::error::PolicyError;
-use super::file::PolicyFile;
 use super::origin::Origin;
+use super::read::read;
+use super::values::Values;
 
 /// The value of `Origin::file` for an override.
 const OVERRIDE: &str = "--set";
@@ -15,11 +14,12 @@ const OVERRIDE: &str = "--set";
 /// One policy text and its contents.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
-    /// The parsed contents.
-    pub(super) contents: PolicyFile,
+    /// The values that it has.
+    pub(super) values: Values,
     /// The absolute directory for its relative paths, if it has one.
     pub(super) directory: Option<PathBuf>,
-    source: Source,
+    /// The text as a whole.
+    pub(super) whole: Origin,
 }
 
 /// A text and its name in errors.
@@ -81,33 +81,20 @@ impl Layer {
     /// Parses a built-in policy. It has no directory, because it names no relative path.
     pub(super) fn builtin(builtin: &BuiltIn) -> Result<Self, PolicyError> {
         let source = Source::file(format!("built-in {}", builtin.name), builtin.text);
-        Self::parse(source, builtin.text, None)
+        Self::parse(&source, builtin.text, None)
     }
 
     /// Parses a text.
     pub(super) fn parse(
-        source: Source,
+        source: &Source,
         text: &str,
         directory: Option<PathBuf>,
     ) -> Result<Self, PolicyError> {
-        match toml::from_str(text) {
-            Ok(contents) => Ok(Self {
-                contents,
-                directory,
-                source,
-            }),
-            Err(error) => Err(diagnose(&error, text, &source)),
-        }
-    }
-
-    /// The position of a span of the text.
-    pub(super) fn origin(&self, span: &Range<usize>) -> Origin {
-        self.source.origin(span.start)
-    }
-
-    /// The text as a whole.
-    pub(super) fn whole(&self) -> Origin {
-        self.source.whole()
+        Ok(Self {
+            values: read(text, source, directory.as_deref())?,
+            directory,
+            whole: source.whole(),
+        })
     }
 }
 

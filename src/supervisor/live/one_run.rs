@@ -50,7 +50,7 @@ impl<'w> WorkerLoop<'w> {
         later: Option<Deferred>,
     ) -> Result<EndedRun<'w>, SupervisorError> {
         let started = Instant::now();
-        let clock = WallClock::new(started, self.context.limits.wall, Duration::ZERO, None);
+        let clock = WallClock::new(started, self.context.limits.wall(), Duration::ZERO, None);
         let mut cell = CellUnderWay::new(ONLY_REQUEST, started, clock, Counts::default());
         cell.streaming = Streaming::AsItComes;
         cell.then = AfterCell::End;

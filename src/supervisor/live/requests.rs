@@ -61,7 +61,7 @@ impl WorkerLoop<'_> {
                 return None;
             }
         }
-        let wall = self.context.limits.wall;
+        let wall = self.context.limits.wall();
         match ask {
             ClientRequest::Cell(cell) => self.begin_cell(cell, payload, caller),
             ClientRequest::Set(set) => {
@@ -102,7 +102,7 @@ impl WorkerLoop<'_> {
             wall,
         } = cell;
         let wall = match wall.map(Duration::try_from_secs_f64) {
-            None => self.context.limits.wall,
+            None => self.context.limits.wall(),
             Some(Ok(wall)) => wall,
             Some(Err(_)) => {
                 caller.refuse(Some(id), Refusal::NoWall);

@@ -96,7 +96,7 @@ impl<'a> WorkerLoop<'a> {
         for pipe in [&worker.stdout, &worker.stderr] {
             set_nonblocking(pipe).when("prepare the worker's streams")?;
         }
-        let output = Output::new(&worker.stdout, &worker.stderr, context.limits.output);
+        let output = Output::new(&worker.stdout, &worker.stderr, context.limits.output());
         let mut data =
             Link::new(&worker.data, FrameLimits::FROM_WORKER).when("prepare the worker's link")?;
         if let Purpose::Session(_) = purpose {

@@ -58,7 +58,7 @@ pub fn report(
         result: seen.result.as_ref(),
         counts: seen.counts,
         no_room: seen.files.no_room,
-        cpu_limit_us: u64::try_from(context.limits.cpu.as_micros()).unwrap_or(u64::MAX),
+        cpu_limit_us: u64::try_from(context.limits.cpu().as_micros()).unwrap_or(u64::MAX),
         kind,
     });
     let mut denied = Vec::new();
