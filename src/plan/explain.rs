@@ -205,17 +205,15 @@ fn write_limits(plan: &Plan, f: &mut String) -> fmt::Result {
 
 /// What holds a limit, where that depends on the host.
 fn holder(plan: &Plan, name: LimitName) -> String {
-    let by_cgroup = |controller| {
-        let cgroup = plan.cgroup.as_ref();
-        cgroup.is_some_and(|cgroup| cgroup.limits_by(controller))
-    };
+    let cgroup = plan.cgroup.as_ref();
+    let is_capped = cgroup.is_some_and(|cgroup| cgroup.limits_by(Controller::Cpu));
     let holder = match (name, plan.supervision.held_by) {
         (LimitName::Memory | LimitName::Pids, HeldBy::Cgroup) => ", held by the cgroup",
         (LimitName::Pids, HeldBy::Watchdog) if limits_processes(&plan.jail) => {
             ", held by a resource limit"
         }
         (LimitName::Memory | LimitName::Pids, HeldBy::Watchdog) => ", watched by the supervisor",
-        (LimitName::Cores, _) if by_cgroup(Controller::Cpu) => ", held by the cgroup",
+        (LimitName::Cores, _) if is_capped => ", held by the cgroup",
         (LimitName::Cores, _) => match plan.jail.worker.pin_to_cores {
             Some(cores) => return format!(", by pinning to {cores} of them"),
             None => ", which is all of them",

@@ -22,20 +22,12 @@ pub(super) struct Layer {
     pub(super) whole: Origin,
 }
 
-/// A text and its name in errors.
+/// A text's name and lines, for errors.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     name: String,
-    lines: Lines,
-}
-
-/// How to find the line of a byte of the text.
-#[derive(Clone, Debug)]
-enum Lines {
-    /// The offset at which each line starts.
-    Starts(Vec<usize>),
-    /// An argument, which has no lines.
-    None,
+    /// The offset at which each line starts. An argument has no lines.
+    line_starts: Option<Vec<usize>>,
 }
 
 impl Source {
@@ -44,7 +36,7 @@ impl Source {
         let newlines = text.match_indices('\n').map(|(at, _)| at + 1);
         Self {
             name: name.into(),
-            lines: Lines::Starts(std::iter::once(0).chain(newlines).collect()),
+            line_starts: Some(std::iter::once(0).chain(newlines).collect()),
         }
     }
 
@@ -52,22 +44,18 @@ impl Source {
     pub(super) fn argument() -> Self {
         Self {
             name: OVERRIDE.to_owned(),
-            lines: Lines::None,
+            line_starts: None,
         }
     }
 
     /// The position of a byte of the text.
     pub(super) fn origin(&self, offset: usize) -> Origin {
-        let line = match &self.lines {
-            // The first line starts at 0, so the count is at least 1.
-            Lines::Starts(starts) => {
-                u32::try_from(starts.partition_point(|start| *start <= offset)).ok()
-            }
-            Lines::None => None,
-        };
+        // The first line starts at 0, so the count is at least 1.
+        let line = |starts: &Vec<usize>| starts.partition_point(|start| *start <= offset);
+        let line = self.line_starts.as_ref().map(line);
         Origin {
             file: self.name.clone(),
-            line,
+            line: line.and_then(|line| u32::try_from(line).ok()),
         }
     }
 
