@@ -56,11 +56,11 @@ impl Capacity {
         };
         let bounds = [
             Bound::Memory {
-                each: supervision.memory.saturating_add(files),
+                each: supervision.limits.memory().saturating_add(files),
                 left: headroom.memory,
             },
             Bound::Tasks {
-                each: u64::from(supervision.pids) + 1,
+                each: supervision.limits.pids() + 1,
                 left: headroom.tasks,
             },
             Bound::Descriptors {

@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
-use sandfork::outcome::{Denial, Ending, LimitName, Outcome, Reporter};
+use sandfork::outcome::{Denial, Ending, LimitName, Limits, Outcome, Reporter};
 use sandfork::policy::Policy;
 
 /// One sentence, or `None` if the guest's output explains its end. `guest` is the name of the
@@ -10,7 +10,7 @@ use sandfork::policy::Policy;
 pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<String> {
     match outcome.ending() {
         Ending::Ok | Ending::Exception | Ending::Exit(_) => None,
-        Ending::Limit(hit) => Some(limit(hit.name, policy)),
+        Ending::Limit(hit) => Some(limit(hit.name, policy.limits())),
         Ending::NotStarted(errno) => Some(format!(
             "`{guest}` could not be started: {}; the guest has the host's system programs, and \
              what `--set filesystem.read=PATH` shows it",
@@ -26,32 +26,15 @@ pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<Strin
     }
 }
 
-fn limit(name: LimitName, policy: &Policy) -> String {
+fn limit(name: LimitName, limits: &Limits) -> String {
     let reached = format!(
         "the run reached its limit of {} {}",
-        policy.limit_text(name),
-        noun(name)
+        limits.text(name),
+        name.spec().noun
     );
-    match policy.raised_limit_text(name) {
+    match limits.raised_text(name) {
         Some(raised) => format!("{reached}; `--set {}={raised}` allows more", name.key()),
         None => format!("{reached}; `{}` cannot be higher", name.key()),
-    }
-}
-
-const fn noun(name: LimitName) -> &'static str {
-    match name {
-        LimitName::Wall => "on the clock",
-        LimitName::Cpu => "of processor time",
-        LimitName::Memory => "of memory",
-        LimitName::Pids => "processes and threads",
-        LimitName::Output => "of output",
-        LimitName::OpenFiles => "open files in one process",
-        LimitName::FileSize => "for one file",
-        LimitName::Cores => "processors",
-        LimitName::WorkSize => "in /work",
-        LimitName::WorkInodes => "files in /work",
-        LimitName::TmpSize => "in /tmp",
-        LimitName::TmpInodes => "files in /tmp",
     }
 }
 

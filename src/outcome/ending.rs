@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::LimitName;
 
@@ -60,27 +60,6 @@ impl Status {
     }
 }
 
-impl Status {
-    /// The status of a run that a limit ended.
-    pub const fn of_limit(name: LimitName) -> Self {
-        match name {
-            // A share of the processors ends nothing by itself. The work that it slows runs out of
-            // time.
-            LimitName::Wall | LimitName::Cores => Self::Timeout,
-            LimitName::Cpu => Self::CpuLimit,
-            LimitName::Memory => Self::MemoryLimit,
-            LimitName::Pids => Self::PidsLimit,
-            LimitName::Output => Self::OutputLimit,
-            LimitName::FileSize
-            | LimitName::OpenFiles
-            | LimitName::WorkSize
-            | LimitName::WorkInodes
-            | LimitName::TmpSize
-            | LimitName::TmpInodes => Self::FileLimit,
-        }
-    }
-}
-
 impl fmt::Display for Status {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.as_str())
@@ -118,7 +97,7 @@ impl Ending {
             Self::Ok => Status::Ok,
             Self::Exception | Self::NotStarted(_) => Status::Exception,
             Self::Exit(_) => Status::Exit,
-            Self::Limit(hit) => Status::of_limit(hit.name),
+            Self::Limit(hit) => hit.name.spec().status,
             Self::Denied => Status::Denied,
             Self::Signal(_) => Status::Signal,
             Self::ProtocolViolation(_) => Status::ProtocolViolation,
@@ -131,16 +110,9 @@ impl Ending {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct LimitHit {
     /// The limit; in JSON, its key in the policy.
-    #[serde(serialize_with = "key")]
     pub name: LimitName,
     /// The mechanism that enforced it.
     pub by: Mechanism,
-}
-
-// serde passes a field by reference, even a small one.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn key<S: Serializer>(name: &LimitName, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(name.key())
 }
 
 /// The mechanism that enforced a limit.

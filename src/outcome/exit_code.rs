@@ -72,7 +72,7 @@ pub fn of(ending: &Ending) -> u8 {
         Ending::Exception => EXCEPTION,
         Ending::NotStarted(errno) => of_exec_errno(*errno),
         Ending::Exit(code) => *code,
-        Ending::Limit(hit) => match Status::of_limit(hit.name) {
+        Ending::Limit(hit) => match hit.name.spec().status {
             Status::Timeout | Status::CpuLimit => TIME_LIMIT,
             Status::MemoryLimit => MEMORY_LIMIT,
             _ => OTHER_LIMIT,

@@ -17,14 +17,14 @@ pub mod value;
 mod ending;
 mod layer;
 mod level;
-mod limit_name;
+mod limits;
 mod parts;
 mod phases;
 
 pub use ending::{Ending, LimitHit, Mechanism, Status};
 pub use layer::Layer;
 pub use level::Level;
-pub use limit_name::LimitName;
+pub use limits::{LimitName, LimitSpec, Limits, Scope, Unit};
 pub use parts::{Denial, Enforced, ExceptionInfo, PolicyIdentity, Reporter, Usage};
 pub use phases::{JailSteps, Phases, microseconds};
 

@@ -126,19 +126,19 @@ const CPU_PERIOD_US: u64 = 100_000;
 
 /// Microseconds of processor time in each period.
 fn cpu_quota_us(limits: &Limits) -> u64 {
-    u64::from(limits.cores.millicores()) * CPU_PERIOD_US / 1000
+    limits.millicores() * CPU_PERIOD_US / 1000
 }
 
 fn settings_v1(controller: Controller, limits: &Limits) -> Vec<Setting> {
     match controller {
         Controller::Memory => vec![
-            required("memory.limit_in_bytes", limits.memory.to_string()),
+            required("memory.limit_in_bytes", limits.memory().to_string()),
             // The limit of memory and swap together, so that there is no swap. It must not be below
             // the memory limit, so it comes after it.
-            where_there("memory.memsw.limit_in_bytes", limits.memory.to_string()),
+            where_there("memory.memsw.limit_in_bytes", limits.memory().to_string()),
             where_there("memory.swappiness", "0"),
         ],
-        Controller::Pids => vec![required("pids.max", limits.pids.to_string())],
+        Controller::Pids => vec![required("pids.max", limits.pids().to_string())],
         Controller::Cpu => vec![
             required("cpu.cfs_period_us", CPU_PERIOD_US.to_string()),
             required("cpu.cfs_quota_us", cpu_quota_us(limits).to_string()),
@@ -150,10 +150,10 @@ fn settings_v1(controller: Controller, limits: &Limits) -> Vec<Setting> {
 fn settings_v2(controller: Controller, limits: &Limits) -> Vec<Setting> {
     match controller {
         Controller::Memory => vec![
-            required("memory.max", limits.memory.to_string()),
+            required("memory.max", limits.memory().to_string()),
             where_there("memory.swap.max", "0"),
         ],
-        Controller::Pids => vec![required("pids.max", limits.pids.to_string())],
+        Controller::Pids => vec![required("pids.max", limits.pids().to_string())],
         Controller::Cpu => {
             vec![required(
                 "cpu.max",

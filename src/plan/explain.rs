@@ -4,8 +4,10 @@ use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use super::layer_state::LayerState;
-use super::words::{bytes, processors, seconds};
+use super::words::{amount, bytes, seconds};
 use super::{HeldBy, Plan, SessionFiles, Start};
+use crate::host::Controller;
+use crate::outcome::{LimitName, LimitSpec};
 use crate::policy::Stdin;
 use sandfork_jail::program::{
     PathAccess, ProcMount, RlimitResource, RootEntry, UidRange, ZygoteJail,
@@ -188,33 +190,42 @@ fn write_files(plan: &Plan, f: &mut String) -> fmt::Result {
 }
 
 fn write_limits(plan: &Plan, f: &mut String) -> fmt::Result {
-    let limits = &plan.supervision;
-    let (memory, processes) = match limits.held_by {
-        HeldBy::Cgroup => ("held by the cgroup", "held by the cgroup"),
-        HeldBy::Watchdog if has_rlimit(&plan.jail, RlimitResource::Processes) => {
-            ("watched by the supervisor", "held by a resource limit")
-        }
-        HeldBy::Watchdog => ("watched by the supervisor", "watched by the supervisor"),
-    };
+    let supervision = &plan.supervision;
     writeln!(f, "\nlimits")?;
-    row(f, "wall time", &seconds(limits.wall))?;
-    row(f, "processor time", &seconds(limits.cpu))?;
-    row(f, "memory", &format!("{}, {memory}", bytes(limits.memory)))?;
-    row(f, "processes", &format!("{}, {processes}", limits.pids))?;
-    row(f, "processors", &share(plan))?;
-    row(
-        f,
-        "open files",
-        &rlimit(&plan.jail, RlimitResource::OpenFiles).to_string(),
-    )?;
-    row(
-        f,
-        "largest file",
-        &bytes(rlimit(&plan.jail, RlimitResource::FileSize)),
-    )?;
-    row(f, "output", &bytes(limits.output))?;
-    row(f, "idle session", &end(limits.session_idle))?;
-    row(f, "any session", &end(limits.session_age))
+    for name in LimitName::ALL {
+        let LimitSpec { label, unit, .. } = name.spec();
+        if !label.is_empty() {
+            let amount = amount(*unit, supervision.limits.amount(name));
+            row(f, label, &format!("{amount}{}", holder(plan, name)))?;
+        }
+    }
+    row(f, "idle session", &end(supervision.session_idle))?;
+    row(f, "any session", &end(supervision.session_age))
+}
+
+/// What holds a limit, where that depends on the host.
+fn holder(plan: &Plan, name: LimitName) -> String {
+    let cgroup = plan.cgroup.as_ref();
+    let is_capped = cgroup.is_some_and(|cgroup| cgroup.limits_by(Controller::Cpu));
+    let holder = match (name, plan.supervision.held_by) {
+        (LimitName::Memory | LimitName::Pids, HeldBy::Cgroup) => ", held by the cgroup",
+        (LimitName::Pids, HeldBy::Watchdog) if limits_processes(&plan.jail) => {
+            ", held by a resource limit"
+        }
+        (LimitName::Memory | LimitName::Pids, HeldBy::Watchdog) => ", watched by the supervisor",
+        (LimitName::Cores, _) if is_capped => ", held by the cgroup",
+        (LimitName::Cores, _) => match plan.jail.worker.pin_to_cores {
+            Some(cores) => return format!(", by pinning to {cores} of them"),
+            None => ", which is all of them",
+        },
+        _ => "",
+    };
+    holder.to_owned()
+}
+
+fn limits_processes(jail: &ZygoteJail) -> bool {
+    let mut rlimits = jail.worker.rlimits.iter();
+    rlimits.any(|limit| limit.resource == RlimitResource::Processes)
 }
 
 fn end(after: Option<Duration>) -> String {
@@ -222,35 +233,6 @@ fn end(after: Option<Duration>) -> String {
         || "never ended".to_owned(),
         |after| format!("ended after {}", seconds(after)),
     )
-}
-
-fn share(plan: &Plan) -> String {
-    let share = processors(plan.supervision.millicores);
-    let capped = plan
-        .cgroup
-        .as_ref()
-        .is_some_and(|cgroup| cgroup.limits_by(crate::host::Controller::Cpu));
-    match (capped, plan.jail.worker.pin_to_cores) {
-        (true, _) => format!("{share}, held by the cgroup"),
-        (false, Some(cores)) => format!("{share}, by pinning to {cores} of them"),
-        (false, None) => format!("{share}, which is all of them"),
-    }
-}
-
-fn has_rlimit(jail: &ZygoteJail, resource: RlimitResource) -> bool {
-    jail.worker
-        .rlimits
-        .iter()
-        .any(|limit| limit.resource == resource)
-}
-
-fn rlimit(jail: &ZygoteJail, resource: RlimitResource) -> u64 {
-    let found = jail
-        .worker
-        .rlimits
-        .iter()
-        .find(|limit| limit.resource == resource);
-    found.map_or(u64::MAX, |limit| limit.value)
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {

@@ -10,7 +10,7 @@ use super::places::{SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, filters, landlock, limits, root};
 use crate::host::{Controller, GUEST_ID, Host, HostUser, IdRange};
-use crate::policy::{Level, Policy, ProcVisibility, Quota};
+use crate::policy::{Level, Policy, ProcVisibility};
 use sandfork_jail::program::{
     HostIds, Identity, LandlockRules, ProcMount, Shown, Tmpfs, UidRange, WorkerJail, ZygoteJail,
     ZygoteNamespaces,
@@ -83,14 +83,14 @@ fn worker(
     cgroup: Option<&CgroupPlan>,
     view: &View,
 ) -> WorkerJail {
-    let files = policy.filesystem();
-    let quota = |target: &str, quota: Quota| {
+    let limits = policy.limits();
+    let quota = |target: &str, size, inodes| {
         let shows = view.shown_beneath(Path::new(target));
         Tmpfs {
             target: target.into(),
-            size: quota.size,
+            size,
             // The inodes of the mount points do not count against the guest.
-            inodes: quota.inodes + mount_points(&shows),
+            inodes: inodes + mount_points(&shows),
             shows,
         }
     };
@@ -108,16 +108,16 @@ fn worker(
             Level::Landlock => Vec::new(),
             // /dev/shm holds shared memory; it gets as much as /tmp.
             _ => vec![
-                quota(WORK, files.work),
-                quota(TMP, files.tmp),
-                quota(SHM, files.tmp),
+                quota(WORK, limits.work_size(), limits.work_inodes()),
+                quota(TMP, limits.tmp_size(), limits.tmp_inodes()),
+                quota(SHM, limits.tmp_size(), limits.tmp_inodes()),
             ],
         },
         proc: proc_mount(policy, level),
-        rlimits: limits::rlimits(host, policy.limits(), count),
-        data_allowance: limits::data_allowance(policy.limits()),
-        process_headroom: limits::process_headroom(policy.limits(), count),
-        pin_to_cores: limits::pin_to_cores(host, policy.limits()).filter(|_| !cpu_is_capped),
+        rlimits: limits::rlimits(host, limits, count),
+        data_allowance: limits::data_allowance(limits),
+        process_headroom: limits::process_headroom(limits, count),
+        pin_to_cores: limits::pin_to_cores(host, limits).filter(|_| !cpu_is_capped),
         filters: Vec::new(),
         cwd: WORK.into(),
     }

@@ -2,11 +2,12 @@
 //! promises.
 
 use crate::host::Host;
-use crate::policy::{LimitName, Limits, Policy};
+use crate::outcome::{LimitName, Limits, Unit};
+use crate::policy::Policy;
 use sandfork_jail::program::{Rlimit, RlimitResource};
 
 use super::PlanError;
-use super::words::{bytes, processors};
+use super::words::amount;
 
 /// The stack of a main thread: the usual default of distributions. CPython's recursion limit and
 /// numpy's LAPACK assume it.
@@ -22,10 +23,6 @@ const PENDING_SIGNALS: u64 = 1024;
 /// this value (core(5), fs/coredump.c), and the handler would run as the host's root on a process
 /// that a guest crashed.
 const NO_CORE: u64 = 1;
-
-fn whole_seconds(limits: &Limits) -> u64 {
-    limits.cpu.as_secs() + u64::from(limits.cpu.subsec_nanos() > 0)
-}
 
 /// How processes are counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,15 +42,16 @@ pub(super) enum ProcessCount {
 /// The limits that each worker sets.
 pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<Rlimit> {
     let hard = host.machine.limits.hard;
+    let whole_seconds = limits.amount(LimitName::Cpu).div_ceil(1000);
     let mut rlimits = vec![
         // The kernel ends a process without a report, so its limit is one second above the
         // supervisor's. The supervisor counts the whole worker and reports the limit.
         (
             RlimitResource::Cpu,
-            (whole_seconds(limits) + 1).min(hard.cpu_seconds),
+            (whole_seconds + 1).min(hard.cpu_seconds),
         ),
-        (RlimitResource::OpenFiles, u64::from(limits.open_files)),
-        (RlimitResource::FileSize, limits.file_size),
+        (RlimitResource::OpenFiles, limits.open_files()),
+        (RlimitResource::FileSize, limits.file_size()),
         (RlimitResource::Core, NO_CORE.min(hard.core)),
         (
             RlimitResource::LockedMemory,
@@ -69,7 +67,7 @@ pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<
         ),
         (RlimitResource::Stack, STACK_BYTES.min(hard.stack)),
     ];
-    let pids = u64::from(limits.pids);
+    let pids = limits.pids();
     match count {
         ProcessCount::Own => rlimits.push((RlimitResource::Processes, pids)),
         ProcessCount::OwnBehindCgroup => rlimits.push((RlimitResource::Processes, 2 * pids)),
@@ -86,9 +84,8 @@ pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<
 /// whole limit it would be killed.
 pub(super) fn data_allowance(limits: &Limits) -> u64 {
     const LEAST_RESERVE: u64 = 8 << 20;
-    limits
-        .memory
-        .saturating_sub((limits.memory / 16).max(LEAST_RESERVE))
+    let memory = limits.memory();
+    memory.saturating_sub((memory / 16).max(LEAST_RESERVE))
 }
 
 /// How many processes an ordinary user's ceiling leaves to the other workers that start while one
@@ -98,101 +95,61 @@ const OTHER_WORKERS: u64 = 1024;
 /// What `RLIMIT_NPROC` adds to the number of processes on the machine, if the kernel counts all
 /// processes of a user together.
 pub(super) fn process_headroom(limits: &Limits, count: ProcessCount) -> Option<u64> {
-    let headroom = u64::from(limits.pids) + OTHER_WORKERS;
+    let headroom = limits.pids() + OTHER_WORKERS;
     (count == ProcessCount::WholeUser).then_some(headroom)
 }
 
 /// The number of processors to pin a worker to, if no cpu cgroup limits its share.
 pub(super) fn pin_to_cores(host: &Host, limits: &Limits) -> Option<u32> {
-    let cores = limits.cores.millicores().div_ceil(1000);
+    let cores = u32::try_from(limits.millicores().div_ceil(1000)).ok()?;
     (cores < host.machine.limits.cpus).then_some(cores)
 }
 
 /// Refuses limits above what the host has.
 pub(super) fn check(policy: &Policy, host: &Host) -> Result<(), PlanError> {
-    let limits = policy.limits();
-    let (has, hard) = (&host.machine.limits, &host.machine.limits.hard);
-    let count = |wanted: u32| u64::from(wanted);
-    let thousandths = |cpus: u32| u64::from(cpus) * 1000;
-    let checks = [
-        Check::new(LimitName::Memory, limits.memory, has.memory, "of memory"),
-        Check::new(
-            LimitName::Cpu,
-            whole_seconds(limits),
-            hard.cpu_seconds,
-            "seconds",
-        )
-        .with_remedy(", or raise the host's hard limit (`ulimit -Ht`)"),
-        Check::new(LimitName::Pids, count(limits.pids), has.pids, "processes"),
-        Check::new(
-            LimitName::OpenFiles,
-            count(limits.open_files),
-            hard.open_files,
-            "open files",
-        )
-        .with_remedy(", or raise the host's hard limit (`ulimit -Hn`)"),
-        Check::new(
-            LimitName::FileSize,
-            limits.file_size,
-            hard.file_size,
-            "file size",
-        )
-        .with_remedy(", or raise the host's hard limit (`ulimit -Hf`)"),
-        Check::new(
-            LimitName::Cores,
-            u64::from(limits.cores.millicores()),
-            thousandths(has.cpus),
-            "processors",
-        ),
-    ];
-    match checks
-        .into_iter()
-        .find(|check| check.wanted > check.available)
-    {
-        Some(broken) => Err(broken.into_error(policy)),
-        None => Ok(()),
-    }
-}
-
-struct Check {
-    name: LimitName,
-    wanted: u64,
-    available: u64,
-    of: &'static str,
-    remedy: &'static str,
-}
-
-impl Check {
-    fn new(name: LimitName, wanted: u64, available: u64, of: &'static str) -> Self {
-        Self {
-            name,
-            wanted,
-            available,
-            of,
-            remedy: "",
-        }
-    }
-
-    fn with_remedy(self, remedy: &'static str) -> Self {
-        Self { remedy, ..self }
-    }
-
-    fn into_error(self, policy: &Policy) -> PlanError {
-        let (show, suggestion): (fn(u64) -> String, String) = match self.name {
-            LimitName::Memory | LimitName::FileSize => {
-                (bytes, format!("{}MiB", (self.available >> 20).max(1)))
-            }
-            LimitName::Cores => (processors, processors(self.available)),
-            LimitName::Cpu => (|n| n.to_string(), format!("{}s", self.available)),
-            _ => (|n| n.to_string(), self.available.to_string()),
+    for name in LimitName::ALL {
+        let wanted = policy.limits().amount(name);
+        let Some((most, or)) = available(host, name).filter(|(most, _)| wanted > *most) else {
+            continue;
         };
-        let key = self.name.key();
-        PlanError::QuotaAboveHost {
-            origin: policy.limit_origin(self.name).clone(),
+        let (key, unit) = (name.key(), name.spec().unit);
+        let lower = match most {
+            // Whole MiB are easier to write than bytes.
+            MIB.. if unit == Unit::Size => most - most % MIB,
+            _ => most,
+        };
+        return Err(PlanError::QuotaAboveHost {
+            origin: policy.limit_origin(name).clone(),
             key,
-            wanted: show(self.wanted),
-            available: format!("{} {}", show(self.available), self.of),
-            remedy: format!("lower it (`--set {key}={suggestion}`){}", self.remedy),
-        }
+            wanted: amount(unit, wanted),
+            available: format!("{} {}", amount(unit, most), name.spec().noun),
+            remedy: format!("lower it (`--set {key}={}`){or}", unit.text(lower)),
+        });
+    }
+    Ok(())
+}
+
+const MIB: u64 = 1 << 20;
+
+/// What the host has of a resource, and the remedy besides a lower limit.
+fn available(host: &Host, name: LimitName) -> Option<(u64, &'static str)> {
+    let (has, hard) = (&host.machine.limits, &host.machine.limits.hard);
+    match name {
+        LimitName::Cpu => Some((
+            hard.cpu_seconds.saturating_mul(1000),
+            ", or raise the host's hard limit (`ulimit -Ht`)",
+        )),
+        LimitName::Memory => Some((has.memory, "")),
+        LimitName::Pids => Some((has.pids, "")),
+        LimitName::OpenFiles => Some((
+            hard.open_files,
+            ", or raise the host's hard limit (`ulimit -Hn`)",
+        )),
+        LimitName::FileSize => Some((
+            hard.file_size,
+            ", or raise the host's hard limit (`ulimit -Hf`)",
+        )),
+        LimitName::Cores => Some((u64::from(has.cpus) * 1000, "")),
+        _ => None,
     }
 }

@@ -28,7 +28,7 @@ mod words;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 pub use crate::outcome::Layer;
 pub use assess::{Assessment, Remedy, assess};
@@ -44,6 +44,7 @@ pub use session_directory::{FileQuota, SessionFiles};
 pub(crate) use words::bytes;
 
 use crate::host::{Controller, Host, Needs};
+use crate::outcome::{LimitName, Limits, Scope, Unit};
 use crate::policy::{self, Freshness, Level, Policy, Stdin};
 use sandfork_jail::program::ZygoteJail;
 
@@ -66,16 +67,6 @@ pub struct Plan {
     pub session_files: SessionFiles,
     /// The steps that the zygote and its workers apply to themselves.
     pub jail: ZygoteJail,
-}
-
-impl Plan {
-    /// The capacity of a session's work directory, bytes.
-    pub fn work_size(&self) -> u64 {
-        let worker = &self.jail.worker;
-        let mounted = worker.tmpfs.iter().find(|own| own.target == worker.cwd);
-        let measured = self.session_files.quota().map(|quota| quota.size);
-        mounted.map(|own| own.size).or(measured).unwrap_or(0)
-    }
 }
 
 /// The identity of a policy, as an outcome reports it.
@@ -128,48 +119,41 @@ pub struct PreloadPlan {
 /// The limits that the supervisor enforces on a worker from outside.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct Supervision {
-    /// Wall time of each cell or run.
-    #[serde(rename = "wall_ms", serialize_with = "milliseconds")]
-    pub wall: Duration,
-    /// Processor time of the whole worker.
-    #[serde(rename = "cpu_ms", serialize_with = "milliseconds")]
-    pub cpu: Duration,
-    /// Memory of the whole worker, bytes.
-    pub memory: u64,
-    /// Processes and threads of the whole worker.
-    pub pids: u32,
-    /// Share of the processors, thousandths of one.
-    pub millicores: u32,
-    /// Standard output and error together, bytes.
-    pub output: u64,
+    /// The policy's limits. Those that the jail enforces stand in its steps.
+    #[serde(flatten, serialize_with = "supervised")]
+    pub limits: Limits,
     /// What the guest reads on its standard input.
     pub stdin: Stdin,
     /// How long a session may wait for its next cell; `None` means forever.
-    #[serde(rename = "session_idle_ms", serialize_with = "milliseconds_if_any")]
+    #[serde(rename = "session_idle_ms", serialize_with = "milliseconds")]
     pub session_idle: Option<Duration>,
     /// How long a session may live; `None` means forever.
-    #[serde(rename = "session_age_ms", serialize_with = "milliseconds_if_any")]
+    #[serde(rename = "session_age_ms", serialize_with = "milliseconds")]
     pub session_age: Option<Duration>,
     /// What enforces the limits on memory and processes.
     pub held_by: HeldBy,
 }
 
-// serde requires this signature.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn milliseconds<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+fn supervised<S: Serializer>(limits: &Limits, to: S) -> Result<S::Ok, S::Error> {
+    let supervised = LimitName::ALL
+        .into_iter()
+        .filter(|name| name.spec().scope != Scope::Jail);
+    to.collect_map(supervised.map(|name| {
+        let (_, short) = name.key().split_once('.').unwrap_or_default();
+        let field = match name.spec().unit {
+            Unit::Duration => format!("{short}_ms"),
+            Unit::Cores => "millicores".to_owned(),
+            Unit::Size | Unit::Count => short.to_owned(),
+        };
+        (field, limits.amount(name))
+    }))
 }
 
 // serde requires this signature.
 #[allow(clippy::ref_option)]
-fn milliseconds_if_any<S: serde::Serializer>(
-    duration: &Option<Duration>,
-    to: S,
-) -> Result<S::Ok, S::Error> {
-    match duration {
-        Some(duration) => milliseconds(duration, to),
-        None => to.serialize_none(),
-    }
+fn milliseconds<S: Serializer>(duration: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    duration.map(milliseconds).serialize(to)
 }
 
 /// What enforces the limits on a worker's memory and number of processes.
@@ -248,17 +232,11 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
 }
 
 fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
-    let limits = policy.limits();
     let held = cgroup.is_some_and(|cgroup| {
         cgroup.limits_by(Controller::Memory) && cgroup.limits_by(Controller::Pids)
     });
     Supervision {
-        wall: limits.wall,
-        cpu: limits.cpu,
-        memory: limits.memory,
-        pids: limits.pids,
-        millicores: limits.cores.millicores(),
-        output: limits.output,
+        limits: *policy.limits(),
         stdin: policy.stdin(),
         session_idle: policy.session().idle,
         session_age: policy.session().age,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::policy::{Level, Policy};
+use crate::policy::{Level, Limits, Policy};
 
 /// Where a session's own files are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -27,24 +27,22 @@ pub struct FileQuota {
     pub largest: u64,
 }
 
-impl SessionFiles {
-    pub(super) fn of(policy: &Policy, level: Level) -> Self {
-        let work = policy.filesystem().work;
-        match level {
-            Level::Landlock => Self::HostDirectory(FileQuota {
-                size: work.size,
-                inodes: work.inodes,
-                largest: policy.limits().file_size,
-            }),
-            Level::Standard | Level::Full => Self::Private,
+impl FileQuota {
+    /// The quota of these limits.
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            size: limits.work_size(),
+            inodes: limits.work_inodes(),
+            largest: limits.file_size(),
         }
     }
+}
 
-    /// The quota that the supervisor enforces, if no file system does.
-    pub fn quota(self) -> Option<FileQuota> {
-        match self {
-            Self::Private => None,
-            Self::HostDirectory(quota) => Some(quota),
+impl SessionFiles {
+    pub(super) fn of(policy: &Policy, level: Level) -> Self {
+        match level {
+            Level::Landlock => Self::HostDirectory(FileQuota::new(policy.limits())),
+            Level::Standard | Level::Full => Self::Private,
         }
     }
 }

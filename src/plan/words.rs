@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::outcome::Unit;
+
 /// Bytes in the largest unit that shows them whole and short, or with two digits.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [(&str, u64); 4] = [
@@ -29,11 +31,13 @@ pub(super) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
 }
 
-/// Thousandths of a processor, as a policy writes them.
-pub(super) fn processors(millicores: impl Into<u64>) -> String {
-    let millicores = millicores.into();
-    let text = format!("{}.{:03}", millicores / 1000, millicores % 1000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+/// An amount of a limit.
+pub(super) fn amount(unit: Unit, amount: u64) -> String {
+    match unit {
+        Unit::Duration => seconds(Duration::from_millis(amount)),
+        Unit::Size => bytes(amount),
+        Unit::Count | Unit::Cores => unit.text(amount),
+    }
 }
 
 #[cfg(test)]
@@ -56,8 +60,8 @@ mod tests {
 
     #[test]
     fn processors_are_written_as_in_a_policy() {
-        for (millicores, text) in [(1000_u32, "1"), (500, "0.5"), (10, "0.01"), (20_000, "20")] {
-            assert_eq!(processors(millicores), text);
+        for (millicores, text) in [(1000, "1"), (500, "0.5"), (10, "0.01"), (20_000, "20")] {
+            assert_eq!(amount(Unit::Cores, millicores), text);
         }
     }
 

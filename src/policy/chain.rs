@@ -132,7 +132,7 @@ fn read(
                 .read(path)
                 .map_err(|cause| mention.error(unreadable(path, cause, &mention.text)))?;
             let file = Source::file(path.display().to_string(), &text);
-            Layer::parse(file, &text, directory(path, current_dir))
+            Layer::parse(&file, &text, directory(path, current_dir))
         }
     }
 }
@@ -171,12 +171,12 @@ fn next(layer: &Layer, reference: &Reference) -> Option<(Reference, Mention)> {
         Reference::File(path) => path.parent(),
         Reference::BuiltIn(_) => None,
     };
-    match &layer.contents.extends {
+    match layer.values.text::<String>("extends") {
         Some(extends) => Some((
-            Reference::new(extends.value(), beside),
+            Reference::new(&extends.value, beside),
             Mention {
-                text: extends.value().clone(),
-                origin: layer.origin(&extends.span()),
+                text: extends.value,
+                origin: extends.origin,
                 key: Some("extends"),
             },
         )),
@@ -185,7 +185,7 @@ fn next(layer: &Layer, reference: &Reference) -> Option<(Reference, Mention)> {
             Reference::BuiltIn(&STANDARD),
             Mention {
                 text: STANDARD.name.to_owned(),
-                origin: layer.whole(),
+                origin: layer.whole.clone(),
                 key: None,
             },
         )),

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::keyword::{NetworkMode, Stdin, SystemFiles};
-use super::limits::{Limits, Quota};
-use super::located_limits::LocatedLimits;
 use super::module_name::{ImportPattern, Preload};
 use super::origin::{Located, Origin};
-use super::session::SessionPolicy;
-use crate::outcome::Level;
-use crate::outcome::LimitName;
+use super::values::{Values, given};
+use crate::outcome::{Level, LimitName, Limits};
 
 /// What a guest may do, complete and checked. Made by [`Policy::load`] and [`Policy::builtin`].
 ///
@@ -28,10 +26,10 @@ pub struct Policy {
     pub(super) env: EnvPolicy,
     pub(super) stdin: Stdin,
     pub(super) limits: Limits,
-    pub(super) located_limits: LocatedLimits,
     pub(super) session: SessionPolicy,
     pub(super) syscalls: SyscallPolicy,
     pub(super) require: Located<Level>,
+    pub(super) values: Values,
 }
 
 /// The interpreter and its preloaded modules.
@@ -73,7 +71,7 @@ impl ImportPolicy {
     }
 }
 
-/// What the guest sees of the host's files, and the quotas of its own files.
+/// What the guest sees of the host's files.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct FilesystemPolicy {
@@ -85,10 +83,6 @@ pub struct FilesystemPolicy {
     pub read: Vec<Located<PathBuf>>,
     /// Absolute host paths shown read-write at the same path.
     pub write: Vec<Located<PathBuf>>,
-    /// The session's private `/work`.
-    pub work: Quota,
-    /// The session's private `/tmp`.
-    pub tmp: Quota,
 }
 
 /// What the guest sees of processes.
@@ -118,6 +112,16 @@ pub struct SyscallPolicy {
     pub allow: Vec<Located<String>>,
     /// Calls removed from the preset.
     pub deny: Vec<Located<String>>,
+}
+
+/// When a session that is not closed ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct SessionPolicy {
+    /// How long it may wait for its next cell. `None` means forever.
+    pub idle: Option<Duration>,
+    /// How long it may live, in a cell or waiting. `None` means forever.
+    pub age: Option<Duration>,
 }
 
 impl Policy {
@@ -175,7 +179,7 @@ impl Policy {
 
     /// Where a limit was written.
     pub fn limit_origin(&self, name: LimitName) -> &Origin {
-        self.located_limits.origin(name)
+        given(self.values.origin(name.key()))
     }
 
     /// How long a session lives if it is not closed.

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::origin::Origin;
-use super::paths::PathError;
 
 /// A policy that cannot be used. Its text is one sentence: place, key, problem, remedy.
 #[derive(Debug, Error)]
@@ -89,9 +88,6 @@ pub enum PolicyProblem {
         /// The reason, and what to write.
         message: String,
     },
-    /// A path that a policy must not name.
-    #[error(transparent)]
-    Path(#[from] PathError),
     /// Policies that extend each other in a cycle.
     #[error("{chain} is a circle: remove one `extends`")]
     ExtendsCycle {
@@ -158,22 +154,6 @@ pub enum PolicyProblem {
         /// The greatest value.
         most: String,
     },
-    /// An interpreter without a name.
-    #[error(
-        "the interpreter's name is empty: write \"python3\", or the path of an interpreter or a virtual environment"
-    )]
-    EmptyInterpreter,
-    /// A name that no environment variable can have.
-    #[error(
-        "\"{name}\" is not the name of a variable: use letters, digits and `_`, and no digit first"
-    )]
-    EnvName {
-        /// The name.
-        name: String,
-    },
-    /// A value that no environment variable can have.
-    #[error("the value contains a NUL byte, which no environment can hold: remove it")]
-    EnvValue,
     /// A variable that is both set and passed.
     #[error(
         "\"{name}\" is taken from the caller here and set at {set_origin}: remove one of the two"
@@ -192,9 +172,6 @@ pub enum PolicyProblem {
         /// The argument.
         text: String,
     },
-    /// A key without a value in the whole chain; the built-in `standard` has them all.
-    #[error("no policy gives this key a value: write it here")]
-    Missing,
 }
 
 impl From<PolicyError> for Error {

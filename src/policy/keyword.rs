@@ -1,57 +1,10 @@
 //! Keys of a policy file that accept one of a few words.
 
-use thiserror::Error;
+use std::str::FromStr;
 
-use super::suggest::closest;
-use super::text_value::{read_text, serialize_text};
 use crate::outcome::Level;
 
-/// A word that the key does not accept.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("\"{word}\" is not known: {hint}")]
-pub struct UnknownWord {
-    word: String,
-    hint: String,
-}
-
-impl UnknownWord {
-    fn new(word: &str, words: &[&str]) -> Self {
-        let quoted = words.iter().map(|word| format!("\"{word}\""));
-        let choices = quoted.collect::<Vec<_>>().join(" or ");
-        Self {
-            word: word.to_owned(),
-            hint: match closest(word, words.iter().copied()) {
-                Some(near) => format!("did you mean \"{near}\"? Write {choices}"),
-                None => format!("write {choices}"),
-            },
-        }
-    }
-}
-
-/// Implements the reading of an enum that has a word for each variant, and its JSON Schema.
-macro_rules! read_keyword {
-    ($name:ident, $($variant:ident = $word:literal,)+) => {
-        impl $name {
-            const WORDS: &'static [&'static str] = &[$($word),+];
-        }
-
-        impl std::str::FromStr for $name {
-            type Err = UnknownWord;
-
-            fn from_str(word: &str) -> Result<Self, UnknownWord> {
-                match word {
-                    $($word => Ok(Self::$variant),)+
-                    other => Err(UnknownWord::new(other, Self::WORDS)),
-                }
-            }
-        }
-
-        read_text!($name, concat!("one of", $(" \"", $word, "\""),+), "enum": $name::WORDS);
-    };
-}
-
-/// Declares an enum together with the words for its variants, so that reading, writing, the JSON Schema
-/// and the error message always agree.
+/// Declares an enum together with the words for its variants.
 macro_rules! keyword {
     (
         $(#[$meta:meta])*
@@ -60,38 +13,32 @@ macro_rules! keyword {
         }
     ) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, serde::Serialize)]
         pub enum $name {
-            $($(#[$variant_meta])* $variant,)+
+            $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)+
         }
 
         impl $name {
-            /// The word for the variant in a policy file.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)+
+            /// The words for the variants in a policy file.
+            pub(super) const WORDS: &[&str] = &[$($word),+];
+        }
+
+        impl FromStr for $name {
+            type Err = UnknownWord;
+
+            fn from_str(word: &str) -> Result<Self, UnknownWord> {
+                match word {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err(UnknownWord),
                 }
             }
         }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        read_keyword!($name, $($variant = $word,)+);
-        serialize_text!($name);
     };
 }
 
-// The outcome's type: a policy names the lowest level at which a run may start.
-read_keyword!(
-    Level,
-    Landlock = "landlock",
-    Standard = "standard",
-    Full = "full",
-);
+/// A word that the key does not accept.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct UnknownWord;
 
 keyword! {
     /// The host's system directories that the guest sees, read-only.
@@ -119,5 +66,17 @@ keyword! {
         Closed = "closed",
         /// The caller's standard input.
         Pass = "pass",
+    }
+}
+
+// The outcome's type: a policy names the lowest level at which a run may start.
+impl FromStr for Level {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        let mut levels = Self::ALL.into_iter();
+        levels
+            .find(|level| level.as_str() == word)
+            .ok_or(UnknownWord)
     }
 }

@@ -1,13 +1,12 @@
 //! One policy text: a built-in, a file or an override, parsed, with its positions.
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 use super::builtin::BuiltIn;
-use super::diagnose::diagnose;
 use super::error::PolicyError;
-use super::file::PolicyFile;
 use super::origin::Origin;
+use super::read::read;
+use super::values::Values;
 
 /// The value of `Origin::file` for an override.
 const OVERRIDE: &str = "--set";
@@ -15,27 +14,20 @@ const OVERRIDE: &str = "--set";
 /// One policy text and its contents.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
-    /// The parsed contents.
-    pub(super) contents: PolicyFile,
+    /// The values that it has.
+    pub(super) values: Values,
     /// The absolute directory for its relative paths, if it has one.
     pub(super) directory: Option<PathBuf>,
-    source: Source,
+    /// The text as a whole.
+    pub(super) whole: Origin,
 }
 
-/// A text and its name in errors.
+/// A text's name and lines, for errors.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     name: String,
-    lines: Lines,
-}
-
-/// How to find the line of a byte of the text.
-#[derive(Clone, Debug)]
-enum Lines {
-    /// The offset at which each line starts.
-    Starts(Vec<usize>),
-    /// An argument, which has no lines.
-    None,
+    /// The offset at which each line starts. An argument has no lines.
+    line_starts: Option<Vec<usize>>,
 }
 
 impl Source {
@@ -44,7 +36,7 @@ impl Source {
         let newlines = text.match_indices('\n').map(|(at, _)| at + 1);
         Self {
             name: name.into(),
-            lines: Lines::Starts(std::iter::once(0).chain(newlines).collect()),
+            line_starts: Some(std::iter::once(0).chain(newlines).collect()),
         }
     }
 
@@ -52,22 +44,18 @@ impl Source {
     pub(super) fn argument() -> Self {
         Self {
             name: OVERRIDE.to_owned(),
-            lines: Lines::None,
+            line_starts: None,
         }
     }
 
     /// The position of a byte of the text.
     pub(super) fn origin(&self, offset: usize) -> Origin {
-        let line = match &self.lines {
-            // The first line starts at 0, so the count is at least 1.
-            Lines::Starts(starts) => {
-                u32::try_from(starts.partition_point(|start| *start <= offset)).ok()
-            }
-            Lines::None => None,
-        };
+        // The first line starts at 0, so the count is at least 1.
+        let line = |starts: &Vec<usize>| starts.partition_point(|start| *start <= offset);
+        let line = self.line_starts.as_ref().map(line);
         Origin {
             file: self.name.clone(),
-            line,
+            line: line.and_then(|line| u32::try_from(line).ok()),
         }
     }
 
@@ -81,33 +69,20 @@ impl Layer {
     /// Parses a built-in policy. It has no directory, because it names no relative path.
     pub(super) fn builtin(builtin: &BuiltIn) -> Result<Self, PolicyError> {
         let source = Source::file(format!("built-in {}", builtin.name), builtin.text);
-        Self::parse(source, builtin.text, None)
+        Self::parse(&source, builtin.text, None)
     }
 
     /// Parses a text.
     pub(super) fn parse(
-        source: Source,
+        source: &Source,
         text: &str,
         directory: Option<PathBuf>,
     ) -> Result<Self, PolicyError> {
-        match toml::from_str(text) {
-            Ok(contents) => Ok(Self {
-                contents,
-                directory,
-                source,
-            }),
-            Err(error) => Err(diagnose(&error, text, &source)),
-        }
-    }
-
-    /// The position of a span of the text.
-    pub(super) fn origin(&self, span: &Range<usize>) -> Origin {
-        self.source.origin(span.start)
-    }
-
-    /// The text as a whole.
-    pub(super) fn whole(&self) -> Origin {
-        self.source.whole()
+        Ok(Self {
+            values: read(text, source, directory.as_deref())?,
+            directory,
+            whole: source.whole(),
+        })
     }
 }
 

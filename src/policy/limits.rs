@@ -1,69 +1,167 @@
-//! Limits and quotas, and the valid range of each.
+//! The amounts of limits as texts, and the limits that a request overrides.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use super::numbers::Cores;
-use crate::outcome::LimitName;
+use thiserror::Error;
 
-/// How much of each resource a guest may use.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Limits {
-    /// Wall time of each cell or run, measured by the supervisor's clock.
-    pub wall: Duration,
-    /// Processor time of all threads and processes together. The cgroup (`cpuacct`, `cpu.stat`) or the
-    /// supervisor, from `/proc`, counts it. `RLIMIT_CPU` additionally limits each process.
-    pub cpu: Duration,
-    /// Memory of all processes and of the session's files together, bytes, limited by the memory
-    /// controller of cgroups(7). Without it, `RLIMIT_DATA` limits each process (getrlimit(2)), and the
-    /// watchdog limits the sum over all of them. That sum does not include the session's files, which
-    /// have quotas of their own.
-    pub memory: u64,
-    /// The number of processes and threads at a time, limited by the pids controller of cgroups(7), else
-    /// by `RLIMIT_NPROC` in the worker's own user namespace.
-    pub pids: u32,
-    /// Open file descriptors of each process: `RLIMIT_NOFILE`.
-    pub open_files: u32,
-    /// Size of any one file, bytes: `RLIMIT_FSIZE`.
-    pub file_size: u64,
-    /// Standard output and standard error together, bytes. The supervisor counts them as it reads them.
-    pub output: u64,
-    /// Share of the processors, limited by the cpu controller of cgroups(7). Without it, the worker is
-    /// pinned to that many whole processors, rounded up (sched_setaffinity(2)).
-    pub cores: Cores,
+use crate::outcome::{LimitName, Limits, Scope};
+
+impl Limits {
+    /// An amount as a policy file and `--set` write it: `30s`, `512MiB`, `64`.
+    pub fn text(&self, name: LimitName) -> String {
+        name.spec().unit.text(self.amount(name))
+    }
+
+    /// Twice the amount, or the maximum: the value to try if the limit was too low. `None` if the limit
+    /// cannot be raised.
+    pub fn raised_text(&self, name: LimitName) -> Option<String> {
+        let (spec, amount) = (name.spec(), self.amount(name));
+        let raised = amount.saturating_mul(2).min(*spec.range.end());
+        (raised > amount).then(|| spec.unit.text(raised))
+    }
 }
 
-/// Quota of a private file system (tmpfs(5)).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Quota {
-    /// Size, bytes.
-    pub size: u64,
-    /// Number of files, directories and links.
-    pub inodes: u64,
+/// The limits that a request overrides. They have [`Scope::Run`]: the others are part of the jail, and so of
+/// the zygote.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct LimitOverrides(BTreeMap<LimitName, u64>);
+
+/// A request for more than its policy allows.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error(
+    "the request asks for `{}` of {wanted}, and the policy allows {allowed}: ask for less, or raise it in \
+     the policy",
+    .name.key()
+)]
+pub struct AbovePolicy {
+    /// The limit.
+    pub name: LimitName,
+    /// What the request asks for.
+    pub wanted: String,
+    /// What the policy allows.
+    pub allowed: String,
 }
 
-impl LimitName {
-    /// The minimum and the maximum, in the base unit of the key. The minimum is the least that a sandbox
-    /// can run under. The maximum is the most that the kernel accepts, or more than any user means. Zero
-    /// is never in range, because to tmpfs(5) and to many readers it means "no limit".
-    pub(super) fn range(self) -> (u64, u64) {
-        const MONTH_MS: u64 = 30 * 24 * 60 * 60 * 1000;
-        const PIB: u64 = 1 << 50;
-        match self {
-            Self::Wall | Self::Cpu => (1, MONTH_MS),
-            // CPython alone needs most of this.
-            Self::Memory => (16 << 20, PIB),
-            // PID_MAX_LIMIT of the kernel.
-            Self::Pids => (1, 1 << 22),
-            // The minimum covers the standard streams, the worker's own descriptors and a few files. The
-            // maximum is the kernel's default fs.nr_open.
-            Self::OpenFiles => (16, 1 << 20),
-            Self::FileSize | Self::Output => (1, PIB),
-            // The smallest cpu quota is 1 ms in a period of 100 ms; 8192 is the largest NR_CPUS.
-            Self::Cores => (10, 8_192_000),
-            // tmpfs counts in pages.
-            Self::WorkSize | Self::TmpSize => (4096, PIB),
-            Self::WorkInodes | Self::TmpInodes => (16, u64::from(u32::MAX)),
+impl LimitOverrides {
+    /// Overrides one limit, in the base of its unit.
+    pub(crate) fn set(&mut self, name: LimitName, amount: u64) {
+        debug_assert_eq!(name.spec().scope, Scope::Run);
+        self.0.insert(name, amount);
+    }
+
+    /// The effective limits: the policy's, with the lower amounts of this request.
+    pub(crate) fn resolve(&self, policy: &Limits) -> Result<Limits, AbovePolicy> {
+        for (name, wanted) in &self.0 {
+            let allowed = policy.amount(*name);
+            if *wanted > allowed {
+                let text = |amount| name.spec().unit.text(amount);
+                return Err(AbovePolicy {
+                    name: *name,
+                    wanted: text(*wanted),
+                    allowed: text(allowed),
+                });
+            }
         }
+        let amount = |name| self.0.get(&name).copied();
+        Ok(Limits::new(|name| {
+            amount(name).unwrap_or(policy.amount(name))
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::outcome::Unit;
+    use crate::policy::{BuiltInsOnly, Policy};
+
+    fn limits(overrides: &[&str]) -> Limits {
+        let overrides: Vec<_> = overrides.iter().map(|text| text.parse().unwrap()).collect();
+        let policy = Policy::load("standard", &overrides, &BuiltInsOnly).unwrap();
+        *policy.limits()
+    }
+
+    #[test]
+    fn a_text_is_what_an_override_takes() {
+        let texts = [
+            "1500ms", "2m", "768MiB", "7", "100", "1GiB", "3001B", "0.5", "5MB", "99", "4KiB", "16",
+        ];
+        for (name, text) in LimitName::ALL.into_iter().zip(texts) {
+            let limits = limits(&[&format!("{}={text}", name.key())]);
+            assert_eq!(limits.text(name), text);
+            let raised = limits.raised_text(name).unwrap();
+            self::limits(&[&format!("{}={raised}", name.key())]);
+        }
+    }
+
+    #[test]
+    fn a_raised_limit_is_twice_as_high_and_in_range() {
+        let raised = |set: &str, name| limits(&[set]).raised_text(name);
+        assert_eq!(
+            raised("limits.wall=30s", LimitName::Wall),
+            Some("1m".into())
+        );
+        assert_eq!(
+            raised("limits.pids=4000000", LimitName::Pids),
+            Some("4194304".into())
+        );
+        assert_eq!(raised("limits.pids=4194304", LimitName::Pids), None);
+    }
+
+    #[test]
+    fn each_limit_has_its_unit_and_its_range_in_the_document() {
+        let document = include_str!("../../docs/policy.md");
+        for name in LimitName::ALL {
+            let (unit, range) = (name.spec().unit, &name.spec().range);
+            let noun = match unit {
+                Unit::Duration => "duration",
+                Unit::Size => "size",
+                Unit::Count | Unit::Cores => "number",
+            };
+            let row = format!(
+                "| `{}` | {noun}, {} to {} |",
+                name.key(),
+                unit.text(*range.start()),
+                unit.text(*range.end())
+            );
+            assert!(document.contains(&row), "{row}");
+        }
+    }
+
+    fn overridden(name: LimitName, amount: u64) -> Result<Limits, AbovePolicy> {
+        let mut overrides = LimitOverrides::default();
+        overrides.set(name, amount);
+        overrides.resolve(&limits(&[]))
+    }
+
+    #[test]
+    fn without_overrides_the_limits_are_the_policys() {
+        let policy = limits(&[]);
+        assert_eq!(LimitOverrides::default().resolve(&policy), Ok(policy));
+    }
+
+    #[test]
+    fn as_much_is_allowed_and_less() {
+        let policy = limits(&[]);
+        let as_much = policy.amount(LimitName::Wall);
+        assert_eq!(overridden(LimitName::Wall, as_much), Ok(policy));
+        let less = overridden(LimitName::Cpu, 5).unwrap();
+        assert_eq!(less, limits(&["limits.cpu=5ms"]));
+        assert_eq!(overridden(LimitName::Output, 0).unwrap().output(), 0);
+    }
+
+    #[test]
+    fn more_is_refused_by_name() {
+        let refusal = |name, amount| overridden(name, amount).unwrap_err().to_string();
+        assert_eq!(
+            refusal(LimitName::Wall, 30_500),
+            "the request asks for `limits.wall` of 30500ms, and the policy allows 30s: ask for less, or \
+             raise it in the policy"
+        );
+        assert!(refusal(LimitName::Cpu, 11_000).contains("`limits.cpu` of 11s"));
+        let output = refusal(LimitName::Output, (1 << 20) + 1);
+        assert!(output.contains("`limits.output` of 1048577B"), "{output}");
     }
 }

@@ -6,7 +6,6 @@ use super::chain;
 use super::effective::Policy;
 use super::error::PolicyError;
 use super::layer::Layer;
-use super::merge::Merge;
 use super::overrides::Override;
 use super::render;
 use super::source::{BuiltInsOnly, PolicySource};
@@ -31,7 +30,7 @@ impl Policy {
         for set in overrides {
             layers.push(set.layer(current_dir)?);
         }
-        assemble(name_or_path, Merge(&layers))
+        assemble(name_or_path, &layers)
     }
 
     /// The built-in policy of that name, or `None`.
@@ -47,15 +46,14 @@ impl Policy {
 
     /// The policy as a file with every key, without the places of its values.
     pub fn to_toml(&self) -> String {
-        render::to_toml(self)
+        render::to_toml(&self.values)
     }
 }
 
 impl Default for Policy {
     /// The built-in `standard`.
     fn default() -> Self {
-        let layers =
-            Layer::builtin(&STANDARD).and_then(|layer| assemble(STANDARD.name, Merge(&[layer])));
+        let layers = Layer::builtin(&STANDARD).and_then(|layer| assemble(STANDARD.name, &[layer]));
         layers.expect("the built-in policies are valid")
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! let overrides = ["limits.wall=2s".parse()?];
 //! let policy = Policy::load("standard", &overrides, &BuiltInsOnly)?;
-//! assert_eq!(policy.limits().wall.as_secs(), 2);
+//! assert_eq!(policy.limits().wall().as_secs(), 2);
 //! # Ok::<(), sandfork::policy::PolicyError>(())
 //! ```
 //!
@@ -19,50 +19,38 @@
 mod assemble;
 mod builtin;
 mod chain;
-mod diagnose;
 mod effective;
 mod error;
-mod field;
-mod file;
+mod keys;
 mod keyword;
 mod layer;
-mod limit_text;
 mod limits;
 mod load;
-mod located_limits;
-mod merge;
 mod module_name;
-mod numbers;
 mod origin;
 mod overrides;
 mod paths;
-mod quantity;
+mod read;
 mod render;
 mod schema;
-mod session;
 mod source;
 mod suggest;
-mod text_value;
 mod units;
+mod values;
 
 pub use builtin::builtin_names;
 pub use effective::{
     EnvPolicy, FilesystemPolicy, Freshness, ImportPolicy, Policy, ProcVisibility, PythonPolicy,
-    SyscallPolicy,
+    SessionPolicy, SyscallPolicy,
 };
 pub use error::{PolicyError, PolicyProblem};
-pub use file::PolicyFile;
 pub use keyword::{NetworkMode, Stdin, SystemFiles, UnknownWord};
-pub use limits::{Limits, Quota};
+pub use limits::{AbovePolicy, LimitOverrides};
 
-pub use crate::outcome::{Level, LimitName};
+pub use crate::outcome::{Level, LimitName, Limits};
 pub use module_name::{ImportPattern, ModuleNameError, Preload, Presence};
-pub use numbers::Cores;
 pub use origin::{Located, Origin};
 pub use overrides::Override;
-pub use paths::PathError;
-pub use quantity::{QuantityError, parse_duration, parse_size};
 pub use schema::schema;
-pub use session::SessionPolicy;
 pub use source::{BuiltInsOnly, PolicySource};
 pub(crate) use suggest::closest;

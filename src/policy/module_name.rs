@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::text_value::text_value;
-
 /// Why a text is not a module name or an import pattern.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum ModuleNameError {
@@ -88,12 +86,6 @@ impl fmt::Display for Preload {
     }
 }
 
-text_value!(
-    Preload,
-    "a module name in quotes, such as \"numpy\"",
-    "pattern": r"^[^\s.?*]+(\.[^\s.?*]+)*\??$"
-);
-
 /// What the guest may import: `"math"`, `"numpy.*"` or `"*"`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ImportPattern {
@@ -130,12 +122,6 @@ impl fmt::Display for ImportPattern {
         }
     }
 }
-
-text_value!(
-    ImportPattern,
-    "an import pattern in quotes, such as \"numpy.*\"",
-    "pattern": r"^(\*|[^\s.?*]+(\.[^\s.?*]+)*(\.\*)?)$"
-);
 
 #[cfg(test)]
 mod tests {

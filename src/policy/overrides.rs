@@ -4,13 +4,13 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use serde_json::Value as Schema;
 use toml::Value;
 use toml::de::DeTable;
 
 use super::error::{PolicyError, PolicyProblem};
+use super::keys::{Kind, find};
 use super::layer::{Layer, Source};
-use super::schema;
+use crate::outcome::Unit;
 
 /// One key and its value, as given on the command line.
 ///
@@ -79,8 +79,7 @@ impl Override {
                 PolicyProblem::ExtendsInOverride,
             ));
         }
-        let schema = schema();
-        let value = self.value(schema::value_at(&schema, &self.path));
+        let value = self.value();
         let mut names = self.path.iter().rev();
         let mut document = toml::Table::new();
         if let Some(last) = names.next() {
@@ -89,39 +88,52 @@ impl Override {
         for name in names {
             document = toml::Table::from_iter([(name.clone(), Value::Table(document))]);
         }
-        Layer::parse(source, &document.to_string(), directory.map(Path::to_owned))
+        Layer::parse(
+            &source,
+            &document.to_string(),
+            directory.map(Path::to_owned),
+        )
     }
 
-    fn value(&self, schema: Option<&Schema>) -> Value {
+    fn value(&self) -> Value {
         let as_text = || Value::String(self.text.clone());
         let parsed: Option<Value> = self.text.parse().ok();
-        match schema.map(kind) {
-            Some(Kind::Text) => match parsed {
-                Some(quoted @ Value::String(_)) => quoted,
-                _ => as_text(),
+        match (self.notation(), parsed) {
+            (Notation::Text, Some(Value::String(quoted))) => Value::String(quoted),
+            (Notation::Text, _) => as_text(),
+            (Notation::List, Some(Value::Array(list))) => Value::Array(list),
+            (Notation::List, Some(Value::String(quoted))) => {
+                Value::Array(vec![Value::String(quoted)])
+            }
+            // Every list of a policy holds strings.
+            (Notation::List, _) => Value::Array(vec![as_text()]),
+            (Notation::Toml, parsed) => parsed.unwrap_or_else(as_text),
+        }
+    }
+
+    fn notation(&self) -> Notation {
+        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
+        let key = match path[..] {
+            [name] => find("", name),
+            [section, name] => find(section, name),
+            ["env", "set", _] => return Notation::Text,
+            _ => None,
+        };
+        match key.map(|key| key.kind) {
+            Some(Kind::Word(_) | Kind::Text(_) | Kind::Term) => Notation::Text,
+            Some(Kind::Limit(limit)) => match limit.spec().unit {
+                Unit::Duration | Unit::Size => Notation::Text,
+                Unit::Count | Unit::Cores => Notation::Toml,
             },
-            Some(Kind::List) => match parsed {
-                Some(list @ Value::Array(_)) => list,
-                Some(quoted @ Value::String(_)) => Value::Array(vec![quoted]),
-                // Every list of a policy holds strings.
-                _ => Value::Array(vec![as_text()]),
-            },
-            Some(Kind::Other) | None => parsed.unwrap_or_else(as_text),
+            Some(Kind::List(_)) => Notation::List,
+            Some(Kind::Flag | Kind::Variables) | None => Notation::Toml,
         }
     }
 }
 
-/// The type of a key, as far as parsing an argument needs it.
-enum Kind {
+/// How an argument writes a key's value.
+enum Notation {
     Text,
     List,
-    Other,
-}
-
-fn kind(schema: &Schema) -> Kind {
-    match schema.get("type").and_then(Schema::as_str) {
-        Some("string") => Kind::Text,
-        Some("array") => Kind::List,
-        _ => Kind::Other,
-    }
+    Toml,
 }

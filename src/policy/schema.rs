@@ -1,52 +1,63 @@
-//! The JSON Schema of a policy file, and queries on it.
+//! The JSON Schema of a policy file.
 
-use schemars::Schema;
-use schemars::generate::SchemaSettings;
-use schemars::transform::RecursiveTransform;
-use serde_json::Value;
+use serde_json::{Map, Value as Json, json};
 
-use super::file::PolicyFile;
+use super::keys::{ABOUT, Grammar, Kind, NEVER, SECTIONS, keys_of};
+use crate::outcome::Unit;
 
 /// The JSON Schema (draft 2020-12) of a policy file, for editors and other tools.
-pub fn schema() -> Value {
-    SchemaSettings::draft2020_12()
-        // Inlined, so that a walk along `properties` finds a key's schema.
-        .with(|settings| settings.inline_subschemas = true)
-        .with_transform(RecursiveTransform(without_null))
-        .into_generator()
-        .into_root_schema_for::<PolicyFile>()
-        .to_value()
+pub fn schema() -> Json {
+    let mut file = table("", ABOUT);
+    file["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    file["title"] = json!("Sandfork policy");
+    for (section, about) in SECTIONS {
+        file["properties"][section] = table(section, about);
+    }
+    file
 }
 
-/// Removes null from optional keys: TOML cannot write it, and a file leaves the key out.
-fn without_null(schema: &mut Schema) {
-    if let Some(Value::Array(words)) = schema.get_mut("enum") {
-        words.retain(|word| !word.is_null());
-    }
-    let Some(Value::Array(types)) = schema.get_mut("type") else {
-        return;
-    };
-    types.retain(|name| name != "null");
-    if let [only] = types.as_slice() {
-        let only = only.clone();
-        schema.insert("type".to_owned(), only);
-    }
-}
-
-/// The schema of the value under `key`, if a policy file has such a key.
-pub(super) fn value_at<'a>(schema: &'a Value, key: &[String]) -> Option<&'a Value> {
-    key.iter().try_fold(schema, |table, part| {
-        let known = table.get("properties").and_then(|keys| keys.get(part));
-        known.or_else(|| {
-            table
-                .get("additionalProperties")
-                .filter(|any| any.is_object())
-        })
+fn table(section: &str, about: &str) -> Json {
+    let keys = keys_of(section).map(|key| {
+        let mut schema = key.kind.schema();
+        schema["description"] = json!(key.about);
+        (key.parts().1.to_owned(), schema)
+    });
+    json!({
+        "type": "object",
+        "description": about,
+        "properties": keys.collect::<Map<_, _>>(),
+        "additionalProperties": false,
     })
 }
 
-/// The keys that a table accepts, or `None` if it accepts any.
-pub(super) fn names(table: &Value) -> Option<Vec<&str>> {
-    let known = table.get("properties")?.as_object()?;
-    Some(known.keys().map(String::as_str).collect())
+impl Kind {
+    fn schema(&self) -> Json {
+        match self {
+            Self::Flag => json!({ "type": "boolean" }),
+            Self::Word(words) => json!({ "type": "string", "enum": words }),
+            Self::Text(grammar) => grammar.schema(),
+            Self::List(grammar) => {
+                json!({ "type": "array", "items": grammar.schema(), "uniqueItems": true })
+            }
+            Self::Variables => {
+                json!({ "type": "object", "additionalProperties": { "type": "string" } })
+            }
+            Self::Limit(limit) => limit.spec().unit.schema(),
+            Self::Term => {
+                let mut schema = Unit::Duration.schema();
+                let pattern = schema["pattern"].as_str().unwrap_or_default();
+                schema["pattern"] = format!("^{NEVER}$|{pattern}").into();
+                schema
+            }
+        }
+    }
+}
+
+impl Grammar {
+    fn schema(&self) -> Json {
+        match self.pattern {
+            Some(pattern) => json!({ "type": "string", "pattern": pattern }),
+            None => json!({ "type": "string" }),
+        }
+    }
 }

@@ -9,7 +9,7 @@ use nix::poll::PollFlags;
 use super::pool::Parked;
 use super::{Inner, Sandbox};
 use crate::error::Error;
-use crate::outcome::{Enforced, PolicyIdentity};
+use crate::outcome::{Enforced, PolicyIdentity, Unit};
 use crate::policy::LimitName;
 use crate::protocol::VERSION;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, ToolTime};
@@ -136,15 +136,17 @@ impl Sandbox {
 
     /// The limits by their policy keys, in seconds, bytes or counts.
     pub(crate) fn limits_by_key(&self) -> BTreeMap<&'static str, f64> {
-        let limits = self.inner.limits();
-        #[allow(clippy::cast_precision_loss)] // what is that large may be off by a byte
-        BTreeMap::from([
-            (LimitName::Wall.key(), limits.wall.as_secs_f64()),
-            (LimitName::Cpu.key(), limits.cpu.as_secs_f64()),
-            (LimitName::Memory.key(), limits.memory as f64),
-            (LimitName::Pids.key(), f64::from(limits.pids)),
-            (LimitName::Output.key(), limits.output as f64),
-        ])
+        let limits = &self.inner.plan.supervision.limits;
+        let number = |name: LimitName| {
+            #[allow(clippy::cast_precision_loss)] // what is that large may be off by a byte
+            let amount = limits.amount(name) as f64;
+            match name.spec().unit {
+                Unit::Duration | Unit::Cores => amount / 1000.0,
+                Unit::Size | Unit::Count => amount,
+            }
+        };
+        let limits = LimitName::ALL.into_iter();
+        limits.map(|name| (name.key(), number(name))).collect()
     }
 }
 

@@ -28,9 +28,7 @@ use crate::policy::Stdin;
 use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::error::While;
 use crate::supervisor::session::SessionRoot;
-use crate::supervisor::{
-    OutputSink, Request, RunContext, RunLimits, SupervisorError, Zygote, run, run_in,
-};
+use crate::supervisor::{OutputSink, Request, RunContext, SupervisorError, Zygote, run, run_in};
 use sandfork_jail::control::CpuBudgetScope;
 
 /// A sandbox: a plan, a warm interpreter under it, and the parent of its workers' cgroups.
@@ -174,23 +172,9 @@ impl Inner {
             jail: &self.plan.jail,
             cgroups: self.cgroups.as_ref(),
             sessions: self.sessions.as_ref(),
-            limits: self.limits(),
-            work_size: self.plan.work_size(),
+            limits: self.plan.supervision.limits,
             policy: &self.policy,
             first_core: self.runs.fetch_add(1, Ordering::Relaxed),
-        }
-    }
-
-    fn limits(&self) -> RunLimits {
-        let supervision = &self.plan.supervision;
-        RunLimits {
-            wall: supervision.wall,
-            cpu: supervision.cpu,
-            memory: supervision.memory,
-            pids: supervision.pids,
-            output: supervision.output,
-            millicores: supervision.millicores,
-            files: self.plan.session_files.quota(),
         }
     }
 }

@@ -9,6 +9,7 @@ use super::files::FileError;
 use crate::error::{Error, ErrorKind};
 use crate::host::{exhaustion_hint, relief_of};
 use crate::plan::Layer;
+use crate::policy::AbovePolicy;
 use crate::protocol::MessageError;
 use sandfork_jail::failure::{Failure, NOT_REFUSED, Step};
 
@@ -152,18 +153,8 @@ pub enum SupervisorError {
     )]
     StdinRefused,
     /// The request asks for more than the policy allows.
-    #[error(
-        "the request asks for `{key}` of {wanted}, and the policy allows {allowed}: ask for less, or \
-         raise it in the policy"
-    )]
-    AbovePolicy {
-        /// The limit's key.
-        key: &'static str,
-        /// The value that the request asks for.
-        wanted: String,
-        /// The value that the policy allows.
-        allowed: String,
-    },
+    #[error(transparent)]
+    AbovePolicy(#[from] AbovePolicy),
     /// The request's files do not fit into the work directory.
     #[error(
         "the request's files do not fit into its work directory: they have {total} bytes, and \
@@ -224,7 +215,7 @@ impl From<SupervisorError> for Error {
             S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,
             S::Request(_)
             | S::StdinRefused
-            | S::AbovePolicy { .. }
+            | S::AbovePolicy(_)
             | S::FilesTooLarge { .. }
             | S::FileNotPlaced(_) => ErrorKind::Request,
             S::Jail { .. } | S::Cgroup { .. } | S::SessionPlace { .. } => ErrorKind::Host,

@@ -36,7 +36,7 @@ pub use live::{
     Caller, CallerEvent, FrameCaller, Payload, Refusal, SessionExit, SessionTerms, await_caller,
 };
 pub use received_fd::sealed;
-pub use run::{Cancel, OutputSink, Request, RunContext, RunLimits, run};
+pub use run::{Cancel, OutputSink, Request, RunContext, run};
 pub(crate) use run::{Deferred, run_in};
 pub(crate) use verified_worker::VerifiedWorker;
 pub use wait::wait;

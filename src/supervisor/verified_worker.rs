@@ -11,6 +11,7 @@ use super::spawn::{ForWorker, Worker};
 use super::verify::verify;
 use super::worker_uid::WorkerUid;
 use crate::outcome::Enforced;
+use crate::plan::FileQuota;
 use crate::protocol::Request;
 use crate::protocol::message::WorkerMode;
 use sandfork_jail::control::CpuBudgetScope;
@@ -120,9 +121,9 @@ impl VerifiedWorker {
 
     /// Measures its files.
     pub fn files(&self, context: &RunContext) -> Files {
-        match (&self.session, context.limits.files) {
-            (Some(session), Some(quota)) => Files::of_session(session, quota),
-            _ => Files::measure(&self.worker.directories),
+        match &self.session {
+            Some(session) => Files::of_session(session, FileQuota::new(&context.limits)),
+            None => Files::measure(&self.worker.directories),
         }
     }
 }

@@ -25,7 +25,7 @@ pub fn limited(outcome: &Outcome, name: LimitName, by: Mechanism) {
         "{}",
         shown(outcome)
     );
-    let status = Status::of_limit(name);
+    let status = name.spec().status;
     assert_eq!(outcome.status(), status, "{}", shown(outcome));
 }
 

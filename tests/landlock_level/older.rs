@@ -9,7 +9,7 @@ use sandfork::plan::{PRELOAD_ONLY, Plan, needs, plan};
 use sandfork::policy::{Override, Policy};
 use sandfork::policy_source::FileSystem;
 use sandfork::supervisor::session::SessionRoot;
-use sandfork::supervisor::{Launched, Request, RunContext, RunLimits, Zygote, run};
+use sandfork::supervisor::{Launched, Request, RunContext, Zygote, run};
 use sandfork_jail::control::PythonSetup;
 use sandfork_jail::sys::support::landlock_abi;
 
@@ -67,28 +67,14 @@ fn run_under(
     };
     let zygote = Zygote::enter(launched, plan.jail.clone(), python)?;
     let place = RunContext {
-        work_size: plan.work_size(),
         zygote: &zygote,
         jail: &plan.jail,
         cgroups: None,
         sessions: Some(&sessions),
-        limits: limits(&plan),
+        limits: plan.supervision.limits,
         policy: &PolicyIdentity::default(),
         first_core: 0,
     };
     let outcome = run(&place, &Request::python(code), &mut ())?;
     Ok(serde_json::to_string(&outcome)?)
-}
-
-fn limits(plan: &Plan) -> RunLimits {
-    let supervision = &plan.supervision;
-    RunLimits {
-        wall: supervision.wall,
-        cpu: supervision.cpu,
-        memory: supervision.memory,
-        pids: supervision.pids,
-        output: supervision.output,
-        millicores: supervision.millicores,
-        files: plan.session_files.quota(),
-    }
 }

@@ -126,17 +126,17 @@ fn strict_is_tighter_than_standard() {
         .map(|item| item.value.as_str())
         .collect();
     assert_eq!(denied, ["execve", "execveat"]);
-    assert!(strict.filesystem().work.size < standard.filesystem().work.size);
-    assert!(strict.filesystem().tmp.size < standard.filesystem().tmp.size);
+    assert!(strict.limits().work_size() < standard.limits().work_size());
+    assert!(strict.limits().tmp_size() < standard.limits().tmp_size());
     let tuple = |limits: &Limits| {
         [
-            limits.wall.as_secs(),
-            limits.cpu.as_secs(),
-            limits.memory,
-            u64::from(limits.pids),
-            u64::from(limits.open_files),
-            limits.file_size,
-            limits.output,
+            limits.wall().as_secs(),
+            limits.cpu().as_secs(),
+            limits.memory(),
+            limits.pids(),
+            limits.open_files(),
+            limits.file_size(),
+            limits.output(),
         ]
     };
     for (strict, standard) in tuple(strict.limits())

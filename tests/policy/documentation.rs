@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sandfork::policy::{Policy, schema};
+use sandfork::policy::{LimitName, Policy, schema};
 
 use crate::support::Files;
 
@@ -90,4 +90,13 @@ fn the_defaults_in_the_rows_are_those_of_standard() {
         checked += 1;
     }
     assert!(checked > 25, "{checked} defaults shown");
+}
+
+#[test]
+fn the_python_client_has_the_noun_of_each_limit() {
+    let endings = include_str!("../../python/src/sandfork/_endings.py");
+    for name in LimitName::ALL {
+        let entry = format!("    \"{}\": \"{}\",\n", name.key(), name.spec().noun);
+        assert!(endings.contains(&entry), "{entry}");
+    }
 }

@@ -39,7 +39,7 @@ fn a_path_starts_from_the_directory_of_its_file() {
         ("c.toml", "limits.pids = 8"),
     ])
     .unwrap();
-    assert_eq!(policy.limits().pids, 7);
+    assert_eq!(policy.limits().pids(), 7);
     let path: Vec<_> = policy
         .python()
         .path
@@ -73,7 +73,7 @@ fn a_built_in_name_wins_over_a_file() {
         ("a.toml", "extends = './strict'"),
         ("./strict", "limits.pids = 9"),
     ];
-    assert_eq!(load_first(&files).unwrap().limits().pids, 9);
+    assert_eq!(load_first(&files).unwrap().limits().pids(), 9);
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn files_extend_each_other_through_directories() {
     let tenant = directory.path().join("tenants/a.toml");
     fs::write(&tenant, "extends = '../base.toml'\npython.path = ['lib']").unwrap();
     let policy = load(&tenant).unwrap();
-    assert_eq!(policy.limits().pids, 7);
+    assert_eq!(policy.limits().pids(), 7);
     assert_eq!(
         policy.python().path[0].value,
         directory.path().join("tenants/lib")

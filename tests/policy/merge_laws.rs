@@ -155,8 +155,8 @@ proptest! {
         let policy = chain(&[&b, &a]);
         let standard = Policy::default();
         let wall = b.wall_seconds.or(a.wall_seconds).map(u64::from);
-        prop_assert_eq!(policy.limits().wall.as_secs(), wall.unwrap_or(standard.limits().wall.as_secs()));
-        prop_assert_eq!(policy.limits().pids, b.pids.or(a.pids).unwrap_or(standard.limits().pids));
+        prop_assert_eq!(policy.limits().wall().as_secs(), wall.unwrap_or(standard.limits().wall().as_secs()));
+        prop_assert_eq!(policy.limits().pids(), b.pids.or(a.pids).map_or(standard.limits().pids(), u64::from));
         for (name, value) in standard.env().set.iter().chain(&a.env).chain(&b.env) {
             let last = b.env.get(name).or(a.env.get(name)).unwrap_or(value);
             prop_assert_eq!(policy.env().set.get(name), Some(last));

@@ -18,7 +18,7 @@ fn a_text_needs_no_quotes() {
         " limits . wall =2s",
     ] {
         let policy = set(&[wall]).expect(wall);
-        assert_eq!(policy.limits().wall.as_millis(), 2000, "{wall}");
+        assert_eq!(policy.limits().wall().as_millis(), 2000, "{wall}");
     }
     assert_eq!(
         set(&["python.interpreter=python3.12"])
@@ -37,22 +37,14 @@ fn a_text_needs_no_quotes() {
 #[test]
 fn other_values_are_toml() {
     assert_eq!(
-        set(&["limits.cores=2"])
-            .unwrap()
-            .limits()
-            .cores
-            .millicores(),
+        set(&["limits.cores=2"]).unwrap().limits().millicores(),
         2000
     );
     assert_eq!(
-        set(&["limits.cores=0.25"])
-            .unwrap()
-            .limits()
-            .cores
-            .millicores(),
+        set(&["limits.cores=0.25"]).unwrap().limits().millicores(),
         250
     );
-    assert_eq!(set(&["limits.pids=7"]).unwrap().limits().pids, 7);
+    assert_eq!(set(&["limits.pids=7"]).unwrap().limits().pids(), 7);
     let cold = set(&["python.fresh=true"]).unwrap().python().freshness;
     assert_eq!(cold, sandfork::policy::Freshness::Cold);
 }
@@ -96,7 +88,7 @@ fn a_list_takes_one_item_or_more_and_appends() {
 #[test]
 fn the_last_override_wins() {
     let policy = set(&["limits.wall=2s", "limits.wall=3s"]).unwrap();
-    assert_eq!(policy.limits().wall.as_secs(), 3);
+    assert_eq!(policy.limits().wall().as_secs(), 3);
     assert_eq!(policy.limit_origin(LimitName::Wall).to_string(), "--set");
 }
 

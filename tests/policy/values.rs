@@ -84,24 +84,24 @@ fn every_key_reaches_the_effective_policy() {
     assert_eq!(filesystem.proc, ProcVisibility::Absent);
     assert_eq!(filesystem.read[0].value.to_str(), Some("/srv/in"));
     assert_eq!(filesystem.write[0].value.to_str(), Some("/srv/out"));
-    assert_eq!(
-        (filesystem.work.size, filesystem.work.inodes),
-        (1 << 20, 101)
-    );
-    assert_eq!((filesystem.tmp.size, filesystem.tmp.inodes), (2 << 20, 102));
     assert_eq!(policy.network(), NetworkMode::None);
     assert_eq!(policy.env().set.get("A").map(String::as_str), Some("1"));
     assert_eq!(policy.env().pass, ["B"]);
     assert_eq!(policy.stdin(), Stdin::Pass);
     let limits = policy.limits();
+    assert_eq!((limits.work_size(), limits.work_inodes()), (1 << 20, 101));
+    assert_eq!((limits.tmp_size(), limits.tmp_inodes()), (2 << 20, 102));
     assert_eq!(
-        (limits.wall.as_millis(), limits.cpu.as_millis()),
+        (limits.wall().as_millis(), limits.cpu().as_millis()),
         (1100, 1200)
     );
-    assert_eq!(limits.memory, 103 << 20);
-    assert_eq!((limits.pids, limits.open_files), (104, 105));
-    assert_eq!((limits.file_size, limits.output), (106 << 20, 107 << 10));
-    assert_eq!(limits.cores.millicores(), 1080);
+    assert_eq!(limits.memory(), 103 << 20);
+    assert_eq!((limits.pids(), limits.open_files()), (104, 105));
+    assert_eq!(
+        (limits.file_size(), limits.output()),
+        (106 << 20, 107 << 10)
+    );
+    assert_eq!(limits.millicores(), 1080);
     assert_eq!(policy.syscalls().allow[0].value, "ptrace");
     assert_eq!(policy.syscalls().deny[0].value, "execve");
     assert_eq!(policy.require(), Level::Full);

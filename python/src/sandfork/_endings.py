@@ -14,6 +14,7 @@ _NOUNS = {
     "limits.output": "of output",
     "limits.open_files": "open files in one process",
     "limits.file_size": "for one file",
+    "limits.cores": "processors",
     "filesystem.work_size": "in /work",
     "filesystem.work_inodes": "files in /work",
     "filesystem.tmp_size": "in /tmp",

@@ -6,12 +6,15 @@ import copy
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Union
+from typing import Annotated, Any, TypedDict, Union, get_type_hints
 
 from . import _toml
 from ._exceptions import PolicyError
 
-_Path = Union[str, "os.PathLike[str]"]
+_Path = Union[str, os.PathLike[str]]
+# Texts with a unit.
+_Size = Annotated[str, "size"]
+_Duration = Annotated[str, "duration"]
 
 
 class PythonTable(TypedDict, total=False):
@@ -36,9 +39,9 @@ class FilesystemTable(TypedDict, total=False):
     proc: bool
     read: Sequence[_Path]
     write: Sequence[_Path]
-    work_size: str
+    work_size: _Size
     work_inodes: int
-    tmp_size: str
+    tmp_size: _Size
     tmp_inodes: int
 
 
@@ -61,13 +64,13 @@ class StdioTable(TypedDict, total=False):
 class LimitsTable(TypedDict, total=False):
     """`[limits]`: text with units, such as `"2s"` and `"256MiB"`, and counts."""
 
-    wall: str
-    cpu: str
-    memory: str
+    wall: _Duration
+    cpu: _Duration
+    memory: _Size
     pids: int
     open_files: int
-    file_size: str
-    output: str
+    file_size: _Size
+    output: _Size
     cores: float
 
 
@@ -87,40 +90,39 @@ class AssuranceTable(TypedDict, total=False):
 class SessionTable(TypedDict, total=False):
     """`[session]`: the times after which a session ends; `"never"` for no limit."""
 
-    idle: str
-    age: str
+    idle: _Duration
+    age: _Duration
 
 
+_TABLES = {
+    "python": PythonTable,
+    "imports": ImportsTable,
+    "filesystem": FilesystemTable,
+    "network": NetworkTable,
+    "env": EnvTable,
+    "stdio": StdioTable,
+    "limits": LimitsTable,
+    "syscalls": SyscallsTable,
+    "assurance": AssuranceTable,
+    "session": SessionTable,
+}
+# The kind of value of each type.
+_KINDS: dict[Any, str] = {
+    str: "text",
+    _Path: "path",
+    Sequence[str]: "texts",
+    Sequence[_Path]: "paths",
+    Mapping[str, str]: "table",
+    bool: "boolean",
+    int: "count",
+    float: "number",
+    _Size: "size",
+    _Duration: "duration",
+}
 # The kind of value of each key.
-_KEYS: dict[str, dict[str, str]] = {
-    "python": {"interpreter": "path", "preload": "texts", "path": "paths", "fresh": "boolean"},
-    "imports": {"allow": "texts"},
-    "filesystem": {
-        "system": "text",
-        "proc": "boolean",
-        "read": "paths",
-        "write": "paths",
-        "work_size": "size",
-        "work_inodes": "count",
-        "tmp_size": "size",
-        "tmp_inodes": "count",
-    },
-    "network": {"mode": "text"},
-    "env": {"set": "table", "pass": "texts"},
-    "stdio": {"stdin": "text"},
-    "limits": {
-        "wall": "duration",
-        "cpu": "duration",
-        "memory": "size",
-        "pids": "count",
-        "open_files": "count",
-        "file_size": "size",
-        "output": "size",
-        "cores": "number",
-    },
-    "syscalls": {"allow": "texts", "deny": "texts"},
-    "assurance": {"require": "text"},
-    "session": {"idle": "duration", "age": "duration"},
+_KEYS = {
+    name: {key: _KINDS[hint] for key, hint in get_type_hints(table, include_extras=True).items()}
+    for name, table in _TABLES.items()
 }
 _WANTED = {
     "text": "a text",

@@ -1,7 +1,6 @@
 //! Why a line is not a valid task. Each message follows the file's name and the line's number.
 
 use crate::outcome::LimitName;
-use crate::policy::QuantityError;
 use crate::protocol::FrameLimits;
 use crate::supervisor::files::PathError;
 
@@ -84,7 +83,7 @@ pub enum TaskLineError {
         /// The limit.
         name: LimitName,
         /// What is wrong.
-        why: QuantityError,
+        why: String,
     },
     /// A limit is zero.
     #[error("`{}` is zero, under which nothing runs: leave it out for the policy's", .0.key())]

@@ -1,7 +1,6 @@
 //! The keys and values of a line.
 
 use std::fmt;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,8 +11,8 @@ use serde_json::error::Category;
 
 use super::TaskLineError as Error;
 use crate::batch::TaskId;
-use crate::outcome::LimitName;
-use crate::policy::{closest, parse_duration, parse_size};
+use crate::outcome::{LimitName, Scope};
+use crate::policy::{LimitOverrides, closest};
 use crate::supervisor::files::GuestPath;
 
 /// Every key of a task.
@@ -21,29 +20,9 @@ const KEYS: [&str; 9] = [
     "id", "code", "file", "program", "args", "files", "stdin", "limits", "policy",
 ];
 
-/// The limits that the supervisor enforces, so that a task can lower them.
-const OF_TASK: [LimitName; 3] = [LimitName::Wall, LimitName::Cpu, LimitName::Output];
-
-/// The other limits of a policy.
-const OF_POLICY: [LimitName; 5] = [
-    LimitName::Memory,
-    LimitName::Pids,
-    LimitName::OpenFiles,
-    LimitName::FileSize,
-    LimitName::Cores,
-];
-
 /// The members of an object, with unique keys.
 #[derive(Debug)]
 pub struct Fields(Vec<(String, Value)>);
-
-/// The values of `limits`.
-#[derive(Default)]
-pub struct TaskLimits {
-    pub wall: Option<Duration>,
-    pub cpu: Option<Duration>,
-    pub output: Option<u64>,
-}
 
 impl Fields {
     /// Parses an object whose keys must be those of a task.
@@ -108,8 +87,8 @@ impl Fields {
         }
     }
 
-    pub fn limits(&mut self) -> Result<TaskLimits, Error> {
-        let mut limits = TaskLimits::default();
+    pub fn limits(&mut self) -> Result<LimitOverrides, Error> {
+        let mut limits = LimitOverrides::default();
         for (key, value) in members("limits", self.take("limits"))?.unwrap_or_default() {
             let name = limit(&key)?;
             let Value::String(text) = value else {
@@ -118,43 +97,30 @@ impl Fields {
                     "a text with a unit, such as \"2s\" or \"64KiB\"",
                 ));
             };
-            let time = || parse_duration(&text).map_err(|why| Error::Quantity { name, why });
-            let zero = match name {
-                LimitName::Wall => limits.wall.insert(time()?).is_zero(),
-                LimitName::Cpu => limits.cpu.insert(time()?).is_zero(),
-                _ => {
-                    let size = parse_size(&text).map_err(|why| Error::Quantity { name, why })?;
-                    *limits.output.insert(size) == 0
+            match name.spec().unit.parse(&text) {
+                Ok(0) => return Err(Error::Zero(name)),
+                Ok(amount) => limits.set(name, amount),
+                Err(why) => {
+                    let why = why.to_string();
+                    return Err(Error::Quantity { name, why });
                 }
-            };
-            if zero {
-                return Err(Error::Zero(name));
             }
         }
         Ok(limits)
     }
 }
 
-/// The limit that a key of `limits` names.
+/// The limit that a key of `limits` names, which a task may lower.
 fn limit(key: &str) -> Result<LimitName, Error> {
-    let is = |name: &&LimitName| short(**name) == key;
-    if let Some(name) = OF_TASK.iter().find(is) {
-        return Ok(*name);
+    let of_table = |name: LimitName| Some((name.key().strip_prefix("limits.")?, name));
+    let limits = LimitName::ALL.into_iter().filter_map(of_table);
+    match limits.clone().find(|(short, _)| *short == key) {
+        Some((_, name)) if name.spec().scope == Scope::Run => Ok(name),
+        Some((_, name)) => Err(Error::OfPolicy {
+            key: name.key().to_owned(),
+        }),
+        None => Err(unknown(key, "limits.", limits.map(|(short, _)| short))),
     }
-    if let Some(name) = OF_POLICY.iter().find(is) {
-        let key = name.key().to_owned();
-        return Err(Error::OfPolicy { key });
-    }
-    Err(unknown(
-        key,
-        "limits.",
-        OF_TASK.into_iter().chain(OF_POLICY).map(short),
-    ))
-}
-
-/// The key without its table.
-fn short(name: LimitName) -> &'static str {
-    name.key().strip_prefix("limits.").unwrap_or(name.key())
 }
 
 fn unknown(key: &str, table: &str, known: impl IntoIterator<Item = &'static str>) -> Error {

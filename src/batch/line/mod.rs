@@ -4,14 +4,13 @@ mod error;
 mod fields;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 pub use self::error::TaskLineError;
 
 use self::fields::Fields;
 use super::TaskId;
 use crate::outcome::LimitName;
-use crate::policy::{Policy, Stdin};
+use crate::policy::{AbovePolicy, LimitOverrides, Policy, Stdin};
 use crate::protocol::FrameLimits;
 use crate::supervisor::Request;
 use crate::supervisor::files::GuestPath;
@@ -29,12 +28,8 @@ pub struct TaskLine {
     pub files: Vec<(GuestPath, Vec<u8>)>,
     /// `stdin`: the standard input.
     pub stdin: Option<Vec<u8>>,
-    /// `limits.wall`: a wall-clock limit below the policy's.
-    pub wall: Option<Duration>,
-    /// `limits.cpu`: a processor time below the policy's.
-    pub cpu: Option<Duration>,
-    /// `limits.output`: an output limit below the policy's, bytes.
-    pub output: Option<u64>,
+    /// `limits`: the limits below the policy's.
+    pub limits: LimitOverrides,
 }
 
 /// The code that a task runs.
@@ -79,9 +74,7 @@ impl TaskLine {
             policy,
             files,
             stdin,
-            wall: limits.wall,
-            cpu: limits.cpu,
-            output: limits.output,
+            limits,
         })
     }
 
@@ -92,26 +85,16 @@ impl TaskLine {
     /// When it asks for more than the policy allows. The error names the key, and a value that
     /// would be allowed.
     pub fn check(&self, policy: &Policy) -> Result<(), TaskLineError> {
-        let above = |name| TaskLineError::AbovePolicy {
-            name,
-            allowed: policy.limit_text(name),
-        };
-        let limits = policy.limits();
-        if self.wall.is_some_and(|wall| wall > limits.wall) {
-            return Err(above(LimitName::Wall));
-        }
-        if self.cpu.is_some_and(|cpu| cpu > limits.cpu) {
-            return Err(above(LimitName::Cpu));
-        }
-        if self.output.is_some_and(|output| output > limits.output) {
-            return Err(above(LimitName::Output));
-        }
+        let resolved = self.limits.resolve(policy.limits());
+        resolved.map_err(
+            |AbovePolicy { name, allowed, .. }| TaskLineError::AbovePolicy { name, allowed },
+        )?;
         if self.stdin.is_some() && policy.stdin() == Stdin::Closed {
             return Err(TaskLineError::StdinClosed);
         }
         let bytes: usize = self.files.iter().map(|(_, contents)| contents.len()).sum();
-        if bytes as u64 > policy.filesystem().work.size {
-            let allowed = policy.limit_text(LimitName::WorkSize);
+        if bytes as u64 > policy.limits().work_size() {
+            let allowed = policy.limits().text(LimitName::WorkSize);
             return Err(TaskLineError::FilesTooLarge { bytes, allowed });
         }
         Ok(())
@@ -127,16 +110,7 @@ impl TaskLine {
         if let Some(stdin) = self.stdin {
             request = request.stdin_bytes(stdin);
         }
-        if let Some(wall) = self.wall {
-            request = request.wall(wall);
-        }
-        if let Some(cpu) = self.cpu {
-            request = request.cpu(cpu);
-        }
-        if let Some(output) = self.output {
-            request = request.output(output);
-        }
-        request
+        request.overrides(self.limits)
     }
 }
 

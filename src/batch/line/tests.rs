@@ -31,6 +31,10 @@ fn a_task_has_all_that_its_line_says() {
         "policy": "strict",
     });
     let path = |text| GuestPath::of_file(text).unwrap();
+    let mut limits = LimitOverrides::default();
+    limits.set(LimitName::Wall, 2000);
+    limits.set(LimitName::Cpu, 500);
+    limits.set(LimitName::Output, 65_536);
     let task = TaskLine {
         id: TaskId::from("a"),
         program: TaskProgram::Code {
@@ -43,9 +47,7 @@ fn a_task_has_all_that_its_line_says() {
             (path("raw"), vec![0, 255]),
         ],
         stdin: Some("in".into()),
-        wall: Some(Duration::from_secs(2)),
-        cpu: Some(Duration::from_millis(500)),
-        output: Some(65_536),
+        limits,
     };
     assert_eq!(parse(&line.to_string()), task);
 }

@@ -64,10 +64,10 @@ fn a_cgroup_with_others_in_it() {
 #[test]
 fn a_limit_above_the_hosts() {
     let host = host(machine());
-    insta::assert_snapshot!(refusal("[limits]\n\nmemory = \"1TiB\"", &host), @"/srv/tenant.toml:3: `limits.memory` is 1 TiB, more than this host's 16 GiB of memory: lower it (`--set limits.memory=16384MiB`)");
+    insta::assert_snapshot!(refusal("[limits]\n\nmemory = \"1TiB\"", &host), @"/srv/tenant.toml:3: `limits.memory` is 1 TiB, more than this host's 16 GiB of memory: lower it (`--set limits.memory=16GiB`)");
     insta::assert_snapshot!(refusal("limits.cores = 4.5", &host), @"/srv/tenant.toml:1: `limits.cores` is 4.5, more than this host's 4 processors: lower it (`--set limits.cores=4`)");
-    insta::assert_snapshot!(refusal("limits.pids = 100000", &host), @"/srv/tenant.toml:1: `limits.pids` is 100000, more than this host's 32768 processes: lower it (`--set limits.pids=32768`)");
-    insta::assert_snapshot!(refusal("limits.open_files = 1000000", &host), @"/srv/tenant.toml:1: `limits.open_files` is 1000000, more than this host's 524288 open files: lower it (`--set limits.open_files=524288`), or raise the host's hard limit (`ulimit -Hn`)");
+    insta::assert_snapshot!(refusal("limits.pids = 100000", &host), @"/srv/tenant.toml:1: `limits.pids` is 100000, more than this host's 32768 processes and threads: lower it (`--set limits.pids=32768`)");
+    insta::assert_snapshot!(refusal("limits.open_files = 1000000", &host), @"/srv/tenant.toml:1: `limits.open_files` is 1000000, more than this host's 524288 open files in one process: lower it (`--set limits.open_files=524288`), or raise the host's hard limit (`ulimit -Hn`)");
 }
 
 #[test]
@@ -84,8 +84,8 @@ fn a_limit_above_a_hard_resource_limit() {
         },
         ..machine()
     });
-    insta::assert_snapshot!(refusal("limits.cpu = \"10s\"", &host), @"/srv/tenant.toml:1: `limits.cpu` is 10, more than this host's 5 seconds: lower it (`--set limits.cpu=5s`), or raise the host's hard limit (`ulimit -Ht`)");
-    insta::assert_snapshot!(refusal("limits.cpu = \"5s\"\nlimits.file_size = \"64MiB\"", &host), @"/srv/tenant.toml:2: `limits.file_size` is 64 MiB, more than this host's 1 MiB file size: lower it (`--set limits.file_size=1MiB`), or raise the host's hard limit (`ulimit -Hf`)");
+    insta::assert_snapshot!(refusal("limits.cpu = \"10s\"", &host), @"/srv/tenant.toml:1: `limits.cpu` is 10 s, more than this host's 5 s of processor time: lower it (`--set limits.cpu=5s`), or raise the host's hard limit (`ulimit -Ht`)");
+    insta::assert_snapshot!(refusal("limits.cpu = \"5s\"\nlimits.file_size = \"64MiB\"", &host), @"/srv/tenant.toml:2: `limits.file_size` is 64 MiB, more than this host's 1 MiB for one file: lower it (`--set limits.file_size=1MiB`), or raise the host's hard limit (`ulimit -Hf`)");
 }
 
 #[test]

@@ -11,8 +11,7 @@ use crate::plan::{FileQuota, SessionFiles};
 fn with_mounts_they_are_in_file_systems_of_their_own() {
     let plan = planned("filesystem.work_size = \"5MiB\"", &host(machine()));
     assert_eq!(plan.session_files, SessionFiles::Private);
-    assert_eq!(plan.session_files.quota(), None);
-    assert_eq!(plan.work_size(), 5 << 20);
+    assert_eq!(plan.jail.worker.tmpfs[0].size, 5 << 20);
 }
 
 #[test]
@@ -31,7 +30,6 @@ fn without_mounts_the_sessions_directory_takes_the_place_of_work() {
         largest: 2 << 20,
     };
     assert_eq!(plan.session_files, SessionFiles::HostDirectory(quota));
-    assert_eq!(plan.work_size(), 3 << 20);
     let mut jail = plan.jail.clone();
     jail.put_work_in(Path::new("/var/tmp/s1"));
     let json = serde_json::to_string(&jail).unwrap();

@@ -1,12 +1,8 @@
 //! Paths of a policy, compared and joined as text. The plan checks whether they exist.
 
-use std::fmt;
 use std::path::{Component, Path, PathBuf};
-use std::str::FromStr;
 
 use thiserror::Error;
-
-use super::text_value::text_value;
 
 /// Directories that the sandbox fills itself. No host path can be shown at or beneath them.
 const SYNTHETIC_TREES: &[&str] = &["/dev", "/proc", "/sys"];
@@ -101,35 +97,20 @@ pub(super) fn normalize(path: &Path) -> PathBuf {
     normal
 }
 
-/// A normalized absolute host path that the sandbox can show at the same path.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct HostPath(pub(super) PathBuf);
-
-impl FromStr for HostPath {
-    type Err = PathError;
-
-    fn from_str(text: &str) -> Result<Self, PathError> {
-        check_text(text)?;
-        let path = Path::new(text);
-        if path.is_relative() {
-            return Err(PathError::Relative(text.to_owned()));
-        }
-        if path.components().any(|part| part == Component::ParentDir) {
-            return Err(PathError::Parent(text.to_owned()));
-        }
-        let path = normalize(path);
-        check_place(&path)?;
-        Ok(Self(path))
+/// Reads a normalized absolute host path that the sandbox can show at the same path.
+pub(super) fn host_path(text: &str) -> Result<PathBuf, PathError> {
+    check_text(text)?;
+    let path = Path::new(text);
+    if path.is_relative() {
+        return Err(PathError::Relative(text.to_owned()));
     }
-}
-
-impl fmt::Display for HostPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.display().fmt(f)
+    if path.components().any(|part| part == Component::ParentDir) {
+        return Err(PathError::Parent(text.to_owned()));
     }
+    let path = normalize(path);
+    check_place(&path)?;
+    Ok(path)
 }
-
-text_value!(HostPath, "an absolute path in quotes, such as \"/srv/data\"", "pattern": "^/");
 
 /// Resolves a path that may be relative to `base`, the directory of its policy file.
 pub(super) fn resolve(text: &str, base: Option<&Path>) -> Result<PathBuf, PathError> {

@@ -1,7 +1,7 @@
 use super::*;
 
 fn host_path(text: &str) -> Result<String, PathError> {
-    text.parse().map(|path: HostPath| path.to_string())
+    super::host_path(text).map(|path| path.display().to_string())
 }
 
 fn resolved(text: &str) -> Result<String, PathError> {

@@ -1,21 +1,19 @@
-//! Sizes and durations in readable form: a number and a unit.
+//! Amounts in readable form: a number and a unit, or a plain number.
 //!
 //! The grammar is strict on purpose. `256` alone, `256M` and `5` each have two readings, and a
 //! limit that is misread leaves a hole that no one notices.
 
-use std::fmt;
-use std::time::Duration;
-
+use serde::Serializer;
+use serde_json::{Value as Json, json};
 use thiserror::Error;
+use toml::de::DeValue;
 
+use super::read::wrong_type;
 use super::suggest::closest;
-use super::text_value::text_value;
+use crate::outcome::Unit;
 
-/// A unit's name and its size in base units.
-type Unit = (&'static str, u64);
-
-/// Units of sizes: powers of 1024 (IEC 80000-13), then powers of 1000 (SI). Base: the byte.
-const SIZES: &[Unit] = &[
+/// Units of sizes, in bytes: powers of 1024 (IEC 80000-13), then powers of 1000 (SI).
+const SIZES: &[(&str, u64)] = &[
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
@@ -27,8 +25,8 @@ const SIZES: &[Unit] = &[
     ("B", 1),
 ];
 
-/// Units of durations. Base: the millisecond.
-const DURATIONS: &[Unit] = &[("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+/// Units of durations, in milliseconds.
+const DURATIONS: &[(&str, u64)] = &[("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// Values above this are refused: TOML's integers, rlimits and tmpfs options are signed.
 const LARGEST: u64 = i64::MAX as u64;
@@ -38,7 +36,7 @@ struct Quantity {
     noun: &'static str,
     example: &'static str,
     base: &'static str,
-    units: &'static [Unit],
+    units: &'static [(&'static str, u64)],
 }
 
 const SIZE: Quantity = Quantity {
@@ -55,9 +53,9 @@ const DURATION: Quantity = Quantity {
     units: DURATIONS,
 };
 
-/// Why a text is not a size or a duration.
+/// Why a text is not an amount.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-pub(super) enum UnitError {
+pub(crate) enum UnitError {
     #[error(
         "\"{text}\" is not a {noun}: write a whole or decimal number and a unit, such as \"{example}\""
     )]
@@ -82,6 +80,10 @@ pub(super) enum UnitError {
     NotWhole { text: String, base: &'static str },
     #[error("\"{text}\" is more than the kernel can count: write a smaller {noun}")]
     TooLarge { text: String, noun: &'static str },
+    #[error("{0} is not a count: write a whole number above 0, such as 64")]
+    NotACount(String),
+    #[error("{0} is not a number of processors: write a number above 0, such as 0.5 or 2")]
+    NotCores(String),
 }
 
 impl Quantity {
@@ -191,57 +193,90 @@ impl Quantity {
     }
 }
 
-/// A number of bytes: `"256MiB"`, `"1.5GB"`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct ByteSize(pub(super) u64);
+impl Unit {
+    /// The amount that a text names.
+    pub(crate) fn parse(self, text: &str) -> Result<u64, UnitError> {
+        match self {
+            Self::Duration => DURATION.parse(text),
+            Self::Size => SIZE.parse(text),
+            Self::Count => text
+                .parse()
+                .map_err(|_| UnitError::NotACount(text.to_owned())),
+            Self::Cores => millicores(text),
+        }
+    }
 
-impl std::str::FromStr for ByteSize {
-    type Err = UnitError;
+    /// The amount as a policy file and `--set` write it: `30s`, `512MiB`, `64`, `0.5`.
+    pub(crate) fn text(self, amount: u64) -> String {
+        match self {
+            Self::Duration => DURATION.render(amount),
+            Self::Size => SIZE.render(amount),
+            Self::Count => amount.to_string(),
+            Self::Cores => cores(amount).to_string(),
+        }
+    }
 
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        SIZE.parse(text).map(Self)
+    /// The amount that a value of a policy file names.
+    pub(super) fn read(self, value: &DeValue) -> Result<u64, String> {
+        let text = match (self, value) {
+            (Self::Duration | Self::Size, DeValue::String(text)) => text.to_string(),
+            (Self::Count | Self::Cores, DeValue::Integer(number)) => {
+                i64::from_str_radix(number.as_str(), number.radix())
+                    .map_or_else(|_| number.to_string(), |number| number.to_string())
+            }
+            (Self::Cores, DeValue::Float(number)) => number.to_string(),
+            _ => return Err(wrong_type(value, self.expected())),
+        };
+        self.parse(&text).map_err(|why| why.to_string())
+    }
+
+    /// Writes the amount as a value of a policy file.
+    pub(super) fn serialize<S: Serializer>(self, amount: u64, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Duration | Self::Size => to.serialize_str(&self.text(amount)),
+            Self::Count => to.serialize_u64(amount),
+            Self::Cores => to.serialize_f64(cores(amount)),
+        }
+    }
+
+    /// What to write, for a value of the wrong type.
+    pub(super) const fn expected(self) -> &'static str {
+        match self {
+            Self::Duration => "a duration in quotes, such as \"500ms\" or \"2s\"",
+            Self::Size => "a size in quotes, such as \"256MiB\"",
+            Self::Count => "a whole number without quotes, such as 64",
+            Self::Cores => "a number of processors without quotes, such as 0.5 or 2",
+        }
+    }
+
+    /// The JSON Schema of a value.
+    pub(super) fn schema(self) -> Json {
+        match self {
+            Self::Duration => json!({ "type": "string", "pattern": DURATION.pattern() }),
+            Self::Size => json!({ "type": "string", "pattern": SIZE.pattern() }),
+            Self::Count => json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX }),
+            Self::Cores => json!({ "type": "number", "exclusiveMinimum": 0 }),
+        }
     }
 }
 
-impl fmt::Display for ByteSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&SIZE.render(self.0))
+/// Thousandths of a processor. The kernel's quota is not finer (Documentation/scheduler/sched-bwc.rst).
+fn millicores(text: &str) -> Result<u64, UnitError> {
+    let cores: f64 = text
+        .parse()
+        .map_err(|_| UnitError::NotCores(text.to_owned()))?;
+    let millicores = (cores * 1000.0).round();
+    if (0.0..=f64::from(u32::MAX)).contains(&millicores) {
+        // The value is in range and whole: the check above also refuses NaN.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        return Ok(millicores as u64);
     }
+    Err(UnitError::NotCores(cores.to_string()))
 }
 
-text_value!(ByteSize, "a size in quotes, such as \"256MiB\"", "pattern": SIZE.pattern());
-
-/// A duration in milliseconds: `"500ms"`, `"2s"`, `"1.5h"`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Milliseconds(pub(super) u64);
-
-impl Milliseconds {
-    /// The duration as the standard library's type.
-    pub(super) fn duration(self) -> Duration {
-        Duration::from_millis(self.0)
-    }
+fn cores(millicores: u64) -> f64 {
+    f64::from(u32::try_from(millicores).unwrap_or(u32::MAX)) / 1000.0
 }
-
-impl std::str::FromStr for Milliseconds {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        DURATION.parse(text).map(Self)
-    }
-}
-
-impl fmt::Display for Milliseconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&DURATION.render(self.0))
-    }
-}
-
-/// The pattern of a duration, for the JSON Schema.
-pub(super) fn duration_pattern() -> String {
-    DURATION.pattern()
-}
-
-text_value!(Milliseconds, "a duration in quotes, such as \"500ms\" or \"2s\"", "pattern": duration_pattern());
 
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,16 @@
+use std::fmt;
+
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
 use super::*;
 
 fn size(text: &str) -> Result<u64, UnitError> {
-    text.parse().map(|ByteSize(bytes)| bytes)
+    Unit::Size.parse(text)
 }
 
 fn milliseconds(text: &str) -> Result<u64, UnitError> {
-    text.parse().map(|Milliseconds(ms)| ms)
+    Unit::Duration.parse(text)
 }
 
 fn error<T: fmt::Debug>(result: Result<T, UnitError>) -> String {
@@ -85,15 +87,15 @@ fn the_largest_value_is_what_a_signed_number_holds() {
 
 #[test]
 fn values_are_written_in_the_largest_exact_unit() {
-    assert_eq!(ByteSize(0).to_string(), "0B");
-    assert_eq!(ByteSize(1023).to_string(), "1023B");
-    assert_eq!(ByteSize(1024).to_string(), "1KiB");
-    assert_eq!(ByteSize(1000).to_string(), "1kB");
-    assert_eq!(ByteSize(256 << 20).to_string(), "256MiB");
-    assert_eq!(Milliseconds(0).to_string(), "0ms");
-    assert_eq!(Milliseconds(1500).to_string(), "1500ms");
-    assert_eq!(Milliseconds(90_000).to_string(), "90s");
-    assert_eq!(Milliseconds(7_200_000).to_string(), "2h");
+    assert_eq!(Unit::Size.text(0), "0B");
+    assert_eq!(Unit::Size.text(1023), "1023B");
+    assert_eq!(Unit::Size.text(1024), "1KiB");
+    assert_eq!(Unit::Size.text(1000), "1kB");
+    assert_eq!(Unit::Size.text(256 << 20), "256MiB");
+    assert_eq!(Unit::Duration.text(0), "0ms");
+    assert_eq!(Unit::Duration.text(1500), "1500ms");
+    assert_eq!(Unit::Duration.text(90_000), "90s");
+    assert_eq!(Unit::Duration.text(7_200_000), "2h");
 }
 
 /// `whole.fraction` of `factor`, computed differently from the parser: as one integer of the
@@ -109,18 +111,18 @@ fn exact(whole: u32, fraction: &str, factor: u64) -> Option<u64> {
 proptest! {
     #[test]
     fn every_size_is_read_back_as_written(bytes in 0..=LARGEST) {
-        prop_assert_eq!(size(&ByteSize(bytes).to_string()), Ok(bytes));
+        prop_assert_eq!(size(&Unit::Size.text(bytes)), Ok(bytes));
     }
 
     #[test]
     fn every_duration_is_read_back_as_written(ms in 0..=LARGEST) {
-        prop_assert_eq!(milliseconds(&Milliseconds(ms).to_string()), Ok(ms));
+        prop_assert_eq!(milliseconds(&Unit::Duration.text(ms)), Ok(ms));
     }
 
     #[test]
     fn a_round_size_is_written_with_a_unit(count in 1_u64..1024, unit in 0_usize..4) {
         let (name, factor) = SIZES[unit];
-        let written = ByteSize(count * factor).to_string();
+        let written = Unit::Size.text(count * factor);
         prop_assert_eq!(written, format!("{count}{name}"));
     }
 

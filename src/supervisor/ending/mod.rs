@@ -5,7 +5,7 @@ use nix::errno::Errno;
 
 use super::cgroup::Counts;
 use super::run::NoRoom;
-use crate::outcome::{Ending, LimitHit, LimitName, Mechanism};
+use crate::outcome::{Ending, LimitHit, LimitName, Mechanism, Scope};
 use crate::protocol::{CellResult, Ended, GuestError};
 use sandfork_jail::control::{Exit, ExitStatus};
 
@@ -49,10 +49,7 @@ impl Stop {
     /// cannot for memory and processes, which meanwhile use up the host's.
     pub fn can_wait(&self) -> bool {
         match self {
-            Self::Limit(hit) => matches!(
-                hit.name,
-                LimitName::Wall | LimitName::Cpu | LimitName::Output
-            ),
+            Self::Limit(hit) => hit.name.spec().scope == Scope::Run,
             Self::Violation(_) => false,
             Self::Cancelled => true,
         }

@@ -43,7 +43,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 return None;
             }
         }
-        let wall = self.terms.limits.wall;
+        let wall = self.terms.limits.wall();
         match request {
             ClientRequest::Cell(cell) => self.begin_cell(cell, payload, now, caller),
             ClientRequest::Set(set) => {
@@ -84,7 +84,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             wall,
         } = cell;
         let wall = match wall.map(Duration::try_from_secs_f64) {
-            None => self.terms.limits.wall,
+            None => self.terms.limits.wall(),
             Some(Ok(wall)) => wall,
             Some(Err(_)) => {
                 caller.refuse(Some(id), Refusal::NoWall);

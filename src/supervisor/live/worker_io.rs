@@ -88,7 +88,7 @@ impl<'a> JailedWorker<'a> {
             is_gone: false,
             objects: verified.objects(),
             link: link.when("prepare the worker's link")?,
-            output: Output::new(&worker.stdout, &worker.stderr, context.limits.output),
+            output: Output::new(&worker.stdout, &worker.stderr, context.limits.output()),
         })
     }
 

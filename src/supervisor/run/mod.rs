@@ -3,7 +3,6 @@
 
 mod deferred;
 mod files;
-mod limit_overrides;
 mod report;
 mod request;
 mod request_files;
@@ -11,7 +10,7 @@ mod stdin;
 mod watch;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub use self::request::{Cancel, Request};
 pub use super::drain::OutputSink;
@@ -29,29 +28,9 @@ use super::trace;
 use super::verified_worker::VerifiedWorker;
 use super::zygote::Zygote;
 use crate::outcome::{Outcome, PolicyIdentity};
-use crate::plan::FileQuota;
+use crate::policy::Limits;
 use sandfork_jail::control::CpuBudgetScope;
 use sandfork_jail::program::ZygoteJail;
-
-/// The limits that the supervisor itself watches.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct RunLimits {
-    /// Wall-clock time, from when the worker receives its code.
-    pub wall: Duration,
-    /// Processor time of all processes of the worker together.
-    pub cpu: Duration,
-    /// Memory of all processes of the worker together, bytes.
-    pub memory: u64,
-    /// Number of tasks.
-    pub pids: u32,
-    /// Output of both streams together, bytes.
-    pub output: u64,
-    /// Processor share in thousandths of a processor: it bounds how soon the processor time can be
-    /// used up.
-    pub millicores: u32,
-    /// The quota of the session's files, if no file system enforces it.
-    pub files: Option<FileQuota>,
-}
 
 /// The context of a run: a zygote with its jail, and the cgroups and directories of its workers.
 #[derive(Debug)]
@@ -65,9 +44,7 @@ pub struct RunContext<'a> {
     /// The parent of the worker's directory, if the plan has no mounts.
     pub sessions: Option<&'a Arc<SessionRoot>>,
     /// The limits of the run.
-    pub limits: RunLimits,
-    /// The capacity of the work directory, bytes.
-    pub work_size: u64,
+    pub limits: Limits,
     /// The policy's name and digest.
     pub policy: &'a PolicyIdentity,
     /// The processor to start at, if the plan pins workers.

@@ -52,7 +52,7 @@ pub fn report(terms: &LifeTerms, kind: Kind, seen: Seen, output_bytes: u64) -> O
         result: seen.result.as_ref(),
         counts: seen.counts,
         no_room: seen.files.no_room,
-        cpu_limit_us: u64::try_from(terms.limits.cpu.as_micros()).unwrap_or(u64::MAX),
+        cpu_limit_us: u64::try_from(terms.limits.cpu().as_micros()).unwrap_or(u64::MAX),
         kind,
     });
     let mut denied = Vec::new();

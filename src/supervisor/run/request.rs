@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::RunLimits;
-use super::limit_overrides::LimitOverrides;
 use super::stdin::Stdin;
+use crate::policy::{LimitName, LimitOverrides, Limits};
 use crate::protocol::message::{AfterCell, ResultMode, WorkerMode};
 use crate::protocol::{self, MessageError, VERSION};
 use crate::supervisor::ending::Kind;
@@ -28,7 +27,7 @@ pub struct Request {
     program: Arc<Program>,
     files: Arc<Vec<(GuestPath, Vec<u8>)>>,
     stdin: Stdin,
-    less: LimitOverrides,
+    overrides: LimitOverrides,
     client: Arc<str>,
     cancel: Option<Cancel>,
 }
@@ -67,7 +66,7 @@ impl Request {
             program: Arc::new(program),
             files: Arc::default(),
             stdin: Stdin::Nothing,
-            less: LimitOverrides::default(),
+            overrides: LimitOverrides::default(),
             client: Arc::from(""),
             cancel: None,
         }
@@ -126,7 +125,7 @@ impl Request {
     /// limit and never raise it: that is an error of kind [`Request`](crate::ErrorKind::Request).
     #[must_use]
     pub fn wall(mut self, wall: Duration) -> Self {
-        self.less.wall = Some(wall);
+        self.overrides.set(LimitName::Wall, milliseconds(wall));
         self
     }
 
@@ -134,14 +133,21 @@ impl Request {
     /// `limits.cpu`.
     #[must_use]
     pub fn cpu(mut self, cpu: Duration) -> Self {
-        self.less.cpu = Some(cpu);
+        self.overrides.set(LimitName::Cpu, milliseconds(cpu));
         self
     }
 
     /// Sets a limit on the bytes of both streams together, below the policy's `limits.output`.
     #[must_use]
     pub fn output(mut self, output: u64) -> Self {
-        self.less.output = Some(output);
+        self.overrides.set(LimitName::Output, output);
+        self
+    }
+
+    /// Replaces the limits that the request overrides.
+    #[must_use]
+    pub(crate) fn overrides(mut self, overrides: LimitOverrides) -> Self {
+        self.overrides = overrides;
         self
     }
 
@@ -177,8 +183,8 @@ impl Request {
     }
 
     /// The limits of this request under a policy with the limits `policy`.
-    pub(super) fn limits(&self, policy: RunLimits) -> Result<RunLimits, SupervisorError> {
-        self.less.resolve(policy)
+    pub(super) fn limits(&self, policy: Limits) -> Result<Limits, SupervisorError> {
+        Ok(self.overrides.resolve(&policy)?)
     }
 
     /// The client of the request.
@@ -231,6 +237,11 @@ impl Request {
         }
         Ok(bytes)
     }
+}
+
+/// Whole milliseconds, rounded up.
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 
 impl From<&str> for Request {

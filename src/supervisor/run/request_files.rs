@@ -22,7 +22,7 @@ pub fn put(
             .iter()
             .map(|(_, contents)| contents.len() as u64)
             .sum(),
-        context.work_size,
+        context.limits.work_size(),
     );
     // Some work directories have no quota that would refuse more.
     if total > room {

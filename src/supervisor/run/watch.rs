@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use super::RunLimits;
 use crate::outcome::LimitName;
+use crate::plan::FileQuota;
+use crate::policy::Limits;
 use crate::supervisor::cgroup::WorkerCgroup;
 use crate::supervisor::ending::Stop;
 use crate::supervisor::session::SessionDirectory;
@@ -62,7 +63,7 @@ pub struct Measured {
 pub struct Watch<'a> {
     cgroup: Option<&'a WorkerCgroup>,
     session: Option<&'a SessionDirectory>,
-    limits: RunLimits,
+    limits: Limits,
     proc: BorrowedFd<'a>,
     main: Pid,
     /// The parent of the worker's orphans: all of the worker's processes stay beneath it and the
@@ -103,7 +104,7 @@ impl<'a> Watch<'a> {
         proc: BorrowedFd<'a>,
         cgroup: Option<&'a WorkerCgroup>,
         session: Option<&'a SessionDirectory>,
-        limits: RunLimits,
+        limits: Limits,
     ) -> Self {
         let now = Instant::now();
         let mut watch = Self {
@@ -173,7 +174,7 @@ impl<'a> Watch<'a> {
     }
 
     fn look_at_processes(&mut self, now: Instant) -> Option<Stop> {
-        let allowed = self.limits.cpu.saturating_sub(self.charged).as_micros();
+        let allowed = self.limits.cpu().saturating_sub(self.charged).as_micros();
         let allowed = u64::try_from(allowed).unwrap_or(u64::MAX);
         if let Some(cpu_us) = self.cgroup.and_then(WorkerCgroup::cpu_us) {
             let used = cpu_us.saturating_sub(self.cpu_before);
@@ -181,7 +182,7 @@ impl<'a> Watch<'a> {
             return (used >= allowed).then(Stop::cpu);
         }
         let tree = self.tree();
-        if self.cgroup.is_none() && tree.len() > self.limits.pids as usize {
+        if self.cgroup.is_none() && tree.len() as u64 > self.limits.pids() {
             // Counted before any process is read: a fork bomb leaves the supervisor little
             // processor time.
             self.peak.pids = self.peak.pids.max(tree.len() as u64);
@@ -197,10 +198,10 @@ impl<'a> Watch<'a> {
         }
         if self.cgroup.is_none() {
             // Checked before memory, which requires waiting for each process.
-            if measured.pids > u64::from(self.limits.pids) {
+            if measured.pids > self.limits.pids() {
                 return Some(Stop::watchdog(LimitName::Pids));
             }
-            if measured.memory > self.limits.memory {
+            if measured.memory > self.limits.memory() {
                 return self.look_at_memory();
             }
         }
@@ -214,7 +215,7 @@ impl<'a> Watch<'a> {
         for pid in self.tree() {
             let started = Instant::now();
             memory += proportional(pid).unwrap_or(0);
-            if memory > self.limits.memory {
+            if memory > self.limits.memory() {
                 return Some(Stop::watchdog(LimitName::Memory));
             }
             if self.too_many_since(started) {
@@ -231,11 +232,11 @@ impl<'a> Watch<'a> {
         }
         let pids = self.tree().len() as u64;
         self.peak.pids = self.peak.pids.max(pids);
-        pids > u64::from(self.limits.pids)
+        pids > self.limits.pids()
     }
 
     fn look_at_files(&mut self) -> Option<Stop> {
-        let (session, quota) = (self.session?, self.limits.files?);
+        let (session, quota) = (self.session?, FileQuota::new(&self.limits));
         let started = Instant::now();
         let mut count = session.count(quota);
         for pid in self.tree() {
@@ -260,11 +261,10 @@ impl<'a> Watch<'a> {
 
     /// The earliest time at which the limit could be reached, with every processor busy.
     fn interval(&self, used_us: u64) -> Duration {
-        let left = self
-            .limits
-            .cpu
-            .saturating_sub(Duration::from_micros(used_us));
-        (left * 1000 / self.limits.millicores.max(1)).max(SHORTEST)
+        let used = Duration::from_micros(used_us);
+        let left = self.limits.cpu().saturating_sub(used);
+        let millicores = u32::try_from(self.limits.millicores()).unwrap_or(u32::MAX);
+        (left * 1000 / millicores).max(SHORTEST)
     }
 
     fn measure(&self, tree: Vec<Pid>) -> Measured {
@@ -292,7 +292,7 @@ impl<'a> Watch<'a> {
         let mut unseen = vec![self.main, self.above];
         while let Some(parent) = unseen
             .pop()
-            .filter(|_| found.len() <= self.limits.pids as usize)
+            .filter(|_| found.len() as u64 <= self.limits.pids())
         {
             for child in procfs::children(self.proc, parent) {
                 if !found.contains(&child) {

@@ -12,7 +12,7 @@ use super::clocks::WallClock;
 use super::finish::StreamSink;
 use super::worker_io::WorkerIo;
 use super::{Purpose, SessionExit, SessionTerms};
-use crate::outcome::{Enforced, PolicyIdentity};
+use crate::outcome::{Enforced, Limits, PolicyIdentity};
 use crate::protocol::message::{AfterCell, WorkerMode};
 use crate::protocol::{MessageError, Request, VERSION};
 use crate::supervisor::cgroup::Counts;
@@ -20,7 +20,7 @@ use crate::supervisor::disconnect::Disconnect;
 use crate::supervisor::drain::{Drained, Stream};
 use crate::supervisor::ending::{Kind, Stop};
 use crate::supervisor::error::SupervisorError;
-use crate::supervisor::run::{Fate, ONLY_REQUEST, Pace, RunLimits};
+use crate::supervisor::run::{Fate, ONLY_REQUEST, Pace};
 use sandfork_jail::control::{Exit, ExitStatus};
 
 /// How long, from the start of a cell and at the end of a run, descriptors that can wait are not waited
@@ -34,7 +34,7 @@ pub struct LifeTerms<'a> {
     /// What the worker is used for.
     pub purpose: Purpose,
     /// The limits of each cell.
-    pub limits: RunLimits,
+    pub limits: Limits,
     /// The policy's name and digest.
     pub policy: &'a PolicyIdentity,
     /// The layers that hold.
@@ -116,7 +116,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
 
     /// Starts the one cell of a run.
     pub fn start_run(&mut self, message: Vec<u8>, now: Instant) {
-        let clock = WallClock::new(now, self.terms.limits.wall, Duration::ZERO, None);
+        let clock = WallClock::new(now, self.terms.limits.wall(), Duration::ZERO, None);
         let mut cell = CellUnderWay::new(ONLY_REQUEST, now, clock, Counts::default());
         cell.streaming = Streaming::AsItComes;
         cell.then = AfterCell::End;

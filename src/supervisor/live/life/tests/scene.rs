@@ -3,7 +3,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::super::*;
-use crate::outcome::Level;
+use crate::outcome::{Level, LimitName};
 use crate::protocol::Frame;
 use crate::protocol::caller::{
     Cell, ClientEvent, ClientRequest, FileRequest, SessionState, ToolTime,
@@ -145,15 +145,13 @@ impl FakeCaller {
     }
 }
 
-pub const LIMITS: RunLimits = RunLimits {
-    wall: Duration::from_secs(30),
-    cpu: Duration::from_secs(10),
-    memory: 1 << 29,
-    pids: 64,
-    output: 1 << 20,
-    millicores: 1000,
-    files: None,
-};
+fn limits() -> Limits {
+    Limits::new(|name| match name {
+        LimitName::Wall => 30_000,
+        LimitName::Cpu => 10_000,
+        _ => *name.spec().range.end(),
+    })
+}
 
 pub const SESSION: Purpose = Purpose::Session(SessionTerms {
     idle: Some(Duration::from_secs(60)),
@@ -189,7 +187,7 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
     };
     let terms = LifeTerms {
         purpose,
-        limits: LIMITS,
+        limits: limits(),
         policy: &policy,
         enforced: &enforced,
     };
