@@ -9,6 +9,7 @@ mod document;
 mod faults;
 mod fuzz;
 mod interpreters;
+mod lines;
 mod mutants;
 mod ordinary_user;
 mod package;
@@ -49,6 +50,7 @@ usage: cargo xtask COMMAND
                compares; --rounds N, --jobs N
   fuzz         every reader of hostile bytes, with the inputs that CI tries; --seconds N for each
                target, --seed N|fresh, --keep what goes a new way, --replay FILE; TARGET...
+  lines        counts the lines of code of the product and of these tools, without tests
   release      makes what users install, under target/release-files: packages, wheels, the command, a
                list of its parts, checksums; --target TRIPLE (both, where not named), --try ROOT:
                installs the wheel in an older system's root directory, and runs code with it
@@ -107,6 +109,7 @@ fn run(words: &[&str]) -> Result<ExitCode, Error> {
         ["test", "package"] => package::test_install().map(|tally| test::report(&tally)),
         ["bench", "map", rest @ ..] => bench_map::run(owned(rest).into_iter()),
         ["bench", rest @ ..] => bench::run(owned(rest).into_iter()),
+        ["lines"] => lines::run(),
         ["fuzz", rest @ ..] => fuzz::run(owned(rest).into_iter()),
         ["release", rest @ ..] => release::run(owned(rest).into_iter()),
         ["verify", "probes"] => probes::run(),
