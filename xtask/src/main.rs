@@ -27,6 +27,8 @@ mod vm;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::Parser as _;
+
 use self::python::Versions;
 
 /// An error message for the user.
@@ -38,7 +40,7 @@ usage: cargo xtask COMMAND
   test         makes the test environments, then runs every test: as the current user and,
                where that is root, the kernel tests as an ordinary user too; then those of
                the Python package with the oldest and the newest interpreter (--all: one of each
-               version), of the packages, and of the fuzz targets
+               version), and of the packages
   test envs    makes the test environments under target/test-envs, which plain
                `cargo test` then finds
   test python  the tests of the Python package alone; --all
@@ -49,7 +51,7 @@ usage: cargo xtask COMMAND
   bench map    runs HumanEval's programs 20 times over, through `sandfork map` and otherwise, and
                compares; --rounds N, --jobs N
   fuzz         every reader of hostile bytes, with the inputs that CI tries; --seconds N for each
-               target, --seed N|fresh, --keep what goes a new way, --replay FILE; TARGET...
+               target, --seed N|fresh, --replay FILE; TARGET...
   lines        counts the lines of code of the product and of these tools, without tests
   release      makes what users install, under target/release-files: packages, wheels, the command, a
                list of its parts, checksums; --target TRIPLE (both, where not named), --try ROOT:
@@ -110,7 +112,7 @@ fn run(words: &[&str]) -> Result<ExitCode, Error> {
         ["bench", "map", rest @ ..] => bench_map::run(owned(rest).into_iter()),
         ["bench", rest @ ..] => bench::run(owned(rest).into_iter()),
         ["lines"] => lines::run(),
-        ["fuzz", rest @ ..] => fuzz::run(owned(rest).into_iter()),
+        ["fuzz", ..] => fuzz::run(&fuzz::Options::parse_from(words)),
         ["release", rest @ ..] => release::run(owned(rest).into_iter()),
         ["verify", "probes"] => probes::run(),
         ["verify", "faults"] => faults::run(None),

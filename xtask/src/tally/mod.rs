@@ -88,15 +88,6 @@ impl Tally {
         Ok(tally)
     }
 
-    /// Counts one more test.
-    pub fn count(&mut self, passed: bool) {
-        if passed {
-            self.passed += 1;
-        } else {
-            self.failed += 1;
-        }
-    }
-
     /// Adds another tally.
     pub fn add(&mut self, other: Self) {
         self.passed += other.passed;
