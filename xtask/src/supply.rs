@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 
 use serde_json::Value;
 
+use crate::tally::Tally;
 use crate::test::cargo;
 use crate::{Error, workspace};
 
@@ -32,6 +33,25 @@ pub fn check() -> Result<ExitCode, Error> {
         run(cargo(&workspace).arg(tool).args(arguments))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What cargo-deny checks without asking for advisories: a part of `cargo xtask test`, where it is installed.
+pub fn test() -> Result<Tally, Error> {
+    let mut deny = cargo(&workspace());
+    if !deny.args(["deny", "--version"]).output()?.status.success() {
+        return Ok(Tally::skipped("cargo-deny is not installed"));
+    }
+    println!("\nlicences, sources and versions of the dependencies:");
+    let mut deny = cargo(&workspace());
+    deny.args([
+        "deny",
+        "--all-features",
+        "check",
+        "bans",
+        "licenses",
+        "sources",
+    ]);
+    Tally::of_check(&mut deny)
 }
 
 /// Builds everything, including tests, with the oldest Rust that Cargo.toml allows.

@@ -11,7 +11,7 @@ use crate::ordinary_user::OrdinaryUser;
 use crate::python::Versions;
 use crate::tally::Tally;
 use crate::test_envs::{self, TestEnvs};
-use crate::{Error, package, python, vm, workspace};
+use crate::{Error, package, python, supply, vm, workspace};
 
 /// The test programs that depend on the user who runs them.
 const KERNEL_TESTS: [&str; 1] = ["kernel"];
@@ -29,6 +29,7 @@ pub fn run(versions: Versions) -> Result<ExitCode, Error> {
     tally.add(of_python(&workspace, &envs, versions)?);
     tally.add(package::test_install()?);
     tally.add(in_a_guest()?);
+    tally.add(supply::test()?);
     Ok(report(&tally))
 }
 
