@@ -1,11 +1,11 @@
 //! Counts lines of code: those that are not blank, a comment, a docstring or a test.
 
 use std::fs;
-use std::process::ExitCode;
 
+use anyhow::Result;
 use walkdir::{DirEntry, WalkDir};
 
-use crate::{Error, workspace};
+use crate::workspace;
 
 const PARTS: [(&str, &[&str]); 2] = [
     ("product", &["src", "crates", "python/src"]),
@@ -13,7 +13,7 @@ const PARTS: [(&str, &[&str]); 2] = [
 ];
 
 /// Prints the number of lines of each part, and of each of its directories.
-pub fn run() -> Result<ExitCode, Error> {
+pub fn run() -> Result<()> {
     for (part, directories) in PARTS {
         let counts: Vec<usize> = directories
             .iter()
@@ -24,11 +24,11 @@ pub fn run() -> Result<ExitCode, Error> {
             println!("  {directory:10} {count:6}");
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Does not follow symbolic links, so that a file with two names counts once.
-fn count(directory: &str) -> Result<usize, Error> {
+fn count(directory: &str) -> Result<usize> {
     let is_counted = |entry: &DirEntry| {
         !matches!(
             entry.file_name().to_str(),
