@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
 use std::path::PathBuf;
 
 use sandfork_measure::{Crowd, Kind, Phases, Programs, Report, Samples, Series, Summary};
@@ -10,6 +9,7 @@ use serde_json::json;
 
 use crate::aims;
 use crate::base::Base;
+use crate::contestant::Error;
 use crate::ground::{Ground, target_directory};
 use crate::options::{Extent, Options};
 use crate::subject::{Preload, Subject};
@@ -113,16 +113,17 @@ pub fn add_base(report: &mut Report, base: &Base) {
 }
 
 /// Writes the report as JSON, and as a chart if there is something to compare. Returns the paths.
-pub fn write(report: &Report, options: &Options) -> io::Result<Vec<PathBuf>> {
+pub fn write(report: &Report, options: &Options) -> Result<Vec<PathBuf>, Error> {
     let directory = target_directory().join("bench");
     fs::create_dir_all(&directory)?;
     let mut files = vec![("json", format!("{:#}\n", report.json()))];
     if report.series.iter().any(|series| series.kind == Kind::Ours) {
-        files.push(("svg", report.chart().svg()));
+        files.push(("svg", report.chart()?));
     }
     let write = |(extension, text): (&str, String)| {
         let path = directory.join(options.name()).with_extension(extension);
-        fs::write(&path, text).map(|()| path)
+        fs::write(&path, text)?;
+        Ok(path)
     };
     files.into_iter().map(write).collect()
 }

@@ -1,22 +1,15 @@
-"""The Rust side's reading of the same bytes: `fuzz-targets answer`, one question and answer at a time."""
+"""The Rust side, which sends inputs and answers what the same bytes mean to it: the messages are described in
+`fuzz/targets/tests/fuzz/python.rs`."""
 
 from __future__ import annotations
 
 import struct
-import subprocess
+from typing import BinaryIO
 
 
 class Rust:
-    def __init__(self, program: str) -> None:
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen([program, "answer"], stdin=pipe, stdout=pipe)
-
-    def __enter__(self) -> Rust:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.stdin.close()
-        self._process.wait()
+    def __init__(self, read: BinaryIO, write: BinaryIO) -> None:
+        self._read, self._write = read, write
 
     def frames(self, stream: bytes) -> tuple[bool, str]:
         """Whether the stream has frames with objects as headers. Also returns their lengths, or the error."""
@@ -27,11 +20,19 @@ class Rust:
         listed = ",".join(map(str, lengths))
         return self._ask(b"v", b"%s\0[%s]" % (tree, listed.encode()))
 
-    def _ask(self, kind: bytes, question: bytes) -> tuple[bool, str]:
-        self._process.stdin.write(kind + struct.pack("<I", len(question)) + question)
-        self._process.stdin.flush()
-        prefix = self._process.stdout.read(5)
+    def send(self, kind: bytes, text: bytes) -> None:
+        self._write.write(kind + struct.pack("<I", len(text)) + text)
+        self._write.flush()
+
+    def receive(self) -> tuple[bytes, bytes] | None:
+        """The next message; `None` at the end."""
+        prefix = self._read.read(5)
         if len(prefix) != 5:
-            raise AssertionError(f"the Rust side ended with {self._process.wait()}")
-        verdict, length = struct.unpack("<cI", prefix)
-        return verdict == b"+", self._process.stdout.read(length).decode()
+            return None
+        kind, length = struct.unpack("<cI", prefix)
+        return kind, self._read.read(length)
+
+    def _ask(self, kind: bytes, question: bytes) -> tuple[bool, str]:
+        self.send(kind, question)
+        verdict, text = self.receive()
+        return verdict == b"+", text.decode()

@@ -391,6 +391,7 @@ fn a_terminal_shows_a_bar() -> Result<(), Failed> {
         let terminal = openpty(None, None)?;
         let mut child = batch
             .map(arguments)
+            .env("TERM", "xterm")
             .stderr(Stdio::from(terminal.slave.try_clone()?))
             .spawn()?;
         drop(terminal.slave);
@@ -399,7 +400,7 @@ fn a_terminal_shows_a_bar() -> Result<(), Failed> {
         _ = File::from(terminal.master).read_to_end(&mut shown);
         assert_eq!(child.wait()?.code(), Some(0));
         let shown = String::from_utf8(shown)?;
-        let drawn: Vec<&str> = shown.split("\r\u{1b}[K").collect();
+        let drawn: Vec<&str> = shown.split("\r\u{1b}[2K").collect();
         let last = drawn.last().copied().unwrap_or_default();
         assert!(last.starts_with("sandfork: 4 tasks in "), "{shown:?}");
         assert_eq!(drawn.len() > 3, bar, "{shown:?}");

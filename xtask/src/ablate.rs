@@ -1,17 +1,16 @@
 //! Runs the escape tests with one layer removed at a time, to find what that layer alone stops.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::Command;
 
-use serde_json::Value;
+use anyhow::{Result, bail, ensure};
+use xshell::cmd;
 
-use crate::test::built;
-use crate::{Error, document, workspace};
-
-const COMMAND: &str = "cargo xtask verify ablate";
+use crate::document::{head, here_and_now, item, replace, row};
+use crate::shell;
+use crate::tally::for_each_line;
+use crate::test::test_program;
 
 const LAYERS: [&str; 7] = [
     "namespaces",
@@ -39,33 +38,37 @@ struct Suite {
 
 /// Runs the tests and puts the tables into the threat model. Without names in `layers`, it runs
 /// all.
-pub fn run(layers: &[String]) -> Result<ExitCode, Error> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err("layers can be taken from a jail by root only: run it as root".into());
-    }
+pub fn run(layers: &[String]) -> Result<()> {
+    ensure!(
+        nix::unistd::geteuid().is_root(),
+        "layers can be taken from a jail by root only: run it as root"
+    );
     if let Some(unknown) = layers.iter().find(|name| !LAYERS.contains(&name.as_str())) {
-        return Err(format!("`{unknown}` is no layer: {}", LAYERS.join(", ")).into());
+        bail!("`{unknown}` is no layer: {}", LAYERS.join(", "));
     }
     let is_asked_for = |layer: &&str| layers.is_empty() || layers.iter().any(|one| one == layer);
-    let mutants = program("mutants")?;
-    let escape = program("escape")?;
-    let mut suites = BTreeMap::new();
+    let (mutants, escape) = (
+        test_program("mutants", "dev")?,
+        test_program("escape", "dev")?,
+    );
+    let mut suites = Vec::new();
     for layer in LAYERS.into_iter().filter(is_asked_for) {
         println!("without {layer}");
-        suites.insert(layer, suite(&escape, &mutants, layer)?);
+        suites.push((layer, suite(&escape, &mutants, layer)?));
     }
-    let text = format!("{}\n\n{}", heading(&suites)?, tables(&suites));
+    let tried = suites
+        .iter()
+        .map(|(_, suite)| suite.tried.len())
+        .max()
+        .unwrap_or(0);
+    let (here, tables) = (here_and_now()?, tables(&suites));
+    let text = format!("{tried} attempts, as root at level `full`, {here}:\n\n{tables}");
     println!("{text}");
     if layers.is_empty() {
-        document::replace(&workspace().join("docs/threat-model.md"), COMMAND, &text)?;
+        let document = shell()?.current_dir().join("docs/threat-model.md");
+        replace(&document, "cargo xtask verify ablate", &text)?;
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn program(name: &str) -> Result<std::path::PathBuf, Error> {
-    let is_it =
-        |message: &Value| message["target"]["name"] == name && message["executable"].is_string();
-    built(&workspace(), &["build", "--test", name], is_it)
+    Ok(())
 }
 
 /// Removing a layer requires root, and the tests' launcher runs as root too.
@@ -74,28 +77,20 @@ const AS_ROOT: &str = "::root";
 /// The tests spend most of their time waiting for limits.
 const AT_ONCE: &str = "8";
 
-fn suite(escape: &Path, mutants: &Path, layer: &str) -> Result<Suite, Error> {
+fn suite(escape: &Path, mutants: &Path, layer: &str) -> Result<Suite> {
+    let sh = shell()?;
     let through = format!("{} --without {layer}", mutants.display());
-    let mut child = Command::new(escape)
-        .args([AS_ROOT, "--test-threads", AT_ONCE])
+    let mut tests: Command = cmd!(sh, "{escape} {AS_ROOT} --test-threads {AT_ONCE}")
         .env("SANDFORK_ESCAPE_THROUGH", through)
-        .current_dir(workspace())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let stdout = child.stdout.take().ok_or("it has no output")?;
-    let mut suite = Suite::default();
-    let mut failed = Failures::default();
-    for line in BufReader::new(stdout).lines() {
-        let line = line?;
+        .into();
+    let (mut suite, mut failed) = (Suite::default(), Failures::default());
+    for_each_line(&mut tests, |line| {
         if line.starts_with("test [") {
             println!("{line}");
         }
-        failed.hear(&line, &mut suite);
-    }
-    child.wait()?;
-    if suite.tried.is_empty() {
-        return Err(format!("without {layer} nothing was tried").into());
-    }
+        failed.hear(line, &mut suite);
+    })?;
+    ensure!(!suite.tried.is_empty(), "without {layer} nothing was tried");
     Ok(suite)
 }
 
@@ -145,67 +140,49 @@ fn parse(line: &str) -> Option<(Attempt, &str)> {
     Some(((name.to_owned(), policy.to_owned()), result.trim()))
 }
 
-fn heading(suites: &BTreeMap<&str, Suite>) -> Result<String, Error> {
-    let tried = suites.values().map(|suite| suite.tried.len()).max();
-    Ok(format!(
-        "{} attempts, as root at level `full`, {}:",
-        tried.unwrap_or(0),
-        document::here_and_now()?
-    ))
-}
-
-fn tables(suites: &BTreeMap<&str, Suite>) -> String {
-    let layers: Vec<&str> = LAYERS
-        .into_iter()
-        .filter(|name| suites.contains_key(name))
-        .collect();
-    let all: BTreeSet<&Attempt> = suites.values().flat_map(|suite| &suite.tried).collect();
+fn tables(suites: &[(&str, Suite)]) -> String {
+    let all: BTreeSet<&Attempt> = suites.iter().flat_map(|(_, suite)| &suite.tried).collect();
     let class = |attempt: &Attempt| attempt.0.split("::").next().unwrap_or_default().to_owned();
     let classes: BTreeSet<String> = all.iter().map(|attempt| class(attempt)).collect();
-    let mut text = format!(
-        "| class | attempts | {} | by more than one layer |\n|---|---|{}---|\n",
-        layers.join(" | "),
-        "---|".repeat(layers.len())
-    );
-    let row = |name: &str, is_in: &dyn Fn(&Attempt) -> bool| {
-        let of: Vec<&&Attempt> = all.iter().filter(|attempt| is_in(attempt)).collect();
-        let alone = |layer: &&str| {
-            let escaped = |attempt: &&&&Attempt| suites[*layer].escaped.contains(**attempt);
-            of.iter()
-                .filter(|attempt| escaped(attempt))
-                .count()
-                .to_string()
-        };
-        let counts: Vec<String> = layers.iter().map(alone).collect();
-        let free = |attempt: &&&&Attempt| {
+    let line = |name: &str, is_in: &dyn Fn(&Attempt) -> bool| {
+        let of = || all.iter().filter(|attempt| is_in(attempt));
+        let escaped = |suite: &Suite| of().filter(|it| suite.escaped.contains(**it)).count();
+        let is_held = |it: &&&Attempt| {
             suites
-                .values()
-                .all(|suite| !suite.escaped.contains(**attempt))
+                .iter()
+                .all(|(_, suite)| !suite.escaped.contains(**it))
         };
-        let several = of.iter().filter(|attempt| free(attempt)).count();
-        format!(
-            "| {name} | {} | {} | {several} |\n",
-            of.len(),
-            counts.join(" | ")
-        )
+        let mut numbers = vec![of().count()];
+        numbers.extend(suites.iter().map(|(_, suite)| escaped(suite)));
+        numbers.push(of().filter(is_held).count());
+        let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+        row([&[name.to_owned()], &numbers[..]].concat())
     };
+    let layers: Vec<&str> = suites.iter().map(|(layer, _)| *layer).collect();
+    let mut text = head(
+        [
+            &["class", "attempts"],
+            &layers[..],
+            &["by more than one layer"],
+        ]
+        .concat(),
+    );
     for name in &classes {
-        text += &row(name, &|attempt| class(attempt) == *name);
+        text += &line(name, &|attempt| class(attempt) == *name);
     }
-    text += &row("all", &|_| true);
+    text += &line("all", &|_| true);
     text += "\nWhat one layer alone stops, under both policies or the one that is named:\n\n";
-    for layer in &layers {
-        // Writing to a string does not fail.
-        _ = writeln!(text, "- {layer}: {}", named(&suites[*layer].escaped));
+    for (layer, suite) in suites {
+        text += &item(format_args!("{layer}: {}", named(&suite.escaped)));
     }
-    let unclear: Vec<String> = layers
+    let unclear: String = suites
         .iter()
-        .filter(|layer| !suites[**layer].unclear.is_empty())
-        .map(|layer| format!("- without {layer}: {}\n", named(&suites[*layer].unclear)))
+        .filter(|(_, suite)| !suite.unclear.is_empty())
+        .map(|(layer, suite)| item(format_args!("without {layer}: {}", named(&suite.unclear))))
         .collect();
     if !unclear.is_empty() {
         text += "\nNeither let nor held, because the run itself failed without the layer:\n\n";
-        text += &unclear.concat();
+        text += &unclear;
     }
     text
 }
@@ -264,7 +241,7 @@ no outcome, exit code 125
         assert_eq!(of(&suite.held), "NE-001_vsock (strict)");
         assert_eq!(of(&suite.unclear), "NE-003_none (strict)");
         assert_eq!(suite.tried.len(), 4);
-        let tables = tables(&BTreeMap::from([("seccomp", suite)]));
+        let tables = tables(&[("seccomp", suite)]);
         assert!(tables.contains("| network | 4 | 1 | 3 |\n"), "{tables}");
     }
 }

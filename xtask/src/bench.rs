@@ -1,15 +1,32 @@
-//! Runs the whole benchmark, with the environments for the comparisons.
+//! Runs the benchmarks, with the environments for their comparisons.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::{env, fs};
 
+use anyhow::{Context, Result};
 use serde_json::json;
+use xshell::{Shell, cmd};
 
 use crate::interpreters::Interpreter;
-use crate::test::cargo;
-use crate::venv::Venv;
-use crate::{Error, test_envs, workspace};
+use crate::{shell, test_envs, venv};
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Fewer rounds: medians, but no tails
+    #[arg(long)]
+    quick: bool,
+    /// The interpreter to measure, in place of the system's
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
+    /// How many times `map` runs all programs
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// How many programs `map` runs at once
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// `map`, or parts of the rest: spawn, memory, overhead
+    #[arg(value_name = "PART", default_value = "all")]
+    parts: Vec<String>,
+}
 
 /// Programs to run inside and outside a sandbox. The dependencies with which it starts processes
 /// are left out: the benchmark runs the programs itself.
@@ -21,131 +38,84 @@ const SANDLOCK: &str = "sandlock==0.9.0\n";
 /// The interpreter that most users have: the speed of a self-built one depends on its build.
 const OF_THE_SYSTEM: &str = "/usr/bin/python3";
 
-/// Makes the environments, builds, and measures; `arguments` are passed to the benchmark.
-pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
-    let asked = Asked::of(arguments)?;
-    let workspace = workspace();
-    let python = asked.python()?;
-    let interpreter = Interpreter::ask(&python)
-        .ok_or_else(|| format!("{} is no CPython that can be measured", python.display()))?;
-    write_environments(&workspace, &interpreter)?;
-    let mut bench = cargo(&workspace);
-    bench
-        .args(["bench", "--bench", "spawn", "--"])
-        .args(&asked.rest)
-        .arg("--python")
-        .arg(&python);
-    let status = bench.status()?;
-    Ok(if status.success() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+/// Makes the environments, builds, and measures.
+pub fn run(options: &Options) -> Result<()> {
+    let sh = shell()?;
+    let Options {
+        quick,
+        python,
+        parts,
+        ..
+    } = options;
+    if *parts == ["map"] {
+        return run_map(&sh, options);
+    }
+    // The named interpreter, or the system's, or that of `PATH`.
+    let mut candidates = [OF_THE_SYSTEM, "python3"].map(PathBuf::from).to_vec();
+    if let Some(named) = python {
+        candidates = vec![named.clone()];
+    }
+    let asked = candidates.iter().find_map(|python| {
+        let interpreter = Interpreter::ask(python).filter(Interpreter::is_supported)?;
+        Some((python, interpreter))
+    });
+    let (python, interpreter) = asked.context("no CPython 3.9 or later was found: install one")?;
+    write_environments(&sh, &interpreter)?;
+    let quick = quick.then_some("--quick");
+    Ok(cmd!(
+        sh,
+        "cargo bench --bench spawn -- {parts...} {quick...} --python {python}"
+    )
+    .run()?)
 }
 
-/// The arguments that concern this command, and the rest.
-#[derive(Debug, Eq, PartialEq)]
-struct Asked {
-    python: Option<PathBuf>,
-    /// The arguments for the benchmark, which runs all of its parts unless one is named.
-    rest: Vec<String>,
-}
-
-impl Asked {
-    fn of(mut arguments: impl Iterator<Item = String>) -> Result<Self, Error> {
-        let mut asked = Self {
-            python: None,
-            rest: Vec::new(),
-        };
-        while let Some(argument) = arguments.next() {
-            if argument == "--python" {
-                let path = arguments.next().ok_or("--python needs a path")?;
-                asked.python = Some(path.into());
-            } else {
-                asked.rest.push(argument);
-            }
-        }
-        if asked.rest.iter().all(|argument| argument.starts_with('-')) {
-            asked.rest.push("all".to_owned());
-        }
-        Ok(asked)
-    }
-
-    /// The named interpreter, or the system's, or the first on `PATH`.
-    fn python(&self) -> Result<PathBuf, Error> {
-        if let Some(named) = &self.python {
-            return Ok(named.clone());
-        }
-        let search_path = env::var_os("PATH").unwrap_or_default();
-        let on_path = env::split_paths(&search_path).map(|directory| directory.join("python3"));
-        let found = std::iter::once(PathBuf::from(OF_THE_SYSTEM))
-            .chain(on_path)
-            .find(|candidate| Interpreter::ask(candidate).is_some_and(|it| it.is_supported()));
-        found.ok_or_else(|| "no CPython 3.9 or later was found: install one".into())
-    }
+/// Runs HumanEval through `sandfork map`, with the environment that has its programs.
+fn run_map(sh: &Shell, options: &Options) -> Result<()> {
+    let envs = test_envs::make()?.envs;
+    // Uses the interpreter behind `python3`, as a user would, so that the numbers match a user's.
+    let usual = Interpreter::ask(Path::new("python3"));
+    let is_usual = |env: &&test_envs::TestEnv| Some(&env.interpreter) == usual.as_ref();
+    let env = envs.iter().find(is_usual).or(envs.last());
+    let python = env
+        .context("there is no test environment")?
+        .directory
+        .join("bin/python");
+    let rounds = options.rounds.map(|rounds| format!("--rounds={rounds}"));
+    let jobs = options.jobs.map(|jobs| format!("--jobs={jobs}"));
+    Ok(cmd!(
+        sh,
+        "cargo bench --bench map -- --python {python} {rounds...} {jobs...}"
+    )
+    .run()?)
 }
 
 /// Makes the missing environments and lists them for the benchmark. Environments that cannot be
 /// made are left out: the rest of the comparison is still valid.
-fn write_environments(workspace: &Path, interpreter: &Interpreter) -> Result<(), Error> {
-    let made = |what: &str, made: Result<PathBuf, Error>| match made {
-        Ok(python) => Some(python),
-        Err(error) => {
-            eprintln!("left out: {what}: {error}");
-            None
-        }
+fn write_environments(sh: &Shell, interpreter: &Interpreter) -> Result<()> {
+    let made = |what: &str, made: Result<PathBuf>| {
+        made.inspect_err(|error| eprintln!("left out: {what}: {error:#}"))
+            .ok()
     };
-    let modules = test_envs::make_for(workspace, interpreter);
-    let modules = modules.map(|env| env.directory.join("bin/python"));
+    let with = |package: &str| {
+        let (name, _) = package.split_once('=').unwrap_or((package, ""));
+        let directory = format!("{name}-{}", interpreter.version_text());
+        venv::make(
+            interpreter,
+            &test_envs::place("bench-envs")?.join(directory),
+            package,
+        )
+    };
+    let modules = test_envs::make_for(interpreter).map(|env| env.directory.join("bin/python"));
     let environments = json!({
         "interpreters": [{
             "executable": interpreter.executable,
             "modules": made("numpy and pandas", modules),
-            "pyperformance": made("pyperformance", venv(workspace, interpreter, PYPERFORMANCE)),
-            "sandlock": made("sandlock", venv(workspace, interpreter, SANDLOCK)),
+            "pyperformance": made("pyperformance", with(PYPERFORMANCE)),
+            "sandlock": made("sandlock", with(SANDLOCK)),
         }],
     });
-    let directory = workspace.join("target/bench");
-    fs::create_dir_all(&directory)?;
-    let path = directory.join("environments.json");
-    Ok(fs::write(path, format!("{environments:#}\n"))?)
-}
-
-fn venv(workspace: &Path, interpreter: &Interpreter, requirement: &str) -> Result<PathBuf, Error> {
-    let root = test_envs::place(&workspace.join("target/bench-envs"), "bench-envs")?;
-    fs::create_dir_all(&root)?;
-    let (package, _) = requirement.split_once('=').unwrap_or((requirement, ""));
-    let directory = root.join(format!("{package}-{}", interpreter.version_text()));
-    let venv = Venv {
-        interpreter,
-        directory: &directory,
-        requirements: requirement,
-    };
-    venv.make()?;
-    Ok(venv.python())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn asked(arguments: &[&str]) -> Result<Asked, Error> {
-        Asked::of(arguments.iter().map(|argument| (*argument).to_owned()))
-    }
-
-    #[test]
-    fn all_parts_unless_one_is_named() {
-        let all = asked(&["--quick"]).expect("it can be read");
-        assert_eq!(all.rest, ["--quick", "all"]);
-        let one = asked(&["memory", "--quick"]).expect("it can be read");
-        assert_eq!(one.rest, ["memory", "--quick"]);
-    }
-
-    #[test]
-    fn the_interpreter_is_known_here_too() {
-        let asked_for = asked(&["--python", "/a/b"]).expect("it can be read");
-        assert_eq!(asked_for.python, Some(PathBuf::from("/a/b")));
-        assert_eq!(asked_for.rest, ["all"]);
-        assert!(asked(&["--python"]).is_err());
-    }
+    Ok(sh.write_file(
+        "target/bench/environments.json",
+        format!("{environments:#}\n"),
+    )?)
 }

@@ -3,20 +3,25 @@
 //! A document has a place for each command between two marks that Markdown does not render. The
 //! text around them is written by hand, and the figures are not.
 
+use std::fmt::Display;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use crate::Error;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use xshell::{Shell, cmd};
 
 const END: &str = "<!-- xtask: end -->\n";
 
 /// Replaces the results of `command` in `document` by `text`.
-pub fn replace(document: &Path, command: &str, text: &str) -> Result<(), Error> {
+pub fn replace(document: &Path, command: &str, text: &str) -> Result<()> {
     let old = fs::read_to_string(document)?;
-    let name = document.display();
-    let new = between(&old, command, text.trim_end())
-        .ok_or_else(|| format!("{name} has no place for what `{command}` found"))?;
+    let new = between(&old, command, text.trim_end()).with_context(|| {
+        format!(
+            "{} has no place for what `{command}` found",
+            document.display()
+        )
+    })?;
     Ok(fs::write(document, new)?)
 }
 
@@ -27,24 +32,54 @@ fn between(document: &str, command: &str, text: &str) -> Option<String> {
     Some(format!("{before}{begin}\n{text}\n\n{END}{after}"))
 }
 
+/// A line of a table.
+pub fn row<C: Display>(cells: impl IntoIterator<Item = C>) -> String {
+    let cells: Vec<String> = cells.into_iter().map(|cell| format!(" {cell} |")).collect();
+    format!("|{}\n", cells.concat())
+}
+
+/// The first lines of a table.
+pub fn head<C: Display>(cells: impl IntoIterator<Item = C>) -> String {
+    let names = row(cells);
+    let columns = names.matches(" |").count();
+    format!("{names}|{}\n", "---|".repeat(columns))
+}
+
+/// A line of a list.
+pub fn item(text: impl Display) -> String {
+    format!("- {text}\n")
+}
+
+/// What a report says was wrong, or a sentence for where nothing was.
+pub fn wrong_or(wrong: &Value, nothing: &str) -> String {
+    let wrong = wrong
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
+    match wrong.collect::<Vec<_>>().join("\n") {
+        wrong if wrong.is_empty() => format!("{nothing}\n\n"),
+        wrong => format!("What was wrong:\n\n```text\n{wrong}\n```\n\n"),
+    }
+}
+
 /// The date and the machine of a measurement: `on 2026-11-22, Linux 6.18, 2 processors`.
-pub fn here_and_now() -> Result<String, Error> {
+pub fn here_and_now() -> Result<String> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     // Only major and minor version: the suffix of a distribution or a cloud does not matter to a
     // reader.
     let kernel: Vec<&str> = kernel.trim().split(['.', '-']).take(2).collect();
     let processors = std::thread::available_parallelism()?;
+    let (today, kernel) = (today()?, kernel.join("."));
     Ok(format!(
-        "on {}, Linux {}, {processors} processors",
-        today()?,
-        kernel.join(".")
+        "on {today}, Linux {kernel}, {processors} processors"
     ))
 }
 
 /// The date, as `2026-11-22`.
-pub fn today() -> Result<String, Error> {
-    let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output()?;
-    Ok(String::from_utf8(date.stdout)?.trim().to_owned())
+pub fn today() -> Result<String> {
+    let sh = Shell::new()?;
+    Ok(cmd!(sh, "date -u +%Y-%m-%d").quiet().read()?)
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde::Serialize;
+
 /// The versions for which a test environment can be made.
 const SUPPORTED: std::ops::RangeInclusive<(u32, u32)> = (3, 9)..=(3, 14);
 
@@ -20,7 +22,7 @@ print(sysconfig.get_config_var('Py_GIL_DISABLED') or 0)
 ";
 
 /// An interpreter.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Interpreter {
     /// The version from `sys.version_info`.
     pub version: [u32; 3],
@@ -103,16 +105,11 @@ fn candidates() -> Vec<PathBuf> {
         let installations = fs::read_dir(installations).into_iter().flatten().flatten();
         directories.extend(installations.map(|installation| installation.path().join("bin")));
     }
-    let names = || {
-        let versioned =
-            (SUPPORTED.start().1..=SUPPORTED.end().1).map(|minor| format!("python3.{minor}"));
-        ["python3", "python"]
-            .map(str::to_owned)
-            .into_iter()
-            .chain(versioned)
-    };
-    directories
-        .iter()
-        .flat_map(|directory| names().map(|name| directory.join(name)))
+    let mut names = vec!["python3".to_owned(), "python".to_owned()];
+    let minors = SUPPORTED.start().1..=SUPPORTED.end().1;
+    names.extend(minors.map(|minor| format!("python3.{minor}")));
+    let in_each = directories.iter();
+    in_each
+        .flat_map(|directory| names.iter().map(|name| directory.join(name)))
         .collect()
 }

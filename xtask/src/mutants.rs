@@ -1,16 +1,15 @@
 //! Runs the tests against every mutant of the jail, and reports which tests detect it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::Command;
 
-use serde_json::Value;
+use anyhow::{Result, ensure};
+use xshell::cmd;
 
-use crate::test::built;
-use crate::{Error, document, workspace};
-
-const COMMAND: &str = "cargo xtask verify mutants";
+use crate::document::{head, here_and_now, item, replace, row};
+use crate::shell;
+use crate::tally::for_each_line;
+use crate::test::test_program;
 
 /// The result of a mutant, as `tests/mutants` reports it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -22,70 +21,59 @@ struct Line {
     what: String,
 }
 
-/// The column in which a mutant is counted.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Column {
-    SetUp,
-    Look,
-    Guest,
-    Doubled,
-    Equivalent,
-    Wrong,
-}
-
-const COLUMNS: [Column; 6] = [
-    Column::SetUp,
-    Column::Look,
-    Column::Guest,
-    Column::Doubled,
-    Column::Equivalent,
-    Column::Wrong,
+/// The columns in which a mutant is counted, by the first word of what detected it.
+const COLUMNS: [(&str, &str); 6] = [
+    ("set-up", "set-up failed"),
+    ("look", "a look saw it"),
+    ("guest", "a guest saw it"),
+    (DOUBLED, "seen only without another layer"),
+    (EQUIVALENT, "no difference"),
+    (MISSED, "missed"),
 ];
+const DOUBLED: &str = "doubled";
+const EQUIVALENT: &str = "equivalent";
+/// Any other word.
+const MISSED: &str = "";
 
 /// Tries the mutants. If `words` are given, it takes those with one of these in their name. The
 /// results of all of them go into the threat model.
-pub fn run(words: &[String]) -> Result<ExitCode, Error> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err("layers can be taken from a jail by root only: run it as root".into());
-    }
+pub fn run(words: &[String]) -> Result<()> {
+    ensure!(
+        nix::unistd::geteuid().is_root(),
+        "layers can be taken from a jail by root only: run it as root"
+    );
     let lines = try_all(words)?;
     let table = table(&lines);
     println!("\n{table}");
     if words.is_empty() {
-        let text = format!(
-            "{}\n\n{table}\n{}",
-            heading(&lines)?,
-            explained(&lines).trim_end()
-        );
-        document::replace(&workspace().join("docs/threat-model.md"), COMMAND, &text)?;
+        let (count, here, why) = (lines.len(), here_and_now()?, explained(&lines));
+        let text = format!("{count} mutants, as root at level `full`, {here}:\n\n{table}\n{why}");
+        let document = shell()?.current_dir().join("docs/threat-model.md");
+        replace(&document, "cargo xtask verify mutants", &text)?;
     }
-    let wrong = lines.iter().any(|line| line.column() == Column::Wrong);
-    Ok(ExitCode::from(u8::from(wrong)))
+    ensure!(
+        lines.iter().all(|line| line.column() != MISSED),
+        "mutants were missed"
+    );
+    Ok(())
 }
 
-fn try_all(words: &[String]) -> Result<Vec<Line>, Error> {
-    let is_it = |message: &Value| {
-        message["target"]["name"] == "mutants" && message["executable"].is_string()
-    };
-    let program = built(&workspace(), &["build", "--test", "mutants"], is_it)?;
-    let mut command = Command::new(program);
-    command.args(words).env("SANDFORK_MUTANTS", "full");
-    let mut child = command
-        .current_dir(workspace())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let stdout = child.stdout.take().ok_or("it has no output")?;
+fn try_all(words: &[String]) -> Result<Vec<Line>> {
+    let sh = shell()?;
+    let program = test_program("mutants", "dev")?;
     let mut lines = Vec::new();
-    for line in BufReader::new(stdout).lines() {
-        let line = line?;
+    let mut mutants: Command = cmd!(sh, "{program} {words...}")
+        .env("SANDFORK_MUTANTS", "full")
+        .into();
+    let status = for_each_line(&mut mutants, |line| {
         println!("{line}");
-        lines.extend(Line::parse(&line));
-    }
-    let status = child.wait()?;
-    let is_whole = status.success() || lines.iter().any(|line| line.column() == Column::Wrong);
-    if lines.is_empty() || !is_whole {
-        return Err(format!("the mutants were not all tried: {status}").into());
-    }
+        lines.extend(Line::parse(line));
+    })?;
+    let is_whole = status.success() || lines.iter().any(|line| line.column() == MISSED);
+    ensure!(
+        !lines.is_empty() && is_whole,
+        "the mutants were not all tried: {status}"
+    );
     Ok(lines)
 }
 
@@ -103,48 +91,29 @@ impl Line {
         })
     }
 
-    fn column(&self) -> Column {
-        match self.by.split(' ').next() {
-            Some("set-up") => Column::SetUp,
-            Some("look") => Column::Look,
-            Some("guest") => Column::Guest,
-            Some("doubled") => Column::Doubled,
-            Some("equivalent") => Column::Equivalent,
-            _ => Column::Wrong,
-        }
+    fn column(&self) -> &'static str {
+        let word = self.by.split(' ').next();
+        let known = COLUMNS.iter().find(|(column, _)| word == Some(column));
+        known.map_or(MISSED, |(column, _)| column)
     }
-}
-
-fn heading(lines: &[Line]) -> Result<String, Error> {
-    Ok(format!(
-        "{} mutants, as root at level `full`, {}:",
-        lines.len(),
-        document::here_and_now()?
-    ))
 }
 
 fn table(lines: &[Line]) -> String {
-    let mut layers: Vec<&str> = Vec::new();
-    for line in lines {
-        if !layers.contains(&line.layer.as_str()) {
-            layers.push(&line.layer);
-        }
-    }
-    let mut text = String::from(
-        "| layer | mutants | set-up failed | a look saw it | a guest saw it | seen only without another layer | no difference | missed |\n\
-         |---|---|---|---|---|---|---|---|\n",
-    );
-    let row = |name: &str, of: &dyn Fn(&&Line) -> bool| {
+    let mut layers: Vec<&str> = lines.iter().map(|line| line.layer.as_str()).collect();
+    let mut seen = BTreeSet::new();
+    layers.retain(|layer| seen.insert(*layer));
+    let line = |name: &str, of: &dyn Fn(&&Line) -> bool| {
         let of: Vec<&Line> = lines.iter().filter(of).collect();
         let count = |column| of.iter().filter(|line| line.column() == column).count();
-        let counts = COLUMNS.map(|column| count(column).to_string()).join(" | ");
-        format!("| {name} | {} | {counts} |\n", of.len())
+        let counts = COLUMNS.map(|(column, _)| count(column).to_string());
+        row([&[name.to_owned(), of.len().to_string()], &counts[..]].concat())
     };
+    let titles = COLUMNS.map(|(_, title)| title);
+    let mut text = head([&["layer", "mutants"], &titles[..]].concat());
     for layer in layers {
-        text += &row(layer, &|line| line.layer == layer);
+        text += &line(layer, &|line| line.layer == layer);
     }
-    text += &row("all", &|_| true);
-    text
+    text + &line("all", &|_| true)
 }
 
 /// The mutants that need an explanation: which layer still stops them, or why they have no visible
@@ -154,12 +123,14 @@ fn explained(lines: &[Line]) -> String {
     let mut equivalent: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for line in lines {
         match line.column() {
-            Column::Doubled => {
+            DOUBLED => {
                 let by = line.by.trim_start_matches("doubled by ");
-                let names = doubled.entry((&line.layer, by)).or_default();
-                names.push(&line.name);
+                doubled
+                    .entry((&line.layer, by))
+                    .or_default()
+                    .push(&line.name);
             }
-            Column::Equivalent => {
+            EQUIVALENT => {
                 let name = format!("`{}: {}`", line.layer, line.name);
                 equivalent.entry(&line.what).or_default().insert(name);
             }
@@ -168,13 +139,12 @@ fn explained(lines: &[Line]) -> String {
     }
     let mut text = String::from("Seen only without another layer, which stops the same:\n\n");
     for ((layer, by), names) in doubled {
-        // Writing to a string does not fail.
-        _ = writeln!(text, "- {layer}, by {by}: {}", names.join("; "));
+        text += &item(format_args!("{layer}, by {by}: {}", names.join("; ")));
     }
     text += "\nNo difference, with the reason:\n\n";
     for (reason, names) in equivalent {
         let names: Vec<String> = names.into_iter().collect();
-        _ = writeln!(text, "- {}: {reason}", names.join(", "));
+        text += &item(format_args!("{}: {reason}", names.join(", ")));
     }
     text
 }

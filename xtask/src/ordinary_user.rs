@@ -4,14 +4,15 @@
 use std::env;
 use std::fmt;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
+use xshell::{Shell, cmd};
 
-use crate::Error;
 use crate::test_envs::{TestEnv, TestEnvs};
 
 /// Where the search for an unused id starts: above the range of useradd(8), and below the ids of
@@ -27,7 +28,7 @@ pub struct OrdinaryUser {
 
 impl OrdinaryUser {
     /// Finds a free id and copies the environments whose interpreter that user can execute.
-    pub fn prepare(envs: &TestEnvs) -> Result<Self, Error> {
+    pub fn prepare(envs: &TestEnvs) -> Result<Self> {
         // Not in /tmp, where a sandbox has its own directory, so that no interpreter there can be
         // mounted.
         let directory = tempfile::Builder::new()
@@ -47,9 +48,9 @@ impl OrdinaryUser {
         Ok(user)
     }
 
-    fn take_envs(&mut self, envs: &TestEnvs) -> Result<(), Error> {
-        let root = self.path("test-envs");
-        fs::create_dir(&root)?;
+    fn take_envs(&mut self, envs: &TestEnvs) -> Result<()> {
+        let (sh, root) = (Shell::new()?, self.path("test-envs"));
+        sh.create_dir(&root)?;
         let mut taken = TestEnvs {
             envs: Vec::new(),
             too_old: envs.too_old.clone(),
@@ -59,25 +60,31 @@ impl OrdinaryUser {
         taken
             .too_old
             .retain(|old| self.can_execute(&old.executable));
-        for env in envs
-            .envs
-            .iter()
-            .filter(|env| self.can_execute(&env.interpreter.executable))
+        for TestEnv {
+            interpreter,
+            directory,
+        } in &envs.envs
         {
-            let directory = root.join(format!("cpython-{}", env.interpreter.version_text()));
-            copy_tree(&env.directory, &directory)?;
-            taken.envs.push(TestEnv {
-                interpreter: env.interpreter.clone(),
-                directory,
-            });
+            if self.can_execute(&interpreter.executable) {
+                let copy = root.join(format!("cpython-{}", interpreter.version_text()));
+                // Hard links, if it stays on one file system.
+                let link = cmd!(sh, "cp --archive --link -T {directory} {copy}").quiet();
+                if link.ignore_stderr().run().is_err() {
+                    cmd!(sh, "cp --archive -T {directory} {copy}")
+                        .quiet()
+                        .run()?;
+                }
+                taken.envs.push(TestEnv {
+                    interpreter: interpreter.clone(),
+                    directory: copy,
+                });
+            }
         }
-        if taken.envs.is_empty() {
-            return Err(
-                "no CPython 3.9 or later can be executed by an ordinary user: install one for \
-                        all users, such as /usr/bin/python3 (`apt install python3 python3-venv`)"
-                    .into(),
-            );
-        }
+        ensure!(
+            !taken.envs.is_empty(),
+            "no CPython 3.9 or later can be executed by an ordinary user: install one for all users, such \
+             as /usr/bin/python3 (`apt install python3 python3-venv`)"
+        );
         self.interpreters = taken.envs.len();
         taken.write_manifest(&root)
     }
@@ -92,8 +99,8 @@ impl OrdinaryUser {
     }
 
     /// Runs a copy of this program.
-    pub fn command(&self, program: &Path) -> Result<Command, Error> {
-        let name = program.file_name().ok_or("a program without a name")?;
+    pub fn command(&self, program: &Path) -> Result<Command> {
+        let name = program.file_name().context("a program without a name")?;
         let copy = self.path("").join(name);
         fs::copy(program, &copy)?;
         let mut command = self.bare_command(&copy);
@@ -135,7 +142,7 @@ impl fmt::Display for OrdinaryUser {
 }
 
 /// An id without an account and without processes, so that nothing else counts towards its limits.
-fn free_id() -> Result<u32, Error> {
+fn free_id() -> Result<u32> {
     let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let mut taken: Vec<u32> = accounts
         .lines()
@@ -145,23 +152,5 @@ fn free_id() -> Result<u32, Error> {
     taken.extend(processes.filter_map(|entry| Some(entry.metadata().ok()?.uid())));
     (FIRST_ID..FIRST_ID + 100)
         .find(|id| !taken.contains(id))
-        .ok_or_else(|| "no free uid".into())
-}
-
-/// Copies a tree, with hard links if it stays on one file system.
-fn copy_tree(from: &Path, to: &Path) -> Result<(), Error> {
-    fs::create_dir(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let (source, target) = (entry.path(), to.join(entry.file_name()));
-        let kind = entry.file_type()?;
-        if kind.is_symlink() {
-            symlink(fs::read_link(&source)?, &target)?;
-        } else if kind.is_dir() {
-            copy_tree(&source, &target)?;
-        } else if fs::hard_link(&source, &target).is_err() {
-            fs::copy(&source, &target)?;
-        }
-    }
-    Ok(())
+        .context("no free uid")
 }

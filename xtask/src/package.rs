@@ -1,101 +1,83 @@
 //! The packages as crates.io would have them, and whether the command installs from there.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use crate::supply::run;
+use anyhow::{Context, Result};
+use xshell::{Shell, cmd};
+
+use crate::shell;
 use crate::tally::Tally;
-use crate::test::cargo;
-use crate::{Error, workspace};
 
-/// The published packages, each after those that it depends on.
-const PUBLISHED: [&str; 3] = ["sandfork-jail", "sandfork-worker", "sandfork"];
-
-/// Makes the tarballs of the packages under `target`. They are not built: [`test_install`] does that.
-pub fn tarballs(sources: &Path, target: &Path) -> Result<Vec<PathBuf>, Error> {
-    let packages = PUBLISHED.iter().flat_map(|name| ["--package", name]);
-    run(cargo(sources)
-        .args([
-            "package",
-            "--quiet",
-            "--locked",
-            "--allow-dirty",
-            "--no-verify",
-        ])
-        .args(packages)
-        .arg("--target-dir")
-        .arg(target))?;
-    let made = fs::read_dir(target.join("package"))?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<Vec<_>, Error>>()?;
-    let is_tarball = |path: &PathBuf| path.extension().is_some_and(|it| it == "crate");
-    let mut made: Vec<PathBuf> = made.into_iter().filter(is_tarball).collect();
-    made.sort();
+/// Makes the tarballs of the published packages under `target`. They are not built: [`test_install`]
+/// does that.
+pub fn tarballs(sources: &Path, target: &Path) -> Result<Vec<PathBuf>> {
+    let sh = Shell::new()?;
+    sh.change_dir(sources);
+    cmd!(
+        sh,
+        "cargo package --quiet --locked --allow-dirty --no-verify --target-dir {target}
+         --package sandfork-jail --package sandfork-worker --package sandfork"
+    )
+    .quiet()
+    .run()?;
+    let mut made = sh.read_dir(target.join("package"))?;
+    made.retain(|path| path.extension().is_some_and(|it| it == "crate"));
     Ok(made)
 }
 
 /// Installs the command as `cargo install sandfork` does, from the tarballs alone, and runs code in a
 /// sandbox with it. No file of the checkout is in reach.
-pub fn test_install() -> Result<Tally, Error> {
-    let workspace = workspace();
+pub fn test_install() -> Result<Tally> {
     let place = tempfile::tempdir()?;
-    let registry = place.path().join("registry");
+    let place = place.path();
+    let registry = place.join("registry");
     println!("\n`cargo install` from the packages:");
-    run(cargo(&workspace)
-        .args(["vendor", "--quiet", "--locked", "--versioned-dirs"])
-        .arg(&registry)
-        .stdout(std::process::Stdio::null()))?;
-    for tarball in tarballs(&workspace, &place.path().join("packages"))? {
-        publish(&tarball, &registry)?;
+    let sh = shell()?;
+    let vendor = cmd!(
+        sh,
+        "cargo vendor --quiet --locked --versioned-dirs {registry}"
+    );
+    vendor.quiet().ignore_stdout().run()?;
+    for tarball in tarballs(&sh.current_dir(), &place.join("packages"))? {
+        publish(&sh, &tarball, &registry)?;
     }
-    let home = place.path().join("cargo-home");
-    fs::create_dir(&home)?;
-    fs::write(home.join("config.toml"), config(&registry))?;
-    let root = place.path().join("installed");
+    let home = place.join("cargo-home");
+    sh.write_file(home.join("config.toml"), config(&registry))?;
+    sh.change_dir(place);
     // The environment of this process is that of a cargo command in the checkout.
-    let mut install = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    install
-        .args(["install", "--quiet", "--locked", "--debug", "sandfork"])
-        .arg("--root")
-        .arg(&root)
-        .current_dir(place.path())
-        .env("CARGO_HOME", &home)
-        .env("CARGO_TARGET_DIR", place.path().join("target"))
-        .env_remove("CARGO_MANIFEST_DIR")
-        .env_remove("CARGO_MANIFEST_PATH");
-    let mut tally = Tally::of_check(&mut install)?;
+    let install = cmd!(
+        sh,
+        "cargo install --quiet --locked --debug sandfork --root installed"
+    )
+    .env("CARGO_HOME", &home)
+    .env("CARGO_TARGET_DIR", place.join("target"))
+    .env_remove("CARGO_MANIFEST_DIR")
+    .env_remove("CARGO_MANIFEST_PATH");
+    let mut tally = Tally::of_check(install)?;
     if tally.is_success() {
-        let mut first = Command::new(root.join("bin/sandfork"));
         // The level that most hosts give: the kernel tests judge the others.
-        first.args([
-            "run",
-            "--set",
-            "assurance.require=landlock",
-            "-c",
-            "print(6 * 7)",
-        ]);
-        tally.add(Tally::of_check(&mut first)?);
+        let code = "print(6 * 7)";
+        let first = cmd!(
+            sh,
+            "{place}/installed/bin/sandfork run --set assurance.require=landlock -c {code}"
+        );
+        tally.add(Tally::of_check(first)?);
     }
     Ok(tally)
 }
 
 /// Adds a package to a registry that is a directory
 /// (<https://doc.rust-lang.org/cargo/reference/source-replacement.html>).
-fn publish(tarball: &Path, registry: &Path) -> Result<(), Error> {
-    run(Command::new("tar")
-        .arg("-xzf")
-        .arg(tarball)
-        .arg("-C")
-        .arg(registry))?;
-    let name = tarball.file_stem().ok_or("a tarball without a name")?;
-    let checksum = sha256(tarball)?;
-    fs::write(
+fn publish(sh: &Shell, tarball: &Path, registry: &Path) -> Result<()> {
+    cmd!(sh, "tar -xzf {tarball} -C {registry}").quiet().run()?;
+    let name = tarball.file_stem().context("a tarball without a name")?;
+    let sum = sha256(sh, tarball)?;
+    let checksum = format!("{{\"files\":{{}},\"package\":\"{sum}\"}}");
+    Ok(fs::write(
         registry.join(name).join(".cargo-checksum.json"),
-        format!("{{\"files\":{{}},\"package\":\"{checksum}\"}}"),
-    )?;
-    Ok(())
+        checksum,
+    )?)
 }
 
 fn config(registry: &Path) -> String {
@@ -107,9 +89,8 @@ fn config(registry: &Path) -> String {
 }
 
 /// The checksum of a file, in hexadecimal.
-pub fn sha256(path: &Path) -> Result<String, Error> {
-    let said = Command::new("sha256sum").arg(path).output()?;
-    let text = String::from_utf8(said.stdout)?;
-    let sum = text.split_whitespace().next();
-    Ok(sum.ok_or("sha256sum printed nothing")?.to_owned())
+pub fn sha256(sh: &Shell, path: &Path) -> Result<String> {
+    let said = cmd!(sh, "sha256sum {path}").quiet().read()?;
+    let sum = said.split_whitespace().next();
+    Ok(sum.context("sha256sum printed nothing")?.to_owned())
 }

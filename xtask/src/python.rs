@@ -1,18 +1,18 @@
 //! Runs the tests of the Python package: most with each interpreter, and the rest once.
 
 use std::env;
-use std::fs;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::Error;
-use crate::clients;
-use crate::interpreters::Interpreter;
+use anyhow::{Context, Result, anyhow};
+use xshell::{Shell, cmd};
+
 use crate::tally::Tally;
-use crate::test_envs::{TestEnv, TestEnvs};
-use crate::venv::Venv;
+use crate::test_envs::{self, TestEnv, TestEnvs};
+use crate::{venv, workspace};
 
 const TOOLS: &str = include_str!("../python-tools.txt");
 
@@ -26,164 +26,130 @@ pub enum Versions {
 }
 
 /// Runs the tests against this `sandfork` program.
-pub fn test(
-    workspace: &Path,
-    envs: &TestEnvs,
-    binary: &Path,
-    versions: Versions,
-) -> Result<Tally, Error> {
-    let package = Package { workspace, binary };
+pub fn test(envs: &TestEnvs, binary: &Path, versions: Versions) -> Result<Tally> {
     let newest = envs.envs.iter().max_by_key(|env| env.interpreter.version);
-    let newest = newest.ok_or("no interpreter")?;
-    let mut tally = package.check(&newest.interpreter)?;
-    let runs = chosen(&envs.envs, versions)
-        .into_iter()
-        .map(|env| package.run_with(env, env.interpreter == newest.interpreter));
-    tally.add(two_at_a_time(runs.collect::<Result<_, _>>()?)?);
+    let newest = newest.context("no interpreter")?;
+    let package = Package::prepare(newest)?;
+    let mut tally = package.check()?;
+    let runs = chosen(&envs.envs, versions).into_iter().map(|env| {
+        // Slow tests run only with the newest.
+        let slow = (env.directory != newest.directory).then_some(["-m", "not stress"]);
+        let mut pytest = package.pytest(env)?;
+        pytest
+            .args(slow.into_iter().flatten())
+            .env("SANDFORK_BINARY", binary);
+        let version = env.interpreter.version_text();
+        Ok((format!("the Python package, CPython {version}:"), pytest))
+    });
+    tally.add(two_at_a_time(runs.collect::<Result<_>>()?)?);
     tally.add(package.test_wheel(newest)?);
     Ok(tally)
 }
 
-/// A run of pytest with one interpreter.
-struct Run {
-    title: String,
-    pytest: Command,
-}
-
-/// Runs two at a time, because the tests wait half of their time.
-fn two_at_a_time(runs: Vec<Run>) -> Result<Tally, Error> {
+/// Runs pytest two at a time, because the tests wait half of their time.
+fn two_at_a_time(runs: Vec<(String, Command)>) -> Result<Tally> {
     let runs = Mutex::new(runs.into_iter());
     let next = || runs.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let some = || {
+    let some = || -> Result<Tally> {
         let mut tally = Tally::default();
-        while let Some(Run { title, mut pytest }) = next() {
-            let ran = Tally::of_pytest_at_once(&title, &mut pytest);
-            tally.add(ran.map_err(|error| error.to_string())?);
+        while let Some((title, pytest)) = next() {
+            tally.add(Tally::of_at_once(&title, pytest, Tally::read_pytest)?);
         }
-        Ok::<_, String>(tally)
+        Ok(tally)
     };
     thread::scope(|scope| {
         let other = scope.spawn(some);
         let mut tally = some()?;
-        tally.add(other.join().map_err(|_| "a run of tests panicked")??);
+        tally.add(
+            other
+                .join()
+                .map_err(|_| anyhow!("a run of tests panicked"))??,
+        );
         Ok(tally)
     })
 }
 
-/// The package, and the environment of its tests.
-struct Package<'a> {
-    workspace: &'a Path,
-    binary: &'a Path,
+/// The package, and what its tests need.
+struct Package {
+    sh: Shell,
+    /// The programs of the tools.
+    tools: PathBuf,
+    /// What is built for the tests.
+    built: PathBuf,
 }
 
-impl Package<'_> {
-    /// Checks format, lints and types, and prepares what the tests need from the tools.
-    fn check(&self, interpreter: &Interpreter) -> Result<Tally, Error> {
-        let tools = Venv {
-            interpreter,
-            directory: &self.built("tools"),
-            requirements: TOOLS,
-        };
-        tools.make()?;
-        // Writes the metadata of an installation beside the sources, so that the entry points are
-        // found.
-        let mut metadata = Command::new(self.built("tools").join("bin/maturin"));
-        metadata
-            .args(["pep517", "write-dist-info", "--metadata-directory"])
-            .arg(self.built("metadata"))
-            .current_dir(self.directory());
-        let mut tally = Tally::of_check(&mut metadata)?;
-        for (tool, arguments) in [
-            ("ruff", &["format", "--check"][..]),
-            ("ruff", &["check"]),
-            ("mypy", &[]),
-        ] {
-            let mut check = Command::new(self.built("tools").join("bin").join(tool));
-            check.args(arguments).current_dir(self.directory());
-            tally.add(Tally::of_check(&mut check)?);
-        }
-        Ok(tally)
+impl Package {
+    fn prepare(newest: &TestEnv) -> Result<Self> {
+        let sh = Shell::new()?;
+        sh.change_dir(workspace().join("python"));
+        let built = workspace().join("target/python");
+        venv::make(&newest.interpreter, &built.join("tools"), TOOLS)?;
+        let tools = built.join("tools/bin");
+        Ok(Self { sh, tools, built })
     }
 
-    /// Runs every test with one interpreter; slow tests run only with the newest.
-    fn run_with(&self, guest: &TestEnv, is_newest: bool) -> Result<Run, Error> {
-        let mut pytest = self.pytest(guest)?;
-        pytest.env("SANDFORK_BINARY", self.binary);
-        if !is_newest {
-            pytest.args(["-m", "not stress"]);
+    /// Checks format, lints and types, and writes the metadata of an installation beside the sources,
+    /// so that the entry points are found.
+    fn check(&self) -> Result<Tally> {
+        let Self { sh, tools, built } = self;
+        let mut tally = Tally::default();
+        for check in [
+            cmd!(
+                sh,
+                "{tools}/maturin pep517 write-dist-info --metadata-directory {built}/metadata"
+            ),
+            cmd!(sh, "{tools}/ruff format --check"),
+            cmd!(sh, "{tools}/ruff check"),
+            cmd!(sh, "{tools}/mypy"),
+        ] {
+            tally.add(Tally::of_check(check)?);
         }
-        let version = guest.interpreter.version_text();
-        let title = format!("the Python package, CPython {version}:");
-        Ok(Run { title, pytest })
+        Ok(tally)
     }
 
     /// Builds a wheel from cargo's existing output, and installs it in every supported way.
-    fn test_wheel(&self, env: &TestEnv) -> Result<Tally, Error> {
-        let wheels = self.built("wheel");
-        if wheels.exists() {
-            fs::remove_dir_all(&wheels)?;
+    fn test_wheel(&self, env: &TestEnv) -> Result<Tally> {
+        let Self { sh, tools, built } = self;
+        let wheels = built.join("wheel");
+        sh.remove_path(&wheels)?;
+        let build = cmd!(
+            sh,
+            "{tools}/maturin build --quiet --profile dev --out {wheels}"
+        );
+        let mut tally = Tally::of_check(build)?;
+        if tally.is_success() {
+            let wheel = sh.read_dir(&wheels)?.pop().context("no wheel was built")?;
+            let mut pytest = self.pytest(env)?;
+            pytest.arg("tests/wheel").env("SANDFORK_TEST_WHEEL", wheel);
+            tally.add(Tally::of(pytest, Tally::read_pytest)?);
         }
-        let mut maturin = Command::new(self.built("tools").join("bin/maturin"));
-        maturin
-            .args(["build", "--quiet", "--profile", "dev", "--out"])
-            .arg(&wheels);
-        maturin.current_dir(self.directory());
-        let built = Tally::of_check(&mut maturin)?;
-        if !built.is_success() {
-            return Ok(built);
-        }
-        let wheel = fs::read_dir(&wheels)?.next().ok_or("no wheel was built")?;
-        let mut pytest = self.pytest(env)?;
-        pytest
-            .arg("tests/wheel")
-            .env("SANDFORK_TEST_WHEEL", wheel?.path());
-        let mut tally = Tally::of_pytest(&mut pytest)?;
-        tally.add(built);
         Ok(tally)
     }
 
-    fn pytest(&self, guest: &TestEnv) -> Result<Command, Error> {
-        let python = clients::make(self.workspace, guest)?;
-        let sources = clients::smolagents_source(self.workspace, &python)?;
-        let mut pytest = Command::new(&python);
-        pytest
-            .args(["-m", "pytest", "-q", "-rs", "--color=no"])
-            .args(["-p", "no:cacheprovider"])
-            .current_dir(self.directory());
-        let path = env::join_paths([self.directory().join("src"), self.built("metadata")])?;
-        pytest
-            .env("PYTHONPATH", path)
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .env("SANDFORK_SMOLAGENTS_SOURCE", sources);
-        Ok(pytest)
-    }
-
-    fn directory(&self) -> PathBuf {
-        self.workspace.join("python")
-    }
-
-    fn built(&self, name: &str) -> PathBuf {
-        self.workspace.join("target/python").join(name)
+    fn pytest(&self, guest: &TestEnv) -> Result<Command> {
+        let python = test_envs::make_client(&guest.interpreter)?;
+        let sources = test_envs::smolagents_source(&python)?;
+        let path: OsString =
+            env::join_paths([workspace().join("python/src"), self.built.join("metadata")])?;
+        let pytest = cmd!(
+            self.sh,
+            "{python} -m pytest -q -rs --color=no -p no:cacheprovider"
+        )
+        .env("PYTHONPATH", path)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("SANDFORK_SMOLAGENTS_SOURCE", sources);
+        Ok(pytest.into())
     }
 }
 
 /// One interpreter for each minor version.
 fn chosen(envs: &[TestEnv], versions: Versions) -> Vec<&TestEnv> {
-    let each = one_of_each_version(envs);
+    let minor = |env: &TestEnv| env.interpreter.version[1];
+    let mut each: Vec<&TestEnv> = envs.iter().rev().collect();
+    each.dedup_by_key(|env| minor(env));
+    each.reverse();
     match (versions, each.as_slice()) {
         (Versions::Ends, [oldest, .., newest]) => vec![oldest, newest],
         _ => each,
     }
-}
-
-fn one_of_each_version(envs: &[TestEnv]) -> Vec<&TestEnv> {
-    let mut chosen: Vec<&TestEnv> = Vec::new();
-    for env in envs.iter().rev() {
-        let minor = |env: &TestEnv| env.interpreter.version[..2].to_owned();
-        if !chosen.iter().any(|other| minor(other) == minor(env)) {
-            chosen.push(env);
-        }
-    }
-    chosen.reverse();
-    chosen
 }

@@ -6,85 +6,74 @@
 
 use std::env;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
 
-use crate::supply::{copy_sources, remap_flags, run as run_command};
-use crate::venv::Venv;
-use crate::{Error, interpreters, package, workspace};
+use anyhow::{Context, Result, ensure};
+use xshell::{Cmd, Shell, cmd};
+
+use crate::supply::{copy_sources, remap_flags};
+use crate::{interpreters, package, shell, venv};
 
 const TOOLS: &str = include_str!("../release-tools.txt");
 
 /// The oldest glibc that a release runs with, as a wheel's tag (PEP 600).
 const COMPATIBILITY: &str = "manylinux_2_28";
 
-/// What a release is built for.
-const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// What to build for
+    #[arg(
+        long = "target",
+        value_name = "TRIPLE",
+        default_values = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
+    )]
+    targets: Vec<String>,
+    /// Installs the wheel in an older system's root directory instead, and runs code with it
+    #[arg(long = "try", value_name = "ROOT")]
+    root: Option<PathBuf>,
+}
 
 /// Makes the files under `target/release-files`, or tries a wheel that is there.
-pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
-    let mut targets = Vec::new();
-    let mut root = None;
-    while let Some(argument) = arguments.next() {
-        let mut value = || {
-            let missing = format!("{argument} needs a value");
-            arguments.next().ok_or(missing)
-        };
-        match argument.as_str() {
-            "--target" => targets.push(value()?),
-            "--try" => root = Some(PathBuf::from(value()?)),
-            other => return Err(format!("`release` has no option {other}").into()),
-        }
+pub fn run(options: &Options) -> Result<()> {
+    let sh = shell()?;
+    let files = sh.current_dir().join("target/release-files");
+    if let Some(root) = &options.root {
+        return try_wheel(&sh, &files, root);
     }
-    let workspace = workspace();
-    let files = workspace.join("target/release-files");
-    if let Some(root) = root {
-        return try_wheel(&files, &root);
+    for target in &options.targets {
+        has_standard_library(&sh, target)?;
     }
-    if targets.is_empty() {
-        targets = TARGETS.map(str::to_owned).to_vec();
-    }
-    targets
-        .iter()
-        .try_for_each(|target| has_standard_library(target))?;
-    if files.exists() {
-        fs::remove_dir_all(&files)?;
-    }
-    fs::create_dir_all(&files)?;
+    sh.remove_path(&files)?;
+    sh.create_dir(&files)?;
     let place = tempfile::tempdir()?;
-    let release = Release::prepare(&workspace, place.path(), &files)?;
-    for target in &targets {
+    let release = Release::prepare(sh, place.path(), &files)?;
+    for target in &options.targets {
         release.build(target)?;
     }
     release.build_sources()?;
     for tarball in package::tarballs(&release.sources, &place.path().join("packages"))? {
-        let name = tarball.file_name().ok_or("a tarball without a name")?;
-        fs::copy(&tarball, files.join(name))?;
+        release.sh.copy_file(&tarball, &files)?;
     }
-    write_checksums(&files)?;
+    release.write_checksums()?;
     println!("{}", files.display());
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-fn has_standard_library(target: &str) -> Result<(), Error> {
-    let mut rustc = Command::new("rustc");
-    let said = rustc
-        .args(["--print", "target-libdir", "--target", target])
-        .output()?;
-    let directory = String::from_utf8(said.stdout)?;
-    if said.status.success() && Path::new(directory.trim()).is_dir() {
-        return Ok(());
-    }
-    Err(format!(
+fn has_standard_library(sh: &Shell, target: &str) -> Result<()> {
+    let directory = cmd!(sh, "rustc --print target-libdir --target {target}")
+        .quiet()
+        .read();
+    ensure!(
+        directory.is_ok_and(|directory| Path::new(&directory).is_dir()),
         "Rust's standard library for {target} is not installed: `rustup target add {target}`, or choose other \
          targets with `--target`"
-    )
-    .into())
+    );
+    Ok(())
 }
 
 /// A release that is being made.
 struct Release<'a> {
+    sh: Shell,
     /// A copy of the sources, without what only this checkout has.
     sources: PathBuf,
     /// For what is built.
@@ -97,149 +86,127 @@ struct Release<'a> {
 }
 
 impl<'a> Release<'a> {
-    fn prepare(workspace: &Path, place: &'a Path, files: &'a Path) -> Result<Self, Error> {
+    fn prepare(sh: Shell, place: &'a Path, files: &'a Path) -> Result<Self> {
         let found = interpreters::find().supported;
-        let newest = found.iter().max_by_key(|it| it.version);
-        let tools = Venv {
-            interpreter: newest.ok_or("no interpreter")?,
-            directory: &workspace.join("target/release-tools"),
-            requirements: TOOLS,
-        };
-        tools.make()?;
+        let newest = found
+            .iter()
+            .max_by_key(|it| it.version)
+            .context("no interpreter")?;
+        let tools = sh.current_dir().join("target/release-tools");
+        venv::make(newest, &tools, TOOLS)?;
         let sources = place.join("sources");
-        copy_sources(workspace, &sources)?;
-        let date = Command::new("git")
-            .args(["log", "-1", "--format=%ct"])
-            .current_dir(workspace)
-            .output()?;
+        copy_sources(&sh, &sources)?;
+        let date = cmd!(sh, "git log -1 --format=%ct").quiet().read()?;
+        sh.change_dir(sources.join("python"));
         Ok(Self {
+            sh,
             sources,
             place,
             files,
-            tools: tools.directory.join("bin"),
-            date: String::from_utf8(date.stdout)?.trim().to_owned(),
+            tools: tools.join("bin"),
+            date,
         })
     }
 
     /// Makes the wheel, the archive and the list of parts.
-    fn build(&self, target: &str) -> Result<(), Error> {
-        let built = self.place.join(target);
-        let mut maturin = self.tool("maturin")?;
-        maturin
-            .args(["build", "--quiet", "--release", "--locked", "--zig"])
-            .args([
-                "--compatibility",
-                COMPATIBILITY,
-                "--target",
-                target,
-                "--out",
-            ])
-            .arg(&built)
-            .current_dir(self.sources.join("python"))
-            .env("CARGO_TARGET_DIR", self.place.join("target"))
-            .env_remove("RUSTFLAGS")
-            .env("CARGO_ENCODED_RUSTFLAGS", remap_flags(&self.sources)?);
-        run_command(&mut maturin)?;
-        let wheel = only_entry(&built)?;
-        let unpacked = self.place.join(format!("{target}-unpacked"));
-        run_command(
-            self.tool("wheel")?
-                .args(["unpack", "--dest"])
-                .arg(&unpacked)
-                .arg(wheel),
-        )?;
-        let unpacked = only_entry(&unpacked)?;
-        let name = unpacked.file_name().ok_or("a wheel without a name")?;
-        let name = name.to_string_lossy().into_owned();
+    fn build(&self, target: &str) -> Result<()> {
+        let Self {
+            sh,
+            place,
+            files,
+            tools,
+            ..
+        } = self;
+        let (built, unpacked) = (place.join(target), place.join(format!("{target}-unpacked")));
+        self.with_tools(cmd!(
+            sh,
+            "{tools}/maturin build --quiet --release --locked --zig --compatibility {COMPATIBILITY}
+             --target {target} --out {built}"
+        ))?
+        .env("CARGO_TARGET_DIR", place.join("target"))
+        .env_remove("RUSTFLAGS")
+        .env("CARGO_ENCODED_RUSTFLAGS", remap_flags(&self.sources)?)
+        .run()?;
+        let wheel = self.only_entry(&built)?;
+        self.with_tools(cmd!(sh, "{tools}/wheel unpack --dest {unpacked} {wheel}"))?
+            .run()?;
+        let unpacked = self.only_entry(&unpacked)?;
+        let name = unpacked.file_name().context("a wheel without a name")?;
+        let name = name.to_string_lossy();
         let parts = unpacked.join(format!("{name}.dist-info/sboms/sandfork.cyclonedx.json"));
-        self.forget_place(&parts)?;
-        run_command(
-            self.tool("wheel")?
-                .args(["pack", "--dest-dir"])
-                .arg(self.files)
-                .arg(&unpacked),
+        // The list of parts names the directory of the build.
+        let sources = self.sources.display().to_string();
+        fs::write(
+            &parts,
+            fs::read_to_string(&parts)?.replace(&sources, "/sandfork"),
         )?;
+        self.with_tools(cmd!(sh, "{tools}/wheel pack --dest-dir {files} {unpacked}"))?
+            .run()?;
         let release = format!("{name}-{target}");
-        fs::copy(&parts, self.files.join(format!("{release}.cyclonedx.json")))?;
-        let command = unpacked.join(format!("{name}.data/scripts/sandfork"));
-        self.archive(&release, &command)
+        sh.copy_file(&parts, files.join(format!("{release}.cyclonedx.json")))?;
+        self.archive(
+            &release,
+            &unpacked.join(format!("{name}.data/scripts/sandfork")),
+        )
     }
 
     /// Makes the source distribution, from which pip builds where there is no wheel.
-    fn build_sources(&self) -> Result<(), Error> {
-        run_command(
-            self.tool("maturin")?
-                .args(["sdist", "--out"])
-                .arg(self.files)
-                .current_dir(self.sources.join("python")),
-        )
-    }
-
-    /// The list of parts names the directory of the build.
-    fn forget_place(&self, parts: &Path) -> Result<(), Error> {
-        let text = fs::read_to_string(parts)?;
-        let place = self.sources.display().to_string();
-        Ok(fs::write(parts, text.replace(&place, "/sandfork"))?)
+    fn build_sources(&self) -> Result<()> {
+        let Self {
+            sh, files, tools, ..
+        } = self;
+        Ok(self
+            .with_tools(cmd!(sh, "{tools}/maturin sdist --out {files}"))?
+            .run()?)
     }
 
     /// The command alone, for those without Python's tools.
-    fn archive(&self, release: &str, command: &Path) -> Result<(), Error> {
-        let directory = self.place.join(release);
-        fs::create_dir(&directory)?;
-        fs::copy(command, directory.join("sandfork"))?;
+    fn archive(&self, release: &str, command: &Path) -> Result<()> {
+        let Self {
+            sh,
+            sources,
+            place,
+            files,
+            date,
+            ..
+        } = self;
+        let directory = sh.create_dir(place.join(release))?;
+        sh.copy_file(command, directory.join("sandfork"))?;
         for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
-            fs::copy(self.sources.join(name), directory.join(name))?;
+            sh.copy_file(sources.join(name), &directory)?;
         }
-        let date = format!("--mtime=@{}", self.date);
-        run_command(
-            Command::new("tar")
-                .args([
-                    "--sort=name",
-                    "--owner=0",
-                    "--group=0",
-                    "--numeric-owner",
-                    "--mode=u+w,go-w",
-                ])
-                .arg(date)
-                .args(["--use-compress-program=gzip -n -9", "-cf"])
-                .arg(self.files.join(format!("{release}.tar.gz")))
-                .arg("-C")
-                .arg(self.place)
-                .arg(release),
+        let compress = "--use-compress-program=gzip -n -9";
+        Ok(cmd!(
+            sh,
+            "tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+w,go-w --mtime=@{date}
+             {compress} -cf {files}/{release}.tar.gz -C {place} {release}"
         )
+        .run()?)
     }
 
-    fn tool(&self, name: &str) -> Result<Command, Error> {
+    fn write_checksums(&self) -> Result<()> {
+        let files = self.sh.read_dir(self.files)?;
+        let line = |file: PathBuf| {
+            let name = file.file_name().unwrap_or_default().display();
+            Ok(format!("{}  {name}\n", package::sha256(&self.sh, &file)?))
+        };
+        let list = files.into_iter().map(line).collect::<Result<String>>()?;
+        Ok(self.sh.write_file(self.files.join("SHA256SUMS"), list)?)
+    }
+
+    /// maturin asks the first `python3` for zig's package.
+    fn with_tools<'c>(&self, command: Cmd<'c>) -> Result<Cmd<'c>> {
         let found = env::var_os("PATH").unwrap_or_default();
-        let own = std::iter::once(self.tools.clone());
-        let mut tool = Command::new(self.tools.join(name));
-        // maturin asks the first `python3` for zig's package.
-        tool.env(
-            "PATH",
-            env::join_paths(own.chain(env::split_paths(&found)))?,
-        )
-        .env("SOURCE_DATE_EPOCH", &self.date);
-        Ok(tool)
+        let path = std::iter::once(self.tools.clone()).chain(env::split_paths(&found));
+        Ok(command
+            .env("PATH", env::join_paths(path)?)
+            .env("SOURCE_DATE_EPOCH", &self.date))
     }
-}
 
-fn only_entry(directory: &Path) -> Result<PathBuf, Error> {
-    let entry = fs::read_dir(directory)?.next();
-    Ok(entry
-        .ok_or_else(|| format!("{} is empty", directory.display()))??
-        .path())
-}
-
-fn write_checksums(files: &Path) -> Result<(), Error> {
-    let names = fs::read_dir(files)?.map(|entry| Ok(entry?.file_name()));
-    let mut names = names.collect::<Result<Vec<_>, Error>>()?;
-    names.sort();
-    let mut list = fs::File::create(files.join("SHA256SUMS"))?;
-    for name in names {
-        let sum = package::sha256(&files.join(&name))?;
-        writeln!(list, "{sum}  {}", name.display())?;
+    fn only_entry(&self, directory: &Path) -> Result<PathBuf> {
+        let entry = self.sh.read_dir(directory)?.pop();
+        entry.with_context(|| format!("{} is empty", directory.display()))
     }
-    Ok(())
 }
 
 /// Installs the wheel with the Python of another system, whose root directory is `$1`, and runs code.
@@ -265,24 +232,16 @@ assert result.value == 42, result
 print(result.status, result.value, sorted(result.enforced.layers))'
 "#;
 
-fn try_wheel(files: &Path, root: &Path) -> Result<ExitCode, Error> {
+fn try_wheel(sh: &Shell, files: &Path, root: &Path) -> Result<()> {
     let machine = format!("_{}.whl", env::consts::ARCH);
-    let names = fs::read_dir(files).map_err(|error| {
-        format!(
-            "{}: {error}: make a release first: `cargo xtask release`",
-            files.display()
-        )
-    })?;
-    let is_wheel = |path: &PathBuf| path.to_string_lossy().ends_with(&machine);
+    let names = sh
+        .read_dir(files)
+        .context("make a release first: `cargo xtask release`")?;
     let wheel = names
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(is_wheel);
-    let wheel = wheel.ok_or("there is no wheel for this machine among the release's files")?;
-    run_command(
-        Command::new("unshare")
-            .args(["--mount", "sh", "-c", TRY, "try"])
-            .arg(root)
-            .arg(wheel),
-    )?;
-    Ok(ExitCode::SUCCESS)
+        .iter()
+        .find(|path| path.to_string_lossy().ends_with(&machine));
+    let wheel = wheel.context("there is no wheel for this machine among the release's files")?;
+    Ok(cmd!(sh, "unshare --mount sh -c {TRY} try {root} {wheel}")
+        .quiet()
+        .run()?)
 }

@@ -1,91 +1,43 @@
 //! Runs very many guests of every kind, and counts what they leave behind.
 
-use std::collections::BTreeMap;
-use std::env;
-use std::fmt::Write;
 use std::fs;
-use std::process::{Command, ExitCode};
 
-use serde::Deserialize;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use xshell::cmd;
 
+use crate::document::{head, here_and_now, replace, row, wrong_or};
+use crate::shell;
 use crate::test::built;
-use crate::{Error, document, workspace};
 
-const USAGE: &str = "usage: cargo xtask verify soak [--runs N] [--seed N]";
-
-/// The report of the program tests/soak.
-#[derive(Deserialize)]
-struct Report {
-    seed: u64,
-    runs: usize,
-    zygotes_killed: usize,
-    seconds: f64,
-    endings: BTreeMap<String, usize>,
-    before: Census,
-    rests: Vec<Rest>,
-    after: Census,
-    wrong: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Census(BTreeMap<String, BTreeMap<String, usize>>);
-
-#[derive(Deserialize)]
-struct Rest {
-    runs: usize,
-    census: Census,
-    library: Memory,
-    served: Memory,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-struct Memory {
-    resident: u64,
-    proportional: u64,
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// How many
+    #[arg(long, default_value_t = 100_000)]
+    runs: u64,
+    /// The same seed runs the same requests
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 /// Runs the requested number with the release build, and puts the results into the document.
-pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
-    let workspace = workspace();
-    let mut settings = BTreeMap::from([("SANDFORK_SOAK_RUNS", 100_000)]);
-    let mut arguments = arguments;
-    while let Some(argument) = arguments.next() {
-        let name = match argument.as_str() {
-            "--runs" => "SANDFORK_SOAK_RUNS",
-            "--seed" => "SANDFORK_SOAK_SEED",
-            _ => return Err(USAGE.into()),
-        };
-        settings.insert(name, arguments.next().ok_or(USAGE)?.parse::<u64>()?);
+pub fn run(options: &Options) -> Result<()> {
+    let sh = shell()?;
+    let program = built("soak", &["test", "--release", "--no-run", "--test", "soak"])?;
+    let place = tempfile::tempdir()?;
+    let path = place.path().join("report.json");
+    let mut soak = cmd!(sh, "{program}")
+        .env("SANDFORK_SOAK_RUNS", options.runs.to_string())
+        .env("SANDFORK_SOAK_REPORT", &path);
+    if let Some(seed) = options.seed {
+        soak = soak.env("SANDFORK_SOAK_SEED", seed.to_string());
     }
-    let build = ["test", "--release", "--no-run", "--test", "soak"];
-    let program = built(&workspace, &build, |message| {
-        message["target"]["name"] == "soak" && message["profile"]["test"] == true
-    })?;
-    let path = env::temp_dir().join(format!("sandfork-soak-{}.json", std::process::id()));
-    let mut soak = Command::new(program);
-    for (name, value) in settings {
-        soak.env(name, value.to_string());
-    }
-    let status = soak
-        .current_dir(&workspace)
-        .env("SANDFORK_SOAK_REPORT", &path)
-        .status()?;
-    let report = fs::read(&path).map_err(|error| format!("no report, {status}: {error}"))?;
-    fs::remove_file(&path)?;
-    let report: Report = serde_json::from_slice(&report)?;
-    let threats = workspace.join("docs/threat-model.md");
-    document::replace(&threats, "cargo xtask verify soak", &report.in_words()?)?;
-    Ok(if status.success() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
-}
-
-impl Census {
-    fn total(&self, kind: &str) -> usize {
-        self.0.get(kind).map_or(0, |names| names.values().sum())
-    }
+    let passed = soak.run();
+    let report = fs::read(&path).with_context(|| format!("there is no report: {passed:?}"))?;
+    let text = in_words(&serde_json::from_slice(&report)?, &here_and_now()?);
+    let threats = sh.current_dir().join("docs/threat-model.md");
+    replace(&threats, "cargo xtask verify soak", &text)?;
+    Ok(passed?)
 }
 
 /// The counted resources, by their names in the report and in the document.
@@ -106,76 +58,73 @@ const COUNTED: [(&str, &str); 11] = [
     ("keys", "keys of the host's users"),
 ];
 
-impl Report {
-    fn in_words(&self) -> Result<String, Error> {
-        let answers: usize = self.endings.values().sum();
-        #[allow(clippy::cast_precision_loss)] // a count of runs
-        let rate = self.runs as f64 / self.seconds;
-        let mut text = format!(
-            "{} workers with {answers} answers {}, seed {}, in {:.0} s: {rate:.0} a second. {} zygotes were killed \
-             meanwhile.\n\n",
-            self.runs,
-            document::here_and_now()?,
-            self.seed,
-            self.seconds,
-            self.zygotes_killed
-        );
-        match self.wrong.as_slice() {
-            [] => text.push_str("Nothing was left, and every answer belonged to its question.\n\n"),
-            wrong => writeln!(
-                text,
-                "What was wrong:\n\n```text\n{}\n```\n",
-                wrong.join("\n")
-            )?,
-        }
-        text.push_str("| ending | answers |\n|---|---|\n");
-        for (ending, count) in &self.endings {
-            writeln!(text, "| {ending} | {count} |")?;
-        }
-        text.push('\n');
-        self.table(&mut text)?;
-        Ok(text)
+/// The report of the program tests/soak.
+fn in_words(report: &Value, here_and_now: &str) -> String {
+    let number = |name: &str| report[name].as_f64().unwrap_or_default();
+    let seconds = number("seconds");
+    let mut text = format!(
+        "{} workers with {} answers {here_and_now}, seed {}, in {seconds:.0} s: {:.0} a second. {} zygotes \
+         were killed meanwhile.\n\n",
+        report["runs"],
+        sum(&report["endings"]),
+        report["seed"],
+        number("runs") / seconds,
+        report["zygotes_killed"],
+    );
+    let nothing = "Nothing was left, and every answer belonged to its question.";
+    text += &wrong_or(&report["wrong"], nothing);
+    text += &head(["ending", "answers"]);
+    for (ending, count) in report["endings"].as_object().into_iter().flatten() {
+        text += &row([ending, &count.to_string()]);
     }
-
-    fn table(&self, text: &mut String) -> Result<(), Error> {
-        text.push_str("| | before |");
-        for rest in &self.rests {
-            write!(text, " {} workers |", rest.runs)?;
-        }
-        writeln!(
-            text,
-            " in the end |\n|---|{}",
-            "---|".repeat(self.rests.len() + 2)
-        )?;
-        for (kind, name) in COUNTED {
-            write!(text, "| {name} | {} |", self.before.total(kind))?;
-            for rest in &self.rests {
-                write!(text, " {} |", rest.census.total(kind))?;
-            }
-            writeln!(text, " {} |", self.after.total(kind))?;
-        }
-        self.memory(
-            text,
+    text.push('\n');
+    let rests = report["rests"].as_array().map_or(&[][..], Vec::as_slice);
+    let each = |of: &dyn Fn(&Value) -> String| rests.iter().map(of).collect::<Vec<_>>();
+    let line = |first: &str, before: String, each: Vec<String>, after: String| {
+        [vec![first.to_owned(), before], each, vec![after]].concat()
+    };
+    let workers = each(&|rest| format!("{} workers", rest["runs"]));
+    text += &head(line(
+        "",
+        "before".to_owned(),
+        workers,
+        "in the end".to_owned(),
+    ));
+    for (kind, name) in COUNTED {
+        let count = |census: &Value| sum(&census[kind]).to_string();
+        let rests = each(&|rest| count(&rest["census"]));
+        text += &row(line(
+            name,
+            count(&report["before"]),
+            rests,
+            count(&report["after"]),
+        ));
+    }
+    for (process, name) in [
+        (
+            "library",
             "KiB resident, of which its own share: the library's process",
-            |rest| rest.library,
-        )?;
-        self.memory(text, "the same of `sandfork serve`", |rest| rest.served)
+        ),
+        ("served", "the same of `sandfork serve`"),
+    ] {
+        let kib = |memory: &Value| memory.as_u64().unwrap_or_default() / 1024;
+        let memory = each(&|rest| {
+            let memory = &rest[process];
+            format!(
+                "{}, {}",
+                kib(&memory["resident"]),
+                kib(&memory["proportional"])
+            )
+        });
+        text += &row(line(name, String::new(), memory, String::new()));
     }
+    text
+}
 
-    fn memory(
-        &self,
-        text: &mut String,
-        name: &str,
-        of: impl Fn(&Rest) -> Memory,
-    ) -> Result<(), Error> {
-        write!(text, "| {name} | |")?;
-        for rest in &self.rests {
-            let Memory {
-                resident,
-                proportional,
-            } = of(rest);
-            write!(text, " {}, {} |", resident / 1024, proportional / 1024)?;
-        }
-        Ok(writeln!(text, " |")?)
-    }
+fn sum(counts: &Value) -> u64 {
+    let counts = counts
+        .as_object()
+        .into_iter()
+        .flat_map(|counts| counts.values());
+    counts.filter_map(Value::as_u64).sum()
 }

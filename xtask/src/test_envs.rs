@@ -1,20 +1,27 @@
-//! The virtual environments in which the tests find numpy, pandas and HumanEval.
+//! The virtual environments in which the tests find numpy, pandas and HumanEval, and those of the
+//! host's side, in which they run the Python package and its clients.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use xshell::cmd;
 
-use crate::Error;
-use crate::clients;
 use crate::interpreters::{self, Found, Interpreter};
-use crate::venv::Venv;
+use crate::{shell, venv, workspace};
 
 const REQUIREMENTS: &str = include_str!("../test-requirements.txt");
 
-/// The file in which the tests find the environments.
-pub const MANIFEST: &str = "manifest.json";
+/// The same releases as the guests' packages, so that values compare equal on both sides.
+const CLIENTS_REQUIREMENTS: &str = concat!(
+    include_str!("../test-requirements.txt"),
+    include_str!("../python-requirements.txt")
+);
+
+/// The smolagents release whose own tests run with Sandfork's executor.
+const SMOLAGENTS: &str = "smolagents==1.26.0";
 
 /// An interpreter with its environment.
 #[derive(Clone, Debug)]
@@ -37,66 +44,82 @@ pub struct TestEnvs {
 }
 
 /// Makes the missing environments, and the manifest `target/test-envs/manifest.json`.
-pub fn make(workspace: &Path) -> Result<TestEnvs, Error> {
-    let manifest = workspace.join("target/test-envs");
-    fs::create_dir_all(&manifest)?;
+pub fn make() -> Result<TestEnvs> {
     let Found { supported, too_old } = interpreters::find();
-    if supported.is_empty() {
-        return Err(
-            "no CPython 3.9 or later was found (PATH, pyenv, uv, /usr/bin): install one".into(),
-        );
-    }
-    let mut envs = Vec::new();
-    for interpreter in &supported {
-        envs.push(make_for(workspace, interpreter)?);
-    }
+    ensure!(
+        !supported.is_empty(),
+        "no CPython 3.9 or later was found (PATH, pyenv, uv, /usr/bin): install one"
+    );
+    let envs: Vec<TestEnv> = supported.iter().map(make_for).collect::<Result<_>>()?;
     let newest = envs.iter().max_by_key(|env| env.interpreter.version);
     let client = newest
-        .map(|newest| clients::make(workspace, newest))
+        .map(|newest| make_client(&newest.interpreter))
         .transpose()?;
     let made = TestEnvs {
         envs,
         too_old,
         client,
     };
-    made.write_manifest(&manifest)?;
+    made.write_manifest(&workspace().join("target/test-envs"))?;
     Ok(made)
 }
 
 /// Makes the environment of one interpreter, if it is missing.
-pub fn make_for(workspace: &Path, interpreter: &Interpreter) -> Result<TestEnv, Error> {
-    let root = place(&workspace.join("target/test-envs"), "test-envs")?;
-    fs::create_dir_all(&root)?;
-    let env = TestEnv {
+pub fn make_for(interpreter: &Interpreter) -> Result<TestEnv> {
+    let directory = place("test-envs")?.join(format!("cpython-{}", interpreter.version_text()));
+    venv::make(interpreter, &directory, REQUIREMENTS)?;
+    Ok(TestEnv {
         interpreter: interpreter.clone(),
-        directory: root.join(format!("cpython-{}", interpreter.version_text())),
-    };
-    Venv {
-        interpreter: &env.interpreter,
-        directory: &env.directory,
-        requirements: REQUIREMENTS,
-    }
-    .make()?;
-    Ok(env)
+        directory,
+    })
 }
 
-/// The place for environments: `here`, unless the checkout lies where a sandbox has its own
-/// directory. `name` is the name of the directory elsewhere. Tests of such places make their own.
-pub fn place(here: &Path, name: &str) -> Result<PathBuf, Error> {
-    let inside = ["/work", "/tmp", "/dev"]
+/// Makes the environment of the host's side, if it is missing. Returns its interpreter.
+pub fn make_client(interpreter: &Interpreter) -> Result<PathBuf> {
+    let directory = place("python-envs")?.join(format!("cpython-{}", interpreter.version_text()));
+    venv::make(interpreter, &directory, CLIENTS_REQUIREMENTS)
+}
+
+/// The directory with smolagents' source distribution and its tests. It is empty if the download
+/// failed, and the tests that need it report that.
+pub fn smolagents_source(python: &Path) -> Result<PathBuf> {
+    let directory = place("python-envs")?.join("smolagents-source");
+    fs::create_dir_all(&directory)?;
+    if fs::read_dir(&directory)?.next().is_none() {
+        let sh = shell()?;
+        let pip = cmd!(
+            sh,
+            "{python} -I -m pip download --quiet --no-deps --disable-pip-version-check
+             --no-binary=smolagents {SMOLAGENTS} --dest {directory}"
+        );
+        if let Err(error) = pip.quiet().run() {
+            eprintln!("{SMOLAGENTS} could not be downloaded: {error}");
+        }
+    }
+    Ok(directory)
+}
+
+/// The place for environments: under `target`, unless the checkout lies where a sandbox has its own
+/// directory. Tests of such places make their own.
+pub fn place(name: &str) -> Result<PathBuf> {
+    let here = workspace().join("target").join(name);
+    if !["/work", "/tmp", "/dev"]
         .iter()
-        .any(|own| here.starts_with(own));
-    if !inside {
-        return Ok(here.to_owned());
+        .any(|own| here.starts_with(own))
+    {
+        return Ok(here);
     }
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(env::home_dir()?.join(".cache")));
-    Ok(cache.ok_or("HOME is not set")?.join("sandfork").join(name))
+    Ok(cache
+        .context("HOME is not set")?
+        .join("sandfork")
+        .join(name))
 }
 
 impl TestEnvs {
     /// Writes the manifest of interpreters and their environments for the tests.
-    pub fn write_manifest(&self, root: &Path) -> Result<(), Error> {
+    pub fn write_manifest(&self, directory: &Path) -> Result<()> {
         let env = |env: &TestEnv| {
             json!({
                 "version": env.interpreter.version,
@@ -104,14 +127,15 @@ impl TestEnvs {
                 "venv": env.directory,
             })
         };
-        let too_old =
-            |old: &Interpreter| json!({"version": old.version, "executable": old.executable});
         let manifest = json!({
             "interpreters": self.envs.iter().map(env).collect::<Vec<_>>(),
-            "too_old": self.too_old.iter().map(too_old).collect::<Vec<_>>(),
+            "too_old": self.too_old,
             "client": self.client.as_ref().map(|python| json!({"python": python})),
         });
-        fs::write(root.join(MANIFEST), format!("{manifest:#}\n"))?;
-        Ok(())
+        fs::create_dir_all(directory)?;
+        Ok(fs::write(
+            directory.join("manifest.json"),
+            format!("{manifest:#}\n"),
+        )?)
     }
 }

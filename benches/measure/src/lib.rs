@@ -10,10 +10,8 @@ mod overhead;
 mod ratio;
 mod report;
 mod samples;
-mod svg;
 mod table;
 
-pub use chart::{Bar, Chart};
 pub use crowd::Crowd;
 pub use overhead::{Overhead, Programs};
 pub use ratio::{Quantile, Ratio, Verdict};

@@ -9,11 +9,13 @@ mod resume;
 mod source;
 mod tasks;
 
+use std::io::{self, IsTerminal};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use indicatif::ProgressDrawTarget;
 use nix::sys::signal::{SigSet, Signal};
 use sandfork::Sandbox;
 use sandfork::batch::{Batch, CallOff, Done, FailureStreak, LOST_IN_A_ROW, Mapped, Order};
@@ -22,7 +24,7 @@ use sandfork::outcome::exit_code;
 use thiserror::Error;
 
 use self::ids::Ids;
-use self::progress::{Bar, Counts, Progress, Reading};
+use self::progress::{Counts, Progress};
 use self::results::{Results, ResultsError};
 use self::source::{Source, SourceError};
 use self::tasks::{InputError, Policies, Reach, Tasks};
@@ -88,27 +90,21 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let sandbox = Sandbox::builder().policy(policy.clone()).build()?;
     let jobs = jobs(arguments, &sandbox);
     let (results, ids) = results(arguments).map_err(MapError::from)?;
-    let reading = Arc::new(Reading::default());
-    let size = source.watched.size();
+    let progress = Progress::begin(source.watched.size(), draw_target(arguments));
+    let progress = Arc::new(progress);
     let reach = if arguments.code_only {
         Reach::CodeOnly
     } else {
         Reach::Host
     };
     let policies = Policies::new(policy, &arguments.policy, reach);
-    let tasks = Tasks::new(source, policies, ids, Arc::clone(&reading));
+    let tasks = Tasks::new(source, policies, ids, Arc::clone(&progress));
     let order = if arguments.ordered {
         Order::AsGiven
     } else {
         Order::AsFinished
     };
     let batch = Batch::new(sandbox).jobs(jobs).order(order);
-    let bar = if arguments.no_progress {
-        Bar::None
-    } else {
-        Bar::where_seen()
-    };
-    let progress = Progress::begin(reading, size, bar).map_err(Failure::Setup)?;
     let mapped = batch.try_map(tasks).map_err(Failure::Setup)?;
     interruption.may_call_off(mapped.call_off());
     interrupts.end_what_runs();
@@ -126,6 +122,16 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
         return Err(MapError::Interrupted { resumable }.into());
     }
     Ok(code(counts))
+}
+
+/// Where the bar is drawn: nowhere if stdout, which may receive results, is a terminal. indicatif draws
+/// only on a terminal.
+fn draw_target(arguments: &MapArguments) -> ProgressDrawTarget {
+    if arguments.no_progress || io::stdout().is_terminal() {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr_with_hz(5)
+    }
 }
 
 fn code(counts: Counts) -> u8 {

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Error;
+use crate::document::{head, row};
 
 /// The results of each test, in the order in which they are run.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ struct Row {
 
 impl<'t> Table<'t> {
     /// Reads the earlier results, a line of JSON for each test that has some.
-    pub fn read(kept: &str, tests: &'t [String]) -> Result<Self, Error> {
+    pub fn read(kept: &str, tests: &'t [String]) -> Result<Self> {
         let rows: Result<Vec<Row>, _> = kept.lines().map(serde_json::from_str).collect();
         let mut table = Self { tests, rows: rows? };
         table.sort();
@@ -42,7 +43,7 @@ impl<'t> Table<'t> {
     }
 
     /// The results as JSON, in the format that `read` takes.
-    pub fn to_json(&self) -> Result<String, Error> {
+    pub fn to_json(&self) -> Result<String> {
         let mut lines = String::new();
         for row in &self.rows {
             lines += &serde_json::to_string(row)?;
@@ -53,7 +54,7 @@ impl<'t> Table<'t> {
 
     /// Replaces the results of the tests that were run again on the day `on`. A test with an
     /// incomplete share has no results.
-    pub fn renew(&mut self, found: &str, shares: usize, on: &str) -> Result<(), Error> {
+    pub fn renew(&mut self, found: &str, shares: usize, on: &str) -> Result<()> {
         let mut anew: BTreeMap<String, (usize, Row)> = BTreeMap::new();
         for line in found.lines() {
             let share: Value = serde_json::from_str(line)?;
@@ -86,11 +87,10 @@ impl<'t> Table<'t> {
         missing.map(String::as_str).collect()
     }
 
-    fn of_group(&self, group: &str) -> Vec<(&str, &Row)> {
+    fn of_group(&self, group: &str) -> impl Iterator<Item = (&str, &Row)> {
         let prefix = format!("{group}::");
         let rows = self.rows.iter();
-        rows.filter_map(|row| Some((row.test.strip_prefix(&prefix)?, row)))
-            .collect()
+        rows.filter_map(move |row| Some((row.test.strip_prefix(&prefix)?, row)))
     }
 }
 
@@ -120,9 +120,9 @@ impl fmt::Display for Table<'_> {
             ("fails", "Every call fails, or is late"),
             ("left_out", "Every step is left out"),
         ] {
-            set_up(f, title, &self.of_group(group))?;
+            f.write_str(&set_up(title, self.of_group(group)))?;
         }
-        kills(f, &self.of_group("killed"))?;
+        f.write_str(&kills(self.of_group("killed")))?;
         match &self.missing()[..] {
             [] => Ok(()),
             missing => writeln!(f, "\nNot run: `{}`.", missing.join("`, `")),
@@ -130,81 +130,71 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-fn set_up(f: &mut fmt::Formatter<'_>, title: &str, rows: &[(&str, &Row)]) -> fmt::Result {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    writeln!(
-        f,
-        "| {title}: of | calls | faults | sound | refused | wrong |"
-    )?;
-    writeln!(f, "|---|---|---|---|---|---|")?;
-    let mut all = Row::default();
+fn set_up<'a>(title: &str, rows: impl Iterator<Item = (&'a str, &'a Row)>) -> String {
+    let mut all = [0; 5];
+    let mut lines = String::new();
+    let line = |name: &str, numbers: [u64; 5]| {
+        let numbers = numbers.map(|number| number.to_string());
+        row([&[name.to_owned()], &numbers[..]].concat())
+    };
     for (test, row) in rows {
         let (making, whose) = test.split_once("::").unwrap_or(("", test));
-        let making = if making == "build" {
+        let made = if making == "build" {
             "a sandbox"
         } else {
             "a worker"
         };
-        line(f, &format!("the {whose}, making {making}"), row)?;
-        all.calls += row.calls;
-        all.points += row.points;
-        all.sound += row.sound;
-        all.refused += row.refused;
-        all.wrong += row.wrong;
+        let numbers = [row.calls, row.points, row.sound, row.refused, row.wrong];
+        lines += &line(&format!("the {whose}, making {made}"), numbers);
+        all.iter_mut()
+            .zip(numbers)
+            .for_each(|(sum, number)| *sum += number);
     }
-    line(f, "all", &all)?;
-    writeln!(f)
+    if lines.is_empty() {
+        return lines;
+    }
+    let title = format!("{title}: of");
+    let head = head([&title, "calls", "faults", "sound", "refused", "wrong"]);
+    format!("{head}{lines}{}\n", line("all", all))
 }
 
-fn line(f: &mut fmt::Formatter<'_>, of: &str, row: &Row) -> fmt::Result {
-    let Row {
-        calls,
-        points,
-        sound,
-        refused,
-        wrong,
-        ..
-    } = row;
-    writeln!(
-        f,
-        "| {of} | {calls} | {points} | {sound} | {refused} | {wrong} |"
-    )
-}
-
-fn kills(f: &mut fmt::Formatter<'_>, rows: &[(&str, &Row)]) -> fmt::Result {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    writeln!(
-        f,
-        "| killed | at the calls of | while | points | all gone after | next run after | later than 1 s | wrong |"
-    )?;
-    writeln!(f, "|---|---|---|---|---|---|---|---|")?;
+fn kills<'a>(rows: impl Iterator<Item = (&'a str, &'a Row)>) -> String {
     let mut points: BTreeMap<&str, u64> = BTreeMap::new();
-    for (test, row) in rows {
+    let mut lines = String::new();
+    for (test, kill) in rows {
         let (setting, rest) = test.split_once("::").unwrap_or(("", test));
         let (victim, rest) = rest.split_once("_at_").unwrap_or((rest, ""));
         let (clock, command) = rest.split_once("_in_").unwrap_or((rest, ""));
-        *points.entry(victim).or_default() += row.points;
-        writeln!(
-            f,
-            "| {victim}{} | the {clock} | {} | {} | {:.0} ms | {:.0} ms | {} | {} |",
-            where_(setting),
-            doing(command),
-            row.points,
-            row.gone * 1000.0,
-            row.next * 1000.0,
-            row.late,
-            row.wrong
-        )?;
+        *points.entry(victim).or_default() += kill.points;
+        lines += &row([
+            format!("{victim}{}", where_(setting)),
+            format!("the {clock}"),
+            doing(command).to_owned(),
+            kill.points.to_string(),
+            format!("{:.0} ms", kill.gone * 1000.0),
+            format!("{:.0} ms", kill.next * 1000.0),
+            kill.late.to_string(),
+            kill.wrong.to_string(),
+        ]);
     }
-    let points: Vec<String> = points
+    if lines.is_empty() {
+        return lines;
+    }
+    let head = head([
+        "killed",
+        "at the calls of",
+        "while",
+        "points",
+        "all gone after",
+        "next run after",
+        "later than 1 s",
+        "wrong",
+    ]);
+    let points = points
         .iter()
-        .map(|(victim, points)| format!("{victim} {points}"))
-        .collect();
-    writeln!(f, "\nPoints in all: {}.", points.join(", "))
+        .map(|(victim, points)| format!("{victim} {points}"));
+    let points: Vec<String> = points.collect();
+    format!("{head}{lines}\nPoints in all: {}.\n", points.join(", "))
 }
 
 fn where_(setting: &str) -> &'static str {

@@ -1,18 +1,20 @@
 //! Boots a guest under qemu and reads its output.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use super::cpio::Archive;
+use anyhow::{Context, Result};
+use cpio::newc::Builder;
+
 use super::job::{Event, Job};
 use super::judge::Report;
 use super::kernel::{self, Kernel};
 use super::{guest, libraries};
-use crate::Error;
 
 /// How the guest's instructions are executed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -74,7 +76,7 @@ pub fn is_possible() -> bool {
 }
 
 /// KVM if a guest really boots with it, or software emulation. A guest without a job tests this.
-pub fn best_accelerator(machine: &Machine) -> Result<Accelerator, Error> {
+pub fn best_accelerator(machine: &Machine) -> Result<Accelerator> {
     let may_try = fs::File::options().read(true).write(true).open("/dev/kvm");
     if may_try.is_ok() {
         let initrd = initramfs(machine, "")?;
@@ -90,8 +92,8 @@ pub fn best_accelerator(machine: &Machine) -> Result<Accelerator, Error> {
 }
 
 /// Runs a job in a guest, and prints each line of its programs as it arrives.
-pub fn run(machine: &Machine, job: &Job, accelerator: Accelerator) -> Result<Report, Error> {
-    let initrd = initramfs(machine, &job.to_json())?;
+pub fn run(machine: &Machine, job: &Job, accelerator: Accelerator) -> Result<Report> {
+    let initrd = initramfs(machine, &serde_json::to_string(job)?)?;
     let running = Running::start(machine, &initrd, accelerator)?;
     let mut report = Report::default();
     let mut until = Instant::now() + BOOTS;
@@ -110,26 +112,46 @@ pub fn run(machine: &Machine, job: &Job, accelerator: Accelerator) -> Result<Rep
 }
 
 /// Makes the initramfs: this program, the modules that it loads, and the job.
-fn initramfs(machine: &Machine, job: &str) -> Result<PathBuf, Error> {
-    let mut archive = Archive::default();
+fn initramfs(machine: &Machine, job: &str) -> Result<PathBuf> {
     let init = std::env::current_exe()?;
-    archive.file("init", &fs::read(&init)?);
-    for library in libraries::of(&[init])? {
-        let path = library.strip_prefix("/")?.display().to_string();
-        archive.file(&path, &fs::read(&library)?);
+    // The kernel opens a console for its first program, and reads the modules' directory in any case.
+    let mut entries = BTreeMap::from(["dev", guest::MODULES].map(|it| (PathBuf::from(it), None)));
+    let mut add = |path: &str, content: Vec<u8>| {
+        let path = Path::new(path.trim_start_matches('/'));
+        for above in path
+            .ancestors()
+            .skip(1)
+            .filter(|it| !it.as_os_str().is_empty())
+        {
+            entries.insert(above.to_owned(), None);
+        }
+        entries.insert(path.to_owned(), Some(content));
+    };
+    for library in libraries::of(std::slice::from_ref(&init))? {
+        add(&library.display().to_string(), fs::read(&library)?);
     }
-    archive.file(guest::JOB, job.as_bytes());
-    archive.directory(guest::MODULES);
+    add("init", fs::read(init)?);
+    add(guest::JOB, job.as_bytes().to_vec());
     for (number, name) in kernel::MODULES.iter().enumerate() {
         if let Some(module) = machine.kernel.module(name) {
-            let path = format!("{}/{number}-{name}.ko", guest::MODULES);
-            archive.file(&path, &fs::read(module)?);
+            add(
+                &format!("{}/{number}-{name}.ko", guest::MODULES),
+                fs::read(module)?,
+            );
         }
     }
-    // The kernel opens a console for its first program.
-    archive.directory("dev");
+    // A directory comes before what is in it.
+    let entries = entries.into_iter().map(|(path, content)| {
+        let mode = if content.is_some() {
+            0o100_755
+        } else {
+            0o040_755
+        };
+        let entry = Builder::new(&path.to_string_lossy()).mode(mode).nlink(1);
+        (entry, Cursor::new(content.unwrap_or_default()))
+    });
     let path = machine.directory.join("initramfs");
-    fs::write(&path, archive.finish())?;
+    cpio::write_cpio(entries, fs::File::create(&path)?)?;
     Ok(path)
 }
 
@@ -141,7 +163,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(machine: &Machine, initrd: &Path, by: Accelerator) -> Result<Self, Error> {
+    fn start(machine: &Machine, initrd: &Path, by: Accelerator) -> Result<Self> {
         let console = machine.directory.join("console.log");
         let options = format!(
             "console=ttyS0 loglevel=4 panic=-1 rdinit=/init {}",
@@ -171,8 +193,8 @@ impl Running {
             .stderr(Stdio::null());
         let mut qemu = command
             .spawn()
-            .map_err(|error| format!("could not run {QEMU}: {error}"))?;
-        let output = qemu.stdout.take().ok_or("no output")?;
+            .with_context(|| format!("could not run {QEMU}"))?;
+        let output = qemu.stdout.take().context("no output")?;
         Ok(Self {
             qemu,
             lines: listen(output),

@@ -1,16 +1,16 @@
 //! Measures the cost of a cgroup for a fresh sandbox, with both versions and without cgroups: the
 //! benchmark in guests that differ in nothing else.
 
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::image::SYSTEM_PYTHON;
 use super::job::{Cgroups, Program};
 use super::judge::{Ran, Report};
-use crate::Error;
-use crate::test::built;
+use super::name;
+use crate::document::{head, row};
 
 /// The base of the comparison: it includes each guest's processor and kernel, and no cgroup.
 const BASE: &str = "bare fork+exit+wait";
@@ -21,14 +21,6 @@ const SHOWN: [&str; 3] = [
     "fresh sandbox, whole cycle until reaped",
     "fresh sandbox from the pool, code to result",
 ];
-
-/// Builds the benchmark. Returns its path.
-pub fn build(workspace: &Path) -> Result<PathBuf, Error> {
-    let command = ["bench", "--no-run", "--bench", "spawn"];
-    built(workspace, &command, |message| {
-        message["target"]["name"] == "spawn" && message["target"]["kind"][0] == "bench"
-    })
-}
 
 /// The program that measures, then prints the report's JSON in one line.
 pub fn program(benchmark: &Path, workspace: &Path) -> Program {
@@ -45,31 +37,23 @@ pub fn program(benchmark: &Path, workspace: &Path) -> Program {
 }
 
 /// Formats the guests' results as a table.
-pub fn table(found: &[(Cgroups, Report)]) -> Result<String, Error> {
-    let mut text = String::from("| Linux | cgroup |");
-    for name in SHOWN {
-        _ = write!(text, " {name} |");
-    }
-    _ = writeln!(text, "\n|---|---|{}", "--:|".repeat(SHOWN.len()));
+pub fn table(found: &[(Cgroups, Report)]) -> Result<String> {
+    let mut text = head([&["Linux", "cgroup"], &SHOWN[..]].concat());
     let mut left_out = String::new();
     for (cgroups, report) in found {
-        let (release, cgroups) = (&report.release, cgroups.name());
+        let (release, cgroups) = (&report.release, name(cgroups));
         // Debian's 6.12 has no memory controller of version 1.
         if let Some(why) = report.failure() {
-            _ = writeln!(left_out, "\nLeft out: {release}, {cgroups}: {why}");
+            left_out = format!("{left_out}\nLeft out: {release}, {cgroups}: {why}\n");
             continue;
         }
         let measured = report.program("bench").and_then(data);
-        let measured =
-            measured.ok_or_else(|| format!("{release}, cgroup {cgroups}: nothing was measured"))?;
-        let base = median(&measured, BASE).ok_or("no bare fork")?;
-        _ = write!(text, "| {release} | {cgroups} |");
-        for name in SHOWN {
-            let cell = median(&measured, name)
-                .map(|us| format!("{:.2} ms, {:.1} x", us / 1000.0, us / base));
-            _ = write!(text, " {} |", cell.unwrap_or_default());
-        }
-        text.push('\n');
+        let measured = measured
+            .with_context(|| format!("{release}, cgroup {cgroups}: nothing was measured"))?;
+        let base = median(&measured, BASE).context("no bare fork")?;
+        let cell = |us: f64| format!("{:.2} ms, {:.1} x", us / 1000.0, us / base);
+        let cells = SHOWN.map(|name| median(&measured, name).map_or_else(String::new, cell));
+        text += &row([&[release.clone(), cgroups], &cells[..]].concat());
     }
     Ok(text + &left_out)
 }
@@ -93,18 +77,18 @@ mod tests {
     fn each_guest_has_a_row_beside_its_own_fork() {
         let mut report = Report::default();
         for line in [
-            "@sandfork-vm booted 6.12.1",
-            "@sandfork-vm began bench",
+            "@sandfork-vm {\"Booted\":\"6.12.1\"}",
+            "@sandfork-vm {\"Began\":\"bench\"}",
             "fresh sandbox, code to result  2.0",
             r#"{"series": [{"subject": "bare fork+exit+wait", "p50_us": 500.0},
                 {"subject": "fresh sandbox, code to result", "p50_us": 2000.0}]}"#,
-            "@sandfork-vm ended 0",
+            "@sandfork-vm {\"Ended\":0}",
         ] {
             report.hear(&line.replace('\n', ""));
         }
         let expected = "\
 | Linux | cgroup | fresh sandbox, code to result | fresh sandbox, whole cycle until reaped | fresh sandbox from the pool, code to result |
-|---|---|--:|--:|--:|
+|---|---|---|---|---|
 | 6.12.1 | v2 | 2.00 ms, 4.0 x |  |  |
 ";
         let table = table(&[(Cgroups::V2, report)]).expect("it was measured");
@@ -114,8 +98,8 @@ mod tests {
     #[test]
     fn a_kernel_without_a_controller_is_left_out() {
         let mut report = Report::default();
-        report.hear("@sandfork-vm booted 6.12.1");
-        report.hear("@sandfork-vm failed mount: EINVAL");
+        report.hear("@sandfork-vm {\"Booted\":\"6.12.1\"}");
+        report.hear("@sandfork-vm {\"Failed\":\"mount: EINVAL\"}");
         let table = table(&[(Cgroups::V1, report)]).expect("it says so");
         assert!(
             table.ends_with("\nLeft out: 6.12.1, v1: mount: EINVAL\n"),

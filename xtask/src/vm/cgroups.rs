@@ -5,10 +5,11 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result};
+
 use super::guest::mount_at;
 use super::job::{Cgroups, User};
 use super::programs::ORDINARY;
-use crate::Error;
 
 const TOP: &str = "/sys/fs/cgroup";
 /// The controllers that systemd enables for users' processes.
@@ -18,7 +19,7 @@ const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 const HIERARCHIES: [&str; 3] = ["memory", "pids", "cpu,cpuacct"];
 
 /// Mounts and makes the cgroups. Returns the one in which the programs run, if any.
-pub fn arrange(cgroups: Cgroups, user: User) -> Result<Option<PathBuf>, Error> {
+pub fn arrange(cgroups: Cgroups, user: User) -> Result<Option<PathBuf>> {
     match cgroups {
         Cgroups::V2 => {
             mount_at("cgroup2", TOP, "nsdelegate,memory_recursiveprot")?;
@@ -36,7 +37,7 @@ pub fn arrange(cgroups: Cgroups, user: User) -> Result<Option<PathBuf>, Error> {
     }
 }
 
-fn arrange_v2(user: User) -> Result<PathBuf, Error> {
+fn arrange_v2(user: User) -> Result<PathBuf> {
     enable(Path::new(TOP))?;
     let (path, delegated) = match user {
         User::Root => ("user.slice/user-0.slice/session-1.scope", None),
@@ -73,19 +74,18 @@ fn arrange_v2(user: User) -> Result<PathBuf, Error> {
 }
 
 /// Enables the controllers that this kernel has; it may have been booted without one.
-fn enable(dir: &Path) -> Result<(), Error> {
+fn enable(dir: &Path) -> Result<()> {
     let available = fs::read_to_string(dir.join("cgroup.controllers"))?;
     let wanted = available
         .split_whitespace()
         .filter(|name| CONTROLLERS.contains(name));
     let wanted: Vec<String> = wanted.map(|name| format!("+{name}")).collect();
     let file = dir.join("cgroup.subtree_control");
-    let done = fs::write(&file, wanted.join(" "));
-    done.map_err(|error| format!("{}: {error}", file.display()).into())
+    fs::write(&file, wanted.join(" ")).with_context(|| file.display().to_string())
 }
 
 /// Gives the user a directory with all its files, as if the user had made it.
-fn give(dir: &Path) -> Result<(), Error> {
+fn give(dir: &Path) -> Result<()> {
     chown(dir, Some(ORDINARY), Some(ORDINARY))?;
     for file in fs::read_dir(dir)? {
         chown(file?.path(), Some(ORDINARY), Some(ORDINARY))?;
@@ -95,7 +95,7 @@ fn give(dir: &Path) -> Result<(), Error> {
 
 /// Gives the user what systemd delegates: the directory, and the files that the kernel lists in
 /// `/sys/kernel/cgroup/delegate`.
-fn delegate(dir: &Path) -> Result<(), Error> {
+fn delegate(dir: &Path) -> Result<()> {
     chown(dir, Some(ORDINARY), Some(ORDINARY))?;
     for file in ["cgroup.procs", "cgroup.threads", "cgroup.subtree_control"] {
         chown(dir.join(file), Some(ORDINARY), Some(ORDINARY))?;

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, ensure};
 use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::termios::{self, SetArg};
@@ -15,7 +16,6 @@ use nix::unistd::{chdir, chroot};
 
 use super::job::{Event, Job, User};
 use super::{cgroups, image, programs};
-use crate::Error;
 
 /// The file with the guest's job.
 pub const JOB: &str = "job.json";
@@ -32,8 +32,8 @@ const DISK_APPEARS: Duration = Duration::from_secs(30);
 /// Never returns: the machine is powered off.
 pub fn main() -> ! {
     if let Err(error) = work() {
-        eprintln!("{error}");
-        tell(&Event::Failed(error.to_string()));
+        eprintln!("{error:#}");
+        tell(&Event::Failed(format!("{error:#}")));
     }
     nix::unistd::sync();
     // Unlike a power-off, a restart needs no firmware. The host takes it as the end.
@@ -43,19 +43,19 @@ pub fn main() -> ! {
     }
 }
 
-fn work() -> Result<(), Error> {
+fn work() -> Result<()> {
     mount_at("devtmpfs", "/dev", "mode=0755")?;
     raw(&OpenOptions::new().read(true).write(true).open(RESULTS)?)?;
     mount_at("proc", "/proc", "")?;
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     tell(&Event::Booted(release.trim().to_owned()));
-    let job = Job::from_json(&fs::read_to_string(Path::new("/").join(JOB))?)?;
+    let job: Job = serde_json::from_str(&fs::read_to_string(Path::new("/").join(JOB))?)?;
     load_modules()?;
     enter_disk()?;
     mount_rest()?;
     for (name, value) in &job.settings {
         let path = Path::new("/proc/sys").join(name);
-        fs::write(&path, value).map_err(|error| format!("{}: {error}", path.display()))?;
+        fs::write(&path, value).with_context(|| path.display().to_string())?;
     }
     loopback_up()?;
     let home = match job.user {
@@ -79,21 +79,21 @@ pub fn say(bytes: &[u8]) {
 }
 
 /// Makes the line pass on its bytes unchanged.
-fn raw(line: &File) -> Result<(), Error> {
+fn raw(line: &File) -> Result<()> {
     let mut settings = termios::tcgetattr(line)?;
     termios::cfmakeraw(&mut settings);
     Ok(termios::tcsetattr(line, SetArg::TCSANOW, &settings)?)
 }
 
 /// Mounts a file system at a directory, which is created if it is missing.
-pub fn mount_at(kind: &str, place: &str, options: &str) -> Result<(), Error> {
+pub fn mount_at(kind: &str, place: &str, options: &str) -> Result<()> {
     fs::create_dir_all(place)?;
     let flags = MsFlags::MS_NOSUID;
     let done = mount(Some(kind), place, Some(kind), flags, Some(options));
-    done.map_err(|errno| format!("mount {place}: {errno}").into())
+    done.with_context(|| format!("mount {place}"))
 }
 
-fn load_modules() -> Result<(), Error> {
+fn load_modules() -> Result<()> {
     let mut modules: Vec<_> = fs::read_dir(Path::new("/").join(MODULES))?
         .flatten()
         .map(|entry| entry.path())
@@ -105,24 +105,22 @@ fn load_modules() -> Result<(), Error> {
             c"",
             nix::kmod::ModuleInitFlags::empty(),
         );
-        loaded.map_err(|errno| format!("{}: {errno}", module.display()))?;
+        loaded.with_context(|| module.display().to_string())?;
     }
     Ok(())
 }
 
 /// Does what switch_root(8) does. The root is then a separate mount, which pivot_root(2) can leave.
-fn enter_disk() -> Result<(), Error> {
+fn enter_disk() -> Result<()> {
     let since = Instant::now();
     while !fs::metadata(DISK).is_ok_and(|disk| disk.file_type().is_block_device()) {
-        if since.elapsed() > DISK_APPEARS {
-            return Err(format!("{DISK} does not appear").into());
-        }
+        ensure!(since.elapsed() <= DISK_APPEARS, "{DISK} does not appear");
         std::thread::sleep(Duration::from_millis(20));
     }
     fs::create_dir_all("/disk")?;
     let none: Option<&str> = None;
     mount(Some(DISK), "/disk", Some("ext4"), MsFlags::empty(), none)
-        .map_err(|errno| format!("mount {DISK}: {errno}"))?;
+        .with_context(|| format!("mount {DISK}"))?;
     for moved in ["/dev", "/proc"] {
         let place = format!("/disk{moved}");
         mount(Some(moved), place.as_str(), none, MsFlags::MS_MOVE, none)?;
@@ -135,7 +133,7 @@ fn enter_disk() -> Result<(), Error> {
     Ok(chdir("/")?)
 }
 
-fn mount_rest() -> Result<(), Error> {
+fn mount_rest() -> Result<()> {
     mount_at("sysfs", "/sys", "")?;
     mount_at("tmpfs", "/run", "mode=0755")?;
     mount_at("tmpfs", "/dev/shm", "mode=1777")?;
@@ -157,16 +155,16 @@ fn mount_rest() -> Result<(), Error> {
 }
 
 /// Uses Python, because Rust has no safe call for it.
-fn loopback_up() -> Result<(), Error> {
+fn loopback_up() -> Result<()> {
     let up = "import fcntl, socket, struct\n\
               up_and_running = struct.pack('16sH22x', b'lo', 0x1 | 0x40)\n\
               fcntl.ioctl(socket.socket(), 0x8914, up_and_running)";
     let status = Command::new(image::SYSTEM_PYTHON)
         .args(["-I", "-c", up])
         .status()?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("the loopback interface stays down: {status}").into())
-    }
+    ensure!(
+        status.success(),
+        "the loopback interface stays down: {status}"
+    );
+    Ok(())
 }

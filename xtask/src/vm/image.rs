@@ -3,13 +3,14 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
+use anyhow::{Context, Result};
 use nix::unistd::geteuid;
+use walkdir::WalkDir;
+use xshell::{Shell, cmd};
 
 use super::libraries;
 use super::stage::Stage;
-use crate::Error;
 use crate::test_envs::{TestEnv, TestEnvs};
 
 /// The programs that the tests start, also in their controls without a sandbox.
@@ -42,7 +43,7 @@ pub struct Contents<'a> {
 }
 
 /// Makes the image at `image` from a directory beside it.
-pub fn make(contents: &Contents, image: &Path) -> Result<(), Error> {
+pub fn make(contents: &Contents, image: &Path) -> Result<()> {
     let directory = image.with_extension("stage");
     let stage = Stage::begin(&directory)?;
     skeleton(&stage)?;
@@ -54,7 +55,13 @@ pub fn make(contents: &Contents, image: &Path) -> Result<(), Error> {
     }
     stage.take_tree(&contents.workspace.join("tests/escape/probes"), &|_| true)?;
     programs.push(contents.python.interpreter.executable.clone());
-    programs.extend(extensions(&directory)?);
+    // Shared objects need libraries of their own.
+    for entry in WalkDir::new(&directory) {
+        let entry = entry?;
+        if entry.file_type().is_file() && entry.path().extension().is_some_and(|it| it == "so") {
+            programs.push(entry.into_path());
+        }
+    }
     for library in libraries::of(&programs)? {
         // A library inside the tree is staged with its extension.
         if !library.starts_with(&directory) {
@@ -72,7 +79,7 @@ fn on_the_system(name: &str) -> Option<PathBuf> {
     candidates.find(|candidate| candidate.exists())
 }
 
-fn skeleton(stage: &Stage) -> Result<(), Error> {
+fn skeleton(stage: &Stage) -> Result<()> {
     for directory in ["dev", "proc", "sys", "run", "root", "home", "etc", "var"] {
         stage.directory(&Path::new("/").join(directory), 0o755)?;
     }
@@ -113,14 +120,15 @@ fn skeleton(stage: &Stage) -> Result<(), Error> {
     Ok(())
 }
 
-fn python(stage: &Stage, contents: &Contents) -> Result<(), Error> {
+fn python(stage: &Stage, contents: &Contents) -> Result<()> {
     let executable = &contents.python.interpreter.executable;
     stage.take(executable)?;
     stage.take(Path::new(SYSTEM_PYTHON))?;
     let ask = "import sysconfig; paths = sysconfig.get_paths(); \
                print(paths['stdlib']); print(paths['platstdlib'])";
-    let answer = Command::new(executable).args(["-I", "-c", ask]).output()?;
-    for library in String::from_utf8(answer.stdout)?.lines() {
+    let sh = Shell::new()?;
+    let answer = cmd!(sh, "{executable} -I -c {ask}").quiet().read()?;
+    for library in answer.lines() {
         let installed = ["site-packages", "dist-packages", "test", "idlelib"];
         stage.take_tree(Path::new(library), &|name| !installed.contains(&name))?;
     }
@@ -136,7 +144,6 @@ fn python(stage: &Stage, contents: &Contents) -> Result<(), Error> {
         stage.take(&package.join("pyproject.toml"))?;
     }
     let manifest = contents.workspace.join("target/test-envs");
-    stage.directory(&manifest, 0o755)?;
     let only = TestEnvs {
         envs: vec![contents.python.clone()],
         too_old: Vec::new(),
@@ -145,47 +152,22 @@ fn python(stage: &Stage, contents: &Contents) -> Result<(), Error> {
     only.write_manifest(&stage.inside(&manifest))
 }
 
-/// The staged shared objects, which need libraries of their own.
-fn extensions(directory: &Path) -> Result<Vec<PathBuf>, Error> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            found.extend(extensions(&entry.path())?);
-        } else if kind.is_file() && entry.path().extension().is_some_and(|it| it == "so") {
-            found.push(entry.path());
-        }
-    }
-    Ok(found)
-}
-
-fn format(directory: &Path, image: &Path) -> Result<(), Error> {
+fn format(directory: &Path, image: &Path) -> Result<()> {
+    let sh = Shell::new()?;
     // A guest that still runs keeps the old file.
-    if image.exists() {
-        fs::remove_file(image)?;
-    }
+    sh.remove_path(image)?;
     File::create(image)?.set_len(SIZE)?;
-    let mut command = if geteuid().is_root() {
-        Command::new("mkfs.ext4")
-    } else {
-        // In this user namespace, the user's files belong to root.
-        let mut unshare = Command::new("unshare");
-        unshare.args(["--map-root-user", "mkfs.ext4"]);
-        unshare
-    };
+    // In a user namespace, the user's files belong to root.
+    let unshare = (!geteuid().is_root()).then_some(["unshare", "--map-root-user"]);
+    let mut words = unshare.into_iter().flatten().chain(["mkfs.ext4"]);
+    let first = words.next().unwrap_or_default();
     let search = std::env::var("PATH").unwrap_or_default();
-    command
-        .env("PATH", format!("{search}:/usr/sbin:/sbin"))
-        .args(["-q", "-F", "-O", "^has_journal", "-d"])
-        .arg(directory)
-        .arg(image)
-        .stdout(Stdio::null());
-    let status = command
-        .status()
-        .map_err(|error| format!("could not run mkfs.ext4: {error}; install e2fsprogs"))?;
-    if !status.success() {
-        return Err(format!("mkfs.ext4 ended with {status}").into());
-    }
-    Ok(())
+    cmd!(
+        sh,
+        "{first} {words...} -q -F -O ^has_journal -d {directory} {image}"
+    )
+    .env("PATH", format!("{search}:/usr/sbin:/sbin"))
+    .quiet()
+    .run()
+    .context("the image could not be made: install e2fsprogs")
 }

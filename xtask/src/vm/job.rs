@@ -1,15 +1,13 @@
 //! The job of a guest, and the events with which it reports the results.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
-use crate::Error;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 /// The user who runs the tests.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
 pub enum User {
     /// Root, logged in: with other processes in a cgroup that systemd made.
     Root,
@@ -23,79 +21,20 @@ pub enum User {
     Subgroup,
 }
 
-impl User {
-    /// All users.
-    pub const ALL: [Self; 5] = [
-        Self::Root,
-        Self::Delegated,
-        Self::Plain,
-        Self::Service,
-        Self::Subgroup,
-    ];
-
-    /// The users who run all tests; the others differ from them only in their cgroup.
-    pub const TESTING: [Self; 3] = [Self::Root, Self::Delegated, Self::Plain];
-
-    /// The name in `--user`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Root => "root",
-            Self::Delegated => "delegated",
-            Self::Plain => "plain",
-            Self::Service => "service",
-            Self::Subgroup => "subgroup",
-        }
-    }
-}
-
-impl FromStr for User {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let known = Self::ALL.into_iter().find(|user| user.name() == text);
-        known.ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|user| user.name()).collect();
-            format!("unknown user `{text}`: there are {}", names.join(", ")).into()
-        })
-    }
-}
-
 /// The cgroups that a guest has.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
 pub enum Cgroups {
     /// Version 2, as systemd arranges it.
     V2,
     /// Version 1, a hierarchy for each controller, as before 2020.
     V1,
     /// None mounted.
+    #[value(name = "none")]
     Absent,
 }
 
-impl Cgroups {
-    /// All kinds.
-    pub const ALL: [Self; 3] = [Self::V2, Self::V1, Self::Absent];
-
-    /// The name in a job and in a table.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::V2 => "v2",
-            Self::V1 => "v1",
-            Self::Absent => "none",
-        }
-    }
-}
-
-impl FromStr for Cgroups {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let known = Self::ALL.into_iter().find(|cgroups| cgroups.name() == text);
-        known.ok_or_else(|| format!("unknown cgroups `{text}`: there are v2, v1, none").into())
-    }
-}
-
 /// A program with its arguments.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Program {
     /// The name of its results.
     pub name: String,
@@ -103,8 +42,8 @@ pub struct Program {
     pub words: Vec<String>,
 }
 
-/// The job of one guest.
-#[derive(Clone, Debug, Eq, PartialEq)]
+/// The job of one guest, which reads it as JSON.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Job {
     /// The user to run as.
     pub user: User,
@@ -120,54 +59,8 @@ pub struct Job {
     pub deadline: Duration,
 }
 
-impl Job {
-    /// The job in the format that the guest reads.
-    pub fn to_json(&self) -> String {
-        let program = |it: &Program| json!({"name": it.name, "words": it.words});
-        json!({
-            "user": self.user.name(),
-            "cgroups": self.cgroups.name(),
-            "settings": self.settings,
-            "programs": self.programs.iter().map(program).collect::<Vec<_>>(),
-            "directory": self.directory,
-            "deadline": self.deadline.as_secs(),
-        })
-        .to_string()
-    }
-
-    /// Parses the job.
-    pub fn from_json(text: &str) -> Result<Self, Error> {
-        let job: Value = serde_json::from_str(text)?;
-        let strings = |value: &Value| serde_json::from_value::<Vec<String>>(value.clone());
-        let programs = job["programs"].as_array().ok_or("a job without programs")?;
-        let program = |it: &Value| {
-            Ok::<_, Error>(Program {
-                name: it["name"]
-                    .as_str()
-                    .ok_or("a program without a name")?
-                    .to_owned(),
-                words: strings(&it["words"])?,
-            })
-        };
-        Ok(Self {
-            user: job["user"]
-                .as_str()
-                .ok_or("a job without a user")?
-                .parse()?,
-            cgroups: job["cgroups"]
-                .as_str()
-                .ok_or("a job without a word on cgroups")?
-                .parse()?,
-            settings: serde_json::from_value(job["settings"].clone())?,
-            programs: programs.iter().map(program).collect::<Result<_, _>>()?,
-            directory: serde_json::from_value(job["directory"].clone())?,
-            deadline: Duration::from_secs(job["deadline"].as_u64().ok_or("no deadline")?),
-        })
-    }
-}
-
 /// An event that the guest reports on a line. All other lines are output of programs.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Event {
     /// The kernel of this release runs its first program.
     Booted(String),
@@ -187,52 +80,21 @@ const MARK: &str = "@sandfork-vm ";
 impl Event {
     /// Formats the event as a line.
     pub fn to_line(&self) -> String {
-        match self {
-            Self::Booted(release) => format!("{MARK}booted {release}"),
-            Self::Began(name) => format!("{MARK}began {name}"),
-            Self::Ended(status) => format!("{MARK}ended {status}"),
-            Self::Finished => format!("{MARK}finished"),
-            Self::Failed(why) => format!("{MARK}failed {why}"),
-        }
+        let event = serde_json::to_string(self).unwrap_or_default();
+        format!("{MARK}{event}")
     }
 
     /// Parses a line. Returns `None` for a program's output. If a program's last line has no
     /// newline, the event follows it on the same line.
     pub fn from_line(line: &str) -> Option<(&str, Self)> {
         let (before, event) = line.split_once(MARK)?;
-        let (word, rest) = event.split_once(' ').unwrap_or((event, ""));
-        let rest_owned = rest.to_owned();
-        let event = match word {
-            "booted" => Self::Booted(rest_owned),
-            "began" => Self::Began(rest_owned),
-            "ended" => Self::Ended(rest.parse().ok()?),
-            "finished" => Self::Finished,
-            "failed" => Self::Failed(rest_owned),
-            _ => return None,
-        };
-        Some((before, event))
+        Some((before, serde_json::from_str(event).ok()?))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_job_is_read_as_it_was_written() {
-        let job = Job {
-            user: User::Delegated,
-            cgroups: Cgroups::V1,
-            settings: vec![("user/max_user_namespaces".to_owned(), "0".to_owned())],
-            programs: vec![Program {
-                name: "kernel".to_owned(),
-                words: vec!["/target/kernel".to_owned(), "a b\n\"c\"".to_owned()],
-            }],
-            directory: "/work".into(),
-            deadline: Duration::from_secs(90),
-        };
-        assert_eq!(Job::from_json(&job.to_json()).expect("a job"), job);
-    }
 
     #[test]
     fn events_are_told_from_what_programs_print() {
@@ -247,7 +109,7 @@ mod tests {
             assert_eq!(Event::from_line(&line), Some(("", event)));
         }
         assert_eq!(Event::from_line("test booted ... ok"), None);
-        let behind = Event::from_line("no newline@sandfork-vm ended 0");
+        let behind = Event::from_line("no newline@sandfork-vm {\"Ended\":0}");
         assert_eq!(behind, Some(("no newline", Event::Ended(0))));
     }
 }

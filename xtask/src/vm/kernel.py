@@ -1,7 +1,8 @@
-"""Downloads Debian's index of kernels, and the kernel of one package.
+"""Finds the newest of Debian's cloud kernels, downloads it unless it is there, and prints its version.
 
-    kernel.py index URL                       prints the stanzas of the kernel's packages
-    kernel.py fetch URL SHA256 DIR MODULE...  the kernel, and those of the modules that are not built in
+    kernel.py MIRROR SUITE DIRECTORY MODULE...
+
+`DIRECTORY/VERSION` then has `vmlinuz`, and those of the modules that are not built in.
 """
 
 import hashlib
@@ -18,11 +19,11 @@ def download(url):
         return answer.read()
 
 
-def index(url):
-    text = lzma.decompress(download(url)).decode()
-    for stanza in text.split("\n\n"):
-        if stanza.startswith("Package: linux-image-"):
-            print(stanza.strip(), end="\n\n")
+def newest(index):
+    """The kernel on which the package without a version depends."""
+    stanzas = (dict(line.split(": ", 1) for line in text.split("\n") if ": " in line) for text in index.split("\n\n"))
+    by_name = {stanza.get("Package"): stanza for stanza in stanzas}
+    return by_name[by_name["linux-image-cloud-amd64"]["Depends"].split()[0].rstrip(",")]
 
 
 def members(archive):
@@ -57,7 +58,15 @@ def keep(directory, name, content):
         file.write(content)
 
 
-if sys.argv[1] == "index":
-    index(sys.argv[2])
-else:
-    fetch(sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:])
+def main(mirror, suite, directory, *modules):
+    index = download("%s/dists/%s/main/binary-amd64/Packages.xz" % (mirror, suite))
+    kernel = newest(lzma.decompress(index).decode())
+    place = os.path.join(directory, kernel["Version"])
+    if not os.path.exists(place):
+        print("fetching", kernel["Filename"], "(once)", file=sys.stderr)
+        fetch("%s/%s" % (mirror, kernel["Filename"]), kernel["SHA256"], place + ".partial", modules)
+        os.rename(place + ".partial", place)
+    print(kernel["Version"])
+
+
+main(*sys.argv[1:])

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Error;
+use anyhow::Result;
 
 /// The most programs in one command line.
 const AT_ONCE: usize = 200;
 
 /// All files that the dynamic linker would load for these programs, including itself.
-pub fn of(programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Error> {
+pub fn of(programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     let mut libraries = BTreeSet::new();
     for some in programs.chunks(AT_ONCE) {
         let mut ldd = Command::new("ldd");

@@ -2,25 +2,20 @@
 
 use std::fmt::Write;
 
+use clap::ValueEnum as _;
+
 use super::judge::Report;
 use super::levels::{self, Answer, LEVELS};
+use super::name;
 use super::situation::Situation;
 use super::suite::Suite;
+use crate::document::{head, row};
 
-/// One situation on one kernel.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// The situation.
-    pub situation: Situation,
-    /// The guest's report.
-    pub report: Report,
-}
-
-/// The results of all situations.
+/// The results of all situations on one kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Matrix {
-    /// The results in the order of the document.
-    pub entries: Vec<Entry>,
+    /// Each situation with its guest's report, in the order of the document.
+    pub entries: Vec<(Situation, Report)>,
 }
 
 impl Matrix {
@@ -28,7 +23,7 @@ impl Matrix {
     /// was refused, an invalid refusal, a failed test.
     pub fn defects(&self) -> Vec<String> {
         let mut defects = Vec::new();
-        for Entry { situation, report } in &self.entries {
+        for (situation, report) in &self.entries {
             let place = format!(
                 "{}, {} {}",
                 report.release, situation.who, situation.without
@@ -47,7 +42,7 @@ impl Matrix {
                 }
             }
             for program in &report.programs {
-                if program.name.parse::<Suite>().is_ok() && !program.tally().is_success() {
+                if Suite::of(&program.name).is_some() && !program.tally().is_success() {
                     let counts = program.tally().counts();
                     defects.push(format!("{place}: {}: {counts}", program.name));
                 }
@@ -70,26 +65,19 @@ impl Matrix {
     }
 
     fn levels(&self, causes: &mut Causes) -> String {
-        let mut text = String::from(
-            "| Linux | who | cgroup (version 2) | without | `full` | `standard` | `landlock` |\n\
-             |---|---|---|---|---|---|---|\n",
-        );
-        for Entry { situation, report } in &self.entries {
+        let columns = ["Linux", "who", "cgroup (version 2)", "without"].map(str::to_owned);
+        let levels = LEVELS.map(|level| format!("`{level}`"));
+        let mut text = head([&columns[..], &levels].concat());
+        for (situation, report) in &self.entries {
             let Situation {
                 who,
                 cgroup,
                 without,
                 ..
             } = situation;
-            _ = write!(
-                text,
-                "| {} | {who} | {cgroup} | {without} |",
-                report.release
-            );
-            for level in LEVELS {
-                _ = write!(text, " {} |", cell(report, level, causes));
-            }
-            text.push('\n');
+            let host = [&report.release, *who, cgroup, without].map(str::to_owned);
+            let levels = LEVELS.map(|level| cell(report, level, causes));
+            text += &row([&host[..], &levels].concat());
         }
         text
     }
@@ -97,33 +85,28 @@ impl Matrix {
     /// The table of tests, with a column for each program that ran anywhere, and a row for each
     /// situation that ran one.
     fn tests(&self) -> String {
-        let was_run = |name: &&str| {
-            let mut reports = self.entries.iter().map(|entry| &entry.report);
-            reports.any(|report| report.program(name).is_some())
+        let mut columns: Vec<String> = Suite::value_variants().iter().map(name).collect();
+        let was_run = |name: &str| {
+            self.entries
+                .iter()
+                .any(|(_, it)| it.program(name).is_some())
         };
-        let names = Suite::ALL.into_iter().map(Suite::name);
-        let columns: Vec<&str> = names.filter(was_run).collect();
+        columns.retain(|name| was_run(name));
         if columns.is_empty() {
             return String::new();
         }
-        let mut text = String::from("| Linux | who | cgroup (version 2) |");
-        for name in &columns {
-            _ = write!(text, " `{name}` |");
-        }
-        _ = writeln!(text, "\n|---|---|---|{}", "---|".repeat(columns.len()));
-        let was_tested = |entry: &&Entry| {
-            columns
-                .iter()
-                .any(|name| entry.report.program(name).is_some())
-        };
-        for Entry { situation, report } in self.entries.iter().filter(was_tested) {
-            let Situation { who, cgroup, .. } = situation;
-            _ = write!(text, "| {} | {who} | {cgroup} |", report.release);
-            for name in &columns {
-                let counts = report.program(name).map(|program| program.tally().counts());
-                _ = write!(text, " {} |", counts.unwrap_or_default());
+        let titles: Vec<String> = columns.iter().map(|name| format!("`{name}`")).collect();
+        let host = ["Linux", "who", "cgroup (version 2)"].map(str::to_owned);
+        let mut text = head([&host[..], &titles].concat());
+        for (situation, report) in &self.entries {
+            let programs: Vec<_> = columns.iter().map(|name| report.program(name)).collect();
+            if programs.iter().any(Option::is_some) {
+                let host = [&report.release, situation.who, situation.cgroup].map(str::to_owned);
+                let counts = programs.into_iter().map(|program| {
+                    program.map_or_else(String::new, |program| program.tally().counts())
+                });
+                text += &row(host.into_iter().chain(counts));
             }
-            text.push('\n');
         }
         text
     }
@@ -172,6 +155,7 @@ impl Causes {
 
 #[cfg(test)]
 mod tests {
+    use super::super::job::Event;
     use super::super::situation::SITUATIONS;
     use super::*;
 
@@ -180,18 +164,17 @@ mod tests {
 
     fn matrix(answers: [(i32, &str); 3], tests: &str) -> Matrix {
         let mut report = Report::default();
-        report.hear("@sandfork-vm booted 6.1.0-50");
+        report.hear(&Event::Booted("6.1.0-50".to_owned()).to_line());
         for (level, (status, said)) in LEVELS.iter().zip(answers) {
-            report.hear(&format!("@sandfork-vm began {}", levels::name(level)));
+            report.hear(&Event::Began(levels::name(level)).to_line());
             report.hear(said);
-            report.hear(&format!("@sandfork-vm ended {status}"));
+            report.hear(&Event::Ended(status).to_line());
         }
-        report.hear("@sandfork-vm began escape");
+        report.hear(&Event::Began("escape".to_owned()).to_line());
         report.hear(tests);
-        report.hear("@sandfork-vm ended 0");
-        report.hear("@sandfork-vm finished");
-        let situation = SITUATIONS[2];
-        let entries = vec![Entry { situation, report }];
+        report.hear(&Event::Ended(0).to_line());
+        report.hear(&Event::Finished.to_line());
+        let entries = vec![(SITUATIONS[2], report)];
         Matrix { entries }
     }
 

@@ -4,7 +4,6 @@
 mod boot;
 mod cgroup_bench;
 mod cgroups;
-mod cpio;
 mod guest;
 mod image;
 mod job;
@@ -13,17 +12,17 @@ mod kernel;
 mod levels;
 mod libraries;
 mod matrix;
-mod options;
 mod programs;
 mod situation;
 mod stage;
 mod suite;
 
-use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::ValueEnum;
 
 pub use self::boot::is_possible;
 pub use self::guest::main as guest_main;
@@ -33,15 +32,14 @@ use self::job::{Cgroups, Job, Program, User};
 use self::judge::Report;
 use self::kernel::{Kernel, Line};
 use self::levels::LEVELS;
-use self::matrix::{Entry, Matrix};
-use self::options::{Earlier, Options, Purpose};
+use self::matrix::Matrix;
 use self::situation::{Extent, SITUATIONS, Situation};
 use self::suite::{Prepared, Suite};
 use crate::interpreters::Interpreter;
 use crate::tally::Tally;
-use crate::test::{Profile, binary, report};
+use crate::test::{binary, built};
 use crate::test_envs::{self, TestEnv};
-use crate::{Error, document, workspace};
+use crate::{document, workspace};
 
 /// The time limit of each program in a guest. Under emulation, everything takes ten times as long.
 const DEADLINE: Duration = Duration::from_secs(60 * 60);
@@ -49,134 +47,178 @@ const DEADLINE: Duration = Duration::from_secs(60 * 60);
 /// The command that measures the cost of a cgroup.
 const BENCH: &str = "cargo xtask verify vm --bench";
 
-/// Runs `cargo xtask verify vm` with these arguments.
-pub fn run(arguments: impl Iterator<Item = String>) -> Result<ExitCode, Error> {
-    let options = Options::parse(arguments)?;
-    if !is_possible() {
-        return Err("no qemu-system-x86_64: install it (`apt install qemu-system-x86`)".into());
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// The kernels; each is booted for each user
+    #[arg(long = "kernel", value_enum, default_values = ["6.1", "6.12"])]
+    kernels: Vec<Line>,
+    /// The users who run the tests; the others differ from them only in their cgroup
+    #[arg(long = "user", value_enum, default_values = ["root", "delegated", "plain"])]
+    users: Vec<User>,
+    /// The version of the cgroups
+    #[arg(long, value_enum, default_value = "v2")]
+    cgroups: Cgroups,
+    /// The tests; all if none is named
+    #[arg(long = "test", value_enum)]
+    tests: Vec<Suite>,
+    /// Runs this shell command instead of tests
+    #[arg(long)]
+    command: Option<String>,
+    /// Measures the cost of a cgroup, for the document
+    #[arg(long, conflicts_with = "command")]
+    bench: bool,
+    /// Finds out which levels each kind of host gives, for the document
+    #[arg(long, conflicts_with_all = ["command", "bench"])]
+    matrix: bool,
+    /// Keeps of an earlier matrix what it found where nothing failed
+    #[arg(long, requires = "matrix")]
+    resume: bool,
+    /// Arguments for each test
+    #[arg(last = true)]
+    arguments: Vec<String>,
+}
+
+/// The name of a value on the command line, in files and in tables.
+fn name(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// Runs `cargo xtask verify vm`.
+pub fn run(mut options: Options) -> Result<()> {
+    ensure!(
+        is_possible(),
+        "no qemu-system-x86_64: install it (`apt install qemu-system-x86`)"
+    );
+    if options.tests.is_empty() {
+        options.tests = Suite::value_variants().to_vec();
     }
-    let workspace = workspace();
-    let profile = Profile::Emulated;
-    let (subject, suites) = if options.purpose == Purpose::Bench {
-        (cgroup_bench::build(&workspace)?, &[][..])
+    let subject = if options.bench {
+        options.tests.clear();
+        built("spawn", &["bench", "--no-run", "--bench", "spawn"])?
     } else {
-        (binary(&workspace, profile)?, options.tests.as_slice())
+        binary("emulated")?
     };
-    let guests = Guests::prepare(&workspace, suites, subject, profile)?;
-    let cache = guests.place.join("kernels");
-    let mut kernels = Vec::new();
-    for line in &options.kernels {
-        kernels.push(Kernel::obtain(*line, &cache)?);
-    }
-    match &options.purpose {
-        Purpose::Matrix => guests.matrix(&kernels, &options),
-        Purpose::Bench => guests.bench(&kernels),
-        Purpose::Tests | Purpose::Command(_) => {
-            let mut tally = Tally::default();
-            for kernel in &kernels {
-                for user in &options.users {
-                    let job = Job {
-                        cgroups: options.cgroups,
-                        ..guests.job(*user, guests.programs(&options, *user))
-                    };
-                    tally.add(counted(&guests.run(kernel, &job, "")?));
-                }
-            }
-            Ok(report(&tally))
-        }
+    let guests = Guests::prepare(options, subject, "emulated")?;
+    if guests.options.bench {
+        guests.bench()
+    } else if guests.options.matrix {
+        guests.matrix()
+    } else {
+        guests.test()?.report()
     }
 }
 
 /// Runs the tests of how runs end on one kernel, as the most common kind of user: about a minute.
-pub fn sample(line: Line) -> Result<Tally, Error> {
+pub fn sample(line: &str) -> Result<Tally> {
     let options = Options {
-        kernels: vec![line],
+        kernels: vec![Line::from_str(line, false).map_err(|error| anyhow!("{line}: {error}"))?],
         users: vec![User::Delegated],
         cgroups: Cgroups::V2,
         tests: vec![Suite::Kernel],
+        command: None,
+        bench: false,
+        matrix: false,
+        resume: false,
         arguments: vec!["outcomes::endings".to_owned()],
-        purpose: Purpose::Tests,
-        earlier: Earlier::Discard,
     };
     // Uses the existing debug build: for so few tests, a new build would take longer than it saves.
-    let sandfork = binary(&workspace(), Profile::Dev)?;
-    let guests = Guests::prepare(&workspace(), &options.tests, sandfork, Profile::Dev)?;
-    let kernel = Kernel::obtain(line, &guests.place.join("kernels"))?;
-    let job = guests.job(User::Delegated, guests.programs(&options, User::Delegated));
-    Ok(counted(&guests.run(&kernel, &job, "")?))
+    Guests::prepare(options, binary("dev")?, "dev")?.test()
 }
 
-/// Counts how the programs of a guest ended.
-fn counted(ran: &Report) -> Tally {
-    let mut sum = Tally::default();
-    println!();
-    for program in &ran.programs {
-        let tally = program.tally();
-        println!("  {}: {}", program.name, tally.counts());
-        sum.add(tally);
-    }
-    if let Some(why) = ran.failure() {
-        println!("  {why}");
-        sum.fail_if_successful();
-    }
-    sum
-}
-
-/// The settings that all guests share.
+/// What all guests share.
 struct Guests {
+    options: Options,
     workspace: PathBuf,
     place: PathBuf,
     image: PathBuf,
     /// The program under test: the command, or the benchmark.
     subject: PathBuf,
     tests: Vec<Prepared>,
-    accelerator: OnceCell<Accelerator>,
+    kernels: Vec<Kernel>,
+    accelerator: Accelerator,
 }
 
 impl Guests {
-    fn prepare(
-        workspace: &Path,
-        suites: &[Suite],
-        subject: PathBuf,
-        profile: Profile,
-    ) -> Result<Self, Error> {
+    /// Builds with a profile of Cargo.toml.
+    fn prepare(options: Options, subject: PathBuf, profile: &str) -> Result<Self> {
+        let workspace = workspace();
         let place = workspace.join("target/vm");
         fs::create_dir_all(&place)?;
-        let python = system_python(workspace)?;
-        let mut tests = Vec::new();
-        for suite in suites {
-            tests.push(suite.prepare(workspace, &python, profile)?);
-        }
+        let python = system_python()?;
+        let tests = options
+            .tests
+            .iter()
+            .map(|suite| suite.prepare(&python, profile));
+        let tests: Vec<Prepared> = tests.collect::<Result<_>>()?;
         let mut programs: Vec<PathBuf> = tests.iter().map(|it| it.executable.clone()).collect();
         programs.push(subject.clone());
         let image = place.join("root.ext4");
         let contents = image::Contents {
-            workspace,
+            workspace: &workspace,
             programs: &programs,
             python: &python,
             client: tests.iter().find_map(Prepared::client),
         };
         image::make(&contents, &image)?;
+        let cache = place.join("kernels");
+        let kernels = options
+            .kernels
+            .iter()
+            .map(|line| Kernel::obtain(*line, &cache));
+        let kernels: Vec<Kernel> = kernels.collect::<Result<_>>()?;
+        let accelerator = boot::best_accelerator(&Machine {
+            kernel: kernels.first().context("no kernel")?,
+            image: &image,
+            directory: &place,
+            boot_options: "",
+        })?;
         Ok(Self {
-            workspace: workspace.to_owned(),
+            options,
+            workspace,
             place,
             image,
             subject,
             tests,
-            accelerator: OnceCell::new(),
+            kernels,
+            accelerator,
         })
     }
 
-    fn programs(&self, options: &Options, user: User) -> Vec<Program> {
-        if let Purpose::Command(command) = &options.purpose {
-            let words = ["sh", "-c", command].map(str::to_owned);
+    /// Runs the tests, or the command, as each user on each kernel.
+    fn test(&self) -> Result<Tally> {
+        let mut sum = Tally::default();
+        for kernel in &self.kernels {
+            for user in &self.options.users {
+                let job = Job {
+                    cgroups: self.options.cgroups,
+                    ..self.job(*user, self.programs(*user))
+                };
+                let ran = self.run(kernel, &job, "")?;
+                println!();
+                for program in &ran.programs {
+                    let tally = program.tally();
+                    println!("  {}: {}", program.name, tally.counts());
+                    sum.add(tally);
+                }
+                if let Some(why) = ran.failure() {
+                    println!("  {why}");
+                    sum.fail_if_successful();
+                }
+            }
+        }
+        Ok(sum)
+    }
+
+    fn programs(&self, user: User) -> Vec<Program> {
+        if let Some(command) = &self.options.command {
             return vec![Program {
                 name: "command".to_owned(),
-                words: words.into(),
+                words: ["sh", "-c", command].map(str::to_owned).into(),
             }];
         }
-        let program =
-            |test: &Prepared| test.program(&self.workspace, &self.subject, &options.arguments);
+        let arguments = &self.options.arguments;
+        let program = |test: &Prepared| test.program(&self.workspace, &self.subject, arguments);
         let tests = self.tests.iter().filter(|test| test.suite.is_for(user));
         tests.map(program).collect()
     }
@@ -192,88 +234,70 @@ impl Guests {
         }
     }
 
-    fn run(&self, kernel: &Kernel, job: &Job, boot_options: &str) -> Result<Report, Error> {
+    fn run(&self, kernel: &Kernel, job: &Job, boot_options: &str) -> Result<Report> {
         let machine = Machine {
             kernel,
             image: &self.image,
             directory: &self.place,
             boot_options,
         };
-        let accelerator = match self.accelerator.get() {
-            Some(known) => *known,
-            None => *self.accelerator.get_or_init({
-                let found = boot::best_accelerator(&machine)?;
-                move || found
-            }),
-        };
-        println!(
-            "\nLinux {} by {}: {} {boot_options}",
-            kernel.version,
-            accelerator.name(),
-            job.user.name()
-        );
+        let (version, by, user) = (&kernel.version, self.accelerator.name(), name(&job.user));
+        println!("\nLinux {version} by {by}: {user} {boot_options}");
         let since = Instant::now();
-        let report = boot::run(&machine, job, accelerator)?;
+        let report = boot::run(&machine, job, self.accelerator)?;
         println!("{} s", since.elapsed().as_secs());
         Ok(report)
     }
 
     /// Measures on every kernel with every kind of cgroup, and updates the document.
-    fn bench(&self, kernels: &[Kernel]) -> Result<ExitCode, Error> {
+    fn bench(&self) -> Result<()> {
         let mut found = Vec::new();
-        for kernel in kernels {
-            for cgroups in Cgroups::ALL {
+        for kernel in &self.kernels {
+            for cgroups in Cgroups::value_variants() {
                 let measure = cgroup_bench::program(&self.subject, &self.workspace);
                 let job = Job {
-                    cgroups,
+                    cgroups: *cgroups,
                     ..self.job(User::Root, vec![measure])
                 };
-                found.push((cgroups, self.run(kernel, &job, "")?));
+                found.push((*cgroups, self.run(kernel, &job, "")?));
             }
         }
         let table = cgroup_bench::table(&found)?;
         println!("\n{table}");
         let text = format!("Made {}.\n\n{table}", self.made(BENCH)?);
-        let document = self.workspace.join("docs/performance.md");
-        document::replace(&document, BENCH, &text)?;
-        Ok(ExitCode::SUCCESS)
+        document::replace(&self.workspace.join("docs/performance.md"), BENCH, &text)
     }
 
     /// The command, the date and the machine of a result.
-    fn made(&self, command: &str) -> Result<String, Error> {
-        let accelerator = self.accelerator.get().map_or("nothing", |it| it.name());
-        let today = document::today()?;
+    fn made(&self, command: &str) -> Result<String> {
+        let (today, accelerator) = (document::today()?, self.accelerator.name());
         Ok(format!(
             "on {today} by `{command}`; guests ran by {accelerator}"
         ))
     }
 
     /// Runs every situation on every kernel, and puts the results of each into the document.
-    fn matrix(&self, kernels: &[Kernel], options: &Options) -> Result<ExitCode, Error> {
+    fn matrix(&self) -> Result<()> {
         let mut defects = Vec::new();
-        for kernel in kernels {
+        for kernel in &self.kernels {
+            let line = name(&kernel.line);
             let mut matrix = Matrix::default();
             for (number, situation) in SITUATIONS.into_iter().enumerate() {
-                let kept = format!("matrix-{}-{number}.json", kernel.line.name());
-                let kept = self.place.join(kept);
-                if options.earlier == Earlier::Discard && kept.exists() {
-                    fs::remove_file(&kept)?;
-                }
+                let kept = self.place.join(format!("matrix-{line}-{number}.json"));
                 let report: Report = match fs::read(&kept) {
-                    Ok(report) => serde_json::from_slice(&report)?,
-                    Err(_) => self.situation(kernel, situation, options)?,
+                    Ok(report) if self.options.resume => serde_json::from_slice(&report)?,
+                    _ => self.situation(kernel, situation)?,
                 };
                 if report.is_success() {
                     fs::write(&kept, serde_json::to_vec(&report)?)?;
+                } else {
+                    // There may be one of an earlier matrix.
+                    _ = fs::remove_file(&kept);
                 }
-                matrix.entries.push(Entry { situation, report });
+                matrix.entries.push((situation, report));
             }
-            let command = format!(
-                "cargo xtask verify vm --matrix --kernel {}",
-                kernel.line.name()
-            );
-            let words: Vec<&str> = options.arguments.iter().map(String::as_str).collect();
-            let only = match words.as_slice() {
+            let command = format!("cargo xtask verify vm --matrix --kernel {line}");
+            let only = match self.options.arguments.as_slice() {
                 [] => String::new(),
                 some => format!(" -- {}", some.join(" ")),
             };
@@ -282,24 +306,17 @@ impl Guests {
             document::replace(&self.workspace.join("docs/hosts.md"), &command, &tables)?;
             defects.extend(matrix.defects());
         }
-        for defect in &defects {
-            println!("{defect}");
-        }
-        Ok(ExitCode::from(u8::from(!defects.is_empty())))
+        ensure!(defects.is_empty(), "{}", defects.join("\n"));
+        Ok(())
     }
 
-    fn situation(
-        &self,
-        kernel: &Kernel,
-        situation: Situation,
-        options: &Options,
-    ) -> Result<Report, Error> {
+    fn situation(&self, kernel: &Kernel, situation: Situation) -> Result<Report> {
         let subject = self.subject.display().to_string();
         let levels = LEVELS.map(|level| levels::program(level, &subject));
         let mut programs: Vec<Program> = levels.into();
-        let is_asked_for = options.users.contains(&situation.user);
+        let is_asked_for = self.options.users.contains(&situation.user);
         if situation.extent == Extent::Tests && is_asked_for {
-            programs.extend(self.programs(options, situation.user));
+            programs.extend(self.programs(situation.user));
         }
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let job = Job {
@@ -311,10 +328,10 @@ impl Guests {
 }
 
 /// The environment of the interpreter that every user can run.
-fn system_python(workspace: &Path) -> Result<TestEnv, Error> {
-    let system = Path::new(image::SYSTEM_PYTHON);
-    let interpreter = Interpreter::ask(system).filter(Interpreter::is_supported);
+fn system_python() -> Result<TestEnv> {
+    let system = image::SYSTEM_PYTHON;
+    let interpreter = Interpreter::ask(Path::new(system)).filter(Interpreter::is_supported);
     let interpreter =
-        interpreter.ok_or_else(|| format!("{} is no CPython 3.9 or later", system.display()))?;
-    test_envs::make_for(workspace, &interpreter)
+        interpreter.with_context(|| format!("{system} is no CPython 3.9 or later"))?;
+    test_envs::make_for(&interpreter)
 }

@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use anyhow::{Result, bail};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::guest::say;
 use super::job::{Event, Job, Program, User};
-use crate::Error;
 
 /// Uid and gid of an ordinary user: the first that useradd(8) assigns.
 pub const ORDINARY: u32 = 1000;
@@ -30,12 +30,7 @@ const STAY: &str = "\"$@\"; exit $?";
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Runs the programs. `place` is their cgroup, if they run in one.
-pub fn run(
-    job: &Job,
-    place: Option<&Path>,
-    home: &Path,
-    tell: &dyn Fn(&Event),
-) -> Result<(), Error> {
+pub fn run(job: &Job, place: Option<&Path>, home: &Path, tell: &dyn Fn(&Event)) -> Result<()> {
     fs::create_dir_all(home)?;
     if job.user != User::Root {
         chown(home, Some(ORDINARY), Some(ORDINARY))?;
@@ -46,7 +41,7 @@ pub fn run(
         let mut command = command(job, program, place, home);
         let Some(status) = run_one(&mut command, until)? else {
             let seconds = job.deadline.as_secs();
-            return Err(format!("{} runs after {seconds} s", program.name).into());
+            bail!("{} runs after {seconds} s", program.name);
         };
         tell(&Event::Ended(status));
     }
@@ -80,7 +75,7 @@ fn command(job: &Job, program: &Program, place: Option<&Path>, home: &Path) -> C
 }
 
 /// Runs one program. Returns `None` if it did not end in time.
-fn run_one(command: &mut Command, until: Instant) -> Result<Option<i32>, Error> {
+fn run_one(command: &mut Command, until: Instant) -> Result<Option<i32>> {
     let (reader, writer) = std::io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let child = command.spawn()?;
@@ -95,7 +90,7 @@ fn run_one(command: &mut Command, until: Instant) -> Result<Option<i32>, Error> 
             Ok(Some(status))
         }
         Err(RecvTimeoutError::Timeout) => Ok(None),
-        Err(RecvTimeoutError::Disconnected) => Err("its end was missed".into()),
+        Err(RecvTimeoutError::Disconnected) => bail!("its end was missed"),
     }
 }
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
-use crate::Error;
+use anyhow::{Context, Result};
+use walkdir::WalkDir;
 
 /// The directory.
 #[derive(Debug)]
@@ -12,7 +13,7 @@ pub struct Stage(PathBuf);
 
 impl Stage {
     /// Makes an empty staging directory.
-    pub fn begin(directory: &Path) -> Result<Self, Error> {
+    pub fn begin(directory: &Path) -> Result<Self> {
         if directory.exists() {
             fs::remove_dir_all(directory)?;
         }
@@ -27,7 +28,7 @@ impl Stage {
     }
 
     /// Makes a directory and its parents, which all users may traverse.
-    pub fn directory(&self, path: &Path, mode: u32) -> Result<(), Error> {
+    pub fn directory(&self, path: &Path, mode: u32) -> Result<()> {
         let directory = self.inside(path);
         fs::create_dir_all(&directory)?;
         fs::set_permissions(&directory, fs::Permissions::from_mode(mode))?;
@@ -35,7 +36,7 @@ impl Stage {
     }
 
     /// Writes a file that all users may read.
-    pub fn write(&self, path: &Path, text: &str) -> Result<(), Error> {
+    pub fn write(&self, path: &Path, text: &str) -> Result<()> {
         if let Some(parent) = path.parent() {
             self.directory(parent, 0o755)?;
         }
@@ -45,7 +46,7 @@ impl Stage {
 
     /// Copies a file, with every link on the way to it, so that the guest finds the same file at
     /// `path`.
-    pub fn take(&self, path: &Path) -> Result<(), Error> {
+    pub fn take(&self, path: &Path) -> Result<()> {
         let mut walked = PathBuf::from("/");
         let mut components = path.components().peekable();
         while let Some(component) = components.next() {
@@ -56,7 +57,7 @@ impl Stage {
             }
             let inside = self.inside(&walked);
             let kind = fs::symlink_metadata(&walked)
-                .map_err(|error| format!("{}: {error}", walked.display()))?
+                .with_context(|| walked.display().to_string())?
                 .file_type();
             if kind.is_symlink() {
                 let target = fs::read_link(&walked)?;
@@ -79,25 +80,26 @@ impl Stage {
     }
 
     /// Copies a directory with everything below it, except names that `is_wanted` rejects.
-    pub fn take_tree(&self, path: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Result<(), Error> {
+    pub fn take_tree(&self, path: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Result<()> {
         self.take(path)?;
-        let real = fs::canonicalize(path)?;
-        for entry in fs::read_dir(&real)? {
+        let tree = WalkDir::new(fs::canonicalize(path)?).min_depth(1);
+        let is_wanted = |name: &std::ffi::OsStr| name.to_str().is_some_and(is_wanted);
+        for entry in tree
+            .into_iter()
+            .filter_entry(|entry| is_wanted(entry.file_name()))
+        {
             let entry = entry?;
-            if !entry.file_name().to_str().is_some_and(is_wanted) {
+            let (from, kind, inside) = (entry.path(), entry.file_type(), self.inside(entry.path()));
+            // A link may be dangling.
+            if fs::symlink_metadata(&inside).is_ok() {
                 continue;
             }
-            let (from, kind) = (real.join(entry.file_name()), entry.file_type()?);
-            let inside = self.inside(&from);
             if kind.is_dir() {
-                self.take_tree(&from, is_wanted)?;
+                self.directory(from, 0o755)?;
             } else if kind.is_symlink() {
-                // Also covers a dangling link.
-                if fs::symlink_metadata(&inside).is_err() {
-                    symlink(fs::read_link(&from)?, &inside)?;
-                }
-            } else if kind.is_file() && !inside.exists() {
-                copy(&from, &inside)?;
+                symlink(fs::read_link(from)?, &inside)?;
+            } else if kind.is_file() {
+                copy(from, &inside)?;
             }
         }
         Ok(())
@@ -105,9 +107,9 @@ impl Stage {
 }
 
 /// Copies a file, with a hard link if possible: the staged file is never written to.
-fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+fn copy(from: &Path, to: &Path) -> Result<()> {
     if fs::hard_link(from, to).is_err() {
-        fs::copy(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
+        fs::copy(from, to).with_context(|| from.display().to_string())?;
     }
     Ok(())
 }

@@ -1,13 +1,15 @@
 //! The tests that a guest runs, and how.
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
+
+use anyhow::Result;
+use clap::ValueEnum;
 
 use super::job::{Program, User};
-use crate::tally::Tally;
-use crate::test::{Profile, test_program};
-use crate::test_envs::TestEnv;
-use crate::{Error, clients};
+use super::name;
+use crate::tally::{Read, Tally};
+use crate::test::test_program;
+use crate::test_envs::{TestEnv, make_client};
 
 /// Kernel tests that depend little on the kernel and take very long, or need a fast machine.
 const NOT_HERE: [&str; 5] = [
@@ -18,8 +20,9 @@ const NOT_HERE: [&str; 5] = [
     "cgroups::what_a_heavy_run_counted",
 ];
 
-/// Tests that depend on the kernel, the user and the cgroup.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// Tests that depend on the kernel, the user and the cgroup, in the order of the document.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+#[value(rename_all = "snake_case")]
 pub enum Suite {
     /// `tests/kernel`.
     Kernel,
@@ -36,25 +39,16 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// All suites, in the order of the document.
-    pub const ALL: [Self; 6] = [
-        Self::Kernel,
-        Self::SeccompKernel,
-        Self::Escape,
-        Self::LandlockLevel,
-        Self::Faults,
-        Self::Python,
-    ];
+    /// The suite of a program in the guest, if it is one.
+    pub fn of(program: &str) -> Option<Self> {
+        Self::from_str(program, false).ok()
+    }
 
-    /// The name in `--test`.
-    pub fn name(self) -> &'static str {
+    /// What counts the results in a line of its output.
+    pub fn reader(self) -> Read {
         match self {
-            Self::Kernel => "kernel",
-            Self::SeccompKernel => "seccomp_kernel",
-            Self::Escape => "escape",
-            Self::LandlockLevel => "landlock_level",
-            Self::Faults => "faults",
-            Self::Python => "python",
+            Self::Python => Tally::read_pytest,
+            _ => Tally::read,
         }
     }
 
@@ -64,39 +58,15 @@ impl Suite {
         self != Self::Faults || user == User::Root
     }
 
-    /// Counts the results in one line of its output.
-    pub fn read(self, tally: &mut Tally, line: &str) {
-        match self {
-            Self::Python => tally.read_pytest(line),
-            _ => tally.read(line),
-        }
-    }
-
     /// Builds the suite.
-    pub fn prepare(
-        self,
-        workspace: &Path,
-        python: &TestEnv,
-        profile: Profile,
-    ) -> Result<Prepared, Error> {
+    pub fn prepare(self, python: &TestEnv, profile: &str) -> Result<Prepared> {
+        let executable = match self {
+            Self::Python => make_client(&python.interpreter)?,
+            _ => test_program(&name(&self), profile)?,
+        };
         Ok(Prepared {
             suite: self,
-            executable: match self {
-                Self::Python => clients::make(workspace, python)?,
-                _ => test_program(workspace, self.name(), profile)?,
-            },
-        })
-    }
-}
-
-impl FromStr for Suite {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let known = Self::ALL.into_iter().find(|suite| suite.name() == text);
-        known.ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|suite| suite.name()).collect();
-            format!("unknown test `{text}`: there are {}", names.join(", ")).into()
+            executable,
         })
     }
 }
@@ -120,13 +90,13 @@ impl Prepared {
     /// The program that the guest starts; `sandfork` is the command under test.
     pub fn program(&self, workspace: &Path, sandfork: &Path, arguments: &[String]) -> Program {
         let executable = self.executable.display().to_string();
-        let mut words: Vec<String> = match self.suite {
+        let mut words = match self.suite {
             Suite::Python => {
                 let package = workspace.join("python");
-                let at = |path: &str| package.join(path).display().to_string();
+                let package = package.display();
                 vec![
                     "env".to_owned(),
-                    format!("PYTHONPATH={}", at("src")),
+                    format!("PYTHONPATH={package}/src"),
                     "PYTHONDONTWRITEBYTECODE=1".to_owned(),
                     format!("SANDFORK_BINARY={}", sandfork.display()),
                     executable,
@@ -135,15 +105,13 @@ impl Prepared {
                     "--color=no".to_owned(),
                     "-pno:cacheprovider".to_owned(),
                     "-mnot stress".to_owned(),
-                    format!("-c{}", at("pyproject.toml")),
-                    at("tests/integration"),
+                    format!("-c{package}/pyproject.toml"),
+                    format!("{package}/tests/integration"),
                 ]
             }
-            Suite::Faults => vec![
-                "env".to_owned(),
-                "SANDFORK_FAULTS=sample".to_owned(),
-                executable,
-            ],
+            Suite::Faults => ["env", "SANDFORK_FAULTS=sample", &executable]
+                .map(str::to_owned)
+                .into(),
             _ => vec![executable],
         };
         words.extend(arguments.iter().cloned());
@@ -152,7 +120,7 @@ impl Prepared {
             words.extend(skipped.map(str::to_owned));
         }
         Program {
-            name: self.suite.name().to_owned(),
+            name: name(&self.suite),
             words,
         }
     }

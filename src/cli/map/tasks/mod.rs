@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::ids::{Ids, Met};
 use super::lines::{Closed, Line, Lines};
-use super::progress::Reading;
+use super::progress::Progress;
 use super::source::{Change, Source, Watched};
 use crate::cli::args::PolicyChoice;
 use crate::cli::policy::chosen;
@@ -30,7 +30,7 @@ pub struct Tasks {
     policies: Policies,
     /// The ids seen in tasks and in results.
     ids: Ids,
-    reading: Arc<Reading>,
+    progress: Arc<Progress>,
     state: State,
 }
 
@@ -86,14 +86,14 @@ enum Wrong {
 
 impl Tasks {
     /// Reads `source`, without the tasks that have a result.
-    pub fn new(source: Source, policies: Policies, ids: Ids, reading: Arc<Reading>) -> Self {
+    pub fn new(source: Source, policies: Policies, ids: Ids, progress: Arc<Progress>) -> Self {
         let Source { reader, watched } = source;
         Self {
             lines: Lines::new(reader, MOST_BYTES),
             watched,
             policies,
             ids,
-            reading,
+            progress,
             state: State::Reading,
         }
     }
@@ -107,14 +107,15 @@ impl Tasks {
                 Ok(None) => return self.end(next),
                 Ok(Some(line)) => line,
             };
-            let (number, end) = (line.number, line.end);
+            // With its newline.
+            let (number, bytes) = (line.number, line.text.len() as u64 + 1);
             let task = self.task(line).map_err(|wrong| (number, wrong))?;
             match task {
                 Some(task) => {
-                    self.reading.read_to(end);
+                    self.progress.read(bytes);
                     return Ok(Some(task));
                 }
-                None => self.reading.skipped_to(end),
+                None => self.progress.skip(bytes),
             }
         }
     }
@@ -152,7 +153,7 @@ impl Tasks {
         match self.ids.meet(&task.id) {
             Met::New => self.policies.task(task).map(Some),
             Met::Finished => {
-                self.reading.count_finished();
+                self.progress.count_finished();
                 Ok(None)
             }
             Met::Again => Err(Wrong::Duplicate(task.id)),

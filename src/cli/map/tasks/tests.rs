@@ -5,6 +5,8 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use indicatif::ProgressDrawTarget;
+
 use super::*;
 
 /// A task file in its own directory.
@@ -40,7 +42,8 @@ impl File {
             ids.finish(id);
         }
         let source = Source::open(&self.path()).unwrap();
-        Tasks::new(source, policies, ids, Arc::default())
+        let progress = Progress::begin(None, ProgressDrawTarget::hidden());
+        Tasks::new(source, policies, ids, Arc::new(progress))
     }
 
     /// The ids of the tasks, and the error after them.
@@ -212,14 +215,14 @@ fn policies_are_bounded() {
 fn finished_tasks_are_left_out_and_still_may_not_stand_twice() {
     let file = File::new(line(1) + &line(2) + &line(3) + &line(2));
     let tasks = file.tasks(&[TaskId::from(2), TaskId::from("3")]);
-    let reading = Arc::clone(&tasks.reading);
+    let progress = Arc::clone(&tasks.progress);
     let (ids, said) = file.collect(tasks);
     assert_eq!(ids, ["1", "3"]);
     assert!(
         said.unwrap()
             .starts_with("tasks.jsonl:4: a task before it has the id 2")
     );
-    assert_eq!(reading.finished(), 1);
+    assert_eq!(progress.finished(), 1);
 }
 
 #[test]

@@ -2,15 +2,15 @@
 //!
 //! Rust's harnesses and pytest print different formats.
 
-mod failures;
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
-use self::failures::Failures;
-use crate::Error;
+use anyhow::{Context, Result, ensure};
+
+/// The most lines kept of the failures in one harness: the first matter most, and the log has the rest.
+const KEPT: usize = 200;
 
 /// The number of tests by result.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -19,27 +19,25 @@ pub struct Tally {
     failed: u64,
     /// Why tests were skipped, with the number of tests.
     skipped: BTreeMap<String, u64>,
-    failures: Failures,
+    /// The output of failed tests, to repeat it at the end of a long log.
+    failures: Vec<String>,
+    is_in_failures: bool,
 }
 
+/// Reads a line of a harness's output.
+pub type Read = fn(&mut Tally, &str);
+
 impl Tally {
-    /// Runs `command`, which prints in libtest's format, to its end.
-    ///
-    /// Forwards standard error, and standard output line by line.
-    pub fn of(command: &mut Command) -> Result<Self, Error> {
-        Self::of_lines(command, Self::read, |line| println!("{line}"))
+    /// Runs a command to its end. Forwards standard error, and standard output line by line.
+    pub fn of(command: impl Into<Command>, read: Read) -> Result<Self> {
+        Self::of_lines(command.into(), read, |line| println!("{line}"))
     }
 
-    /// Like `of`, for a command that prints in the format of `pytest -q -rs`.
-    pub fn of_pytest(command: &mut Command) -> Result<Self, Error> {
-        Self::of_lines(command, Self::read_pytest, |line| println!("{line}"))
-    }
-
-    /// Like `of_pytest`, but prints the output under its title at the end, because other commands
-    /// run meanwhile.
-    pub fn of_pytest_at_once(title: &str, command: &mut Command) -> Result<Self, Error> {
+    /// Like `of`, but prints the output under its title at the end, because other commands run
+    /// meanwhile.
+    pub fn of_at_once(title: &str, command: impl Into<Command>, read: Read) -> Result<Self> {
         let mut shown = format!("\n{title}\n");
-        let tally = Self::of_lines(command, Self::read_pytest, |line| {
+        let tally = Self::of_lines(command.into(), read, |line| {
             shown.push_str(line);
             shown.push('\n');
         });
@@ -48,9 +46,9 @@ impl Tally {
     }
 
     /// Runs a command that counts as one test: it passes if it succeeds.
-    pub fn of_check(command: &mut Command) -> Result<Self, Error> {
-        let mut tally = Self::of_lines(command, |_, _| {}, |line| println!("{line}"))?;
-        tally.passed = u64::from(tally.is_success());
+    pub fn of_check(command: impl Into<Command>) -> Result<Self> {
+        let mut tally = Self::of(command, |_, _| {})?;
+        tally.passed = u64::from(tally.failed == 0);
         Ok(tally)
     }
 
@@ -62,39 +60,20 @@ impl Tally {
         }
     }
 
-    fn of_lines(
-        command: &mut Command,
-        read: impl Fn(&mut Self, &str),
-        mut show: impl FnMut(&str),
-    ) -> Result<Self, Error> {
-        let program = command.get_program().to_owned();
-        let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-        let mut child =
-            started.map_err(|error| format!("could not run {}: {error}", program.display()))?;
+    fn of_lines(mut command: Command, read: Read, mut show: impl FnMut(&str)) -> Result<Self> {
         let mut tally = Self::default();
-        for line in BufReader::new(child.stdout.take().ok_or("no output")?).lines() {
-            let line = line?;
-            show(&line);
-            read(&mut tally, &line);
-        }
-        let status = child.wait()?;
+        let status = for_each_line(&mut command, |line| {
+            show(line);
+            read(&mut tally, line);
+        })?;
         if !status.success() && tally.failed == 0 {
             // The program did not compile, or crashed.
-            let said = format!("{} ended with {status}", program.display());
+            let said = format!("{} ended with {status}", command.get_program().display());
             eprintln!("{said}");
             tally.failures.push(said);
             tally.failed += 1;
         }
         Ok(tally)
-    }
-
-    /// Counts one more test.
-    pub fn count(&mut self, passed: bool) {
-        if passed {
-            self.passed += 1;
-        } else {
-            self.failed += 1;
-        }
     }
 
     /// Adds another tally.
@@ -105,6 +84,13 @@ impl Tally {
             *self.skipped.entry(reason).or_default() += count;
         }
         self.failures.extend(other.failures);
+    }
+
+    /// Prints the counts. An error if a test failed.
+    pub fn report(&self) -> Result<()> {
+        println!("\n{self}");
+        ensure!(self.is_success(), "not everything passed");
+        Ok(())
     }
 
     /// Whether no test failed.
@@ -126,41 +112,64 @@ impl Tally {
         )
     }
 
-    /// Parses one line of a test harness (libtest and libtest-mimic print the same).
-    pub fn read(&mut self, line: &str) {
-        self.failures.read(line);
-        if let Some(counts) = line.strip_prefix("test result: ") {
-            self.passed += count_before(counts, "passed");
-            self.failed += count_before(counts, "failed");
-        } else if let Some((_, end)) = line
-            .strip_prefix("test ")
-            .and_then(|it| it.rsplit_once(" ... "))
-            && let Some(reason) = end.strip_prefix("ignored")
-        {
-            let reason = reason.trim_start_matches([',', ' ']);
-            let reason = reason
-                .strip_prefix('(')
-                .and_then(|it| it.strip_suffix(')'))
-                .unwrap_or(reason);
-            let reason = if reason.is_empty() {
-                "no reason given"
-            } else {
-                reason
-            };
-            *self.skipped.entry(reason.to_owned()).or_default() += 1;
+    fn skip(&mut self, reason: &str, count: u64) {
+        *self.skipped.entry(reason.to_owned()).or_default() += count;
+    }
+
+    /// Keeps a line of the failures' output. `place` says whether one of its titles begins or ends it.
+    fn keep(&mut self, line: &str, place: Option<bool>) {
+        if let Some(is_inside) = place {
+            self.is_in_failures = is_inside;
+        } else if self.is_in_failures && !line.is_empty() && self.failures.len() < KEPT {
+            self.failures.push(line.to_owned());
         }
     }
 
-    /// Parses one line of pytest: `SKIPPED [2] tests/test_a.py:7: reason`, or the last one, `1
-    /// failed, 12 passed, 2 skipped, 1 error in 3.21s` or `in 65.29s (0:01:05)`.
+    /// Parses one line of a test harness (libtest and libtest-mimic print the same).
+    pub fn read(&mut self, line: &str) {
+        let counts = line.strip_prefix("test result: ");
+        self.keep(
+            line,
+            counts
+                .map(|_| false)
+                .or((line == "failures:").then_some(true)),
+        );
+        if let Some(counts) = counts {
+            for count in counts.split(['.', ';']) {
+                match count.trim().split_once(' ') {
+                    Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
+                    Some((number, "failed")) => self.failed += number.parse().unwrap_or(1),
+                    _ => {}
+                }
+            }
+        } else if let Some(test) = line.strip_prefix("test ")
+            && let Some((_, reason)) = test.rsplit_once(" ... ignored")
+        {
+            let reason = reason.trim_start_matches([',', ' ']);
+            let inner = reason.strip_prefix('(').and_then(|it| it.strip_suffix(')'));
+            match inner.unwrap_or(reason) {
+                "" => self.skip("no reason given", 1),
+                reason => self.skip(reason, 1),
+            }
+        }
+    }
+
+    /// Parses one line of `pytest -q -rs`: `SKIPPED [2] tests/test_a.py:7: reason`, or the last one, `1
+    /// failed, 12 passed, 2 skipped, 1 error in 3.21s` or `in 65.29s (0:01:05)`. Titles stand between
+    /// equals signs.
     pub fn read_pytest(&mut self, line: &str) {
-        self.failures.read_pytest(line);
-        if let Some((count, rest)) = line
-            .strip_prefix("SKIPPED [")
-            .and_then(|it| it.split_once("] "))
+        let title = line
+            .strip_prefix("==")
+            .map(|rest| rest.trim_matches(['=', ' ']));
+        self.keep(
+            line,
+            title.map(|title| matches!(title, "FAILURES" | "ERRORS")),
+        );
+        if let Some(skipped) = line.strip_prefix("SKIPPED [")
+            && let Some((count, rest)) = skipped.split_once("] ")
         {
             let reason = rest.split_once(": ").map_or(rest, |(_, reason)| reason);
-            *self.skipped.entry(reason.to_owned()).or_default() += count.parse().unwrap_or(1);
+            self.skip(reason, count.parse().unwrap_or(1));
         } else if line.starts_with(|first: char| first.is_ascii_digit())
             && let Some((counts, took)) = line.rsplit_once(" in ")
             // Above a minute, pytest also prints the time as hours, minutes and seconds.
@@ -179,19 +188,20 @@ impl Tally {
     }
 }
 
-/// The number of `... 12 passed; ...`.
-fn count_before(counts: &str, word: &str) -> u64 {
-    let before = counts
-        .split([';', '.'])
-        .find_map(|part| part.trim().strip_suffix(word));
-    before
-        .and_then(|number| number.trim().parse().ok())
-        .unwrap_or(0)
+/// Runs a command without input, and passes on each line that it prints as it comes.
+pub fn for_each_line(command: &mut Command, mut take: impl FnMut(&str)) -> Result<ExitStatus> {
+    let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child =
+        started.with_context(|| format!("could not run {}", command.get_program().display()))?;
+    for line in BufReader::new(child.stdout.take().context("no output")?).lines() {
+        take(&line?);
+    }
+    Ok(child.wait()?)
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for line in self.failures.lines() {
+        for line in &self.failures {
             writeln!(f, "{line}")?;
         }
         for (reason, count) in &self.skipped {

@@ -1,0 +1,158 @@
+//! The readers in Python: `fuzz/python` checks inputs, and asks what the same bytes mean to this side.
+//!
+//! A message has one byte for its kind, a `u32` length, little-endian, and that many bytes. The answer to an
+//! input (`i`) is `+` or `-`, or `!` with a traceback; before it, there may be questions (`f`, `v`), whose
+//! answers are `+` or `-`, too.
+
+use std::cell::RefCell;
+use std::fs;
+use std::io::{self, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use sandfork::protocol::{Blob, Decoder, FrameLimits, JsonLimits, Transport, Value};
+use serde_json::Map;
+
+use crate::Result;
+
+/// A reader in Python.
+pub struct Target {
+    pub name: &'static str,
+    /// Whose corpus it shares.
+    pub corpus: &'static str,
+    pub inputs: u64,
+}
+
+pub const TARGETS: [Target; 2] = [
+    Target {
+        name: "client_frames",
+        corpus: "frames",
+        inputs: 80_000,
+    },
+    Target {
+        name: "python_values",
+        corpus: "values",
+        inputs: 30_000,
+    },
+];
+
+/// A process that checks inputs, started again for the input after one that ended it.
+pub struct Python {
+    target: &'static str,
+    process: RefCell<Option<Process>>,
+}
+
+impl Python {
+    pub fn new(target: &'static str) -> Self {
+        Self {
+            target,
+            process: RefCell::default(),
+        }
+    }
+
+    /// Whether the reader takes the input. Panics where a property does not hold.
+    pub fn check(&self, input: &[u8]) -> bool {
+        let process = self.process.take();
+        let mut process = process.unwrap_or_else(|| Process::start(self.target));
+        match process.check(input) {
+            Ok(taken) => {
+                self.process.replace(Some(process));
+                taken
+            }
+            Err(error) => panic!("{error}: {}", process.end()),
+        }
+    }
+}
+
+struct Process {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(target: &str) -> Self {
+        let mut python = Command::new(interpreter());
+        python
+            .args(["fuzz/python", target])
+            .env("PYTHONDONTWRITEBYTECODE", "1");
+        let piped = python.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = piped.spawn().expect("Python runs");
+        let (to, from) = (child.stdin.take(), child.stdout.take());
+        Self {
+            child,
+            to: to.expect("it is piped"),
+            from: BufReader::new(from.expect("it is piped")),
+        }
+    }
+
+    fn check(&mut self, input: &[u8]) -> io::Result<bool> {
+        self.send(b'i', input)?;
+        loop {
+            let (kind, text) = self.receive()?;
+            let answer = match kind {
+                b'+' => return Ok(true),
+                b'-' => return Ok(false),
+                b'f' => frames(&text),
+                b'v' => value(&text),
+                _ => return Err(io::Error::other(String::from_utf8_lossy(&text))),
+            };
+            match answer {
+                Ok(text) => self.send(b'+', text.as_bytes())?,
+                Err(error) => self.send(b'-', error.to_string().as_bytes())?,
+            }
+        }
+    }
+
+    fn send(&mut self, kind: u8, bytes: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+        self.to
+            .write_all(&[&[kind], &length.to_le_bytes()[..], bytes].concat())
+    }
+
+    fn receive(&mut self) -> io::Result<(u8, Vec<u8>)> {
+        let mut prefix = [0; 5];
+        self.from.read_exact(&mut prefix)?;
+        let [kind, length @ ..] = prefix;
+        let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
+        self.from.read_exact(&mut bytes)?;
+        Ok((kind, bytes))
+    }
+
+    fn end(mut self) -> String {
+        drop(self.to);
+        let status = self.child.wait();
+        status.map_or_else(|error| error.to_string(), |status| status.to_string())
+    }
+}
+
+/// The interpreter with the packages of the tests, if `cargo xtask test envs` made one.
+fn interpreter() -> String {
+    let manifest = fs::read("target/test-envs/manifest.json");
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&manifest.unwrap_or_default()).unwrap_or_default();
+    let client = manifest["client"]["python"].as_str();
+    client.unwrap_or("python3").to_owned()
+}
+
+/// The lengths of the frames of a stream whose headers must be JSON objects.
+fn frames(mut stream: &[u8]) -> Result<String> {
+    let mut decoder = Decoder::new(FrameLimits::TO_CALLER);
+    let mut lengths: Vec<[usize; 2]> = Vec::new();
+    while let Some(frame) = decoder.decode(&mut stream)? {
+        let _: Map<String, serde_json::Value> = serde_json::from_slice(&frame.header)?;
+        lengths.push([frame.header.len(), frame.payload.len()]);
+    }
+    Ok(serde_json::to_string(&lengths)?)
+}
+
+/// Parses a tree, if the buffers of these lengths fit it, and encodes it again. A zero byte separates both.
+fn value(question: &[u8]) -> Result<String> {
+    let mut parts = question.splitn(2, |byte| *byte == 0);
+    let [tree, lengths] = [parts.next(), parts.next()].map(Option::unwrap_or_default);
+    let value: Value = JsonLimits::FROM_WORKER.from_slice(tree)?;
+    let lengths: Vec<u64> = serde_json::from_slice(lengths)?;
+    let blob = (!lengths.is_empty()).then(|| Blob::new(lengths, Transport::Payload));
+    let blob = blob.transpose()?;
+    value.check(blob.as_ref())?;
+    Ok(serde_json::to_string(&value)?)
+}
