@@ -103,9 +103,9 @@ impl Worker {
             data,
             stdout,
             stderr,
+            asked,
         } = OwnEnds::of_request(zygote, stdin.as_fd(), cgroup, session, its)?;
         drop(stdin);
-        let asked = Instant::now();
         let deadline = asked + BIRTH_TIMEOUT;
         // The zygote reports the birth before the worker is in its jail. To wait for the worker first
         // saves this thread a wakeup, and a birth that failed ends the worker's socket too.
@@ -218,6 +218,8 @@ struct OwnEnds {
     data: OwnedFd,
     stdout: OwnedFd,
     stderr: OwnedFd,
+    /// When the worker was requested.
+    asked: Instant,
 }
 
 impl OwnEnds {
@@ -253,6 +255,7 @@ impl OwnEnds {
             cpu: its.cpu,
             uid: its.uid,
         };
+        let asked = Instant::now();
         zygote.request(&spawn, &fds)?;
         // The worker's ends close here, so that the end of the worker is visible on this side.
         Ok(Self {
@@ -260,6 +263,7 @@ impl OwnEnds {
             data,
             stdout,
             stderr,
+            asked,
         })
     }
 }
