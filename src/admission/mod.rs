@@ -1,5 +1,5 @@
-//! How many runs go on at once, which wait, and which are refused: back-pressure for a server
-//! that gets more requests than its host can run.
+//! Limits how many runs are active, queues some of the others and refuses the rest: back-pressure for a
+//! server that receives more requests than its host can run.
 //!
 //! ```no_run
 //! use std::num::NonZeroUsize;
@@ -27,15 +27,15 @@ use crate::error::{Error, ErrorKind};
 use crate::supervisor::error::While;
 use crate::supervisor::{Cancel, SupervisorError};
 
-/// Admits so many runs at once, and lets so many others wait.
+/// Admits a bounded number of runs at once, with a bounded queue.
 ///
-/// Beyond that a run is refused at once, with an error of kind [`Busy`](crate::ErrorKind::Busy). What
-/// waits is admitted in turns between [clients](crate::Request::client), each client's own in the order
-/// in which they came. A client cannot keep others from waiting either: when no place is left, one that
-/// has fewer waiting takes that of the latest of the client with the most, which is refused then.
+/// A run that finds the queue full is refused with an error of kind [`Busy`](crate::ErrorKind::Busy). The
+/// queue admits runs in turns between [clients](crate::Request::client), and each client's runs in their
+/// order. No client can fill the queue for the others: when it is full, a client with fewer runs in it takes
+/// the place of the latest run of the client with the most, and that run is refused.
 ///
-/// With places for as many to wait as run, one that is admitted has waited about as long as one run
-/// takes. Clones are the same admission: several sandboxes may share one.
+/// With a queue as long as the number of active runs, an admitted run has waited about as long as one run
+/// takes. Clones share one state, so that several sandboxes may share one admission.
 #[derive(Clone, Debug)]
 pub struct Admission(Arc<Inner>);
 
@@ -46,36 +46,34 @@ struct Inner {
     state: Mutex<State>,
 }
 
-/// Why a run was not admitted. Nothing of it was run.
+/// Why a run was not admitted. It did not start.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Busy {
-    /// All places are taken.
+    /// The queue is full.
     #[error(
-        "busy: {in_flight} runs go on and {queue} wait, which is as many as may: try again later"
+        "busy: {in_flight} runs are active and {queue} wait, the most that are allowed: try again later"
     )]
     Full {
-        /// How many may go on.
+        /// How many runs may be active.
         in_flight: usize,
-        /// How many may wait.
+        /// How many runs may wait.
         queue: usize,
     },
-    /// It waited, and its place was given to a client who had fewer waiting.
-    #[error(
-        "busy: others of the same client wait, and the place was needed by another: try again later"
-    )]
+    /// The run waited, and a client with fewer runs in the queue took its place.
+    #[error("busy: the queue is full, and this client has the most runs in it: try again later")]
     PushedOut,
-    /// The caller called it off while it waited.
-    #[error("the run was called off while it waited for its turn")]
+    /// The caller cancelled the run while it waited.
+    #[error("the run was cancelled while it waited for its turn")]
     CalledOff,
 }
 
-/// How many there are at this moment.
+/// The current numbers of runs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Load {
-    /// Runs that go on.
+    /// Active runs.
     pub running: usize,
-    /// Runs that wait.
+    /// Runs in the queue.
     pub waiting: usize,
 }
 
@@ -86,21 +84,21 @@ pub struct Permit(Arc<Inner>);
 #[derive(Debug, Default)]
 struct State {
     load: Load,
-    /// Who has any waiting, whose turn is next first.
+    /// The clients with runs in the queue; the next turn comes first.
     turns: VecDeque<Client>,
-    /// What each has waiting, the oldest first; none is empty.
+    /// The waiting runs of each client, the oldest first. None is empty.
     lines: HashMap<Client, VecDeque<Arc<Ticket>>>,
 }
 
 type Client = Arc<str>;
 
-/// What becomes of a request.
+/// The answer to a request for admission.
 enum Asked {
     Admitted,
     Waits(Arc<Ticket>),
 }
 
-/// A run that waits. Its fate is set under the lock, and then signalled.
+/// A waiting run. Its fate is set under the lock, and then signalled.
 #[derive(Debug)]
 struct Ticket {
     fate: Mutex<Fate>,
@@ -115,9 +113,9 @@ enum Fate {
 }
 
 impl Admission {
-    /// So many runs at once, and so many that wait.
+    /// An admission of `in_flight` active runs and a queue of `queue` more.
     ///
-    /// [`Capacity`](crate::capacity::Capacity) says how many the host can hold.
+    /// [`Capacity`](crate::capacity::Capacity) computes how many the host can hold.
     pub fn new(in_flight: NonZeroUsize, queue: usize) -> Self {
         Self(Arc::new(Inner {
             in_flight: in_flight.get(),
@@ -126,7 +124,7 @@ impl Admission {
         }))
     }
 
-    /// How many there are at this moment.
+    /// The current numbers of active and waiting runs.
     pub fn load(&self) -> Load {
         self.0.lock().load
     }
@@ -135,7 +133,7 @@ impl Admission {
     ///
     /// # Errors
     ///
-    /// Of kind [`Busy`](crate::ErrorKind::Busy), when there is no place to wait, or none any more.
+    /// Of kind [`Busy`](crate::ErrorKind::Busy), when the queue has no place, or lost the one it gave.
     pub(crate) fn enter(&self, client: &Client, cancel: Option<&Cancel>) -> Result<Permit, Error> {
         match self.0.ask(client)? {
             Asked::Admitted => Ok(Permit(Arc::clone(&self.0))),
@@ -150,7 +148,7 @@ impl Admission {
         cancel: Option<&Cancel>,
     ) -> Result<Permit, Error> {
         let waited = ticket.wait(cancel);
-        // Decided under this lock: from here on it does not change.
+        // The fate is decided under this lock, and does not change from here on.
         let mut state = self.0.lock();
         let fate = ticket.fate();
         if fate == Fate::Open {
@@ -158,7 +156,7 @@ impl Admission {
         }
         drop(state);
         match fate {
-            // Also where it was called off at the same time: then the run is.
+            // Also if it was cancelled at the same time: then the run itself is cancelled.
             Fate::Admitted => Ok(Permit(Arc::clone(&self.0))),
             Fate::PushedOut => Err(Busy::PushedOut.into()),
             Fate::Open => {
@@ -189,14 +187,15 @@ impl Inner {
         Ok(Asked::Waits(ticket))
     }
 
-    /// One that was admitted has ended.
+    /// Ends an admitted run.
     fn release(&self) {
         let mut state = self.lock();
         state.load.running -= 1;
         state.admit_next();
     }
 
-    /// A place to wait for one of `client`'s: a free one, or that of this other client's latest.
+    /// Finds a place in the queue for a run of `client`: a free one (`None`), or that of the latest run of
+    /// another client.
     fn place(&self, state: &State, client: &Client) -> Result<Option<Client>, Busy> {
         if state.load.waiting < self.queue {
             return Ok(None);
@@ -243,7 +242,7 @@ impl State {
         }
     }
 
-    /// Refuses the latest of a client's.
+    /// Refuses the latest run of a client.
     fn push_out(&mut self, client: &Client) {
         if let Some(ticket) = self.lines.get_mut(client).and_then(VecDeque::pop_back) {
             ticket.decide(Fate::PushedOut);
@@ -251,7 +250,7 @@ impl State {
         }
     }
 
-    /// Takes out one that does not want to wait any more.
+    /// Removes a run that stopped waiting.
     fn leave(&mut self, client: &Client, ticket: &Arc<Ticket>) {
         if let Some(line) = self.lines.get_mut(client) {
             line.retain(|other| !Arc::ptr_eq(other, ticket));
@@ -259,7 +258,7 @@ impl State {
         }
     }
 
-    /// One of a client's waits no more.
+    /// Counts one waiting run of a client less.
     fn left(&mut self, client: &Client) {
         self.load.waiting -= 1;
         if self.lines.get(client).is_some_and(VecDeque::is_empty) {

@@ -95,7 +95,7 @@ fn so_many_run_so_many_wait_and_the_next_is_refused_at_once() {
     assert_eq!(refused.kind(), ErrorKind::Busy);
     assert_eq!(
         refused.to_string(),
-        "busy: 2 runs go on and 3 wait, which is as many as may: try again later"
+        "busy: 2 runs are active and 3 wait, the most that are allowed: try again later"
     );
     assert_eq!(server.admission.load(), full);
     let running = [server.next(), server.next()];
@@ -158,18 +158,18 @@ fn a_client_that_floods_keeps_nobody_out() {
     let server = Server::new(1, 4);
     let held = server.admission.enter(&client("x"), None).unwrap();
     let mut flood: Vec<_> = (0..4).map(|_| server.request("a")).collect();
-    assert!(refusal(server.request("a")).starts_with("busy: 1 runs go on and 4 wait"));
+    assert!(refusal(server.request("a")).starts_with("busy: 1 runs are active and 4 wait"));
     // One of b's takes the place of a's latest, and another the next: then each has two.
     let polite = [(); 2].map(|()| {
         let request = server.ask("b", None);
         let latest = flood.pop().unwrap();
-        assert!(refusal(latest).contains("the place was needed by another"));
+        assert!(refusal(latest).contains("the most runs in it"));
         request
     });
     assert!(refusal(server.request("b")).starts_with("busy: 1 runs"));
     let newcomer = server.ask("c", None);
     let [first, second] = polite;
-    assert!(refusal(second).contains("the place was needed by another"));
+    assert!(refusal(second).contains("the most runs in it"));
     drop(held);
     assert_eq!(server.turns(4), "abca");
     for admitted in flood.into_iter().chain([first, newcomer]) {
@@ -182,7 +182,7 @@ fn with_one_for_each_a_newcomer_is_refused() {
     let server = Server::new(1, 2);
     let held = server.admission.enter(&client("x"), None).unwrap();
     let waiting = [server.request("a"), server.request("b")];
-    assert!(refusal(server.request("c")).starts_with("busy: 1 runs go on and 2 wait"));
+    assert!(refusal(server.request("c")).starts_with("busy: 1 runs are active and 2 wait"));
     drop(held);
     assert_eq!(server.turns(2), "ab");
     for request in waiting {
