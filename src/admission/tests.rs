@@ -198,7 +198,7 @@ fn one_that_is_called_off_gives_up_its_place() {
     let first = server.request_with("a", Some(cancel.clone()));
     let second = server.request("a");
     cancel.cancel();
-    assert!(refusal(first).starts_with("the run was called off"));
+    assert!(refusal(first).starts_with("the run was cancelled"));
     assert_eq!(server.admission.load().waiting, 1);
     let third = server.request("b");
     drop(held);
