@@ -23,12 +23,12 @@ _MFD_NOEXEC_SEAL = 0x0008
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
 
-class Outgoing:
-    """The buffers of an outgoing message: a header field, and a payload or a file."""
+class OutgoingValue:
+    """The buffers of an outgoing message: header fields, and a payload or a file."""
 
     __slots__ = ("descriptor", "field", "payload")
 
-    def __init__(self, field: dict[str, Any], payload: bytes, descriptor: int | None) -> None:
+    def __init__(self, field: dict[str, Any], payload: bytes, descriptor: int | None = None) -> None:
         self.field = field
         self.payload = payload
         self.descriptor = descriptor
@@ -40,13 +40,16 @@ class Outgoing:
             self.descriptor = None
 
 
-def pack(buffers: Sequence[Any], room: float) -> Outgoing | None:
-    """Packs the buffers of a message. Returns `None` if it has no buffers.
+NO_BUFFERS = OutgoingValue({}, b"")
+
+
+def pack(buffers: Sequence[Any], room: float) -> OutgoingValue:
+    """Packs the buffers of a message.
 
     `room` is the reader's available memory in bytes. Larger buffers are refused before anything is copied.
     """
     if not buffers:
-        return None
+        return NO_BUFFERS
     lengths = [memoryview(buffer).nbytes for buffer in buffers]
     offsets, total = _values.layout(lengths)
     if total > min(room, LARGEST):
@@ -58,9 +61,9 @@ def pack(buffers: Sequence[Any], room: float) -> Outgoing | None:
         payload = bytearray(total)
         for buffer, offset, length in zip(buffers, offsets, lengths):
             payload[offset : offset + length] = memoryview(buffer).cast("B")
-        return Outgoing({"lengths": lengths}, bytes(payload), None)
+        return OutgoingValue({"blob": {"lengths": lengths}}, bytes(payload))
     descriptor = _sealed_file(buffers, offsets, total)
-    return Outgoing({"lengths": lengths, "passed": True}, b"", descriptor)
+    return OutgoingValue({"blob": {"lengths": lengths, "passed": True}}, b"", descriptor)
 
 
 def _sealed_file(buffers: Sequence[Any], offsets: Sequence[int], total: int) -> int:
