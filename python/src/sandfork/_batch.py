@@ -8,18 +8,7 @@ from dataclasses import replace
 from typing import Any, Callable
 
 from . import _reports
-from ._conversation import (
-    Actions,
-    Conversation,
-    Notify,
-    Opening,
-    Output,
-    Receive,
-    Send,
-    check_result,
-    refused,
-    unexpected,
-)
+from ._conversation import Actions, Conversation, Notify, Opening, Output, Receive, Send, refused, unexpected
 from ._exceptions import ProtocolError, RequestError, SupervisorDied, from_code
 from ._execution import Execution
 from ._frames import Frame, encode
@@ -177,7 +166,7 @@ class Batch(Conversation):
         return TaskResult(sent.id, index, int(header.get("attempts", 1)), execution, failure)
 
     def _execution(self, header: dict[str, Any], sent: Sent) -> Execution:
-        check_result(header)
+        self._check(header)
         output, self._output = self._output, Output()
         assert self.info is not None
         # A task's own limits are text, as in a policy.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from . import _values
@@ -50,44 +50,36 @@ def pack(buffers: Sequence[Any], room: float) -> OutgoingValue:
     """
     if not buffers:
         return NO_BUFFERS
-    lengths = [memoryview(buffer).nbytes for buffer in buffers]
-    offsets, total = _values.layout(lengths)
+    lengths = [len(buffer) for buffer in buffers]
+    _, total = _values.layout(lengths)
     if total > min(room, LARGEST):
         raise ValueTooLarge(
             f"the values take {total} bytes, and the session has room for {int(min(room, LARGEST))}: "
             "raise limits.memory, or send them as a file"
         )
+    pieces = _values.pieces(buffers)
     if total <= _values.SHARED:
-        payload = bytearray(total)
-        for buffer, offset, length in zip(buffers, offsets, lengths):
-            payload[offset : offset + length] = memoryview(buffer).cast("B")
-        return OutgoingValue({"blob": {"lengths": lengths}}, bytes(payload))
-    descriptor = _sealed_file(buffers, offsets, total)
-    return OutgoingValue({"blob": {"lengths": lengths, "passed": True}}, b"", descriptor)
+        return OutgoingValue({"blob": {"lengths": lengths}}, b"".join(pieces))
+    return OutgoingValue({"blob": {"lengths": lengths, "passed": True}}, b"", sealed_file(pieces))
 
 
-def _sealed_file(buffers: Sequence[Any], offsets: Sequence[int], total: int) -> int:
-    descriptor = memory_file()
+def sealed_file(pieces: Iterable[bytes | bytearray | memoryview]) -> int:
+    """A descriptor at the start of a memory file with this content (memfd_create(2)). The file cannot be
+    changed. The caller owns the descriptor."""
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
-        os.ftruncate(descriptor, total)
-        for buffer, offset in zip(buffers, offsets):
-            rest = memoryview(buffer).cast("B")
-            while rest:
-                written = os.pwrite(descriptor, rest, offset)
-                rest, offset = rest[written:], offset + written
+        descriptor = os.memfd_create("sandfork", flags | _MFD_NOEXEC_SEAL)
+    except OSError:
+        descriptor = os.memfd_create("sandfork", flags)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.writelines(pieces)
+        os.lseek(descriptor, 0, os.SEEK_SET)
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def memory_file() -> int:
-    """Creates an empty memory file that can be sealed (memfd_create(2)), and returns its descriptor."""
-    try:
-        return os.memfd_create("sandfork", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | _MFD_NOEXEC_SEAL)
-    except OSError:
-        return os.memfd_create("sandfork", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
 
 
 def unpack(frame: Frame, decoder: Decoder) -> Sequence[memoryview]:

@@ -13,7 +13,7 @@ from typing import Any, Callable, NamedTuple, TypeVar, Union
 
 from . import _reports, _result
 from ._blobs import NO_BUFFERS, OutgoingValue, discard, unpack
-from ._exceptions import ProtocolError, SupervisorError, from_code, from_errno
+from ._exceptions import ProtocolError, SupervisorDied, SupervisorError, from_code, from_errno
 from ._execution import Logs
 from ._frames import Decoder, Frame, encode
 from ._reports import SessionInfo
@@ -27,7 +27,8 @@ _GRACE = 2.0
 
 
 class Connect(NamedTuple):
-    """Replace the connection to the supervisor with a new one. The result is a `Connected`."""
+    """Replace the connection to the supervisor with a new one. The result is its decoder, and the
+    differences of this process's environment from the supervisor's."""
 
 
 class StandBy(NamedTuple):
@@ -85,14 +86,6 @@ Handle = Callable[[Frame, Decoder], Actions[None]]
 """Handles a message of the guest that answers no request: `output`, `display` or `call`."""
 
 
-class Connected(NamedTuple):
-    """A new connection."""
-
-    decoder: Decoder
-    environ: Mapping[str, str | None]
-    """How the environment of this process differs from the supervisor's."""
-
-
 class Opening(NamedTuple):
     """The parameters with which a connection is opened."""
 
@@ -122,16 +115,17 @@ class Callbacks(NamedTuple):
         )
 
 
-NO_CALLBACKS = Callbacks()
-
-
 class Output:
     """The output of a cell, as it arrives."""
 
-    def __init__(self, callbacks: Callbacks = NO_CALLBACKS) -> None:
+    def __init__(
+        self,
+        on_stdout: OnText | None = None,
+        on_stderr: OnText | None = None,
+        on_result: OnResult | None = None,
+    ) -> None:
         self.shown: list[Result] = []
-        self._on_result = callbacks.result
-        self._stdout, self._stderr = _Text(callbacks.stdout), _Text(callbacks.stderr)
+        self._stdout, self._stderr, self._on_result = _Text(on_stdout), _Text(on_stderr), on_result
 
     @property
     def logs(self) -> Logs:
@@ -186,6 +180,7 @@ class Conversation:
 
     noun = "session"
     """The word for it in error messages."""
+    lost = "variables, imports and files are lost"
 
     def __init__(self, opening: Opening) -> None:
         self.ended: str | None = None
@@ -227,9 +222,18 @@ class Conversation:
             self.ended = "the session ended when its caller was interrupted"
         return True
 
-    def lost(self, why: str) -> None:
-        """Marks the connection as unusable; the next request needs a new one."""
-        self.ended = why
+    def lose(self, error: BaseException | None, *, torn: bool) -> None:
+        """Marks the connection as unusable after this exception; the next request needs a new one. `torn`:
+        whether the exception came in the middle of a message."""
+        if torn:
+            why = "an exception, as of a signal handler, came in the middle of a message"
+        elif isinstance(error, SupervisorDied):
+            why = "its supervisor died"
+        elif isinstance(error, ProtocolError):
+            why = "its supervisor could not be understood"
+        else:
+            why = "its caller left it in the middle of something"
+        self.ended = f"the {self.noun} ended when {why}: {self.lost}"
         self.decoder = None
         self._establishing = False
         self._answered()
@@ -238,11 +242,10 @@ class Conversation:
 
     def _connect(self) -> Actions[Send]:
         """Replaces the connection with a new one. Returns the message that opens it."""
-        connected: Connected = yield Connect()
-        self.decoder = connected.decoder
+        self.decoder, environ = yield Connect()
         kind, policy, overrides, options, stdin = self._opening
         header = {"kind": kind, "version": VERSION, "policy": policy, "set": overrides, **options}
-        return Send(encode({**header, "environ": connected.environ}), stdin)
+        return Send(encode({**header, "environ": environ}), stdin)
 
     def _opened(self, header: Mapping[str, Any]) -> None:
         """Takes the supervisor's report on a worker, or on a batch."""
@@ -275,7 +278,7 @@ class Conversation:
         """Waits for the answer to a request and returns it. Raises the error with which it is answered."""
         frame: Frame = yield from self._recv((kind,), number, discarding("no cell is running"))
         if frame.header["kind"] == "outcome":
-            check_outcome(frame.header, self._incoming)
+            self._outcome(frame)
         self._answered()
         if frame.header["kind"] == "error":
             raise refused(frame.header, path)
@@ -296,6 +299,23 @@ class Conversation:
             if kind not in ("output", "display", "call"):
                 raise unexpected(frame.header)
             yield from handle(frame, self._incoming)
+
+    def _outcome(self, frame: Frame) -> Sequence[memoryview]:
+        """The buffers of an outcome. Refuses an outcome that lacks a required field, and descriptors that no
+        field refers to."""
+        buffers = unpack(frame, self._incoming)
+        self._check(frame.header)
+        if frame.header.get("session") not in ("live", "ended"):
+            raise ProtocolError("the supervisor sent an outcome that does not say whether the session lives")
+        if self._incoming.drop_descriptors():
+            raise ProtocolError("the supervisor passed a file that no message refers to")
+        return buffers
+
+    def _check(self, header: Mapping[str, Any]) -> None:
+        """Refuses a result without its required fields."""
+        outcome = header.get("outcome")
+        if type(outcome) is not dict or type(outcome.get("status")) is not str:
+            raise ProtocolError("the supervisor sent an outcome without a status")
 
     def _answered(self) -> None:
         self.under_way, self.running = 0, False
@@ -339,19 +359,3 @@ def unexpected(header: Mapping[str, Any]) -> Exception:
         said = refused(header)
         return said if isinstance(said, SupervisorError) else SupervisorError(str(said))
     return ProtocolError(f"the supervisor sent {header['kind']!r} when nothing of the kind was due")
-
-
-def check_outcome(header: Mapping[str, Any], decoder: Decoder) -> None:
-    """Refuses an outcome that lacks a required field, and descriptors that no field refers to."""
-    check_result(header)
-    if header.get("session") not in ("live", "ended"):
-        raise ProtocolError("the supervisor sent an outcome that does not say whether the session lives")
-    if decoder.drop_descriptors():
-        raise ProtocolError("the supervisor passed a file that no message refers to")
-
-
-def check_result(header: Mapping[str, Any]) -> None:
-    """Refuses a result without its required fields."""
-    outcome = header.get("outcome")
-    if type(outcome) is not dict or type(outcome.get("status")) is not str:
-        raise ProtocolError("the supervisor sent an outcome without a status")

@@ -4,6 +4,7 @@ it."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import select
 import time
@@ -13,27 +14,9 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Callable, Generic, TypeVar
 
 from . import _supervisor
-from ._conversation import (
-    Action,
-    Actions,
-    Connect,
-    Connected,
-    Conversation,
-    Interrupt,
-    Invoke,
-    Receive,
-    Send,
-    SendCell,
-)
-from ._exceptions import (
-    ProtocolError,
-    SessionBusy,
-    SessionClosed,
-    SessionForked,
-    SupervisorDied,
-    SupervisorError,
-)
-from ._frames import Frame
+from ._conversation import Action, Actions, Connect, Conversation, Interrupt, Invoke, Receive, Send, SendCell
+from ._exceptions import ProtocolError, SessionBusy, SessionClosed, SessionForked, SupervisorError
+from ._frames import Decoder, Frame
 from ._link import DONT_WAIT, Link
 from ._tools import is_async
 
@@ -201,15 +184,7 @@ class Driver(ABC, Generic[C]):
     def _lose(self, error: BaseException | None = None) -> None:
         """Ends a session that cannot continue after this exception."""
         link, self.resources.link = self.resources.link, None
-        if link is not None and link.torn:
-            why = "an exception, as of a signal handler, came in the middle of a message"
-        elif isinstance(error, SupervisorDied):
-            why = "its supervisor died"
-        elif isinstance(error, ProtocolError):
-            why = "its supervisor could not be understood"
-        else:
-            why = "its caller left it in the middle of something"
-        self.session.lost(f"the {self.session.noun} ended when {why}: variables, imports and files are lost")
+        self.session.lose(error, torn=link is not None and link.torn)
         if link is not None:
             link.close()
 
@@ -242,12 +217,12 @@ class Driver(ABC, Generic[C]):
             _supervisor.stand_by()
         return None
 
-    def _connect(self) -> Connected:
+    def _connect(self) -> tuple[Decoder, dict[str, str | None]]:
         link = Link(_supervisor.connect(), blocking=self.blocking)
         if self.resources.link is not None:
             self.resources.link.close()
         self.resources.link = link
-        return Connected(link.decoder, link.connection.environ())
+        return link.decoder, link.connection.environ()
 
     @property
     def _link(self) -> Link:
@@ -280,7 +255,8 @@ class Driver(ABC, Generic[C]):
                 self.session.running = True
             link.half_written = True
             while True:
-                data, descriptor = link.write_part(data, descriptor)
+                with contextlib.suppress(BlockingIOError):
+                    data, descriptor = data[link.write(data, descriptor) :], None
                 if not data or not (yield from self._make_room(link)):
                     break
             link.half_written = False

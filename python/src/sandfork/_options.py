@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import IO, Any, Union
 
-from ._blobs import memory_file
+from ._blobs import sealed_file
 from ._exceptions import RequestError, ValueTooLarge
 from ._frames import MAX_PAYLOAD
 from ._policy import Policy
@@ -80,16 +80,7 @@ def read_source(path: str | os.PathLike[str]) -> str:
 def stdin_descriptor(stdin: Stdin) -> int:
     """A new descriptor for the guest's standard input. The caller owns it."""
     if isinstance(stdin, (str, bytes)):
-        data = memoryview(stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin)
-        descriptor = memory_file()
-        try:
-            while data:
-                data = data[os.write(descriptor, data) :]
-            os.lseek(descriptor, 0, os.SEEK_SET)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
+        return sealed_file([stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin])
     try:
         return os.dup(stdin.fileno())
     except (AttributeError, OSError, ValueError):

@@ -11,7 +11,10 @@ from typing import Any, TypedDict, Union
 from . import _toml
 from ._exceptions import PolicyError
 
+# The kind of value of each key is its annotation in these tables.
 _Path = Union[str, "os.PathLike[str]"]
+_Size = str
+_Duration = str
 
 
 class PythonTable(TypedDict, total=False):
@@ -36,9 +39,9 @@ class FilesystemTable(TypedDict, total=False):
     proc: bool
     read: Sequence[_Path]
     write: Sequence[_Path]
-    work_size: str
+    work_size: _Size
     work_inodes: int
-    tmp_size: str
+    tmp_size: _Size
     tmp_inodes: int
 
 
@@ -49,7 +52,7 @@ class NetworkTable(TypedDict, total=False):
 
 
 # Functional syntax, because the key `pass` is a keyword.
-EnvTable = TypedDict("EnvTable", {"set": Mapping[str, str], "pass": Sequence[str]}, total=False)
+EnvTable = TypedDict("EnvTable", {"set": "Mapping[str, str]", "pass": "Sequence[str]"}, total=False)
 
 
 class StdioTable(TypedDict, total=False):
@@ -61,13 +64,13 @@ class StdioTable(TypedDict, total=False):
 class LimitsTable(TypedDict, total=False):
     """`[limits]`: text with units, such as `"2s"` and `"256MiB"`, and counts."""
 
-    wall: str
-    cpu: str
-    memory: str
+    wall: _Duration
+    cpu: _Duration
+    memory: _Size
     pids: int
     open_files: int
-    file_size: str
-    output: str
+    file_size: _Size
+    output: _Size
     cores: float
 
 
@@ -87,52 +90,37 @@ class AssuranceTable(TypedDict, total=False):
 class SessionTable(TypedDict, total=False):
     """`[session]`: the times after which a session ends; `"never"` for no limit."""
 
-    idle: str
-    age: str
+    idle: _Duration
+    age: _Duration
 
 
-# The kind of value of each key.
-_KEYS: dict[str, dict[str, str]] = {
-    "python": {"interpreter": "path", "preload": "texts", "path": "paths", "fresh": "boolean"},
-    "imports": {"allow": "texts"},
-    "filesystem": {
-        "system": "text",
-        "proc": "boolean",
-        "read": "paths",
-        "write": "paths",
-        "work_size": "size",
-        "work_inodes": "count",
-        "tmp_size": "size",
-        "tmp_inodes": "count",
-    },
-    "network": {"mode": "text"},
-    "env": {"set": "table", "pass": "texts"},
-    "stdio": {"stdin": "text"},
-    "limits": {
-        "wall": "duration",
-        "cpu": "duration",
-        "memory": "size",
-        "pids": "count",
-        "open_files": "count",
-        "file_size": "size",
-        "output": "size",
-        "cores": "number",
-    },
-    "syscalls": {"allow": "texts", "deny": "texts"},
-    "assurance": {"require": "text"},
-    "session": {"idle": "duration", "age": "duration"},
+_TABLES: dict[str, type[Any]] = {
+    "python": PythonTable,
+    "imports": ImportsTable,
+    "filesystem": FilesystemTable,
+    "network": NetworkTable,
+    "env": EnvTable,
+    "stdio": StdioTable,
+    "limits": LimitsTable,
+    "syscalls": SyscallsTable,
+    "assurance": AssuranceTable,
+    "session": SessionTable,
+}
+_KEYS = {
+    name: {key: kind.__forward_arg__ for key, kind in table.__annotations__.items()}
+    for name, table in _TABLES.items()
 }
 _WANTED = {
-    "text": "a text",
-    "path": "a path",
-    "texts": "a list of texts",
-    "paths": "a list of paths",
-    "table": "a dict of texts",
-    "boolean": "True or False",
-    "count": "a whole number",
-    "number": "a number",
-    "size": 'a text with a unit, such as "256MiB"',
-    "duration": 'a text with a unit, such as "2s"',
+    "str": "a text",
+    "_Path": "a path",
+    "Sequence[str]": "a list of texts",
+    "Sequence[_Path]": "a list of paths",
+    "Mapping[str, str]": "a dict of texts",
+    "bool": "True or False",
+    "int": "a whole number",
+    "float": "a number",
+    "_Size": 'a text with a unit, such as "256MiB"',
+    "_Duration": 'a text with a unit, such as "2s"',
 }
 
 
@@ -167,22 +155,11 @@ class Policy:
     ) -> None:
         document: dict[str, Any] = {}
         if extends is not None:
-            document["extends"] = _checked("extends", "path", extends)
+            document["extends"] = _checked("extends", "_Path", extends)
         if description is not None:
-            document["description"] = _checked("description", "text", description)
-        tables: dict[str, Mapping[str, Any] | None] = {
-            "python": python,
-            "imports": imports,
-            "filesystem": filesystem,
-            "network": network,
-            "env": env,
-            "stdio": stdio,
-            "limits": limits,
-            "syscalls": syscalls,
-            "assurance": assurance,
-            "session": session,
-        }
-        for name, table in tables.items():
+            document["description"] = _checked("description", "str", description)
+        tables = (python, imports, filesystem, network, env, stdio, limits, syscalls, assurance, session)
+        for name, table in zip(_TABLES, tables):
             if table is not None:
                 document[name] = _checked_table(name, table)
         self._document = document
@@ -226,7 +203,7 @@ def _checked_table(name: str, table: object) -> dict[str, Any]:
 
 def _checked(key: str, kind: str, value: object) -> Any:
     """The value in TOML's types. Raises `PolicyError` if it is not of the key's kind."""
-    plain = _plain(value, paths=kind.startswith("path"))
+    plain = _plain(value, paths="_Path" in kind)
     if _is_of_kind(kind, plain):
         return plain
     raise PolicyError(f"{key}: {value!r} is of type {type(value).__name__}: give {_WANTED[kind]}")
@@ -242,16 +219,16 @@ def _plain(value: object, *, paths: bool) -> object:
 
 
 def _is_of_kind(kind: str, value: object) -> bool:
-    if kind in ("text", "path", "size", "duration"):
+    if kind in ("str", "_Path", "_Size", "_Duration"):
         return isinstance(value, str)
-    if kind in ("texts", "paths"):
-        return isinstance(value, list) and all(_is_of_kind("text", item) for item in value)
-    if kind == "table":
+    if kind.startswith("Sequence"):
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if kind.startswith("Mapping"):
         return isinstance(value, Mapping) and all(
-            _is_of_kind("text", item) for pair in value.items() for item in pair
+            isinstance(it, str) for pair in value.items() for it in pair
         )
-    if kind == "boolean":
+    if kind == "bool":
         return isinstance(value, bool)
     whole = isinstance(value, int) and not isinstance(value, bool)
     # TOML has infinity and NaN, but a limit may not be either.
-    return whole or (kind == "number" and isinstance(value, float) and value - value == 0)
+    return whole or (kind == "float" and isinstance(value, float) and value - value == 0)

@@ -8,26 +8,13 @@ from typing import Any, Callable, NamedTuple, TypeVar
 
 from . import _blobs, _values
 from ._calls import Calls, declarations
-from ._conversation import (
-    NO_CALLBACKS,
-    Actions,
-    Callbacks,
-    Conversation,
-    Opening,
-    Output,
-    Send,
-    SendCell,
-    StandBy,
-    check_outcome,
-    refused,
-)
+from ._conversation import Actions, Callbacks, Conversation, Opening, Output, Send, SendCell, StandBy, refused
 from ._exceptions import RequestError, SessionEnded, SupervisorDied, UndefinedVariable
 from ._execution import Execution
 from ._frames import Decoder, Frame
 from ._terminal import harmless
 from ._tools import Tool, check_name
 
-_LOST = "variables, imports and files are lost"
 _REMEDY = 'call restart(), or open sessions with on_death="restart"'
 
 T = TypeVar("T")
@@ -42,7 +29,7 @@ class Cell(NamedTuple):
     last: str = "expression"
     then: str = "stay"
     wall: float | None = None
-    callbacks: Callbacks = NO_CALLBACKS
+    callbacks: Callbacks = Callbacks()
     variables: Mapping[str, Any] = {}
 
 
@@ -214,7 +201,7 @@ class Session(Conversation):
         if self._cells == 1:
             # Connects while the caller waits for the cell, rather than while a session is opened.
             yield StandBy()
-        output = Output(cell.callbacks)
+        output = Output(*cell.callbacks)
 
         def handle(frame: Frame, decoder: Decoder) -> Actions[None]:
             if frame.header["kind"] == "call":
@@ -225,8 +212,7 @@ class Session(Conversation):
         self._answered()
         if frame.header["kind"] == "error":
             raise refused(frame.header)
-        buffers = _blobs.unpack(frame, self._incoming)
-        check_outcome(frame.header, self._incoming)
+        buffers = self._outcome(frame)
         yield from output.end()
         restarted, self._restarted = self._restarted, False
         assert self.info is not None
@@ -242,7 +228,7 @@ class Session(Conversation):
         if execution.session == "ended":
             error = execution.error
             how = execution.status if error is None else harmless(f"{execution.status}: {error.value}")
-            self.ended = f"the session ended with its cell {execution.execution_count} ({how}): {_LOST}"
+            self.ended = f"the session ended with its cell {execution.execution_count} ({how}): {self.lost}"
         return execution
 
     def _set(self, variables: Mapping[str, Any]) -> tuple[dict[str, Any], _blobs.OutgoingValue]:
@@ -271,7 +257,7 @@ class Session(Conversation):
         error = outcome.get("error") or {}
         said = harmless(str(error.get("message") or outcome["status"]))
         if frame.header["session"] == "ended":
-            raise SessionEnded(f"the session ended while it was given {what} ({said}): {_LOST}")
+            raise SessionEnded(f"the session ended while it was given {what} ({said}): {self.lost}")
         raise RequestError(f"the guest could not be given {what}: {said}")
 
     def _file(self, operation: str, path: str, options: Mapping[str, Any]) -> Actions[Mapping[str, Any]]:
