@@ -314,9 +314,9 @@ class SyncDriver(Driver[C]):
         # An awaitable is awaited in the sandbox's own event loop.
         from . import _threads
 
-        if self.resources.loop is None:
-            self.resources.loop = _threads.LoopThread()
-        return _threads.wait_for(self.resources.loop.start(result), action.timeout)
+        # A local copy, because a signal handler may close the sandbox meanwhile.
+        loop = self.resources.loop = self.resources.loop or _threads.LoopThread()
+        return _threads.wait_for(loop.start(result), action.timeout)
         yield
 
     def in_thread(self, function: Callable[[], T]) -> Work[T]:

@@ -47,19 +47,16 @@ class BaseFiles:
         self._driver = driver
 
     def _requested(self, operation: str, path: Path, convert: Callable[[Any], T], **options: Any) -> Work[T]:
-        """Sends a request about a path, and converts its answer."""
-        steps = self._driver.session.file(operation, _name(path), **options)
-        return convert((yield from self._driver.conduct(steps)))
+        request = self._driver.session.file(operation, _name(path), **options)
+        return convert((yield from self._driver.conduct(request)))
 
     def _copied(self, operation: str, path: Path, copy: Callable[[_Opened], T], **options: Any) -> Work[T]:
         """Copies from or to a file that the supervisor opens."""
-        name = _name(path)
-        steps = self._driver.session.open_file(operation, name, **options)
-        descriptor, size = yield from self._driver.conduct(steps)
+        opened = yield from self._requested(operation, path, dict, **options)
 
         def copied() -> T:
-            with io.FileIO(descriptor, "r" if operation == "open_read" else "w") as file:
-                return copy(_Opened(file, size, name))
+            with io.FileIO(opened["descriptor"], "r" if operation == "open_read" else "w") as file:
+                return copy(_Opened(file, int(opened.get("size") or 0), _name(path)))
 
         return (yield from self._driver.in_thread(copied))
 
@@ -83,27 +80,18 @@ class Files(BaseFiles):
 
     def read(self, path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
         """Reads a file's bytes. Raises `FileTooLarge` if it has more than `max_bytes`."""
-        copy = self._copied("open_read", path, lambda file: b"".join(file.chunks(max_bytes)))
-        return self._driver.complete(copy)
+        return self._driver.complete(self._copied("open_read", path, lambda file: file.read(max_bytes)))
 
     def read_bytes(self, path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
         """Reads a file's bytes. An alias of `read`."""
         return self.read(path, max_bytes=max_bytes)
 
     def read_text(
-        self,
-        path: Path,
-        *,
-        encoding: str = "utf-8",
-        errors: str = "strict",
-        max_bytes: int = MAX_BYTES,
+        self, path: Path, *, encoding: str = "utf-8", errors: str = "strict", max_bytes: int = MAX_BYTES
     ) -> str:
         """Reads a file as text. Raises `FileTooLarge` if it has more than `max_bytes`."""
-
-        def decoded(file: _Opened) -> str:
-            return b"".join(file.chunks(max_bytes)).decode(encoding, errors)
-
-        return self._driver.complete(self._copied("open_read", path, decoded))
+        copy = self._copied("open_read", path, lambda file: file.read(max_bytes).decode(encoding, errors))
+        return self._driver.complete(copy)
 
     def list(self, path: Path = ".") -> list[FileEntry]:
         """The entries of a directory, in no particular order."""
@@ -159,6 +147,9 @@ class _Opened(NamedTuple):
     file: io.FileIO
     size: int
     name: str
+
+    def read(self, most: int) -> bytes:
+        return b"".join(self.chunks(most))
 
     def chunks(self, most: int) -> Iterator[bytes]:
         """The file's bytes. Raises `FileTooLarge` if it has more than `most`."""

@@ -94,18 +94,18 @@ class Session(Conversation):
         self._calls.tools.update(tools)
         return (yield from self._alive(lambda: self._define("the tools", declarations(tools.values()))))
 
-    def file(self, operation: str, path: str, **options: Any) -> Actions[Mapping[str, Any]]:
-        """Sends a file request that returns no descriptor."""
-        return (yield from self._alive(lambda: self._file(operation, path, options)))
+    def file(self, operation: str, path: str, **options: Any) -> Actions[dict[str, Any]]:
+        """Sends a file request and returns its answer. That of a request to open a file has a `descriptor`,
+        which the caller owns."""
 
-    def open_file(self, operation: str, path: str, **options: Any) -> Actions[tuple[int, int]]:
-        """Opens a file. Returns a descriptor, which the caller owns, and the file's size in bytes."""
+        def request() -> Actions[dict[str, Any]]:
+            number = yield from self._send({"kind": "file", "op": operation, "path": path, **options})
+            frame = yield from self._answer("file", number, path)
+            if operation.startswith("open"):
+                frame.header["descriptor"] = self._incoming.take_descriptor()
+            return frame.header
 
-        def opened() -> Actions[tuple[int, int]]:
-            header = yield from self._file(operation, path, options)
-            return self._incoming.take_descriptor(), int(header.get("size") or 0)
-
-        return (yield from self._alive(opened))
+        return (yield from self._alive(request))
 
     def release(self) -> None:
         """Closes the guest's standard input."""
@@ -259,8 +259,3 @@ class Session(Conversation):
         if frame.header["session"] == "ended":
             raise SessionEnded(f"the session ended while it was given {what} ({said}): {self.lost}")
         raise RequestError(f"the guest could not be given {what}: {said}")
-
-    def _file(self, operation: str, path: str, options: Mapping[str, Any]) -> Actions[Mapping[str, Any]]:
-        number = yield from self._send({"kind": "file", "op": operation, "path": path, **options})
-        frame = yield from self._answer("file", number, path)
-        return frame.header
