@@ -51,30 +51,29 @@ class AsyncDriver(Driver[C]):
 
     def wait(self, link: Link, events: int, deadline: float | None = None, wake: Any = None) -> Work[bool]:
         loop = asyncio.get_running_loop()
-        ready: asyncio.Future[bool] = loop.create_future()
+        ready: asyncio.Future[None] = loop.create_future()
 
-        def finish(found: object) -> None:
+        def finish() -> None:
             if not ready.done():
-                ready.set_result(found is True)
+                ready.set_result(None)
 
         descriptor = link.fileno()
-        timer = None
-        if deadline is not None:
-            timer = loop.call_later(max(0.0, deadline - time.monotonic()), finish, False)
-        loop.add_reader(descriptor, finish, True)
+        loop.add_reader(descriptor, finish)
         try:
-            if wake is not None:
-                wake.add_done_callback(finish)
             if events & select.POLLOUT:
-                loop.add_writer(descriptor, finish, True)
-            return (yield from ready)
+                loop.add_writer(descriptor, finish)
+            if deadline is None and wake is None:
+                yield from ready
+            else:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                awaited = (ready,) if wake is None else (ready, wake)
+                yield from asyncio.wait(
+                    awaited, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                ).__await__()
+            return ready.done()
         finally:
             loop.remove_reader(descriptor)
             loop.remove_writer(descriptor)
-            if timer is not None:
-                timer.cancel()
-            if wake is not None:
-                wake.remove_done_callback(finish)
 
     def invoke(self, action: Invoke) -> Work[Any]:
         def call() -> Any:
@@ -234,15 +233,13 @@ class AsyncMapped(BaseMapped):
     result is requested.
     """
 
-    def __init__(self, batch: Batch, source: _AsyncSource | None) -> None:
-        self._source = source
+    def __init__(self, batch: Batch) -> None:
         self._driver = AsyncDriver(batch, owner=self)
 
     async def aclose(self) -> None:
         """Ends the batch and its running tasks. May be called again."""
         self._driver.close()
-        if self._source is not None:
-            await self._source.cancel()
+        await self._driver.session.source.cancel()
 
     def __aiter__(self) -> AsyncMapped:
         return self
@@ -282,4 +279,4 @@ def async_map(
     Cancelling the task that waits for a result ends the batch.
     """
     source = _AsyncSource(tasks.__aiter__()) if isinstance(tasks, AsyncIterable) else None
-    return AsyncMapped(batch_of(tasks, policy, timeout, jobs, ordered, on_progress, source), source)
+    return AsyncMapped(batch_of(tasks, policy, timeout, jobs, ordered, on_progress, source))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Callable
 
 from . import _reports
-from ._conversation import Actions, Conversation, Notify, Opening, Output, Receive, Send, refused, unexpected
+from ._conversation import Actions, Conversation, Notify, Output, Receive, Send, refused, unexpected
 from ._exceptions import ProtocolError, RequestError, SupervisorDied, from_code
 from ._execution import Execution
 from ._frames import Frame, encode
@@ -38,6 +38,9 @@ class Source:
         """The next task, `PENDING` or `END`. Raises what the iterator raises."""
         return next(self._tasks, END)
 
+    async def cancel(self) -> None:
+        """Stops waiting for a task."""
+
 
 class Batch(Conversation):
     """The state of a batch, and the conversation that produces its next result.
@@ -49,10 +52,10 @@ class Batch(Conversation):
     noun = "batch"
 
     def __init__(
-        self, opening: Opening, source: Source, total: int | None, on_progress: OnProgress | None
+        self, opening: Mapping[str, Any], source: Source, total: int | None, on_progress: OnProgress | None
     ) -> None:
         super().__init__(opening)
-        self._source = source
+        self.source = source
         self._on_progress = on_progress
         self._total = total
         self._in_flight: dict[int, Sent] = {}
@@ -76,7 +79,7 @@ class Batch(Conversation):
                     yield from self._open()
                     connected = True
                 yield from self._fill()
-                frame: Frame | None = yield Receive(wake=None if self._ended else self._source.pending)
+                frame: Frame | None = yield Receive(wake=None if self._ended else self.source.pending)
             except SupervisorDied as error:
                 self._count_death(error)
                 connected = False
@@ -128,7 +131,7 @@ class Batch(Conversation):
         while not self._ended and len(self._in_flight) < self._window:
             index = self._taken
             try:
-                task = self._source.take()
+                task = self.source.take()
                 sent = None if task is PENDING or task is END else prepared(task, index)
             except Exception as error:
                 # Raised after the results of the tasks before it.

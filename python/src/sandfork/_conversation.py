@@ -22,6 +22,7 @@ from ._result import Result
 T = TypeVar("T")
 
 VERSION = 2
+_UTF_8 = codecs.getincrementaldecoder("utf-8")
 # Seconds for a cell to end after it is interrupted because its caller left.
 _GRACE = 2.0
 
@@ -86,17 +87,6 @@ Handle = Callable[[Frame, Decoder], Actions[None]]
 """Handles a message of the guest that answers no request: `output`, `display` or `call`."""
 
 
-class Opening(NamedTuple):
-    """The parameters with which a connection is opened."""
-
-    kind: str
-    policy: Mapping[str, Any]
-    overrides: Sequence[str] = ()
-    options: Mapping[str, Any] = {}
-    """The other fields of the first message."""
-    stdin: int | None = None
-
-
 OnText = Callable[[str], Any]
 OnResult = Callable[[Result], Any]
 
@@ -148,8 +138,8 @@ class Output:
 
     def end(self) -> Actions[None]:
         """Replaces incomplete characters at the end."""
-        yield from self._stdout.end()
-        yield from self._stderr.end()
+        yield from self._stdout.add(b"", end=True)
+        yield from self._stderr.add(b"", end=True)
 
 
 class _Text:
@@ -158,20 +148,14 @@ class _Text:
     def __init__(self, callback: OnText | None) -> None:
         self.pieces: list[str] = []
         self._callback = callback
-        self._decoder: codecs.IncrementalDecoder | None = None
+        self._decoder = _UTF_8("replace")
 
     def add(self, data: bytes | bytearray, *, end: bool = False) -> Actions[None]:
-        if self._decoder is None:
-            self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         piece = self._decoder.decode(data, end)
         if piece:
             self.pieces.append(piece)
             if self._callback is not None:
                 yield Notify(self._callback, (piece,))
-
-    def end(self) -> Actions[None]:
-        if self._decoder is not None:
-            yield from self.add(b"", end=True)
 
 
 class Conversation:
@@ -182,7 +166,8 @@ class Conversation:
     """The word for it in error messages."""
     lost = "variables, imports and files are lost"
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Mapping[str, Any], stdin: int | None = None) -> None:
+        """`opening` is the first message, and `stdin` the descriptor that is passed with it."""
         self.ended: str | None = None
         """The reason why there is no worker; `None` while there is one."""
         self.under_way = 0
@@ -193,6 +178,7 @@ class Conversation:
         """The decoder of the connection; `None` without a connection."""
         self.info: SessionInfo | None = None
         self._opening = opening
+        self._stdin = stdin
         self._number = 0
         # Several requests are unanswered while a session is established. An exception then loses the session.
         self._establishing = False
@@ -243,9 +229,7 @@ class Conversation:
     def _connect(self) -> Actions[Send]:
         """Replaces the connection with a new one. Returns the message that opens it."""
         self.decoder, environ = yield Connect()
-        kind, policy, overrides, options, stdin = self._opening
-        header = {"kind": kind, "version": VERSION, "policy": policy, "set": overrides, **options}
-        return Send(encode({**header, "environ": environ}), stdin)
+        return Send(encode({**self._opening, "version": VERSION, "environ": environ}), self._stdin)
 
     def _opened(self, header: Mapping[str, Any]) -> None:
         """Takes the supervisor's report on a worker, or on a batch."""

@@ -171,10 +171,9 @@ class Driver(ABC, Generic[C]):
         """After an exception: makes the session ready for the next request, or ends it."""
         if not self._is_connected:
             return
-        good = False
         try:
-            if self._is_intact and not isinstance(error, _FATAL):
-                good = yield from self._perform(self.session.settle())
+            usable = self._is_intact and not isinstance(error, _FATAL)
+            good = usable and (yield from self._perform(self.session.settle()))
         except BaseException:
             # The supervisor ended, or the caller was interrupted again: the first exception is reported.
             good = False

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sized
+from typing import Any
 
 from ._batch import Batch, OnProgress, Source
-from ._conversation import Opening
 from ._driver import Driver, SyncDriver, Work
 from ._exceptions import RequestError, SessionBusy, SessionClosed, SessionForked
 from ._options import PolicyLike, policy_choice
@@ -128,7 +128,14 @@ def batch_of(
     wall = check_seconds(timeout, "timeout")
     if wall is not None:
         overrides.append(f"limits.wall={max(1, round(wall * 1000))}ms")
-    options = {"order": "given" if ordered else "finished", **({} if jobs is None else {"jobs": jobs})}
-    opening = Opening("map", policy_choice(policy), overrides, options)
+    order = "given" if ordered else "finished"
+    opening: dict[str, Any] = {
+        "kind": "map",
+        "policy": policy_choice(policy),
+        "set": overrides,
+        "order": order,
+    }
+    if jobs is not None:
+        opening["jobs"] = jobs
     total = len(tasks) if isinstance(tasks, Sized) else None
     return Batch(opening, source or Source(checked_tasks(tasks)), total, on_progress)

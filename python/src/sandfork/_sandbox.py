@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
 from ._calls import Approve, Calls
-from ._conversation import Callbacks, OnResult, OnText, Opening
+from ._conversation import Callbacks, OnResult, OnText
 from ._driver import Driver, SyncDriver, Work
 from ._exceptions import RequestError
 from ._execution import Execution
@@ -56,7 +56,7 @@ class BaseSandbox:
         calls = Calls(collect(tools), timeout=tool_timeout, budget=tool_budget, approve=approve)
         allowed = calls.time_allowed(tool_time, counted=count_tool_time)
         self._session = Session(
-            Opening("open", policy_choice(policy), options={"tool_time": allowed}),
+            {"kind": "open", "policy": policy_choice(policy), "set": [], "tool_time": allowed},
             calls,
             variables=checked_variables(variables),
             revive=on_death == "restart",
@@ -254,12 +254,12 @@ def one_run(
         wall=check_seconds(timeout, "timeout"),
         callbacks=callbacks,
     )
-    opening = Opening("open", policy_choice(policy))
-    if stdin is not None:
+    opening: dict[str, Any] = {"kind": "open", "policy": policy_choice(policy), "set": []}
+    descriptor = None if stdin is None else stdin_descriptor(stdin)
+    if descriptor is not None:
         # The caller's input takes precedence over the policy's `stdio.stdin`.
-        overrides, descriptor = ("stdio.stdin=pass",), stdin_descriptor(stdin)
-        opening = opening._replace(overrides=overrides, options={"stdin": True}, stdin=descriptor)
-    session = Session(opening, Calls())
+        opening.update(set=["stdio.stdin=pass"], stdin=True)
+    session = Session(opening, Calls(), stdin=descriptor)
     driver = driver_of(session)
     try:
         return (yield from driver.conduct(session.once(cell)))

@@ -8,7 +8,7 @@ from typing import Any, Callable, NamedTuple, TypeVar
 
 from . import _blobs, _values
 from ._calls import Calls, declarations
-from ._conversation import Actions, Callbacks, Conversation, Opening, Output, Send, SendCell, StandBy, refused
+from ._conversation import Actions, Callbacks, Conversation, Output, Send, SendCell, StandBy, refused
 from ._exceptions import RequestError, SessionEnded, SupervisorDied, UndefinedVariable
 from ._execution import Execution
 from ._frames import Decoder, Frame
@@ -37,9 +37,15 @@ class Session(Conversation):
     """The state of a session, and its conversations with the supervisor."""
 
     def __init__(
-        self, opening: Opening, calls: Calls, *, variables: Mapping[str, Any] = {}, revive: bool = False
+        self,
+        opening: Mapping[str, Any],
+        calls: Calls,
+        *,
+        stdin: int | None = None,
+        variables: Mapping[str, Any] = {},
+        revive: bool = False,
     ) -> None:
-        super().__init__(opening)
+        super().__init__(opening, stdin)
         self._calls = calls
         self._variables = variables
         self._revive = revive
@@ -109,8 +115,8 @@ class Session(Conversation):
 
     def release(self) -> None:
         """Closes the guest's standard input."""
-        if self._opening.stdin is not None:
-            os.close(self._opening.stdin)
+        if self._stdin is not None:
+            os.close(self._stdin)
 
     # Parts of these conversations.
 
@@ -216,14 +222,9 @@ class Session(Conversation):
         yield from output.end()
         restarted, self._restarted = self._restarted, False
         assert self.info is not None
+        header, logs, shown = frame.header, output.logs, output.shown
         execution = Execution(
-            frame.header,
-            output.logs,
-            output.shown,
-            self.info,
-            buffers=buffers,
-            wall=cell.wall,
-            restarted=restarted,
+            header, logs, shown, self.info, buffers=buffers, wall=cell.wall, restarted=restarted
         )
         if execution.session == "ended":
             error = execution.error

@@ -53,12 +53,8 @@ class Sent(NamedTuple):
 def checked_tasks(tasks: object) -> Iterator[TaskLike]:
     """An iterator over tasks. A single task is refused: a string would be one task for each character."""
     if isinstance(tasks, (str, bytes, Mapping, Task)) or not isinstance(tasks, Iterable):
-        raise refused_tasks(tasks)
+        raise RequestError(f"tasks is of type {type(tasks).__name__}: give an iterable of them")
     return iter(tasks)
-
-
-def refused_tasks(tasks: object) -> RequestError:
-    return RequestError(f"tasks is of type {type(tasks).__name__}: give an iterable of them")
 
 
 def prepared(task: object, index: int) -> Sent:

@@ -62,12 +62,7 @@ class Tool:
 
     def declaration(self) -> dict[str, Any]:
         """The declaration for the guest."""
-        return {
-            "name": self.name,
-            "doc": self.doc,
-            "signature": self.signature,
-            "ends_cell": self.ends_cell,
-        }
+        return {"name": self.name, "doc": self.doc, "signature": self.signature, "ends_cell": self.ends_cell}
 
 
 # Accepted wherever tools are: functions by name, or objects that have names.
