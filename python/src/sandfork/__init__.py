@@ -49,8 +49,7 @@ from ._policy import Policy
 from ._reports import Denial, Enforced, Limit, PolicyIdentity, PythonInfo, SessionInfo, Usage
 from ._result import Result
 from ._sandbox import Sandbox, run
-from ._task_results import Progress, TaskResult
-from ._tasks import Task
+from ._tasks import Progress, Task, TaskResult
 from ._tools import Tool
 from ._values import Opaque
 

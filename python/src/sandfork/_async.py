@@ -23,8 +23,7 @@ from ._map import BaseMapped, batch_of
 from ._options import PolicyLike, Stdin
 from ._sandbox import BaseSandbox, Sandbox, one_run
 from ._session import Session
-from ._task_results import TaskResult
-from ._tasks import TaskLike
+from ._tasks import TaskLike, TaskResult
 from ._tools import is_async
 
 T = TypeVar("T")

@@ -12,8 +12,7 @@ from ._conversation import Actions, Conversation, Notify, Output, Receive, Send,
 from ._exceptions import ProtocolError, RequestError, SupervisorDied, from_code
 from ._execution import Execution
 from ._frames import Frame, encode
-from ._task_results import Progress, TaskResult
-from ._tasks import Sent, described, prepared
+from ._tasks import Progress, Sent, TaskResult, described, prepared
 
 OnProgress = Callable[[Progress], Any]
 

@@ -9,8 +9,7 @@ from ._batch import Batch, OnProgress, Source
 from ._driver import Driver, SyncDriver, Work
 from ._exceptions import RequestError, SessionBusy, SessionClosed, SessionForked
 from ._options import PolicyLike, policy_choice
-from ._task_results import TaskResult
-from ._tasks import TaskLike, checked_tasks
+from ._tasks import TaskLike, TaskResult, checked_tasks
 from ._tools import check_seconds
 
 # The maximum number of live workers of a zygote.
