@@ -27,6 +27,7 @@ from ._tasks import TaskLike, TaskResult
 from ._tools import is_async
 
 T = TypeVar("T")
+_FIRST = asyncio.FIRST_COMPLETED
 if TYPE_CHECKING:
     from typing import Concatenate, ParamSpec
 
@@ -57,8 +58,10 @@ class AsyncDriver(Driver[C]):
                 ready.set_result(None)
 
         descriptor = link.fileno()
-        loop.add_reader(descriptor, finish)
         try:
+            # An exception of a signal handler may have left an earlier connection of this number in the loop.
+            loop.remove_reader(descriptor)
+            loop.add_reader(descriptor, finish)
             if events & select.POLLOUT:
                 loop.add_writer(descriptor, finish)
             if deadline is None and wake is None:
@@ -66,23 +69,18 @@ class AsyncDriver(Driver[C]):
             else:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 awaited = (ready,) if wake is None else (ready, wake)
-                yield from asyncio.wait(
-                    awaited, timeout=left, return_when=asyncio.FIRST_COMPLETED
-                ).__await__()
+                yield from asyncio.wait(awaited, timeout=left, return_when=_FIRST).__await__()
             return ready.done()
         finally:
             loop.remove_reader(descriptor)
             loop.remove_writer(descriptor)
 
     def invoke(self, action: Invoke) -> Work[Any]:
-        def call() -> Any:
-            return action.function(*action.args, **action.kwargs)
-
         if isinstance(action, Notify) or is_async(action.function):
-            result = call()
+            result = action.call()
         else:
             # The function may be slow, and it must not block the loop.
-            future = _threads.start(call)
+            future = _threads.start(action.call)
             try:
                 result = yield from _within(asyncio.wrap_future(future), action.timeout).__await__()
             except BaseException:
