@@ -110,14 +110,10 @@ class Batch(Conversation):
 
     def _open(self) -> Actions[None]:
         yield (yield from self._connect())
-        frame: Frame = yield Receive()
-        header = frame.header
-        if header["kind"] == "error" and header.get("id") is None:
-            raise refused(header)
+        header = yield from self._opened("mapping")
         window = header.get("window")
-        if header["kind"] != "mapping" or type(window) is not int or window < 1:
+        if type(window) is not int or window < 1:
             raise unexpected(header)
-        self._opened(header)
         self._window = window
         self._output = Output()
         for sent in list(self._in_flight.values()):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from . import _values
 from ._exceptions import ProtocolError, ValueTooLarge
@@ -23,17 +23,21 @@ _MFD_NOEXEC_SEAL = 0x0008
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
 
-class OutgoingValue(NamedTuple):
+class OutgoingValue:
     """The buffers of an outgoing message: header fields, and a payload or a file."""
 
-    field: Mapping[str, Any]
-    payload: bytes
-    descriptor: int | None = None
+    __slots__ = ("descriptor", "field", "payload")
+
+    def __init__(self, field: dict[str, Any], payload: bytes, descriptor: int | None = None) -> None:
+        self.field = field
+        self.payload = payload
+        self.descriptor = descriptor
 
     def close(self) -> None:
         """Closes the file, once it is sent or if it is not sent at all."""
         if self.descriptor is not None:
             os.close(self.descriptor)
+            self.descriptor = None
 
 
 NO_BUFFERS = OutgoingValue({}, b"")

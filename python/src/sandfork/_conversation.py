@@ -74,6 +74,9 @@ class Invoke(NamedTuple):
     kwargs: Mapping[str, Any] = {}
     timeout: float | None = None
 
+    def call(self) -> Any:
+        return self.function(*self.args, **self.kwargs)
+
 
 class Notify(Invoke):
     """Call a callback in the caller's own thread, and await its result if it is awaitable."""
@@ -108,14 +111,10 @@ class Callbacks(NamedTuple):
 class Output:
     """The output of a cell, as it arrives."""
 
-    def __init__(
-        self,
-        on_stdout: OnText | None = None,
-        on_stderr: OnText | None = None,
-        on_result: OnResult | None = None,
-    ) -> None:
+    def __init__(self, callbacks: Callbacks | None = None) -> None:
+        on_stdout, on_stderr, self._on_result = callbacks or Callbacks()
+        self._stdout, self._stderr = _Text(on_stdout), _Text(on_stderr)
         self.shown: list[Result] = []
-        self._stdout, self._stderr, self._on_result = _Text(on_stdout), _Text(on_stderr), on_result
 
     @property
     def logs(self) -> Logs:
@@ -138,8 +137,9 @@ class Output:
 
     def end(self) -> Actions[None]:
         """Replaces incomplete characters at the end."""
-        yield from self._stdout.add(b"", end=True)
-        yield from self._stderr.add(b"", end=True)
+        for stream in (self._stdout, self._stderr):
+            if stream.decoder is not None:
+                yield from stream.add(b"", end=True)
 
 
 class _Text:
@@ -147,11 +147,13 @@ class _Text:
 
     def __init__(self, callback: OnText | None) -> None:
         self.pieces: list[str] = []
+        self.decoder: codecs.IncrementalDecoder | None = None
         self._callback = callback
-        self._decoder = _UTF_8("replace")
 
     def add(self, data: bytes | bytearray, *, end: bool = False) -> Actions[None]:
-        piece = self._decoder.decode(data, end)
+        if self.decoder is None:
+            self.decoder = _UTF_8("replace")
+        piece = self.decoder.decode(data, end)
         if piece:
             self.pieces.append(piece)
             if self._callback is not None:
@@ -231,8 +233,9 @@ class Conversation:
         self.decoder, environ = yield Connect()
         return Send(encode({**self._opening, "version": VERSION, "environ": environ}), self._stdin)
 
-    def _opened(self, header: Mapping[str, Any]) -> None:
-        """Takes the supervisor's report on a worker, or on a batch."""
+    def _opened(self, kind: str, number: int | None = None) -> Actions[dict[str, Any]]:
+        """Waits for the supervisor's report on a worker, or on a batch, and returns it."""
+        header = (yield from self._answer(kind, number)).header
         version = header.get("version")
         if version != VERSION:
             raise ProtocolError(
@@ -240,6 +243,7 @@ class Conversation:
                 f"version {VERSION}: install both from the same release"
             )
         self.info = _reports.session_info(header)
+        return header
 
     def _numbered(
         self, header: dict[str, Any], payload: bytes = b"", outgoing: OutgoingValue = NO_BUFFERS

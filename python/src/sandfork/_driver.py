@@ -4,7 +4,6 @@ it."""
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import select
 import time
@@ -192,7 +191,15 @@ class Driver(ABC, Generic[C]):
             action = next(conversation)
             while True:
                 try:
-                    result = yield from self._result(action)
+                    result: Any = None
+                    if isinstance(action, Receive):
+                        result = yield from self._receive(action)
+                    elif isinstance(action, Send):
+                        yield from self._send(action)
+                    elif isinstance(action, Invoke):
+                        result = yield from self.invoke(action)
+                    else:
+                        result = self._perform_now(action)
                 except Exception as error:
                     action = conversation.throw(error)
                 else:
@@ -201,16 +208,10 @@ class Driver(ABC, Generic[C]):
             returned: T = end.value
             return returned
 
-    def _result(self, action: Action) -> Work[Any]:
-        if isinstance(action, Receive):
-            return (yield from self._receive(action))
-        if isinstance(action, Invoke):
-            return (yield from self.invoke(action))
+    def _perform_now(self, action: Action) -> Any:
         if isinstance(action, Connect):
             return self._connect()
-        if isinstance(action, Send):
-            yield from self._send(action)
-        elif isinstance(action, Interrupt):
+        if isinstance(action, Interrupt):
             self._link.interrupt()
         else:
             _supervisor.stand_by()
@@ -253,11 +254,12 @@ class Driver(ABC, Generic[C]):
                 link.cancel_interrupt()
                 self.session.running = True
             link.half_written = True
-            while True:
-                with contextlib.suppress(BlockingIOError):
+            while data:
+                try:
                     data, descriptor = data[link.write(data, descriptor) :], None
-                if not data or not (yield from self._make_room(link)):
-                    break
+                except BlockingIOError:
+                    if not (yield from self._make_room(link)):
+                        break
             link.half_written = False
         if self.session.running:
             link.flush_interrupt()
@@ -299,15 +301,12 @@ class SyncDriver(Driver[C]):
         yield
 
     def invoke(self, action: Invoke) -> Work[Any]:
-        def call() -> Any:
-            return action.function(*action.args, **action.kwargs)
-
         if action.timeout is None or is_async(action.function):
-            result = call()
+            result = action.call()
         else:
             from . import _threads
 
-            result = _threads.wait_for(_threads.start(call), action.timeout)
+            result = _threads.wait_for(_threads.start(action.call), action.timeout)
         if not inspect.isawaitable(result):
             return result
         # An awaitable is awaited in the sandbox's own event loop.

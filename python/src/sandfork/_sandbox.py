@@ -55,12 +55,9 @@ class BaseSandbox:
         self._callbacks = Callbacks(on_stdout, on_stderr, on_result)
         calls = Calls(collect(tools), timeout=tool_timeout, budget=tool_budget, approve=approve)
         allowed = calls.time_allowed(tool_time, counted=count_tool_time)
-        self._session = Session(
-            {"kind": "open", "policy": policy_choice(policy), "set": [], "tool_time": allowed},
-            calls,
-            variables=checked_variables(variables),
-            revive=on_death == "restart",
-        )
+        opening = {"kind": "open", "policy": policy_choice(policy), "set": [], "tool_time": allowed}
+        revive, variables = on_death == "restart", checked_variables(variables)
+        self._session = Session(opening, calls, variables=variables, revive=revive)
         self._begin()
 
     def _begin(self) -> None:
@@ -246,14 +243,8 @@ def one_run(
     callbacks: Callbacks,
 ) -> Work[Execution]:
     """Runs a program in a session of its own."""
-    cell = Cell(
-        source_of(code),
-        filename="<string>",
-        argv=checked_argv(argv),
-        then="end",
-        wall=check_seconds(timeout, "timeout"),
-        callbacks=callbacks,
-    )
+    source, argv, wall = source_of(code), checked_argv(argv), check_seconds(timeout, "timeout")
+    cell = Cell(source, "<string>", argv, then="end", wall=wall, callbacks=callbacks)
     opening: dict[str, Any] = {"kind": "open", "policy": policy_choice(policy), "set": []}
     descriptor = None if stdin is None else stdin_descriptor(stdin)
     if descriptor is not None:

@@ -158,7 +158,7 @@ class Session(Conversation):
         # The first request is sent ahead, so that it is ready with the worker. A session serves one request
         # at a time.
         number = (yield from self._send(*requests[0][1:])) if requests else 0
-        yield from self._begin(restart)
+        yield from self._opened("opened", restart)
         for index, (what, header, outgoing) in enumerate(requests):
             if index > 0:
                 number = yield from self._send(header, outgoing)
@@ -167,16 +167,12 @@ class Session(Conversation):
         self.ended = None
         self._cells = 0
 
-    def _begin(self, restart: int | None = None) -> Actions[None]:
-        frame = yield from self._answer("opened", restart)
-        self._opened(frame.header)
-
     def _once(self, opening: Send, cell: Cell) -> Actions[Execution]:
         sent = self._cell_message(cell)
         number = self.under_way
         # Both messages are sent at once, so that the code is ready with the worker.
         yield Send(opening.data + sent.data, opening.descriptor)
-        yield from self._begin()
+        yield from self._opened("opened")
         self.under_way = number
         self.running = True
         return (yield from self._follow(cell))
@@ -207,7 +203,7 @@ class Session(Conversation):
         if self._cells == 1:
             # Connects while the caller waits for the cell, rather than while a session is opened.
             yield StandBy()
-        output = Output(*cell.callbacks)
+        output = Output(cell.callbacks)
 
         def handle(frame: Frame, decoder: Decoder) -> Actions[None]:
             if frame.header["kind"] == "call":

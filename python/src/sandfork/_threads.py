@@ -6,8 +6,7 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import Future, wait
 from typing import Any, Callable
 
 
@@ -40,13 +39,9 @@ def start(function: Callable[[], Any]) -> Future[Any]:
 def wait_for(future: Future[Any], timeout: float | None) -> Any:
     """Waits for the result of a function in another thread. Raises `TimeoutError` after `timeout` seconds."""
     try:
-        return future.result(timeout)
-    except FutureTimeout:
-        if future.done():
-            # The function itself raised the exception, or has just ended.
-            return future.result()
-        abandon(future)
-        raise TimeoutError(f"the host's function took more than {timeout:g} s") from None
+        if not wait((future,), timeout).done:
+            raise TimeoutError(f"the host's function took more than {timeout:g} s")
+        return future.result()
     except BaseException:
         abandon(future)
         raise
