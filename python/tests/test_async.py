@@ -6,13 +6,15 @@ import asyncio
 import contextvars
 import functools
 import gc
+import os
+import socket
 import threading
 from typing import Any
 
 import pytest
 
 import sandfork
-from sandfork import AsyncSandbox, Tool
+from sandfork import AsyncSandbox, Tool, _supervisor
 
 from .support.descriptors import assert_closed_since, opened
 from .support.fake import FakeSupervisor, ends_when_interrupted
@@ -297,3 +299,30 @@ async def test_garbage_leaves_nothing_open(fake: FakeSupervisor) -> None:
     gc.collect()
     fake.close()
     assert_closed_since(before)
+
+
+async def test_a_connection_with_the_number_of_one_that_was_left_in_the_loop(
+    fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal handler's exception may come right before a connection is taken out of the loop."""
+    first = AsyncSandbox()
+    await first.run("1")
+    link = first._driver.resources.link
+    assert link is not None
+    number = link.fileno()
+    asyncio.get_running_loop().add_reader(number, lambda: None)
+    await first.close()
+    connect = _supervisor.connect
+
+    def connect_as_number() -> _supervisor.Connection:
+        connection = connect()
+        if connection.socket.fileno() != number:
+            with connection.socket as other:
+                os.dup2(other.fileno(), number, inheritable=False)
+            connection.socket = socket.socket(fileno=number)
+        return connection
+
+    monkeypatch.setattr(_supervisor, "connect", connect_as_number)
+    async with AsyncSandbox() as sbx:
+        execution = await asyncio.wait_for(sbx.run("6 * 7"), 10)
+    assert execution.value == 42

@@ -20,16 +20,15 @@ import sandfork
 from sandfork import (
     AsyncSandbox,
     Sandbox,
-    _async_driver,
+    _async,
     _blobs,
-    _cells,
+    _calls,
     _conversation,
     _driver,
     _frames,
     _link,
     _session,
     _supervisor,
-    _sync_driver,
 )
 
 from .support.fake import USAGE, FakeSession, FakeSupervisor
@@ -38,7 +37,7 @@ from .support.wire import Received, frame
 
 # The functions that receive bytes and frames, and those that use them.
 EXACT = (_frames, _link)
-SHARED = (_blobs, _cells, _conversation, _session)
+SHARED = (_blobs, _calls, _conversation, _driver, _session)
 HEAD = frame({"kind": "output", "id": 0, "stream": "stdout"}, b"")
 
 
@@ -98,7 +97,7 @@ def fates(
 def test_an_exception_anywhere_in_a_cell_lets_no_guest_speak_as_the_supervisor(
     flooding: FakeSupervisor,
 ) -> None:
-    assert fates(AlarmClock(EXACT, (*SHARED, _sync_driver)), Sandbox) == {True, False}
+    assert fates(AlarmClock(EXACT, SHARED), Sandbox) == {True, False}
 
 
 def test_an_exception_anywhere_in_a_cell_of_a_loop_lets_none_either(flooding: FakeSupervisor) -> None:
@@ -107,7 +106,7 @@ def test_an_exception_anywhere_in_a_cell_of_a_loop_lets_none_either(flooding: Fa
     def perform(done: Any) -> Any:
         return loop.run_until_complete(done)
 
-    assert fates(AlarmClock(EXACT, (*SHARED, _async_driver)), AsyncSandbox, perform) == {True, False}
+    assert fates(AlarmClock(EXACT, (*SHARED, _async)), AsyncSandbox, perform) == {True, False}
     loop.close()
 
 
@@ -168,7 +167,7 @@ def assert_ends(act: Callable[[], object]) -> None:
 
 
 def test_a_handler_may_open_and_close_sandboxes_anywhere(started: None) -> None:
-    alarm = AlarmClock((_supervisor,), (_driver, _link, _sync_driver))
+    alarm = AlarmClock((_supervisor,), (_driver, _link))
 
     def open_and_close() -> None:
         Sandbox().close()
@@ -210,7 +209,7 @@ def test_a_handler_may_fork_while_a_supervisor_is_started(started: None) -> None
 
 
 def test_a_session_closed_by_a_handler_of_its_own_call(flooding: FakeSupervisor) -> None:
-    alarm = AlarmClock((), (*EXACT, *SHARED, _driver, _sync_driver))
+    alarm = AlarmClock((), (*EXACT, *SHARED))
     with Sandbox() as sbx:
         places = list(alarm.places(lambda: sbx.run("flood")))
 
@@ -239,7 +238,8 @@ def test_an_exception_that_is_an_os_error_too_is_the_caller_s(fake: FakeSupervis
             return getattr(self.connected, name)
 
     with Sandbox() as sbx:
-        link = sbx._driver.live_link()
+        link = sbx._driver.resources.link
+        assert link is not None
         link._socket = Alarmed(link.connection.socket)
         with pytest.raises(TimeoutError, match="of a handler"):
             sbx.run("1")

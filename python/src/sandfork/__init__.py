@@ -43,14 +43,13 @@ from ._exceptions import (
     ValueTooLarge,
 )
 from ._execution import Execution, ExecutionError, Logs
-from ._files import AsyncFiles, FileEntry, Files
+from ._files import FileEntry, Files
 from ._map import Mapped, map
 from ._policy import Policy
 from ._reports import Denial, Enforced, Limit, PolicyIdentity, PythonInfo, SessionInfo, Usage
 from ._result import Result
 from ._sandbox import Sandbox, run
-from ._task_results import Progress, TaskResult
-from ._tasks import Task
+from ._tasks import Progress, Task, TaskResult
 from ._tools import Tool
 from ._values import Opaque
 
@@ -110,24 +109,18 @@ __all__ = [
 ]
 
 if _TYPE_CHECKING:
-    from ._async_map import AsyncMapped, async_map
-    from ._async_sandbox import AsyncSandbox, async_run
+    from ._async import AsyncFiles, AsyncMapped, AsyncSandbox, async_map, async_run
 
 # asyncio takes longer to import than everything else, so it is imported on first use.
-_LATER = {
-    "AsyncMapped": "_async_map",
-    "AsyncSandbox": "_async_sandbox",
-    "async_map": "_async_map",
-    "async_run": "_async_sandbox",
-}
+_LATER = ("AsyncFiles", "AsyncMapped", "AsyncSandbox", "async_map", "async_run")
 
 
 def __getattr__(name: str) -> object:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
+    from . import _async
 
-    found = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    found = getattr(_async, name)
     found.__module__ = __name__
     globals()[name] = found
     return found

@@ -1,23 +1,18 @@
-"""A batch, as a conversation with its supervisor. This module does no I/O; see `_steps`."""
+"""A batch, as a conversation with its supervisor. This module does no I/O; see `_conversation`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from . import _reports
-from ._cells import Text, check_result, refused, unexpected
-from ._conversation import Conversation
-from ._exceptions import ProtocolError, RequestError, SupervisorDied, from_word
-from ._execution import Execution, Logs
+from ._conversation import Actions, Conversation, Notify, Output, Receive, Send, refused, unexpected
+from ._exceptions import ProtocolError, RequestError, SupervisorDied, from_code
+from ._execution import Execution
 from ._frames import Frame, encode
-from ._reports import SessionInfo
-from ._session import VERSION
-from ._steps import RECEIVE, Notify, Receive, Send, Steps
-from ._task_results import Progress, TaskResult
-from ._tasks import Sent, described, prepared
+from ._tasks import Progress, Sent, TaskResult, described, prepared
 
 OnProgress = Callable[[Progress], Any]
 
@@ -42,14 +37,8 @@ class Source:
         """The next task, `PENDING` or `END`. Raises what the iterator raises."""
         return next(self._tasks, END)
 
-
-class BatchOpening(NamedTuple):
-    """The parameters that start a batch."""
-
-    policy: Mapping[str, Any]
-    overrides: tuple[str, ...]
-    jobs: int | None
-    order: str
+    async def cancel(self) -> None:
+        """Stops waiting for a task."""
 
 
 class Batch(Conversation):
@@ -62,66 +51,54 @@ class Batch(Conversation):
     noun = "batch"
 
     def __init__(
-        self, opening: BatchOpening, source: Source, total: int | None, on_progress: OnProgress | None
+        self, opening: Mapping[str, Any], source: Source, total: int | None, on_progress: OnProgress | None
     ) -> None:
-        super().__init__()
-        self._opening = opening
-        self._source = source
+        super().__init__(opening)
+        self.source = source
         self._on_progress = on_progress
         self._total = total
         self._in_flight: dict[int, Sent] = {}
         self._window = 0
-        self._info: SessionInfo | None = None
         self._taken = 0
         # Whether no further task is taken, and the exception to raise once the taken tasks have results.
         self._ended = False
         self._failure: Exception | None = None
-        self._output = (Text(), Text())
+        self._output = Output()
         self._deaths = 0
         self._done, self._failed, self._lost = 0, 0, 0
         self._begun = 0.0
 
-    def next(self) -> Steps[TaskResult | None]:
+    def next(self) -> Actions[TaskResult | None]:
         """The next result, or `None` when there are no more."""
-        if self.link is None:
-            self._begun = time.monotonic()
-            yield from self._begin()
+        self._begun = self._begun or time.monotonic()
+        connected = self.decoder is not None
         while True:
             try:
+                if not connected:
+                    yield from self._open()
+                    connected = True
                 yield from self._fill()
-                frame: Frame | None = yield Receive(wake=None if self._ended else self._source.pending)
+                frame: Frame | None = yield Receive(wake=None if self._ended else self.source.pending)
             except SupervisorDied as error:
-                yield from self._again(error)
+                self._count_death(error)
+                connected = False
                 continue
             if frame is None:
                 continue
             if frame.header["kind"] == "closed":
                 self._check_end()
                 return None
-            result = self._heard(frame)
+            result = yield from self._handle(frame)
             if result is not None:
-                yield from self._tell(result)
+                yield from self._notify(result)
                 return result
 
-    def settle(self) -> Steps[bool]:
+    def settle(self) -> Actions[bool]:
         """After an exception of the caller: a batch does not continue."""
         return False
         yield
 
     # Parts of `next`.
-
-    def _begin(self) -> Steps[None]:
-        """Opens a connection for the batch, and retries if the supervisor ends meanwhile."""
-        while True:
-            try:
-                yield from self._open()
-                return
-            except SupervisorDied as error:
-                self._count_death(error)
-
-    def _again(self, error: SupervisorDied) -> Steps[None]:
-        self._count_death(error)
-        yield from self._begin()
 
     def _count_death(self, error: SupervisorDied) -> None:
         self._deaths += 1
@@ -131,44 +108,25 @@ class Batch(Conversation):
                 f"last: {str(error).partition(':')[0]}"
             ) from error
 
-    def _open(self) -> Steps[None]:
-        link = yield from self.connect()
-        opening = self._opening
-        header = {
-            "kind": "map",
-            "version": VERSION,
-            "policy": opening.policy,
-            "set": opening.overrides,
-            "environ": link.connection.environ(),
-            "order": opening.order,
-        }
-        if opening.jobs is not None:
-            header["jobs"] = opening.jobs
-        yield Send(encode(header))
-        frame: Frame = yield RECEIVE
-        told = frame.header
-        if told["kind"] == "error" and told.get("id") is None:
-            raise refused(frame)
-        if told["kind"] != "mapping" or type(told.get("window")) is not int or told["window"] < 1:
-            raise unexpected(frame)
-        if told.get("version") != VERSION:
-            raise ProtocolError(
-                f"the `sandfork` program speaks version {told.get('version')} of the protocol and this "
-                f"package version {VERSION}: install both from the same release"
-            )
-        self._window, self._info = told["window"], _reports.session_info(told)
-        self._output = (Text(), Text())
+    def _open(self) -> Actions[None]:
+        yield (yield from self._connect())
+        header = yield from self._opened("mapping")
+        window = header.get("window")
+        if type(window) is not int or window < 1:
+            raise unexpected(header)
+        self._window = window
+        self._output = Output()
         for sent in list(self._in_flight.values()):
             yield Send(sent.frame)
         if self._ended:
             yield Send(_NO_MORE)
 
-    def _fill(self) -> Steps[None]:
+    def _fill(self) -> Actions[None]:
         """Sends tasks until the window is full."""
         while not self._ended and len(self._in_flight) < self._window:
             index = self._taken
             try:
-                task = self._source.take()
+                task = self.source.take()
                 sent = None if task is PENDING or task is END else prepared(task, index)
             except Exception as error:
                 # Raised after the results of the tasks before it.
@@ -183,51 +141,48 @@ class Batch(Conversation):
             self._in_flight[index] = sent
             yield Send(sent.frame)
 
-    def _heard(self, frame: Frame) -> TaskResult | None:
+    def _handle(self, frame: Frame) -> Actions[TaskResult | None]:
         header = frame.header
         kind, index = header["kind"], header.get("id")
         if kind == "error":
-            self._end_with(frame)
+            self._end_with(header)
             return None
         sent = self._in_flight.get(index) if isinstance(index, int) else None
         if not isinstance(index, int) or sent is None or kind not in ("output", "done", "lost"):
-            raise unexpected(frame)
+            raise unexpected(header)
         if kind == "output":
-            self._output[header.get("stream") != "stdout"].add(frame.payload)
+            yield from self._output.add(frame, self._incoming)
             return None
         if kind == "lost":
-            failure = from_word(str(header.get("error")), str(header.get("message")))
+            failure = from_code(str(header.get("error")), str(header.get("message")))
             execution = None
         else:
+            yield from self._output.end()
             failure, execution = None, self._execution(header, sent)
         del self._in_flight[index]
         self._deaths = 0
         return TaskResult(sent.id, index, int(header.get("attempts", 1)), execution, failure)
 
     def _execution(self, header: dict[str, Any], sent: Sent) -> Execution:
-        check_result(header)
-        for text in self._output:
-            text.end()
-        stdout, stderr = self._output
-        self._output = (Text(), Text())
-        assert self._info is not None
+        self._check(header)
+        output, self._output = self._output, Output()
+        assert self.info is not None
         # A task's own limits are text, as in a policy.
-        limits: Any = {**self._info.limits, **sent.limits}
+        limits: Any = {**self.info.limits, **sent.limits}
         held = _reports.enforced(header.get("enforced", {}))
-        info = replace(self._info, enforced=held, limits=limits)
+        info = replace(self.info, enforced=held, limits=limits)
         header = {**header, "session": "ended", "execution_count": 1}
-        return Execution(header, Logs(stdout.pieces, stderr.pieces), [], info)
+        return Execution(header, output.logs, [], info)
 
-    def _end_with(self, frame: Frame) -> None:
+    def _end_with(self, header: Mapping[str, Any]) -> None:
         """Records the supervisor's error, which is about one task or about the whole batch."""
-        header = frame.header
         index = header.get("id")
         if index is None:
-            self._failure = self._failure or refused(frame)
+            self._failure = self._failure or refused(header)
         else:
             sent = self._in_flight.get(index)
             if sent is None:
-                raise unexpected(frame)
+                raise unexpected(header)
             said = f"{described(sent.id, index)}: {header.get('message')}"
             self._failure = RequestError(said)
             # The supervisor starts no task after it.
@@ -241,7 +196,7 @@ class Batch(Conversation):
         if self._in_flight or not self._ended:
             raise ProtocolError("the supervisor closed a batch whose results had not all come")
 
-    def _tell(self, result: TaskResult) -> Steps[None]:
+    def _notify(self, result: TaskResult) -> Actions[None]:
         """Counts a result and calls `on_progress`."""
         self._done += 1
         if result.execution is None:
@@ -251,7 +206,7 @@ class Batch(Conversation):
         if self._on_progress is not None:
             elapsed = time.monotonic() - self._begun
             progress = Progress(self._done, self._failed, self._lost, self._total, elapsed)
-            yield Notify(self._on_progress, progress)
+            yield Notify(self._on_progress, (progress,))
 
 
 _NO_MORE = encode({"kind": "end"})

@@ -58,15 +58,10 @@ def _installed() -> Iterator[str]:
         yield os.path.join(prefixed[1] or "/", "bin", _NAME)
     yield os.path.join(sysconfig.get_path("scripts"), _NAME)
     # `pip install --user`.
-    yield os.path.join(sysconfig.get_path("scripts", _user_scheme()), _NAME)
+    user = sysconfig.get_preferred_scheme("user") if sys.version_info >= (3, 10) else "posix_user"
+    yield os.path.join(sysconfig.get_path("scripts", user), _NAME)
     # Next to the interpreter, if a virtual environment was copied or renamed.
     yield os.path.join(os.path.dirname(sys.executable or ""), _NAME)
-
-
-def _user_scheme() -> str:
-    if sys.version_info >= (3, 10):
-        return sysconfig.get_preferred_scheme("user")
-    return "posix_user"
 
 
 def _is_program(path: str) -> bool:

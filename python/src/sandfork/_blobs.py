@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from . import _values
@@ -23,12 +23,12 @@ _MFD_NOEXEC_SEAL = 0x0008
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
 
-class Outgoing:
-    """The buffers of an outgoing message: a header field, and a payload or a file."""
+class OutgoingValue:
+    """The buffers of an outgoing message: header fields, and a payload or a file."""
 
     __slots__ = ("descriptor", "field", "payload")
 
-    def __init__(self, field: dict[str, Any], payload: bytes, descriptor: int | None) -> None:
+    def __init__(self, field: dict[str, Any], payload: bytes, descriptor: int | None = None) -> None:
         self.field = field
         self.payload = payload
         self.descriptor = descriptor
@@ -40,51 +40,46 @@ class Outgoing:
             self.descriptor = None
 
 
-def pack(buffers: Sequence[Any], room: float) -> Outgoing | None:
-    """Packs the buffers of a message. Returns `None` if it has no buffers.
+NO_BUFFERS = OutgoingValue({}, b"")
+
+
+def pack(buffers: Sequence[Any], room: float) -> OutgoingValue:
+    """Packs the buffers of a message.
 
     `room` is the reader's available memory in bytes. Larger buffers are refused before anything is copied.
     """
     if not buffers:
-        return None
-    lengths = [memoryview(buffer).nbytes for buffer in buffers]
-    offsets, total = _values.layout(lengths)
+        return NO_BUFFERS
+    lengths = [len(buffer) for buffer in buffers]
+    _, total = _values.layout(lengths)
     if total > min(room, LARGEST):
         raise ValueTooLarge(
             f"the values take {total} bytes, and the session has room for {int(min(room, LARGEST))}: "
             "raise limits.memory, or send them as a file"
         )
+    pieces = _values.pieces(buffers)
     if total <= _values.SHARED:
-        payload = bytearray(total)
-        for buffer, offset, length in zip(buffers, offsets, lengths):
-            payload[offset : offset + length] = memoryview(buffer).cast("B")
-        return Outgoing({"lengths": lengths}, bytes(payload), None)
-    descriptor = _sealed_file(buffers, offsets, total)
-    return Outgoing({"lengths": lengths, "passed": True}, b"", descriptor)
+        return OutgoingValue({"blob": {"lengths": lengths}}, b"".join(pieces))
+    return OutgoingValue({"blob": {"lengths": lengths, "passed": True}}, b"", sealed_file(pieces))
 
 
-def _sealed_file(buffers: Sequence[Any], offsets: Sequence[int], total: int) -> int:
-    descriptor = memory_file()
+def sealed_file(pieces: Iterable[bytes | bytearray | memoryview]) -> int:
+    """A descriptor at the start of a memory file with this content (memfd_create(2)). The file cannot be
+    changed. The caller owns the descriptor."""
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
-        os.ftruncate(descriptor, total)
-        for buffer, offset in zip(buffers, offsets):
-            rest = memoryview(buffer).cast("B")
-            while rest:
-                written = os.pwrite(descriptor, rest, offset)
-                rest, offset = rest[written:], offset + written
+        descriptor = os.memfd_create("sandfork", flags | _MFD_NOEXEC_SEAL)
+    except OSError:
+        descriptor = os.memfd_create("sandfork", flags)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.writelines(pieces)
+        os.lseek(descriptor, 0, os.SEEK_SET)
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def memory_file() -> int:
-    """Creates an empty memory file that can be sealed (memfd_create(2)), and returns its descriptor."""
-    try:
-        return os.memfd_create("sandfork", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | _MFD_NOEXEC_SEAL)
-    except OSError:
-        return os.memfd_create("sandfork", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
 
 
 def unpack(frame: Frame, decoder: Decoder) -> Sequence[memoryview]:

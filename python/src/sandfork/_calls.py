@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable
 
 from . import _blobs, _tools, _values
-from ._exceptions import RequestError
-from ._frames import Frame, encode
-from ._link import Link
-from ._steps import Invoke, Send, Steps
+from ._conversation import Actions, Invoke, message
+from ._exceptions import ProtocolError, RequestError
+from ._frames import Decoder, Frame
 from ._tools import Tool
 
 # Decides on a call: `True` or `None` allows it, `False` or a reason refuses it.
@@ -27,11 +26,11 @@ class Calls:
 
     def __init__(
         self,
-        tools: Mapping[str, Tool],
+        tools: Mapping[str, Tool] = {},
         *,
-        timeout: float | None,
-        budget: int | None,
-        approve: Approve | None,
+        timeout: float | None = None,
+        budget: int | None = None,
+        approve: Approve | None = None,
     ) -> None:
         self.tools = dict(tools)
         self._timeout = _tools.check_seconds(timeout, "tool_timeout")
@@ -41,11 +40,6 @@ class Calls:
         self._approve = approve
         # For the sandbox's whole lifetime: otherwise a guest could renew its budget by ending its session.
         self._made = 0
-
-    def declarations(self, names: Mapping[str, Tool] | None = None) -> list[dict[str, Any]]:
-        """The declarations of these tools, or of all tools, for the guest."""
-        chosen = self.tools if names is None else names
-        return [tool.declaration() for tool in chosen.values()]
 
     def time_allowed(self, most: float | None, *, counted: bool) -> dict[str, float]:
         """The fields of `open` for the tool time that does not count towards a cell's limit."""
@@ -60,30 +54,31 @@ class Calls:
         longest = max(self._timeout or 0.0, *(tool.timeout or 0.0 for tool in self.tools.values()), 0.0)
         return {"at_least": min(calls * longest, _LONGEST)}
 
-    def answer(self, frame: Frame, link: Link, room: float) -> Steps[None]:
+    def answer(self, frame: Frame, decoder: Decoder, room: float) -> Actions[None]:
         """Makes a call that the guest requested, and sends its result.
 
         The guest receives every `Exception`. Other exceptions, such as `KeyboardInterrupt`, propagate to
         the caller.
         """
         header = frame.header
-        buffers = _blobs.unpack(frame, link.decoder)
+        _check(header)
+        buffers = _blobs.unpack(frame, decoder)
         reply: dict[str, Any] = {"kind": "return", "call": header["call"]}
-        outgoing = None
+        outgoing = _blobs.NO_BUFFERS
         try:
             args, kwargs = _arguments(header, buffers)
             value = yield from self._call(str(header["tool"]), args, kwargs)
-            reply["value"], outgoing = encoded(value, room)
+            tree, packed = _values.encode(value)
+            outgoing = _blobs.pack(packed, room)
+            reply["value"] = tree
         except Exception as error:
-            reply.pop("value", None)
             reply["error"] = _tools.describe(error)
         try:
             yield message(reply, outgoing=outgoing)
         finally:
-            if outgoing is not None:
-                outgoing.close()
+            outgoing.close()
 
-    def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Steps[Any]:
+    def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Actions[Any]:
         tool = self.tools.get(name)
         if tool is None:
             raise NameError(f"name {name!r} is not defined: the host has no such tool")
@@ -99,24 +94,9 @@ class Calls:
         return (yield Invoke(tool.function, args, kwargs, timeout))
 
 
-def refusal(frame: Frame, link: Link, why: str) -> Send:
-    """The answer to a refused call."""
-    _blobs.discard(frame, link.decoder)
-    error = {"name": "RuntimeError", "message": why}
-    return Send(encode({"kind": "return", "call": frame.header["call"], "error": error}))
-
-
-def encoded(value: Any, room: float) -> tuple[Any, _blobs.Outgoing | None]:
-    """A value's tree and its packed buffers."""
-    tree, buffers = _values.encode(value)
-    return tree, _blobs.pack(buffers, room)
-
-
-def message(header: dict[str, Any], payload: bytes = b"", outgoing: _blobs.Outgoing | None = None) -> Send:
-    """A message with the buffers of its values."""
-    if outgoing is None:
-        return Send(encode(header, payload))
-    return Send(encode({**header, "blob": outgoing.field}, outgoing.payload), outgoing.descriptor)
+def declarations(tools: Iterable[Tool]) -> dict[str, Any]:
+    """The request that declares these tools to the guest."""
+    return {"kind": "tools", "tools": [tool.declaration() for tool in tools]}
 
 
 def _arguments(
@@ -126,3 +106,12 @@ def _arguments(
     args = tuple(decoder.decode(tree) for tree in header.get("args", ()))
     kwargs = {str(name): decoder.decode(tree) for name, tree in header.get("kwargs", {}).items()}
     return args, kwargs
+
+
+def _check(header: Mapping[str, Any]) -> None:
+    shapes = (("call", int), ("tool", str), ("args", list), ("kwargs", dict))
+    for name, kind in shapes:
+        if type(header.get(name, kind())) is not kind:
+            raise ProtocolError(f"the supervisor sent a call whose {name} is no {kind.__name__}")
+    if "call" not in header or "tool" not in header:
+        raise ProtocolError("the supervisor sent a call that does not say of what")

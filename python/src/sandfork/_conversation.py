@@ -1,36 +1,186 @@
-"""Requests and their answers on one connection. This module does no I/O; see `_steps`."""
+"""The common part of conversations with the supervisor. This module does no I/O.
+
+A conversation is a generator. It yields an action, and a driver resumes it with the action's result or
+exception. `Session` and `Batch` are conversations; `SyncDriver` and `AsyncDriver` perform their actions.
+"""
 
 from __future__ import annotations
 
+import codecs
 import time
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Callable, NamedTuple, TypeVar, Union
 
-from . import _blobs
-from ._calls import message, refusal
-from ._cells import check_outcome, refused, unexpected
-from ._exceptions import from_errno
-from ._frames import Frame
-from ._link import Link
-from ._steps import CONNECT, RECEIVE, Receive, Send, Steps
+from . import _reports, _result
+from ._blobs import NO_BUFFERS, OutgoingValue, discard, unpack
+from ._exceptions import ProtocolError, SupervisorDied, SupervisorError, from_code, from_errno
+from ._execution import Logs
+from ._frames import Decoder, Frame, encode
+from ._reports import SessionInfo
+from ._result import Result
 
+T = TypeVar("T")
+
+VERSION = 2
+_UTF_8 = codecs.getincrementaldecoder("utf-8")
 # Seconds for a cell to end after it is interrupted because its caller left.
 _GRACE = 2.0
 
 
+class Connect(NamedTuple):
+    """Replace the connection to the supervisor with a new one. The result is its decoder, and the
+    differences of this process's environment from the supervisor's."""
+
+
+class StandBy(NamedTuple):
+    """Prepare another connection for the next session, in the time while a first cell runs."""
+
+
+class Interrupt(NamedTuple):
+    """Ask the supervisor to interrupt what it runs."""
+
+
+class Send(NamedTuple):
+    """Write bytes, and optionally one descriptor with the first of them."""
+
+    data: bytes
+    descriptor: int | None = None
+
+
+class SendCell(Send):
+    """Write the bytes of a cell. The cell then runs and can be interrupted."""
+
+    __slots__ = ()
+
+
+class Receive(NamedTuple):
+    """Wait for a frame. The result is the frame, or `None` when the deadline (in `time.monotonic` seconds)
+    has passed or `wake`, a future of the event loop, is done. Raises `SupervisorDied` if the supervisor is
+    gone."""
+
+    deadline: float | None = None
+    wake: Any = None
+
+
+class Invoke(NamedTuple):
+    """Call a function of the host. The result is the function's; an awaitable is awaited first.
+
+    `timeout` is in seconds; when it has passed, `TimeoutError` is raised. With a timeout, a function that is
+    not async runs in a thread, which is abandoned at the timeout.
+    """
+
+    function: Callable[..., Any]
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = {}
+    timeout: float | None = None
+
+    def call(self) -> Any:
+        return self.function(*self.args, **self.kwargs)
+
+
+class Notify(Invoke):
+    """Call a callback in the caller's own thread, and await its result if it is awaitable."""
+
+    __slots__ = ()
+
+
+Action = Union[Connect, StandBy, Interrupt, Send, Receive, Invoke]
+Actions = Generator[Action, Any, T]
+Handle = Callable[[Frame, Decoder], Actions[None]]
+"""Handles a message of the guest that answers no request: `output`, `display` or `call`."""
+
+
+OnText = Callable[[str], Any]
+OnResult = Callable[[Result], Any]
+
+
+class Callbacks(NamedTuple):
+    """Functions that are called with a cell's output while it runs."""
+
+    stdout: OnText | None = None
+    stderr: OnText | None = None
+    result: OnResult | None = None
+
+    def over(self, others: Callbacks) -> Callbacks:
+        """These callbacks; a missing one is taken from `others`."""
+        return Callbacks(
+            self.stdout or others.stdout, self.stderr or others.stderr, self.result or others.result
+        )
+
+
+class Output:
+    """The output of a cell, as it arrives."""
+
+    def __init__(self, callbacks: Callbacks | None = None) -> None:
+        on_stdout, on_stderr, self._on_result = callbacks or Callbacks()
+        self._stdout, self._stderr = _Text(on_stdout), _Text(on_stderr)
+        self.shown: list[Result] = []
+
+    @property
+    def logs(self) -> Logs:
+        return Logs(self._stdout.pieces, self._stderr.pieces)
+
+    def add(self, frame: Frame, decoder: Decoder) -> Actions[None]:
+        """Adds the content of a frame, and calls the callback for it."""
+        header = frame.header
+        if header["kind"] == "output":
+            stream = self._stdout if header.get("stream") == "stdout" else self._stderr
+            yield from stream.add(frame.payload)
+            return
+        buffers = unpack(frame, decoder)
+        if type(header.get("data")) is not dict:
+            raise ProtocolError("the supervisor sent a display of nothing")
+        result = _result.decoded(header, buffers)
+        self.shown.append(result)
+        if self._on_result is not None:
+            yield Notify(self._on_result, (result,))
+
+    def end(self) -> Actions[None]:
+        """Replaces incomplete characters at the end."""
+        for stream in (self._stdout, self._stderr):
+            if stream.decoder is not None:
+                yield from stream.add(b"", end=True)
+
+
+class _Text:
+    """The text of one stream, in pieces of whole characters."""
+
+    def __init__(self, callback: OnText | None) -> None:
+        self.pieces: list[str] = []
+        self.decoder: codecs.IncrementalDecoder | None = None
+        self._callback = callback
+
+    def add(self, data: bytes | bytearray, *, end: bool = False) -> Actions[None]:
+        if self.decoder is None:
+            self.decoder = _UTF_8("replace")
+        piece = self.decoder.decode(data, end)
+        if piece:
+            self.pieces.append(piece)
+            if self._callback is not None:
+                yield Notify(self._callback, (piece,))
+
+
 class Conversation:
-    """Sends one request at a time. Each request has a number, which its answer repeats."""
+    """The state of a connection. It sends one request at a time. Each request has a number, which its answer
+    repeats."""
 
     noun = "session"
     """The word for it in error messages."""
+    lost = "variables, imports and files are lost"
 
-    def __init__(self) -> None:
+    def __init__(self, opening: Mapping[str, Any], stdin: int | None = None) -> None:
+        """`opening` is the first message, and `stdin` the descriptor that is passed with it."""
         self.ended: str | None = None
         """The reason why there is no worker; `None` while there is one."""
         self.under_way = 0
         """The number of the unanswered request, or 0."""
         self.running = False
         """Whether the unanswered request is a cell that was sent."""
-        self.link: Link | None = None
+        self.decoder: Decoder | None = None
+        """The decoder of the connection; `None` without a connection."""
+        self.info: SessionInfo | None = None
+        self._opening = opening
+        self._stdin = stdin
         self._number = 0
         # Several requests are unanswered while a session is established. An exception then loses the session.
         self._establishing = False
@@ -40,102 +190,160 @@ class Conversation:
         """Whether every request is answered."""
         return not self.under_way and not self._establishing
 
-    def connect(self) -> Steps[Link]:
-        """Replaces the connection with a new one."""
-        link: Link = yield CONNECT
-        self.link = link
-        return link
-
-    def ask(
-        self,
-        header: dict[str, Any],
-        payload: bytes = b"",
-        outgoing: _blobs.Outgoing | None = None,
-    ) -> Steps[int]:
-        """Sends a request and returns its number."""
-        try:
-            yield self.numbered(header, payload, outgoing)
-            return self._number
-        finally:
-            if outgoing is not None:
-                outgoing.close()
-
-    def numbered(
-        self,
-        header: dict[str, Any],
-        payload: bytes = b"",
-        outgoing: _blobs.Outgoing | None = None,
-    ) -> Send:
-        """A request with the next number. It counts as unanswered from now on, so it must be sent at once."""
-        self._number += 1
-        step = message({**header, "id": self._number}, payload, outgoing)
-        self.under_way = self._number
-        return step
-
-    def answer(self, wanted: str, number: int | None = None, path: str = "") -> Steps[Frame]:
-        """Waits for the answer to a request and returns it."""
-        link = self.live_link()
-        while True:
-            frame: Frame = yield RECEIVE
-            header = frame.header
-            kind = header["kind"]
-            if kind == wanted and header.get("id") == number:
-                break
-            if kind == "call":
-                # A thread of the guest calls a tool while no cell runs.
-                yield refusal(frame, link, "no cell is running")
-            elif kind in ("output", "display"):
-                _blobs.discard(frame, link.decoder)
-            else:
-                if kind == "error" and header.get("id") == number:
-                    self.under_way = 0
-                    if header.get("error") == "file":
-                        raise from_errno(int(header.get("errno") or 0), str(header.get("message")), path)
-                    raise refused(frame)
-                raise unexpected(frame)
-        if wanted == "outcome":
-            check_outcome(header, link)
-        self.under_way = 0
-        return frame
-
-    def settle(self) -> Steps[bool]:
+    def settle(self) -> Actions[bool]:
         """After an exception of the caller during a request: interrupts the running cell and waits briefly
         for its end. Returns whether the session can serve another request."""
-        link = self.link
-        if link is None or self._establishing:
+        if self.decoder is None or self._establishing:
             return False
         if not self.under_way:
             # A descriptor that was received but not taken would be mistaken for a later one.
-            return not link.decoder.drop_descriptors()
+            return not self.decoder.drop_descriptors()
         deadline = time.monotonic() + _GRACE
-        link.interrupt()
-        while True:
-            frame: Frame | None = yield Receive(deadline)
-            if frame is None:
-                return False
-            kind, number = frame.header["kind"], frame.header.get("id")
-            if kind == "call":
-                yield refusal(frame, link, "the caller was interrupted")
-            elif kind in ("outcome", "file", "error") and number == self.under_way:
-                break
-            elif kind in ("output", "display"):
-                _blobs.discard(frame, link.decoder)
-            else:
-                return False
-        link.cancel_interrupt()
-        link.decoder.drop_descriptors()
-        self.under_way, self.running = 0, False
+        yield Interrupt()
+        discard = discarding("the caller was interrupted")
+        frame = yield from self._recv(("outcome", "file"), self.under_way, discard, deadline)
+        if frame is None:
+            return False
+        self.decoder.drop_descriptors()
+        self._answered()
         if frame.header.get("session") == "ended":
             self.ended = "the session ended when its caller was interrupted"
         return True
 
-    def lost(self, why: str) -> None:
-        """Marks the connection as unusable; the next request needs a new one."""
-        self.ended = why
-        self.link = None
-        self.under_way, self.running, self._establishing = 0, False, False
+    def lose(self, error: BaseException | None, *, torn: bool) -> None:
+        """Marks the connection as unusable after this exception; the next request needs a new one. `torn`:
+        whether the exception came in the middle of a message."""
+        if torn:
+            why = "an exception, as of a signal handler, came in the middle of a message"
+        elif isinstance(error, SupervisorDied):
+            why = "its supervisor died"
+        elif isinstance(error, ProtocolError):
+            why = "its supervisor could not be understood"
+        else:
+            why = "its caller left it in the middle of something"
+        self.ended = f"the {self.noun} ended when {why}: {self.lost}"
+        self.decoder = None
+        self._establishing = False
+        self._answered()
 
-    def live_link(self) -> Link:
-        """The connection, which must exist."""
-        assert self.link is not None
-        return self.link
+    # Parts of conversations.
+
+    def _connect(self) -> Actions[Send]:
+        """Replaces the connection with a new one. Returns the message that opens it."""
+        self.decoder, environ = yield Connect()
+        return Send(encode({**self._opening, "version": VERSION, "environ": environ}), self._stdin)
+
+    def _opened(self, kind: str, number: int | None = None) -> Actions[dict[str, Any]]:
+        """Waits for the supervisor's report on a worker, or on a batch, and returns it."""
+        header = (yield from self._answer(kind, number)).header
+        version = header.get("version")
+        if version != VERSION:
+            raise ProtocolError(
+                f"the `sandfork` program speaks version {version} of the protocol and this package "
+                f"version {VERSION}: install both from the same release"
+            )
+        self.info = _reports.session_info(header)
+        return header
+
+    def _numbered(
+        self, header: dict[str, Any], payload: bytes = b"", outgoing: OutgoingValue = NO_BUFFERS
+    ) -> Send:
+        """A request with the next number. It counts as unanswered from now on, so it must be sent at once."""
+        self._number += 1
+        send = message({**header, "id": self._number}, payload, outgoing)
+        self.under_way = self._number
+        return send
+
+    def _send(self, header: dict[str, Any], outgoing: OutgoingValue = NO_BUFFERS) -> Actions[int]:
+        """Sends a request and returns its number."""
+        try:
+            yield self._numbered(header, outgoing=outgoing)
+            return self._number
+        finally:
+            outgoing.close()
+
+    def _answer(self, kind: str, number: int | None = None, path: str = "") -> Actions[Frame]:
+        """Waits for the answer to a request and returns it. Raises the error with which it is answered."""
+        frame: Frame = yield from self._recv((kind,), number, discarding("no cell is running"))
+        if frame.header["kind"] == "outcome":
+            self._outcome(frame)
+        self._answered()
+        if frame.header["kind"] == "error":
+            raise refused(frame.header, path)
+        return frame
+
+    def _recv(
+        self, kinds: Sequence[str], number: int | None, handle: Handle, deadline: float | None = None
+    ) -> Actions[Any]:
+        """Receives the answer to a request: a frame of one of these kinds, or an `error`. Returns `None` at
+        the deadline. `handle` is called with the guest's messages before it."""
+        while True:
+            frame: Frame | None = yield Receive(deadline)
+            if frame is None:
+                return None
+            kind = frame.header["kind"]
+            if (kind == "error" or kind in kinds) and frame.header.get("id") == number:
+                return frame
+            if kind not in ("output", "display", "call"):
+                raise unexpected(frame.header)
+            yield from handle(frame, self._incoming)
+
+    def _outcome(self, frame: Frame) -> Sequence[memoryview]:
+        """The buffers of an outcome. Refuses an outcome that lacks a required field, and descriptors that no
+        field refers to."""
+        buffers = unpack(frame, self._incoming)
+        self._check(frame.header)
+        if frame.header.get("session") not in ("live", "ended"):
+            raise ProtocolError("the supervisor sent an outcome that does not say whether the session lives")
+        if self._incoming.drop_descriptors():
+            raise ProtocolError("the supervisor passed a file that no message refers to")
+        return buffers
+
+    def _check(self, header: Mapping[str, Any]) -> None:
+        """Refuses a result without its required fields."""
+        outcome = header.get("outcome")
+        if type(outcome) is not dict or type(outcome.get("status")) is not str:
+            raise ProtocolError("the supervisor sent an outcome without a status")
+
+    def _answered(self) -> None:
+        self.under_way, self.running = 0, False
+
+    @property
+    def _incoming(self) -> Decoder:
+        """The connection's decoder. There must be a connection."""
+        assert self.decoder is not None
+        return self.decoder
+
+
+def message(header: dict[str, Any], payload: bytes = b"", outgoing: OutgoingValue = NO_BUFFERS) -> Send:
+    """A message with the buffers of its values."""
+    return Send(encode({**header, **outgoing.field}, payload or outgoing.payload), outgoing.descriptor)
+
+
+def discarding(why: str) -> Handle:
+    """Discards a guest's output, and refuses its calls for this reason."""
+
+    def handle(frame: Frame, decoder: Decoder) -> Actions[None]:
+        discard(frame, decoder)
+        if frame.header["kind"] == "call":
+            error = {"name": "RuntimeError", "message": why}
+            yield message({"kind": "return", "call": frame.header.get("call"), "error": error})
+
+    return handle
+
+
+def refused(header: Mapping[str, Any], path: str = "") -> Exception:
+    """The exception for an `error` message that answers a request. `path` is that of a file request."""
+    code, said = str(header.get("error")), str(header.get("message"))
+    if code == "file":
+        return from_errno(int(header.get("errno") or 0), said, path)
+    return from_code(code, said)
+
+
+def unexpected(header: Mapping[str, Any]) -> Exception:
+    """The exception for a message that answers no request: the reason why the connection is unusable, or a
+    protocol violation."""
+    if header["kind"] == "error":
+        said = refused(header)
+        return said if isinstance(said, SupervisorError) else SupervisorError(str(said))
+    return ProtocolError(f"the supervisor sent {header['kind']!r} when nothing of the kind was due")

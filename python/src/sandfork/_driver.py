@@ -1,26 +1,36 @@
-"""The common part of both drivers."""
+"""Performs the actions of conversations: the common part of both drivers, and the driver of a blocking
+caller. The thread of a blocking caller waits for the supervisor itself, so that no other thread has to wake
+it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+import inspect
+import select
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Callable, Generic, TypeVar
 
 from . import _supervisor
-from ._conversation import Conversation
-from ._exceptions import (
-    ProtocolError,
-    SessionBusy,
-    SessionClosed,
-    SessionForked,
-    SupervisorDied,
-    SupervisorError,
-)
-from ._link import Link
+from ._conversation import Action, Actions, Connect, Conversation, Interrupt, Invoke, Receive, Send, SendCell
+from ._exceptions import ProtocolError, SessionBusy, SessionClosed, SessionForked, SupervisorError
+from ._frames import Decoder, Frame
+from ._link import DONT_WAIT, Link
+from ._tools import is_async
 
 if TYPE_CHECKING:
     from ._threads import LoopThread
 
-# After these errors the connection is unusable.
-FATAL = (SupervisorError, SessionClosed, SessionForked)
+C = TypeVar("C", bound=Conversation)
+T = TypeVar("T")
+
+Work = Generator[Any, Any, T]
+"""What a driver does for its caller. It yields what an event loop waits for; a blocking driver's yields
+nothing."""
+
+# After these errors, and when the caller abandons a conversation, the connection is unusable.
+_FATAL = (SupervisorError, SessionClosed, SessionForked, GeneratorExit)
 
 # Holds the turn of a closed driver permanently.
 _CLOSED = object()
@@ -45,15 +55,18 @@ class Resources:
             loop.stop()
 
 
-C = TypeVar("C", bound=Conversation)
+class Driver(ABC, Generic[C]):
+    """Conducts the conversations of one session or batch, one at a time."""
 
+    blocking: bool
+    """Whether a read waits for data."""
 
-class Driver(Generic[C]):
-    """The part of a driver that neither waits nor calls functions of the host."""
-
-    def __init__(self, session: C) -> None:
+    def __init__(self, session: C, *, owner: object = None) -> None:
+        """The end of `owner` releases the driver's resources."""
         self.session = session
         self.resources = Resources()
+        if owner is not None:
+            weakref.finalize(owner, self.resources.release)
         self.closed = False
         self._process = _supervisor.this_process
         # The conversation that has the turn. A signal handler or a finalizer could deadlock on a lock;
@@ -66,7 +79,55 @@ class Driver(Generic[C]):
         if self.session.running and link is not None:
             link.interrupt()
 
-    def check(self) -> None:
+    def close(self) -> None:
+        """Ends the session without waiting. An active call raises `SessionClosed`. May be called from any
+        thread, signal handler or finalizer."""
+        self.closed = True
+        link = self.resources.link
+        if link is None or link.connection.forked or self._turns.setdefault(None, _CLOSED) is _CLOSED:
+            # The user probably opens another session, so a connection is prepared.
+            self.resources.release()
+            _supervisor.stand_by()
+        else:
+            link.shut_down()
+
+    def conduct(self, conversation: Actions[T]) -> Work[T]:
+        """Has a conversation and returns its result. Raises `SessionBusy` at once if another one is active.
+
+        After an exception of the caller, a running cell is interrupted, and the conversation waits briefly
+        for its end.
+        """
+        self._check()
+        turn = object()
+        try:
+            self._begin(turn)
+            result = yield from self._perform(conversation)
+            self._end()
+            return result
+        except BaseException as error:
+            if self._turns.get(None) is turn:
+                try:
+                    # Releases what the conversation holds before anything else is sent on the connection.
+                    conversation.close()
+                    yield from self._mend(error)
+                finally:
+                    self._end()
+            raise
+
+    @abstractmethod
+    def wait(self, link: Link, events: int, deadline: float | None = None, wake: Any = None) -> Work[bool]:
+        """Waits for one of these events of poll(2). Returns false when the deadline (in `time.monotonic`
+        seconds) has passed or `wake` is done."""
+
+    @abstractmethod
+    def invoke(self, action: Invoke) -> Work[Any]:
+        """Calls a function of the host."""
+
+    @abstractmethod
+    def in_thread(self, function: Callable[[], T]) -> Work[T]:
+        """Calls a function that may block for long."""
+
+    def _check(self) -> None:
         """Raises `SessionForked` or `SessionClosed` if no conversation is possible."""
         if self._process is not _supervisor.this_process:
             raise SessionForked(
@@ -76,82 +137,186 @@ class Driver(Generic[C]):
         if self.closed:
             raise SessionClosed(f"the {self.session.noun} is closed: open another one")
 
-    def begin(self, turn: object) -> None:
+    def _begin(self, turn: object) -> None:
         """Takes the turn. Raises `SessionBusy` if another conversation has it."""
         if self._turns.setdefault(None, turn) is not turn:
             # Closing takes the turn too.
-            self.check()
-            session = self.session
+            self._check()
             raise SessionBusy(
-                f"the {session.noun} is running something, for another thread or task or for the one whose "
-                "tool or callback this is: it serves one caller at a time, so open one for each"
+                f"the {self.session.noun} is running something, for another thread or task or for the one "
+                "whose tool or callback this is: it serves one caller at a time, so open one for each"
             )
-        link = self.resources.link
-        if link is not self.session.link or not self.session.settled or (link is not None and link.torn):
+        if self._is_connected and not (self._is_intact and self.session.settled):
             # A second exception arrived while the session recovered from the first.
-            self.lose()
+            self._lose()
 
-    def has(self, turn: object) -> bool:
-        """Whether this conversation has the turn."""
-        return self._turns.get(None) is turn
-
-    def end(self) -> None:
+    def _end(self) -> None:
         """Releases the turn."""
         self._turns.clear()
         if self.closed:
             self.resources.release()
 
-    def close(self) -> None:
-        """Ends the session without waiting. An active call raises `SessionClosed`. May be called from any
-        thread, signal handler or finalizer."""
-        self.closed = True
-        link = self.resources.link
-        if link is None or link.connection.forked or self._turns.setdefault(None, _CLOSED) is _CLOSED:
-            self.let_go()
-        else:
-            link.shut_down()
+    @property
+    def _is_connected(self) -> bool:
+        return self.resources.link is not None or self.session.decoder is not None
 
-    def live_link(self) -> Link:
+    @property
+    def _is_intact(self) -> bool:
+        """Whether the next bytes of the connection are the start of a frame."""
+        link = self.resources.link
+        return link is not None and link.decoder is self.session.decoder and not link.torn
+
+    def _mend(self, error: BaseException) -> Work[None]:
+        """After an exception: makes the session ready for the next request, or ends it."""
+        if not self._is_connected:
+            return
+        try:
+            usable = self._is_intact and not isinstance(error, _FATAL)
+            good = usable and (yield from self._perform(self.session.settle()))
+        except BaseException:
+            # The supervisor ended, or the caller was interrupted again: the first exception is reported.
+            good = False
+        if not good:
+            self._lose(error)
+
+    def _lose(self, error: BaseException | None = None) -> None:
+        """Ends a session that cannot continue after this exception."""
+        link, self.resources.link = self.resources.link, None
+        self.session.lose(error, torn=link is not None and link.torn)
+        if link is not None:
+            link.close()
+
+    def _perform(self, conversation: Actions[T]) -> Work[T]:
+        try:
+            action = next(conversation)
+            while True:
+                try:
+                    result: Any = None
+                    if isinstance(action, Receive):
+                        result = yield from self._receive(action)
+                    elif isinstance(action, Send):
+                        yield from self._send(action)
+                    elif isinstance(action, Invoke):
+                        result = yield from self.invoke(action)
+                    else:
+                        result = self._perform_now(action)
+                except Exception as error:
+                    action = conversation.throw(error)
+                else:
+                    action = conversation.send(result)
+        except StopIteration as end:
+            returned: T = end.value
+            return returned
+
+    def _perform_now(self, action: Action) -> Any:
+        if isinstance(action, Connect):
+            return self._connect()
+        if isinstance(action, Interrupt):
+            self._link.interrupt()
+        else:
+            _supervisor.stand_by()
+        return None
+
+    def _connect(self) -> tuple[Decoder, dict[str, str | None]]:
+        link = Link(_supervisor.connect(), blocking=self.blocking)
+        if self.resources.link is not None:
+            self.resources.link.close()
+        self.resources.link = link
+        return link.decoder, link.connection.environ()
+
+    @property
+    def _link(self) -> Link:
         """The session's connection. Raises `ProtocolError` if there is none."""
         link = self.resources.link
         if link is None:
             raise ProtocolError("there is no connection")
         return link
 
-    def take(self, link: Link) -> Link:
-        """Makes `link` the session's connection."""
-        if self.resources.link is not None:
-            self.resources.link.close()
-        self.resources.link = link
-        return link
+    def _receive(self, action: Receive) -> Work[Frame | None]:
+        link, deadline = self._link, action.deadline
+        frame = link.decoder.next_frame()
+        while frame is None:
+            try:
+                if not link.read(0 if deadline is None else DONT_WAIT):
+                    raise link.gone()
+                frame = link.decoder.next_frame()
+            except BlockingIOError:
+                if not (yield from self.wait(link, select.POLLIN, deadline, action.wake)):
+                    return None
+        return frame
 
-    def let_go(self) -> None:
-        """Releases the resources of a closed session. Its user probably opens another one, so a connection is
-        prepared."""
-        self.resources.release()
-        _supervisor.stand_by()
+    def _send(self, action: Send) -> Work[None]:
+        link = self._link
+        data, descriptor = memoryview(action.data), action.descriptor
+        with link.writing:
+            if isinstance(action, SendCell):
+                # Set exactly here: an interrupt from now on is written after the cell.
+                link.cancel_interrupt()
+                self.session.running = True
+            link.half_written = True
+            while data:
+                try:
+                    data, descriptor = data[link.write(data, descriptor) :], None
+                except BlockingIOError:
+                    if not (yield from self._make_room(link)):
+                        break
+            link.half_written = False
+        if self.session.running:
+            link.flush_interrupt()
 
-    def can_settle(self, error: BaseException) -> bool:
-        """Whether the connection is still usable after this exception."""
-        link = self.resources.link
-        return (
-            link is not None
-            and link is self.session.link
-            and not link.torn
-            and not isinstance(error, (*FATAL, GeneratorExit))
-        )
+    def _make_room(self, link: Link) -> Work[bool]:
+        """Waits until the socket accepts more, and reads what arrives meanwhile: the supervisor may wait for
+        us to read before it reads. Returns false when the peer is gone."""
+        yield from self.wait(link, select.POLLIN | select.POLLOUT)
+        try:
+            return link.read(DONT_WAIT)
+        except BlockingIOError:
+            return True
 
-    def lose(self, error: BaseException | None = None) -> None:
-        """Ends a session that cannot continue after this exception."""
-        link, self.resources.link = self.resources.link, None
-        if link is not None and link.torn:
-            why = "an exception, as of a signal handler, came in the middle of a message"
-        elif isinstance(error, SupervisorDied):
-            why = "its supervisor died"
-        elif isinstance(error, ProtocolError):
-            why = "its supervisor could not be understood"
+
+class SyncDriver(Driver[C]):
+    """The driver of a blocking caller."""
+
+    blocking = True
+
+    @staticmethod
+    def complete(work: Work[T]) -> T:
+        """Does work and returns its result."""
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        raise AssertionError("blocking work does not yield")
+
+    def perform(self, conversation: Actions[T]) -> T:
+        """Has a conversation and returns its result."""
+        return self.complete(self.conduct(conversation))
+
+    def wait(self, link: Link, events: int, deadline: float | None = None, wake: Any = None) -> Work[bool]:
+        poll = select.poll()
+        poll.register(link.fileno(), events)
+        left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1e3 + 1
+        return bool(poll.poll(left))
+        yield
+
+    def invoke(self, action: Invoke) -> Work[Any]:
+        if action.timeout is None or is_async(action.function):
+            result = action.call()
         else:
-            why = "its caller left it in the middle of something"
-        self.session.lost(f"the {self.session.noun} ended when {why}: variables, imports and files are lost")
-        if link is not None:
-            link.close()
+            from . import _threads
+
+            result = _threads.wait_for(_threads.start(action.call), action.timeout)
+        if not inspect.isawaitable(result):
+            return result
+        # An awaitable is awaited in the sandbox's own event loop.
+        from . import _threads
+
+        # A local copy, because a signal handler may close the sandbox meanwhile.
+        loop = self.resources.loop = self.resources.loop or _threads.LoopThread()
+        return _threads.wait_for(loop.start(result), action.timeout)
+        yield
+
+    def in_thread(self, function: Callable[[], T]) -> Work[T]:
+        return function()
+        yield

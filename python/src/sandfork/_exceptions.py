@@ -134,7 +134,7 @@ class ProtocolError(SupervisorError):
 
 
 # The supervisor's error codes and their exceptions.
-_BY_WORD: dict[str, type[SandforkError]] = {
+_BY_CODE: dict[str, type[SandforkError]] = {
     "policy": PolicyError,
     "host": HostError,
     "interpreter": InterpreterError,
@@ -147,9 +147,9 @@ _BY_WORD: dict[str, type[SandforkError]] = {
 }
 
 
-def from_word(word: str, message: str) -> SandforkError:
+def from_code(code: str, message: str) -> SandforkError:
     """The exception for a supervisor's `error` message that is not about a file."""
-    return _BY_WORD.get(word, SandforkError)(message)
+    return _BY_CODE.get(code, SandforkError)(message)
 
 
 def from_errno(number: int, message: str, path: str) -> FileError:

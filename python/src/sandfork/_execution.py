@@ -45,21 +45,6 @@ class Execution:
     the supervisor and the kernel; the guest's data does not influence them.
     """
 
-    # Most cells are small and most attributes are never read, so they are computed on access.
-    __slots__ = (
-        "_buffers",
-        "_header",
-        "_info",
-        "_outcome",
-        "_results",
-        "_shown",
-        "_unwritable",
-        "_value",
-        "_wall",
-        "logs",
-        "restarted",
-    )
-
     def __init__(
         self,
         header: Mapping[str, Any],
@@ -71,6 +56,7 @@ class Execution:
         wall: float | None = None,
         restarted: bool = False,
     ) -> None:
+        # Most cells are small and most attributes are never read, so they are computed on access.
         self._header = header
         self._outcome: Mapping[str, Any] = header["outcome"]
         self._buffers = buffers
@@ -89,8 +75,7 @@ class Execution:
     @property
     def status(self) -> str:
         """How the cell ended, in one word: see the class for the values."""
-        status: str = self._outcome["status"]
-        return status
+        return str(self._outcome["status"])
 
     @property
     def ok(self) -> bool:
@@ -185,8 +170,7 @@ class Execution:
     @property
     def session(self) -> str:
         """`live`, or `ended` if the session's worker is gone, with its variables, imports and files."""
-        session: str = self._header["session"]
-        return session
+        return str(self._header["session"])
 
     @property
     def final(self) -> bool:
@@ -218,11 +202,9 @@ class Execution:
             told["results"] = [{name: result._plain(name) for name in result} for result in self.results]
             return json.dumps(told, default=repr)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Decoded before pickling: the buffers are mapped files of this process.
-        value = self.value
-        state = {name: getattr(self, name) for name in self.__slots__}
-        return _restored, ({**state, "_value": value, "_buffers": ()},)
+    def __getstate__(self) -> dict[str, Any]:
+        # The value is decoded first, which releases its buffers: mapped files of this process.
+        return {"_value": self.value, **vars(self)}
 
     def __repr__(self) -> str:
         parts = [self.status]
@@ -236,14 +218,6 @@ class Execution:
 
     def _repr_html_(self) -> str:
         return _html.execution(self)
-
-
-def _restored(state: Mapping[str, Any]) -> Execution:
-    """Restores an execution that was pickled or copied."""
-    execution = Execution.__new__(Execution)
-    for name, value in state.items():
-        setattr(execution, name, value)
-    return execution
 
 
 def _short(text: str) -> str:

@@ -8,20 +8,22 @@ meanwhile without effect.
 from __future__ import annotations
 
 import errno
+import io
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import IO, Any, Callable, NamedTuple, TypeVar, Union
 
-from . import _transfer
-from ._exceptions import RequestError
-from ._transfer import Data, Path
+from ._driver import Driver, SyncDriver, Work
+from ._exceptions import FileTooLarge, RequestError, from_errno
+from ._session import Session
 
-if TYPE_CHECKING:
-    from ._async_driver import AsyncDriver
-    from ._session import Session
-    from ._sync_driver import SyncDriver
+Path = Union[str, "os.PathLike[str]"]
+Data = Union[bytes, bytearray, memoryview, str, IO[bytes], IO[str]]
+T = TypeVar("T")
 
 MAX_BYTES = 64 << 20
 """Default of `max_bytes`: 64 MiB."""
+_CHUNK = 1 << 20
 
 
 class FileEntry(NamedTuple):
@@ -36,158 +38,175 @@ class FileEntry(NamedTuple):
     """Time of the last modification, in seconds since 1970."""
 
 
-class Files:
+class BaseFiles:
+    """The part of `Files` and `AsyncFiles` that does not wait for the result."""
+
+    __slots__ = ("_driver",)
+
+    def __init__(self, driver: Driver[Session]) -> None:
+        self._driver = driver
+
+    def _requested(self, operation: str, path: Path, convert: Callable[[Any], T], **options: Any) -> Work[T]:
+        request = self._driver.session.file(operation, _name(path), **options)
+        return convert((yield from self._driver.conduct(request)))
+
+    def _copied(self, operation: str, path: Path, copy: Callable[[_Opened], T], **options: Any) -> Work[T]:
+        """Copies from or to a file that the supervisor opens."""
+        opened = yield from self._requested(operation, path, dict, **options)
+
+        def copied() -> T:
+            with io.FileIO(opened["descriptor"], "r" if operation == "open_read" else "w") as file:
+                return copy(_Opened(file, int(opened.get("size") or 0), _name(path)))
+
+        return (yield from self._driver.in_thread(copied))
+
+    def _written(self, path: Path, data: Data, *, append: bool = False) -> Work[None]:
+        return self._copied("open_write", path, lambda file: file.write(data), append=append)
+
+
+class Files(BaseFiles):
     """The files of a session. A path is relative to its work directory, or absolute and inside it.
 
     If the session's file system refuses an operation, the method raises `FileError`, an `OSError`.
     """
 
-    __slots__ = ("_driver",)
+    __slots__ = ()
 
-    def __init__(self, driver: SyncDriver[Session]) -> None:
-        self._driver = driver
+    _driver: SyncDriver[Session]
 
     def write(self, path: Path, data: Data, *, append: bool = False) -> None:
         """Writes bytes, text (as UTF-8) or the content of an open file. The directory must exist."""
-        name = _name(path)
-        steps = self._driver.session.open_file("open_write", name, append=append)
-        descriptor, _ = self._driver.perform(steps)
-        _transfer.write_all(descriptor, data, name)
+        return self._driver.complete(self._written(path, data, append=append))
 
     def read(self, path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
         """Reads a file's bytes. Raises `FileTooLarge` if it has more than `max_bytes`."""
-        name = _name(path)
-        descriptor, size = self._driver.perform(self._driver.session.open_file("open_read", name))
-        return _transfer.read_all(descriptor, size, max_bytes, name)
+        return self._driver.complete(self._copied("open_read", path, lambda file: file.read(max_bytes)))
 
     def read_bytes(self, path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
         """Reads a file's bytes. An alias of `read`."""
         return self.read(path, max_bytes=max_bytes)
 
     def read_text(
-        self,
-        path: Path,
-        *,
-        encoding: str = "utf-8",
-        errors: str = "strict",
-        max_bytes: int = MAX_BYTES,
+        self, path: Path, *, encoding: str = "utf-8", errors: str = "strict", max_bytes: int = MAX_BYTES
     ) -> str:
         """Reads a file as text. Raises `FileTooLarge` if it has more than `max_bytes`."""
-        return self.read(path, max_bytes=max_bytes).decode(encoding, errors)
+        copy = self._copied("open_read", path, lambda file: file.read(max_bytes).decode(encoding, errors))
+        return self._driver.complete(copy)
 
     def list(self, path: Path = ".") -> list[FileEntry]:
         """The entries of a directory, in no particular order."""
-        return _entries(self._request("list", path))
+        request = self._requested("list", path, lambda told: [_entry(one) for one in told["entries"]])
+        return self._driver.complete(request)
 
     def stat(self, path: Path) -> FileEntry:
         """The entry of a path. A symbolic link is not followed."""
-        return _entry(self._request("stat", path)["entry"])
+        request = self._requested("stat", path, lambda told: _entry(told["entry"]))
+        return self._driver.complete(request)
 
     def exists(self, path: Path) -> bool:
         """Whether the path exists. A symbolic link is not followed."""
-        try:
-            self.stat(path)
-        except OSError as error:
-            return _is_there(error)
-        return True
+
+        def is_there() -> Work[bool]:
+            try:
+                return (yield from self._requested("stat", path, lambda _: True))
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                    return False
+                raise
+
+        return self._driver.complete(is_there())
 
     def remove(self, path: Path, *, recursive: bool = False) -> None:
         """Removes a file, a link or a directory. A directory that is not empty needs `recursive`."""
-        self._request("remove", path, recursive=recursive)
+        request = self._requested("remove", path, lambda _: None, recursive=recursive)
+        return self._driver.complete(request)
 
     def make_dir(self, path: Path, *, parents: bool = False) -> None:
         """Creates a directory. `parents` also creates its parents, and allows an existing directory."""
-        self._request("make_dir", path, parents=parents)
+        request = self._requested("make_dir", path, lambda _: None, parents=parents)
+        return self._driver.complete(request)
 
     def upload(self, local: Path, path: Path) -> None:
         """Copies a file of the host into the session."""
-        with open(local, "rb") as file:
-            self.write(path, file)
+
+        def copied() -> Work[None]:
+            with open(local, "rb") as data:
+                yield from self._written(path, data)
+
+        return self._driver.complete(copied())
 
     def download(self, path: Path, local: Path, *, max_bytes: int = MAX_BYTES) -> None:
         """Copies a file of the session to the host. `local` is replaced once the copy is complete."""
-        name = _name(path)
-        descriptor, size = self._driver.perform(self._driver.session.open_file("open_read", name))
-        _transfer.copy_to(descriptor, size, max_bytes, name, local)
-
-    def _request(self, operation: str, path: Path, **options: Any) -> Any:
-        return self._driver.perform(self._driver.session.file(operation, _name(path), **options))
+        copy = self._copied("open_read", path, lambda file: _save(file.chunks(max_bytes), local))
+        return self._driver.complete(copy)
 
 
-class AsyncFiles:
-    """The async version of `Files`. Bytes are copied in a thread."""
+class _Opened(NamedTuple):
+    """A file of the session that the supervisor opened."""
 
-    __slots__ = ("_driver",)
+    file: io.FileIO
+    size: int
+    name: str
 
-    def __init__(self, driver: AsyncDriver[Session]) -> None:
-        self._driver = driver
+    def read(self, most: int) -> bytes:
+        return b"".join(self.chunks(most))
 
-    async def write(self, path: Path, data: Data, *, append: bool = False) -> None:
-        """Writes bytes, text (as UTF-8) or the content of an open file. The directory must exist."""
-        name = _name(path)
-        steps = self._driver.session.open_file("open_write", name, append=append)
-        descriptor, _ = await self._driver.perform(steps)
-        await self._driver.in_thread(lambda: _transfer.write_all(descriptor, data, name))
+    def chunks(self, most: int) -> Iterator[bytes]:
+        """The file's bytes. Raises `FileTooLarge` if it has more than `most`."""
+        if self.size > most:
+            raise self._too_large(f"is {self.size} bytes long", most)
+        # The guest may be writing. Reading one byte more than allowed distinguishes "too long" from "just
+        # fits".
+        left = most + 1
+        while left > 0:
+            chunk = self.file.read(min(_CHUNK, left))
+            if not chunk:
+                return
+            left -= len(chunk)
+            if left > 0:
+                yield chunk
+        raise self._too_large("grows while it is read", most)
 
-    async def read(self, path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-        """Reads a file's bytes. Raises `FileTooLarge` if it has more than `max_bytes`."""
-        name = _name(path)
-        descriptor, size = await self._driver.perform(self._driver.session.open_file("open_read", name))
-        return await self._driver.in_thread(lambda: _transfer.read_all(descriptor, size, max_bytes, name))
+    def write(self, data: Data) -> None:
+        """Writes bytes, text or the content of an open file."""
+        if isinstance(data, (bytes, bytearray, memoryview, str)):
+            self._write(data)
+            return
+        # A binary file returns bytes, a text file returns text.
+        while chunk := data.read(_CHUNK):
+            self._write(chunk)
 
-    async def read_bytes(self, path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-        """Reads a file's bytes. An alias of `read`."""
-        return await self.read(path, max_bytes=max_bytes)
-
-    async def read_text(
-        self,
-        path: Path,
-        *,
-        encoding: str = "utf-8",
-        errors: str = "strict",
-        max_bytes: int = MAX_BYTES,
-    ) -> str:
-        """Reads a file as text. Raises `FileTooLarge` if it has more than `max_bytes`."""
-        return (await self.read(path, max_bytes=max_bytes)).decode(encoding, errors)
-
-    async def list(self, path: Path = ".") -> list[FileEntry]:
-        """The entries of a directory, in no particular order."""
-        return _entries(await self._request("list", path))
-
-    async def stat(self, path: Path) -> FileEntry:
-        """The entry of a path. A symbolic link is not followed."""
-        return _entry((await self._request("stat", path))["entry"])
-
-    async def exists(self, path: Path) -> bool:
-        """Whether the path exists. A symbolic link is not followed."""
+    def _write(self, data: bytes | bytearray | memoryview | str) -> None:
+        if isinstance(data, str):
+            data = data.encode()
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise RequestError(f"an open file gave a {type(data).__name__}: give one of bytes or text")
+        rest = memoryview(data).cast("B")
         try:
-            await self.stat(path)
+            while rest:
+                rest = rest[self.file.write(rest) :]
         except OSError as error:
-            return _is_there(error)
-        return True
+            said = error.strerror or str(error)
+            if error.errno == errno.ENOSPC:
+                said += ": filesystem.work_size of the policy is all there is"
+            raise from_errno(error.errno or errno.EIO, said, self.name) from None
 
-    async def remove(self, path: Path, *, recursive: bool = False) -> None:
-        """Removes a file, a link or a directory. A directory that is not empty needs `recursive`."""
-        await self._request("remove", path, recursive=recursive)
+    def _too_large(self, how: str, most: int) -> FileTooLarge:
+        return FileTooLarge(errno.EFBIG, f"{how}, more than max_bytes={most}", self.name)
 
-    async def make_dir(self, path: Path, *, parents: bool = False) -> None:
-        """Creates a directory. `parents` also creates its parents, and allows an existing directory."""
-        await self._request("make_dir", path, parents=parents)
 
-    async def upload(self, local: Path, path: Path) -> None:
-        """Copies a file of the host into the session."""
-        # Opening is fast; the copy runs in a thread.
-        with open(local, "rb") as file:  # noqa: ASYNC230
-            await self.write(path, file)
-
-    async def download(self, path: Path, local: Path, *, max_bytes: int = MAX_BYTES) -> None:
-        """Copies a file of the session to the host. `local` is replaced once the copy is complete."""
-        name = _name(path)
-        descriptor, size = await self._driver.perform(self._driver.session.open_file("open_read", name))
-        await self._driver.in_thread(lambda: _transfer.copy_to(descriptor, size, max_bytes, name, local))
-
-    async def _request(self, operation: str, path: Path, **options: Any) -> Any:
-        return await self._driver.perform(self._driver.session.file(operation, _name(path), **options))
+def _save(chunks: Iterable[bytes], local: Path) -> None:
+    """Writes a file of the host, which is replaced once the copy is complete."""
+    whole = os.fspath(local)
+    part = f"{whole}.{os.urandom(4).hex()}.part"
+    with open(part, "xb") as copy:
+        try:
+            copy.writelines(chunks)
+            copy.close()
+            os.replace(part, whole)
+        except BaseException:
+            os.unlink(part)
+            raise
 
 
 def _name(path: Path) -> str:
@@ -199,14 +218,3 @@ def _name(path: Path) -> str:
 
 def _entry(told: Any) -> FileEntry:
     return FileEntry(str(told["name"]), str(told["type"]), int(told["size"]), float(told["modified"]))
-
-
-def _entries(told: Any) -> list[FileEntry]:
-    return [_entry(one) for one in told["entries"]]
-
-
-def _is_there(error: OSError) -> bool:
-    """The answer of `exists` for an error of `stat`. Raises errors other than a missing path."""
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return False
-    raise error

@@ -92,10 +92,9 @@ class Decoder:
         self._start = 0
         self._descriptors: deque[int] = deque()
 
-    def feed(self, data: bytes, descriptors: list[int] | None = None) -> None:
+    def feed(self, data: bytes, descriptors: Iterable[int] = ()) -> None:
         """Adds received bytes. The decoder owns the descriptors from now on."""
-        if descriptors:
-            self._descriptors.extend(descriptors)
+        self._descriptors.extend(descriptors)
         if self._start == len(self._buffer):
             # Most messages arrive complete, so only their parts are copied.
             self._buffer, self._start = data, 0
@@ -135,10 +134,6 @@ class Decoder:
             return 0
         header_length, payload_length = _LENGTHS.unpack_from(self._buffer, self._start)
         return max(0, _PREFIX + int(header_length) + int(payload_length) - held)
-
-    def in_frame(self) -> bool:
-        """Whether a frame is incomplete."""
-        return self._start < len(self._buffer)
 
     def take_descriptor(self) -> int:
         """Takes the oldest received descriptor, which the caller then owns. Raises `ProtocolError` if there

@@ -26,18 +26,6 @@ _INTERRUPT = encode({"kind": "interrupt"})
 class Link:
     """A connection with its decoder. Only its user reads; any thread may call `interrupt`."""
 
-    __slots__ = (
-        "_arrived",
-        "_half_read",
-        "_interrupt_wanted",
-        "_socket",
-        "closed",
-        "connection",
-        "decoder",
-        "half_written",
-        "writing",
-    )
-
     def __init__(self, connection: Connection, *, blocking: bool) -> None:
         self.connection = connection
         self._socket = connection.socket
@@ -75,10 +63,10 @@ class Link:
             return False
         data, ancillary, told, _ = self._arrived[0]
         self._half_read = True
-        if ancillary or told & _TRUNCATED:
-            self._feed_with_descriptors(data, ancillary, told)
-        else:
-            self.decoder.feed(data)
+        descriptors = _passed(ancillary)
+        if told & _TRUNCATED or len(descriptors) > 1:
+            raise ProtocolError("the supervisor passed more files with a message than one")
+        self.decoder.feed(data, descriptors)
         self._arrived.clear()
         self._half_read = False
         return bool(data)
@@ -93,16 +81,8 @@ class Link:
             self._arrived.extend(map(take, (size,), (_ANCILLARY,), (_CLOEXEC | flags,)))
         except ConnectionError:
             return
-        except BlockingIOError:
-            raise
         except OSError as error:
-            raise self.unusable(error) from None
-
-    def _feed_with_descriptors(self, data: bytes, ancillary: list[Any], told: int) -> None:
-        descriptors = _passed(ancillary)
-        if told & _TRUNCATED or len(descriptors) > 1:
-            raise ProtocolError("the supervisor passed more files with a message than one")
-        self.decoder.feed(data, descriptors)
+            raise self._unusable(error) from None
 
     def write(self, data: memoryview, descriptor: int | None) -> int:
         """Writes as much as the socket accepts at once, and returns the number of bytes. If the peer is
@@ -115,18 +95,8 @@ class Link:
             return self._socket.sendmsg([data], rights, DONT_WAIT)
         except ConnectionError:
             return len(data)
-        except BlockingIOError:
-            raise
         except OSError as error:
-            raise self.unusable(error) from None
-
-    def write_part(self, data: memoryview, descriptor: int | None) -> tuple[memoryview, int | None]:
-        """Writes what the socket accepts now. Returns the data that is left, and the descriptor unless it
-        was passed."""
-        try:
-            return data[self.write(data, descriptor) :], None
-        except BlockingIOError:
-            return data, descriptor
+            raise self._unusable(error) from None
 
     def interrupt(self) -> None:
         """Asks the supervisor to interrupt the running cell."""
@@ -156,10 +126,10 @@ class Link:
         """Discards an unwritten interrupt, because its cell has ended."""
         self._interrupt_wanted = False
 
-    def unusable(self, error: OSError) -> Exception:
+    def _unusable(self, error: OSError) -> Exception:
         """The exception for a socket that cannot be used."""
-        if error.errno is None:
-            # An exception of a signal handler, such as `TimeoutError`.
+        if error.errno is None or isinstance(error, BlockingIOError):
+            # Without an errno, an exception of a signal handler, such as `TimeoutError`.
             return error
         if self.connection.forked:
             return SessionForked(

@@ -1,24 +1,52 @@
-"""The blocking interface of a batch."""
+"""A batch: the part that does not wait, and the blocking interface."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Sized
-from types import TracebackType
+from typing import Any
 
-from ._batch import Batch, BatchOpening, OnProgress, Source
+from ._batch import Batch, OnProgress, Source
+from ._driver import Driver, SyncDriver, Work
 from ._exceptions import RequestError, SessionBusy, SessionClosed, SessionForked
 from ._options import PolicyLike, policy_choice
-from ._sync_driver import SyncDriver
-from ._task_results import TaskResult
-from ._tasks import TaskLike, checked_tasks
+from ._tasks import TaskLike, TaskResult, checked_tasks
 from ._tools import check_seconds
 
 # The maximum number of live workers of a zygote.
 _MOST_JOBS = 4096
 
 
-class Mapped:
+class BaseMapped:
+    """The part of `Mapped` and `AsyncMapped` that does not wait for the supervisor."""
+
+    _driver: Driver[Batch]
+
+    def _next(self) -> Work[TaskResult | None]:
+        """The next result; `None` if there are no more. The batch then ends, and so it does after an
+        exception."""
+        driver = self._driver
+        if driver.closed:
+            return None
+        try:
+            result = yield from driver.conduct(driver.session.next())
+        except (SessionBusy, SessionForked):
+            # Another caller or process uses the batch, which continues.
+            raise
+        except SessionClosed:
+            # Another caller closed the batch meanwhile.
+            return None
+        except BaseException:
+            driver.close()
+            raise
+        if result is None:
+            driver.close()
+        return result
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'closed' if self._driver.closed else 'open'}>"
+
+
+class Mapped(BaseMapped):
     """The results of a batch, produced on demand. `map` returns it.
 
     It is an iterator, and a context manager that closes it. The batch starts when the first result is
@@ -26,9 +54,7 @@ class Mapped:
     """
 
     def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-        self._driver = SyncDriver(batch)
-        weakref.finalize(self, self._driver.resources.release)
+        self._driver = SyncDriver(batch, owner=self)
 
     def close(self) -> None:
         """Ends the batch and its running tasks. May be called again, and from any thread."""
@@ -38,37 +64,16 @@ class Mapped:
         return self
 
     def __next__(self) -> TaskResult:
-        if self._driver.closed:
-            raise StopIteration
-        try:
-            result = self._driver.perform(self._batch.next())
-        except (SessionBusy, SessionForked):
-            # Another thread or process uses the batch, which continues.
-            raise
-        except SessionClosed:
-            # Another thread closed the batch meanwhile.
-            raise StopIteration from None
-        except BaseException:
-            self.close()
-            raise
+        result = SyncDriver.complete(self._next())
         if result is None:
-            self.close()
             raise StopIteration
         return result
 
     def __enter__(self) -> Mapped:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        return f"<Mapped {'closed' if self._driver.closed else 'open'}>"
 
 
 def map(
@@ -102,13 +107,19 @@ def map(
 
     The batch and its running tasks end when the returned object is closed or garbage-collected.
     """
-    checked = checked_tasks(tasks)
-    opening = batch_opening(policy, timeout, jobs, ordered)
-    return Mapped(Batch(opening, Source(checked), known_length(tasks), on_progress))
+    return Mapped(batch_of(tasks, policy, timeout, jobs, ordered, on_progress))
 
 
-def batch_opening(policy: PolicyLike, timeout: float | None, jobs: int | None, ordered: bool) -> BatchOpening:
-    """The arguments of `map` and `async_map`, checked."""
+def batch_of(
+    tasks: object,
+    policy: PolicyLike,
+    timeout: float | None,
+    jobs: int | None,
+    ordered: bool,
+    on_progress: OnProgress | None,
+    source: Source | None = None,
+) -> Batch:
+    """A batch with these arguments of `map`. `source` takes the tasks, if they are no plain iterable."""
     if jobs is not None and (type(jobs) is not int or not 1 <= jobs <= _MOST_JOBS):
         raise RequestError(f"jobs is {jobs!r}: give a number from 1 to {_MOST_JOBS}, or None")
     # The caller's input takes precedence over the policy's `stdio.stdin`.
@@ -116,9 +127,14 @@ def batch_opening(policy: PolicyLike, timeout: float | None, jobs: int | None, o
     wall = check_seconds(timeout, "timeout")
     if wall is not None:
         overrides.append(f"limits.wall={max(1, round(wall * 1000))}ms")
-    return BatchOpening(policy_choice(policy), tuple(overrides), jobs, "given" if ordered else "finished")
-
-
-def known_length(tasks: object) -> int | None:
-    """The number of tasks, or `None` if it is unknown."""
-    return len(tasks) if isinstance(tasks, Sized) else None
+    order = "given" if ordered else "finished"
+    opening: dict[str, Any] = {
+        "kind": "map",
+        "policy": policy_choice(policy),
+        "set": overrides,
+        "order": order,
+    }
+    if jobs is not None:
+        opening["jobs"] = jobs
+    total = len(tasks) if isinstance(tasks, Sized) else None
+    return Batch(opening, source or Source(checked_tasks(tasks)), total, on_progress)

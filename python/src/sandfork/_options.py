@@ -1,4 +1,4 @@
-"""Checks the arguments of a sandbox and converts them for the link."""
+"""Checks arguments and converts them for the link."""
 
 from __future__ import annotations
 
@@ -6,72 +6,14 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import IO, Any, Union
 
-from ._blobs import memory_file
-from ._calls import Approve, Calls
-from ._cells import Callbacks
-from ._exceptions import RequestError
+from ._blobs import sealed_file
+from ._exceptions import RequestError, ValueTooLarge
+from ._frames import MAX_PAYLOAD
 from ._policy import Policy
-from ._session import Cell, Opening, Session
-from ._tools import Tools, check_name, check_seconds, collect
+from ._tools import check_name
 
 PolicyLike = Union[str, "os.PathLike[str]", Policy]
 Stdin = Union[str, bytes, IO[Any]]
-
-
-class Options:
-    """The checked arguments of `Sandbox` and `AsyncSandbox`."""
-
-    def __init__(
-        self,
-        policy: PolicyLike,
-        *,
-        tools: Tools | None,
-        timeout: float | None,
-        variables: Mapping[str, Any] | None,
-        tool_timeout: float | None,
-        tool_budget: int | None,
-        approve: Approve | None,
-        tool_time: float | None,
-        count_tool_time: bool,
-        callbacks: Callbacks,
-        on_death: str,
-    ) -> None:
-        if on_death not in ("raise", "restart"):
-            raise RequestError(f'on_death is {on_death!r}: give "raise" or "restart"')
-        self.timeout = check_seconds(timeout, "timeout")
-        self.callbacks = callbacks
-        calls = Calls(collect(tools), timeout=tool_timeout, budget=tool_budget, approve=approve)
-        opening = Opening(
-            policy_choice(policy),
-            tool_time=calls.time_allowed(tool_time, counted=count_tool_time),
-            variables=checked_variables(variables),
-        )
-        self.session = Session(opening, calls, revive=on_death == "restart")
-
-    def cell(
-        self,
-        code: str,
-        *,
-        timeout: float | None,
-        filename: str | None,
-        last: str,
-        variables: Mapping[str, Any] | None,
-        callbacks: Callbacks,
-        argv: Iterable[str] = (),
-    ) -> Cell:
-        """A cell with these arguments. A missing one is taken from the sandbox's arguments."""
-        if last not in ("expression", "statement"):
-            raise RequestError(f'last is {last!r}: give "expression" or "statement"')
-        wall = self.timeout if timeout is None else check_seconds(timeout, "timeout")
-        return Cell(
-            source_of(code),
-            filename=filename,
-            argv=checked_argv(argv),
-            last=last,
-            wall=wall,
-            callbacks=callbacks.over(self.callbacks),
-            variables=None if variables is None else checked_variables(variables),
-        )
 
 
 def policy_choice(policy: PolicyLike) -> dict[str, Any]:
@@ -91,14 +33,20 @@ def policy_choice(policy: PolicyLike) -> dict[str, Any]:
 
 
 def source_of(code: object) -> bytes:
-    """The source as UTF-8. Raises `RequestError` if it cannot be encoded."""
+    """The source as UTF-8. Raises `RequestError` if it cannot be encoded, or does not fit into a message."""
     if not isinstance(code, str):
         raise RequestError(f"the code is of type {type(code).__name__}: give a str")
     try:
-        return code.encode()
+        source = code.encode()
     except UnicodeEncodeError as error:
         lone = f"U+{ord(code[error.start]):04X}"
         raise RequestError(f"the code has a lone surrogate, {lone}, which no source can") from None
+    if len(source) > MAX_PAYLOAD:
+        raise ValueTooLarge(
+            f"the code is {len(source)} bytes long, more than the {MAX_PAYLOAD} of a message: write it "
+            "to a file of the session and import it"
+        )
+    return source
 
 
 def checked_argv(argv: Iterable[str], name: str = "argv") -> tuple[str, ...]:
@@ -132,16 +80,7 @@ def read_source(path: str | os.PathLike[str]) -> str:
 def stdin_descriptor(stdin: Stdin) -> int:
     """A new descriptor for the guest's standard input. The caller owns it."""
     if isinstance(stdin, (str, bytes)):
-        data = memoryview(stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin)
-        descriptor = memory_file()
-        try:
-            while data:
-                data = data[os.write(descriptor, data) :]
-            os.lseek(descriptor, 0, os.SEEK_SET)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
+        return sealed_file([stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin])
     try:
         return os.dup(stdin.fileno())
     except (AttributeError, OSError, ValueError):

@@ -115,12 +115,9 @@ def enforced(told: Mapping[str, Any]) -> Enforced:
 def denials(told: Any) -> tuple[Denial, ...]:
     return tuple(
         Denial(
-            operation=str(denial.get("operation", "")),
-            target=denial.get("target"),
-            errno=denial.get("errno"),
-            reported_by=str(denial.get("reported_by", "guest")),
+            str(d.get("operation", "")), d.get("target"), d.get("errno"), str(d.get("reported_by", "guest"))
         )
-        for denial in told
+        for d in told
     )
 
 

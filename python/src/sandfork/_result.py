@@ -6,31 +6,59 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Callable, Generic, TypeVar
 
 from . import _html, _values
 from ._terminal import harmless
 
-# The attribute of each media type. A form in `_BINARY` is bytes; its attribute is base64 text.
-_ATTRIBUTES = {
-    "text/plain": "text",
-    "text/html": "html",
-    "text/markdown": "markdown",
-    "image/svg+xml": "svg",
-    "image/png": "png",
-    "image/jpeg": "jpeg",
-    "application/pdf": "pdf",
-    "text/latex": "latex",
-    "application/json": "json",
-    "application/javascript": "javascript",
-    "application/vnd.sandfork.data+json": "data",
-    "application/vnd.sandfork.chart+json": "chart",
-}
-_TYPES = {attribute: media_type for media_type, attribute in _ATTRIBUTES.items()}
 # The types of a display's forms. Only cheap ones, because a display is decoded while its cell runs.
 _FORMS = ("text", "bytes", "bytearray")
 # The number of digits of an integer that every Python converts, with any setting of its limit.
 _DIGITS = 640
+_BINARY = ("image/png", "image/jpeg", "application/pdf")
+
+T = TypeVar("T")
+
+
+class _Form(property, Generic[T]):
+    """An attribute of `Result`: the form of a media type."""
+
+    def __init__(self, media_type: str, read: Callable[[Result, str], T], doc: str | None = None) -> None:
+        super().__init__(lambda result: read(result, media_type))
+        # Set here, because some versions of Python drop the `doc` of a subclass.
+        self.media_type, self.__doc__ = media_type, doc
+
+    if TYPE_CHECKING:
+
+        def __get__(self, result: Any, kind: type | None = None, /) -> T:  # type: ignore[override]
+            """A `property` returns `Any`."""
+
+
+def _text(result: Result, media_type: str) -> str | None:
+    form = result._data.get(media_type)
+    return form if form is None or isinstance(form, str) else _values.safe_repr(form)
+
+
+def _base64(result: Result, media_type: str) -> str | None:
+    raw = result.raw(media_type)
+    return None if raw is None else base64.b64encode(raw).decode("ascii")
+
+
+def _json(result: Result, media_type: str) -> Any:
+    form = result._data.get(media_type)
+    if not isinstance(form, str):
+        return form
+    try:
+        _values.check_json(form.encode("utf-8", "surrogatepass"))
+        return json.loads(form, parse_int=_integer)
+    except (ValueError, RecursionError):
+        return form
+
+
+def _integer(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError("a number of too many digits")
+    return int(text)
 
 
 class Result:
@@ -47,58 +75,24 @@ class Result:
         self.is_main_result = is_main_result
         """Whether this is the value of the cell's last expression."""
 
-    @property
-    def text(self) -> str | None:
-        return self._text("text")
-
-    @property
-    def html(self) -> str | None:
-        return self._text("html")
-
-    @property
-    def markdown(self) -> str | None:
-        return self._text("markdown")
-
-    @property
-    def svg(self) -> str | None:
-        return self._text("svg")
-
-    @property
-    def png(self) -> str | None:
-        """In base64."""
-        return self._base64("png")
-
-    @property
-    def jpeg(self) -> str | None:
-        """In base64."""
-        return self._base64("jpeg")
-
-    @property
-    def pdf(self) -> str | None:
-        """In base64."""
-        return self._base64("pdf")
-
-    @property
-    def latex(self) -> str | None:
-        return self._text("latex")
-
-    @property
-    def json(self) -> Any:
-        return self._json("json")
-
-    @property
-    def javascript(self) -> str | None:
-        return self._text("javascript")
-
-    @property
-    def data(self) -> Any:
-        """The data of a table or similar object, as plain lists and dicts."""
-        return self._json("data")
-
-    @property
-    def chart(self) -> Any:
-        """The data of a plot, as plain lists and dicts."""
-        return self._json("chart")
+    text = _Form("text/plain", _text)
+    html = _Form("text/html", _text)
+    markdown = _Form("text/markdown", _text)
+    svg = _Form("image/svg+xml", _text)
+    png = _Form("image/png", _base64, "In base64.")
+    jpeg = _Form("image/jpeg", _base64, "In base64.")
+    pdf = _Form("application/pdf", _base64, "In base64.")
+    latex = _Form("text/latex", _text)
+    json = _Form("application/json", _json)
+    javascript = _Form("application/javascript", _text)
+    data = _Form(
+        "application/vnd.sandfork.data+json",
+        _json,
+        "The data of a table or similar object, as plain lists and dicts.",
+    )
+    chart = _Form(
+        "application/vnd.sandfork.chart+json", _json, "The data of a plot, as plain lists and dicts."
+    )
 
     @property
     def extra(self) -> dict[str, Any]:
@@ -152,36 +146,13 @@ class Result:
     def _repr_html_(self) -> str:
         return _html.result(self)
 
-    def _text(self, attribute: str) -> str | None:
-        form = self._data.get(_TYPES[attribute])
-        return form if form is None or isinstance(form, str) else _values.safe_repr(form)
-
     def _plain(self, name: str) -> Any:
         """A form as it was received."""
         return self._data.get(_TYPES.get(name, name))
 
-    def _base64(self, attribute: str) -> str | None:
-        raw = self.raw(_TYPES[attribute])
-        return None if raw is None else base64.b64encode(raw).decode("ascii")
 
-    def _json(self, attribute: str) -> Any:
-        form = self._data.get(_TYPES[attribute])
-        if not isinstance(form, str):
-            return form
-        try:
-            _values.check_json(form.encode("utf-8", "surrogatepass"))
-            return json.loads(form, parse_int=_integer)
-        except (ValueError, RecursionError):
-            return form
-
-
-_BINARY = ("image/png", "image/jpeg", "application/pdf")
-
-
-def _integer(text: str) -> int:
-    if len(text) > _DIGITS:
-        raise ValueError("a number of too many digits")
-    return int(text)
+_TYPES = {name: form.media_type for name, form in vars(Result).items() if isinstance(form, _Form)}
+_ATTRIBUTES = {media_type: name for name, media_type in _TYPES.items()}
 
 
 def decoded(header: Mapping[str, Any], buffers: Sequence[memoryview]) -> Result:

@@ -1,20 +1,18 @@
-"""The blocking interface of a session."""
+"""A session: the part that does not wait, and the blocking interface."""
 
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Any
+from typing import Any, Callable
 
 from ._calls import Approve, Calls
-from ._cells import Callbacks, OnResult, OnText
+from ._conversation import Callbacks, OnResult, OnText
+from ._driver import Driver, SyncDriver, Work
 from ._exceptions import RequestError
 from ._execution import Execution
 from ._files import Files
 from ._options import (
-    Options,
     PolicyLike,
     Stdin,
     checked_argv,
@@ -25,12 +23,71 @@ from ._options import (
     stdin_descriptor,
 )
 from ._reports import SessionInfo
-from ._session import Cell, Opening, Session
-from ._sync_driver import SyncDriver
+from ._session import Cell, Session
 from ._tools import Tools, check_name, check_seconds, collect
 
 
-class Sandbox:
+class BaseSandbox:
+    """The part of `Sandbox` and `AsyncSandbox` that does not wait for the supervisor."""
+
+    _driver: Driver[Session]
+
+    def __init__(
+        self,
+        policy: PolicyLike = "standard",
+        *,
+        tools: Tools | None = None,
+        timeout: float | None = None,
+        variables: Mapping[str, Any] | None = None,
+        tool_timeout: float | None = None,
+        tool_budget: int | None = None,
+        approve: Approve | None = None,
+        tool_time: float | None = None,
+        count_tool_time: bool = False,
+        on_stdout: OnText | None = None,
+        on_stderr: OnText | None = None,
+        on_result: OnResult | None = None,
+        on_death: str = "raise",
+    ) -> None:
+        if on_death not in ("raise", "restart"):
+            raise RequestError(f'on_death is {on_death!r}: give "raise" or "restart"')
+        self._timeout = check_seconds(timeout, "timeout")
+        self._callbacks = Callbacks(on_stdout, on_stderr, on_result)
+        calls = Calls(collect(tools), timeout=tool_timeout, budget=tool_budget, approve=approve)
+        allowed = calls.time_allowed(tool_time, counted=count_tool_time)
+        opening = {"kind": "open", "policy": policy_choice(policy), "set": [], "tool_time": allowed}
+        revive, variables = on_death == "restart", checked_variables(variables)
+        self._session = Session(opening, calls, variables=variables, revive=revive)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Makes the driver of the session."""
+        raise NotImplementedError
+
+    def _wall(self, timeout: float | None) -> float | None:
+        """The timeout of a cell."""
+        return self._timeout if timeout is None else check_seconds(timeout, "timeout")
+
+    def interrupt(self) -> None:
+        """Raises `KeyboardInterrupt` in the running cell, if there is one. May be called from any thread."""
+        self._driver.interrupt()
+
+    @property
+    def info(self) -> SessionInfo:
+        """The session's enforced layers, policy, interpreter and limits."""
+        if self._session.info is None:
+            raise RequestError("the session is not open yet: use `async with`, or run a cell first")
+        return self._session.info
+
+    def __repr__(self) -> str:
+        session = self._session
+        state = "closed" if self._driver.closed else "ended" if session.ended is not None else "live"
+        info = session.info
+        policy = "" if info is None else f" policy={info.policy.name!r} level={info.enforced.level}"
+        return f"<{type(self).__name__} {state}{policy}>"
+
+
+class Sandbox(BaseSandbox):
     """A session: a sandboxed Python that keeps variables, imports and files from cell to cell.
 
         with Sandbox(tools={"add": add}, timeout=30) as sbx:
@@ -63,39 +120,10 @@ class Sandbox:
     A sandbox serves one caller at a time. A second caller gets `SessionBusy` at once.
     """
 
-    def __init__(
-        self,
-        policy: PolicyLike = "standard",
-        *,
-        tools: Tools | None = None,
-        timeout: float | None = None,
-        variables: Mapping[str, Any] | None = None,
-        tool_timeout: float | None = None,
-        tool_budget: int | None = None,
-        approve: Approve | None = None,
-        tool_time: float | None = None,
-        count_tool_time: bool = False,
-        on_stdout: OnText | None = None,
-        on_stderr: OnText | None = None,
-        on_result: OnResult | None = None,
-        on_death: str = "raise",
-    ) -> None:
-        self._options = Options(
-            policy,
-            tools=tools,
-            timeout=timeout,
-            variables=variables,
-            tool_timeout=tool_timeout,
-            tool_budget=tool_budget,
-            approve=approve,
-            tool_time=tool_time,
-            count_tool_time=count_tool_time,
-            callbacks=Callbacks(on_stdout, on_stderr, on_result),
-            on_death=on_death,
-        )
-        self._session = self._options.session
-        self._driver = SyncDriver(self._session)
-        weakref.finalize(self, self._driver.resources.release)
+    _driver: SyncDriver[Session]
+
+    def _begin(self) -> None:
+        self._driver = SyncDriver(self._session, owner=self)
         self.files = Files(self._driver)
         """The files in the session's work directory."""
         self._driver.perform(self._session.open())
@@ -121,14 +149,15 @@ class Sandbox:
           of a last statement that assigns: `x = 3` gives 3.
         - `variables`: globals to set before the cell runs.
         """
-        callbacks = Callbacks(on_stdout, on_stderr, on_result)
-        cell = self._options.cell(
-            code,
-            timeout=timeout,
+        if last not in ("expression", "statement"):
+            raise RequestError(f'last is {last!r}: give "expression" or "statement"')
+        cell = Cell(
+            source_of(code),
             filename=filename,
             last=last,
-            variables=variables,
-            callbacks=callbacks,
+            wall=self._wall(timeout),
+            callbacks=Callbacks(on_stdout, on_stderr, on_result).over(self._callbacks),
+            variables=checked_variables(variables),
         )
         return self._driver.perform(self._session.run(cell))
 
@@ -143,25 +172,22 @@ class Sandbox:
         on_result: OnResult | None = None,
     ) -> Execution:
         """Runs a whole file of the host as one cell. `argv` is its `sys.argv[1:]`."""
-        cell = self._options.cell(
-            read_source(path),
-            timeout=timeout,
+        cell = Cell(
+            source_of(read_source(path)),
             filename=os.fspath(path),
-            last="expression",
-            variables=None,
-            callbacks=Callbacks(on_stdout, on_stderr, on_result),
-            argv=argv,
+            argv=checked_argv(argv),
+            wall=self._wall(timeout),
+            callbacks=Callbacks(on_stdout, on_stderr, on_result).over(self._callbacks),
         )
         return self._driver.perform(self._session.run(cell))
 
     def set(self, **variables: Any) -> None:
         """Sets globals of the guest: `sbx.set(x=1)`."""
-        self.set_variables(variables)
+        return self.set_variables(variables)
 
     def set_variables(self, variables: Mapping[str, Any]) -> None:
         """Sets globals of the guest. A value that cannot be transferred becomes an `Opaque` in the guest."""
-        checked = checked_variables(variables)
-        self._driver.perform(self._session.set_variables(checked))
+        return self._driver.perform(self._session.set_variables(checked_variables(variables)))
 
     def get(self, name: str) -> Any:
         """The value of a global of the guest. Raises `UndefinedVariable` if it is not defined."""
@@ -169,40 +195,23 @@ class Sandbox:
 
     def add_tools(self, tools: Tools) -> None:
         """Adds host tools. A tool replaces an existing one of the same name."""
-        self._driver.perform(self._session.add_tools(collect(tools)))
-
-    def interrupt(self) -> None:
-        """Raises `KeyboardInterrupt` in the running cell, if there is one. May be called from any thread."""
-        self._driver.interrupt()
+        return self._driver.perform(self._session.add_tools(collect(tools)))
 
     def restart(self) -> None:
         """Replaces the session with a fresh one. The policy, the tools and the initial variables are kept,
         nothing else."""
-        self._driver.perform(self._session.restart())
+        return self._driver.perform(self._session.restart())
 
     def close(self) -> None:
         """Ends the session and everything in it, without waiting. May be called again, and from any thread,
         signal handler or finalizer."""
         self._driver.close()
 
-    @property
-    def info(self) -> SessionInfo:
-        """The session's enforced layers, policy, interpreter and limits."""
-        return info_of(self._session)
-
     def __enter__(self) -> Sandbox:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        return describe("Sandbox", self._session, closed=self._driver.closed)
 
 
 def run(
@@ -220,51 +229,31 @@ def run(
     - `timeout`: wall-clock seconds, instead of the policy's `limits.wall`.
     - `stdin`: the program's standard input: text, bytes or an open file.
     """
-    session, cell = one_run(code, policy, timeout, argv, stdin, Callbacks(on_stdout, on_stderr))
-    driver = SyncDriver(session)
-    try:
-        return driver.perform(session.once(cell))
-    finally:
-        driver.close()
-        session.release()
+    callbacks = Callbacks(on_stdout, on_stderr)
+    return SyncDriver.complete(one_run(SyncDriver, code, policy, timeout, argv, stdin, callbacks))
 
 
 def one_run(
+    driver_of: Callable[[Session], Driver[Session]],
     code: str,
     policy: PolicyLike,
     timeout: float | None,
     argv: Iterable[str],
     stdin: Stdin | None,
     callbacks: Callbacks,
-) -> tuple[Session, Cell]:
-    """A session for one cell, and the cell."""
-    cell = Cell(
-        source_of(code),
-        filename="<string>",
-        argv=checked_argv(argv),
-        then="end",
-        wall=check_seconds(timeout, "timeout"),
-        callbacks=callbacks,
-    )
-    # The caller's input takes precedence over the policy's `stdio.stdin`.
-    overrides = () if stdin is None else ("stdio.stdin=pass",)
-    opening = Opening(
-        policy_choice(policy),
-        overrides=overrides,
-        stdin=None if stdin is None else stdin_descriptor(stdin),
-    )
-    calls = Calls({}, timeout=None, budget=None, approve=None)
-    return Session(opening, calls, revive=False), cell
-
-
-def info_of(session: Session) -> SessionInfo:
-    if session.info is None:
-        raise RequestError("the session is not open yet: use `async with`, or run a cell first")
-    return session.info
-
-
-def describe(kind: str, session: Session, *, closed: bool) -> str:
-    state = "closed" if closed else "ended" if session.ended is not None else "live"
-    info = session.info
-    policy = "" if info is None else f" policy={info.policy.name!r} level={info.enforced.level}"
-    return f"<{kind} {state}{policy}>"
+) -> Work[Execution]:
+    """Runs a program in a session of its own."""
+    source, argv, wall = source_of(code), checked_argv(argv), check_seconds(timeout, "timeout")
+    cell = Cell(source, "<string>", argv, then="end", wall=wall, callbacks=callbacks)
+    opening: dict[str, Any] = {"kind": "open", "policy": policy_choice(policy), "set": []}
+    descriptor = None if stdin is None else stdin_descriptor(stdin)
+    if descriptor is not None:
+        # The caller's input takes precedence over the policy's `stdio.stdin`.
+        opening.update(set=["stdio.stdin=pass"], stdin=True)
+    session = Session(opening, Calls(), stdin=descriptor)
+    driver = driver_of(session)
+    try:
+        return (yield from driver.conduct(session.once(cell)))
+    finally:
+        driver.close()
+        session.release()

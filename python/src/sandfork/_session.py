@@ -1,4 +1,4 @@
-"""A session, as conversations with its supervisor. This module does no I/O; see `_steps`."""
+"""The conversations of a session. This module does no I/O; see `_conversation`."""
 
 from __future__ import annotations
 
@@ -6,40 +6,18 @@ import os
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, TypeVar
 
-from . import _blobs, _reports, _values
-from ._calls import Calls
-from ._cells import NO_CALLBACKS, Callbacks, follow, refused
-from ._conversation import Conversation
-from ._exceptions import (
-    ProtocolError,
-    RequestError,
-    SessionEnded,
-    SupervisorDied,
-    UndefinedVariable,
-    ValueTooLarge,
-)
+from . import _blobs, _values
+from ._calls import Calls, declarations
+from ._conversation import Actions, Callbacks, Conversation, Output, Send, SendCell, StandBy, refused
+from ._exceptions import RequestError, SessionEnded, SupervisorDied, UndefinedVariable
 from ._execution import Execution
-from ._frames import MAX_PAYLOAD, encode
-from ._reports import SessionInfo
-from ._steps import STAND_BY, Send, SendCell, Steps
+from ._frames import Decoder, Frame
 from ._terminal import harmless
 from ._tools import Tool, check_name
 
-VERSION = 2
-_LOST = "variables, imports and files are lost"
 _REMEDY = 'call restart(), or open sessions with on_death="restart"'
 
 T = TypeVar("T")
-
-
-class Opening(NamedTuple):
-    """The parameters with which a session is opened and reopened."""
-
-    policy: Mapping[str, Any]
-    overrides: tuple[str, ...] = ()
-    tool_time: Mapping[str, float] = {"at_least": 0.0}
-    variables: Mapping[str, Any] = {}
-    stdin: int | None = None
 
 
 class Cell(NamedTuple):
@@ -51,54 +29,61 @@ class Cell(NamedTuple):
     last: str = "expression"
     then: str = "stay"
     wall: float | None = None
-    callbacks: Callbacks = NO_CALLBACKS
-    variables: Mapping[str, Any] | None = None
+    callbacks: Callbacks = Callbacks()
+    variables: Mapping[str, Any] = {}
 
 
 class Session(Conversation):
     """The state of a session, and its conversations with the supervisor."""
 
-    def __init__(self, opening: Opening, calls: Calls, *, revive: bool) -> None:
-        super().__init__()
-        self.calls = calls
-        self.info: SessionInfo | None = None
-        self._opening = opening
+    def __init__(
+        self,
+        opening: Mapping[str, Any],
+        calls: Calls,
+        *,
+        stdin: int | None = None,
+        variables: Mapping[str, Any] = {},
+        revive: bool = False,
+    ) -> None:
+        super().__init__(opening, stdin)
+        self._calls = calls
+        self._variables = variables
         self._revive = revive
         self._cells = 0
         # Whether the next cell is the first after a restart.
         self._restarted = False
 
-    def open(self) -> Steps[None]:
+    def open(self) -> Actions[None]:
         """Connects and opens the session."""
-        yield from self._connected(lambda: self._establish(self._open_message()))
+        yield from self._connected(self._establish)
 
-    def opened(self) -> Steps[None]:
+    def opened(self) -> Actions[None]:
         """Opens the session if it is not open yet."""
-        if self.link is None and self.ended is None:
+        if self.decoder is None and self.ended is None:
             yield from self.open()
 
-    def restart(self) -> Steps[None]:
+    def restart(self) -> Actions[None]:
         """Starts a new worker with the tools and the initial variables. Nothing else is kept."""
-        if self.link is None:
+        if self.decoder is None:
             yield from self.open()
         else:
-            restart = self.numbered({"kind": "restart"})
+            restart = self._numbered({"kind": "restart"})
             yield from self._establish(restart, self.under_way)
         self._restarted = True
 
-    def run(self, cell: Cell) -> Steps[Execution]:
+    def run(self, cell: Cell) -> Actions[Execution]:
         """Runs a cell. If the session has ended and `revive` is set, the cell runs in a fresh one."""
         return (yield from self._alive(lambda: self._run(cell)))
 
-    def once(self, cell: Cell) -> Steps[Execution]:
+    def once(self, cell: Cell) -> Actions[Execution]:
         """Opens a session, runs one cell in it and ends it."""
-        return (yield from self._connected(lambda: self._once(cell)))
+        return (yield from self._connected(lambda opening: self._once(opening, cell)))
 
-    def set_variables(self, variables: Mapping[str, Any]) -> Steps[None]:
+    def set_variables(self, variables: Mapping[str, Any]) -> Actions[None]:
         """Sets globals of the guest."""
-        return (yield from self._alive(lambda: self._set(variables)))
+        return (yield from self._alive(lambda: self._define("the variables", *self._set(variables))))
 
-    def get(self, name: str) -> Steps[Any]:
+    def get(self, name: str) -> Actions[Any]:
         """The value of a global of the guest."""
         source = check_name(name, "a variable").encode()
         execution = yield from self.run(Cell(source, filename=f"<get {name}>"))
@@ -110,47 +95,43 @@ class Session(Conversation):
         said = harmless(f"{error.name}: {error.value}")
         raise RequestError(f"the value of {name!r} could not be read: {said}")
 
-    def add_tools(self, tools: Mapping[str, Tool]) -> Steps[None]:
+    def add_tools(self, tools: Mapping[str, Tool]) -> Actions[None]:
         """Adds host tools, now and after each restart."""
-        self.calls.tools.update(tools)
-        header = {"kind": "tools", "tools": self.calls.declarations(tools)}
-        return (yield from self._alive(lambda: self._define(header, "the tools")))
+        self._calls.tools.update(tools)
+        return (yield from self._alive(lambda: self._define("the tools", declarations(tools.values()))))
 
-    def file(self, operation: str, path: str, **options: Any) -> Steps[Mapping[str, Any]]:
-        """Sends a file request that returns no descriptor."""
-        return (yield from self._alive(lambda: self._file(operation, path, options)))
+    def file(self, operation: str, path: str, **options: Any) -> Actions[dict[str, Any]]:
+        """Sends a file request and returns its answer. That of a request to open a file has a `descriptor`,
+        which the caller owns."""
 
-    def open_file(self, operation: str, path: str, **options: Any) -> Steps[tuple[int, int]]:
-        """Opens a file. Returns a descriptor, which the caller owns, and the file's size in bytes."""
+        def request() -> Actions[dict[str, Any]]:
+            number = yield from self._send({"kind": "file", "op": operation, "path": path, **options})
+            frame = yield from self._answer("file", number, path)
+            if operation.startswith("open"):
+                frame.header["descriptor"] = self._incoming.take_descriptor()
+            return frame.header
 
-        def opened() -> Steps[tuple[int, int]]:
-            header = yield from self._file(operation, path, options)
-            descriptor = self.live_link().decoder.take_descriptor()
-            return descriptor, int(header.get("size") or 0)
-
-        return (yield from self._alive(opened))
+        return (yield from self._alive(request))
 
     def release(self) -> None:
         """Closes the guest's standard input."""
-        if self._opening.stdin is not None:
-            os.close(self._opening.stdin)
+        if self._stdin is not None:
+            os.close(self._stdin)
 
     # Parts of these conversations.
 
-    def _connected(self, conversation: Callable[[], Steps[T]]) -> Steps[T]:
+    def _connected(self, conversation: Callable[[Send], Actions[T]]) -> Actions[T]:
         """Has a conversation on a new connection. Retries once if the supervisor dies before it has
         reported that the session is open, because no guest code has run by then."""
         self.info = None
-        yield from self.connect()
         try:
-            return (yield from conversation())
+            return (yield from conversation((yield from self._connect())))
         except SupervisorDied:
             if self.info is not None:
                 raise
-        yield from self.connect()
-        return (yield from conversation())
+        return (yield from conversation((yield from self._connect())))
 
-    def _alive(self, conversation: Callable[[], Steps[T]]) -> Steps[T]:
+    def _alive(self, conversation: Callable[[], Actions[T]]) -> Actions[T]:
         """Has a conversation in a live session: the current one, or a fresh one if `revive` is set."""
         yield from self.opened()
         if self.ended is None:
@@ -164,76 +145,45 @@ class Session(Conversation):
         yield from self.restart()
         return (yield from conversation())
 
-    def _open_message(self) -> Send:
-        opening = self._opening
-        header = {
-            "kind": "open",
-            "version": VERSION,
-            "policy": opening.policy,
-            "set": opening.overrides,
-            "environ": self.live_link().connection.environ(),
-            "tool_time": opening.tool_time,
-        }
-        if opening.stdin is not None:
-            header["stdin"] = True
-        return Send(encode(header), opening.stdin)
-
-    def _establish(self, first: Send, restart: int | None = None) -> Steps[None]:
+    def _establish(self, first: Send, restart: int | None = None) -> Actions[None]:
         """Sends `first` and the requests that set up a session. `restart` is the number of `first` if it
         restarts a session."""
-        tools = self.calls.declarations()
-        variables, outgoing = self._variables(self._opening.variables)
-        requests: list[tuple[str, dict[str, Any], _blobs.Outgoing | None]] = []
-        if tools:
-            requests.append(("the tools", {"kind": "tools", "tools": tools}, None))
-        if variables:
-            header = {"kind": "set", "variables": variables}
-            requests.append(("the variables", header, outgoing))
+        requests: list[tuple[str, dict[str, Any], _blobs.OutgoingValue]] = []
+        if self._calls.tools:
+            requests.append(("the tools", declarations(self._calls.tools.values()), _blobs.NO_BUFFERS))
+        if self._variables:
+            requests.append(("the variables", *self._set(self._variables)))
         self._establishing = True
         yield first
         # The first request is sent ahead, so that it is ready with the worker. A session serves one request
         # at a time.
-        numbers = []
-        for _, header, binary in requests[:1]:
-            numbers.append((yield from self.ask(header, outgoing=binary)))
-        yield from self._opened(restart)
-        for what, header, binary in requests:
-            number = numbers.pop() if numbers else (yield from self.ask(header, outgoing=binary))
-            yield from self._defined(number, what)
+        number = (yield from self._send(*requests[0][1:])) if requests else 0
+        yield from self._opened("opened", restart)
+        for index, (what, header, outgoing) in enumerate(requests):
+            if index > 0:
+                number = yield from self._send(header, outgoing)
+            yield from self._defined(what, number)
         self._establishing = False
         self.ended = None
         self._cells = 0
 
-    def _opened(self, restart: int | None = None) -> Steps[None]:
-        frame = yield from self.answer("opened", restart)
-        version = frame.header.get("version")
-        if version != VERSION:
-            raise ProtocolError(
-                f"the `sandfork` program speaks version {version} of the protocol and this package "
-                f"version {VERSION}: install both from the same release"
-            )
-        self.info = _reports.session_info(frame.header)
-
-    def _once(self, cell: Cell) -> Steps[Execution]:
-        header, source = self._cell_header(cell), checked(cell.source)
-        opening, sent = self._open_message(), self.numbered(header, source)
+    def _once(self, opening: Send, cell: Cell) -> Actions[Execution]:
+        sent = self._cell_message(cell)
+        number = self.under_way
         # Both messages are sent at once, so that the code is ready with the worker.
         yield Send(opening.data + sent.data, opening.descriptor)
-        number = self.under_way
-        yield from self._opened()
+        yield from self._opened("opened")
         self.under_way = number
         self.running = True
         return (yield from self._follow(cell))
 
-    def _run(self, cell: Cell) -> Steps[Execution]:
-        source = checked(cell.source)
+    def _run(self, cell: Cell) -> Actions[Execution]:
         if cell.variables:
-            yield from self._set(cell.variables)
-        sent = self.numbered(self._cell_header(cell), source)
-        yield SendCell(sent.data)
+            yield from self._define("the variables", *self._set(cell.variables))
+        yield SendCell(*self._cell_message(cell))
         return (yield from self._follow(cell))
 
-    def _cell_header(self, cell: Cell) -> dict[str, Any]:
+    def _cell_message(self, cell: Cell) -> Send:
         self._cells += 1
         callbacks = cell.callbacks
         header: dict[str, Any] = {
@@ -246,74 +196,63 @@ class Session(Conversation):
         }
         if cell.wall is not None:
             header["wall"] = cell.wall
-        return header
+        return self._numbered(header, cell.source)
 
-    def _follow(self, cell: Cell) -> Steps[Execution]:
-        link, info = self.live_link(), self.info
-        assert info is not None
+    def _follow(self, cell: Cell) -> Actions[Execution]:
+        """Follows a cell that was sent until it ends, or raises the error for which it did not run."""
         if self._cells == 1:
             # Connects while the caller waits for the cell, rather than while a session is opened.
-            yield STAND_BY
-        execution = yield from follow(
-            self.under_way,
-            link,
-            self.calls,
-            cell.callbacks,
-            info=info,
-            wall=cell.wall,
-            restarted=self._restarted,
+            yield StandBy()
+        output = Output(cell.callbacks)
+
+        def handle(frame: Frame, decoder: Decoder) -> Actions[None]:
+            if frame.header["kind"] == "call":
+                return self._calls.answer(frame, decoder, self._room)
+            return output.add(frame, decoder)
+
+        frame: Frame = yield from self._recv(("outcome",), self.under_way, handle)
+        self._answered()
+        if frame.header["kind"] == "error":
+            raise refused(frame.header)
+        buffers = self._outcome(frame)
+        yield from output.end()
+        restarted, self._restarted = self._restarted, False
+        assert self.info is not None
+        header, logs, shown = frame.header, output.logs, output.shown
+        execution = Execution(
+            header, logs, shown, self.info, buffers=buffers, wall=cell.wall, restarted=restarted
         )
-        self.running, self.under_way = False, 0
-        link.cancel_interrupt()
-        if not isinstance(execution, Execution):
-            raise refused(execution)
-        self._restarted = False
         if execution.session == "ended":
             error = execution.error
             how = execution.status if error is None else harmless(f"{execution.status}: {error.value}")
-            self.ended = f"the session ended with its cell {execution.execution_count} ({how}): {_LOST}"
+            self.ended = f"the session ended with its cell {execution.execution_count} ({how}): {self.lost}"
         return execution
 
-    def _set(self, variables: Mapping[str, Any]) -> Steps[None]:
-        trees, outgoing = self._variables(variables)
-        yield from self._define({"kind": "set", "variables": trees}, "the variables", outgoing)
-
-    def _variables(self, variables: Mapping[str, Any]) -> tuple[list[Any], _blobs.Outgoing | None]:
+    def _set(self, variables: Mapping[str, Any]) -> tuple[dict[str, Any], _blobs.OutgoingValue]:
         encoder = _values.Encoder()
         trees = [[check_name(name, "a variable"), encoder.encode(v)] for name, v in variables.items()]
+        return {"kind": "set", "variables": trees}, _blobs.pack(encoder.buffers, self._room)
+
+    @property
+    def _room(self) -> float:
+        """The guest's memory in bytes, as far as known."""
         limits = self.info.limits if self.info is not None else {}
-        return trees, _blobs.pack(encoder.buffers, limits.get("limits.memory", _blobs.LARGEST))
+        return limits.get("limits.memory", _blobs.LARGEST)
 
     def _define(
-        self, header: dict[str, Any], what: str, outgoing: _blobs.Outgoing | None = None
-    ) -> Steps[None]:
-        number = yield from self.ask(header, outgoing=outgoing)
-        yield from self._defined(number, what)
+        self, what: str, header: dict[str, Any], outgoing: _blobs.OutgoingValue = _blobs.NO_BUFFERS
+    ) -> Actions[None]:
+        number = yield from self._send(header, outgoing)
+        yield from self._defined(what, number)
 
-    def _defined(self, number: int, what: str) -> Steps[None]:
+    def _defined(self, what: str, number: int) -> Actions[None]:
         """Waits for the outcome of a request that sets something in the guest."""
-        frame = yield from self.answer("outcome", number)
+        frame = yield from self._answer("outcome", number)
         outcome = frame.header["outcome"]
         if outcome["status"] == "ok":
             return
         error = outcome.get("error") or {}
         said = harmless(str(error.get("message") or outcome["status"]))
         if frame.header["session"] == "ended":
-            raise SessionEnded(f"the session ended while it was given {what} ({said}): {_LOST}")
+            raise SessionEnded(f"the session ended while it was given {what} ({said}): {self.lost}")
         raise RequestError(f"the guest could not be given {what}: {said}")
-
-    def _file(self, operation: str, path: str, options: Mapping[str, Any]) -> Steps[Mapping[str, Any]]:
-        header = {"kind": "file", "op": operation, "path": path, **options}
-        number = yield from self.ask(header)
-        frame = yield from self.answer("file", number, path)
-        return frame.header
-
-
-def checked(source: bytes) -> bytes:
-    """Returns the source. Raises `ValueTooLarge` if it does not fit into a message."""
-    if len(source) > MAX_PAYLOAD:
-        raise ValueTooLarge(
-            f"the code is {len(source)} bytes long, more than the {MAX_PAYLOAD} of a message: write it "
-            "to a file of the session and import it"
-        )
-    return source

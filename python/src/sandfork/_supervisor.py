@@ -19,6 +19,7 @@ from typing import Any
 
 from . import _binary
 from ._exceptions import BinaryNotFound, SupervisorDied, SystemFailure
+from ._values import is_unicode
 
 # Seconds for the supervisor to end: it only has to kill its workers.
 _GRACE = 5.0
@@ -171,7 +172,7 @@ class Connection:
         now, then = dict(os.environ), self.supervisor.environ
         changed: dict[str, str | None] = {k: v for k, v in now.items() if then.get(k) != v}
         changed.update((k, None) for k in then if k not in now)
-        return {k: v for k, v in changed.items() if _is_unicode(k) and _is_unicode(v or "")}
+        return {k: v for k, v in changed.items() if is_unicode(k) and is_unicode(v or "")}
 
 
 def connect() -> Connection:
@@ -238,11 +239,3 @@ def _encoded_environ() -> dict[Any, Any] | None:
     it takes a hundredth of the time that decoding each variable takes."""
     kept = getattr(os.environ, "_data", None)
     return dict(kept) if type(kept) is dict else None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

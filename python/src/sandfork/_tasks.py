@@ -1,4 +1,4 @@
-"""The tasks of `map`, and their encoding."""
+"""The tasks of `map`, their encoding, and their results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Union
 
-from ._exceptions import RequestError, ValueTooLarge
+from ._exceptions import RequestError, SandforkError, ValueTooLarge
+from ._execution import Execution
 from ._frames import MAX_PAYLOAD, encode, json_text
 from ._options import checked_argv, read_source
 
@@ -36,6 +37,8 @@ class Task:
     """`wall`, `cpu` and `output` in a policy's notation (`"2s"`, `"64KiB"`), at most the policy's limits."""
 
 
+INFRASTRUCTURE = "infrastructure"
+
 TaskLike = Union[str, Mapping[str, Any], Task]
 
 
@@ -53,12 +56,8 @@ class Sent(NamedTuple):
 def checked_tasks(tasks: object) -> Iterator[TaskLike]:
     """An iterator over tasks. A single task is refused: a string would be one task for each character."""
     if isinstance(tasks, (str, bytes, Mapping, Task)) or not isinstance(tasks, Iterable):
-        raise refused_tasks(tasks)
+        raise RequestError(f"tasks is of type {type(tasks).__name__}: give an iterable of them")
     return iter(tasks)
-
-
-def refused_tasks(tasks: object) -> RequestError:
-    return RequestError(f"tasks is of type {type(tasks).__name__}: give an iterable of them")
 
 
 def prepared(task: object, index: int) -> Sent:
@@ -146,3 +145,77 @@ def _bytes(key: str, value: Any) -> Any:
     if isinstance(value, (str, Mapping)):
         return value
     raise RequestError(f"{key} is of type {type(value).__name__}: give text or bytes")
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """The result of one task: an `execution`, or the `failure` for which no sandbox was available."""
+
+    id: Any
+    """The task's `id`, or its number in the iterable."""
+    index: int
+    """The task's number in the iterable, from 0."""
+    attempts: int
+    """The number of attempts. A task is retried only if it got no sandbox."""
+    execution: Execution | None
+    """How the task ended; `None` if no attempt got a sandbox."""
+    failure: SandforkError | None
+    """The reason why the task got no sandbox and has no execution; `None` if it has one."""
+
+    @property
+    def status(self) -> str:
+        """The status of the execution, or `infrastructure`."""
+        return INFRASTRUCTURE if self.execution is None else self.execution.status
+
+    @property
+    def ok(self) -> bool:
+        """Whether the task completed, or exited with 0."""
+        return self.execution is not None and self.execution.ok
+
+    @property
+    def value(self) -> Any:
+        """The value of the program's last expression, if it is a number or text of at most 32,768 characters;
+        `None` if there is none. Any other value is an `Opaque`: print it instead."""
+        return None if self.execution is None else self.execution.value
+
+    @property
+    def stdout(self) -> str:
+        """The task's standard output."""
+        return "" if self.execution is None else "".join(self.execution.logs.stdout)
+
+    @property
+    def stderr(self) -> str:
+        """The task's standard error."""
+        return "" if self.execution is None else "".join(self.execution.logs.stderr)
+
+    def __repr__(self) -> str:
+        what = self.failure if self.execution is None else self.execution
+        return f"<TaskResult {self.id!r} {self.status}: {what!r}>"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a batch."""
+
+    done: int
+    """The number of tasks with a result."""
+    failed: int
+    """The number of tasks that ran and are not `ok`."""
+    lost: int
+    """The number of tasks that got no sandbox."""
+    total: int | None
+    """The number of tasks, or `None` if the iterable has no `len()`."""
+    elapsed: float
+    """Seconds since the first result was requested."""
+
+    @property
+    def rate(self) -> float:
+        """Results per second."""
+        return self.done / self.elapsed if self.elapsed > 0 else 0.0
+
+    @property
+    def remaining(self) -> float | None:
+        """Estimated seconds until the last result, at the current rate; `None` if unknown."""
+        if self.total is None or not self.done:
+            return None
+        return max(0, self.total - self.done) / self.rate if self.rate else None

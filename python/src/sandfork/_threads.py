@@ -6,8 +6,7 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import Future, wait
 from typing import Any, Callable
 
 
@@ -40,13 +39,9 @@ def start(function: Callable[[], Any]) -> Future[Any]:
 def wait_for(future: Future[Any], timeout: float | None) -> Any:
     """Waits for the result of a function in another thread. Raises `TimeoutError` after `timeout` seconds."""
     try:
-        return future.result(timeout)
-    except FutureTimeout:
-        if future.done():
-            # The function itself raised the exception, or has just ended.
-            return future.result()
-        abandon(future)
-        raise TimeoutError(f"the host's function took more than {timeout:g} s") from None
+        if not wait((future,), timeout).done:
+            raise TimeoutError(f"the host's function took more than {timeout:g} s")
+        return future.result()
     except BaseException:
         abandon(future)
         raise
@@ -69,23 +64,16 @@ class LoopThread:
     that a client made in one call can be used in the next."""
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=_serve, args=(self._loop,), name="sandfork-loop", daemon=True).start()
 
     def start(self, awaitable: Any) -> Future[Any]:
         """Runs an awaitable with the context variables of this thread."""
-        # A local copy, because a signal handler may close the sandbox meanwhile.
-        loop = self._loop
-        if loop is None:
-            self._loop = loop = asyncio.new_event_loop()
-            thread = threading.Thread(target=_serve, args=(loop,), name="sandfork-loop", daemon=True)
-            thread.start()
-        return asyncio.run_coroutine_threadsafe(_awaited(awaitable), loop)
+        return asyncio.run_coroutine_threadsafe(_awaited(awaitable), self._loop)
 
     def stop(self) -> None:
         """Cancels the running tasks and ends the loop."""
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
+        self._loop.call_soon_threadsafe(self._loop.stop)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -6,6 +6,7 @@ stays on the host.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import keyword
 import math
@@ -14,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Union
 
+from . import _values
 from ._exceptions import RequestError
 
 # Maximum characters of a documentation or a message. A worker truncates its own messages there too.
@@ -60,12 +62,7 @@ class Tool:
 
     def declaration(self) -> dict[str, Any]:
         """The declaration for the guest."""
-        return {
-            "name": self.name,
-            "doc": self.doc,
-            "signature": self.signature,
-            "ends_cell": self.ends_cell,
-        }
+        return {"name": self.name, "doc": self.doc, "signature": self.signature, "ends_cell": self.ends_cell}
 
 
 # Accepted wherever tools are: functions by name, or objects that have names.
@@ -92,14 +89,9 @@ def _named(name: str, tool: Callable[..., Any] | Tool) -> Tool:
         return Tool(name, tool)
     if tool.name == name:
         return tool
-    return Tool(
-        name,
-        tool.function,
-        ends_cell=tool.ends_cell,
-        timeout=tool.timeout,
-        doc=tool.doc,
-        signature=tool.signature,
-    )
+    named = copy.copy(tool)
+    named.name = name
+    return named
 
 
 def check_name(name: object, what: str) -> str:
@@ -184,7 +176,4 @@ def _text(text: object) -> str:
     """Text that can be sent: bounded in length and without lone surrogates."""
     if not isinstance(text, str):
         raise RequestError(f"the text of a tool is of type {type(text).__name__}: give a str")
-    if len(text) > _LONGEST_TEXT:
-        half = _LONGEST_TEXT // 2
-        text = f"{text[:half]} ... {text[-half:]}"
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return _values.cut(text, _LONGEST_TEXT)

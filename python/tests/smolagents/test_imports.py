@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sandfork.smolagents import CodeError, NativeExecutor
-from sandfork.smolagents._imports import authorized_imports, import_patterns, top_level_names
+from sandfork.smolagents._policy import authorized_imports, import_patterns, top_level_names
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from smolagents.local_python_executor import ExecutionTimeoutError, InterpreterError
 from smolagents.utils import AgentExecutionError
 
+from sandfork import Execution, ExecutionError
 from sandfork._terminal import harmless
+
+from ._code import failing_source
+
+_SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
+# Maximum characters. A longer traceback mostly repeats the same frames.
+_MOST_TRACEBACK = 4000
+_KEPT = "what earlier steps defined is kept"
 
 
 class CodeError(AgentExecutionError, InterpreterError):
@@ -23,3 +33,52 @@ class CodeError(AgentExecutionError, InterpreterError):
 
 class CodeTimeout(CodeError, ExecutionTimeoutError):
     """Code ran for longer than `timeout_seconds`."""
+
+
+def failure(code: str, filename: str, execution: Execution, lost: str) -> CodeError:
+    """The error for failed code. `lost` describes the state that was lost; it is empty if the session is
+    live."""
+    left = lost or _KEPT
+    if execution.status == "exit":
+        return CodeError(
+            f"The code called exit ({execution.exit_code}), which ends the step without an answer; {left}. "
+            "Give the answer with final_answer(...)."
+        )
+    told = execution.error or ExecutionError("", f"it ended with status {execution.status}", "")
+    if execution.status in ("timeout", "cpu-limit"):
+        return CodeTimeout(f"Code execution exceeded the maximum execution time: {told.value}; {left}.")
+    if execution.status != "exception":
+        return CodeError(f"Code execution was stopped: {told.value}; {left}.")
+    raised = _syntax_error(filename, told) or _exception(code, filename, told)
+    return CodeError(f"{raised}\nThe session ended with it: {lost}." if lost else raised)
+
+
+def _syntax_error(filename: str, told: ExecutionError) -> str | None:
+    """The message of the local executor. `None` for other errors and for a syntax error in nested code."""
+    place = re.search(rf'^  File "{re.escape(filename)}", line (\d+)\n', told.traceback, re.MULTILINE)
+    if told.name not in _SYNTAX_ERRORS or place is None:
+        return None
+    quoted = told.traceback[place.end() :].rstrip().rpartition("\n")[0]
+    said = f"Code parsing failed on line {place[1]} due to: {told.name}: {told.value}"
+    return f"{said}\n{quoted}" if quoted else said
+
+
+def _exception(code: str, filename: str, told: ExecutionError) -> str:
+    """The message of the local executor, with the traceback if the error is in a deeper frame."""
+    cause = f"{told.name}: {told.value}" if told.value else told.name
+    module_frame = rf'^  File "{re.escape(filename)}", line (\d+), in <module>$'
+    lines = re.findall(module_frame, told.traceback, re.MULTILINE)
+    if not lines:
+        return f"Code execution failed due to: {cause}"
+    # The last match belongs to the exception itself, the earlier ones to its causes.
+    said = f"Code execution failed at line '{failing_source(code, int(lines[-1]))}' due to: {cause}"
+    if told.traceback.count('\n  File "') < 2:
+        return said
+    return f"{said}\n{_shortened(told.traceback.rstrip())}"
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _MOST_TRACEBACK:
+        return text
+    half = _MOST_TRACEBACK // 2
+    return f"{text[:half]}\n...\n{text[-half:]}"

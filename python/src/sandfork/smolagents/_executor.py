@@ -21,11 +21,9 @@ from sandfork import Execution, Sandbox, SandforkError, SessionClosed, Superviso
 from sandfork._terminal import harmless
 
 from ._code import bound_tool
-from ._errors import CodeError
-from ._imports import authorized_imports
-from ._policy import FROM_POLICY, FromPolicy, PolicySource, executor_policy
+from ._errors import CodeError, failure
+from ._policy import FROM_POLICY, FromPolicy, PolicySource, authorized_imports, executor_policy
 from ._session import AgentSession
-from ._telling import failure
 from ._tools import HostTools
 
 # The executors whose code is running in this context. An executor that is called from its own code

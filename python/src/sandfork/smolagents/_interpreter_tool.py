@@ -9,8 +9,8 @@ from smolagents import Tool
 from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS
 
 from ._executor import NativeExecutor
-from ._imports import authorized_imports as with_base_modules
 from ._policy import PolicySource
+from ._policy import authorized_imports as with_base_modules
 
 
 class PythonInterpreterTool(Tool):
@@ -36,15 +36,11 @@ class PythonInterpreterTool(Tool):
     ) -> None:
         self.authorized_imports = with_base_modules(authorized_imports or ())
         self.timeout_seconds = timeout_seconds
-        self.inputs = {
-            "code": {
-                "type": "string",
-                "description": (
-                    "The code to evaluate. It starts from nothing: what it uses must be defined in it. "
-                    f"It can import these modules only: {self.authorized_imports}."
-                ),
-            }
-        }
+        about = (
+            "The code to evaluate. It starts from nothing: what it uses must be defined in it. "
+            f"It can import these modules only: {self.authorized_imports}."
+        )
+        self.inputs = {"code": {"type": "string", "description": about}}
         self._options: dict[str, Any] = {
             "timeout_seconds": timeout_seconds,
             "policy": policy,

@@ -8,17 +8,9 @@ from typing import Any, Callable
 from smolagents.local_python_executor import InterpreterError
 from smolagents.utils import is_valid_name
 
-from sandfork import (
-    Execution,
-    Policy,
-    Sandbox,
-    SessionClosed,
-    SessionEnded,
-    SessionForked,
-    SupervisorError,
-)
+from sandfork import Execution, Policy, Sandbox, SessionClosed, SessionEnded, SessionForked, SupervisorError
 
-from ._imports import top_level_names
+from ._policy import top_level_names
 from ._tools import HostTools
 from ._values import to_plain
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from importlib import resources
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import PIL.Image
 from smolagents import ChatMessage, Model
 from smolagents.models import MessageRole
 
 from sandfork import Sandbox, Tool
+
+T = TypeVar("T")
 
 _GUEST_FILE = "host_model.py"
 _log = logging.getLogger("sandfork.smolagents")
@@ -53,7 +54,7 @@ class _LentModel:
     ) -> dict[str, Any]:
         options: dict[str, Any] = {}
         if stop_sequences is not None:
-            options["stop_sequences"] = [_text(stop) for stop in _list(stop_sequences)]
+            options["stop_sequences"] = [_checked(stop, str) for stop in _list(stop_sequences)]
         if response_format is not None:
             options["response_format"] = _plain(response_format)
         if tools:
@@ -88,20 +89,20 @@ def _answer(said: ChatMessage) -> dict[str, Any]:
 
 
 def _message(told: Any) -> ChatMessage:
-    message = _mapping(told)
+    message = _checked(told, dict)
     content = message.get("content")
     if isinstance(content, list):
         content = [_part(part) for part in content]
     elif content is not None:
-        content = _text(content)
+        content = _checked(content, str)
     return ChatMessage(role=MessageRole(message.get("role")), content=content)
 
 
 def _part(told: Any) -> dict[str, Any]:
     """A text part, or an image part with pixels. An address or a path is refused: the host would fetch it."""
-    part = _mapping(told)
+    part = _checked(told, dict)
     if part.get("type") == "text":
-        return {"type": "text", "text": _text(part.get("text"))}
+        return {"type": "text", "text": _checked(part.get("text"), str)}
     if part.get("type") == "image" and isinstance(part.get("image"), PIL.Image.Image):
         return {"type": "image", "image": part["image"]}
     raise ValueError(f"a message holds a {part.get('type')!r}: only text and images can be sent")
@@ -109,12 +110,12 @@ def _part(told: Any) -> dict[str, Any]:
 
 def _tool(told: Any) -> Any:
     """The attributes of a tool that a model reads to describe it."""
-    tool = _mapping(told)
+    tool = _checked(told, dict)
     return SimpleNamespace(
-        name=_text(tool.get("name")),
-        description=_text(tool.get("description")),
-        inputs=_plain(_mapping(tool.get("inputs"))),
-        output_type=_text(tool.get("output_type")),
+        name=_checked(tool.get("name"), str),
+        description=_checked(tool.get("description"), str),
+        inputs=_plain(_checked(tool.get("inputs"), dict)),
+        output_type=_checked(tool.get("output_type"), str),
     )
 
 
@@ -124,22 +125,14 @@ def _plain(told: Any) -> Any:
         return told
     if isinstance(told, (list, tuple)):
         return [_plain(item) for item in told]
-    return {_text(key): _plain(value) for key, value in _mapping(told).items()}
-
-
-def _mapping(told: Any) -> Mapping[Any, Any]:
-    if not isinstance(told, dict):
-        raise TypeError(f"a dict was expected, not {type(told).__name__}")
-    return told
+    return {_checked(key, str): _plain(value) for key, value in _checked(told, dict).items()}
 
 
 def _list(told: Any) -> list[Any]:
-    if not isinstance(told, (list, tuple)):
-        raise TypeError(f"a list was expected, not {type(told).__name__}")
-    return list(told)
+    return list(told if isinstance(told, tuple) else _checked(told, list))
 
 
-def _text(told: Any) -> str:
-    if not isinstance(told, str):
-        raise TypeError(f"a str was expected, not {type(told).__name__}")
+def _checked(told: Any, kind: type[T]) -> T:
+    if not isinstance(told, kind):
+        raise TypeError(f"a {kind.__name__} was expected, not {type(told).__name__}")
     return told

@@ -1,0 +1,279 @@
+"""The asyncio interface. It has the methods of the blocking one, with a driver that awaits. The event loop
+waits for the supervisor's socket itself, so only tools that are not async need a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import select
+import time
+import types
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
+
+from . import _threads
+from ._batch import END, PENDING, Batch, OnProgress, Source
+from ._conversation import Actions, Callbacks, Invoke, Notify, OnText
+from ._driver import C, Driver, Work
+from ._execution import Execution
+from ._files import BaseFiles, Files
+from ._link import Link
+from ._map import BaseMapped, batch_of
+from ._options import PolicyLike, Stdin
+from ._sandbox import BaseSandbox, Sandbox, one_run
+from ._session import Session
+from ._tasks import TaskLike, TaskResult
+from ._tools import is_async
+
+T = TypeVar("T")
+_FIRST = asyncio.FIRST_COMPLETED
+if TYPE_CHECKING:
+    from typing import Concatenate, ParamSpec
+
+    P = ParamSpec("P")
+
+
+class AsyncDriver(Driver[C]):
+    """The driver of an asyncio task. A cancelled task interrupts its cell."""
+
+    blocking = False
+
+    @staticmethod
+    @types.coroutine
+    def complete(work: Work[T]) -> Work[T]:
+        """Does work and returns its result."""
+        return (yield from work)
+
+    def perform(self, conversation: Actions[T]) -> Coroutine[Any, Any, T]:
+        """Has a conversation and returns its result."""
+        return self.complete(self.conduct(conversation))
+
+    def wait(self, link: Link, events: int, deadline: float | None = None, wake: Any = None) -> Work[bool]:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+
+        def finish() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        descriptor = link.fileno()
+        try:
+            # An exception of a signal handler may have left an earlier connection of this number in the loop.
+            loop.remove_reader(descriptor)
+            loop.add_reader(descriptor, finish)
+            if events & select.POLLOUT:
+                loop.add_writer(descriptor, finish)
+            if deadline is None and wake is None:
+                yield from ready
+            else:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                awaited = (ready,) if wake is None else (ready, wake)
+                yield from asyncio.wait(awaited, timeout=left, return_when=_FIRST).__await__()
+            return ready.done()
+        finally:
+            loop.remove_reader(descriptor)
+            loop.remove_writer(descriptor)
+
+    def invoke(self, action: Invoke) -> Work[Any]:
+        if isinstance(action, Notify) or is_async(action.function):
+            result = action.call()
+        else:
+            # The function may be slow, and it must not block the loop.
+            future = _threads.start(action.call)
+            try:
+                result = yield from _within(asyncio.wrap_future(future), action.timeout).__await__()
+            except BaseException:
+                _threads.abandon(future)
+                raise
+        if inspect.isawaitable(result):
+            result = yield from _within(result, action.timeout).__await__()
+        return result
+
+    def in_thread(self, function: Callable[[], T]) -> Work[T]:
+        return asyncio.wrap_future(_threads.start(function)).__await__()
+
+
+async def _within(awaitable: Any, timeout: float | None) -> Any:
+    if timeout is None:
+        return await awaitable
+    task = asyncio.ensure_future(awaitable)
+    try:
+        return await asyncio.wait_for(task, timeout)
+    except asyncio.TimeoutError:
+        if not task.cancelled():
+            # The function itself raised the exception.
+            raise
+        raise TimeoutError(f"the host's function took more than {timeout:g} s") from None
+
+
+def _awaiting(
+    method: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """The async version of a method whose result is that of its object's driver."""
+    complete: Any = method
+
+    @functools.wraps(method)
+    async def awaits(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = await complete(self, *args, **kwargs)
+        return result
+
+    return awaits
+
+
+class AsyncFiles(BaseFiles):
+    """The async version of `Files`. Bytes are copied in a thread."""
+
+    __slots__ = ()
+
+    _driver: AsyncDriver[Session]
+
+    write = _awaiting(Files.write)
+    read = _awaiting(Files.read)
+    read_bytes = _awaiting(Files.read_bytes)
+    read_text = _awaiting(Files.read_text)
+    list = _awaiting(Files.list)
+    stat = _awaiting(Files.stat)
+    exists = _awaiting(Files.exists)
+    remove = _awaiting(Files.remove)
+    make_dir = _awaiting(Files.make_dir)
+    upload = _awaiting(Files.upload)
+    download = _awaiting(Files.download)
+
+
+class AsyncSandbox(BaseSandbox):
+    """The asyncio version of `Sandbox`, with the same arguments.
+
+        async with AsyncSandbox(tools={"fetch": fetch}) as sbx:
+            execution = await sbx.run("fetch('a')")
+
+    `async with` or the first call opens it. Async tools are awaited in the caller's task; other tools run
+    in a thread. Callbacks may be async. Cancelling the task that awaits a cell interrupts the cell. If the
+    cell does not end within two seconds, it is ended together with its session.
+    """
+
+    _driver: AsyncDriver[Session]
+
+    def _begin(self) -> None:
+        self._driver = AsyncDriver(self._session, owner=self)
+        self.files = AsyncFiles(self._driver)
+        """The files in the session's work directory."""
+
+    run = _awaiting(Sandbox.run)
+    run_file = _awaiting(Sandbox.run_file)
+    set_variables = _awaiting(Sandbox.set_variables)
+    get = _awaiting(Sandbox.get)
+    add_tools = _awaiting(Sandbox.add_tools)
+    restart = _awaiting(Sandbox.restart)
+
+    async def set(self, **variables: Any) -> None:
+        """Sets globals of the guest: `await sbx.set(x=1)`."""
+        await self.set_variables(variables)
+
+    async def close(self) -> None:
+        """Ends the session and everything in it. May be called again."""
+        self._driver.close()
+
+    async def __aenter__(self) -> AsyncSandbox:
+        await self._driver.perform(self._session.opened())
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.close()
+
+
+async def async_run(
+    code: str,
+    *,
+    policy: PolicyLike = "standard",
+    timeout: float | None = None,
+    argv: Iterable[str] = (),
+    stdin: Stdin | None = None,
+    on_stdout: OnText | None = None,
+    on_stderr: OnText | None = None,
+) -> Execution:
+    """The asyncio version of `run`."""
+    callbacks = Callbacks(on_stdout, on_stderr)
+    return await AsyncDriver.complete(one_run(AsyncDriver, code, policy, timeout, argv, stdin, callbacks))
+
+
+class _AsyncSource(Source):
+    """Takes tasks from an async iterator, and waits for the next task and for results at the same time."""
+
+    def __init__(self, tasks: AsyncIterator[Any]) -> None:
+        super().__init__(iter(()))
+        self._coming = tasks
+        self.pending: asyncio.Future[Any] | None = None
+
+    def take(self) -> Any:
+        if self.pending is None:
+            self.pending = asyncio.ensure_future(self._coming.__anext__())
+        if not self.pending.done():
+            return PENDING
+        came, self.pending = self.pending, None
+        try:
+            return came.result()
+        except StopAsyncIteration:
+            return END
+
+    async def cancel(self) -> None:
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending.cancel()
+            await asyncio.gather(pending, return_exceptions=True)
+
+
+class AsyncMapped(BaseMapped):
+    """The results of a batch, produced on demand. `async_map` returns it.
+
+    It is an async iterator, and an async context manager that closes it. The batch starts when the first
+    result is requested.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self._driver = AsyncDriver(batch, owner=self)
+
+    async def aclose(self) -> None:
+        """Ends the batch and its running tasks. May be called again."""
+        self._driver.close()
+        await self._driver.session.source.cancel()
+
+    def __aiter__(self) -> AsyncMapped:
+        return self
+
+    async def __anext__(self) -> TaskResult:
+        try:
+            result = await AsyncDriver.complete(self._next())
+        finally:
+            if self._driver.closed:
+                await self.aclose()
+        if result is None:
+            raise StopAsyncIteration
+        return result
+
+    async def __aenter__(self) -> AsyncMapped:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.aclose()
+
+
+def async_map(
+    tasks: Iterable[TaskLike] | AsyncIterable[TaskLike],
+    *,
+    policy: PolicyLike = "standard",
+    timeout: float | None = None,
+    jobs: int | None = None,
+    ordered: bool = False,
+    on_progress: OnProgress | None = None,
+) -> AsyncMapped:
+    """The asyncio version of `map`. `tasks` may also be an async iterable: the batch waits for its next task
+    and for results at the same time. `on_progress` may be async.
+
+        async for result in sandfork.async_map(tasks()):
+            print(result.id, result.status)
+
+    Cancelling the task that waits for a result ends the batch.
+    """
+    source = _AsyncSource(tasks.__aiter__()) if isinstance(tasks, AsyncIterable) else None
+    return AsyncMapped(batch_of(tasks, policy, timeout, jobs, ordered, on_progress, source))
