@@ -61,8 +61,12 @@ pub mod serve;
 pub mod admission;
 pub mod batch;
 pub mod capacity;
+// The command, which src/main.rs starts.
+mod cli;
 
 pub use admission::Admission;
+#[doc(hidden)]
+pub use cli::command;
 pub use error::{Error, ErrorKind};
 pub use host::CallerEnvironment;
 pub use outcome::Outcome;

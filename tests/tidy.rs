@@ -135,7 +135,7 @@ fn sys_imports_nothing_of_the_crate() {
 }
 
 /// For each module directly in `src`, the others that its code names, also by what lib.rs exports of
-/// them. The command (`cli`, `main`) uses the library like any other program.
+/// them.
 fn imports(texts: &[Text]) -> BTreeMap<&str, BTreeSet<&str>> {
     let module = |text: &'_ Text| -> Range<usize> {
         let start = "src/".len();
@@ -168,8 +168,8 @@ fn imports(texts: &[Text]) -> BTreeMap<&str, BTreeSet<&str>> {
             }
         }
     }
-    for program in ["cli", "lib", "main"] {
-        found.remove(program);
+    for root in ["lib", "main"] {
+        found.remove(root);
     }
     found
 }

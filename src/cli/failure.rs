@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use sandfork::outcome::exit_code;
-use sandfork::policy::PolicyError;
+use crate::outcome::exit_code;
+use crate::policy::PolicyError;
 use thiserror::Error;
 
 use super::log::LogError;
@@ -26,7 +26,7 @@ pub enum Failure {
     Log(#[from] LogError),
     /// No sandbox could be provided.
     #[error(transparent)]
-    Sandbox(#[from] sandfork::Error),
+    Sandbox(#[from] crate::Error),
     /// The tasks or the results of `map` are invalid.
     #[error(transparent)]
     Map(#[from] MapError),

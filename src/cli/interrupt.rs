@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use crate::outcome::exit_code::INTERRUPTED;
 use nix::sys::signal::{SigSet, Signal};
-use sandfork::outcome::exit_code::INTERRUPTED;
 
 /// Signals that end the running guest instead of the command.
 #[derive(Debug)]

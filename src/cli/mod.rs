@@ -14,17 +14,25 @@ mod streams;
 mod terminal;
 
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-pub use args::Arguments;
-use args::Command;
+use crate::outcome::exit_code;
+use args::{Arguments, Command};
 use failure::Failure;
-use sandfork::outcome::exit_code;
 use terminal::{harmless, harmless_json};
 
+/// Executes the command line of this process.
+pub fn command() -> ExitCode {
+    match execute(Arguments::read()) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => failure.report(),
+    }
+}
+
 /// Executes the arguments' command, and returns the exit code.
-pub fn execute(arguments: Arguments) -> Result<u8, Failure> {
+fn execute(arguments: Arguments) -> Result<u8, Failure> {
     log::begin()?;
     match arguments.command {
         Command::Run(arguments) => run::run(arguments),
@@ -44,8 +52,8 @@ pub fn execute(arguments: Arguments) -> Result<u8, Failure> {
 
 /// Serves another process until it closes its end.
 fn serve(control_fd: i32) -> Result<u8, Failure> {
-    let control = sandfork::serve::control_socket(control_fd);
-    let served = sandfork::serve::serve(&control);
+    let control = crate::serve::control_socket(control_fd);
+    let served = crate::serve::serve(&control);
     served.map_err(|errno| Failure::Setup(errno.into()))?;
     Ok(exit_code::OK)
 }

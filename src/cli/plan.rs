@@ -1,13 +1,13 @@
 //! `sandfork plan` and `sandfork doctor`: what the sandbox would enforce here, and what it could.
 
-use sandfork::outcome::exit_code;
+use crate::outcome::exit_code;
 use std::collections::BTreeSet;
 
-use sandfork::host::{
+use crate::host::{
     self, CallerEnvironment, Machine, Needs, probe_interpreter, resolve_interpreter,
 };
-use sandfork::plan::{self, diagnose, explain};
-use sandfork::{Error, Policy};
+use crate::plan::{self, diagnose, explain};
+use crate::{Error, Policy};
 
 use super::args::{DoctorArguments, PlanArguments};
 use super::failure::Failure;

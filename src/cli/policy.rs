@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use sandfork::outcome::exit_code;
-use sandfork::policy::{self, Override, Policy, PolicyError};
-use sandfork::policy_source::FileSystem;
+use crate::outcome::exit_code;
+use crate::policy::{self, Override, Policy, PolicyError};
+use crate::policy_source::FileSystem;
 
 use super::args::{PolicyChoice, PolicyCommand};
 use super::failure::Failure;

@@ -1,9 +1,9 @@
 //! The command's message about an outcome whose status alone is not clear to a person.
 
+use crate::outcome::{Denial, Ending, LimitName, Limits, Outcome, Reporter};
+use crate::policy::Policy;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
-use sandfork::outcome::{Denial, Ending, LimitName, Limits, Outcome, Reporter};
-use sandfork::policy::Policy;
 
 /// One sentence, or `None` if the guest's output explains its end. `guest` is the name of the
 /// script or program.
@@ -22,7 +22,6 @@ pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<Strin
             "the run was ended, for it tampered with its link to the supervisor: {how}"
         )),
         Ending::Interrupted => Some("the run was interrupted".to_owned()),
-        other => Some(format!("the run ended with {}", other.status())),
     }
 }
 
@@ -60,10 +59,10 @@ fn signal(number: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sandfork::outcome::{Enforced, LimitHit, Mechanism, PolicyIdentity};
+    use crate::outcome::{Enforced, LimitHit, Mechanism, PolicyIdentity};
 
-    use sandfork::plan::Layer;
-    use sandfork::policy::Level;
+    use crate::plan::Layer;
+    use crate::policy::Level;
 
     use super::*;
 

@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::thread;
 
-use sandfork::outcome::Ending;
-use sandfork::policy::Stdin;
-use sandfork::{Cancel, Lifetime, Request, Sandbox};
+use crate::outcome::Ending;
+use crate::policy::Stdin;
+use crate::{Cancel, Lifetime, Request, Sandbox};
 
 use super::args::{ExecArguments, OutputChoice, PolicyChoice, RunArguments};
 use super::failure::{Failure, say};

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use sandfork::protocol::FrameLimits;
+use crate::protocol::FrameLimits;
 use thiserror::Error;
 
 /// The longest script, in bytes: what one frame carries.

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
-use sandfork::{Cancel, OutputSink};
+use crate::{Cancel, OutputSink};
 
 use super::terminal::Neutralizer;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use sandfork::batch::TaskId;
+use crate::batch::TaskId;
 
 /// The ids of tasks and of results, in 16 bytes each, so that millions fit into memory.
 ///

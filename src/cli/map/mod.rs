@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::Sandbox;
+use crate::batch::{Batch, CallOff, Done, FailureStreak, LOST_IN_A_ROW, Mapped, Order};
+use crate::capacity::{Capacity, Headroom};
+use crate::outcome::exit_code;
 use indicatif::ProgressDrawTarget;
 use nix::sys::signal::{SigSet, Signal};
-use sandfork::Sandbox;
-use sandfork::batch::{Batch, CallOff, Done, FailureStreak, LOST_IN_A_ROW, Mapped, Order};
-use sandfork::capacity::{Capacity, Headroom};
-use sandfork::outcome::exit_code;
 use thiserror::Error;
 
 use self::ids::Ids;

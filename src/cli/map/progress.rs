@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::batch::Done;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use sandfork::batch::Done;
 
 /// Counts a batch, and draws its progress. The bar ends on every path, so that it does not overwrite
 /// a message.

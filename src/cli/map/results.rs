@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use crate::batch::Done;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use sandfork::batch::Done;
 use thiserror::Error;
 
 use super::existing::Existing;

@@ -3,8 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 
+use crate::batch::RecordLine;
 use nix::fcntl::Flock;
-use sandfork::batch::RecordLine;
 
 use super::existing::{Beside, Existing};
 use super::ids::Ids;
@@ -143,7 +143,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
 
-    use sandfork::batch::TaskId;
+    use crate::batch::TaskId;
 
     use super::*;
     use crate::cli::map::ids::Met;

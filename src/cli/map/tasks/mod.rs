@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
-use sandfork::batch::{Task, TaskId, TaskLine, TaskLineError, TaskProgram};
-use sandfork::policy::PolicyError;
-use sandfork::{Policy, Request};
+use crate::batch::{Task, TaskId, TaskLine, TaskLineError, TaskProgram};
+use crate::policy::PolicyError;
+use crate::{Policy, Request};
 use thiserror::Error;
 
 use super::ids::{Ids, Met};
