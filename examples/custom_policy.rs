@@ -2,10 +2,7 @@
 //!
 //! `cargo run --release --example custom_policy`
 
-use sandfork::outcome::Status;
-use sandfork::policy::{Override, Policy};
-use sandfork::policy_source::FileSystem;
-use sandfork::{Request, Sandbox};
+use sandfork::{FileSystem, Override, Policy, Request, Sandbox, Status};
 
 const POLICY: &str = r#"
 extends = "strict"

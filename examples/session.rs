@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandfork::Sandbox;
-use sandfork::session::{Cell, CellReport, NamedError, ToolArguments, Value};
+use sandfork::session::{Cell, CellReport, NamedError, ToolArguments};
+use sandfork::{Sandbox, Value};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sandbox = Arc::new(Sandbox::builder().build()?);

@@ -1,23 +1,23 @@
-//! How many runs the host can hold at once. Pure: [`Headroom`] is looked at elsewhere.
+//! How many runs the host can hold at once.
 
 use std::fmt;
 use std::num::NonZeroUsize;
 
-pub use crate::host::Headroom;
+use crate::host::Headroom;
 use crate::plan::{HeldBy, Plan, bytes};
+use crate::sandbox::Sandbox;
 
-/// How many runs of one plan fit into what the host has left, each taking all that it may.
+/// How many runs of one sandbox fit into what the host has left, each taking all that it may.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Capacity {
     /// At least one: a host on which not even that fits is not known to be one until it has failed.
     pub runs: NonZeroUsize,
-    /// What there is not more of.
-    pub bound: Bound,
+    bound: Bound,
 }
 
 /// What bounds the number of runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Bound {
+enum Bound {
     /// Memory, in bytes.
     Memory {
         /// What one run may use, with its files where those have a limit of their own.
@@ -43,11 +43,15 @@ pub enum Bound {
 
 /// What the supervisor holds for one run, the files and sockets of the moments when it begins and
 /// ends among it, with its part of the cgroups that are kept for others. A test counts them.
-const DESCRIPTORS_OF_A_RUN: u64 = 30;
+pub const DESCRIPTORS_OF_A_RUN: u64 = 30;
 
 impl Capacity {
-    /// The runs of `plan` that fit.
-    pub fn of(plan: &Plan, headroom: &Headroom) -> Self {
+    /// Measures now. Takes a few milliseconds and reserves nothing.
+    pub fn of(sandbox: &Sandbox) -> Self {
+        Self::within(&Headroom::now(), sandbox.plan())
+    }
+
+    fn within(headroom: &Headroom, plan: &Plan) -> Self {
         let supervision = &plan.supervision;
         // A cgroup counts files in memory as memory. Nothing else does.
         let files: u64 = match supervision.held_by {
@@ -94,20 +98,20 @@ impl Bound {
 }
 
 /// Why there are not more, with what would allow more.
-impl fmt::Display for Bound {
+impl fmt::Display for Capacity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Memory { each, left } => write!(
+        match self.bound {
+            Bound::Memory { each, left } => write!(
                 f,
                 "each may use {} of memory and {} are left; lower `limits.memory` for more",
                 bytes(each),
                 bytes(left)
             ),
-            Self::Tasks { each, left } => write!(
+            Bound::Tasks { each, left } => write!(
                 f,
                 "each may have {each} processes and {left} are left; lower `limits.pids` for more"
             ),
-            Self::Descriptors { each, left } => write!(
+            Bound::Descriptors { each, left } => write!(
                 f,
                 "each takes up to {each} descriptors and {left} are left; raise `ulimit -n` for more"
             ),
@@ -129,8 +133,8 @@ mod tests {
     };
 
     fn runs(plan: &Plan, headroom: Headroom) -> (usize, String) {
-        let capacity = Capacity::of(plan, &headroom);
-        (capacity.runs.get(), capacity.bound.to_string())
+        let capacity = Capacity::within(&headroom, plan);
+        (capacity.runs.get(), capacity.to_string())
     }
 
     #[test]

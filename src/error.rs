@@ -1,6 +1,7 @@
 //! The one error of the library: the sandbox could not be provided.
 //!
-//! Each module has an error of its own, and says there which kind it is. This module knows none of them.
+//! Each module has an error of its own, and says there which kind it is ([`Cause`]). This module knows none
+//! of them.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -42,23 +43,29 @@ pub enum ErrorKind {
     System,
 }
 
-impl Error {
-    /// An error of this kind, with a module's own error as its cause.
-    pub(crate) fn new(kind: ErrorKind, cause: impl StdError + Send + Sync + 'static) -> Self {
+/// A module's own error.
+pub(crate) trait Cause: StdError + Send + Sync + 'static {
+    /// The kind of the error.
+    fn kind(&self) -> ErrorKind;
+
+    /// The errno(3) of an operation on a session's file.
+    fn errno(&self) -> Option<i32> {
+        None
+    }
+}
+
+#[doc(hidden)]
+impl<C: Cause> From<C> for Error {
+    fn from(cause: C) -> Self {
         Self {
-            kind,
-            errno: None,
+            kind: cause.kind(),
+            errno: cause.errno(),
             cause: Box::new(cause),
         }
     }
+}
 
-    /// Adds the errno(3) of an operation on a session's file.
-    #[must_use]
-    pub(crate) const fn with_errno(mut self, errno: i32) -> Self {
-        self.errno = Some(errno);
-        self
-    }
-
+impl Error {
     /// The kind of the error.
     pub const fn kind(&self) -> ErrorKind {
         self.kind

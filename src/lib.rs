@@ -11,69 +11,68 @@
 //! A [`Sandbox`] keeps one warm CPython and forks it for each run. Build it once and share it between
 //! threads. An [`Error`] means that no sandbox could be provided. Everything that the guest does, an
 //! endless loop and a segmentation fault included, is an [`Outcome`]. `README.md` shows the command and
-//! a comparison; `examples/` has a custom policy and a server.
+//! a comparison; `examples/` has a custom policy, a server and a session.
 //!
-//! # The modules, in reading order
-//!
-//! | module | what it is |
+//! | to | use |
 //! |---|---|
-//! | [`policy`] | what a guest may do: TOML files and the built-in policies, checked. Pure |
-//! | [`policy_source`] | reads policy files from the file system |
-//! | [`host`] | what this kernel, this process and this interpreter can do, as a value |
-//! | [`plan`](mod@plan) | turns policy and host into everything that will be done, as data. Pure |
-//! | [`sandfork_jail`] | the steps by which a process applies the layers to itself, in order, and every system call |
-//! | [`protocol`] | frames and messages between supervisor and worker. Pure |
-//! | [`supervisor`] | starts workers, checks them from outside, watches and ends them |
-//! | [`outcome`] | how a run ended, what it used, which layers held. Pure |
-//! | [`error`] | why no sandbox could be provided |
-//! | [`session`] | a long-lived worker: cells, values, host tools |
-//! | [`serve`] | sessions for another process, which sends requests as frames |
-//! | [`admission`] | how many runs are active at a time, and which wait |
-//! | [`batch`] | many tasks, several at a time |
-//! | [`capacity`] | how many runs the host can hold at a time. Pure |
-//!
-//! Most callers need [`Sandbox`], [`Request`], [`Policy`] and [`Outcome`], which the crate root exports.
-//! The rest is public so that a plan can be made, read and tested without being run.
-//!
-//! # Invariants
+//! | run code in a sandbox | [`Sandbox`], made by a [`SandboxBuilder`] for a [`Lifetime`] with a [`CallerEnvironment`] |
+//! | pass files, input, limits | [`Request`] with [`GuestPath`], [`Cancel`] and [`OutputSink`] |
+//! | decide what a guest may do | [`Policy`], from a built-in or from a [`FileSystem`] ([`PolicySource`]), with [`Override`]s |
+//! | read how a run ended | [`Outcome`]: [`Status`], [`Ending`], [`LimitHit`], [`ExceptionInfo`], [`Value`] |
+//! | read what it used and tried | [`Usage`], [`Phases`], [`Denial`] |
+//! | read what held it | [`Enforced`]: a [`Level`] and its [`Layer`]s |
+//! | decide what to do without a sandbox | [`ErrorKind`], [`PolicyError`] |
+//! | keep variables from cell to cell, and offer tools to the guest | [`session`] |
+//! | run many tasks | [`batch`] |
+//! | bound how many run at once | [`Admission`], [`Capacity`] |
 //!
 //! Guest code runs only in a worker that the supervisor has checked from outside. No layer is dropped
-//! silently. No message of a worker decides how its run ended. `ARCHITECTURE.md` lists all invariants,
-//! `tests/tidy.rs` enforces those that the source shows, and `SECURITY.md` explains their purpose.
+//! silently. No message of a worker decides how its run ended. `SECURITY.md` explains what this protects
+//! against, and [ARCHITECTURE.md] how the library works inside.
+//!
+//! [ARCHITECTURE.md]: https://github.com/sandfork/sandfork/blob/main/ARCHITECTURE.md
 
-// In reading order: what is allowed, ...
-pub mod policy;
-pub mod policy_source;
-// ... what the host can do, and what will therefore be done, ...
-pub mod host;
-pub mod plan;
-// ... how the supervisor talks to it, drives and watches it, ...
-pub mod protocol;
-pub mod supervisor;
-// ... and what the caller sees of it.
-pub mod error;
-pub mod outcome;
-mod sandbox;
-pub mod session;
-// ... or of many of them, at the other end of a socket, ...
-pub mod serve;
-// ... or of many runs at once.
-pub mod admission;
+#![cfg_attr(
+    not(feature = "internals"),
+    warn(unnameable_types),
+    allow(unused_imports, reason = "a module also names what only tests use")
+)]
+
+mod admission;
 pub mod batch;
-pub mod capacity;
-// The command, which src/main.rs starts.
+mod capacity;
 mod cli;
+mod error;
+mod host;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals;
+mod outcome;
+mod plan;
+mod policy;
+mod policy_source;
+mod protocol;
+mod sandbox;
+mod serve;
+pub mod session;
+mod supervisor;
 
+// The API: `tests/public-api.txt` lists it, and a test compares.
 pub use admission::Admission;
+pub use capacity::Capacity;
 #[doc(hidden)]
 pub use cli::command;
 pub use error::{Error, ErrorKind};
 pub use host::CallerEnvironment;
-pub use outcome::Outcome;
-pub use policy::Policy;
-pub use sandbox::{Sandbox, SandboxBuilder, SandboxKey};
+pub use outcome::value::Value;
+pub use outcome::{
+    Denial, Ending, Enforced, ExceptionInfo, JailSteps, Layer, Level, LimitHit, LimitName,
+    Mechanism, Outcome, Phases, PolicyIdentity, Reporter, Status, Usage,
+};
+pub use policy::{Override, Policy, PolicyError, PolicySource};
+pub use policy_source::FileSystem;
+pub use sandbox::{Sandbox, SandboxBuilder};
 pub use sandfork_jail::control::Lifetime;
-pub use session::Session;
 pub use supervisor::files::GuestPath;
 pub use supervisor::{Cancel, OutputSink, Request};
 

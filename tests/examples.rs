@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use sandfork::policy::Level;
+use sandfork::Level;
 use serde::Deserialize;
 
 use common::{examples, skips_are_forbidden, trial};

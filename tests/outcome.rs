@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use sandfork::outcome::{
-    Denial, Ending, Enforced, ExceptionInfo, LimitHit, LimitName, Mechanism, Outcome,
-    PolicyIdentity, Status, Usage,
+use sandfork::internals::protocol::Denied;
+use sandfork::{
+    Denial, Ending, Enforced, ExceptionInfo, Layer, Level, LimitHit, LimitName, Mechanism, Outcome,
+    PolicyIdentity, Status, Usage, Value,
 };
-use sandfork::plan::Layer;
-use sandfork::policy::Level;
-use sandfork::protocol::{Denied, Value};
 
 fn policy() -> PolicyIdentity {
     PolicyIdentity {
@@ -68,7 +66,7 @@ fn a_run_that_a_limit_ended() {
             target: Some("/etc/shadow".into()),
             errno: Some(13),
         }
-        .into(),
+        .into_denial(),
     ]);
 
     assert!(!outcome.is_ok());

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use sandfork::policy::Level;
+use sandfork::Level;
 
 use common::{examples, trial};
 
@@ -266,7 +266,7 @@ fn diagnosis() -> Result<(), Failed> {
     Err(format!("docs/cli.md does not show\n{body}").into())
 }
 
-/// The table of exit codes matches `sandfork::outcome::exit_code`.
+/// The table of exit codes matches `sandfork::internals::outcome::exit_code`.
 fn exit_codes() -> Result<(), Failed> {
     let source = include_str!("../src/outcome/exit_code.rs");
     for row in source.lines().filter_map(|line| line.strip_prefix("//! |")) {

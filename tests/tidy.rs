@@ -144,11 +144,10 @@ fn imports(texts: &[Text]) -> BTreeMap<&str, BTreeSet<&str>> {
     };
     let modules: BTreeSet<&str> = texts.iter().map(|text| &text.path[module(text)]).collect();
     let lib = texts.iter().find(|text| text.path == "src/lib.rs");
-    // Each line of exports: `pub use error::{Error, ErrorKind};`
-    let exports = lib.iter().flat_map(|text| text.text.lines());
-    let exports = exports.filter_map(|line| line.strip_prefix("pub use ")?.split_once("::"));
-    let exports: BTreeMap<&str, &str> = exports
-        .flat_map(|(module, names)| words(names).map(move |name| (name, module)))
+    let exports: BTreeMap<&str, &str> = lib
+        .iter()
+        .flat_map(|text| public(&text.text))
+        .filter_map(|(path, name)| Some((name, words(path).next()?)))
         .collect();
     let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for text in texts.iter().filter(|text| !is_test(text)) {
@@ -168,10 +167,28 @@ fn imports(texts: &[Text]) -> BTreeMap<&str, BTreeSet<&str>> {
             }
         }
     }
-    for root in ["lib", "main"] {
+    for root in ["internals", "lib", "main"] {
         found.remove(root);
     }
     found
+}
+
+/// The names that a file makes public at its top level, each with the path that it is exported from,
+/// which is empty for an item of the file.
+fn public(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let statements = text.split("\npub ").skip(1);
+    statements.flat_map(|statement| {
+        let end = statement.find([';', '(', '=']).expect("a statement");
+        match statement[..end].strip_prefix("use ") {
+            // `use path::{One, Another}`, `use path::One`
+            Some(list) => {
+                let (path, names) = list.rsplit_once("::").expect("a path and names");
+                words(names).map(|name| (path, name)).collect()
+            }
+            // `struct One`, `mod one`
+            None => vec![("", words(&statement[..end]).nth(1).expect("a name"))],
+        }
+    })
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -201,6 +218,31 @@ fn the_modules_of_src_form_no_circle() {
     let imports = imports(&texts);
     assert_eq!(in_circles(&imports), [""; 0], "{imports:#?}");
     assert_eq!(imports.get("outcome"), None, "outcome stands on the ground");
+}
+
+/// The most items of the public API: each is a promise.
+const MOST_ITEMS: usize = 60;
+
+/// The root is the API, with the modules that it makes public. Elsewhere `pub` means: for the crate.
+#[test]
+fn the_public_api_is_the_one_that_is_written_down() {
+    let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
+    let internals = "#[cfg(feature = \"internals\")]\n#[doc(hidden)]\npub mod internals;\n";
+    let root = read("src/lib.rs").replacen(internals, "", 1);
+    let (modules, items): (Vec<_>, Vec<_>) = public(&root)
+        .map(|(_, name)| name)
+        .partition(|name| root.contains(&format!("\npub mod {name};")));
+    let mut found: Vec<String> = items.into_iter().map(str::to_owned).collect();
+    for module in modules {
+        let text = read(&format!("src/{module}/mod.rs"));
+        found.extend(public(&text).map(|(_, name)| format!("{module}::{name}")));
+    }
+    found.sort();
+    assert_eq!(
+        found,
+        read("tests/public-api.txt").lines().collect::<Vec<_>>()
+    );
+    assert!(found.len() <= MOST_ITEMS, "{} items", found.len());
 }
 
 #[test]
@@ -419,7 +461,10 @@ fn the_checks_see() {
         text: text.to_owned(),
     };
     let circle = [
-        file("src/lib.rs", "pub use b::{Bee, Sting};\n"),
+        file(
+            "src/lib.rs",
+            "//! Made up.\n\npub use b::{\n    Bee, Sting,\n};\n",
+        ),
         file("src/a/mod.rs", "use crate::{d, Sting};\n"),
         file("src/b.rs", "fn f(_: crate::c::C) {}\n"),
         file("src/c/x.rs", "use crate::a;\n"),

@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sandfork::Sandbox;
 use sandfork::batch::{Batch, Order, Task};
-use sandfork::policy::{BuiltInsOnly, Override, Policy};
+use sandfork::{FileSystem, Override, Policy, Sandbox};
 use serde_json::{Value, json};
 
 use crate::options::Options;
@@ -163,7 +162,7 @@ impl InBatch {
         let own = interpreter(options);
         let sets = sets.iter().copied().chain([own.as_str()]);
         let sets: Vec<Override> = sets.map(str::parse).collect::<Result<_, _>>()?;
-        let policy = Policy::load("standard", &sets, &BuiltInsOnly)?;
+        let policy = Policy::load("standard", &sets, &FileSystem)?;
         let sandbox = Arc::new(Sandbox::builder().policy(policy).build()?);
         let jobs = options.jobs;
         Ok(Self {

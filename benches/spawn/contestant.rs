@@ -4,9 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use sandfork::plan::PRELOAD_ONLY;
-use sandfork::protocol::Value;
-use sandfork::{Outcome, Sandbox};
+use sandfork::internals::plan::PRELOAD_ONLY;
+use sandfork::{Outcome, Sandbox, Value};
 
 use crate::ground::policy;
 use crate::probe::Probe;

@@ -3,10 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sandfork::Sandbox;
-use sandfork::host::{CallerEnvironment, Interpreter, probe_interpreter};
-use sandfork::outcome::Enforced;
-use sandfork::policy::{BuiltInsOnly, Override, Policy};
+use sandfork::internals::host::{Interpreter, probe_interpreter};
+use sandfork::{CallerEnvironment, Enforced, FileSystem, Override, Policy, Sandbox};
 use serde_json::Value;
 
 use crate::contestant::{self, Error};
@@ -91,7 +89,10 @@ fn interpreter(options: &Options) -> Result<Interpreter, Error> {
 
 fn ask(python: &Path) -> Result<Interpreter, Error> {
     let environment = CallerEnvironment::current();
-    let found = sandfork::host::resolve_interpreter(&python.display().to_string(), &environment)?;
+    let found = sandfork::internals::host::resolve_interpreter(
+        &python.display().to_string(),
+        &environment,
+    )?;
     Ok(probe_interpreter(&found, &environment)?)
 }
 
@@ -110,7 +111,7 @@ pub fn policy(python: &Path, preload: &[&str]) -> Result<Policy, Error> {
         .iter()
         .map(|setting| setting.parse())
         .collect::<Result<_, _>>()?;
-    Ok(Policy::load("standard", &settings, &BuiltInsOnly)?)
+    Ok(Policy::load("standard", &settings, &FileSystem)?)
 }
 
 impl Environments {

@@ -79,7 +79,7 @@ fn series(subject: Subject, summary: Summary) -> Series {
 }
 
 fn phases(summaries: &HashMap<Subject, Summary>, preload: Preload) -> Option<Phases> {
-    let names = sandfork::outcome::Phases::default().each();
+    let names = sandfork::Phases::default().each();
     let median = |(name, _)| {
         let summary = summaries.get(&Subject::Phase(preload, name))?;
         Some((name, summary.median()))

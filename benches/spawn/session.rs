@@ -5,7 +5,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sandfork::{Sandbox, Session};
+use sandfork::Sandbox;
+use sandfork::session::Session;
 
 use crate::contestant::{Contestant, Error, UNTIL_READY};
 use crate::ground::policy;

@@ -1,18 +1,5 @@
 //! Limits how many runs are active, queues some of the others and refuses the rest: back-pressure for a
 //! server that receives more requests than its host can run.
-//!
-//! ```no_run
-//! use std::num::NonZeroUsize;
-//! use sandfork::{Admission, ErrorKind, Request, Sandbox};
-//!
-//! let admission = Admission::new(NonZeroUsize::new(4).expect("four is not zero"), 4);
-//! let sandbox = Sandbox::builder().admission(&admission).build()?;
-//! match sandbox.run(Request::python("print(1)").client("tenant 7")) {
-//!     Err(error) if error.kind() == ErrorKind::Busy => println!("503, try again later"),
-//!     ended => println!("{}", ended?.stdout()),
-//! }
-//! # Ok::<(), sandfork::Error>(())
-//! ```
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -23,7 +10,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Cause, Error, ErrorKind};
 use crate::supervisor::error::While;
 use crate::supervisor::{Cancel, SupervisorError};
 
@@ -36,6 +23,19 @@ use crate::supervisor::{Cancel, SupervisorError};
 ///
 /// With a queue as long as the number of active runs, an admitted run has waited about as long as one run
 /// takes. Clones share one state, so that several sandboxes may share one admission.
+///
+/// ```no_run
+/// use std::num::NonZeroUsize;
+/// use sandfork::{Admission, ErrorKind, Request, Sandbox};
+///
+/// let admission = Admission::new(NonZeroUsize::new(4).expect("four is not zero"), 4);
+/// let sandbox = Sandbox::builder().admission(&admission).build()?;
+/// match sandbox.run(Request::python("print(1)").client("tenant 7")) {
+///     Err(error) if error.kind() == ErrorKind::Busy => println!("503, try again later"),
+///     ended => println!("{}", ended?.stdout()),
+/// }
+/// # Ok::<(), sandfork::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Admission(Arc<Inner>);
 
@@ -70,11 +70,11 @@ pub enum Busy {
 
 /// The current numbers of runs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Load {
+struct Load {
     /// Active runs.
-    pub running: usize,
+    running: usize,
     /// Runs in the queue.
-    pub waiting: usize,
+    waiting: usize,
 }
 
 /// The right to run, until it is dropped.
@@ -115,7 +115,7 @@ enum Fate {
 impl Admission {
     /// An admission of `in_flight` active runs and a queue of `queue` more.
     ///
-    /// [`Capacity`](crate::capacity::Capacity) computes how many the host can hold.
+    /// [`Capacity`](crate::Capacity) computes how many the host can hold.
     pub fn new(in_flight: NonZeroUsize, queue: usize) -> Self {
         Self(Arc::new(Inner {
             in_flight: in_flight.get(),
@@ -125,7 +125,8 @@ impl Admission {
     }
 
     /// The current numbers of active and waiting runs.
-    pub fn load(&self) -> Load {
+    #[cfg(test)]
+    fn load(&self) -> Load {
         self.0.lock().load
     }
 
@@ -306,9 +307,9 @@ impl Ticket {
     }
 }
 
-impl From<Busy> for Error {
-    fn from(error: Busy) -> Self {
-        Self::new(ErrorKind::Busy, error)
+impl Cause for Busy {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Busy
     }
 }
 

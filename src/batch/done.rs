@@ -13,18 +13,10 @@ use crate::outcome::{Outcome, Status};
 #[derive(Debug)]
 pub struct Done {
     pub(super) id: TaskId,
-    pub(super) verdict: Verdict,
+    /// An error if no sandbox could be provided for it, after all attempts.
+    pub(super) result: Result<Box<Outcome>, Error>,
     pub(super) attempts: u32,
     pub(super) elapsed: Duration,
-}
-
-/// How a task ended.
-#[derive(Debug)]
-pub enum Verdict {
-    /// The task was run. Holds its outcome.
-    Outcome(Box<Outcome>),
-    /// No sandbox could be provided for it, after all attempts.
-    Infrastructure(Error),
 }
 
 impl Done {
@@ -33,22 +25,19 @@ impl Done {
         &self.id
     }
 
-    /// How the task ended.
-    pub fn verdict(&self) -> &Verdict {
-        &self.verdict
-    }
-
-    /// Like [`verdict`](Self::verdict), consuming the result.
-    pub fn into_verdict(self) -> Verdict {
-        self.verdict
-    }
-
     /// The outcome, if the task was run.
     pub fn outcome(&self) -> Option<&Outcome> {
-        match &self.verdict {
-            Verdict::Outcome(outcome) => Some(outcome),
-            Verdict::Infrastructure(_) => None,
-        }
+        self.result.as_deref().ok()
+    }
+
+    /// The error, if no sandbox could be provided for the task, after all attempts.
+    pub fn error(&self) -> Option<&Error> {
+        self.result.as_ref().err()
+    }
+
+    /// The outcome or the error.
+    pub fn into_result(self) -> Result<Outcome, Error> {
+        self.result.map(|outcome| *outcome)
     }
 
     /// The number of attempts. It exceeds 1 only if earlier ones got no sandbox.
@@ -64,19 +53,15 @@ impl Done {
 
     /// The outcome's status, or `infrastructure`.
     pub fn status(&self) -> &'static str {
-        match &self.verdict {
-            Verdict::Outcome(outcome) => outcome.status().as_str(),
-            Verdict::Infrastructure(_) => INFRASTRUCTURE,
-        }
+        self.outcome()
+            .map_or(INFRASTRUCTURE, |outcome| outcome.status().as_str())
     }
 
     /// Whether the program was run. A task that was cancelled, or that got no sandbox, is to be run
     /// again.
     pub fn is_finished(&self) -> bool {
-        match &self.verdict {
-            Verdict::Outcome(outcome) => outcome.status() != Status::Interrupted,
-            Verdict::Infrastructure(_) => false,
-        }
+        self.outcome()
+            .is_some_and(|outcome| outcome.status() != Status::Interrupted)
     }
 }
 
@@ -93,14 +78,14 @@ impl Serialize for Done {
             result: R,
         }
         let (id, attempts) = (&self.id, (self.attempts > 1).then_some(self.attempts));
-        match &self.verdict {
-            Verdict::Outcome(result) => Json {
+        match &self.result {
+            Ok(result) => Json {
                 id,
                 attempts,
                 result,
             }
             .serialize(serializer),
-            Verdict::Infrastructure(error) => {
+            Err(error) => {
                 let result = infrastructure(error);
                 Json {
                     id,
@@ -151,22 +136,18 @@ mod tests {
     use crate::policy::Level;
     use crate::supervisor::SupervisorError;
 
-    fn outcome(ending: Ending) -> Verdict {
+    fn outcome(ending: Ending) -> Box<Outcome> {
         let enforced = Enforced {
             level: Level::Full,
             layers: vec![],
         };
-        Verdict::Outcome(Box::new(Outcome::new(
-            ending,
-            PolicyIdentity::default(),
-            enforced,
-        )))
+        Box::new(Outcome::new(ending, PolicyIdentity::default(), enforced))
     }
 
-    fn done(verdict: Verdict, attempts: u32) -> Done {
+    fn done(result: Result<Box<Outcome>, Error>, attempts: u32) -> Done {
         Done {
             id: TaskId::from("a"),
-            verdict,
+            result,
             attempts,
             elapsed: Duration::from_millis(1),
         }
@@ -178,24 +159,24 @@ mod tests {
 
     #[test]
     fn a_result_is_the_object_of_a_run_with_its_id() {
-        let json = serde_json::to_value(done(outcome(Ending::Exit(3)), 1)).unwrap();
+        let json = serde_json::to_value(done(Ok(outcome(Ending::Exit(3))), 1)).unwrap();
         assert_eq!(json["id"], "a");
         assert_eq!(json["status"], "exit");
         assert_eq!(json["exit_code"], 3);
         assert_eq!(json.get("attempts"), None);
-        let json = serde_json::to_value(done(outcome(Ending::Ok), 2)).unwrap();
+        let json = serde_json::to_value(done(Ok(outcome(Ending::Ok)), 2)).unwrap();
         assert_eq!(json["attempts"], 2);
     }
 
     #[test]
     fn a_task_without_a_sandbox_has_the_same_keys() {
-        let error = || Verdict::Infrastructure(SupervisorError::ZygoteGone.into());
+        let error = || Err(SupervisorError::ZygoteGone.into());
         let failed = serde_json::to_value(done(error(), 4)).unwrap();
         assert_eq!(failed["status"], "infrastructure");
         assert_eq!(failed["exit_code"], 125);
         assert_eq!(failed["error"]["name"], "System");
         assert_eq!(failed["attempts"], 4);
-        let fine = serde_json::to_value(done(outcome(Ending::Ok), 4)).unwrap();
+        let fine = serde_json::to_value(done(Ok(outcome(Ending::Ok)), 4)).unwrap();
         assert_eq!(keys(&failed), keys(&fine));
         assert_eq!(keys(&failed["error"]).len(), 3);
     }
@@ -208,10 +189,10 @@ mod tests {
             Ending::Denied,
             Ending::Signal(9),
         ] {
-            assert!(done(outcome(ending), 1).is_finished());
+            assert!(done(Ok(outcome(ending)), 1).is_finished());
         }
-        assert!(!done(outcome(Ending::Interrupted), 1).is_finished());
+        assert!(!done(Ok(outcome(Ending::Interrupted)), 1).is_finished());
         let error = SupervisorError::ZygoteGone.into();
-        assert!(!done(Verdict::Infrastructure(error), 4).is_finished());
+        assert!(!done(Err(error), 4).is_finished());
     }
 }

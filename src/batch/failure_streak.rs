@@ -1,6 +1,6 @@
 //! Decides when to give up a batch whose tasks repeatedly get no sandbox.
 
-use super::Verdict;
+use super::Done;
 use crate::error::Error;
 
 /// How many tasks in a row may get no sandbox, after all their attempts. Later tasks will not get
@@ -13,16 +13,9 @@ pub struct FailureStreak(u32);
 
 impl FailureStreak {
     /// Counts one more task. If that makes too many in a row, returns why it got no sandbox.
-    pub fn last_of_too_many<'a>(&mut self, verdict: &'a Verdict) -> Option<&'a Error> {
-        match verdict {
-            Verdict::Outcome(_) => {
-                self.0 = 0;
-                None
-            }
-            Verdict::Infrastructure(error) => {
-                self.0 += 1;
-                (self.0 == LOST_IN_A_ROW).then_some(error)
-            }
-        }
+    pub fn last_of_too_many<'a>(&mut self, done: &'a Done) -> Option<&'a Error> {
+        let error = done.error();
+        self.0 = error.map_or(0, |_| self.0 + 1);
+        error.filter(|_| self.0 == LOST_IN_A_ROW)
     }
 }

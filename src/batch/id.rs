@@ -30,7 +30,7 @@ impl TaskId {
 
     /// 128 bits of its SHA-256, which distinguish millions of ids in 16 bytes each. Collisions
     /// cannot be constructed.
-    pub fn digest(&self) -> u128 {
+    pub(crate) fn digest(&self) -> u128 {
         let hash = match self {
             Self::Number(number) => {
                 Sha256::new_with_prefix(b"n").chain_update(number.to_le_bytes())

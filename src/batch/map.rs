@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::pool::{self, Results, Stopper, Stopping};
+use super::retry::retry;
 use super::sandboxes::Sandboxes;
-use super::{Done, Order, Retry, Task, Verdict};
-use crate::capacity::{Capacity, Headroom};
+use super::{Done, Order, Task};
+use crate::capacity::Capacity;
 use crate::error::{Error, ErrorKind};
 use crate::host::processors;
 use crate::sandbox::Sandbox;
@@ -21,7 +22,6 @@ pub struct Batch {
     sandbox: Arc<Sandbox>,
     jobs: Option<NonZeroUsize>,
     order: Order,
-    retry: Retry,
 }
 
 impl Batch {
@@ -31,7 +31,6 @@ impl Batch {
             sandbox: sandbox.into(),
             jobs: None,
             order: Order::default(),
-            retry: Retry::default(),
         }
     }
 
@@ -50,15 +49,8 @@ impl Batch {
         self
     }
 
-    /// Sets how often a task is tried if no sandbox could be provided for it.
-    #[must_use]
-    pub fn retry(mut self, retry: Retry) -> Self {
-        self.retry = retry;
-        self
-    }
-
     /// Starts the batch. It reads a task when it can start, and starts none while
-    /// [`WINDOW`](super::WINDOW) times as many results wait to be taken as tasks run at once.
+    /// four times as many results wait to be taken as tasks run at once.
     ///
     /// # Errors
     ///
@@ -87,7 +79,6 @@ impl Batch {
         let cancel = Cancel::new()?;
         let worker = Worker {
             sandboxes: Sandboxes::new(self.sandbox),
-            retry: self.retry,
             cancel: cancel.clone(),
         };
         let results = pool::work(
@@ -101,8 +92,7 @@ impl Batch {
 }
 
 fn default_jobs(sandbox: &Sandbox) -> NonZeroUsize {
-    let runs = Capacity::of(sandbox.plan(), &Headroom::now()).runs;
-    runs.min(processors())
+    Capacity::of(sandbox).runs.min(processors())
 }
 
 /// The results of a batch, as an iterator. Dropping it cancels the running tasks, and waits until
@@ -158,7 +148,6 @@ impl<E> CallOff<E> {
 /// Runs the tasks.
 struct Worker {
     sandboxes: Sandboxes,
-    retry: Retry,
     cancel: Cancel,
 }
 
@@ -173,13 +162,10 @@ impl Worker {
         let request = request.cancel(&self.cancel);
         let attempt = || self.sandboxes.get(policy.as_deref())?.run(&request);
         let pause = |time| stopping.pause(time);
-        let (ended, attempts) = self.retry.run(attempt, may_pass, pause);
+        let (result, attempts) = retry(attempt, may_pass, pause);
         Done {
             id,
-            verdict: match ended {
-                Ok(outcome) => Verdict::Outcome(Box::new(outcome)),
-                Err(error) => Verdict::Infrastructure(error),
-            },
+            result: result.map(Box::new),
             attempts,
             elapsed: begun.elapsed(),
         }

@@ -17,25 +17,26 @@
 //! could be provided, the task is tried again a few times, after pauses. If that fails too, the
 //! result has the status `infrastructure`.
 //!
-//! [`TaskLine`] and [`RecordLine`] are the lines of `sandfork map`; `docs/batch.md` describes them.
+//! `docs/batch.md` describes the same for the command, `sandfork map`.
 
 mod done;
 mod failure_streak;
 mod id;
-mod line;
+pub(crate) mod line;
 mod map;
 mod pool;
-mod record;
+pub(crate) mod record;
 mod retry;
 mod sandboxes;
 mod task;
 
-pub use done::{Done, Verdict};
-pub use failure_streak::{FailureStreak, LOST_IN_A_ROW};
+pub use done::Done;
 pub use id::TaskId;
-pub use line::{TaskLine, TaskLineError, TaskProgram};
 pub use map::{Batch, CallOff, Mapped};
-pub use pool::{Order, WINDOW};
-pub use record::{INFRASTRUCTURE, RecordLine, RecordLineError};
-pub use retry::Retry;
+pub use pool::Order;
 pub use task::Task;
+
+pub(crate) use failure_streak::{FailureStreak, LOST_IN_A_ROW};
+pub(crate) use line::{TaskLine, TaskLineError, TaskProgram};
+pub(crate) use pool::WINDOW;
+pub(crate) use record::{INFRASTRUCTURE, RecordLine};

@@ -1,54 +1,31 @@
 //! Retries of a task for which no sandbox could be provided.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::pool::Paused;
 
-/// The number of attempts and the pauses between them: each is four times as long as the one
-/// before.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Retry {
-    /// The most attempts.
-    pub attempts: NonZeroU32,
-    /// The pause after the first attempt.
-    pub pause: Duration,
-}
+/// The most attempts: four within about a second, for a host that is only briefly short of a
+/// resource.
+const ATTEMPTS: u32 = 4;
+/// The pause after the first attempt. Each further pause is four times as long as the one before.
+const PAUSE: Duration = Duration::from_millis(50);
 
-/// Four attempts within about a second, for a host that is only briefly short of a resource.
-impl Default for Retry {
-    fn default() -> Self {
-        const ATTEMPTS: NonZeroU32 = NonZeroU32::new(4).expect("four is not zero");
-        Self {
-            attempts: ATTEMPTS,
-            pause: Duration::from_millis(50),
-        }
-    }
-}
-
-impl Retry {
-    /// Makes attempts until one succeeds, fails permanently, or was the last. Returns the last
-    /// result and the number of attempts.
-    pub(super) fn run<T, E>(
-        self,
-        mut attempt: impl FnMut() -> Result<T, E>,
-        may_pass: impl Fn(&E) -> bool,
-        mut pause: impl FnMut(Duration) -> Paused,
-    ) -> (Result<T, E>, u32) {
-        let mut made = 1;
-        let mut next = self.pause;
-        loop {
-            match attempt() {
-                Err(error)
-                    if made < self.attempts.get()
-                        && may_pass(&error)
-                        && pause(next) == Paused::Elapsed =>
-                {
-                    made += 1;
-                    next = next.saturating_mul(4);
-                }
-                ended => return (ended, made),
+/// Makes attempts until one succeeds, fails permanently, or was the last. Returns the last result
+/// and the number of attempts.
+pub fn retry<T, E>(
+    mut attempt: impl FnMut() -> Result<T, E>,
+    may_pass: impl Fn(&E) -> bool,
+    mut pause: impl FnMut(Duration) -> Paused,
+) -> (Result<T, E>, u32) {
+    let mut made = 1;
+    let mut next = PAUSE;
+    loop {
+        match attempt() {
+            Err(error) if made < ATTEMPTS && may_pass(&error) && pause(next) == Paused::Elapsed => {
+                made += 1;
+                next *= 4;
             }
+            ended => return (ended, made),
         }
     }
 }
@@ -64,7 +41,7 @@ mod tests {
     ) -> (Result<u8, bool>, u32, Vec<u64>) {
         let mut left = outcomes.iter().copied();
         let mut pauses = Vec::new();
-        let (ended, made) = Retry::default().run(
+        let (ended, made) = retry(
             || left.next().expect("no more than four attempts"),
             |may_pass| *may_pass,
             |time| {

@@ -31,8 +31,8 @@ pub use errno::Errno;
 pub(crate) use exhaustion_hint::{exhaustion_hint, relief_of};
 pub use headroom::Headroom;
 pub use interpreter::{
-    FACTS_SCRIPT, Interpreter, InterpreterError, Link, Reach, Rejection,
-    probe as probe_interpreter, resolve as resolve_interpreter,
+    Interpreter, InterpreterError, Link, Reach, probe as probe_interpreter,
+    resolve as resolve_interpreter,
 };
 pub use kernel::{Arch, KernelVersion};
 pub use landlock::LandlockSupport;

@@ -172,7 +172,7 @@ limits! {
 
 impl LimitName {
     /// Its row in the table.
-    pub const fn spec(self) -> &'static LimitSpec {
+    pub(crate) const fn spec(self) -> &'static LimitSpec {
         &SPECS[self as usize]
     }
 

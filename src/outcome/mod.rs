@@ -1,9 +1,4 @@
 //! The end of one cell or one run, with what it used and which layers held.
-//!
-//! Everything that a guest can do is an [`Outcome`]. An error exists only if no sandbox could be
-//! provided. The guest's own reports (`value`, `error`, what it wrote) are kept apart from what the
-//! supervisor and the kernel observed (`status`, `limit`, `usage`, `enforced`). A guest that lies
-//! in its reports changes nothing of what was observed.
 
 use std::borrow::Cow;
 
@@ -29,6 +24,11 @@ pub use parts::{Denial, Enforced, ExceptionInfo, PolicyIdentity, Reporter, Usage
 pub use phases::{JailSteps, Phases, microseconds};
 
 /// The end of one cell or one run.
+///
+/// Everything that a guest can do is an outcome. An error exists only if no sandbox could be provided.
+/// The guest's own reports (`value`, `error`, what it wrote) are kept apart from what the supervisor
+/// and the kernel observed (`status`, `limit`, `usage`, `enforced`). A guest that lies in its reports
+/// changes nothing of what was observed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     ending: Ending,
@@ -82,8 +82,8 @@ impl Outcome {
 
     /// Adds an exception, which a limit may have raised in the guest.
     #[must_use]
-    pub fn with_error(mut self, error: impl Into<ExceptionInfo>) -> Self {
-        self.error = Some(error.into());
+    pub fn with_error(mut self, error: ExceptionInfo) -> Self {
+        self.error = Some(error);
         self
     }
 
@@ -119,7 +119,7 @@ impl Outcome {
         &self.ending
     }
 
-    /// The exit code of the `sandfork` command for this outcome; [`exit_code`] has the table.
+    /// The exit code of the `sandfork` command for this outcome; `docs/cli.md` has the table.
     pub fn exit_code(&self) -> u8 {
         exit_code::of(&self.ending)
     }

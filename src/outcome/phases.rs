@@ -73,7 +73,7 @@ impl Phases {
     }
 
     /// Whether these are the phases of a run, not of a cell in a session whose worker goes on.
-    pub fn are_of_a_run(&self) -> bool {
+    pub(super) fn are_of_a_run(&self) -> bool {
         let cell = Self {
             code: self.code,
             ..Self::default()

@@ -1,6 +1,6 @@
 //! Why a policy cannot be enforced on a host.
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Cause, ErrorKind};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -158,8 +158,8 @@ impl fmt::Display for Sentences<'_> {
     }
 }
 
-impl From<PlanError> for Error {
-    fn from(error: PlanError) -> Self {
-        Self::new(ErrorKind::Host, error)
+impl Cause for PlanError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Host
     }
 }

@@ -31,15 +31,14 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 pub use crate::outcome::Layer;
-pub use assess::{Assessment, Remedy, assess};
+pub use assess::assess;
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
-pub use doctor::{Diagnosis, InterpreterDiagnosis, diagnose};
+pub use doctor::diagnose;
 pub use environment::PRELOAD_ONLY;
 pub use error::{Place, PlanError};
 pub use explain::explain;
 pub use layer_state::LayerState;
 pub use level::LayerPlan;
-pub use obstacle::Obstacle;
 pub use session_directory::{FileQuota, SessionFiles};
 pub(crate) use words::bytes;
 

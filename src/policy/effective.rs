@@ -64,13 +64,6 @@ pub struct ImportPolicy {
     pub allow: Vec<ImportPattern>,
 }
 
-impl ImportPolicy {
-    /// Whether every import is allowed.
-    pub fn allows_everything(&self) -> bool {
-        self.allow.contains(&ImportPattern::Everything)
-    }
-}
-
 /// What the guest sees of the host's files.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -143,52 +136,47 @@ impl Policy {
     }
 
     /// The interpreter and its preloaded modules.
-    pub fn python(&self) -> &PythonPolicy {
+    pub(crate) fn python(&self) -> &PythonPolicy {
         &self.python
     }
 
     /// What guest code may import.
-    pub fn imports(&self) -> &ImportPolicy {
+    pub(crate) fn imports(&self) -> &ImportPolicy {
         &self.imports
     }
 
     /// What the guest sees of the host's files.
-    pub fn filesystem(&self) -> &FilesystemPolicy {
+    pub(crate) fn filesystem(&self) -> &FilesystemPolicy {
         &self.filesystem
     }
 
-    /// The network that the guest has.
-    pub fn network(&self) -> NetworkMode {
-        self.network
-    }
-
     /// Environment variables.
-    pub fn env(&self) -> &EnvPolicy {
+    pub(crate) fn env(&self) -> &EnvPolicy {
         &self.env
     }
 
     /// What the guest reads on its standard input.
-    pub fn stdin(&self) -> Stdin {
+    pub(crate) fn stdin(&self) -> Stdin {
         self.stdin
     }
 
     /// Limits on time, memory and every other resource that can run out.
-    pub fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
     /// Where a limit was written.
-    pub fn limit_origin(&self, name: LimitName) -> &Origin {
+    pub(crate) fn limit_origin(&self, name: LimitName) -> &Origin {
         given(self.values.origin(name.key()))
     }
 
     /// How long a session lives if it is not closed.
-    pub fn session(&self) -> SessionPolicy {
+    pub(crate) fn session(&self) -> SessionPolicy {
         self.session
     }
 
     /// Changes to the list of allowed system calls.
-    pub fn syscalls(&self) -> &SyscallPolicy {
+    pub(crate) fn syscalls(&self) -> &SyscallPolicy {
         &self.syscalls
     }
 
@@ -198,7 +186,7 @@ impl Policy {
     }
 
     /// Where [`Policy::require`] was written.
-    pub fn require_origin(&self) -> &Origin {
+    pub(crate) fn require_origin(&self) -> &Origin {
         &self.require.origin
     }
 }

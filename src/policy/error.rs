@@ -1,6 +1,6 @@
 //! Why a policy cannot be used: one sentence with the place, the problem and the remedy.
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Cause, ErrorKind};
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -33,7 +33,11 @@ impl PolicyError {
             problem: Box::new(problem),
         }
     }
+}
 
+/// What is wrong and where, for the tests.
+#[cfg(feature = "internals")]
+impl PolicyError {
     /// The place of the error.
     pub fn origin(&self) -> &Origin {
         &self.origin
@@ -174,8 +178,8 @@ pub enum PolicyProblem {
     },
 }
 
-impl From<PolicyError> for Error {
-    fn from(error: PolicyError) -> Self {
-        Self::new(ErrorKind::Policy, error)
+impl Cause for PolicyError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Policy
     }
 }

@@ -37,6 +37,7 @@ macro_rules! keyword {
 }
 
 /// A word that the key does not accept.
+#[allow(unnameable_types, reason = "opaque: the word is not one of a few")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct UnknownWord;
 

@@ -15,6 +15,15 @@ impl Policy {
     ///
     /// A built-in name wins over a file of the same name, which is written `./name`.
     ///
+    /// ```
+    /// use sandfork::{FileSystem, Policy};
+    ///
+    /// let overrides = ["limits.wall=2s".parse()?];
+    /// let policy = Policy::load("standard", &overrides, &FileSystem)?;
+    /// assert!(policy.to_toml().contains("wall = \"2s\""));
+    /// # Ok::<(), sandfork::PolicyError>(())
+    /// ```
+    ///
     /// # Errors
     /// The first error in the files or the overrides, with its place and remedy.
     /// The plan checks whether the host can enforce the policy.

@@ -5,15 +5,6 @@
 //! overrides, and checks everything that does not depend on a host. It keeps the place where each value
 //! was written, so that the plan can name the line that a host cannot enforce.
 //!
-//! ```
-//! use sandfork::policy::{BuiltInsOnly, Policy};
-//!
-//! let overrides = ["limits.wall=2s".parse()?];
-//! let policy = Policy::load("standard", &overrides, &BuiltInsOnly)?;
-//! assert_eq!(policy.limits().wall().as_secs(), 2);
-//! # Ok::<(), sandfork::policy::PolicyError>(())
-//! ```
-//!
 //! `docs/policy.md` describes every key.
 
 mod assemble;
@@ -43,12 +34,12 @@ pub use effective::{
     EnvPolicy, FilesystemPolicy, Freshness, ImportPolicy, Policy, ProcVisibility, PythonPolicy,
     SessionPolicy, SyscallPolicy,
 };
-pub use error::{PolicyError, PolicyProblem};
-pub use keyword::{NetworkMode, Stdin, SystemFiles, UnknownWord};
+pub use error::PolicyError;
+pub use keyword::{Stdin, SystemFiles};
 pub use limits::{AbovePolicy, LimitOverrides};
 
 pub use crate::outcome::{Level, LimitName, Limits};
-pub use module_name::{ImportPattern, ModuleNameError, Preload, Presence};
+pub use module_name::{ImportPattern, Preload, Presence};
 pub use origin::{Located, Origin};
 pub use overrides::Override;
 pub use schema::schema;

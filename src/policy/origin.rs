@@ -44,9 +44,4 @@ impl<T> Located<T> {
     pub fn new(value: T, origin: Origin) -> Self {
         Self { value, origin }
     }
-
-    /// Converts the value and keeps its origin.
-    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Located<U> {
-        Located::new(convert(self.value), self.origin)
-    }
 }

@@ -73,16 +73,6 @@ pub struct Frame {
     pub payload: Vec<u8>,
 }
 
-impl Frame {
-    /// Appends the frame's bytes to `out`. Leaves `out` unchanged if the frame exceeds `limits`.
-    pub fn encode_into(&self, limits: &FrameLimits, out: &mut Vec<u8>) -> Result<(), FrameError> {
-        encode_with(&self.payload, limits, out, |out| {
-            out.extend_from_slice(&self.header);
-            Ok(())
-        })
-    }
-}
-
 /// Appends a frame whose header `write` appends. Leaves `out` unchanged if the frame exceeds
 /// `limits` or the header could not be written.
 pub fn encode_with<E: From<FrameError>>(
@@ -152,29 +142,9 @@ pub enum FrameError {
         /// The configured limit.
         limit: usize,
     },
-    /// The stream ended inside a frame.
-    #[error("the stream ended inside a frame, after {received} of its bytes")]
-    Truncated {
-        /// Bytes of the unfinished frame.
-        received: usize,
-    },
 }
 
 /// Turns bytes into frames.
-///
-/// ```
-/// use sandfork::protocol::{Decoder, Frame, FrameLimits};
-///
-/// let frame = Frame { header: b"{}".to_vec(), payload: b"raw".to_vec() };
-/// let mut bytes = Vec::new();
-/// frame.encode_into(&FrameLimits::TO_WORKER, &mut bytes)?;
-///
-/// let mut decoder = Decoder::new(FrameLimits::TO_WORKER);
-/// let (mut first, mut second) = bytes.split_at(5);
-/// assert_eq!(decoder.decode(&mut first)?, None);
-/// assert_eq!(decoder.decode(&mut second)?, Some(frame));
-/// # Ok::<(), sandfork::protocol::FrameError>(())
-/// ```
 #[derive(Debug)]
 pub struct Decoder {
     limits: FrameLimits,
@@ -252,22 +222,6 @@ impl Decoder {
                     return Ok(None);
                 }
             }
-        }
-    }
-
-    /// Checks that the stream may end here.
-    ///
-    /// # Errors
-    ///
-    /// [`FrameError::Truncated`] inside a frame, or the error with which the decoder failed before.
-    pub fn finish(&self) -> Result<(), FrameError> {
-        match &self.state {
-            State::Prefix { filled: 0, .. } => Ok(()),
-            State::Prefix { filled, .. } => Err(FrameError::Truncated { received: *filled }),
-            State::Body { frame, .. } => Err(FrameError::Truncated {
-                received: PREFIX + frame.header.len() + frame.payload.len(),
-            }),
-            State::Failed(error) => Err(error.clone()),
         }
     }
 

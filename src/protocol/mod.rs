@@ -23,3 +23,6 @@ pub use message::{
 /// Both ends come from the same binary, so a difference is a bug and ends the session. There is no
 /// negotiation.
 pub const VERSION: u32 = 2;
+
+#[cfg(test)]
+mod tests;

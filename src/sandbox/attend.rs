@@ -49,7 +49,11 @@ impl Sandbox {
     /// # Errors
     ///
     /// When no worker could be provided. The caller has received the error.
-    pub fn attend(&self, caller: &mut dyn Caller, request: SessionRequest) -> Result<(), Error> {
+    pub(crate) fn attend(
+        &self,
+        caller: &mut dyn Caller,
+        request: SessionRequest,
+    ) -> Result<(), Error> {
         let mut stdin = request.stdin;
         let mut restart = None;
         loop {

@@ -79,10 +79,6 @@ impl SandboxBuilder {
         given.map_or_else(|| Cow::Owned(Policy::default()), Cow::Borrowed)
     }
 
-    pub(super) const fn for_lifetime(&self) -> Lifetime {
-        self.lifetime
-    }
-
     pub(super) fn caller_environment(&self) -> CallerEnvironment {
         let given = self.environment.clone();
         given.unwrap_or_else(CallerEnvironment::current)

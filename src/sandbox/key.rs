@@ -9,14 +9,14 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::builder::{SandboxBuilder, is_script};
+use super::builder::is_script;
 use crate::error::Error;
 use crate::host::{CallerEnvironment, HostError, resolve_interpreter};
 use crate::plan::needs;
 use crate::policy::Policy;
 use sandfork_jail::control::Lifetime;
 
-/// Identifies what a builder would make its sandbox from. If two keys are equal, one sandbox serves
+/// Identifies what a sandbox is made from. If two keys are equal, one sandbox serves
 /// both.
 ///
 /// It covers the policy with its name, the values of the variables that the policy passes on, the
@@ -32,20 +32,12 @@ impl fmt::Debug for SandboxKey {
     }
 }
 
-impl SandboxBuilder {
-    /// Computes the key without starting anything: some tens of microseconds.
+impl SandboxKey {
+    /// The key of a sandbox under this policy. Starts nothing and takes some tens of microseconds.
     ///
     /// # Errors
     ///
     /// When the interpreter cannot be found.
-    pub fn key(&self) -> Result<SandboxKey, Error> {
-        let (policy, environment) = (self.for_policy(), self.caller_environment());
-        SandboxKey::of(&policy, self.for_lifetime(), &environment)
-    }
-}
-
-impl SandboxKey {
-    /// The key of a sandbox under this policy.
     pub(crate) fn of(
         policy: &Policy,
         lifetime: Lifetime,
@@ -122,7 +114,6 @@ mod tests {
     use super::*;
     use crate::host::CallerEnvironment;
     use crate::policy::{BuiltInsOnly, Policy};
-    use crate::sandbox::Sandbox;
 
     /// A directory of programs with a `python3` in it.
     struct Programs(tempfile::TempDir);
@@ -150,8 +141,7 @@ mod tests {
     fn key(sets: &[&str], environment: &CallerEnvironment) -> SandboxKey {
         let sets: Vec<_> = sets.iter().map(|set| set.parse().unwrap()).collect();
         let policy = Policy::load("standard", &sets, &BuiltInsOnly).unwrap();
-        let builder = Sandbox::builder().policy(policy);
-        builder.environment(environment.clone()).key().unwrap()
+        SandboxKey::of(&policy, Lifetime::ManyRuns, environment).unwrap()
     }
 
     #[test]
@@ -187,11 +177,8 @@ mod tests {
 
         fs::write(programs.python(), "another").unwrap();
         assert_ne!(plain, key(&[], &environment));
-        let one_run = Sandbox::builder()
-            .lifetime(Lifetime::OneRun)
-            .environment(environment.clone());
-        let many_runs = Sandbox::builder().environment(environment);
-        assert_ne!(one_run.key().unwrap(), many_runs.key().unwrap());
+        let of = |lifetime| SandboxKey::of(&Policy::default(), lifetime, &environment).unwrap();
+        assert_ne!(of(Lifetime::OneRun), of(Lifetime::ManyRuns));
     }
 
     #[test]
@@ -207,7 +194,7 @@ mod tests {
 
     #[test]
     fn an_interpreter_that_is_not_there_is_an_error() {
-        let nowhere = Sandbox::builder().environment(CallerEnvironment::default());
-        assert!(nowhere.key().is_err());
+        let nowhere = CallerEnvironment::default();
+        assert!(SandboxKey::of(&Policy::default(), Lifetime::ManyRuns, &nowhere).is_err());
     }
 }

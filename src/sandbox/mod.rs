@@ -14,9 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-pub use self::attend::SessionRequest;
 pub use self::builder::SandboxBuilder;
-pub use self::key::SandboxKey;
+
+pub(crate) use self::attend::SessionRequest;
+pub(crate) use self::key::SandboxKey;
 
 use self::pool::{Filler, Parked, Pool};
 use self::zygote_manager::ZygoteManager;
@@ -145,9 +146,8 @@ impl Sandbox {
         outcome
     }
 
-    /// The plan for each worker, as plain data; [`explain`](crate::plan::explain) formats it as
-    /// text.
-    pub fn plan(&self) -> &Plan {
+    /// The plan for each worker.
+    pub(crate) fn plan(&self) -> &Plan {
         &self.inner.plan
     }
 }

@@ -17,9 +17,10 @@ use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::batch::{
     Batch, CallOff, Done, FailureStreak, LOST_IN_A_ROW, Mapped, Order, Task, TaskId, TaskLine,
-    TaskProgram, Verdict, WINDOW,
+    TaskProgram, WINDOW,
 };
-use crate::capacity::{Capacity, Headroom};
+use crate::capacity::Capacity;
+use crate::error::{Cause, Error, ErrorKind};
 use crate::host::{processors, relief_of};
 use crate::policy::Policy;
 use crate::protocol::VERSION;
@@ -27,8 +28,8 @@ use crate::protocol::caller::{
     ClientEvent, ClientRequest, ErrorCode, Mapping, OpenBatch, TaskHeader, TaskLoss, TaskOrder,
     TaskOutcome, WireOutcome,
 };
+use crate::sandbox::Sandbox;
 use crate::supervisor::{Caller, CallerEvent, FrameCaller, Request, await_caller, wait};
-use crate::{Error, ErrorKind, Sandbox};
 use sandfork_jail::sys::descriptors::send_some;
 
 /// The most output in one frame, bytes.
@@ -78,7 +79,7 @@ pub fn serve(
     let mapped = match batch.try_map(queue) {
         Ok(mapped) => mapped,
         Err(error) => {
-            return caller.refuse(None, cannot_begin(error).into());
+            return caller.refuse(None, Error::from(CannotBegin(error)).into());
         }
     };
     let mut writer = Writer::new(socket);
@@ -95,7 +96,7 @@ pub fn serve(
         Ok(())
     });
     if let Err(error) = listened {
-        caller.refuse(None, cannot_begin(error).into());
+        caller.refuse(None, Error::from(CannotBegin(error)).into());
     }
 }
 
@@ -104,14 +105,16 @@ pub fn serve(
 #[error("the supervisor cannot begin a batch: {0}; {remedy}", remedy = relief_of(.0, "try again"))]
 struct CannotBegin(io::Error);
 
-fn cannot_begin(error: io::Error) -> Error {
-    Error::new(ErrorKind::System, CannotBegin(error))
+impl Cause for CannotBegin {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::System
+    }
 }
 
 /// The requested number of jobs, or the number of processors; fewer if the host cannot hold them.
 fn jobs(open: &OpenBatch, sandbox: &Sandbox) -> NonZeroUsize {
     let asked = open.jobs.map(NonZeroUsize::from);
-    let runs = Capacity::of(sandbox.plan(), &Headroom::now()).runs;
+    let runs = Capacity::of(sandbox).runs;
     runs.min(asked.unwrap_or_else(processors))
 }
 
@@ -193,7 +196,7 @@ fn collect(mut mapped: Mapped<Wrong>, writer: &mut Writer) -> Result<(), Errno> 
     while let Some(result) = mapped.next() {
         let wrong = match result {
             Ok(done) => {
-                let given_up = losses.last_of_too_many(done.verdict()).map(given_up);
+                let given_up = losses.last_of_too_many(&done).map(given_up);
                 writer.done(done)?;
                 given_up
             }
@@ -251,9 +254,9 @@ impl<'a> Writer<'a> {
             return Ok(());
         };
         let (id, attempts) = (id.cast_unsigned(), done.attempts());
-        let outcome = match done.into_verdict() {
-            Verdict::Outcome(outcome) => *outcome,
-            Verdict::Infrastructure(error) => {
+        let outcome = match done.into_result() {
+            Ok(outcome) => outcome,
+            Err(error) => {
                 let lost = TaskLoss {
                     id,
                     attempts,

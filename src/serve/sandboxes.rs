@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use super::policies::Policies;
 use crate::error::Error;
+use crate::host::CallerEnvironment;
 use crate::policy::Policy;
 use crate::protocol::caller::{Open, OpenBatch, PolicyChoice};
-use crate::{CallerEnvironment, Sandbox, SandboxKey};
+use crate::sandbox::{Sandbox, SandboxKey};
 use sandfork_jail::control::Lifetime;
 
 /// The most unused sandboxes that are kept warm.

@@ -164,7 +164,7 @@ impl ReceivedBuffers {
             Bytes::Held(bytes) => bytes,
             Bytes::Mapped(bytes) => bytes,
         };
-        let buffers = self.blob.as_ref().map(|blob| Buffers::new(blob, bytes));
+        let buffers = self.blob.as_ref().map(|blob| blob.buffers(bytes));
         // The link has checked that they are as long as the blob announces.
         buffers.and_then(Result::ok).unwrap_or_default()
     }

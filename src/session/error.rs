@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Cause, ErrorKind};
 use crate::host::relief_of;
 
 /// The error of a request to a session.
@@ -23,13 +23,12 @@ pub enum SessionError {
     Buffers(String),
 }
 
-impl From<SessionError> for Error {
-    fn from(error: SessionError) -> Self {
-        let kind = match error {
-            SessionError::Lost => ErrorKind::SessionEnded,
-            SessionError::Thread(_) | SessionError::Tie(_) => ErrorKind::System,
-            SessionError::Buffers(_) => ErrorKind::Request,
-        };
-        Self::new(kind, error)
+impl Cause for SessionError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Lost => ErrorKind::SessionEnded,
+            Self::Thread(_) | Self::Tie(_) => ErrorKind::System,
+            Self::Buffers(_) => ErrorKind::Request,
+        }
     }
 }

@@ -21,22 +21,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-pub use cell::{Cell, CellReport, DisplayOutput, OutgoingValue, ReceivedBuffers};
-pub use error::SessionError;
-pub use tools::{ToolArguments, ToolFunction};
+pub use self::cell::{Cell, CellReport, DisplayOutput, OutgoingValue};
+pub use self::tools::ToolArguments;
+pub use crate::outcome::value::{Attachments, Buffers, Dtype, NdarrayView};
+pub use crate::protocol::NamedError;
+pub use crate::protocol::caller::{FileEntry, SessionState};
+pub use crate::protocol::message::ResultMode;
+pub use crate::supervisor::files::{Contents, Parents, Removal};
 
 use crate::error::Error;
 use crate::outcome::Enforced;
 use crate::protocol::ToolDeclaration;
-pub use crate::protocol::caller::SessionState;
 use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::protocol::message::{Tools, Variables};
-pub use crate::protocol::{NamedError, Value};
 use crate::sandbox::{Sandbox, SessionRequest};
-pub use crate::supervisor::files::{Contents, Parents, Removal};
 use crate::supervisor::{OutputSink, Payload};
 
 use self::caller::{Answers, Asker, ThreadCaller, link};
+use self::error::SessionError;
 use self::tools::Tool;
 
 /// A live session. Dropping it ends its worker, with every process and file that it made.
@@ -150,18 +152,15 @@ impl Session {
     ) -> Result<CellReport, Error> {
         let id = self.id();
         let (value, blob, payload) = value.into().pack()?;
-        let variables = vec![(name.into(), value)];
-        let ask = ClientRequest::Set(Variables {
-            id,
-            variables,
-            blob,
-        });
+        let pairs = vec![(name.into(), value)];
+        let ask = ClientRequest::Set(Variables { id, pairs, blob });
         self.asker.ask(ask, payload);
         self.await_outcome(&mut ())
     }
 
-    /// Defines a host tool: a function of this process that the guest calls by name. It runs on the
-    /// thread that runs the cell, and what it uses stays here.
+    /// Defines a host tool: a function of this process that the guest calls by name. It returns a
+    /// value, or the exception that the guest's call raises. It runs on the thread that runs the
+    /// cell, and what it uses stays here.
     ///
     /// # Errors
     ///
@@ -169,7 +168,7 @@ impl Session {
     pub fn tool(
         &mut self,
         name: impl Into<String>,
-        function: impl ToolFunction + 'static,
+        function: impl FnMut(ToolArguments) -> Result<OutgoingValue, NamedError> + Send + 'static,
     ) -> Result<CellReport, Error> {
         let declaration = ToolDeclaration {
             name: name.into(),
@@ -180,7 +179,8 @@ impl Session {
         let name = declaration.name.clone();
         let report = self.declare(vec![declaration.clone()])?;
         if report.outcome().is_ok() {
-            self.tools.insert(name, Tool::new(declaration, function));
+            self.tools
+                .insert(name, Tool::new(declaration, Box::new(function)));
         }
         Ok(report)
     }

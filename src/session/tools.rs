@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::cell::{OutgoingValue, ReceivedBuffers};
+use crate::outcome::value::Buffers;
 use crate::protocol::{NamedError, ToolAnswer, ToolCall, ToolDeclaration, Value};
 use crate::supervisor::Payload;
 
@@ -14,19 +15,23 @@ pub struct ToolArguments {
     pub args: Vec<Value>,
     /// Keyword arguments.
     pub kwargs: BTreeMap<String, Value>,
+    carried: ReceivedBuffers,
+}
+
+impl ToolArguments {
     /// The buffers that the arguments refer to.
-    pub carried: ReceivedBuffers,
+    pub fn buffers(&self) -> Buffers<'_> {
+        self.carried.buffers()
+    }
 }
 
 /// A host tool's function. It returns a value, or the exception that the guest's call raises.
-pub trait ToolFunction: FnMut(ToolArguments) -> Result<OutgoingValue, NamedError> + Send {}
-
-impl<F: FnMut(ToolArguments) -> Result<OutgoingValue, NamedError> + Send> ToolFunction for F {}
+type ToolFunction = dyn FnMut(ToolArguments) -> Result<OutgoingValue, NamedError> + Send;
 
 /// A tool registered in a session.
 pub struct Tool {
     declaration: ToolDeclaration,
-    function: Box<dyn ToolFunction>,
+    function: Box<ToolFunction>,
 }
 
 impl fmt::Debug for Tool {
@@ -37,10 +42,10 @@ impl fmt::Debug for Tool {
 
 impl Tool {
     /// A tool with this declaration and function.
-    pub fn new(declaration: ToolDeclaration, function: impl ToolFunction + 'static) -> Self {
+    pub fn new(declaration: ToolDeclaration, function: Box<ToolFunction>) -> Self {
         Self {
             declaration,
-            function: Box::new(function),
+            function,
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use super::files::FileError;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Cause, ErrorKind};
 use crate::host::{exhaustion_hint, relief_of};
 use crate::plan::Layer;
 use crate::policy::AbovePolicy;
@@ -201,10 +201,10 @@ impl SupervisorError {
     }
 }
 
-impl From<SupervisorError> for Error {
-    fn from(error: SupervisorError) -> Self {
+impl Cause for SupervisorError {
+    fn kind(&self) -> ErrorKind {
         use SupervisorError as S;
-        let kind = match &error {
+        match self {
             S::Interpreter { .. }
             | S::ZygoteEnded { .. }
             | S::ZygoteSlow { .. }
@@ -225,8 +225,7 @@ impl From<SupervisorError> for Error {
             | S::RunLost
             | S::WorkerSlow { .. }
             | S::WorkerEnded { .. } => ErrorKind::System,
-        };
-        Self::new(kind, error)
+        }
     }
 }
 

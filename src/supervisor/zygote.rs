@@ -1,6 +1,5 @@
 //! A zygote that serves requests: it forks a jailed worker for each.
 
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use super::error::{SupervisorError, While};
-use super::launch::{Launched, Started, last_words};
+use super::launch::{Launched, Started};
 use super::verify::OtherNamespaces;
 use sandfork_jail::control::{FromZygote, PythonSetup, ToZygote, Unready, send_message};
 use sandfork_jail::failure::{Failure, Step};
@@ -26,9 +25,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct Zygote {
     control: OwnedFd,
-    log: File,
     others: OtherNamespaces,
-    preloaded: Vec<String>,
     /// `/proc`, for watching its workers. Opening it takes longer than everything else at the start
     /// of a run.
     proc: OwnedFd,
@@ -58,11 +55,8 @@ impl Zygote {
             Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(launched.ended()),
             other => other.when("send the plan to the zygote")?,
         }
-        let (preloaded, namespaces) = match launched.hear_within(READY_TIMEOUT, "preloading")? {
-            FromZygote::Ready {
-                preloaded,
-                namespaces,
-            } => (preloaded, namespaces),
+        let namespaces = match launched.hear_within(READY_TIMEOUT, "preloading")? {
+            FromZygote::Ready { namespaces, .. } => namespaces,
             FromZygote::Failed { step, errno } => {
                 return Err(SupervisorError::Jail {
                     who: "the zygote",
@@ -78,15 +72,12 @@ impl Zygote {
             process,
             control,
             lifeline,
-            log,
             born_in,
             ..
         } = launched;
         Ok(Self {
             control,
-            log,
             others: born_in.with_zygote(namespaces),
-            preloaded,
             proc,
             _lifeline: lifeline,
             process: Mutex::new(process),
@@ -101,11 +92,6 @@ impl Zygote {
     /// The `/proc` directory.
     pub(super) fn proc(&self) -> BorrowedFd<'_> {
         self.proc.as_fd()
-    }
-
-    /// The modules that were preloaded.
-    pub fn preloaded(&self) -> &[String] {
-        &self.preloaded
     }
 
     /// Requests a worker.
@@ -124,11 +110,6 @@ impl Zygote {
     pub fn is_alive(&self) -> bool {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         process.is_alive()
-    }
-
-    /// The end of what the zygote wrote to its standard error.
-    pub fn last_words(&self) -> String {
-        last_words(&self.log)
     }
 }
 

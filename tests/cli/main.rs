@@ -11,8 +11,9 @@ mod map_input;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sandfork::Policy;
-use sandfork::host;
-use sandfork::plan::{needs, plan};
+use sandfork::internals::host;
+use sandfork::internals::plan::{needs, plan};
+use sandfork::internals::policy::PolicySettings as _;
 
 fn main() {
     let mut trials = vec![transcripts("usage", "tests/cli/pure/*.trycmd")];

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use libtest_mimic::{Completion, Failed, Trial};
 use nix::unistd::geteuid;
-use sandfork::host;
-use sandfork::plan::{needs, plan};
-use sandfork::policy::{BuiltInsOnly, Level, Override, Policy};
+use sandfork::internals::host;
+use sandfork::internals::plan::{needs, plan};
+use sandfork::internals::policy::PolicySettings as _;
+use sandfork::{FileSystem, Level, Override, Policy};
 
 /// A test that needs sandboxes of this level. Only the host probe can have it skipped. In CI, it is
 /// skipped only if the user who runs it cannot change the host's answer.
@@ -37,7 +38,7 @@ pub fn trial_unless(
 /// Why this host cannot run guests at a level, if it cannot.
 fn obstacle(level: Level) -> Option<String> {
     let require: Override = format!("assurance.require={level}").parse().unwrap();
-    let policy = Policy::load("standard", &[require], &BuiltInsOnly).unwrap();
+    let policy = Policy::load("standard", &[require], &FileSystem).unwrap();
     match host::probe(&policy.python().interpreter.value, &needs(&policy)) {
         Ok(host) => plan(&policy, &host).err().map(|error| error.to_string()),
         Err(error) => Some(error.to_string()),

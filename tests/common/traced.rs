@@ -11,7 +11,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use sandfork::plan::seccomp::{Arch, syscall_number, syscalls};
+use sandfork::internals::plan::seccomp::{Arch, syscall_number, syscalls};
 
 /// The stop of a new process that is traced from its birth, and of one that was interrupted (ptrace(2)).
 pub const PTRACE_EVENT_STOP: i32 = 128;

@@ -33,7 +33,7 @@ use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Trial};
 use nix::mount::{MntFlags, umount2};
-use sandfork::policy::Level;
+use sandfork::Level;
 
 /// How many guests, in place of the usual.
 const GUESTS: &str = "SANDFORK_DEADLINES_GUESTS";

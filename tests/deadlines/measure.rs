@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sandfork::outcome::{Outcome, Phases, Status};
-use sandfork::policy::{BuiltInsOnly, Override, Policy};
+use sandfork::internals::plan::SandboxPlan as _;
 use sandfork::session::{Cell, SessionState};
-use sandfork::{Error, Request, Sandbox};
+use sandfork::{Error, FileSystem, Outcome, Override, Phases, Policy, Request, Sandbox, Status};
 use sandfork_measure::Samples;
 use serde::Serialize;
 
@@ -189,6 +188,6 @@ fn survivors() -> Vec<Process> {
 
 fn policy() -> Policy {
     let sets: Result<Vec<Override>, _> = LIMITS.iter().map(|set| set.parse()).collect();
-    let policy = sets.and_then(|sets| Policy::load("standard", &sets, &BuiltInsOnly));
+    let policy = sets.and_then(|sets| Policy::load("standard", &sets, &FileSystem));
     policy.expect("it is built in, and the limits are right")
 }

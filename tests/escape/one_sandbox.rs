@@ -8,11 +8,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use sandfork::outcome::Outcome;
-use sandfork::policy::Override;
-use sandfork::policy_source::FileSystem;
 use sandfork::session::Cell;
-use sandfork::{Policy, Request, Sandbox};
+use sandfork::{FileSystem, Outcome, Override, Policy, Request, Sandbox};
 
 use crate::world::value_of;
 

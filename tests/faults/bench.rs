@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::unistd::Pid;
-use sandfork::host::{self, CgroupSupport, Host};
-use sandfork::plan::needs;
-use sandfork::policy::{BuiltInsOnly, Policy};
+use sandfork::internals::host::{self, CgroupSupport, Host};
+use sandfork::internals::plan::needs;
+use sandfork::{FileSystem, Policy};
 use tempfile::TempDir;
 
 use crate::family::Shape;
@@ -36,7 +36,7 @@ pub struct Bench {
 impl Bench {
     /// Starts a supervisor, and learns what is sound.
     pub fn new(setting: Setting) -> Self {
-        let policy = Policy::load("standard", &[], &BuiltInsOnly).expect("it is built in");
+        let policy = Policy::load("standard", &[], &FileSystem).expect("it is built in");
         let host = host::probe(setting.interpreter(), &needs(&policy));
         let host = host.expect("there is an interpreter");
         let temporary = tempfile::tempdir().expect("a directory can be made");

@@ -46,7 +46,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use nix::unistd::geteuid;
-use sandfork::policy::Level;
+use sandfork::Level;
 
 use bench::Bench;
 use found::Found;

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use nix::unistd::geteuid;
-use sandfork::host::{CgroupSupport, Host};
-use sandfork::policy::Level;
+use sandfork::Level;
+use sandfork::internals::host::{CgroupSupport, Host};
 
 use crate::family::Role;
 use crate::family::Shape;

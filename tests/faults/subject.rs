@@ -8,11 +8,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use sandfork::policy::{BuiltInsOnly, Override, Policy};
-use sandfork::protocol::Value;
-use sandfork::session::{OutgoingValue, Session, ToolArguments};
-use sandfork::supervisor::files::Contents;
-use sandfork::{Error, Outcome, Sandbox};
+use sandfork::session::{Contents, OutgoingValue, Session, ToolArguments};
+use sandfork::{Error, FileSystem, Outcome, Override, Policy, Sandbox, Value};
 use serde::{Deserialize, Serialize};
 
 /// Set for the program that is traced.
@@ -88,7 +85,7 @@ struct Subject {
 impl Subject {
     fn new(settings: &str) -> Self {
         let sets: Result<Vec<Override>, _> = settings.lines().map(str::parse).collect();
-        let policy = sets.and_then(|sets| Policy::load("standard", &sets, &BuiltInsOnly));
+        let policy = sets.and_then(|sets| Policy::load("standard", &sets, &FileSystem));
         Self {
             policy: policy.unwrap_or_else(|error| panic!("{error}")),
             sandbox: None,

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sandfork::batch::{Batch, Order, Task};
-use sandfork::capacity::{Bound, Capacity, Headroom};
+use sandfork::internals::capacity::DESCRIPTORS_OF_A_RUN;
 use sandfork::{GuestPath, Request};
 use serde_json::json;
 
@@ -149,14 +149,6 @@ fn descriptors() {
     const JOBS: usize = 8;
     let world = World::look().expect("the machine can be looked at");
     let sandbox = Arc::new(world.build(standard().set("stdio.stdin=pass")));
-    let few = Headroom {
-        memory: u64::MAX,
-        tasks: u64::MAX,
-        descriptors: 0,
-    };
-    let Bound::Descriptors { each, .. } = Capacity::of(sandbox.plan(), &few).bound else {
-        panic!("there is enough of everything else");
-    };
     let idle = open_descriptors();
     let over = AtomicBool::new(false);
     let most = thread::scope(|scope| {
@@ -180,7 +172,7 @@ fn descriptors() {
     });
     let of_runs = most - idle;
     assert!(of_runs > JOBS * 8, "only {of_runs} were seen");
-    let allowed = JOBS * usize::try_from(each).expect("a small number");
+    let allowed = JOBS * usize::try_from(DESCRIPTORS_OF_A_RUN).expect("a small number");
     assert!(
         of_runs <= allowed,
         "{of_runs} for {JOBS} runs, more than {allowed}"

@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sandfork::host::CgroupSupport;
-use sandfork::outcome::Status;
-use sandfork::{ErrorKind, Outcome, Request};
+use sandfork::internals::host::CgroupSupport;
+use sandfork::{ErrorKind, Outcome, Request, Status};
 
 use crate::apart::{self, Part};
 use crate::check::{ended, fine, shown};

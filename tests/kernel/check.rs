@@ -1,8 +1,8 @@
 //! What outcomes are compared with.
 
-use sandfork::outcome::{LimitHit, LimitName, Mechanism, Status};
-use sandfork::policy::Level;
-use sandfork::{Outcome, Sandbox};
+use sandfork::internals::outcome::limit_spec;
+use sandfork::internals::plan::SandboxPlan as _;
+use sandfork::{Level, LimitHit, LimitName, Mechanism, Outcome, Sandbox, Status};
 
 /// That it ended so.
 #[track_caller]
@@ -25,7 +25,7 @@ pub fn limited(outcome: &Outcome, name: LimitName, by: Mechanism) {
         "{}",
         shown(outcome)
     );
-    let status = name.spec().status;
+    let status = limit_spec(name).status;
     assert_eq!(outcome.status(), status, "{}", shown(outcome));
 }
 

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use sandfork::outcome::Status;
+use sandfork::Status;
 use serde::Deserialize;
 
 use crate::check::{fine, shown};

@@ -1,8 +1,9 @@
 //! What a test needs that a machine may lack. Decided by the host probe and by what the set-up
 //! found, never by a call that fails in the test.
 
-use sandfork::host::{CgroupSupport, Controller};
-use sandfork::plan::{Layer, LayerState, assess};
+use sandfork::Layer;
+use sandfork::internals::host::{CgroupSupport, Controller};
+use sandfork::internals::plan::{LayerState, assess};
 
 use crate::world::World;
 

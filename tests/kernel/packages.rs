@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sandfork::plan::Layer;
+use sandfork::Layer;
 use tempfile::TempDir;
 
 use crate::check::fine;

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sandfork::outcome::Status;
-use sandfork::{Cancel, Outcome, Request, Sandbox};
+use sandfork::{Cancel, Outcome, Request, Sandbox, Status};
 
 use crate::apart::{self, Part};
 use crate::check::{fine, shown};

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use sandfork::Policy;
-use sandfork::policy::{BuiltInsOnly, Override};
+use sandfork::{FileSystem, Override, Policy};
 
 /// What a sandbox is made by.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -75,7 +74,7 @@ impl Recipe {
             .chain(self.sets.iter().cloned())
             .map(|set| set.parse())
             .collect();
-        let loaded = overrides.and_then(|sets| Policy::load(self.base, &sets, &BuiltInsOnly));
+        let loaded = overrides.and_then(|sets| Policy::load(self.base, &sets, &FileSystem));
         loaded.unwrap_or_else(|error| panic!("{error}"))
     }
 }

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use sandfork::host::{self, Host};
-use sandfork::plan::needs;
+use sandfork::internals::host::{self, Host};
+use sandfork::internals::plan::needs;
 use sandfork::{Outcome, Request, Sandbox};
 use serde::Deserialize;
 

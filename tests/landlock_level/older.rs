@@ -3,13 +3,11 @@
 use std::process::exit;
 use std::sync::Arc;
 
-use sandfork::host::{CallerEnvironment, Host, Interpreter, LandlockSupport};
-use sandfork::outcome::PolicyIdentity;
-use sandfork::plan::{PRELOAD_ONLY, Plan, needs, plan};
-use sandfork::policy::{Override, Policy};
-use sandfork::policy_source::FileSystem;
-use sandfork::supervisor::session::SessionRoot;
-use sandfork::supervisor::{Launched, Request, RunContext, Zygote, run};
+use sandfork::internals::host::{Host, Interpreter, LandlockSupport};
+use sandfork::internals::plan::{PRELOAD_ONLY, Plan, needs, plan};
+use sandfork::internals::supervisor::session::SessionRoot;
+use sandfork::internals::supervisor::{Launched, RunContext, Zygote, run};
+use sandfork::{CallerEnvironment, FileSystem, Override, Policy, PolicyIdentity, Request};
 use sandfork_jail::control::PythonSetup;
 use sandfork_jail::sys::support::landlock_abi;
 

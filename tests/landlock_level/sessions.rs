@@ -5,9 +5,8 @@ use std::process::exit;
 use std::sync::Arc;
 
 use libtest_mimic::Failed;
-use sandfork::policy_source::FileSystem;
-use sandfork::session::{Contents, Parents, Removal};
-use sandfork::{Policy, Sandbox, Session};
+use sandfork::session::{Contents, Parents, Removal, Session};
+use sandfork::{FileSystem, Policy, Sandbox};
 
 use crate::runs::{Host, PYTHON};
 use crate::situation::Who;

@@ -14,7 +14,7 @@ use crate::step::{Recorder, Step};
 use crate::subject::{self, Went};
 use crate::tracer::{Changes, Tracer};
 use crate::verdict::{Verdict, judge};
-use sandfork::plan::Layer;
+use sandfork::Layer;
 
 /// What a guest asks for, with what of the policy.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

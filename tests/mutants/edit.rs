@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 
 use nix::unistd::Pid;
-use sandfork::plan::seccomp::{Arch, syscall_number};
+use sandfork::internals::plan::seccomp::{Arch, syscall_number};
 use sandfork_jail::program::BpfInstruction;
 
 use crate::family::{Call, Role};

@@ -4,8 +4,8 @@
 //! From the preset's own tables, so that there is one for each rule, and from the list of all system
 //! calls, so that there is one for each call that no rule names.
 
-use sandfork::plan::Layer;
-use sandfork::plan::seccomp::{
+use sandfork::Layer;
+use sandfork::internals::plan::seccomp::{
     Arch, Check, Preset, Surroundings, Verdict, syscall_number, syscalls,
 };
 use sandfork_jail::program::BpfInstruction;

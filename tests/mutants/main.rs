@@ -47,8 +47,7 @@ use std::env;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use sandfork::plan::Layer;
-use sandfork::policy::Level;
+use sandfork::{Layer, Level};
 
 use bench::{Bench, POSTURE};
 use mutant::Mutant;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use nix::unistd::Pid;
-use sandfork::plan::Layer;
+use sandfork::Layer;
 
 use crate::edit::{Edit, Made};
 use crate::family::{Call, Role};

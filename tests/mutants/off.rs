@@ -11,7 +11,7 @@ use std::process::Command;
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
-use sandfork::plan::Layer;
+use sandfork::Layer;
 
 use crate::edit::{Act, Edit, Site, Value, Which, file_of};
 use crate::family::{Call, Role};

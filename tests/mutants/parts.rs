@@ -3,7 +3,7 @@
 //! Nothing here is a list of what there is to delete: that is what the product did. The tables only
 //! give names to bits, and one that has no name is deleted all the same.
 
-use sandfork::plan::Layer;
+use sandfork::Layer;
 
 use crate::edit::{Act, Edit, Site, Which};
 use crate::family::{Call, Role};

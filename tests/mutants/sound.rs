@@ -1,7 +1,7 @@
 //! The written record of what a sound jail allows a guest: not derived from a plan, and reviewed by a person.
 
 use libtest_mimic::Failed;
-use sandfork::plan::Layer;
+use sandfork::Layer;
 
 use crate::bench::{Bench, POSTURE};
 use crate::subject::Went;

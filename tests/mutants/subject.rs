@@ -7,9 +7,8 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use nix::unistd::Gid;
-use sandfork::policy::{BuiltInsOnly, Override, Policy};
 use sandfork::session::Session;
-use sandfork::{Error, ErrorKind, Sandbox};
+use sandfork::{Error, ErrorKind, FileSystem, Override, Policy, Sandbox};
 use sandfork_jail::program::BpfProgram;
 use serde::{Deserialize, Serialize};
 
@@ -145,7 +144,7 @@ impl Subject {
         self.sandbox = None;
         let settings = self.settings.lines().chain(more.split_whitespace());
         let sets: Result<Vec<Override>, _> = settings.map(str::parse).collect();
-        let policy = sets.and_then(|sets| Policy::load("standard", &sets, &BuiltInsOnly));
+        let policy = sets.and_then(|sets| Policy::load("standard", &sets, &FileSystem));
         let policy = policy.unwrap_or_else(|error| panic!("{error}"));
         // None stands ready: it would be made before it is asked for.
         let built = Sandbox::builder().policy(policy).ready(0).build()?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sandfork::plan::Layer;
+use sandfork::Layer;
 
 use crate::subject::Went;
 

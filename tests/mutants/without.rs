@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::process::{Command, ExitCode};
 use std::rc::Rc;
 
-use sandfork::plan::Layer;
+use sandfork::Layer;
 
 use crate::mutant::Mutation;
 use crate::off::Off;

@@ -1,9 +1,10 @@
 //! The policies that come with Sandfork.
 
 use insta::assert_snapshot;
-use sandfork::policy::{
-    Level, Limits, Policy, Presence, ProcVisibility, SystemFiles, builtin_names,
+use sandfork::internals::policy::{
+    Limits, PolicySettings as _, Presence, ProcVisibility, SystemFiles, builtin_names,
 };
+use sandfork::{Level, Policy};
 
 use crate::support::load;
 

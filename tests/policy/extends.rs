@@ -1,7 +1,8 @@
 //! What `extends` reads, and in which order.
 
 use insta::assert_snapshot;
-use sandfork::policy::{BuiltInsOnly, LimitName, Policy, PolicyError};
+use sandfork::internals::policy::{BuiltInsOnly, PolicySettings as _};
+use sandfork::{LimitName, Policy, PolicyError};
 
 use crate::support::{Files, load};
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use nix::sys::stat::Mode;
-use sandfork::policy::{Policy, PolicySource};
-use sandfork::policy_source::FileSystem;
+use sandfork::internals::policy::PolicySettings as _;
+use sandfork::{FileSystem, Policy, PolicySource};
 use tempfile::TempDir;
 
 fn load(path: &Path) -> Result<Policy, String> {

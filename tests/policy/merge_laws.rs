@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use sandfork::policy::{Override, Policy};
+use sandfork::internals::policy::PolicySettings as _;
+use sandfork::{Override, Policy};
 
 use crate::support::Files;
 

@@ -1,7 +1,8 @@
 //! `--set KEY=VALUE`.
 
 use insta::assert_snapshot;
-use sandfork::policy::{LimitName, Override, Policy};
+use sandfork::internals::policy::PolicySettings as _;
+use sandfork::{LimitName, Override, Policy};
 
 use crate::support::{Files, set};
 
@@ -46,7 +47,7 @@ fn other_values_are_toml() {
     );
     assert_eq!(set(&["limits.pids=7"]).unwrap().limits().pids(), 7);
     let cold = set(&["python.fresh=true"]).unwrap().python().freshness;
-    assert_eq!(cold, sandfork::policy::Freshness::Cold);
+    assert_eq!(cold, sandfork::internals::policy::Freshness::Cold);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use sandfork::policy::Override;
+use sandfork::Override;
 
 use crate::support::{load, set};
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use sandfork::policy::{Policy, schema};
+use sandfork::Policy;
+use sandfork::internals::policy::schema;
 use serde_json::Value;
 
 /// The dotted keys of a schema, tables with free names counted as one key.

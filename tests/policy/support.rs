@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sandfork::policy::{Override, Policy, PolicyError, PolicySource};
+use sandfork::{Override, Policy, PolicyError, PolicySource};
 
 /// Policy files by the path that they are read by, in the current directory `/home/user`.
 pub struct Files(BTreeMap<PathBuf, String>);

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, exit};
 use std::time::Instant;
 
-use sandfork::plan::seccomp::{Filters, Surroundings, compile};
+use sandfork::internals::plan::seccomp::{Filters, Surroundings, compile};
 use sandfork_jail::program::BpfProgram;
 
 /// First argument of the helper.

@@ -14,7 +14,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use libtest_mimic::{Arguments, Failed, Measurement, Trial};
-use sandfork::plan::seccomp::{Arch, Preset, Surroundings, Verdict, syscall_number};
+use sandfork::internals::plan::seccomp::{Arch, Preset, Surroundings, Verdict, syscall_number};
 
 use cases::{CASES, Where};
 use helper::{End, Stage};

@@ -1,7 +1,7 @@
 //! CPython under both filters, without the rest of the jail.
 
 use libtest_mimic::Failed;
-use sandfork::plan::seccomp::Surroundings;
+use sandfork::internals::plan::seccomp::Surroundings;
 
 use crate::helper::{self, Stage};
 use crate::helper_command;

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use sandfork::Outcome;
-use sandfork::protocol::Value;
+use sandfork::{Outcome, Value};
 
 use crate::repertoire::Guest;
 

@@ -9,13 +9,16 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use sandfork::protocol::caller::{
+use sandfork::Value;
+use sandfork::internals::protocol::caller::{
     Cell, ClientRequest, FileOperation, FileRequest, Open, PolicyChoice, ToolTime,
 };
-use sandfork::protocol::message::{AfterCell, ResultMode, Tools};
-use sandfork::protocol::{
-    Decoder, Frame, FrameLimits, ToolAnswer, ToolDeclaration, VERSION, Value,
+use sandfork::internals::protocol::frame::encode_with;
+use sandfork::internals::protocol::message::{AfterCell, Tools};
+use sandfork::internals::protocol::{
+    Decoder, Frame, FrameLimits, ToolAnswer, ToolDeclaration, VERSION,
 };
+use sandfork::session::ResultMode;
 use sandfork_jail::sys::descriptors::{receive, send};
 use serde_json::Value as Json;
 
@@ -124,12 +127,10 @@ impl Client {
 
     /// A message as it travels.
     pub fn frame(ask: &ClientRequest, payload: &[u8]) -> Result<Vec<u8>, Error> {
-        let frame = Frame {
-            header: serde_json::to_vec(ask)?,
-            payload: payload.to_vec(),
-        };
         let mut bytes = Vec::new();
-        frame.encode_into(&FrameLimits::FROM_CALLER, &mut bytes)?;
+        encode_with(payload, &FrameLimits::FROM_CALLER, &mut bytes, |out| {
+            Ok::<_, Error>(serde_json::to_writer(out, ask)?)
+        })?;
         Ok(bytes)
     }
 

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sandfork::host::{self, CgroupSupport};
-use sandfork::plan::needs;
+use sandfork::internals::host::{self, CgroupSupport};
+use sandfork::internals::plan::needs;
 
 use crate::answers::Answers;
 use crate::census::memory::Memory;

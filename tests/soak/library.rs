@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandfork::outcome::Outcome;
-use sandfork::policy::{BuiltInsOnly, Override, Policy};
-use sandfork::protocol::NamedError;
-use sandfork::session::{Cell, Contents, Interrupter, OutgoingValue, Removal, ToolArguments};
-use sandfork::{Cancel, Error, OutputSink, Request, Sandbox, Session};
+use sandfork::session::{
+    Cell, Contents, Interrupter, NamedError, OutgoingValue, Removal, Session, ToolArguments,
+};
+use sandfork::{
+    Cancel, Error, FileSystem, Outcome, OutputSink, Override, Policy, Request, Sandbox,
+};
 
 use crate::answers::{Answers, Came, Judged};
 use crate::kills::{Disturbed, Kills};
@@ -230,6 +231,6 @@ fn echo(arguments: ToolArguments) -> Result<OutgoingValue, NamedError> {
 /// A built-in policy with the soak's limits.
 pub fn policy(name: &str) -> Policy {
     let sets: Result<Vec<Override>, _> = LIMITS.iter().map(|set| set.parse()).collect();
-    let policy = sets.and_then(|sets| Policy::load(name, &sets, &BuiltInsOnly));
+    let policy = sets.and_then(|sets| Policy::load(name, &sets, &FileSystem));
     policy.expect("it is built in, and the limits are right")
 }

@@ -38,7 +38,7 @@ use std::fs;
 use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Failed};
-use sandfork::policy::Level;
+use sandfork::Level;
 
 use course::Settings;
 

@@ -3,7 +3,7 @@
 //! Every guest first prints the token that it was given, so that an answer which belongs to another
 //! question is seen.
 
-use sandfork::outcome::Status;
+use sandfork::Status;
 
 use crate::guests::{DAEMON, objects};
 

@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;
 
-use sandfork::protocol::VERSION;
-use sandfork::protocol::caller::{
+use sandfork::internals::protocol::VERSION;
+use sandfork::internals::protocol::caller::{
     ClientRequest, FileOperation, OpenBatch, PolicyChoice, TaskHeader, TaskOrder,
 };
-use sandfork::protocol::message::AfterCell;
+use sandfork::internals::protocol::message::AfterCell;
 
 use crate::answers::Answers;
 use crate::client::{Client, Server};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 
-use sandfork::host::Controller;
-use sandfork::plan::{CgroupPlan, CgroupVersion, Hierarchy};
+use sandfork::internals::host::Controller;
+use sandfork::internals::plan::{CgroupPlan, CgroupVersion, Hierarchy};
 
 /// One measurement of the workers and their zygote.
 pub struct Census {

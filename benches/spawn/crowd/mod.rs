@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use sandfork::{Sandbox, Session};
+use sandfork::Sandbox;
+use sandfork::internals::plan::SandboxPlan as _;
+use sandfork::session::Session;
 use sandfork_measure::{Crowd, Samples};
 
 use crate::contestant::Error;

@@ -11,8 +11,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandfork::protocol::Value;
-use sandfork::{Sandbox, Session};
+use sandfork::session::Session;
+use sandfork::{Sandbox, Value};
 use sandfork_measure::{Overhead, Programs};
 
 use crate::contestant::Error;

@@ -4,7 +4,8 @@
 //!
 //! Two programs use this crate. The `sandfork` library makes the data of [`program`], reads
 //! [`failure`], and probes the host. The native half of the zygote (`sandfork-worker`) runs the steps.
-//! The jail knows only its prepared program, and decides nothing.
+//! The jail knows only its prepared program, and decides nothing. Its API is for these two alone, and changes
+//! with any version.
 
 /// Number of the data socket in a worker.
 ///

@@ -1,7 +1,7 @@
 //! A caller's messages: an accepted message survives encoding and decoding.
 
-use sandfork::protocol::Frame;
-use sandfork::protocol::caller::ClientRequest;
+use sandfork::internals::protocol::Frame;
+use sandfork::internals::protocol::caller::ClientRequest;
 
 use crate::Target;
 use crate::replies::refused;

@@ -1,6 +1,6 @@
 //! Compares the offsets of buffers with arithmetic that cannot overflow.
 
-use sandfork::outcome::value::blob::{ALIGNMENT, Blob, LARGEST, Transport};
+use sandfork::internals::outcome::value::blob::{ALIGNMENT, Blob, LARGEST, Transport};
 
 use crate::Target;
 use crate::replies::refused;

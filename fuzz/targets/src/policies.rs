@@ -4,8 +4,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sandfork::plan::seccomp::{Arch, Surroundings, compile};
-use sandfork::policy::{Located, Override, Policy, PolicyError, PolicySource};
+use sandfork::internals::plan::seccomp::{Arch, Surroundings, compile};
+use sandfork::internals::policy::Located;
+use sandfork::internals::policy::PolicySettings as _;
+use sandfork::{Override, Policy, PolicyError, PolicySource};
 
 use crate::Target;
 

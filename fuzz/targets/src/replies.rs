@@ -1,7 +1,7 @@
 //! A worker's messages: an accepted message is within the bounds, and survives encoding and
 //! decoding.
 
-use sandfork::protocol::{Frame, JsonLimits, Reply};
+use sandfork::internals::protocol::{Frame, JsonLimits, Reply};
 
 use crate::Target;
 use crate::source::text_and_rest;

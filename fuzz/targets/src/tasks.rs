@@ -1,6 +1,7 @@
 //! Lines of `sandfork map`: a task means the same in any layout of its JSON.
 
-use sandfork::batch::{RecordLine, TaskId, TaskLine};
+use sandfork::batch::TaskId;
+use sandfork::internals::batch::{RecordLine, TaskLine};
 use sandfork::{Policy, Request};
 use serde_json::Value;
 

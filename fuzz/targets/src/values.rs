@@ -1,8 +1,12 @@
 //! A value and its buffers: an accepted value survives encoding and decoding, its text form is
 //! bounded, and all accessors stay within its buffers.
 
-use sandfork::outcome::value::{Buffers, TypedValue};
-use sandfork::protocol::{Blob, JsonLimits, Transport, Value};
+use std::borrow::Cow;
+
+use sandfork::Value;
+use sandfork::internals::outcome::value::BufferCheck;
+use sandfork::internals::protocol::{Blob, JsonLimits, Transport};
+use sandfork::session::Buffers;
 
 use crate::Target;
 use crate::replies::refused;
@@ -17,19 +21,18 @@ pub(crate) const TARGET: Target = Target {
 /// The bytes after the text give the number of bytes of each buffer.
 fn run(bytes: &[u8]) -> bool {
     let (tree, rest) = text_and_rest(bytes);
-    let value: Value = match JsonLimits::FROM_WORKER.from_slice(tree) {
+    let value: Value = match JsonLimits::FROM_WORKER.parse(tree) {
         Ok(value) => value,
         Err(error) => return refused(&error),
     };
     assert_same_again(&value);
     assert_is_shown(&value);
     let (blob, contents) = buffers(rest);
-    match value.check(blob.as_ref()) {
+    match BufferCheck::new(blob.as_ref()).value(&value) {
         Ok(()) => {
-            let buffers = blob.as_ref().map_or_else(
-                || Ok(Buffers::default()),
-                |blob| Buffers::new(blob, &contents),
-            );
+            let buffers = blob
+                .as_ref()
+                .map_or_else(|| Ok(Buffers::default()), |blob| blob.buffers(&contents));
             let buffers = buffers.expect("as many bytes as the blob says");
             read_all(&value, &buffers);
             true
@@ -54,7 +57,7 @@ fn buffers(rest: &[u8]) -> (Option<Blob>, Vec<u8>) {
 fn assert_same_again(value: &Value) {
     // Compared as text, because NaN does not equal itself.
     let written = serde_json::to_string(value).expect("a value is written");
-    let again: Result<Value, _> = JsonLimits::FROM_WORKER.from_slice(written.as_bytes());
+    let again: Result<Value, _> = JsonLimits::FROM_WORKER.parse(written.as_bytes());
     let again =
         again.unwrap_or_else(|error| panic!("{written} is refused when read again: {error}"));
     assert_eq!(
@@ -101,9 +104,7 @@ fn read_all(value: &Value, buffers: &Buffers<'_>) {
     inner
         .chain(pairs.flat_map(|(key, value)| [key, value]))
         .for_each(|inner| read_all(inner, buffers));
-    if let Some(TypedValue::Json(_)) = value.as_typed()
-        && let Ok(unfolded) = value.unfolded(buffers)
-    {
+    if let Some(Cow::Owned(unfolded)) = value.unfolded(buffers) {
         assert_is_shown(&unfolded);
     }
 }

@@ -1,7 +1,7 @@
 //! The comparison of filters with the rules detects a wrong filter.
 
 use fuzz_targets::difference;
-use sandfork::plan::seccomp::Filters;
+use sandfork::internals::plan::seccomp::Filters;
 
 /// Inverts the nth branch.
 fn spoil(filters: &mut Filters, nth: usize) -> bool {

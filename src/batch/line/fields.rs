@@ -79,7 +79,7 @@ impl Fields {
     pub fn files(&mut self) -> Result<Vec<(GuestPath, Vec<u8>)>, Error> {
         let file = |(path, value): (String, Value)| {
             let contents = bytes(&format!("files.{path}"), value)?;
-            Ok((GuestPath::of_file(&path)?, contents))
+            Ok((GuestPath::parse_file(&path)?, contents))
         };
         match members("files", self.take("files"))? {
             Some(files) => files.into_iter().map(file).collect(),

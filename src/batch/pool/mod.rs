@@ -21,12 +21,13 @@ pub enum Order {
     /// Each result as soon as it is ready.
     #[default]
     AsFinished,
-    /// In the order of the tasks. A slow task holds up those behind it, once there are [`WINDOW`]
+    /// In the order of the tasks. A slow task holds up those behind it, once there are four
     /// times as many of them as jobs.
     AsGiven,
 }
 
-/// How many tasks per job may be started whose results wait to be taken.
+/// How many tasks per job may be started whose results wait to be taken: the documentation of
+/// [`Order`] and [`Batch::map`](super::Batch::map) has the number.
 pub const WINDOW: usize = 4;
 
 /// Tells a running function when to stop.

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::Sandbox;
 use crate::batch::{Batch, CallOff, Done, FailureStreak, LOST_IN_A_ROW, Mapped, Order};
-use crate::capacity::{Capacity, Headroom};
+use crate::capacity::Capacity;
 use crate::outcome::exit_code;
 use indicatif::ProgressDrawTarget;
 use nix::sys::signal::{SigSet, Signal};
@@ -155,11 +155,14 @@ fn jobs(arguments: &MapArguments, sandbox: &Sandbox) -> NonZeroUsize {
     let asked = arguments.jobs.map(usize::from).and_then(NonZeroUsize::new);
     let wanted =
         asked.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
-    let Capacity { runs, bound } = Capacity::of(sandbox.plan(), &Headroom::now());
-    if runs >= wanted {
+    let capacity = Capacity::of(sandbox);
+    if capacity.runs >= wanted {
         return wanted;
     }
-    say(&format!("running {runs} at once and not {wanted}: {bound}"));
+    let runs = capacity.runs;
+    say(&format!(
+        "running {runs} at once and not {wanted}: {capacity}"
+    ));
     runs
 }
 
@@ -200,7 +203,7 @@ impl Collector<'_> {
         }
         self.results.write(done)?;
         self.progress.count(done);
-        match self.losses.last_of_too_many(done.verdict()) {
+        match self.losses.last_of_too_many(done) {
             Some(error) => Err(MapError::Lost(error.to_string())),
             None => Ok(()),
         }

@@ -15,7 +15,7 @@ use crate::host::CallerEnvironment;
 
 /// Defines `_sandfork_facts()`, which returns the text for [`Interpreter::from_facts`]. It is
 /// written for CPython 3.9 and later, and runs on any Python 3.
-pub const FACTS_SCRIPT: &str = include_str!("facts.py");
+pub(super) const FACTS_SCRIPT: &str = include_str!("facts.py");
 
 const PRINT_FACTS: &str = "\nimport json\nprint(json.dumps(_sandfork_facts()))\n";
 

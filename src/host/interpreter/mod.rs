@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use ask::{FACTS_SCRIPT, probe};
+pub use ask::probe;
 pub use resolve::resolve;
 
 /// A CPython that Sandfork can use.
@@ -159,7 +159,7 @@ pub enum Rejection {
 pub const OLDEST: (u8, u8) = (3, 9);
 
 impl Interpreter {
-    /// Reads what [`FACTS_SCRIPT`] printed, and refuses an unsuitable interpreter.
+    /// Reads what `facts.py` printed, and refuses an unsuitable interpreter.
     ///
     /// `asked` is the path under which it ran, for the error.
     pub fn from_facts(json: &str, asked: &Path) -> Result<Self, InterpreterError> {

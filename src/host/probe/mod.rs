@@ -1,6 +1,6 @@
 //! Probes the kernel and the interpreter.
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Cause, ErrorKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -112,14 +112,13 @@ pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, HostError> {
     Host::with_interpreter(interpreter, needs, &environment)
 }
 
-impl From<HostError> for Error {
-    fn from(error: HostError) -> Self {
-        let kind = match error {
-            HostError::UnknownKernel => ErrorKind::Host,
-            HostError::Interpreter(_) => ErrorKind::Interpreter,
-            HostError::Exhausted { .. } => ErrorKind::System,
-        };
-        Self::new(kind, error)
+impl Cause for HostError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::UnknownKernel => ErrorKind::Host,
+            Self::Interpreter(_) => ErrorKind::Interpreter,
+            Self::Exhausted { .. } => ErrorKind::System,
+        }
     }
 }
 

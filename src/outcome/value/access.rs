@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::JsonLimits;
-use super::{Buffers, Dtype, PackedFormat, TypedValue, Value, ValueError};
+use super::{Buffers, Dtype, PackedFormat, TypedValue, Value};
 
 /// The limits on a tree in a buffer: 64 MiB of text, which is at most about a gigabyte in memory.
 const OF_BUFFER: JsonLimits = JsonLimits {
@@ -93,7 +93,7 @@ impl Value {
     }
 
     /// A value with a `type`.
-    pub fn as_typed(&self) -> Option<&TypedValue> {
+    fn as_typed(&self) -> Option<&TypedValue> {
         match self {
             Self::Typed(typed) => Some(typed),
             _ => None,
@@ -155,32 +155,18 @@ impl Value {
         }
     }
 
-    /// The value in a `json` buffer; for any other value, a copy. The value's own buffers are in the
-    /// same `buffers`.
-    ///
-    /// # Errors
-    ///
-    /// If the buffer does not hold a value, or the value exceeds the limits of 64 MiB, 96 levels and
-    /// eight million values.
-    pub fn unfolded(&self, buffers: &Buffers<'_>) -> Result<Cow<'_, Self>, ValueError> {
+    /// The value itself, or the one in its `json` buffer, in which a guest passes a large tree. The
+    /// buffers of that tree are in the same `buffers`. `None` if the buffer does not hold a value, or
+    /// the value exceeds the limits of 64 MiB, 96 levels and eight million values.
+    pub fn unfolded(&self, buffers: &Buffers<'_>) -> Option<Cow<'_, Self>> {
         let Some(TypedValue::Json(held)) = self.as_typed() else {
-            return Ok(Cow::Borrowed(self));
+            return Some(Cow::Borrowed(self));
         };
-        let refused = |fault| ValueError::Malformed {
-            kind: "json",
-            fault,
-        };
-        let text = buffers.get(held.buffer).ok_or(ValueError::NoBuffer {
-            buffer: held.buffer,
-            count: buffers.len(),
-        })?;
+        let text = buffers.get(held.buffer)?;
         if text.len() > LONGEST_JSON {
-            return Err(refused("is over 64 MiB"));
+            return None;
         }
-        let value = OF_BUFFER.from_slice(text);
-        Ok(Cow::Owned(value.map_err(|_| {
-            refused("does not parse, or is over a bound")
-        })?))
+        OF_BUFFER.parse(text).ok().map(Cow::Owned)
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::blob::{ALIGNMENT, BlobError, LARGEST_PAYLOAD};
 use super::{Blob, Transport};
-use super::{Dtype, Held, Ndarray, Packed, PackedFormat, TypedValue, Value, ValueError};
+use super::{Dtype, Held, Ndarray, Packed, PackedFormat, TypedValue, Value};
 
 /// The longest `str` in the tree itself, characters.
 const LONGEST_STR: usize = 32 << 10;
@@ -15,8 +15,18 @@ const _: () = assert!(GAP.len() as u64 == ALIGNMENT);
 
 /// Collects the buffers of a message while its values are created.
 ///
-/// Bytes are borrowed if the caller keeps them: [`pieces`](Self::pieces) passes them to a write
-/// without a copy.
+/// Bytes are borrowed if the caller keeps them.
+///
+/// ```
+/// use sandfork::Value;
+/// use sandfork::session::{Attachments, OutgoingValue};
+///
+/// let mut attachments = Attachments::default();
+/// let value = Value::from(vec![1.into(), "two".into(), attachments.bytes(b"three")]);
+/// assert_eq!(value.to_string(), "[1, 'two', <bytes>]");
+/// let outgoing = OutgoingValue { value, attachments };
+/// # let _ = outgoing;
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Attachments<'a> {
     buffers: Vec<Cow<'a, [u8]>>,
@@ -55,33 +65,25 @@ impl<'a> Attachments<'a> {
         self.packed(PackedFormat::Float, bytes.collect())
     }
 
-    /// `numpy.ndarray`, with its elements in C order.
-    ///
-    /// # Errors
-    ///
-    /// If the number of bytes does not match the shape.
+    /// `numpy.ndarray`, with its elements in C order. `None` if the number of bytes does not match
+    /// the shape.
     pub fn ndarray(
         &mut self,
         dtype: Dtype,
         shape: impl Into<Vec<u64>>,
         elements: impl Into<Cow<'a, [u8]>>,
-    ) -> Result<Value, ValueError> {
+    ) -> Option<Value> {
         let elements = elements.into();
         let mut array = Ndarray {
             dtype,
             shape: shape.into(),
             buffer: 0,
         };
-        let (expected, found) = (array.bytes()?, elements.len() as u64);
-        if expected != found {
-            return Err(ValueError::Length {
-                kind: "ndarray",
-                expected,
-                found,
-            });
+        if array.bytes() != Ok(elements.len() as u64) {
+            return None;
         }
         array.buffer = self.attach(elements);
-        Ok(TypedValue::Ndarray(array).into())
+        Some(TypedValue::Ndarray(array).into())
     }
 
     /// The message field for the buffers, if there are any. Short buffers travel as a payload.
@@ -89,7 +91,7 @@ impl<'a> Attachments<'a> {
     /// # Errors
     ///
     /// If they are too long for one message.
-    pub fn blob(&self) -> Result<Option<Blob>, BlobError> {
+    pub(crate) fn blob(&self) -> Result<Option<Blob>, BlobError> {
         if self.buffers.is_empty() {
             return Ok(None);
         }
@@ -102,7 +104,7 @@ impl<'a> Attachments<'a> {
     }
 
     /// The bytes of the buffers in order, with the gaps between them.
-    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let last = self.buffers.len().saturating_sub(1);
         let buffers = self.buffers.iter().enumerate();
         buffers.flat_map(move |(number, buffer)| {
@@ -115,7 +117,7 @@ impl<'a> Attachments<'a> {
     }
 
     /// The bytes of the buffers in one piece.
-    pub fn concatenated(&self) -> Vec<u8> {
+    pub(crate) fn concatenated(&self) -> Vec<u8> {
         self.pieces().flatten().copied().collect()
     }
 

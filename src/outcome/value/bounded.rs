@@ -93,7 +93,7 @@ impl JsonLimits {
     /// member that occurs twice in an object is refused if `T` knows the member and ignored if `T`
     /// ignores it: no value is ever read from a place that another reader of the same text would not
     /// look at.
-    pub fn from_slice<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, JsonError> {
+    pub fn parse<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, JsonError> {
         self.check(text)?;
         serde_json::from_slice(text).map_err(|error| invalid(&error))
     }
@@ -103,7 +103,7 @@ impl JsonLimits {
     ///
     /// # Errors
     ///
-    /// As [`from_slice`](Self::from_slice), and if the text is no object or of another kind.
+    /// As [`parse`](Self::parse), and if the text is no object or of another kind.
     pub fn tagged<'t, K: DeserializeOwned>(
         &self,
         text: &'t [u8],

@@ -12,17 +12,17 @@ pub struct Buffers<'a> {
     places: Vec<Range<usize>>,
 }
 
-impl<'a> Buffers<'a> {
-    /// The buffers of `blob`. `bytes` has all of them: a frame's payload, or a mapped file.
+impl Blob {
+    /// The buffers in `bytes`, which has all of them: a frame's payload, or a mapped file.
     ///
     /// # Errors
     ///
-    /// If the number of bytes differs from the blob's total.
-    pub fn new(blob: &Blob, bytes: &'a [u8]) -> Result<Self, ValueError> {
+    /// If the number of bytes differs from the total.
+    pub fn buffers<'a>(&self, bytes: &'a [u8]) -> Result<Buffers<'a>, ValueError> {
         let found = bytes.len() as u64;
-        if found != blob.total() {
+        if found != self.total() {
             return Err(ValueError::Total {
-                expected: blob.total(),
+                expected: self.total(),
                 found,
             });
         }
@@ -30,12 +30,14 @@ impl<'a> Buffers<'a> {
         let inside = |range: Range<u64>| {
             Some(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
         };
-        Ok(Self {
+        Ok(Buffers {
             bytes,
-            places: blob.ranges().filter_map(inside).collect(),
+            places: self.ranges().filter_map(inside).collect(),
         })
     }
+}
 
+impl<'a> Buffers<'a> {
     /// The bytes of one buffer.
     pub fn get(&self, buffer: u32) -> Option<&'a [u8]> {
         let place = self.places.get(usize::try_from(buffer).ok()?)?;

@@ -63,17 +63,6 @@ pub enum ValueError {
     },
 }
 
-impl Value {
-    /// Checks that this value, the only one of its message, fits the message's buffers.
-    ///
-    /// # Errors
-    ///
-    /// The first fault.
-    pub fn check(&self, blob: Option<&Blob>) -> Result<(), ValueError> {
-        BufferCheck::new(blob).value(self)
-    }
-}
-
 /// Checks the values of one message. Each of its buffers belongs to one value.
 #[derive(Clone, Debug)]
 pub struct BufferCheck<'a> {
@@ -257,7 +246,7 @@ impl Ndarray {
     /// # Errors
     ///
     /// If no array has this shape.
-    pub fn bytes(&self) -> Result<u64, ValueError> {
+    pub(super) fn bytes(&self) -> Result<u64, ValueError> {
         if self.shape.len() > MOST_DIMENSIONS {
             return Err(malformed("ndarray", "has more than 32 dimensions"));
         }

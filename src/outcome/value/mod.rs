@@ -3,26 +3,10 @@
 //! A value that JSON represents without loss is written as plain JSON, and an array is a `list`. Every
 //! other value is an object whose first member is `type`. A plain JSON object therefore never occurs,
 //! and new types can be added beside those of [`TypedValue`]. Long bytes are not in the tree: a value
-//! refers by number to one of the message's buffers, and [`Value::check`] checks that the buffers fit.
+//! refers by number to one of the message's buffers, and [`BufferCheck`] checks that the buffers fit.
 //!
 //! This module runs no code of the sender, and a tree is only as large as the text that it was read
 //! from.
-//!
-//! ```
-//! use sandfork::outcome::value::{Attachments, Buffers, Value};
-//!
-//! let mut attached = Attachments::default();
-//! let value = Value::from(vec![Value::from(1), "two".into(), attached.bytes(b"three")]);
-//! assert_eq!(value.to_string(), "[1, 'two', <bytes>]");
-//!
-//! let blob = attached.blob()?;
-//! value.check(blob.as_ref())?;
-//! let bytes = attached.concatenated();
-//! let buffers = blob.map_or_else(|| Ok(Buffers::default()), |blob| Buffers::new(&blob, &bytes))?;
-//! let third = &value.as_list().unwrap_or_default()[2];
-//! assert_eq!(third.bytes(&buffers), Some(b"three".as_slice()));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 mod access;
 mod attachments;
@@ -31,9 +15,17 @@ pub mod bounded;
 mod buffers;
 mod check;
 mod dtype;
+#[allow(
+    unnameable_types,
+    reason = "a typed value is opaque: the methods of `Value` read it"
+)]
 mod number;
 mod read;
 mod show;
+#[allow(
+    unnameable_types,
+    reason = "a typed value is opaque: the methods of `Value` read it"
+)]
 mod typed;
 mod write;
 
@@ -46,9 +38,8 @@ pub use check::{BufferCheck, ValueError};
 pub use dtype::Dtype;
 pub use number::BigInt;
 pub use typed::{
-    Complex, DataFrame, Datetime, Dict, EnumMember, Held, Image, ImageMode, Index, Items, Ndarray,
-    NumpyScalar, Opaque, Packed, PackedFormat, Path, Range, RangeIndex, Record, Series,
-    TableColumn, TableIndex, Text, Time, Timedelta, Timezone, TypedValue, Uuid,
+    Dict, Held, Image, ImageMode, Items, Ndarray, Opaque, Packed, PackedFormat, Record,
+    TableColumn, TableIndex, TypedValue, Uuid,
 };
 
 /// A value, as the side that owns it describes it.
@@ -68,7 +59,9 @@ pub enum Value {
     Str(String),
     /// `list`.
     List(Vec<Self>),
-    /// A value with a `type`. Boxed, because most values of a long list are scalars.
+    /// A value of another type, which the methods read: [`as_dict`](Self::as_dict),
+    /// [`bytes`](Self::bytes), [`ndarray`](Self::ndarray) and others.
+    // Boxed, because most values of a long list are scalars.
     Typed(Box<TypedValue>),
 }
 

@@ -21,7 +21,9 @@ use sandfork_jail::program::BpfProgram;
 pub use crate::host::Arch;
 pub use compile::compile;
 pub use error::SeccompError;
-pub use names::{known_syscall, syscall_number, syscalls};
+#[cfg(any(test, feature = "internals"))]
+pub use names::syscalls;
+pub use names::{known_syscall, syscall_number};
 pub use preset::Preset;
 pub use rule::{Check, Errno, Grant, Rule, Verdict};
 
@@ -44,16 +46,4 @@ pub struct Filters {
     pub zygote: Vec<BpfProgram>,
     /// Loaded by each worker as the last step of its jail.
     pub worker: Vec<BpfProgram>,
-}
-
-impl Filters {
-    /// The number of instructions that the zygote loads. The kernel accepts 4096 per program.
-    pub fn zygote_instructions(&self) -> usize {
-        self.zygote.iter().map(Vec::len).sum()
-    }
-
-    /// The number of instructions that each worker loads. A longer filter slows every start.
-    pub fn worker_instructions(&self) -> usize {
-        self.worker.iter().map(Vec::len).sum()
-    }
 }

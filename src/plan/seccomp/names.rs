@@ -44,7 +44,8 @@ pub fn syscall_number(arch: Arch, name: &str) -> Option<u32> {
     })
 }
 
-/// Every system call that an architecture has, with its number, sorted by name.
+/// For tests: every system call that an architecture has, with its number, sorted by name.
+#[cfg(any(test, feature = "internals"))]
 pub fn syscalls(arch: Arch) -> impl Iterator<Item = (&'static str, u32)> {
     TABLE
         .keys()

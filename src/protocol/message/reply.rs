@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CellResult, Ended, MessageError, check_payload, encode_message};
+use super::{CellResult, Ended, MessageError, check_payload};
 use crate::outcome::value::BufferCheck;
-use crate::protocol::{Blob, Frame, FrameLimits, JsonLimits, Value};
+use crate::protocol::{Blob, Frame, JsonLimits, Value};
 
 /// A message from a worker to its supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -114,10 +114,5 @@ impl Reply {
             Self::Display(display) => display.blob.as_ref(),
             Self::Call(call) => call.blob.as_ref(),
         }
-    }
-
-    /// Appends the message's frame to `out`. This is the worker's side, used by tests.
-    pub fn encode_into(&self, out: &mut Vec<u8>) -> Result<(), MessageError> {
-        encode_message(self, &[], &FrameLimits::FROM_WORKER, out)
     }
 }

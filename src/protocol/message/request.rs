@@ -59,7 +59,8 @@ pub struct Variables {
     /// Repeated in the answer.
     pub id: u64,
     /// Names and values, in order.
-    pub variables: Vec<(String, Value)>,
+    #[serde(rename = "variables")]
+    pub pairs: Vec<(String, Value)>,
     /// The values' buffers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<Blob>,

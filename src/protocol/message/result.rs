@@ -32,6 +32,7 @@ pub enum Finish {
     Tool,
 }
 
+#[cfg(test)]
 impl CellResult {
     /// A result without denied operations.
     pub const fn new(id: u64, ended: Ended) -> Self {
@@ -85,18 +86,20 @@ pub struct Denied {
     pub errno: Option<i32>,
 }
 
-impl From<GuestError> for ExceptionInfo {
-    fn from(error: GuestError) -> Self {
-        Self::new(error.name, error.message, error.traceback)
+impl GuestError {
+    /// The exception of an outcome.
+    pub fn into_exception(self) -> ExceptionInfo {
+        ExceptionInfo::new(self.name, self.message, self.traceback)
     }
 }
 
-impl From<Denied> for Denial {
-    fn from(denied: Denied) -> Self {
-        Self {
-            operation: denied.operation,
-            target: denied.target,
-            errno: denied.errno,
+impl Denied {
+    /// The denial of an outcome.
+    pub fn into_denial(self) -> Denial {
+        Denial {
+            operation: self.operation,
+            target: self.target,
+            errno: self.errno,
             reported_by: Reporter::Guest,
         }
     }

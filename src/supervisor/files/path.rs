@@ -4,8 +4,7 @@ use std::ffi::CString;
 use std::fmt;
 use std::path::Path;
 
-use thiserror::Error;
-
+use crate::error::{Cause, Error, ErrorKind};
 use sandfork_jail::program::WORK;
 
 /// The longest name of one entry, bytes (`NAME_MAX`).
@@ -21,7 +20,7 @@ pub struct GuestPath {
 }
 
 /// Why a text is not a path in a work directory.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
     /// It leads out of the directory.
@@ -50,14 +49,26 @@ pub enum PathError {
     },
 }
 
+impl Cause for PathError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Request
+    }
+}
+
 impl GuestPath {
     /// Parses the path of a file: relative to the work directory, or beneath `/work`, where most
     /// guests see it.
     ///
     /// # Errors
     ///
-    /// When it leads out of the directory, names the work directory itself, or no file can have it.
-    pub fn of_file(text: &str) -> Result<Self, PathError> {
+    /// Of kind [`Request`](ErrorKind::Request), when it leads out of the directory, names the work
+    /// directory itself, or no file can have it.
+    pub fn of_file(text: &str) -> Result<Self, Error> {
+        Ok(Self::parse_file(text)?)
+    }
+
+    /// The same, with the reason as a value.
+    pub(crate) fn parse_file(text: &str) -> Result<Self, PathError> {
         let path = Self::parse(text, Path::new(WORK))?;
         if path.names.is_empty() {
             return Err(PathError::NoName);
@@ -171,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_file_has_a_name() {
-        let file = |text| GuestPath::of_file(text).map(|path| path.to_string());
+        let file = |text| GuestPath::parse_file(text).map(|path| path.to_string());
         assert_eq!(file("/work/a/b").as_deref(), Ok("a/b"));
         for directory in ["", ".", "/work", "/work/", "a/.."] {
             assert_eq!(file(directory), Err(PathError::NoName), "{directory}");

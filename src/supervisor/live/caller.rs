@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 
 use super::refusal::Refusal;
+use crate::error::Cause;
 use crate::protocol::{ClientEvent, ClientRequest, FrameLimits, MessageError, Transport};
 use crate::supervisor::drain::Stream;
 use crate::supervisor::link::{Link, LinkError, Received};

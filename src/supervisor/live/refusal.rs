@@ -1,6 +1,6 @@
 //! Why a caller's request was not carried out.
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Cause, Error, ErrorKind};
 use crate::protocol::MessageError;
 use crate::protocol::caller::ErrorCode;
 use crate::supervisor::error::SupervisorError;
@@ -49,14 +49,6 @@ impl Refusal {
             Self::Protocol(_) => ErrorCode::Protocol,
         }
     }
-
-    /// errno(3) of a failed file request.
-    pub fn errno(&self) -> Option<i32> {
-        match self {
-            Self::File(error) => Some(error.errno() as i32),
-            _ => None,
-        }
-    }
 }
 
 impl From<SupervisorError> for Refusal {
@@ -65,19 +57,22 @@ impl From<SupervisorError> for Refusal {
     }
 }
 
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::NotProvided(error) => error,
-            Refusal::Busy => Self::new(ErrorKind::Busy, refusal),
-            Refusal::Ended(_) => Self::new(ErrorKind::SessionEnded, refusal),
-            Refusal::File(error) => {
-                let errno = error.errno() as i32;
-                Self::new(ErrorKind::Request, error).with_errno(errno)
+impl Cause for Refusal {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotProvided(error) => error.kind(),
+            Self::Busy => ErrorKind::Busy,
+            Self::Ended(_) => ErrorKind::SessionEnded,
+            Self::File(_) | Self::NoWall | Self::TooLarge(_) | Self::Protocol(_) => {
+                ErrorKind::Request
             }
-            Refusal::NoWall | Refusal::TooLarge(_) | Refusal::Protocol(_) => {
-                Self::new(ErrorKind::Request, refusal)
-            }
+        }
+    }
+
+    fn errno(&self) -> Option<i32> {
+        match self {
+            Self::File(error) => Some(error.errno() as i32),
+            _ => None,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::files::Files;
 use super::watch::Measured;
 use crate::outcome::{Denial, Ending, Outcome, Phases, Usage};
-use crate::protocol::{CellResult, Ended};
+use crate::protocol::{CellResult, Denied, Ended};
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::ending::{Evidence, Kind, Stop, decide};
 use crate::supervisor::live::LifeTerms;
@@ -69,7 +69,7 @@ pub fn report(terms: &LifeTerms, kind: Kind, seen: Seen, output_bytes: u64) -> O
     };
     let (mut value, mut error) = (None, None);
     if let Some(result) = seen.result.filter(|_| believed) {
-        denied.extend(result.denied.into_iter().map(Denial::from));
+        denied.extend(result.denied.into_iter().map(Denied::into_denial));
         match result.ended {
             Ended::Ok(said) => value = said,
             Ended::Exception(said) => error = Some(said),
@@ -81,7 +81,7 @@ pub fn report(terms: &LifeTerms, kind: Kind, seen: Seen, output_bytes: u64) -> O
         .with_usage(usage)
         .with_denied(denied);
     match error {
-        Some(error) => outcome.with_error(error),
+        Some(error) => outcome.with_error(error.into_exception()),
         None => outcome,
     }
 }

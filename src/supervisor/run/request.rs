@@ -44,8 +44,7 @@ enum Program {
 
 impl Request {
     /// Runs Python source: UTF-8, or the encoding of its coding line (PEP 263). The source may have
-    /// at most 16 MiB ([`FrameLimits::TO_WORKER`](crate::protocol::FrameLimits::TO_WORKER)), or the
-    /// run is an error of kind [`Request`](crate::ErrorKind::Request).
+    /// at most 16 MiB, or the run is an error of kind [`Request`](crate::ErrorKind::Request).
     pub fn python(source: impl Into<Vec<u8>>) -> Self {
         let filename = "<string>".to_owned();
         Self::new(Program::Python {

@@ -11,7 +11,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sandfork::host::CgroupSupport;
+use sandfork::internals::host::CgroupSupport;
 use serde::Serialize;
 
 use processes::{Process, Role};

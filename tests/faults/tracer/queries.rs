@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use nix::unistd::Pid;
-use sandfork::plan::seccomp::{Arch, syscall_number};
+use sandfork::internals::plan::seccomp::{Arch, syscall_number};
 
 use super::Tracer;
 use crate::family::Role;

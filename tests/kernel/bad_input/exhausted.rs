@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use sandfork::host::{CgroupSupport, Controller};
-use sandfork::outcome::{LimitName, Mechanism};
-use sandfork::{Error, ErrorKind, Sandbox, Session};
+use sandfork::internals::host::{CgroupSupport, Controller};
+use sandfork::internals::plan::SandboxPlan as _;
+use sandfork::session::Session;
+use sandfork::{Error, ErrorKind, LimitName, Mechanism, Sandbox};
 
 use super::is_told;
 use crate::apart;

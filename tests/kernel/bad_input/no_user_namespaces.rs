@@ -7,11 +7,9 @@ use std::process::{Command, Stdio};
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getegid, geteuid};
-use sandfork::host::NamespaceSupport;
-use sandfork::outcome::Status;
-use sandfork::plan::Layer;
-use sandfork::policy::Level;
-use sandfork::{ErrorKind, Sandbox};
+use sandfork::internals::host::NamespaceSupport;
+use sandfork::internals::plan::SandboxPlan as _;
+use sandfork::{ErrorKind, Layer, Level, Sandbox, Status};
 
 use super::is_told;
 use crate::apart;

@@ -9,7 +9,7 @@ use std::io::{BufRead, Write};
 use std::process::Stdio;
 
 use nix::unistd::{Pid, getpgid, getppid};
-use sandfork::host::CgroupSupport;
+use sandfork::internals::host::CgroupSupport;
 
 use self::tracer::{Counts, Tracer};
 use crate::apart::{self, Part};

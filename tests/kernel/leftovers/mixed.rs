@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use sandfork::outcome::Status;
-use sandfork::{Cancel, Request, Sandbox};
+use sandfork::{Cancel, Request, Sandbox, Status};
 
 use super::traces::Traces;
 use crate::apart;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 
-use sandfork::host::CgroupSupport;
+use sandfork::internals::host::CgroupSupport;
 
 pub use crate::census::own_cgroups;
 use crate::census::{Census, Watched};

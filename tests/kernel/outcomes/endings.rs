@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use sandfork::outcome::Status;
-use sandfork::plan::Layer;
-use sandfork::policy::Level;
-use sandfork::{Cancel, OutputSink, Request};
+use sandfork::internals::plan::SandboxPlan as _;
+use sandfork::{Cancel, Layer, Level, OutputSink, Request, Status};
 use serde_json::json;
 
 use crate::check::{ended, fine, shown};

@@ -1,6 +1,6 @@
 //! The limits on files.
 
-use sandfork::outcome::{LimitName, Mechanism};
+use sandfork::{LimitName, Mechanism};
 
 use crate::check::{fine, limited, shown};
 use crate::recipe::{Recipe, standard};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandfork::outcome::{LimitName, Mechanism, Status};
+use sandfork::{LimitName, Mechanism, Status};
 
 use crate::check::{ended, fine, limited, shown};
 use crate::recipe::standard;

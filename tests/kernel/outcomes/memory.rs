@@ -1,6 +1,6 @@
 //! The limit on memory: a `MemoryError` where that is possible, a kill where it is not.
 
-use sandfork::outcome::{LimitName, Mechanism, Status};
+use sandfork::{LimitName, Mechanism, Status};
 
 use crate::check::{by, ended, fine, limited, shown};
 use crate::need::Need;

@@ -1,7 +1,6 @@
 //! What the guest writes, and the limit on it.
 
-use sandfork::outcome::{LimitName, Mechanism, Status};
-use sandfork::{OutputSink, Request};
+use sandfork::{LimitName, Mechanism, OutputSink, Request, Status};
 
 use crate::check::{ended, fine, limited, shown};
 use crate::recipe::standard;

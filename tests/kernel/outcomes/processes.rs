@@ -1,7 +1,7 @@
 //! The limit on processes and threads.
 
-use sandfork::outcome::{LimitName, Mechanism, Status};
-use sandfork::policy::Level;
+use sandfork::internals::plan::SandboxPlan as _;
+use sandfork::{Level, LimitName, Mechanism, Status};
 
 use crate::check::{by, fine, limited, shown};
 use crate::recipe::{Recipe, standard};

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use sandfork::outcome::{LimitName, Mechanism};
-use sandfork::{ErrorKind, GuestPath, Request, Sandbox};
+use sandfork::{ErrorKind, GuestPath, LimitName, Mechanism, Request, Sandbox};
 use serde_json::json;
 
 use crate::check::{by, fine, limited, shown};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sandfork::outcome::Status;
+use sandfork::Status;
 
 use crate::check::{ended, fine};
 use crate::recipe::standard;

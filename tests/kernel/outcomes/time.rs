@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use sandfork::Outcome;
-use sandfork::outcome::{LimitName, Mechanism};
+use sandfork::{LimitName, Mechanism, Outcome};
 
 use crate::check::{by, fine, limited, shown};
 use crate::recipe::standard;

@@ -1,9 +1,7 @@
 //! Cell after cell in one interpreter.
 
-use sandfork::outcome::Status;
-use sandfork::protocol::caller::SessionState;
-use sandfork::protocol::message::ResultMode;
-use sandfork::session::Cell;
+use sandfork::Status;
+use sandfork::session::{Cell, ResultMode, SessionState};
 
 use super::{assert_ended, open, run, value};
 use crate::recipe::standard;

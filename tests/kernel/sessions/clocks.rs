@@ -4,11 +4,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sandfork::ErrorKind;
-use sandfork::outcome::{LimitName, Status};
-use sandfork::protocol::Value;
-use sandfork::protocol::caller::SessionState;
-use sandfork::session::{Cell, ToolArguments};
+use sandfork::session::{Cell, SessionState, ToolArguments};
+use sandfork::{ErrorKind, LimitName, Status, Value};
 
 use super::{assert_ended, open, run, value};
 use crate::recipe::standard;

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use sandfork::outcome::Status;
-use sandfork::protocol::caller::SessionState;
-use sandfork::{ErrorKind, Sandbox};
+use sandfork::session::SessionState;
+use sandfork::{ErrorKind, Sandbox, Status};
 
 use super::{assert_ended, open, run, session, value};
 use crate::apart;

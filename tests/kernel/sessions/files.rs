@@ -4,10 +4,8 @@
 use std::io::{Read, Write};
 
 use nix::errno::Errno;
-use sandfork::outcome::Status;
-use sandfork::protocol::caller::{FileEntry, SessionState};
-use sandfork::session::{Contents, Parents, Removal};
-use sandfork::{Error, Session};
+use sandfork::session::{Contents, FileEntry, Parents, Removal, Session, SessionState};
+use sandfork::{Error, Status};
 
 use super::{assert_ended, open, run, value};
 use crate::recipe::standard;

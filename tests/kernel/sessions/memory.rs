@@ -1,7 +1,7 @@
 //! What sessions hold between cells.
 
-use sandfork::outcome::Status;
-use sandfork::protocol::caller::SessionState;
+use sandfork::Status;
+use sandfork::session::SessionState;
 
 use super::{assert_ended, open, run, value};
 use crate::recipe::standard;

@@ -13,10 +13,8 @@ mod values;
 
 use std::sync::Arc;
 
-use sandfork::outcome::Status;
-use sandfork::protocol::caller::SessionState;
-use sandfork::session::{Cell, CellReport};
-use sandfork::{Sandbox, Session};
+use sandfork::session::{Cell, CellReport, Session, SessionState};
+use sandfork::{Sandbox, Status};
 
 use crate::apart::Part;
 use crate::check::shown;

@@ -3,9 +3,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use sandfork::ErrorKind;
-use sandfork::outcome::Status;
-use sandfork::protocol::caller::SessionState;
+use sandfork::session::SessionState;
+use sandfork::{ErrorKind, Status};
 
 use super::{assert_ended, open, run, value};
 use crate::recipe::standard;

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use sandfork::outcome::Status;
-use sandfork::protocol::caller::SessionState;
-use sandfork::protocol::{NamedError, Value};
-use sandfork::session::{OutgoingValue, ToolArguments};
+use sandfork::session::{NamedError, OutgoingValue, SessionState, ToolArguments};
+use sandfork::{Status, Value};
 
 use super::{assert_ended, open, run, value};
 use crate::recipe::standard;

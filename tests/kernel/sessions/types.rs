@@ -1,10 +1,7 @@
 //! Every type of value, out of a guest, through the library's own types, and back.
 
-use sandfork::Session;
-use sandfork::outcome::Status;
-use sandfork::outcome::value::Attachments;
-use sandfork::protocol::caller::SessionState;
-use sandfork::session::OutgoingValue;
+use sandfork::Status;
+use sandfork::session::{Attachments, OutgoingValue, Session, SessionState};
 
 use super::{assert_ended, open, run, value};
 use crate::need::Need;

@@ -1,6 +1,6 @@
 //! System calls at the boundaries of the rules.
 
-use sandfork::plan::seccomp::{
+use sandfork::internals::plan::seccomp::{
     Arch, Check, Preset, Surroundings, Verdict, syscall_number, syscalls,
 };
 

@@ -13,7 +13,7 @@ mod calls;
 mod interpreter;
 mod oracle;
 
-use sandfork::plan::seccomp::{Arch, Filters, Surroundings, compile};
+use sandfork::internals::plan::seccomp::{Arch, Filters, Surroundings, compile};
 use sandfork_jail::program::BpfProgram;
 
 use crate::Target;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sandfork::plan::seccomp::{
+use sandfork::internals::plan::seccomp::{
     Arch, Check, Errno, Grant, Preset, Surroundings, Verdict, syscall_number, syscalls,
 };
 

@@ -9,7 +9,9 @@ use std::fs;
 use std::io::{self, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use sandfork::protocol::{Blob, Decoder, FrameLimits, JsonLimits, Transport, Value};
+use sandfork::Value;
+use sandfork::internals::outcome::value::BufferCheck;
+use sandfork::internals::protocol::{Blob, Decoder, FrameLimits, JsonLimits, Transport};
 use serde_json::Map;
 
 use crate::Result;
@@ -149,10 +151,10 @@ fn frames(mut stream: &[u8]) -> Result<String> {
 fn value(question: &[u8]) -> Result<String> {
     let mut parts = question.splitn(2, |byte| *byte == 0);
     let [tree, lengths] = [parts.next(), parts.next()].map(Option::unwrap_or_default);
-    let value: Value = JsonLimits::FROM_WORKER.from_slice(tree)?;
+    let value: Value = JsonLimits::FROM_WORKER.parse(tree)?;
     let lengths: Vec<u64> = serde_json::from_slice(lengths)?;
     let blob = (!lengths.is_empty()).then(|| Blob::new(lengths, Transport::Payload));
     let blob = blob.transpose()?;
-    value.check(blob.as_ref())?;
+    BufferCheck::new(blob.as_ref()).value(&value)?;
     Ok(serde_json::to_string(&value)?)
 }

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::outcome::value::blob::ALIGNMENT;
+use crate::outcome::value::typed::{RangeIndex, Series};
 use crate::protocol::{CellResult, Ended, JsonLimits, Reply};
 
 /// Values of all shapes, with buffers from a message of eight.
@@ -68,7 +69,7 @@ proptest! {
     #[test]
     fn values_survive_the_way(value in values()) {
         let text = serde_json::to_vec(&value).expect("values are written");
-        let back: Value = JsonLimits::FROM_WORKER.from_slice(&text).expect("they are read");
+        let back: Value = JsonLimits::FROM_WORKER.parse(&text).expect("they are read");
         prop_assert_eq!(&back, &value);
         // The value takes the path of a message.
         let result = CellResult::new(1, Ended::Ok(Some(value.clone())));
@@ -80,7 +81,7 @@ proptest! {
         let ended = Ended::Ok(wanted);
         prop_assert_eq!(reply, Reply::Result(CellResult { ended, ..result }));
         let _ = value.to_string();
-        let _ = value.check(Some(&blob(&[8; 8])));
+        let _ = check(&value, Some(&blob(&[8; 8])));
     }
 
     #[test]
@@ -96,7 +97,7 @@ proptest! {
         let values: Vec<Value> = parts.iter().map(|part| attached.bytes(part.as_slice())).collect();
         let blob = attached.blob().expect("they fit").expect("there are some");
         let bytes = attached.concatenated();
-        let buffers = Buffers::new(&blob, &bytes).expect("all bytes");
+        let buffers = blob.buffers(&bytes).expect("all bytes");
         for (value, part) in values.iter().zip(&parts) {
             prop_assert_eq!(value.bytes(&buffers), Some(part.as_slice()));
         }
@@ -109,8 +110,8 @@ proptest! {
     ) {
         let blob = blob(&[length]);
         let array = Ndarray { dtype: Dtype::new("<U9").expect("a dtype"), shape, buffer: 0 };
-        let _ = Value::from(TypedValue::Ndarray(array)).check(Some(&blob));
+        let _ = check(&TypedValue::Ndarray(array).into(), Some(&blob));
         let image = Image { mode: ImageMode::Rgba, size, buffer: 0 };
-        let _ = Value::from(TypedValue::Image(image)).check(Some(&blob));
+        let _ = check(&TypedValue::Image(image).into(), Some(&blob));
     }
 }

@@ -24,6 +24,11 @@ const SURROUNDINGS: [Surroundings; 4] = [
     Surroundings::SharedHost { landlock_abi: 6 },
 ];
 
+/// The number of instructions that are loaded. The kernel accepts 4096 in one program.
+fn instructions(filters: &[BpfProgram]) -> usize {
+    filters.iter().map(Vec::len).sum()
+}
+
 fn preset_filters(arch: Arch, surroundings: Surroundings) -> Filters {
     compile(arch, surroundings, &[] as &[&str], &[] as &[&str]).unwrap()
 }

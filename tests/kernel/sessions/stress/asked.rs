@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use sandfork::outcome::{Outcome, Status};
-use sandfork::protocol::caller::SessionState;
-use sandfork::protocol::{NamedError, Value};
-use sandfork::session::{Cell, CellReport, OutgoingValue, ToolArguments};
-use sandfork::{ErrorKind, Sandbox, Session};
+use sandfork::session::{
+    Cell, CellReport, NamedError, OutgoingValue, Session, SessionState, ToolArguments,
+};
+use sandfork::{ErrorKind, Outcome, Sandbox, Status, Value};
 
 use super::kinds::{After, Kind};
 use crate::check::shown;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandfork::outcome::Status;
+use sandfork::Status;
 
 use crate::guests::DAEMON;
 

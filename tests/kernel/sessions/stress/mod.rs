@@ -11,8 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use sandfork::Sandbox;
-use sandfork::outcome::Status;
+use sandfork::{Sandbox, Status};
 
 use self::asked::Asked;
 use self::kinds::Kind;

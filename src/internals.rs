@@ -1,0 +1,71 @@
+//! The modules of this crate, for its own tests, benchmarks and fuzz targets. They are no part of the API.
+
+#![allow(missing_docs, reason = "each module documents itself")]
+
+/// Reads what a public type keeps to the crate.
+macro_rules! reveal {
+    ($name:ident of $type:ty: $(fn $method:ident($($argument:ident: $of:ty)?) -> $value:ty;)+) => {
+        pub trait $name {
+            $(fn $method(&self $(, $argument: $of)?) -> $value;)+
+        }
+
+        impl $name for $type {
+            $(fn $method(&self $(, $argument: $of)?) -> $value {
+                <$type>::$method(self $(, $argument)?)
+            })+
+        }
+    };
+}
+
+pub mod batch {
+    pub use crate::batch::line::{TaskLine, TaskProgram};
+    pub use crate::batch::record::RecordLine;
+}
+
+pub mod capacity {
+    pub use crate::capacity::DESCRIPTORS_OF_A_RUN;
+}
+
+pub mod host {
+    pub use crate::host::*;
+}
+
+pub mod outcome {
+    pub use crate::outcome::*;
+
+    pub fn limit_spec(name: LimitName) -> &'static LimitSpec {
+        name.spec()
+    }
+}
+
+pub mod plan {
+    pub use crate::plan::*;
+    use crate::sandbox::Sandbox;
+
+    reveal! { SandboxPlan of Sandbox: fn plan() -> &Plan; }
+}
+
+pub mod policy {
+    pub use crate::policy::*;
+
+    reveal! { PolicySettings of Policy:
+        fn python() -> &PythonPolicy;
+        fn imports() -> &ImportPolicy;
+        fn filesystem() -> &FilesystemPolicy;
+        fn env() -> &EnvPolicy;
+        fn stdin() -> Stdin;
+        fn limits() -> &Limits;
+        fn limit_origin(name: LimitName) -> &Origin;
+        fn session() -> SessionPolicy;
+        fn syscalls() -> &SyscallPolicy;
+        fn require_origin() -> &Origin;
+    }
+}
+
+pub mod protocol {
+    pub use crate::protocol::*;
+}
+
+pub mod supervisor {
+    pub use crate::supervisor::*;
+}
