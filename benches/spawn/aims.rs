@@ -1,6 +1,6 @@
 //! The targets, as ratios between things that are measured in the same run.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sandfork_measure::{Aim, Crowd, Programs, Quantile, Rank, Ratio, Summary};
@@ -78,7 +78,7 @@ const fn within(subject: Subject, time: Duration) -> Goal {
 }
 
 /// The aims whose things were measured. A quantile with too few times is not compared.
-pub fn of_times(measured: &HashMap<Subject, Summary>) -> Vec<Aim> {
+pub fn of_times(measured: &BTreeMap<Subject, Summary>) -> Vec<Aim> {
     let reached = |goal: &Goal| {
         let subject = measured.get(&goal.subject)?;
         subject.tail(goal.quantile.share())?;

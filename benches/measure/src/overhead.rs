@@ -5,9 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::columns::{columns, head};
-use crate::json::microseconds;
 use crate::ratio::Ratio;
-use crate::samples::Samples;
+use crate::samples::{Samples, microseconds};
 use crate::table::milliseconds;
 
 /// Programs that were run inside and outside.

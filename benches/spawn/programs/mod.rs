@@ -11,14 +11,14 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail, ensure};
 use sandfork::protocol::Value;
 use sandfork::{Sandbox, Session};
 use sandfork_measure::{Overhead, Programs};
 
-use crate::contestant::Error;
-use crate::ground::{Ground, policy};
-use crate::options::Extent;
-use crate::probe::Probe;
+use crate::Options;
+use crate::common::{Conversation, policy};
+use crate::ground::Ground;
 
 const SOURCE: &str = include_str!("programs.py");
 
@@ -33,12 +33,9 @@ for line in iter(sys.stdin.readline, ''):
 ";
 
 /// All pairs, and one line for each program that did not run.
-pub fn measure(ground: &Ground, extent: Extent) -> Result<(Programs, Vec<String>), Error> {
-    let (generations, rounds) = match extent {
-        Extent::Full => (8, 6),
-        Extent::Quick => (2, 3),
-    };
-    let pyperformance = ground.environments.programs.as_deref();
+pub fn measure(ground: &Ground, options: &Options) -> Result<(Programs, Vec<String>)> {
+    let (generations, rounds) = options.full_or_quick((8, 6), (2, 3));
+    let pyperformance = ground.environments.pyperformance.as_deref();
     let python = pyperformance.unwrap_or(&ground.python);
     let mut left_out = Vec::new();
     if pyperformance.is_none() {
@@ -60,13 +57,13 @@ pub fn measure(ground: &Ground, extent: Extent) -> Result<(Programs, Vec<String>
 
 /// Evaluates an expression over `programs.py`.
 trait Side {
-    fn evaluate(&mut self, expression: &str) -> Result<String, Error>;
+    fn evaluate(&mut self, expression: &str) -> Result<String>;
 
     /// Runs a program `loops` times. Returns how long that took.
-    fn run(&mut self, program: &str, loops: u32) -> Result<Duration, Error> {
+    fn run(&mut self, program: &str, loops: u32) -> Result<Duration> {
         let answer = self.evaluate(&format!("run({program:?}, {loops})"))?;
         let nanoseconds = answer.trim().parse();
-        Ok(Duration::from_nanos(nanoseconds.map_err(|_| answer)?))
+        Ok(Duration::from_nanos(nanoseconds.context(answer)?))
     }
 }
 
@@ -74,41 +71,44 @@ trait Side {
 struct Inside(Session);
 
 impl Inside {
-    fn start(python: &Path) -> Result<Self, Error> {
+    fn start(python: &Path) -> Result<Self> {
         let policy = policy(python, &[])?;
         let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
         let mut session = Arc::new(sandbox).session()?;
         let report = session.run(SOURCE)?;
-        if !report.outcome().is_ok() {
-            return Err(format!("programs.py ended with {}", report.outcome().status()).into());
-        }
+        let outcome = report.outcome();
+        ensure!(
+            outcome.is_ok(),
+            "programs.py ended with {}",
+            outcome.status()
+        );
         Ok(Self(session))
     }
 }
 
 impl Side for Inside {
-    fn evaluate(&mut self, expression: &str) -> Result<String, Error> {
+    fn evaluate(&mut self, expression: &str) -> Result<String> {
         let report = self.0.run(expression)?;
         match report.outcome().value() {
             Some(Value::Int(number)) => Ok(number.to_string()),
-            _ => Err(format!("it ended with {:?}", report.outcome()).into()),
+            _ => bail!("it ended with {:?}", report.outcome()),
         }
     }
 }
 
 /// A plain process.
-struct Outside(Probe);
+struct Outside(Conversation);
 
 impl Outside {
-    fn start(python: &Path) -> Result<Self, Error> {
+    fn start(python: &Path) -> Result<Self> {
         let mut command = Command::new(python);
         command.args(["-I", "-c", &format!("{SOURCE}{OUTSIDE}")]);
-        Ok(Self(Probe::start(command)?))
+        Ok(Self(Conversation::start(command)?))
     }
 }
 
 impl Side for Outside {
-    fn evaluate(&mut self, expression: &str) -> Result<String, Error> {
+    fn evaluate(&mut self, expression: &str) -> Result<String> {
         self.0.ask(expression)?;
         self.0.hear()
     }
@@ -125,7 +125,7 @@ const TURN: Duration = Duration::from_millis(60);
 
 impl Plan {
     /// Queries the programs, and calibrates how often each runs in a turn.
-    fn new(outside: &mut Outside, left_out: &mut Vec<String>) -> Result<Self, Error> {
+    fn new(outside: &mut Outside, left_out: &mut Vec<String>) -> Result<Self> {
         let mut plan = Self {
             programs: Programs {
                 set: outside.evaluate("version()")?.trim().to_owned(),
@@ -155,7 +155,7 @@ impl Plan {
         inside: &mut Inside,
         outside: &mut Outside,
         left_out: &mut Vec<String>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let mut index = 0;
         while let Some(program) = self.programs.each.get(index) {
             outside.run(&program.program, self.loops[index])?;
@@ -170,12 +170,7 @@ impl Plan {
         Ok(())
     }
 
-    fn round(
-        &mut self,
-        round: usize,
-        inside: &mut Inside,
-        outside: &mut Outside,
-    ) -> Result<(), Error> {
+    fn round(&mut self, round: usize, inside: &mut Inside, outside: &mut Outside) -> Result<()> {
         for (index, program) in self.programs.each.iter_mut().enumerate() {
             let (name, loops) = (&program.program, self.loops[index]);
             let pair = if (round + index).is_multiple_of(2) {
@@ -192,7 +187,7 @@ impl Plan {
 }
 
 /// How often a program runs in a turn. The first run, which loads modules, does not count.
-fn calibrate(outside: &mut Outside, program: &str) -> Result<u32, Error> {
+fn calibrate(outside: &mut Outside, program: &str) -> Result<u32> {
     outside.run(program, 1)?;
     let mut loops = 1;
     loop {
