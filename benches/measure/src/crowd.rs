@@ -1,10 +1,8 @@
 //! What many live sessions cost.
 
-use std::time::Duration;
-
 use serde::Serialize;
 
-use crate::columns::{columns, head, or_missing};
+use crate::columns::{self, Column};
 use crate::samples::Summary;
 use crate::table::milliseconds;
 
@@ -38,44 +36,26 @@ pub struct Crowd {
 
 /// The table, with one line for each number of sessions.
 pub fn table(crowds: &[Crowd]) -> String {
-    let mut rows = vec![head([
-        "live sessions",
-        "PSS MB",
-        "cgroup MB",
-        "supervisor MB",
-        "zygote MB",
-        "descriptors",
-        "processes",
-        "cell p50 ms",
-        "p99 ms",
-        "p99.9 ms",
-        "in one p50 ms",
-        "n",
-    ])];
-    rows.extend(crowds.iter().map(row));
-    columns(&rows)
-}
-
-fn row(crowd: &Crowd) -> Vec<String> {
-    let bytes = |bytes: Option<u64>| or_missing(bytes.map(megabytes));
-    let count = |count: Option<u64>| or_missing(count.map(|count| count.to_string()));
-    let (cell, again) = (crowd.cell.as_ref(), crowd.again.as_ref());
-    let time = |time: Option<Duration>| or_missing(time.map(milliseconds));
-    let tail = |q| time(cell.and_then(|cell| cell.tail(q)));
-    vec![
-        crowd.sessions.to_string(),
-        bytes(crowd.resident),
-        bytes(crowd.cgroup),
-        bytes(crowd.supervisor),
-        bytes(crowd.shared),
-        count(crowd.descriptors),
-        count(crowd.processes),
-        time(cell.map(Summary::median)),
-        tail(0.99),
-        tail(0.999),
-        time(again.map(Summary::median)),
-        or_missing(cell.map(|cell| cell.count().to_string())),
-    ]
+    let count = |count: Option<u64>| count.map(|count| count.to_string());
+    let tail = |crowd: &Crowd, q| crowd.cell.as_ref()?.tail(q).map(milliseconds);
+    let median = |cell: &Option<Summary>| cell.as_ref().map(|cell| milliseconds(cell.median()));
+    let columns: &[Column<Crowd>] = &[
+        ("live sessions", &|it| Some(it.sessions.to_string())),
+        ("PSS MB", &|it| it.resident.map(megabytes)),
+        ("cgroup MB", &|it| it.cgroup.map(megabytes)),
+        ("supervisor MB", &|it| it.supervisor.map(megabytes)),
+        ("zygote MB", &|it| it.shared.map(megabytes)),
+        ("descriptors", &|it| count(it.descriptors)),
+        ("processes", &|it| count(it.processes)),
+        ("cell p50 ms", &|it| median(&it.cell)),
+        ("p99 ms", &|it| tail(it, 0.99)),
+        ("p99.9 ms", &|it| tail(it, 0.999)),
+        ("in one p50 ms", &|it| median(&it.again)),
+        ("n", &|it| {
+            it.cell.as_ref().map(|cell| cell.count().to_string())
+        }),
+    ];
+    columns::table(crowds, columns)
 }
 
 #[allow(clippy::cast_precision_loss)] // three decimals are shown

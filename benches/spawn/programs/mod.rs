@@ -44,9 +44,9 @@ pub fn measure(ground: &Ground, options: &Options) -> Result<(Programs, Vec<Stri
                 .to_owned(),
         );
     }
-    let mut plan = Plan::new(&mut Outside::start(python)?, &mut left_out)?;
+    let mut plan = Plan::new(&mut Side::outside(python)?, &mut left_out)?;
     for _ in 0..generations {
-        let (mut inside, mut outside) = (Inside::start(python)?, Outside::start(python)?);
+        let (mut inside, mut outside) = (Side::inside(python)?, Side::outside(python)?);
         plan.warm_up(&mut inside, &mut outside, &mut left_out)?;
         for round in 0..rounds {
             plan.round(round, &mut inside, &mut outside)?;
@@ -55,62 +55,55 @@ pub fn measure(ground: &Ground, options: &Options) -> Result<(Programs, Vec<Stri
     Ok((plan.programs, left_out))
 }
 
-/// Evaluates an expression over `programs.py`.
-trait Side {
-    fn evaluate(&mut self, expression: &str) -> Result<String>;
+/// A process that has loaded `programs.py`.
+enum Side {
+    /// A live session. It answers with values, so that nothing is printed.
+    Inside(Session),
+    /// A plain process.
+    Outside(Conversation),
+}
+
+impl Side {
+    fn inside(python: &Path) -> Result<Self> {
+        let policy = policy(python, &[])?;
+        let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
+        let mut session = Arc::new(sandbox).session()?;
+        let report = session.run(SOURCE)?;
+        ensure!(
+            report.outcome().is_ok(),
+            "programs.py ended with {:?}",
+            report.outcome()
+        );
+        Ok(Self::Inside(session))
+    }
+
+    fn outside(python: &Path) -> Result<Self> {
+        let mut command = Command::new(python);
+        command.args(["-I", "-c", &format!("{SOURCE}{OUTSIDE}")]);
+        Ok(Self::Outside(Conversation::start(command)?))
+    }
+
+    fn evaluate(&mut self, expression: &str) -> Result<String> {
+        match self {
+            Self::Outside(process) => {
+                process.ask(expression)?;
+                process.hear()
+            }
+            Self::Inside(session) => {
+                let report = session.run(expression)?;
+                match report.outcome().value() {
+                    Some(Value::Int(number)) => Ok(number.to_string()),
+                    _ => bail!("it ended with {:?}", report.outcome()),
+                }
+            }
+        }
+    }
 
     /// Runs a program `loops` times. Returns how long that took.
     fn run(&mut self, program: &str, loops: u32) -> Result<Duration> {
         let answer = self.evaluate(&format!("run({program:?}, {loops})"))?;
         let nanoseconds = answer.trim().parse();
         Ok(Duration::from_nanos(nanoseconds.context(answer)?))
-    }
-}
-
-/// A live session. It answers with values, so that nothing is printed.
-struct Inside(Session);
-
-impl Inside {
-    fn start(python: &Path) -> Result<Self> {
-        let policy = policy(python, &[])?;
-        let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
-        let mut session = Arc::new(sandbox).session()?;
-        let report = session.run(SOURCE)?;
-        let outcome = report.outcome();
-        ensure!(
-            outcome.is_ok(),
-            "programs.py ended with {}",
-            outcome.status()
-        );
-        Ok(Self(session))
-    }
-}
-
-impl Side for Inside {
-    fn evaluate(&mut self, expression: &str) -> Result<String> {
-        let report = self.0.run(expression)?;
-        match report.outcome().value() {
-            Some(Value::Int(number)) => Ok(number.to_string()),
-            _ => bail!("it ended with {:?}", report.outcome()),
-        }
-    }
-}
-
-/// A plain process.
-struct Outside(Conversation);
-
-impl Outside {
-    fn start(python: &Path) -> Result<Self> {
-        let mut command = Command::new(python);
-        command.args(["-I", "-c", &format!("{SOURCE}{OUTSIDE}")]);
-        Ok(Self(Conversation::start(command)?))
-    }
-}
-
-impl Side for Outside {
-    fn evaluate(&mut self, expression: &str) -> Result<String> {
-        self.0.ask(expression)?;
-        self.0.hear()
     }
 }
 
@@ -125,7 +118,7 @@ const TURN: Duration = Duration::from_millis(60);
 
 impl Plan {
     /// Queries the programs, and calibrates how often each runs in a turn.
-    fn new(outside: &mut Outside, left_out: &mut Vec<String>) -> Result<Self> {
+    fn new(outside: &mut Side, left_out: &mut Vec<String>) -> Result<Self> {
         let mut plan = Self {
             programs: Programs {
                 set: outside.evaluate("version()")?.trim().to_owned(),
@@ -152,8 +145,8 @@ impl Plan {
     /// Runs each program once on both sides. Drops those that do not run inside.
     fn warm_up(
         &mut self,
-        inside: &mut Inside,
-        outside: &mut Outside,
+        inside: &mut Side,
+        outside: &mut Side,
         left_out: &mut Vec<String>,
     ) -> Result<()> {
         let mut index = 0;
@@ -170,15 +163,14 @@ impl Plan {
         Ok(())
     }
 
-    fn round(&mut self, round: usize, inside: &mut Inside, outside: &mut Outside) -> Result<()> {
+    fn round(&mut self, round: usize, inside: &mut Side, outside: &mut Side) -> Result<()> {
         for (index, program) in self.programs.each.iter_mut().enumerate() {
-            let (name, loops) = (&program.program, self.loops[index]);
+            let run = |side: &mut Side| side.run(&program.program, self.loops[index]);
             let pair = if (round + index).is_multiple_of(2) {
-                let within = inside.run(name, loops)?;
-                (within, outside.run(name, loops)?)
+                (run(inside)?, run(outside)?)
             } else {
-                let without = outside.run(name, loops)?;
-                (inside.run(name, loops)?, without)
+                let without = run(outside)?;
+                (run(inside)?, without)
             };
             program.pairs.push(pair);
         }
@@ -187,7 +179,7 @@ impl Plan {
 }
 
 /// How often a program runs in a turn. The first run, which loads modules, does not count.
-fn calibrate(outside: &mut Outside, program: &str) -> Result<u32> {
+fn calibrate(outside: &mut Side, program: &str) -> Result<u32> {
     outside.run(program, 1)?;
     let mut loops = 1;
     loop {
