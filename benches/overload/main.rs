@@ -5,15 +5,15 @@
 //! run at once each send a request as soon as the previous one is answered. Then requests arrive at
 //! half that rate and at ten times that rate, independent of the answers.
 
-use std::process::ExitCode;
-use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Parser;
+use procfs::process::Process;
 use sandfork::{Admission, ErrorKind, Request, Sandbox};
-
-type Error = Box<dyn std::error::Error + Send + Sync>;
+use sandfork_measure::{Samples, Summary};
 
 const CODE: &str = "sum(range(20_000))";
 
@@ -23,28 +23,22 @@ const ORDINARY: f64 = 0.5;
 /// The overload, as a multiple of the capacity.
 const OVERLOAD: f64 = 10.0;
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let after = |name: &str| arguments.iter().skip_while(move |it| *it != name).nth(1);
-    let seconds = after("--seconds").map_or(Ok(60), |text| text.parse());
-    let Ok(seconds) = seconds else {
-        eprintln!("usage: cargo bench --bench overload -- [--seconds N]");
-        return ExitCode::from(2);
-    };
-    match bench(Duration::from_secs(seconds)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("the benchmark ended: {why}");
-            ExitCode::FAILURE
-        }
-    }
+/// The command line.
+#[derive(Parser)]
+struct Options {
+    /// How long it measures each load
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Cargo adds this argument
+    #[arg(long, hide = true)]
+    bench: bool,
 }
 
 /// The results of the requests of one phase.
 #[derive(Default)]
 struct Answers {
     /// The times from request to answer of the requests that were run.
-    accepted: Vec<Duration>,
+    accepted: Samples,
     refused: u64,
 }
 
@@ -54,26 +48,57 @@ struct Server {
     answers: Mutex<Answers>,
 }
 
-impl Server {
-    fn new() -> Result<Self, Error> {
-        let in_flight = thread::available_parallelism()?;
-        let queue = in_flight.get();
-        let admission = Admission::new(in_flight, queue);
-        Ok(Self {
-            sandbox: Sandbox::builder().admission(&admission).build()?,
-            in_flight: in_flight.get(),
-            answers: Mutex::default(),
-        })
-    }
+/// The results of a phase.
+struct Phase {
+    rate: f64,
+    accepted: Summary,
+}
 
+fn main() -> Result<()> {
+    let time = Duration::from_secs(Options::parse().seconds);
+    let in_flight = thread::available_parallelism()?;
+    let admission = Admission::new(in_flight, in_flight.get());
+    let server = Server {
+        sandbox: Sandbox::builder().admission(&admission).build()?,
+        in_flight: in_flight.get(),
+        answers: Mutex::default(),
+    };
+    server.closed(Duration::from_millis(500))?;
+    server.take_answers();
+    let (quarter, half) = (time / 4, time / 2);
+    server.closed(quarter)?;
+    let nominal = server.phase("as many as can be run", quarter)?;
+    server.open(nominal.rate * ORDINARY, quarter)?;
+    let ordinary = server.phase("half as many", quarter)?;
+    let before = resident()?;
+    server.open(nominal.rate * OVERLOAD, half)?;
+    let middle = resident()?;
+    server.open(nominal.rate * OVERLOAD, half)?;
+    let after = resident()?;
+    let overloaded = server.phase("ten times as many", half * 2)?;
+    let ratio = |above: (&Phase, f64), below: (&Phase, f64)| {
+        let [above, below] = [above, below].map(|(phase, q)| phase.accepted.quantile(q));
+        above.as_secs_f64() / below.as_secs_f64()
+    };
+    let tail = ratio((&ordinary, 0.99), (&ordinary, 0.5));
+    println!("\nat half of the rate p99 is {tail:.2} of p50");
+    let [p50, p99] = [0.5, 0.99].map(|q| ratio((&overloaded, q), (&nominal, q)));
+    println!(
+        "at ten times the rate accepted p50 {p50:.2} of nominal, p99 {p99:.2}; memory {before} KiB, {middle} \
+         half way, {after} at the end"
+    );
+    Ok(())
+}
+
+impl Server {
     /// Answers a request that arrived at `asked`.
-    fn answer(&self, asked: Instant, client: usize) -> Result<(), Error> {
+    fn answer(&self, asked: Instant, client: usize) -> Result<()> {
         let request = Request::python(CODE).client(client.to_string());
         let ended = self.sandbox.run(request);
-        let mut answers = self.answers.lock().map_err(|_| "a client panicked")?;
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         match ended {
             Ok(outcome) if outcome.is_ok() => answers.accepted.push(asked.elapsed()),
-            Ok(outcome) => return Err(format!("a guest ended with {}", outcome.status()).into()),
+            Ok(outcome) => bail!("a guest ended with {}", outcome.status()),
             Err(error) if error.kind() == ErrorKind::Busy => answers.refused += 1,
             Err(error) => return Err(error.into()),
         }
@@ -81,134 +106,85 @@ impl Server {
     }
 
     fn take_answers(&self) -> Answers {
-        self.answers
-            .lock()
-            .map(|mut answers| std::mem::take(&mut *answers))
-            .unwrap_or_default()
+        std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// As many clients as run at once. Each sends a request when the previous one is answered.
+    fn closed(&self, time: Duration) -> Result<()> {
+        let until = Instant::now() + time;
+        in_threads(self.in_flight, |client| {
+            while Instant::now() < until {
+                self.answer(Instant::now(), client)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Requests at `rate` per second, from as many clients as there are places.
+    fn open(&self, rate: f64, time: Duration) -> Result<()> {
+        let (come, requests) = mpsc::channel();
+        let requests = Mutex::new(requests);
+        let next = || {
+            requests
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .recv()
+        };
+        let arrive = move || -> Result<()> {
+            let (begun, between) = (Instant::now(), Duration::from_secs_f64(1.0 / rate));
+            let mut due = begun + between;
+            for number in 0.. {
+                if due > begun + time {
+                    break;
+                }
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                come.send((Instant::now(), number % self.in_flight))?;
+                due += between;
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let arriving = scope.spawn(arrive);
+            // More than can wait and run, so that some request is always refused.
+            in_threads(2 * self.in_flight + 8, |_| {
+                while let Ok((asked, client)) = next() {
+                    self.answer(asked, client)?;
+                }
+                Ok(())
+            })?;
+            arriving.join().map_err(|_| anyhow!("the requests ended"))?
+        })
+    }
+
+    fn phase(&self, name: &str, time: Duration) -> Result<Phase> {
+        let Answers { accepted, refused } = self.take_answers();
+        let accepted = accepted.summary().context("no request was accepted")?;
+        #[allow(clippy::cast_precision_loss)] // a count of requests
+        let rate = accepted.count() as f64 / time.as_secs_f64();
+        let [p50, p99] = [0.5, 0.99].map(|q| accepted.quantile(q).as_secs_f64() * 1e3);
+        println!(
+            "{name:22}  {rate:7.1} accepted/s, {refused} refused, p50 {p50:.2} ms, p99 {p99:.2} ms"
+        );
+        Ok(Phase { rate, accepted })
     }
 }
 
-fn bench(time: Duration) -> Result<(), Error> {
-    let server = Arc::new(Server::new()?);
-    closed(&server, Duration::from_millis(500))?;
-    server.take_answers();
-    let nominal_time = time / 4;
-    closed(&server, nominal_time)?;
-    let nominal = summary(
-        "as many as can be run",
-        nominal_time,
-        &server.take_answers(),
-    );
-    open(&server, nominal.rate * ORDINARY, nominal_time)?;
-    let ordinary = summary("half as many", nominal_time, &server.take_answers());
-    let before = resident();
-    let half = time / 2;
-    let rate = nominal.rate * OVERLOAD;
-    open(&server, rate, half)?;
-    let middle = resident();
-    open(&server, rate, half)?;
-    let after = resident();
-    let overloaded = summary("ten times as many", half * 2, &server.take_answers());
-    println!(
-        "\nat half of the rate p99 is {:.2} of p50",
-        ordinary.p99.as_secs_f64() / ordinary.p50.as_secs_f64()
-    );
-    println!(
-        "at ten times the rate accepted p50 {:.2} of nominal, p99 {:.2}; memory {before} KiB, {middle} half way, {after} at the end",
-        overloaded.p50.as_secs_f64() / nominal.p50.as_secs_f64(),
-        overloaded.p99.as_secs_f64() / nominal.p99.as_secs_f64(),
-    );
-    Ok(())
-}
-
-/// As many clients as run at once. Each sends a request when the previous one is answered.
-fn closed(server: &Arc<Server>, time: Duration) -> Result<(), Error> {
-    let until = Instant::now() + time;
-    let client = |client| -> Result<(), Error> {
-        while Instant::now() < until {
-            server.answer(Instant::now(), client)?;
-        }
-        Ok(())
-    };
+fn in_threads(count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
     thread::scope(|scope| {
-        let clients: Vec<_> = (0..server.in_flight)
-            .map(|number| scope.spawn(move || client(number)))
+        let work = &work;
+        let clients: Vec<_> = (0..count)
+            .map(|client| scope.spawn(move || work(client)))
             .collect();
-        for client in clients {
-            client.join().map_err(|_| "a client panicked")??;
-        }
-        Ok(())
+        clients
+            .into_iter()
+            .try_for_each(|client| client.join().map_err(|_| anyhow!("a client panicked"))?)
     })
 }
 
-/// Requests at `rate` per second, from as many clients as there are places.
-fn open(server: &Arc<Server>, rate: f64, time: Duration) -> Result<(), Error> {
-    let (come, requests) = mpsc::channel();
-    let requests: Arc<Mutex<Receiver<(Instant, usize)>>> = Arc::new(Mutex::new(requests));
-    // More than can wait and run, so that some request is always refused.
-    let threads: Vec<_> = (0..2 * server.in_flight + 8)
-        .map(|_| {
-            let (server, requests) = (Arc::clone(server), Arc::clone(&requests));
-            thread::spawn(move || -> Result<(), Error> {
-                loop {
-                    let next = requests.lock().map_err(|_| "a client panicked")?.recv();
-                    let Ok((asked, client)) = next else {
-                        return Ok(());
-                    };
-                    server.answer(asked, client)?;
-                }
-            })
-        })
-        .collect();
-    let (begun, between) = (Instant::now(), Duration::from_secs_f64(1.0 / rate));
-    let mut due = begun;
-    for number in 0.. {
-        due += between;
-        if due > begun + time {
-            break;
-        }
-        thread::sleep(due.saturating_duration_since(Instant::now()));
-        come.send((Instant::now(), number % server.in_flight))?;
-    }
-    drop(come);
-    for thread in threads {
-        thread.join().map_err(|_| "a client panicked")??;
-    }
-    Ok(())
-}
-
-struct Summary {
-    rate: f64,
-    p50: Duration,
-    p99: Duration,
-}
-
-fn summary(name: &str, time: Duration, answers: &Answers) -> Summary {
-    let mut sorted = answers.accepted.clone();
-    sorted.sort_unstable();
-    let quantile = |percent: usize| {
-        let rank = (sorted.len() * percent).div_ceil(100);
-        sorted
-            .get(rank.saturating_sub(1))
-            .copied()
-            .unwrap_or_default()
-    };
-    #[allow(clippy::cast_precision_loss)] // a count of requests
-    let rate = sorted.len() as f64 / time.as_secs_f64();
-    let (p50, p99) = (quantile(50), quantile(99));
-    println!(
-        "{name:22}  {rate:7.1} accepted/s, {} refused, p50 {:.2} ms, p99 {:.2} ms",
-        answers.refused,
-        p50.as_secs_f64() * 1e3,
-        p99.as_secs_f64() * 1e3
-    );
-    Summary { rate, p50, p99 }
-}
-
-/// The memory of this process, KiB (proc_pid_status(5)).
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok())
-        .unwrap_or(0)
+/// The memory of this process, KiB.
+fn resident() -> Result<u64> {
+    Process::myself()?
+        .status()?
+        .vmrss
+        .context("proc(5) has no memory")
 }

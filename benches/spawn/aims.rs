@@ -1,104 +1,79 @@
 //! The targets, as ratios between things that are measured in the same run.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sandfork_measure::{Aim, Crowd, Programs, Quantile, Rank, Ratio, Summary};
+use sandfork_measure::Quantile::{self, P50, P99};
+use sandfork_measure::Rank::{self, Final, First};
+use sandfork_measure::{Aim, Crowd, Programs, Ratio, Summary};
 
-use crate::subject::{Client, Preload, Subject};
-
-/// A quantile of the subject, as a multiple of the base.
-#[derive(Clone, Copy, Debug)]
-struct Goal {
-    subject: Subject,
-    quantile: Quantile,
-    base: Of,
-    at_most: f64,
-    rank: Rank,
-}
+use self::Of::{Median, Time};
+use crate::subject::Subject::{self, BareFork, Call, ColdRun, Create, Cycle, Each, Python, Ready};
+use crate::subject::{Client, Preload};
 
 /// The base of a ratio.
 #[derive(Clone, Copy, Debug)]
 enum Of {
     /// The median of something measured in the same run.
     Median(Subject),
-    /// An absolute time.
-    Time(Duration),
+    /// An absolute time, microseconds.
+    Time(u64),
 }
 
-const PYTHON: Subject = Subject::Python(Preload::Nothing);
+const PYTHON: Subject = Python(Preload::Nothing);
 const BARE: Subject = Subject::Result(Preload::Nothing);
+const NUMPY: Preload = Preload::Numpy;
 const PANDAS: Preload = Preload::NumpyAndPandas;
+const FORK: Subject = BareFork(Preload::Nothing);
+
+/// A quantile of the subject as a multiple of the base, the most that it may be, and the aim's rank.
+type Goal = (Subject, Quantile, Of, f64, Rank);
 
 const GOALS: [Goal; 12] = [
-    Goal {
-        rank: Rank::First,
-        ..goal(BARE, PYTHON, 0.20)
-    },
-    goal(BARE, PYTHON, 0.10),
-    Goal {
-        quantile: Quantile::P99,
-        ..goal(BARE, PYTHON, 0.35)
-    },
-    goal(Subject::Ready, PYTHON, 0.03),
-    cycle(Preload::Nothing),
+    (BARE, P50, Median(PYTHON), 0.20, First),
+    (BARE, P50, Median(PYTHON), 0.10, Final),
+    (BARE, P99, Median(PYTHON), 0.35, Final),
+    (Ready, P50, Median(PYTHON), 0.03, Final),
+    (Cycle(Preload::Nothing), P50, Median(FORK), 2.0, Final),
     // 1,200 a second.
-    within(Subject::Each(4), Duration::from_micros(833)),
-    goal(Subject::ColdRun, PYTHON, 2.0),
-    cycle(Preload::Numpy),
-    goal(Subject::Result(PANDAS), Subject::Python(PANDAS), 0.01),
-    cycle(PANDAS),
-    within(Subject::Call(Client::Python), Duration::from_micros(150)),
-    goal(
-        Subject::Create(Client::Python),
-        Subject::Create(Client::Rust),
-        1.3,
+    (Each(4), P50, Time(833), 1.0, Final),
+    (ColdRun, P50, Median(PYTHON), 2.0, Final),
+    (Cycle(NUMPY), P50, Median(BareFork(NUMPY)), 2.0, Final),
+    (
+        Subject::Result(PANDAS),
+        P50,
+        Median(Python(PANDAS)),
+        0.01,
+        Final,
     ),
+    (Cycle(PANDAS), P50, Median(BareFork(PANDAS)), 2.0, Final),
+    (Call(Client::Python), P50, Time(150), 1.0, Final),
+    (Create(Client::Python), P50, Median(NEW), 1.3, Final),
 ];
-
-const fn goal(subject: Subject, base: Subject, at_most: f64) -> Goal {
-    Goal {
-        subject,
-        quantile: Quantile::P50,
-        base: Of::Median(base),
-        at_most,
-        rank: Rank::Final,
-    }
-}
-
-const fn cycle(preload: Preload) -> Goal {
-    goal(Subject::Cycle(preload), Subject::BareFork(preload), 2.0)
-}
-
-const fn within(subject: Subject, time: Duration) -> Goal {
-    Goal {
-        base: Of::Time(time),
-        ..goal(subject, subject, 1.0)
-    }
-}
+const NEW: Subject = Create(Client::Rust);
 
 /// The aims whose things were measured. A quantile with too few times is not compared.
-pub fn of_times(measured: &HashMap<Subject, Summary>) -> Vec<Aim> {
-    let reached = |goal: &Goal| {
-        let subject = measured.get(&goal.subject)?;
-        subject.tail(goal.quantile.share())?;
-        let (ratio, base) = match goal.base {
-            Of::Median(base) => {
-                let ratio = Ratio::of(subject, goal.quantile, measured.get(&base)?);
+pub fn of_times(measured: &BTreeMap<Subject, Summary>) -> Vec<Aim> {
+    let reached = |&(subject, quantile, base, at_most, rank): &Goal| {
+        let times = measured.get(&subject)?;
+        times.tail(quantile.share())?;
+        let (ratio, base) = match base {
+            Median(base) => {
+                let ratio = Ratio::of(times, quantile, measured.get(&base)?);
                 (ratio, base.to_string())
             }
-            Of::Time(time) => {
-                let ratio = Ratio::of_time(subject, goal.quantile, time);
-                (ratio, format!("{} us", time.as_micros()))
+            Time(us) => {
+                let ratio = Ratio::of_time(times, quantile, Duration::from_micros(us));
+                (ratio, format!("{us} us"))
             }
         };
         Some(Aim {
-            subject: goal.subject.to_string(),
-            quantile: Some(goal.quantile),
+            subject: subject.to_string(),
+            quantile: Some(quantile),
             base,
             ratio,
-            at_most: goal.at_most,
-            rank: goal.rank,
+            at_most,
+            rank,
         })
     };
     GOALS.iter().filter_map(reached).collect()
@@ -118,7 +93,7 @@ pub fn of_crowds(crowds: &[Crowd]) -> Option<Aim> {
         base: format!("{} MB", SESSION_MEMORY / 1_000_000),
         ratio: Ratio::exact(resident / f64::from(SESSION_MEMORY)),
         at_most: 1.0,
-        rank: Rank::Final,
+        rank: Final,
     })
 }
 
@@ -126,10 +101,10 @@ pub fn of_crowds(crowds: &[Crowd]) -> Option<Aim> {
 pub fn of_programs(programs: &Programs) -> Option<Aim> {
     Some(Aim {
         subject: "computing inside a sandbox".to_owned(),
-        quantile: Some(Quantile::P50),
+        quantile: Some(P50),
         base: "the same outside".to_owned(),
         ratio: programs.cpu_bound()?,
         at_most: 1.01,
-        rank: Rank::Final,
+        rank: Final,
     })
 }

@@ -4,19 +4,18 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use anyhow::{Result, bail, ensure};
 use sandfork::internals::plan::PRELOAD_ONLY;
-use sandfork::{Outcome, Sandbox, Value};
+use sandfork::internals::protocol::Value;
+use sandfork::{Outcome, Sandbox};
 
-use crate::ground::policy;
-use crate::probe::Probe;
+use crate::common::{Conversation, policy};
 use crate::subject::{IN_FLIGHT, Preload, Subject};
-
-pub type Error = Box<dyn std::error::Error>;
 
 /// A contestant takes one turn on request.
 pub trait Contestant {
     /// Repeats its operation a few times and passes each time to `record`.
-    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error>;
+    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()>;
 }
 
 /// Fresh sandboxes of one warm zygote.
@@ -28,11 +27,11 @@ pub struct Sandboxes {
 }
 
 impl Sandboxes {
-    pub fn new(python: &Path, preload: Preload, repeats: usize) -> Result<Self, Error> {
+    pub fn new(python: &Path, preload: Preload, repeats: usize) -> Result<Self> {
         Self::with(python, preload, 0, repeats)
     }
 
-    fn with(python: &Path, preload: Preload, ready: usize, repeats: usize) -> Result<Self, Error> {
+    fn with(python: &Path, preload: Preload, ready: usize, repeats: usize) -> Result<Self> {
         let policy = policy(python, preload.modules())?;
         let sandbox = Sandbox::builder().policy(policy).ready(ready).build()?;
         run(&sandbox)?;
@@ -42,14 +41,10 @@ impl Sandboxes {
             repeats,
         })
     }
-
-    fn one(&self) -> Option<()> {
-        run(&self.sandbox).ok().map(drop)
-    }
 }
 
 impl Contestant for Sandboxes {
-    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
+    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()> {
         for _ in 0..self.repeats {
             let start = Instant::now();
             let outcome = run(&self.sandbox)?;
@@ -66,11 +61,11 @@ impl Contestant for Sandboxes {
 }
 
 /// A run of code that computes something.
-pub fn run(sandbox: &Sandbox) -> Result<Outcome, Error> {
+pub fn run(sandbox: &Sandbox) -> Result<Outcome> {
     let outcome = sandbox.run("6 * 7")?;
     match outcome.value() {
         Some(Value::Int(42)) => Ok(outcome),
-        _ => Err(format!("the sandbox answered {outcome:?}").into()),
+        _ => bail!("the sandbox answered {outcome:?}"),
     }
 }
 
@@ -81,14 +76,14 @@ pub struct Ready(Sandboxes);
 pub const UNTIL_READY: Duration = Duration::from_millis(8);
 
 impl Ready {
-    pub fn new(python: &Path, repeats: usize) -> Result<Self, Error> {
+    pub fn new(python: &Path, repeats: usize) -> Result<Self> {
         let sandboxes = Sandboxes::with(python, Preload::Nothing, 2, repeats)?;
         Ok(Self(sandboxes))
     }
 }
 
 impl Contestant for Ready {
-    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
+    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()> {
         for _ in 0..self.0.repeats {
             std::thread::sleep(UNTIL_READY);
             let phases = run(&self.0.sandbox)?.usage().phases;
@@ -108,25 +103,24 @@ pub struct InFlight(Sandboxes);
 const IN_ONE_TURN: usize = 32;
 
 impl InFlight {
-    pub fn new(python: &Path) -> Result<Self, Error> {
+    pub fn new(python: &Path) -> Result<Self> {
         Ok(Self(Sandboxes::with(python, Preload::Nothing, 0, 1)?))
     }
 }
 
 impl Contestant for InFlight {
-    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
+    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()> {
         for in_flight in IN_FLIGHT {
             let start = Instant::now();
             let ran = std::thread::scope(|scope| {
-                let runs = || (0..IN_ONE_TURN / in_flight).try_for_each(|_| self.0.one());
+                let sandbox = &self.0.sandbox;
+                let runs = || (0..IN_ONE_TURN / in_flight).all(|_| run(sandbox).is_ok());
                 let threads: Vec<_> = (0..in_flight).map(|_| scope.spawn(runs)).collect();
                 threads
                     .into_iter()
-                    .all(|thread| matches!(thread.join(), Ok(Some(()))))
+                    .all(|thread| thread.join().is_ok_and(|ran| ran))
             });
-            if !ran {
-                return Err("a sandbox in flight did not answer".into());
-            }
+            ensure!(ran, "a sandbox in flight did not answer");
             let count = u32::try_from(IN_ONE_TURN)?;
             record(Subject::Each(in_flight), start.elapsed() / count);
         }
@@ -138,11 +132,11 @@ impl Contestant for InFlight {
 pub struct BareForks {
     preload: Preload,
     repeats: usize,
-    probe: Probe,
+    probe: Conversation,
 }
 
 impl BareForks {
-    pub fn new(python: &Path, preload: Preload, repeats: usize) -> Result<Self, Error> {
+    pub fn new(python: &Path, preload: Preload, repeats: usize) -> Result<Self> {
         let mut command = Command::new(python);
         command
             .args(["-I", "-c", include_str!("fork_probe.py")])
@@ -152,17 +146,30 @@ impl BareForks {
         Ok(Self {
             preload,
             repeats,
-            probe: Probe::start(command)?,
+            probe: Conversation::start(command)?,
         })
     }
 }
 
 impl Contestant for BareForks {
-    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
+    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()> {
         self.probe.ask(&self.repeats.to_string())?;
-        for time in self.probe.hear_times(self.repeats)? {
+        for time in hear_times(&mut self.probe, self.repeats)? {
             record(Subject::BareFork(self.preload), time);
         }
         Ok(())
+    }
+}
+
+/// Reads a line of `count` times, in nanoseconds, from a process that measures its own.
+pub fn hear_times(probe: &mut Conversation, count: usize) -> Result<Vec<Duration>> {
+    let line = probe.hear()?;
+    let times = line.split_ascii_whitespace().map(str::parse);
+    match times.collect::<Result<Vec<u64>, _>>() {
+        Ok(times) if times.len() == count => {
+            Ok(times.into_iter().map(Duration::from_nanos).collect())
+        }
+        // The line is not a time, but the reason why there is none.
+        _ => bail!("{}", line.trim()),
     }
 }

@@ -1,8 +1,10 @@
 //! The contestants on this machine, and the reasons why others are left out.
 
-use crate::contestant::{BareForks, Contestant, Error, InFlight, Ready, Sandboxes};
+use anyhow::Result;
+
+use crate::Options;
+use crate::contestant::{BareForks, Contestant, InFlight, Ready, Sandboxes};
 use crate::ground::Ground;
-use crate::options::{Extent, Options};
 use crate::peers;
 use crate::processes::{self, NotInstalled};
 use crate::session::{PythonClient, Repeats, RustSessions};
@@ -11,76 +13,45 @@ use crate::subject::{Peer, Preload, Subject};
 /// All contestants.
 #[derive(Default)]
 pub struct Field {
-    pub entries: Vec<Entry>,
+    /// Each takes a turn in one of so many rounds.
+    pub entries: Vec<(usize, Box<dyn Contestant>)>,
     /// One line for each contestant that is left out.
     pub left_out: Vec<String>,
-}
-
-/// A contestant and how often it takes a turn.
-pub struct Entry {
-    pub every: usize,
-    pub contestant: Box<dyn Contestant>,
 }
 
 /// Imports of hundreds of milliseconds take one turn in this many rounds.
 const SELDOM: usize = 10;
 
-/// How many repetitions the cheap contestants do in one turn.
-struct Turns {
-    /// Enough, over all rounds, for their reported tail.
-    fresh: usize,
-    /// Contestants that wait for their zygote or their pool.
-    other: usize,
-    session: Repeats,
-}
-
-impl Turns {
-    const fn of(extent: Extent) -> Self {
-        let fresh = match extent {
-            Extent::Full => 16,
-            Extent::Quick => 10,
-        };
-        Self {
-            fresh,
-            other: 4,
-            session: Repeats {
-                cells: fresh,
-                sessions: 4,
-            },
-        }
-    }
-}
+/// How often contestants that wait for their zygote or their pool repeat in one turn.
+const FEW: usize = 4;
 
 impl Field {
-    pub fn assemble(ground: &Ground, options: &Options) -> Result<Self, Error> {
+    pub fn assemble(ground: &Ground, options: &Options) -> Result<Self> {
         let mut field = Self::default();
         let python = ground.python.as_path();
-        let turns = Turns::of(options.extent);
+        // Enough, over all rounds, for the tails.
+        let many = options.full_or_quick(16, 10);
+        let session = Repeats {
+            cells: many,
+            sessions: FEW,
+        };
         let bare = Preload::Nothing;
         field.enter(processes::python(python), 1)?;
-        field.enter(Sandboxes::new(python, bare, turns.fresh), 1)?;
-        field.enter(BareForks::new(python, bare, turns.fresh), 1)?;
-        field.enter(Ready::new(python, turns.other), 1)?;
+        field.enter(Sandboxes::new(python, bare, many), 1)?;
+        field.enter(BareForks::new(python, bare, many), 1)?;
+        field.enter(Ready::new(python, FEW), 1)?;
         field.enter(InFlight::new(python), SELDOM)?;
         field.enter_if_able(&Subject::ColdRun.to_string(), processes::cold_run(python));
-        field.enter(RustSessions::new(python, turns.session), 1)?;
-        let client = PythonClient::new(python, turns.session);
-        field.enter_if_able("the Python client", client);
-        field.enter_preloaded(ground, options, &turns)?;
+        field.enter(RustSessions::new(python, session), 1)?;
+        field.enter_if_able("the Python client", PythonClient::new(python, session));
+        field.enter_preloaded(ground, options)?;
         field.enter_peers(ground);
         Ok(field)
     }
 
-    fn enter_preloaded(
-        &mut self,
-        ground: &Ground,
-        options: &Options,
-        turns: &Turns,
-    ) -> Result<(), Error> {
-        let preloads: &[Preload] = match options.extent {
-            Extent::Full => &[Preload::Numpy, Preload::NumpyAndPandas],
-            Extent::Quick => &[Preload::NumpyAndPandas],
-        };
+    fn enter_preloaded(&mut self, ground: &Ground, options: &Options) -> Result<()> {
+        let all = [Preload::Numpy, Preload::NumpyAndPandas];
+        let preloads = options.full_or_quick(&all[..], &all[1..]);
         for &preload in preloads {
             let Some(python) = ground.python_with(preload.modules()) else {
                 let modules = preload.modules().join(", ");
@@ -90,8 +61,8 @@ impl Field {
                 ));
                 continue;
             };
-            self.enter(Sandboxes::new(&python, preload, turns.other), 1)?;
-            self.enter(BareForks::new(&python, preload, turns.other), 1)?;
+            self.enter(Sandboxes::new(&python, preload, FEW), 1)?;
+            self.enter(BareForks::new(&python, preload, FEW), 1)?;
             self.enter(processes::python_with(&python, preload), SELDOM)?;
         }
         Ok(())
@@ -101,33 +72,27 @@ impl Field {
         let mut absent = Vec::new();
         for peer in Peer::ALL {
             match peers::contestant(peer, ground) {
-                Ok((contestant, every)) => self.entries.push(Entry { every, contestant }),
+                Ok(entry) => self.entries.push(entry),
                 Err(why) if why.is::<NotInstalled>() => absent.push(peer.name()),
-                Err(why) => {
-                    let name = peer.name();
-                    self.left_out.push(format!("{name}: not usable: {why}"));
-                }
+                Err(why) => self
+                    .left_out
+                    .push(format!("{}: not usable: {why:#}", peer.name())),
             }
         }
         if !absent.is_empty() {
-            let names = absent.join(", ");
-            self.left_out.push(format!("not installed: {names}"));
+            self.left_out
+                .push(format!("not installed: {}", absent.join(", ")));
         }
     }
 
-    fn enter_if_able(&mut self, name: &str, contestant: Result<impl Contestant + 'static, Error>) {
+    fn enter_if_able(&mut self, name: &str, contestant: Result<impl Contestant + 'static>) {
         if let Err(why) = self.enter(contestant, 1) {
             self.left_out.push(format!("{name}: {why}"));
         }
     }
 
-    fn enter(
-        &mut self,
-        contestant: Result<impl Contestant + 'static, Error>,
-        every: usize,
-    ) -> Result<(), Error> {
-        let contestant = Box::new(contestant?);
-        self.entries.push(Entry { every, contestant });
+    fn enter(&mut self, contestant: Result<impl Contestant + 'static>, every: usize) -> Result<()> {
+        self.entries.push((every, Box::new(contestant?)));
         Ok(())
     }
 }

@@ -3,12 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sandfork::internals::host::{Interpreter, probe_interpreter};
-use sandfork::{CallerEnvironment, Enforced, FileSystem, Override, Policy, Sandbox};
-use serde_json::Value;
+use anyhow::Result;
+use sandfork::Sandbox;
+use sandfork::internals::host::{CallerEnvironment, Interpreter, probe_interpreter};
+use sandfork::internals::outcome::Enforced;
+use serde::Deserialize;
 
-use crate::contestant::{self, Error};
-use crate::options::Options;
+use crate::Options;
+use crate::common::policy;
+use crate::contestant;
 
 /// Facts about the test bed.
 pub struct Ground {
@@ -28,14 +31,13 @@ pub struct Ground {
     pub load: f64,
 }
 
-/// Interpreters with packages, which `cargo xtask` made from the one that is measured.
-#[derive(Clone, Debug, Default)]
+/// Interpreters with packages, which `cargo xtask bench` made from one interpreter.
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct Environments {
+    executable: PathBuf,
     /// The interpreter with numpy and pandas.
     pub modules: Option<PathBuf>,
-    /// The interpreter with pyperformance.
-    pub programs: Option<PathBuf>,
-    /// The interpreter with sandlock.
+    pub pyperformance: Option<PathBuf>,
     pub sandlock: Option<PathBuf>,
 }
 
@@ -44,10 +46,11 @@ pub struct Environments {
 const OF_THE_SYSTEM: &str = "/usr/bin/python3";
 
 impl Ground {
-    pub fn survey(options: &Options) -> Result<Self, Error> {
+    pub fn survey(options: &Options) -> Result<Self> {
         let load = load();
         let interpreter = interpreter(options)?;
-        let sandbox = sandbox_of(&interpreter.executable)?;
+        let policy = policy(&interpreter.executable, &[])?;
+        let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
         let enforced = contestant::run(&sandbox)?.enforced().clone();
         let on_path = ask(Path::new("python3")).ok();
         let other_python = on_path.filter(|other| other.binary != interpreter.binary);
@@ -80,14 +83,14 @@ impl Ground {
 }
 
 /// The named interpreter, or the system's if Sandfork accepts it, or `python3`.
-fn interpreter(options: &Options) -> Result<Interpreter, Error> {
+fn interpreter(options: &Options) -> Result<Interpreter> {
     if let Some(named) = &options.python {
         return ask(named);
     }
     ask(Path::new(OF_THE_SYSTEM)).or_else(|_| ask(Path::new("python3")))
 }
 
-fn ask(python: &Path) -> Result<Interpreter, Error> {
+fn ask(python: &Path) -> Result<Interpreter> {
     let environment = CallerEnvironment::current();
     let found = sandfork::internals::host::resolve_interpreter(
         &python.display().to_string(),
@@ -96,55 +99,14 @@ fn ask(python: &Path) -> Result<Interpreter, Error> {
     Ok(probe_interpreter(&found, &environment)?)
 }
 
-fn sandbox_of(python: &Path) -> Result<Sandbox, Error> {
-    Ok(Sandbox::builder()
-        .policy(policy(python, &[])?)
-        .ready(0)
-        .build()?)
-}
-
-/// The default policy with this interpreter and these modules preloaded.
-pub fn policy(python: &Path, preload: &[&str]) -> Result<Policy, Error> {
-    let mut settings = vec![format!("python.interpreter={}", python.display())];
-    settings.extend(preload.iter().map(|name| format!("python.preload={name}")));
-    let settings: Vec<Override> = settings
-        .iter()
-        .map(|setting| setting.parse())
-        .collect::<Result<_, _>>()?;
-    Ok(Policy::load("standard", &settings, &FileSystem)?)
-}
-
 impl Environments {
-    /// The environments that the manifests of `cargo xtask` list for this interpreter.
+    /// Those of this interpreter, if `cargo xtask bench` made them.
     fn of(interpreter: &Interpreter) -> Self {
-        let made = manifest("bench/environments.json");
-        let tests = manifest("test-envs/manifest.json");
-        let is_ours = |entry: &&Value| {
-            let executable = entry["executable"].as_str().map(fs::canonicalize);
-            executable.is_some_and(|found| found.is_ok_and(|found| found == interpreter.binary))
-        };
-        let ours = entries(&made).iter().find(is_ours);
-        let path = |name| ours.and_then(|ours| ours[name].as_str()).map(PathBuf::from);
-        let of_tests = entries(&tests).iter().find(is_ours);
-        let of_tests = of_tests.and_then(|env| env["venv"].as_str());
-        let of_tests = of_tests.map(|venv| Path::new(venv).join("bin/python"));
-        Self {
-            modules: path("modules").or(of_tests),
-            programs: path("pyperformance"),
-            sandlock: path("sandlock"),
-        }
+        let file = fs::read(target_directory().join("bench/environments.json"));
+        let made: Self = serde_json::from_slice(&file.unwrap_or_default()).unwrap_or_default();
+        let is_ours = fs::canonicalize(&made.executable).is_ok_and(|it| it == interpreter.binary);
+        if is_ours { made } else { Self::default() }
     }
-}
-
-fn entries(manifest: &Value) -> &[Value] {
-    let entries = manifest["interpreters"].as_array();
-    entries.map_or(&[], Vec::as_slice)
-}
-
-/// The manifest. Empty if it was not made, or by another version.
-fn manifest(name: &str) -> Value {
-    let text = fs::read_to_string(target_directory().join(name)).unwrap_or_default();
-    serde_json::from_str(&text).unwrap_or_default()
 }
 
 fn has_modules(python: &Path, modules: &[&str]) -> bool {

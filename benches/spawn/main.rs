@@ -5,72 +5,113 @@
 //! harnesses for functions do not fit. `cargo xtask bench` runs all parts with their prerequisites.
 
 mod aims;
-mod base;
+#[path = "../common/mod.rs"]
+mod common;
 mod contestant;
 mod crowd;
 mod field;
 mod ground;
-mod options;
 mod peers;
-mod probe;
 mod processes;
 mod programs;
 mod report;
 mod session;
 mod subject;
 
-use std::collections::HashMap;
-use std::process::ExitCode;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use anyhow::{Result, ensure};
+use clap::{Parser, ValueEnum};
 use sandfork_measure::{Report, Samples};
 
-use crate::base::Base;
-use crate::contestant::Error;
+use crate::contestant::Contestant as _;
 use crate::field::Field;
 use crate::ground::Ground;
-use crate::options::{Options, Part};
+use crate::processes::Process;
 use crate::subject::Subject;
 
-fn main() -> ExitCode {
-    let options = match Options::parse(std::env::args().skip(1)) {
-        Ok(options) => options,
-        Err(why) => {
-            eprintln!("{why}");
-            return ExitCode::from(2);
-        }
-    };
-    match bench(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("the benchmark ended: {why}");
-            ExitCode::FAILURE
+/// The command line.
+#[derive(Clone, Debug, Parser)]
+pub struct Options {
+    /// Under half a minute for each part: the medians are meaningful, the tails are not
+    #[arg(long)]
+    quick: bool,
+    /// The interpreter
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
+    /// The parts to measure
+    #[arg(value_enum, default_value = "spawn")]
+    parts: Vec<Part>,
+    /// Cargo adds this argument
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// The parts that can be measured.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Part {
+    /// Fresh sandboxes and sessions, compared with the alternatives.
+    Spawn,
+    /// Memory of idle sessions, and a cell's time, as the number of live sessions grows.
+    Memory,
+    /// The same programs inside and outside a sandbox.
+    Overhead,
+    /// All of these.
+    All,
+}
+
+impl Options {
+    /// What to do for a table with tails, or where only the medians need a meaning.
+    pub fn full_or_quick<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    /// The base name of the files.
+    pub fn name(&self) -> String {
+        match self.parts[..] {
+            [part] => format!("{part:?}").to_lowercase(),
+            _ => "all".to_owned(),
         }
     }
 }
 
-fn bench(options: &Options) -> Result<(), Error> {
-    let ground = Ground::survey(options)?;
-    let mut report = report::head(&ground, options);
-    let mut base = Base::new(&ground)?;
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let ground = Ground::survey(&options)?;
+    let mut report = report::head(&ground, &options);
+    let mut base = Base(processes::python(&ground.python)?, Samples::default());
     let mut failed = Vec::new();
-    for &part in &options.parts {
+    for part in [Part::Spawn, Part::Memory, Part::Overhead] {
+        if !options.parts.contains(&part) && !options.parts.contains(&Part::All) {
+            continue;
+        }
         base.sample()?;
-        match measure_part(part, &ground, options, &mut report) {
+        match measure_part(part, &ground, &options, &mut report) {
             Ok(mut left_out) => report.left_out.append(&mut left_out),
             // The results of the other parts are still valid.
-            Err(why) => failed.push(format!("the part {}: {why}", part.name())),
+            Err(why) => failed.push(format!("the part {part:?}: {why:#}")),
         }
         base.sample()?;
     }
     report.left_out.extend(failed.clone());
-    report::add_base(&mut report, &base);
+    report::add_base(&mut report, base.1.summary());
     print!("{}", report.table());
-    for path in report::write(&report, options)? {
+    for path in report::write(&report, &options)? {
         println!("wrote {}", path.display());
     }
-    match failed.into_iter().next() {
-        Some(why) => Err(why.into()),
-        None => Ok(()),
+    ensure!(failed.is_empty(), "{}", failed.join("\n"));
+    Ok(())
+}
+
+/// The base of all comparisons, `python3 -c pass`, measured before and after each part, in which it
+/// may not take turns with the contestants.
+struct Base(Process, Samples);
+
+impl Base {
+    fn sample(&mut self) -> Result<()> {
+        let Self(process, samples) = self;
+        (0..15).try_for_each(|_| process.turn(&mut |_, time| samples.push(time)))
     }
 }
 
@@ -80,27 +121,24 @@ fn measure_part(
     ground: &Ground,
     options: &Options,
     report: &mut Report,
-) -> Result<Vec<String>, Error> {
+) -> Result<Vec<String>> {
+    eprintln!("measuring the part {part:?}");
     match part {
-        Part::Spawn => {
-            let rounds = options.rounds();
-            eprintln!("measuring fresh sandboxes and sessions, {rounds} rounds");
-            let mut field = Field::assemble(ground, options)?;
-            let measured = measure(&mut field, rounds)?;
-            report::add_times(report, &measured);
-            Ok(field.left_out)
-        }
         Part::Memory => {
-            eprintln!("measuring many live sessions");
-            let (crowds, left_out) = crowd::measure(ground, options.extent)?;
+            let (crowds, left_out) = crowd::measure(ground, options)?;
             report::add_crowds(report, crowds);
             Ok(left_out)
         }
         Part::Overhead => {
-            eprintln!("measuring programs inside and outside");
-            let (programs, left_out) = programs::measure(ground, options.extent)?;
+            let (programs, left_out) = programs::measure(ground, options)?;
             report::add_programs(report, programs);
             Ok(left_out)
+        }
+        Part::Spawn | Part::All => {
+            let mut field = Field::assemble(ground, options)?;
+            let measured = measure(&mut field, options.full_or_quick(300, 40))?;
+            report::add_times(report, &measured);
+            Ok(field.left_out)
         }
     }
 }
@@ -110,20 +148,17 @@ const WARM_UP: usize = 3;
 
 /// Every contestant takes a turn in each round, so that other load on the machine affects all
 /// alike.
-fn measure(field: &mut Field, rounds: usize) -> Result<HashMap<Subject, Samples>, Error> {
-    let mut measured: HashMap<Subject, Samples> = HashMap::new();
+fn measure(field: &mut Field, rounds: usize) -> Result<BTreeMap<Subject, Samples>> {
+    let mut measured: BTreeMap<Subject, Samples> = BTreeMap::new();
     for round in 0..WARM_UP + rounds {
-        for entry in field
-            .entries
-            .iter_mut()
-            .filter(|entry| round % entry.every == 0)
-        {
-            let mut record = |subject: Subject, time| {
-                if round >= WARM_UP {
-                    measured.entry(subject).or_default().push(time);
-                }
-            };
-            entry.contestant.turn(&mut record)?;
+        for (every, contestant) in &mut field.entries {
+            if round.is_multiple_of(*every) {
+                contestant.turn(&mut |subject, time| {
+                    if round >= WARM_UP {
+                        measured.entry(subject).or_default().push(time);
+                    }
+                })?;
+            }
         }
     }
     Ok(measured)

@@ -1,69 +1,69 @@
 //! Whole processes: an interpreter, or a program that starts one, run to the end.
 
+use std::any::Any;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::contestant::{Contestant, Error};
+use anyhow::{Error, Result, ensure};
+
+use crate::contestant::Contestant;
 use crate::subject::{Preload, Subject};
 
 /// A command that is started and waited for.
 pub struct Process {
     subject: Subject,
     command: Command,
-}
-
-/// A process with the resources that it needs while it takes turns.
-pub struct Kept<K> {
-    process: Process,
-    _needs: K,
+    /// What it needs while it takes turns.
+    _needs: Option<Box<dyn Any>>,
 }
 
 impl Process {
     /// A process that runs Python code, after it has shown that it does: an exit status of 0 alone
     /// does not prove that anything ran. `command` makes the command for some code.
-    pub fn of_code(subject: Subject, command: impl Fn(&str) -> Command) -> Result<Self, Error> {
+    pub fn of_code(subject: Subject, command: impl Fn(&str) -> Command) -> Result<Self> {
         let output = run(command("print(6 * 7)"))?;
-        if output.stdout.trim_ascii() != b"42" {
-            return Err(format!("it printed {:?} for 6 * 7", first_line(&output.stdout)).into());
-        }
+        let printed = first_line(&output.stdout);
+        ensure!(printed == "42", "it printed {printed:?} for 6 * 7");
         Self::of(subject, command("pass"))
     }
 
     /// Fails if the command does: a command that cannot run is not compared.
-    fn of(subject: Subject, mut command: Command) -> Result<Self, Error> {
+    fn of(subject: Subject, mut command: Command) -> Result<Self> {
         command.stdin(Stdio::null());
         run_ref(&mut command)?;
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { subject, command })
+        Ok(Self {
+            subject,
+            command,
+            _needs: None,
+        })
     }
 
     /// Keeps the resources that the command needs.
-    pub fn keeping<K>(self, needs: K) -> Kept<K> {
-        Kept {
-            process: self,
-            _needs: needs,
+    pub fn keeping(self, needs: impl Any) -> Self {
+        Self {
+            _needs: Some(Box::new(needs)),
+            ..self
         }
     }
 }
 
 /// The output of a successful command, or the error it printed.
-pub fn run(mut command: Command) -> Result<Output, Error> {
+pub fn run(mut command: Command) -> Result<Output> {
     run_ref(&mut command)
 }
 
-fn run_ref(command: &mut Command) -> Result<Output, Error> {
+fn run_ref(command: &mut Command) -> Result<Output> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => NotInstalled.into(),
         _ => Error::from(error),
     })?;
-    if output.status.success() {
-        return Ok(output);
-    }
     let words = first_line(&output.stderr);
-    Err(format!("{}: {words}", output.status).into())
+    ensure!(output.status.success(), "{}: {words}", output.status);
+    Ok(output)
 }
 
 fn first_line(bytes: &[u8]) -> String {
@@ -73,38 +73,22 @@ fn first_line(bytes: &[u8]) -> String {
 }
 
 /// The program does not exist.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("not installed")]
 pub struct NotInstalled;
 
-impl std::fmt::Display for NotInstalled {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("not installed")
-    }
-}
-
-impl std::error::Error for NotInstalled {}
-
 impl Contestant for Process {
-    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
+    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()> {
         let start = Instant::now();
         let status = self.command.status()?;
         record(self.subject, start.elapsed());
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("{}: {status}", self.subject).into())
-        }
-    }
-}
-
-impl<K> Contestant for Kept<K> {
-    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
-        self.process.turn(record)
+        ensure!(status.success(), "{}: {status}", self.subject);
+        Ok(())
     }
 }
 
 /// `python3 -c pass`.
-pub fn python(python: &Path) -> Result<Process, Error> {
+pub fn python(python: &Path) -> Result<Process> {
     Process::of_code(Subject::Python(Preload::Nothing), |code| {
         let mut command = Command::new(python);
         command.args(["-c", code]);
@@ -113,7 +97,7 @@ pub fn python(python: &Path) -> Result<Process, Error> {
 }
 
 /// `python3 -c` with only these imports.
-pub fn python_with(python: &Path, preload: Preload) -> Result<Process, Error> {
+pub fn python_with(python: &Path, preload: Preload) -> Result<Process> {
     let Some(module) = preload.modules().last() else {
         return self::python(python);
     };
@@ -123,7 +107,7 @@ pub fn python_with(python: &Path, preload: Preload) -> Result<Process, Error> {
 }
 
 /// `sandfork run`, with nothing warm.
-pub fn cold_run(python: &Path) -> Result<Process, Error> {
+pub fn cold_run(python: &Path) -> Result<Process> {
     let interpreter = format!("python.interpreter={}", python.display());
     Process::of_code(Subject::ColdRun, |code| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));

@@ -1,17 +1,16 @@
 //! Turns the measurements into a report, and writes it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use anyhow::Result;
 use sandfork_measure::{Crowd, Kind, Phases, Programs, Report, Samples, Series, Summary};
 use serde_json::json;
 
+use crate::Options;
 use crate::aims;
-use crate::base::Base;
-use crate::contestant::Error;
 use crate::ground::{Ground, target_directory};
-use crate::options::{Extent, Options};
 use crate::subject::{Preload, Subject};
 
 /// The base of all comparisons.
@@ -30,7 +29,7 @@ pub fn head(ground: &Ground, options: &Options) -> Report {
     let (kernel, processors, load) = (&ground.kernel, ground.processors, ground.load);
     let machine = format!("Linux {kernel}, {processors} processors, load {load:.1} before");
     head.push(("machine", machine));
-    if options.extent == Extent::Quick {
+    if options.quick {
         let note = "quick: fewer rounds; `-` where a tail would mean nothing";
         head.push(("extent", note.to_owned()));
     }
@@ -44,30 +43,29 @@ pub fn head(ground: &Ground, options: &Options) -> Report {
             },
             "environments": {
                 "modules": ground.environments.modules,
-                "pyperformance": ground.environments.programs,
+                "pyperformance": ground.environments.pyperformance,
             },
             "machine": {"kernel": kernel, "processors": processors, "load_before": load},
             "enforced": ground.enforced,
-            "quick": options.extent == Extent::Quick,
+            "quick": options.quick,
         }),
         ..Report::default()
     }
 }
 
 /// Adds the times of fresh sandboxes and sessions.
-pub fn add_times(report: &mut Report, measured: &HashMap<Subject, Samples>) {
-    let summaries: HashMap<Subject, Summary> = measured
-        .iter()
-        .filter_map(|(subject, samples)| Some((*subject, samples.summary()?)))
-        .collect();
+pub fn add_times(report: &mut Report, measured: &BTreeMap<Subject, Samples>) {
+    let summaries = measured.iter();
+    let summaries = summaries.filter_map(|(subject, times)| Some((*subject, times.summary()?)));
+    let summaries: BTreeMap<Subject, Summary> = summaries.collect();
     report.aims.extend(aims::of_times(&summaries));
-    for subject in Subject::in_order() {
-        if let Some(summary) = summaries.get(&subject) {
-            report.series.push(series(subject, summary.clone()));
-        }
-    }
     let phases = Preload::ALL.into_iter().map(|it| phases(&summaries, it));
     report.phases.extend(phases.flatten());
+    let rows = summaries.into_iter();
+    let rows = rows.filter(|(subject, _)| !matches!(subject, Subject::Phase(..)));
+    report
+        .series
+        .extend(rows.map(|(subject, summary)| series(subject, summary)));
 }
 
 fn series(subject: Subject, summary: Summary) -> Series {
@@ -78,8 +76,8 @@ fn series(subject: Subject, summary: Summary) -> Series {
     }
 }
 
-fn phases(summaries: &HashMap<Subject, Summary>, preload: Preload) -> Option<Phases> {
-    let names = sandfork::Phases::default().each();
+fn phases(summaries: &BTreeMap<Subject, Summary>, preload: Preload) -> Option<Phases> {
+    let names = sandfork::internals::outcome::Phases::default().each();
     let median = |(name, _)| {
         let summary = summaries.get(&Subject::Phase(preload, name))?;
         Some((name, summary.median()))
@@ -104,16 +102,14 @@ pub fn add_programs(report: &mut Report, programs: Programs) {
 }
 
 /// Adds the base of the comparisons, unless it took turns with the contestants.
-pub fn add_base(report: &mut Report, base: &Base) {
+pub fn add_base(report: &mut Report, base: Option<Summary>) {
     if report.base().is_none() {
-        report
-            .series
-            .extend(base.summary().map(|it| series(BASE, it)));
+        report.series.extend(base.map(|it| series(BASE, it)));
     }
 }
 
 /// Writes the report as JSON, and as a chart if there is something to compare. Returns the paths.
-pub fn write(report: &Report, options: &Options) -> Result<Vec<PathBuf>, Error> {
+pub fn write(report: &Report, options: &Options) -> Result<Vec<PathBuf>> {
     let directory = target_directory().join("bench");
     fs::create_dir_all(&directory)?;
     let mut files = vec![("json", format!("{:#}\n", report.json()))];

@@ -5,12 +5,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::{Result, ensure};
 use sandfork::Sandbox;
 use sandfork::session::Session;
 
-use crate::contestant::{Contestant, Error, UNTIL_READY};
-use crate::ground::policy;
-use crate::probe::Probe;
+use crate::common::{Conversation, policy};
+use crate::contestant::{Contestant, UNTIL_READY, hear_times};
 use crate::subject::{Client, Subject};
 
 /// The repetitions in one turn.
@@ -28,13 +28,15 @@ pub struct RustSessions {
 }
 
 impl RustSessions {
-    pub fn new(python: &Path, repeats: Repeats) -> Result<Self, Error> {
+    pub fn new(python: &Path, repeats: Repeats) -> Result<Self> {
         let policy = policy(python, &[])?;
         let sandbox = Arc::new(Sandbox::builder().policy(policy).build()?);
         let mut live = sandbox.session()?;
-        if live.run("6 * 7")?.outcome().value() != Some(&42.into()) {
-            return Err("the session did not compute".into());
-        }
+        let report = live.run("6 * 7")?;
+        ensure!(
+            report.outcome().value() == Some(&42.into()),
+            "the session did not compute"
+        );
         Ok(Self {
             sandbox,
             live,
@@ -44,7 +46,7 @@ impl RustSessions {
 }
 
 impl Contestant for RustSessions {
-    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
+    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()> {
         for _ in 0..self.repeats.cells {
             let start = Instant::now();
             self.live.run("x = 1")?;
@@ -63,12 +65,12 @@ impl Contestant for RustSessions {
 
 /// The Python client in its own interpreter, which measures its own times.
 pub struct PythonClient {
-    probe: Probe,
+    probe: Conversation,
     repeats: Repeats,
 }
 
 impl PythonClient {
-    pub fn new(python: &Path, repeats: Repeats) -> Result<Self, Error> {
+    pub fn new(python: &Path, repeats: Repeats) -> Result<Self> {
         let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/src");
         let mut command = Command::new(python);
         command
@@ -78,7 +80,7 @@ impl PythonClient {
             .env("PYTHONPATH", package)
             .env("SANDFORK_BINARY", env!("CARGO_BIN_EXE_sandfork"));
         let mut client = Self {
-            probe: Probe::start(command)?,
+            probe: Conversation::start(command)?,
             repeats,
         };
         // The client may be unable to start.
@@ -88,14 +90,14 @@ impl PythonClient {
 }
 
 impl Contestant for PythonClient {
-    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
+    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()> {
         let Repeats { cells, sessions } = self.repeats;
         self.probe.ask(&format!("{cells} {sessions}"))?;
         for (subject, count) in [
             (Subject::Call(Client::Python), cells),
             (Subject::Create(Client::Python), sessions),
         ] {
-            for time in self.probe.hear_times(count)? {
+            for time in hear_times(&mut self.probe, count)? {
                 record(subject, time);
             }
         }

@@ -8,7 +8,7 @@ use sandfork_measure::Kind;
 pub const IN_FLIGHT: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// The modules that a zygote, or a contestant like it, has preloaded.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Preload {
     Nothing,
     Numpy,
@@ -27,51 +27,35 @@ impl Preload {
     }
 }
 
-/// One measured thing.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+/// One measured thing. The table has the rows in this order; phases have their own table.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Subject {
     /// A fresh sandbox, from the call of `run` until the result is known.
     Result(Preload),
-    /// The same call until it returns: nothing of the sandbox is left.
-    Cycle(Preload),
     /// Like `Result`, in a worker that was ready before the request.
     Ready,
+    /// The same call until it returns: nothing of the sandbox is left.
+    Cycle(Preload),
     /// A fresh sandbox, whole cycle, with this many in flight: the time of all, divided by their
     /// number.
     Each(usize),
-    /// One phase of that call.
-    Phase(Preload, &'static str),
-    /// `sandfork run -c pass`, a whole process with nothing warm.
-    ColdRun,
-    /// `python3 -c` with only these imports.
-    Python(Preload),
-    /// fork, exit and wait of an interpreter with these modules, no jail.
-    BareFork(Preload),
-    /// `python3 -c pass` in the sandbox of an alternative.
-    Peer(Peer),
     /// A small cell in a live session.
     Call(Client),
     /// A new session of a warm zygote, until it is ready for use.
     Create(Client),
+    /// `sandfork run -c pass`, a whole process with nothing warm.
+    ColdRun,
+    /// fork, exit and wait of an interpreter with these modules, no jail.
+    BareFork(Preload),
+    /// `python3 -c` with only these imports.
+    Python(Preload),
+    /// `python3 -c pass` in the sandbox of an alternative.
+    Peer(Peer),
+    /// One phase of a fresh sandbox.
+    Phase(Preload, &'static str),
 }
 
 impl Subject {
-    /// All rows of the table, in order. Phases have their own table.
-    pub fn in_order() -> impl Iterator<Item = Self> {
-        let each = |of: fn(Preload) -> Self| Preload::ALL.map(of);
-        each(Self::Result)
-            .into_iter()
-            .chain([Self::Ready])
-            .chain(each(Self::Cycle))
-            .chain(IN_FLIGHT.map(Self::Each))
-            .chain(Client::ALL.map(Self::Call))
-            .chain(Client::ALL.map(Self::Create))
-            .chain([Self::ColdRun])
-            .chain(each(Self::BareFork))
-            .chain(each(Self::Python))
-            .chain(Peer::ALL.map(Self::Peer))
-    }
-
     pub const fn kind(self) -> Kind {
         match self {
             Self::Result(_) | Self::Ready | Self::Call(_) | Self::Create(_) | Self::ColdRun => {
@@ -84,26 +68,15 @@ impl Subject {
     }
 }
 
-/// The client that makes the call.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+/// The client that makes the call, by its name.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Client {
     Rust,
     Python,
 }
 
-impl Client {
-    pub const ALL: [Self; 2] = [Self::Rust, Self::Python];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Rust => "Rust",
-            Self::Python => "Python",
-        }
-    }
-}
-
 /// An alternative to Sandfork.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Peer {
     Bubblewrap,
     Sandlock,
@@ -147,41 +120,28 @@ impl Peer {
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Result(preload) => write!(f, "fresh sandbox, code to result{}", With(*preload)),
-            Self::Cycle(preload) => {
-                write!(
-                    f,
-                    "fresh sandbox, whole cycle until reaped{}",
-                    With(*preload)
-                )
-            }
-            Self::Ready => f.write_str("fresh sandbox from the pool, code to result"),
-            Self::Each(in_flight) => {
-                write!(f, "fresh sandboxes, {in_flight} in flight: time of each")
-            }
-            Self::Phase(preload, phase) => write!(f, "{phase}{}", With(*preload)),
-            Self::ColdRun => f.write_str("sandfork run -c pass, nothing warm"),
-            Self::Python(Preload::Nothing) => f.write_str("python3 -c pass"),
-            Self::Python(preload) => {
-                let last = preload.modules().last().copied().unwrap_or_default();
-                write!(f, "python3 -c \"import {last}\"")
-            }
-            Self::BareFork(preload) => write!(f, "bare fork+exit+wait{}", With(*preload)),
-            Self::Call(client) => write!(f, "cell in a live session, from {}", client.name()),
-            Self::Create(client) => write!(f, "new session, from {}", client.name()),
-            Self::Peer(peer) => write!(f, "{} + python3 -c pass", peer.name()),
+            Self::Result(_) => f.write_str("fresh sandbox, code to result")?,
+            Self::Cycle(_) => f.write_str("fresh sandbox, whole cycle until reaped")?,
+            Self::Ready => f.write_str("fresh sandbox from the pool, code to result")?,
+            Self::Each(count) => write!(f, "fresh sandboxes, {count} in flight: time of each")?,
+            Self::Phase(_, phase) => f.write_str(phase)?,
+            Self::ColdRun => f.write_str("sandfork run -c pass, nothing warm")?,
+            Self::BareFork(_) => f.write_str("bare fork+exit+wait")?,
+            Self::Call(client) => write!(f, "cell in a live session, from {client:?}")?,
+            Self::Create(client) => write!(f, "new session, from {client:?}")?,
+            Self::Peer(peer) => write!(f, "{} + python3 -c pass", peer.name())?,
+            Self::Python(preload) => match preload.modules().last() {
+                None => f.write_str("python3 -c pass")?,
+                Some(last) => write!(f, "python3 -c \"import {last}\"")?,
+            },
         }
-    }
-}
-
-/// ` (numpy, pandas)`, or nothing.
-struct With(Preload);
-
-impl fmt::Display for With {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.modules() {
-            [] => Ok(()),
-            modules => write!(f, " ({})", modules.join(", ")),
+        match self {
+            Self::Result(preload) | Self::Cycle(preload) | Self::BareFork(preload)
+                if *preload != Preload::Nothing =>
+            {
+                write!(f, " ({})", preload.modules().join(", "))
+            }
+            _ => Ok(()),
         }
     }
 }

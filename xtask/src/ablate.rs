@@ -65,8 +65,7 @@ pub fn run(layers: &[String]) -> Result<()> {
     let text = format!("{tried} attempts, as root at level `full`, {here}:\n\n{tables}");
     println!("{text}");
     if layers.is_empty() {
-        let document = shell()?.current_dir().join("docs/threat-model.md");
-        replace(&document, "cargo xtask verify ablate", &text)?;
+        replace("threat-model.md", "cargo xtask verify ablate", &text)?;
     }
     Ok(())
 }

@@ -107,12 +107,10 @@ fn write_environments(sh: &Shell, interpreter: &Interpreter) -> Result<()> {
     };
     let modules = test_envs::make_for(interpreter).map(|env| env.directory.join("bin/python"));
     let environments = json!({
-        "interpreters": [{
-            "executable": interpreter.executable,
-            "modules": made("numpy and pandas", modules),
-            "pyperformance": made("pyperformance", with(PYPERFORMANCE)),
-            "sandlock": made("sandlock", with(SANDLOCK)),
-        }],
+        "executable": interpreter.executable,
+        "modules": made("numpy and pandas", modules),
+        "pyperformance": made("pyperformance", with(PYPERFORMANCE)),
+        "sandlock": made("sandlock", with(SANDLOCK)),
     });
     Ok(sh.write_file(
         "target/bench/environments.json",

@@ -5,24 +5,22 @@
 
 use std::fmt::Display;
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use xshell::{Shell, cmd};
 
+use crate::workspace;
+
 const END: &str = "<!-- xtask: end -->\n";
 
-/// Replaces the results of `command` in `document` by `text`.
-pub fn replace(document: &Path, command: &str, text: &str) -> Result<()> {
-    let old = fs::read_to_string(document)?;
-    let new = between(&old, command, text.trim_end()).with_context(|| {
-        format!(
-            "{} has no place for what `{command}` found",
-            document.display()
-        )
-    })?;
-    Ok(fs::write(document, new)?)
+/// Replaces the results of `command` in a file of `docs` by `text`.
+pub fn replace(document: &str, command: &str, text: &str) -> Result<()> {
+    let path = workspace().join("docs").join(document);
+    let old = fs::read_to_string(&path)?;
+    let new = between(&old, command, text.trim_end())
+        .with_context(|| format!("docs/{document} has no place for what `{command}` found"))?;
+    Ok(fs::write(path, new)?)
 }
 
 fn between(document: &str, command: &str, text: &str) -> Option<String> {

@@ -1,9 +1,10 @@
 //! Counts lines of code: those that are not blank, a comment, a docstring or a test.
 
+use std::ffi::OsStr;
 use std::fs;
 
 use anyhow::Result;
-use walkdir::{DirEntry, WalkDir};
+use walkdir::WalkDir;
 
 use crate::workspace;
 
@@ -15,37 +16,35 @@ const PARTS: [(&str, &[&str]); 2] = [
 /// Prints the number of lines of each part, and of each of its directories.
 pub fn run() -> Result<()> {
     for (part, directories) in PARTS {
-        let counts: Vec<usize> = directories
-            .iter()
-            .map(|directory| count(directory))
-            .collect::<Result<_, _>>()?;
-        println!("{part:12} {:6}", counts.iter().sum::<usize>());
-        for (directory, count) in directories.iter().zip(counts) {
-            println!("  {directory:10} {count:6}");
+        let mut sum = 0;
+        for directory in directories {
+            let lines = count(directory)?;
+            println!("{directory:12} {lines:6}");
+            sum += lines;
         }
+        println!("{part:12} {sum:6}\n");
     }
     Ok(())
 }
 
 /// Does not follow symbolic links, so that a file with two names counts once.
 fn count(directory: &str) -> Result<usize> {
-    let is_counted = |entry: &DirEntry| {
-        !matches!(
-            entry.file_name().to_str(),
-            Some("tests" | "tests.rs" | "target")
-        )
+    let is_test = |name: &OsStr| {
+        ["tests", "tests.rs", "target"]
+            .map(OsStr::new)
+            .contains(&name)
     };
+    let tree = WalkDir::new(workspace().join(directory)).into_iter();
     let mut lines = 0;
-    for entry in WalkDir::new(workspace().join(directory))
-        .into_iter()
-        .filter_entry(is_counted)
-    {
+    for entry in tree.filter_entry(|entry| !is_test(entry.file_name())) {
         let entry = entry?;
-        let extension = entry.path().extension().unwrap_or_default();
-        if entry.file_type().is_file() && extension == "rs" {
-            lines += of_rust(&fs::read_to_string(entry.path())?);
-        } else if entry.file_type().is_file() && extension == "py" {
-            lines += of_python(&fs::read_to_string(entry.path())?);
+        let count = match entry.path().extension().and_then(OsStr::to_str) {
+            Some("rs") => of_rust,
+            Some("py") => of_python,
+            _ => continue,
+        };
+        if entry.file_type().is_file() {
+            lines += count(&fs::read_to_string(entry.path())?);
         }
     }
     Ok(lines)
@@ -72,27 +71,14 @@ fn of_rust(text: &str) -> usize {
 }
 
 fn of_python(text: &str) -> usize {
-    /// What a line begins in.
-    enum Place {
-        Code,
-        String,
-        Docstring,
-    }
-    let mut place = Place::Code;
+    // Whether the string that a line begins in is code, and no docstring.
+    let mut open = None;
     let is_code = |line: &&str| {
         let (line, quotes) = (line.trim(), line.matches("\"\"\"").count());
         let begins = line.trim_start_matches('r').starts_with("\"\"\"");
-        let is_code = match place {
-            Place::Code => !begins && !line.is_empty() && !line.starts_with('#'),
-            Place::String => true,
-            Place::Docstring => false,
-        };
+        let is_code = open.unwrap_or(!begins && !line.is_empty() && !line.starts_with('#'));
         if quotes % 2 == 1 {
-            place = match place {
-                Place::Code if begins => Place::Docstring,
-                Place::Code => Place::String,
-                _ => Place::Code,
-            };
+            open = if open.is_none() { Some(!begins) } else { None };
         }
         is_code
     };

@@ -5,11 +5,10 @@
 //! releases of one commit have the same checksums.
 
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use xshell::{Cmd, Shell, cmd};
+use xshell::{Shell, cmd};
 
 use crate::supply::{copy_sources, remap_flags};
 use crate::{interpreters, package, shell, venv};
@@ -50,9 +49,11 @@ pub fn run(options: &Options) -> Result<()> {
     for target in &options.targets {
         release.build(target)?;
     }
-    release.build_sources()?;
+    // The source distribution, from which pip builds where there is no wheel.
+    let (sh, files) = (&release.sh, &files);
+    cmd!(sh, "maturin sdist --out {files}").run()?;
     for tarball in package::tarballs(&release.sources, &place.path().join("packages"))? {
-        release.sh.copy_file(&tarball, &files)?;
+        sh.copy_file(&tarball, files)?;
     }
     release.write_checksums()?;
     println!("{}", files.display());
@@ -73,14 +74,13 @@ fn has_standard_library(sh: &Shell, target: &str) -> Result<()> {
 
 /// A release that is being made.
 struct Release<'a> {
+    /// Where the Python package is, with the tools.
     sh: Shell,
     /// A copy of the sources, without what only this checkout has.
     sources: PathBuf,
     /// For what is built.
     place: &'a Path,
     files: &'a Path,
-    /// The directory of the tools.
-    tools: PathBuf,
     /// The time of the commit, in seconds: <https://reproducible-builds.org/specs/source-date-epoch/>.
     date: String,
 }
@@ -97,51 +97,47 @@ impl<'a> Release<'a> {
         let sources = place.join("sources");
         copy_sources(&sh, &sources)?;
         let date = cmd!(sh, "git log -1 --format=%ct").quiet().read()?;
+        // maturin asks the first `python3` for zig's package.
+        let path = env::var_os("PATH").unwrap_or_default();
+        let path = [tools.join("bin")]
+            .into_iter()
+            .chain(env::split_paths(&path));
+        sh.set_var("PATH", env::join_paths(path)?);
+        sh.set_var("SOURCE_DATE_EPOCH", &date);
         sh.change_dir(sources.join("python"));
         Ok(Self {
             sh,
             sources,
             place,
             files,
-            tools: tools.join("bin"),
             date,
         })
     }
 
     /// Makes the wheel, the archive and the list of parts.
     fn build(&self, target: &str) -> Result<()> {
-        let Self {
-            sh,
-            place,
-            files,
-            tools,
-            ..
-        } = self;
+        let (sh, place, files) = (&self.sh, self.place, self.files);
         let (built, unpacked) = (place.join(target), place.join(format!("{target}-unpacked")));
-        self.with_tools(cmd!(
+        cmd!(
             sh,
-            "{tools}/maturin build --quiet --release --locked --zig --compatibility {COMPATIBILITY}
+            "maturin build --quiet --release --locked --zig --compatibility {COMPATIBILITY}
              --target {target} --out {built}"
-        ))?
+        )
         .env("CARGO_TARGET_DIR", place.join("target"))
         .env_remove("RUSTFLAGS")
         .env("CARGO_ENCODED_RUSTFLAGS", remap_flags(&self.sources)?)
         .run()?;
         let wheel = self.only_entry(&built)?;
-        self.with_tools(cmd!(sh, "{tools}/wheel unpack --dest {unpacked} {wheel}"))?
-            .run()?;
+        cmd!(sh, "wheel unpack --dest {unpacked} {wheel}").run()?;
         let unpacked = self.only_entry(&unpacked)?;
         let name = unpacked.file_name().context("a wheel without a name")?;
         let name = name.to_string_lossy();
         let parts = unpacked.join(format!("{name}.dist-info/sboms/sandfork.cyclonedx.json"));
         // The list of parts names the directory of the build.
         let sources = self.sources.display().to_string();
-        fs::write(
-            &parts,
-            fs::read_to_string(&parts)?.replace(&sources, "/sandfork"),
-        )?;
-        self.with_tools(cmd!(sh, "{tools}/wheel pack --dest-dir {files} {unpacked}"))?
-            .run()?;
+        let list = sh.read_file(&parts)?.replace(&sources, "/sandfork");
+        sh.write_file(&parts, list)?;
+        cmd!(sh, "wheel pack --dest-dir {files} {unpacked}").run()?;
         let release = format!("{name}-{target}");
         sh.copy_file(&parts, files.join(format!("{release}.cyclonedx.json")))?;
         self.archive(
@@ -150,38 +146,21 @@ impl<'a> Release<'a> {
         )
     }
 
-    /// Makes the source distribution, from which pip builds where there is no wheel.
-    fn build_sources(&self) -> Result<()> {
-        let Self {
-            sh, files, tools, ..
-        } = self;
-        Ok(self
-            .with_tools(cmd!(sh, "{tools}/maturin sdist --out {files}"))?
-            .run()?)
-    }
-
     /// The command alone, for those without Python's tools.
     fn archive(&self, release: &str, command: &Path) -> Result<()> {
-        let Self {
-            sh,
-            sources,
-            place,
-            files,
-            date,
-            ..
-        } = self;
+        let (sh, place, files, date) = (&self.sh, self.place, self.files, &self.date);
         let directory = sh.create_dir(place.join(release))?;
         sh.copy_file(command, directory.join("sandfork"))?;
         for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
-            sh.copy_file(sources.join(name), &directory)?;
+            sh.copy_file(self.sources.join(name), &directory)?;
         }
         let compress = "--use-compress-program=gzip -n -9";
-        Ok(cmd!(
+        let tar = cmd!(
             sh,
             "tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+w,go-w --mtime=@{date}
              {compress} -cf {files}/{release}.tar.gz -C {place} {release}"
-        )
-        .run()?)
+        );
+        Ok(tar.run()?)
     }
 
     fn write_checksums(&self) -> Result<()> {
@@ -192,15 +171,6 @@ impl<'a> Release<'a> {
         };
         let list = files.into_iter().map(line).collect::<Result<String>>()?;
         Ok(self.sh.write_file(self.files.join("SHA256SUMS"), list)?)
-    }
-
-    /// maturin asks the first `python3` for zig's package.
-    fn with_tools<'c>(&self, command: Cmd<'c>) -> Result<Cmd<'c>> {
-        let found = env::var_os("PATH").unwrap_or_default();
-        let path = std::iter::once(self.tools.clone()).chain(env::split_paths(&found));
-        Ok(command
-            .env("PATH", env::join_paths(path)?)
-            .env("SOURCE_DATE_EPOCH", &self.date))
     }
 
     fn only_entry(&self, directory: &Path) -> Result<PathBuf> {

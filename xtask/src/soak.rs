@@ -35,8 +35,7 @@ pub fn run(options: &Options) -> Result<()> {
     let passed = soak.run();
     let report = fs::read(&path).with_context(|| format!("there is no report: {passed:?}"))?;
     let text = in_words(&serde_json::from_slice(&report)?, &here_and_now()?);
-    let threats = sh.current_dir().join("docs/threat-model.md");
-    replace(&threats, "cargo xtask verify soak", &text)?;
+    replace("threat-model.md", "cargo xtask verify soak", &text)?;
     Ok(passed?)
 }
 

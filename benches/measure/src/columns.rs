@@ -2,15 +2,25 @@
 
 use std::fmt::Write;
 
-/// The header row of a table.
-pub fn head<const N: usize>(words: [&str; N]) -> Vec<String> {
-    words.map(str::to_owned).to_vec()
-}
+/// A column: its title, and the text for a row; none for a number that is unknown.
+pub type Column<'a, T> = (&'a str, &'a dyn Fn(&T) -> Option<String>);
 
-/// Aligns words left, and numbers with their header right.
-pub fn columns(rows: &[Vec<String>]) -> String {
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let shapes: Vec<Shape> = (0..count).map(|column| Shape::of(rows, column)).collect();
+/// Aligns words left, and numbers with their title right.
+pub fn table<T>(rows: &[T], columns: &[Column<T>]) -> String {
+    let titles: Vec<String> = columns
+        .iter()
+        .map(|(title, _)| (*title).to_owned())
+        .collect();
+    let row = |row: &T| {
+        let cells = columns.iter().map(|(_, cell)| cell(row));
+        cells
+            .map(|cell| cell.unwrap_or_else(|| MISSING.to_owned()))
+            .collect()
+    };
+    let rows: Vec<Vec<String>> = [titles].into_iter().chain(rows.iter().map(row)).collect();
+    let shapes: Vec<Shape> = (0..columns.len())
+        .map(|column| Shape::of(&rows, column))
+        .collect();
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
@@ -50,12 +60,7 @@ fn is_number(cell: &str) -> bool {
 }
 
 /// Stands for a number that is unknown.
-pub const MISSING: &str = "-";
-
-/// The number, or the sign for a missing one.
-pub fn or_missing(number: Option<String>) -> String {
-    number.unwrap_or_else(|| MISSING.to_owned())
-}
+const MISSING: &str = "-";
 
 #[cfg(test)]
 mod tests {
@@ -63,15 +68,18 @@ mod tests {
 
     #[test]
     fn words_begin_and_numbers_end_together() {
-        let rows = [["", "p50 ms"], ["é", "1.5"], ["bare fork", "-"]];
-        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
+        let name: Column<(&str, &str)> = ("", &|row| Some(row.0.to_owned()));
+        let time: Column<(&str, &str)> = ("p50 ms", &|row| {
+            Some(row.1.to_owned()).filter(|it| it != "0")
+        });
         assert_eq!(
-            columns(&rows),
+            table(&[("é", "1.5"), ("bare fork", "0")], &[name, time]),
             "           p50 ms\né             1.5\nbare fork       -\n"
         );
-        let rows = [["ratio", "n"], ["0.1", "10000"], ["all", "1"]];
-        let rows = rows.map(head);
-        assert_eq!(columns(&rows), "ratio      n\n0.1    10000\nall        1\n");
-        assert_eq!(columns(&[]), "");
+        let words = table(
+            &[("0.1", "10"), ("all", "1")],
+            &[name, ("n", &|row| Some(row.1.to_owned()))],
+        );
+        assert_eq!(words, "      n\n0.1  10\nall   1\n");
     }
 }

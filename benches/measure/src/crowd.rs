@@ -1,24 +1,27 @@
 //! What many live sessions cost.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use crate::columns::{columns, head, or_missing};
-use crate::json::microseconds;
+use crate::columns::{self, Column};
 use crate::samples::Summary;
 use crate::table::milliseconds;
 
 /// The costs at one number of live sessions, which are idle except the one that runs a cell.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Crowd {
     /// The number of sessions.
     pub sessions: usize,
     /// Proportional set size of one session's worker, bytes: the median over all sessions.
+    #[serde(rename = "pss_bytes")]
     pub resident: Option<u64>,
     /// What the kernel charged to one worker's cgroup, bytes: the median over all sessions.
+    #[serde(rename = "cgroup_bytes")]
     pub cgroup: Option<u64>,
     /// Growth of the supervisor's process for each session, bytes.
+    #[serde(rename = "supervisor_bytes")]
     pub supervisor: Option<u64>,
     /// Proportional set size of the zygote, bytes, shared by all sessions.
+    #[serde(rename = "zygote_pss_bytes")]
     pub shared: Option<u64>,
     /// Descriptors of the supervisor for each session.
     pub descriptors: Option<u64>,
@@ -27,81 +30,37 @@ pub struct Crowd {
     /// The time of a small cell, in each session in turn.
     pub cell: Option<Summary>,
     /// The time of a small cell, repeated in one session while the others are idle.
+    #[serde(rename = "cell_in_one")]
     pub again: Option<Summary>,
 }
 
-const HEAD: [&str; 12] = [
-    "live sessions",
-    "PSS MB",
-    "cgroup MB",
-    "supervisor MB",
-    "zygote MB",
-    "descriptors",
-    "processes",
-    "cell p50 ms",
-    "p99 ms",
-    "p99.9 ms",
-    "in one p50 ms",
-    "n",
-];
-
 /// The table, with one line for each number of sessions.
 pub fn table(crowds: &[Crowd]) -> String {
-    let mut rows = vec![head(HEAD)];
-    rows.extend(crowds.iter().map(row));
-    columns(&rows)
-}
-
-fn row(crowd: &Crowd) -> Vec<String> {
-    let bytes = |bytes: Option<u64>| or_missing(bytes.map(megabytes));
-    let count = |count: Option<u64>| or_missing(count.map(|count| count.to_string()));
-    let tail = |q| {
-        let time = crowd.cell.as_ref().and_then(|cell| cell.tail(q));
-        or_missing(time.map(milliseconds))
-    };
-    let cell = crowd.cell.as_ref();
-    vec![
-        crowd.sessions.to_string(),
-        bytes(crowd.resident),
-        bytes(crowd.cgroup),
-        bytes(crowd.supervisor),
-        bytes(crowd.shared),
-        count(crowd.descriptors),
-        count(crowd.processes),
-        or_missing(cell.map(|cell| milliseconds(cell.median()))),
-        tail(0.99),
-        tail(0.999),
-        or_missing(
-            crowd
-                .again
-                .as_ref()
-                .map(|again| milliseconds(again.median())),
-        ),
-        or_missing(cell.map(|cell| cell.count().to_string())),
-    ]
+    let count = |count: Option<u64>| count.map(|count| count.to_string());
+    let tail = |crowd: &Crowd, q| crowd.cell.as_ref()?.tail(q).map(milliseconds);
+    let median = |cell: &Option<Summary>| cell.as_ref().map(|cell| milliseconds(cell.median()));
+    let columns: &[Column<Crowd>] = &[
+        ("live sessions", &|it| Some(it.sessions.to_string())),
+        ("PSS MB", &|it| it.resident.map(megabytes)),
+        ("cgroup MB", &|it| it.cgroup.map(megabytes)),
+        ("supervisor MB", &|it| it.supervisor.map(megabytes)),
+        ("zygote MB", &|it| it.shared.map(megabytes)),
+        ("descriptors", &|it| count(it.descriptors)),
+        ("processes", &|it| count(it.processes)),
+        ("cell p50 ms", &|it| median(&it.cell)),
+        ("p99 ms", &|it| tail(it, 0.99)),
+        ("p99.9 ms", &|it| tail(it, 0.999)),
+        ("in one p50 ms", &|it| median(&it.again)),
+        ("n", &|it| {
+            it.cell.as_ref().map(|cell| cell.count().to_string())
+        }),
+    ];
+    columns::table(crowds, columns)
 }
 
 #[allow(clippy::cast_precision_loss)] // three decimals are shown
 fn megabytes(bytes: u64) -> String {
     format!("{:.3}", bytes as f64 / 1e6)
-}
-
-/// The costs as JSON.
-pub fn json(crowd: &Crowd) -> Value {
-    let times = |of: &Option<Summary>| {
-        let cell = of.as_ref()?;
-        Some(json!({
-            "n": cell.count(), "p50_us": microseconds(cell.median()),
-            "p99_us": cell.tail(0.99).map(microseconds),
-            "p99_9_us": cell.tail(0.999).map(microseconds),
-        }))
-    };
-    json!({
-        "sessions": crowd.sessions, "pss_bytes": crowd.resident, "cgroup_bytes": crowd.cgroup,
-        "supervisor_bytes": crowd.supervisor, "zygote_pss_bytes": crowd.shared,
-        "descriptors": crowd.descriptors, "processes": crowd.processes,
-        "cell": times(&crowd.cell), "cell_in_one": times(&crowd.again),
-    })
 }
 
 #[cfg(test)]
@@ -117,12 +76,11 @@ mod tests {
 
     #[test]
     fn data_has_bytes_and_microseconds() {
-        let value = json(&report().crowds[0]);
+        let value = serde_json::to_value(&report().crowds[0]).expect("it is written");
         assert_eq!(value["pss_bytes"], 1_500_000);
-        assert_eq!(value["cgroup_bytes"], Value::Null);
+        assert_eq!(value["cgroup_bytes"], serde_json::Value::Null);
         assert_eq!(value["cell"]["p50_us"], 349.0);
-        assert_eq!(value["cell"]["p99_9_us"], Value::Null);
+        assert_eq!(value["cell"]["p99_9_us"], serde_json::Value::Null);
         assert_eq!(value["cell_in_one"]["p50_us"], 109.0);
-        assert_eq!(json(&Crowd::default())["cell"], Value::Null);
     }
 }

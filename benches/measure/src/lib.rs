@@ -5,7 +5,6 @@
 mod chart;
 mod columns;
 mod crowd;
-mod json;
 mod overhead;
 mod ratio;
 mod report;
@@ -16,4 +15,4 @@ pub use crowd::Crowd;
 pub use overhead::{Overhead, Programs};
 pub use ratio::{Quantile, Ratio, Verdict};
 pub use report::{Aim, Kind, Phases, QUIET_SPREAD, Rank, Report, Series};
-pub use samples::{Estimate, Samples, Summary};
+pub use samples::{Interval, Samples, Summary};

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::columns::{columns, head};
-use crate::json::microseconds;
+use crate::columns;
 use crate::ratio::Ratio;
-use crate::samples::Samples;
+use crate::samples::{Samples, microseconds};
 use crate::table::milliseconds;
 
 /// Programs that were run inside and outside.
@@ -53,43 +52,32 @@ impl Programs {
     }
 }
 
-const HEAD: [&str; 7] = [
-    "inside / outside",
-    "ratio",
-    "low",
-    "high",
-    "inside ms",
-    "outside ms",
-    "n",
-];
-
 /// The table: one line for each program, and one for all that compute.
 pub fn table(programs: &Programs) -> String {
-    let mut rows = vec![head(HEAD)];
-    rows.extend(programs.each.iter().filter_map(row));
-    if let Some(ratio) = programs.cpu_bound() {
-        let name = "all that only compute".to_owned();
-        rows.push([vec![name], numbers(ratio)].concat());
-    }
-    columns(&rows)
-}
-
-fn row(program: &Overhead) -> Option<Vec<String>> {
-    let times = [
-        milliseconds(program.median(|pair| pair.0)?),
-        milliseconds(program.median(|pair| pair.1)?),
-        program.pairs.len().to_string(),
-    ];
-    let mut row = vec![program.program.clone()];
-    row.extend(numbers(program.ratio()?));
-    row.extend(times);
-    Some(row)
-}
-
-fn numbers(ratio: Ratio) -> Vec<String> {
-    [ratio.value, ratio.low, ratio.high]
-        .map(|number| format!("{number:.3}"))
-        .to_vec()
+    // Name, ratio, and the program if it is one.
+    let each = programs.each.iter();
+    let each = each.filter_map(|it| Some((it.program.as_str(), it.ratio()?, Some(it))));
+    let all = programs
+        .cpu_bound()
+        .map(|ratio| ("all that only compute", ratio, None));
+    let rows: Vec<(&str, Ratio, Option<&Overhead>)> = each.chain(all).collect();
+    let number = |number: f64| Some(format!("{number:.3}"));
+    columns::table(
+        &rows,
+        &[
+            ("inside / outside", &|it| Some(it.0.to_owned())),
+            ("ratio", &|it| number(it.1.value)),
+            ("low", &|it| number(it.1.low)),
+            ("high", &|it| number(it.1.high)),
+            ("inside ms", &|it| {
+                Some(milliseconds(it.2?.median(|pair| pair.0)?))
+            }),
+            ("outside ms", &|it| {
+                Some(milliseconds(it.2?.median(|pair| pair.1)?))
+            }),
+            ("n", &|it| Some(it.2?.pairs.len().to_string())),
+        ],
+    )
 }
 
 /// The measurements as JSON.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::samples::{Summary, index, ranks};
+use crate::samples::{Interval, Summary, index, ranks};
 
 /// The quantile that is compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,15 +32,7 @@ impl Quantile {
 }
 
 /// A ratio with its uncertainty in this run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ratio {
-    /// Lower end of the interval.
-    pub low: f64,
-    /// The ratio.
-    pub value: f64,
-    /// Upper end of the interval.
-    pub high: f64,
-}
+pub type Ratio = Interval<f64>;
 
 impl Ratio {
     /// A ratio of counted things, without uncertainty.
@@ -67,28 +59,17 @@ impl Ratio {
     /// The interval is that of the quantile.
     pub fn of_time(subject: &Summary, quantile: Quantile, base: Duration) -> Self {
         let above = subject.estimate(quantile.share());
-        Self {
-            low: quotient(above.low, base),
-            value: quotient(above.value, base),
-            high: quotient(above.high, base),
-        }
+        above.map(|time| quotient(time, base))
     }
 
     /// The median of the ratios of times that were taken one right after the other, if there are
     /// any: other load on the machine affected both. The interval comes from the ratios' order.
     pub fn of_pairs(pairs: &[(Duration, Duration)]) -> Option<Self> {
-        let mut ratios: Vec<f64> = pairs
-            .iter()
-            .map(|(above, below)| quotient(*above, *below))
-            .collect();
+        let ratios = pairs.iter().map(|(above, below)| quotient(*above, *below));
+        let mut ratios: Vec<f64> = ratios.collect();
         ratios.sort_unstable_by(f64::total_cmp);
-        let (low, value, high) = ranks(ratios.len(), 0.5);
         let at = |rank| ratios[index(rank, ratios.len())];
-        (!ratios.is_empty()).then(|| Self {
-            low: at(low),
-            value: at(value),
-            high: at(high),
-        })
+        (!ratios.is_empty()).then(|| ranks(ratios.len(), 0.5).map(at))
     }
 
     /// Whether the ratio is at most `at_most`, as far as this run can tell.

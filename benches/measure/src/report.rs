@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use crate::crowd::Crowd;
-use crate::overhead::Programs;
+use crate::overhead::{self, Programs};
 use crate::ratio::{Quantile, Ratio, Verdict};
-use crate::samples::Summary;
+use crate::samples::{Summary, microseconds};
 
 /// Above this spread of the base, the machine had too much other load.
 pub const QUIET_SPREAD: f64 = 0.15;
@@ -36,18 +37,21 @@ pub struct Report {
 }
 
 /// A thing that was measured many times.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Series {
     /// Its name.
+    #[serde(rename = "subject")]
     pub name: String,
     /// Its role in the comparison.
     pub kind: Kind,
     /// Its times.
+    #[serde(flatten)]
     pub summary: Summary,
 }
 
 /// The role of a series in the comparison.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Sandfork's.
     Ours,
@@ -57,18 +61,6 @@ pub enum Kind {
     Bare,
     /// Sandfork's, shown only in the table.
     Detail,
-}
-
-impl Kind {
-    /// The kind's name in the file.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ours => "ours",
-            Self::Peer => "peer",
-            Self::Bare => "bare",
-            Self::Detail => "detail",
-        }
-    }
 }
 
 /// A ratio with a target, and the value reached.
@@ -144,6 +136,35 @@ impl Report {
             return Verdict::TooNoisy;
         }
         aim.ratio.verdict(aim.at_most)
+    }
+
+    /// The whole report for programs, with times in microseconds.
+    pub fn json(&self) -> Value {
+        let aim = |aim: &Aim| {
+            json!({
+                "subject": aim.subject, "quantile": aim.quantile.map(Quantile::name),
+                "of": aim.base, "ratio": aim.ratio, "at_most": aim.at_most,
+                "aim": aim.rank.name(), "verdict": self.verdict(aim).name(),
+            })
+        };
+        let phases = |phases: &Phases| {
+            let us = |(name, time): &(&str, _)| ((*name).to_owned(), microseconds(*time).into());
+            let medians: Map<String, Value> = phases.medians.iter().map(us).collect();
+            json!({"preload": phases.preload, "p50_us": medians})
+        };
+        json!({
+            "facts": self.facts,
+            "base": self.base,
+            "noise": {
+                "spread": self.spread(), "quiet_spread": QUIET_SPREAD, "noisy": self.is_noisy(),
+            },
+            "aims": self.aims.iter().map(aim).collect::<Vec<_>>(),
+            "series": self.series,
+            "phases": self.phases.iter().map(phases).collect::<Vec<_>>(),
+            "live_sessions": self.crowds,
+            "inside_outside": overhead::json(&self.programs),
+            "left_out": self.left_out,
+        })
     }
 
     /// Whether other load on the machine makes the ratios unreliable; `None` without a base.
@@ -225,6 +246,23 @@ pub mod examples {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_has_all_of_its_parts() {
+        let json = examples::report().json();
+        assert_eq!(json["facts"]["processors"], 2);
+        assert_eq!(json["noise"]["noisy"], false);
+        assert_eq!(json["aims"][0]["verdict"], "too close to tell");
+        assert_eq!(json["aims"][0]["quantile"], "p50");
+        assert_eq!(json["aims"][0]["ratio"]["low"], 0.08);
+        assert_eq!(json["phases"][0]["p50_us"]["fork"], 552.0);
+        assert_eq!(json["live_sessions"][0]["sessions"], 1_000);
+        assert_eq!(json["inside_outside"]["each"][0]["program"], "nbody");
+        assert_eq!(json["left_out"][0], "firejail: not installed");
+        assert_eq!(json["series"][0]["p99_9_us"], 4_895.0);
+        assert_eq!(json["series"][1]["p99_us"], Value::Null);
+        assert_eq!(json["series"][3]["kind"], "peer");
+    }
 
     #[test]
     fn a_machine_is_noisy_by_its_base() {

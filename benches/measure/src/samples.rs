@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
+use serde_json::json;
+
 /// Within so many standard deviations lie 95 % of a normal distribution.
 const WITHIN: f64 = 1.96;
 
@@ -43,15 +46,23 @@ pub struct Summary {
     sorted: Vec<Duration>,
 }
 
-/// A quantile with its 95 % confidence interval.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Estimate {
+/// A value with the ends of its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct Interval<T> {
     /// Lower end of the interval.
-    pub low: Duration,
-    /// The quantile.
-    pub value: Duration,
+    pub low: T,
+    /// The value.
+    pub value: T,
     /// Upper end of the interval.
-    pub high: Duration,
+    pub high: T,
+}
+
+impl<T> Interval<T> {
+    /// The same of what `of` makes of a value.
+    pub fn map<U>(self, of: impl Fn(T) -> U) -> Interval<U> {
+        let [low, value, high] = [self.low, self.value, self.high].map(of);
+        Interval { low, value, high }
+    }
 }
 
 impl Summary {
@@ -72,21 +83,14 @@ impl Summary {
 
     /// The quantile with the interval of the order statistics around it (binomial, in its normal
     /// approximation). It assumes nothing about the distribution of the times.
-    pub fn estimate(&self, q: f64) -> Estimate {
-        let (low, value, high) = ranks(self.count(), q);
-        let at = |rank| self.sorted[index(rank, self.count())];
-        Estimate {
-            low: at(low),
-            value: at(value),
-            high: at(high),
-        }
+    pub fn estimate(&self, q: f64) -> Interval<Duration> {
+        ranks(self.count(), q).map(|rank| self.sorted[index(rank, self.count())])
     }
 
     /// The quantile, if there are enough times for its interval to end among them. With fewer, the
     /// largest times do not show how often they occur.
     pub fn tail(&self, q: f64) -> Option<Duration> {
-        let (_, _, high) = ranks(self.count(), q);
-        (high <= count_f64(self.count())).then(|| self.quantile(q))
+        (ranks(self.count(), q).high <= count_f64(self.count())).then(|| self.quantile(q))
     }
 
     /// The width of the middle half, as a share of the median: how noisy the machine was.
@@ -96,11 +100,32 @@ impl Summary {
     }
 }
 
+impl Serialize for Summary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let us = |q| microseconds(self.quantile(q));
+        let tail = |q| self.tail(q).map(microseconds);
+        json!({
+            "n": self.count(), "min_us": us(0.0), "p25_us": us(0.25), "p50_us": us(0.5),
+            "p75_us": us(0.75), "p99_us": tail(0.99), "p99_9_us": tail(0.999), "max_us": us(1.0),
+        })
+        .serialize(serializer)
+    }
+}
+
+/// Rounded to a tenth, which is finer than the clocks measure.
+pub(crate) fn microseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e7).round() / 10.0
+}
+
 /// The ranks, among `count` sorted values, of a quantile and of its interval's ends.
-pub(crate) fn ranks(count: usize, q: f64) -> (f64, f64, f64) {
+pub(crate) fn ranks(count: usize, q: f64) -> Interval<f64> {
     let rank = q * count_f64(count);
     let margin = WITHIN * (rank * (1.0 - q)).sqrt();
-    (rank - margin, rank, rank + margin)
+    Interval {
+        low: rank - margin,
+        value: rank,
+        high: rank + margin,
+    }
 }
 
 /// The index of the value of a rank, from 1, among `count` values.
@@ -154,6 +179,20 @@ mod tests {
         assert_eq!(up_to(381).tail(0.99), Some(Duration::from_millis(378)));
         assert_eq!(up_to(3837).tail(0.999), None);
         assert!(up_to(3838).tail(0.999).is_some());
+    }
+
+    #[test]
+    fn times_are_written_in_microseconds_and_unclear_tails_as_null() {
+        let summary = serde_json::to_value(up_to(100)).expect("it is written");
+        assert_eq!(
+            (&summary["n"], &summary["p50_us"]),
+            (&json!(100), &json!(50_000.0))
+        );
+        assert_eq!(
+            (&summary["p99_us"], &summary["max_us"]),
+            (&json!(null), &json!(100_000.0))
+        );
+        assert!((microseconds(Duration::from_nanos(1_234_567)) - 1_234.6).abs() < 1e-9);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::columns::{columns, head, or_missing};
-use crate::report::{Phases, QUIET_SPREAD, Report};
+use crate::columns;
+use crate::report::{Phases, QUIET_SPREAD, Report, Series};
 use crate::samples::Summary;
 use crate::{crowd, overhead};
 
@@ -16,10 +16,10 @@ impl Report {
     pub fn table(&self) -> String {
         let mut parts = vec![self.head_text()];
         if !self.aims.is_empty() {
-            parts.push(columns(&self.ratios()));
+            parts.push(self.ratios());
         }
         if !self.series.is_empty() {
-            parts.push(columns(&self.times()));
+            parts.push(self.times());
         }
         if !self.crowds.is_empty() {
             parts.push(crowd::table(&self.crowds));
@@ -60,40 +60,38 @@ impl Report {
         })
     }
 
-    fn ratios(&self) -> Vec<Vec<String>> {
-        let mut rows = vec![head(["", "ratio", "of", "aim", "", ""])];
-        for aim in &self.aims {
-            rows.push(vec![
-                aim.label(),
-                format!("{:.3}", aim.ratio.value),
-                aim.base.clone(),
-                format!("<= {}", aim.at_most),
-                aim.rank.name().to_owned(),
-                self.verdict(aim).name().to_owned(),
-            ]);
-        }
-        rows
+    fn ratios(&self) -> String {
+        columns::table(
+            &self.aims,
+            &[
+                ("", &|aim| Some(aim.label())),
+                ("ratio", &|aim| Some(format!("{:.3}", aim.ratio.value))),
+                ("of", &|aim| Some(aim.base.clone())),
+                ("aim", &|aim| Some(format!("<= {}", aim.at_most))),
+                ("", &|aim| Some(aim.rank.name().to_owned())),
+                ("", &|aim| Some(self.verdict(aim).name().to_owned())),
+            ],
+        )
     }
 
-    fn times(&self) -> Vec<Vec<String>> {
-        let ratio_head = format!("p50 / {}", self.base);
-        let mut rows = vec![head(["", &ratio_head, "p50 ms", "p99 ms", "p99.9 ms", "n"])];
+    fn times(&self) -> String {
         let base = self.base().map(Summary::median);
-        for series in &self.series {
-            let summary = &series.summary;
-            let median = summary.median();
-            let ratio = base.map(|base| median.as_secs_f64() / base.as_secs_f64());
-            let tail = |q| or_missing(summary.tail(q).map(milliseconds));
-            rows.push(vec![
-                series.name.clone(),
-                or_missing(ratio.map(|ratio| format!("{ratio:.3}"))),
-                milliseconds(median),
-                tail(0.99),
-                tail(0.999),
-                summary.count().to_string(),
-            ]);
-        }
-        rows
+        let ratio = |it: &Series| {
+            let ratio = it.summary.median().as_secs_f64() / base?.as_secs_f64();
+            Some(format!("{ratio:.3}"))
+        };
+        let tail = |it: &Series, q| it.summary.tail(q).map(milliseconds);
+        columns::table(
+            &self.series,
+            &[
+                ("", &|it| Some(it.name.clone())),
+                (&format!("p50 / {}", self.base), &ratio),
+                ("p50 ms", &|it| Some(milliseconds(it.summary.median()))),
+                ("p99 ms", &|it| tail(it, 0.99)),
+                ("p99.9 ms", &|it| tail(it, 0.999)),
+                ("n", &|it| Some(it.summary.count().to_string())),
+            ],
+        )
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 
+use procfs::ProcessCGroup;
+use procfs::process::{Process, all_processes};
 use sandfork::internals::host::Controller;
 use sandfork::internals::plan::{CgroupPlan, CgroupVersion, Hierarchy};
 
@@ -28,10 +30,10 @@ pub struct Own {
 
 impl Own {
     pub fn now() -> Self {
-        let open = fs::read_dir("/proc/self/fd");
+        let own = Process::myself().ok();
         Self {
-            resident: resident(std::process::id()),
-            descriptors: open.ok().map(|open| open.count() as u64),
+            resident: own.as_ref().and_then(resident),
+            descriptors: own.and_then(|own| Some(own.fd_count().ok()? as u64)),
         }
     }
 }
@@ -48,7 +50,7 @@ enum Role {
 }
 
 impl Role {
-    fn of(numbers: &[u32], own_depth: usize) -> Self {
+    fn of(numbers: &[i32], own_depth: usize) -> Self {
         let number = numbers.last();
         match numbers.len().saturating_sub(own_depth) {
             1 if number != Some(&1) => Self::Zygote,
@@ -61,18 +63,18 @@ impl Role {
 
 impl Census {
     pub fn take(cgroups: Option<&CgroupPlan>) -> Self {
-        let own = std::process::id();
-        let depth = namespace_pids(own).len();
+        let own = std::process::id().cast_signed();
+        let depth = Process::new(own).map_or(0, |own| namespace_pids(&own).len());
         let (mut resident, mut charged, mut shared) = (Vec::new(), Vec::new(), None);
         let mut processes = 0;
-        for pid in descendants(own) {
-            match Role::of(&namespace_pids(pid), depth) {
-                Role::Zygote => shared = self::resident(pid),
+        for process in descendants(own) {
+            match Role::of(&namespace_pids(&process), depth) {
+                Role::Zygote => shared = self::resident(&process),
                 Role::WorkersInit => processes += 1,
                 Role::Worker => {
                     processes += 1;
-                    resident.extend(self::resident(pid));
-                    charged.extend(cgroups.and_then(|cgroups| self::charged(pid, cgroups)));
+                    resident.extend(self::resident(&process));
+                    charged.extend(cgroups.and_then(|cgroups| self::charged(&process, cgroups)));
                 }
                 Role::Other => {}
             }
@@ -92,59 +94,50 @@ fn median(mut values: Vec<u64>) -> Option<u64> {
 }
 
 /// Every descendant of the process `ancestor`.
-fn descendants(ancestor: u32) -> Vec<u32> {
-    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let pid = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
-        let Some(pid) = pid else { continue };
+fn descendants(ancestor: i32) -> Vec<Process> {
+    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
+    for process in all_processes().into_iter().flatten().flatten() {
         // A process that has ended meanwhile has no parent.
-        if let Some(parent) = status(pid, "PPid:").first() {
-            children.entry(*parent).or_default().push(pid);
+        if let Ok(stat) = process.stat() {
+            children.entry(stat.ppid).or_default().push(process);
         }
     }
     let (mut found, mut next) = (Vec::new(), vec![ancestor]);
     while let Some(parent) = next.pop() {
         let born = children.remove(&parent).unwrap_or_default();
-        next.extend(&born);
+        next.extend(born.iter().map(Process::pid));
         found.extend(born);
     }
     found
 }
 
-fn namespace_pids(pid: u32) -> Vec<u32> {
-    status(pid, "NSpid:")
-}
-
-/// The numbers of one line of `/proc/PID/status`.
-fn status(pid: u32, name: &str) -> Vec<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let numbers = line.unwrap_or_default().split_ascii_whitespace();
-    numbers.filter_map(|number| number.parse().ok()).collect()
+fn namespace_pids(process: &Process) -> Vec<i32> {
+    let status = process.status().ok();
+    status.and_then(|status| status.nspid).unwrap_or_default()
 }
 
 /// The process's proportional set size, bytes: a page that n processes map counts as 1/n.
-fn resident(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    let kilobytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(kilobytes * 1024)
+fn resident(process: &Process) -> Option<u64> {
+    let rollup = process.smaps_rollup().ok()?.memory_map_rollup;
+    rollup.into_iter().next()?.extension.map.get("Pss").copied()
 }
 
 /// What the kernel charged to the process's cgroup, bytes, including kernel objects.
-fn charged(pid: u32, cgroups: &CgroupPlan) -> Option<u64> {
+fn charged(process: &Process, cgroups: &CgroupPlan) -> Option<u64> {
     let of_memory = |it: &&Hierarchy| it.controllers.contains(&Controller::Memory);
     let hierarchy = cgroups.hierarchies.iter().find(of_memory)?;
-    let (controllers, file) = match cgroups.version {
-        CgroupVersion::V1 => ("memory", "memory.usage_in_bytes"),
-        CgroupVersion::V2 { .. } => ("", "memory.current"),
+    let (file, is_it): (_, fn(&ProcessCGroup) -> bool) = match cgroups.version {
+        CgroupVersion::V1 => ("memory.usage_in_bytes", |own| {
+            own.controllers.iter().any(|name| name == "memory")
+        }),
+        CgroupVersion::V2 { .. } => ("memory.current", |own| own.hierarchy == 0),
     };
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let names = path_of(&text, controllers)?.split('/');
-    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    let own = process.cgroups().ok()?.into_iter().find(is_it)?;
+    let names: Vec<&str> = own
+        .pathname
+        .split('/')
+        .filter(|name| !name.is_empty())
+        .collect();
     // The path starts at the hierarchy's root, and the parent is below it: the end of the path is
     // below the parent.
     let text = (0..names.len()).rev().find_map(|from| {
@@ -152,13 +145,4 @@ fn charged(pid: u32, cgroups: &CgroupPlan) -> Option<u64> {
         fs::read_to_string(hierarchy.parent.join(below).join(file)).ok()
     })?;
     text.trim().parse().ok()
-}
-
-/// `4:memory:/a/b`, or `0::/a/b` on version 2.
-fn path_of<'t>(text: &'t str, controller: &str) -> Option<&'t str> {
-    text.lines().find_map(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let is_it = fields.next()?.split(',').any(|name| name == controller);
-        fields.next().filter(|_| is_it)
-    })
 }

@@ -8,15 +8,16 @@ mod census;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::{Result, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sandfork::Sandbox;
 use sandfork::internals::plan::SandboxPlan as _;
 use sandfork::session::Session;
 use sandfork_measure::{Crowd, Samples};
 
-use crate::contestant::Error;
-use crate::ground::{Ground, policy};
-use crate::options::Extent;
+use crate::Options;
+use crate::common::policy;
+use crate::ground::Ground;
 
 use self::census::{Census, Own};
 
@@ -27,12 +28,9 @@ const SIZES: [usize; 4] = [1, 10, 100, 1_000];
 const SETTLED: Duration = Duration::from_millis(300);
 
 /// One result for each size, and one line for each thing that could not be measured.
-pub fn measure(ground: &Ground, extent: Extent) -> Result<(Vec<Crowd>, Vec<String>), Error> {
+pub fn measure(ground: &Ground, options: &Options) -> Result<(Vec<Crowd>, Vec<String>)> {
     raise_open_files();
-    let (sizes, count) = match extent {
-        Extent::Full => (&SIZES[..], 1_000),
-        Extent::Quick => (&SIZES[..3], 200),
-    };
+    let (sizes, count) = options.full_or_quick((&SIZES[..], 1_000), (&SIZES[..3], 200));
     let policy = policy(&ground.python, &[])?;
     // Ready workers would count as sessions.
     let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
@@ -96,7 +94,7 @@ impl Sessions {
     }
 
     /// Opens sessions up to `size`; each new one runs a cell.
-    fn grow(&mut self, size: usize) -> Result<(), Error> {
+    fn grow(&mut self, size: usize) -> Result<()> {
         while self.live.len() < size {
             let mut session = self.sandbox.session()?;
             cell(&mut session)?;
@@ -139,7 +137,7 @@ struct Cells {
 
 impl Cells {
     /// Times `count` cells of both kinds.
-    fn take(&mut self, sessions: &mut Sessions, count: usize) -> Result<(), Error> {
+    fn take(&mut self, sessions: &mut Sessions, count: usize) -> Result<()> {
         let live = &mut sessions.live;
         for _ in 0..count {
             sessions.next = (sessions.next + 1) % live.len();
@@ -152,13 +150,11 @@ impl Cells {
     }
 }
 
-fn cell(session: &mut Session) -> Result<Duration, Error> {
+fn cell(session: &mut Session) -> Result<Duration> {
     let start = Instant::now();
     let report = session.run("x = 1")?;
     let time = start.elapsed();
-    if report.outcome().is_ok() {
-        Ok(time)
-    } else {
-        Err(format!("a cell ended with {}", report.outcome().status()).into())
-    }
+    let outcome = report.outcome();
+    ensure!(outcome.is_ok(), "a cell ended with {}", outcome.status());
+    Ok(time)
 }

@@ -4,39 +4,42 @@
 //! An installed program may still fail to run: a container engine without its daemon, or a tool
 //! without the privilege that it needs. Its error is the reason for which it is left out.
 
-mod docker;
 mod oci;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::contestant::{Contestant, Error};
+use anyhow::Result;
+
+use crate::common::Conversation;
+use crate::contestant::{Contestant, hear_times};
 use crate::ground::Ground;
-use crate::probe::Probe;
-use crate::processes::{NotInstalled, Process};
+use crate::processes::{self, NotInstalled, Process};
 use crate::subject::{Peer, Subject};
 
 /// Contestants that take hundreds of milliseconds take one turn in this many rounds.
 const SELDOM: usize = 4;
 
-/// A contestant that has shown that it runs Python, and how often it takes a turn.
-pub fn contestant(peer: Peer, ground: &Ground) -> Result<(Box<dyn Contestant>, usize), Error> {
+/// A contestant that has shown that it runs Python, after how often it takes a turn.
+pub fn contestant(peer: Peer, ground: &Ground) -> Result<(usize, Box<dyn Contestant>)> {
     let python = ground.python.as_path();
-    let process = |command: fn(&Path, &str) -> Command| {
-        Process::of_code(Subject::Peer(peer), |code| command(python, code))
+    let process = |every, command: fn(&Path, &str) -> Command| {
+        let process = Process::of_code(Subject::Peer(peer), |code| command(python, code));
+        Ok((every, process?))
     };
-    Ok(match peer {
-        Peer::Bubblewrap => (Box::new(process(bubblewrap)?), 1),
-        Peer::Sandlock => (Box::new(Sandlock::new(ground)?), 1),
-        Peer::Firejail => (Box::new(process(firejail)?), 1),
-        Peer::Nsjail => (Box::new(process(nsjail)?), 1),
-        Peer::Runc => (Box::new(oci::container(peer, "runc", ground)?), 1),
-        Peer::Crun => (Box::new(oci::container(peer, "crun", ground)?), 1),
-        Peer::Gvisor => (Box::new(process(gvisor)?), SELDOM),
-        Peer::DockerExec => (Box::new(docker::exec()?), SELDOM),
-        Peer::DockerRun => (Box::new(docker::run()?), SELDOM),
-    })
+    let (every, process) = match peer {
+        Peer::Sandlock => return Ok((1, Box::new(Sandlock::new(ground)?))),
+        Peer::Bubblewrap => process(1, bubblewrap),
+        Peer::Firejail => process(1, firejail),
+        Peer::Nsjail => process(1, nsjail),
+        Peer::Runc => oci::container(peer, "runc", ground).map(|it| (1, it)),
+        Peer::Crun => oci::container(peer, "crun", ground).map(|it| (1, it)),
+        Peer::Gvisor => process(SELDOM, gvisor),
+        Peer::DockerExec => docker_exec().map(|it| (SELDOM, it)),
+        Peer::DockerRun => process(SELDOM, docker_run),
+    }?;
+    Ok((every, Box::new(process)))
 }
 
 fn with_code(mut command: Command, python: &Path, code: &str) -> Command {
@@ -74,29 +77,64 @@ fn nsjail(python: &Path, code: &str) -> Command {
 /// The tool's own way to run one command: it sees the host's files, and changes are discarded.
 fn gvisor(python: &Path, code: &str) -> Command {
     let mut command = Command::new("runsc");
-    if !is_root() {
+    if !nix::unistd::geteuid().is_root() {
         command.arg("--rootless");
     }
     command.args(["--network=none", "do"]);
     with_code(command, python, code)
 }
 
-fn is_root() -> bool {
-    nix::unistd::geteuid().is_root()
+/// Docker's image, which is already present: nothing is pulled. It has its own interpreter, whose version
+/// and build differ from the measured one.
+const IMAGE: &str = "python:3-slim";
+
+fn docker(words: &[&str]) -> Command {
+    let mut command = Command::new("docker");
+    command.args(words);
+    command
+}
+
+const DOCKER_RUN: [&str; 4] = ["run", "--rm", "--pull=never", "--network=none"];
+
+/// A container for each run, made and removed.
+fn docker_run(_: &Path, code: &str) -> Command {
+    docker(&[&DOCKER_RUN, &[IMAGE, "python3", "-c", code][..]].concat())
+}
+
+/// One more process in an existing container, which keeps the state of earlier ones.
+fn docker_exec() -> Result<Process> {
+    let idle = ["--detach", IMAGE, "sleep", "infinity"];
+    let id = processes::run(docker(&[&DOCKER_RUN[..], &idle].concat()))?.stdout;
+    let container = Container(String::from_utf8(id)?.trim().to_owned());
+    let exec = |code: &str| docker(&["exec", &container.0, "python3", "-c", code]);
+    let process = Process::of_code(Subject::Peer(Peer::DockerExec), exec)?;
+    Ok(process.keeping(container))
+}
+
+/// A running container, removed when dropped.
+struct Container(String);
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        // The engine reports its own errors.
+        _ = docker(&["rm", "--force", &self.0])
+            .stdout(Stdio::null())
+            .status();
+    }
 }
 
 /// A Python library: its sandboxes are made from a process that has it loaded.
-struct Sandlock(Probe);
+struct Sandlock(Conversation);
 
 impl Sandlock {
-    fn new(ground: &Ground) -> Result<Self, Error> {
+    fn new(ground: &Ground) -> Result<Self> {
         let library = ground.environments.sandlock.as_ref().ok_or(NotInstalled)?;
         let mut command = Command::new(library);
         command
             .args(["-c", include_str!("../sandlock_probe.py")])
             .arg(&ground.python)
             .arg(&ground.installation);
-        let mut sandlock = Self(Probe::start(command)?);
+        let mut sandlock = Self(Conversation::start(command)?);
         // The probe answers with an error message if it cannot run.
         sandlock.turn(&mut |_, _| ())?;
         Ok(sandlock)
@@ -104,9 +142,9 @@ impl Sandlock {
 }
 
 impl Contestant for Sandlock {
-    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<(), Error> {
+    fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()> {
         self.0.ask("1")?;
-        for time in self.0.hear_times(1)? {
+        for time in hear_times(&mut self.0, 1)? {
             record(Subject::Peer(Peer::Sandlock), time);
         }
         Ok(())

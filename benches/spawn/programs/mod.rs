@@ -11,14 +11,15 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail, ensure};
+use sandfork::Sandbox;
+use sandfork::internals::protocol::Value;
 use sandfork::session::Session;
-use sandfork::{Sandbox, Value};
 use sandfork_measure::{Overhead, Programs};
 
-use crate::contestant::Error;
-use crate::ground::{Ground, policy};
-use crate::options::Extent;
-use crate::probe::Probe;
+use crate::Options;
+use crate::common::{Conversation, policy};
+use crate::ground::Ground;
 
 const SOURCE: &str = include_str!("programs.py");
 
@@ -33,12 +34,9 @@ for line in iter(sys.stdin.readline, ''):
 ";
 
 /// All pairs, and one line for each program that did not run.
-pub fn measure(ground: &Ground, extent: Extent) -> Result<(Programs, Vec<String>), Error> {
-    let (generations, rounds) = match extent {
-        Extent::Full => (8, 6),
-        Extent::Quick => (2, 3),
-    };
-    let pyperformance = ground.environments.programs.as_deref();
+pub fn measure(ground: &Ground, options: &Options) -> Result<(Programs, Vec<String>)> {
+    let (generations, rounds) = options.full_or_quick((8, 6), (2, 3));
+    let pyperformance = ground.environments.pyperformance.as_deref();
     let python = pyperformance.unwrap_or(&ground.python);
     let mut left_out = Vec::new();
     if pyperformance.is_none() {
@@ -47,9 +45,9 @@ pub fn measure(ground: &Ground, extent: Extent) -> Result<(Programs, Vec<String>
                 .to_owned(),
         );
     }
-    let mut plan = Plan::new(&mut Outside::start(python)?, &mut left_out)?;
+    let mut plan = Plan::new(&mut Side::outside(python)?, &mut left_out)?;
     for _ in 0..generations {
-        let (mut inside, mut outside) = (Inside::start(python)?, Outside::start(python)?);
+        let (mut inside, mut outside) = (Side::inside(python)?, Side::outside(python)?);
         plan.warm_up(&mut inside, &mut outside, &mut left_out)?;
         for round in 0..rounds {
             plan.round(round, &mut inside, &mut outside)?;
@@ -58,59 +56,55 @@ pub fn measure(ground: &Ground, extent: Extent) -> Result<(Programs, Vec<String>
     Ok((plan.programs, left_out))
 }
 
-/// Evaluates an expression over `programs.py`.
-trait Side {
-    fn evaluate(&mut self, expression: &str) -> Result<String, Error>;
-
-    /// Runs a program `loops` times. Returns how long that took.
-    fn run(&mut self, program: &str, loops: u32) -> Result<Duration, Error> {
-        let answer = self.evaluate(&format!("run({program:?}, {loops})"))?;
-        let nanoseconds = answer.trim().parse();
-        Ok(Duration::from_nanos(nanoseconds.map_err(|_| answer)?))
-    }
+/// A process that has loaded `programs.py`.
+enum Side {
+    /// A live session. It answers with values, so that nothing is printed.
+    Inside(Session),
+    /// A plain process.
+    Outside(Conversation),
 }
 
-/// A live session. It answers with values, so that nothing is printed.
-struct Inside(Session);
-
-impl Inside {
-    fn start(python: &Path) -> Result<Self, Error> {
+impl Side {
+    fn inside(python: &Path) -> Result<Self> {
         let policy = policy(python, &[])?;
         let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
         let mut session = Arc::new(sandbox).session()?;
         let report = session.run(SOURCE)?;
-        if !report.outcome().is_ok() {
-            return Err(format!("programs.py ended with {}", report.outcome().status()).into());
-        }
-        Ok(Self(session))
+        ensure!(
+            report.outcome().is_ok(),
+            "programs.py ended with {:?}",
+            report.outcome()
+        );
+        Ok(Self::Inside(session))
     }
-}
 
-impl Side for Inside {
-    fn evaluate(&mut self, expression: &str) -> Result<String, Error> {
-        let report = self.0.run(expression)?;
-        match report.outcome().value() {
-            Some(Value::Int(number)) => Ok(number.to_string()),
-            _ => Err(format!("it ended with {:?}", report.outcome()).into()),
-        }
-    }
-}
-
-/// A plain process.
-struct Outside(Probe);
-
-impl Outside {
-    fn start(python: &Path) -> Result<Self, Error> {
+    fn outside(python: &Path) -> Result<Self> {
         let mut command = Command::new(python);
         command.args(["-I", "-c", &format!("{SOURCE}{OUTSIDE}")]);
-        Ok(Self(Probe::start(command)?))
+        Ok(Self::Outside(Conversation::start(command)?))
     }
-}
 
-impl Side for Outside {
-    fn evaluate(&mut self, expression: &str) -> Result<String, Error> {
-        self.0.ask(expression)?;
-        self.0.hear()
+    fn evaluate(&mut self, expression: &str) -> Result<String> {
+        match self {
+            Self::Outside(process) => {
+                process.ask(expression)?;
+                process.hear()
+            }
+            Self::Inside(session) => {
+                let report = session.run(expression)?;
+                match report.outcome().value() {
+                    Some(Value::Int(number)) => Ok(number.to_string()),
+                    _ => bail!("it ended with {:?}", report.outcome()),
+                }
+            }
+        }
+    }
+
+    /// Runs a program `loops` times. Returns how long that took.
+    fn run(&mut self, program: &str, loops: u32) -> Result<Duration> {
+        let answer = self.evaluate(&format!("run({program:?}, {loops})"))?;
+        let nanoseconds = answer.trim().parse();
+        Ok(Duration::from_nanos(nanoseconds.context(answer)?))
     }
 }
 
@@ -125,7 +119,7 @@ const TURN: Duration = Duration::from_millis(60);
 
 impl Plan {
     /// Queries the programs, and calibrates how often each runs in a turn.
-    fn new(outside: &mut Outside, left_out: &mut Vec<String>) -> Result<Self, Error> {
+    fn new(outside: &mut Side, left_out: &mut Vec<String>) -> Result<Self> {
         let mut plan = Self {
             programs: Programs {
                 set: outside.evaluate("version()")?.trim().to_owned(),
@@ -152,10 +146,10 @@ impl Plan {
     /// Runs each program once on both sides. Drops those that do not run inside.
     fn warm_up(
         &mut self,
-        inside: &mut Inside,
-        outside: &mut Outside,
+        inside: &mut Side,
+        outside: &mut Side,
         left_out: &mut Vec<String>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let mut index = 0;
         while let Some(program) = self.programs.each.get(index) {
             outside.run(&program.program, self.loops[index])?;
@@ -170,20 +164,14 @@ impl Plan {
         Ok(())
     }
 
-    fn round(
-        &mut self,
-        round: usize,
-        inside: &mut Inside,
-        outside: &mut Outside,
-    ) -> Result<(), Error> {
+    fn round(&mut self, round: usize, inside: &mut Side, outside: &mut Side) -> Result<()> {
         for (index, program) in self.programs.each.iter_mut().enumerate() {
-            let (name, loops) = (&program.program, self.loops[index]);
+            let run = |side: &mut Side| side.run(&program.program, self.loops[index]);
             let pair = if (round + index).is_multiple_of(2) {
-                let within = inside.run(name, loops)?;
-                (within, outside.run(name, loops)?)
+                (run(inside)?, run(outside)?)
             } else {
-                let without = outside.run(name, loops)?;
-                (inside.run(name, loops)?, without)
+                let without = run(outside)?;
+                (run(inside)?, without)
             };
             program.pairs.push(pair);
         }
@@ -192,7 +180,7 @@ impl Plan {
 }
 
 /// How often a program runs in a turn. The first run, which loads modules, does not count.
-fn calibrate(outside: &mut Outside, program: &str) -> Result<u32, Error> {
+fn calibrate(outside: &mut Side, program: &str) -> Result<u32> {
     outside.run(program, 1)?;
     let mut loops = 1;
     loop {

@@ -37,8 +37,11 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     table.renew(&found, shares, &here)?;
     sh.write_file(FOUND, table.to_json()?)?;
     println!("{table}");
-    let threats = sh.current_dir().join("docs/threat-model.md");
-    document::replace(&threats, "cargo xtask verify faults", &table.to_string())?;
+    document::replace(
+        "threat-model.md",
+        "cargo xtask verify faults",
+        &table.to_string(),
+    )?;
     ensure!(all_passed, "not every fault was handled");
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use cpio::newc::Builder;
+use xshell::{Shell, cmd};
 
 use super::job::{Event, Job};
 use super::judge::Report;
@@ -118,11 +119,7 @@ fn initramfs(machine: &Machine, job: &str) -> Result<PathBuf> {
     let mut entries = BTreeMap::from(["dev", guest::MODULES].map(|it| (PathBuf::from(it), None)));
     let mut add = |path: &str, content: Vec<u8>| {
         let path = Path::new(path.trim_start_matches('/'));
-        for above in path
-            .ancestors()
-            .skip(1)
-            .filter(|it| !it.as_os_str().is_empty())
-        {
+        for above in path.ancestors().skip(1).filter(|it| *it != Path::new("")) {
             entries.insert(above.to_owned(), None);
         }
         entries.insert(path.to_owned(), Some(content));
@@ -169,25 +166,19 @@ impl Running {
             "console=ttyS0 loglevel=4 panic=-1 rdinit=/init {}",
             machine.boot_options
         );
-        let mut command = Command::new(QEMU);
+        let (kernel, image) = (machine.kernel.image(), machine.image.display());
+        let (console_log, by) = (console.display(), by.arguments());
+        let disk = format!("file={image},if=none,id=disk,format=raw,snapshot=on");
+        let serial = format!("file:{console_log}");
+        let sh = Shell::new()?;
+        let mut command: Command = cmd!(
+            sh,
+            "{QEMU} {by...} -nodefaults -no-user-config -no-reboot -display none -smp 2 -m 3072
+             -kernel {kernel} -initrd {initrd} -append {options}
+             -drive {disk} -device virtio-blk-pci,drive=disk -serial {serial} -serial stdio"
+        )
+        .into();
         command
-            .args(by.arguments())
-            .args(["-nodefaults", "-no-user-config", "-no-reboot"])
-            .args(["-display", "none", "-smp", "2", "-m", "3072"])
-            .arg("-kernel")
-            .arg(machine.kernel.image())
-            .arg("-initrd")
-            .arg(initrd)
-            .args(["-append", &options])
-            .arg("-drive")
-            .arg(format!(
-                "file={},if=none,id=disk,format=raw,snapshot=on",
-                machine.image.display()
-            ))
-            .args(["-device", "virtio-blk-pci,drive=disk"])
-            .arg("-serial")
-            .arg(format!("file:{}", console.display()))
-            .args(["-serial", "stdio"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
@@ -227,21 +218,13 @@ impl Drop for Running {
 fn listen(output: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut output = BufReader::new(output);
-        let mut line = Vec::new();
-        while output
-            .read_until(b'\n', &mut line)
-            .is_ok_and(|read| read > 0)
-        {
-            let text = String::from_utf8_lossy(&line);
-            if sender
-                .send(text.trim_end_matches(['\r', '\n']).to_owned())
-                .is_err()
-            {
-                return;
-            }
-            line.clear();
-        }
+        let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
+        let mut texts = lines.map(|line| {
+            String::from_utf8_lossy(&line)
+                .trim_end_matches('\r')
+                .to_owned()
+        });
+        texts.try_for_each(|text| sender.send(text))
     });
     receiver
 }

@@ -80,42 +80,44 @@ fn on_the_system(name: &str) -> Option<PathBuf> {
 }
 
 fn skeleton(stage: &Stage) -> Result<()> {
-    for directory in ["dev", "proc", "sys", "run", "root", "home", "etc", "var"] {
-        stage.directory(&Path::new("/").join(directory), 0o755)?;
+    for directory in [
+        "/dev", "/proc", "/sys", "/run", "/root", "/home", "/etc", "/var",
+    ] {
+        stage.directory(directory, 0o755)?;
     }
     for directory in ["/tmp", "/var/tmp"] {
-        stage.directory(Path::new(directory), 0o1777)?;
+        stage.directory(directory, 0o1777)?;
     }
-    let texts = [
+    for (path, text) in [
         ("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"),
         ("/etc/group", "root:x:0:\n"),
         ("/etc/shadow", "root:*:20000:0:99999:7:::\n"),
         ("/etc/hostname", "sandfork-vm\n"),
         ("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+    ] {
+        stage.write(path, text)?;
+    }
+    let is_there = |path: &&Path| path.exists();
+    // The first are links if /usr has been merged.
+    let taken = [
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib64",
+        "/etc/localtime",
+        "/etc/ld.so.cache",
     ];
-    for (path, text) in texts {
-        stage.write(Path::new(path), text)?;
+    for path in taken.map(Path::new).iter().copied().filter(is_there) {
+        stage.take(path)?;
     }
-    // These are links if /usr has been merged.
-    for path in ["/bin", "/sbin", "/lib", "/lib64"] {
-        if Path::new(path).exists() {
-            stage.take(Path::new(path))?;
-        }
-    }
-    for path in ["/etc/localtime", "/etc/ld.so.cache"] {
-        if Path::new(path).exists() {
-            stage.take(Path::new(path))?;
-        }
-    }
-    for tree in [
+    let trees = [
         "/usr/share/zoneinfo",
         "/usr/lib/locale/C.utf8",
         "/usr/lib/ssl",
         "/etc/ssl",
-    ] {
-        if Path::new(tree).is_dir() {
-            stage.take_tree(Path::new(tree), &|name| name != "private")?;
-        }
+    ];
+    for tree in trees.map(Path::new).iter().copied().filter(is_there) {
+        stage.take_tree(tree, &|name| name != "private")?;
     }
     Ok(())
 }

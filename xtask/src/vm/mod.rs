@@ -265,7 +265,7 @@ impl Guests {
         let table = cgroup_bench::table(&found)?;
         println!("\n{table}");
         let text = format!("Made {}.\n\n{table}", self.made(BENCH)?);
-        document::replace(&self.workspace.join("docs/performance.md"), BENCH, &text)
+        document::replace("performance.md", BENCH, &text)
     }
 
     /// The command, the date and the machine of a result.
@@ -303,7 +303,7 @@ impl Guests {
             };
             let tables = matrix.render(&self.made(&format!("{command}{only}"))?);
             println!("\n{tables}");
-            document::replace(&self.workspace.join("docs/hosts.md"), &command, &tables)?;
+            document::replace("hosts.md", &command, &tables)?;
             defects.extend(matrix.defects());
         }
         ensure!(defects.is_empty(), "{}", defects.join("\n"));

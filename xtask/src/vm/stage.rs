@@ -23,12 +23,13 @@ impl Stage {
     }
 
     /// The staged location of a path in the guest.
-    pub fn inside(&self, path: &Path) -> PathBuf {
+    pub fn inside(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
         self.0.join(path.strip_prefix("/").unwrap_or(path))
     }
 
     /// Makes a directory and its parents, which all users may traverse.
-    pub fn directory(&self, path: &Path, mode: u32) -> Result<()> {
+    pub fn directory(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
         let directory = self.inside(path);
         fs::create_dir_all(&directory)?;
         fs::set_permissions(&directory, fs::Permissions::from_mode(mode))?;
@@ -36,12 +37,8 @@ impl Stage {
     }
 
     /// Writes a file that all users may read.
-    pub fn write(&self, path: &Path, text: &str) -> Result<()> {
-        if let Some(parent) = path.parent() {
-            self.directory(parent, 0o755)?;
-        }
-        fs::write(self.inside(path), text)?;
-        Ok(())
+    pub fn write(&self, path: &str, text: &str) -> Result<()> {
+        Ok(fs::write(self.inside(path), text)?)
     }
 
     /// Copies a file, with every link on the way to it, so that the guest finds the same file at
@@ -130,7 +127,7 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         let stage = Stage::begin(&place.path().join("stage")).expect("begun");
         stage.take(&at("lib/libz.so.1")).expect("taken");
-        let taken = |path: &str| stage.inside(&at(path));
+        let taken = |path: &str| stage.inside(at(path));
         assert_eq!(
             fs::read_link(taken("lib")).expect("a link"),
             Path::new("usr/lib")
@@ -156,8 +153,8 @@ mod tests {
         let stage = Stage::begin(&place.path().join("stage")).expect("begun");
         let taken = stage.take_tree(&at("lib"), &|name| name != "site-packages");
         taken.expect("taken");
-        assert!(stage.inside(&at("lib/json/__init__.py")).exists());
-        assert!(stage.inside(&at("lib/dangling")).is_symlink());
-        assert!(!stage.inside(&at("lib/site-packages")).exists());
+        assert!(stage.inside(at("lib/json/__init__.py")).exists());
+        assert!(stage.inside(at("lib/dangling")).is_symlink());
+        assert!(!stage.inside(at("lib/site-packages")).exists());
     }
 }

@@ -56,7 +56,7 @@ fn run(bytes: &[u8]) -> bool {
 }
 
 /// The lists of a policy, and the target platform.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Case {
     arch: Arch,
     surroundings: Surroundings,
@@ -68,10 +68,7 @@ struct Case {
 #[derive(Clone, Debug)]
 #[expect(dead_code, reason = "it is shown")]
 pub struct Difference {
-    arch: Arch,
-    surroundings: Surroundings,
-    allow: Vec<&'static str>,
-    deny: Vec<&'static str>,
+    case: Case,
     loaded: &'static str,
     call: Call,
     found: Answer,
@@ -139,30 +136,20 @@ impl<'a> Comparison<'a> {
     }
 
     fn of_call(&self, call: Call) -> Option<Difference> {
-        let Case {
-            arch,
-            surroundings,
-            allow,
-            deny,
-        } = self.case;
+        let Case { allow, deny, .. } = self.case;
         let Filters { zygote, worker } = self.filters;
         let both = answer(zygote.iter().chain(worker), &call);
+        let guests = self.oracle.guest(allow, deny, &call);
+        let zygotes = self.oracle.zygote(allow, &call);
         let answers = [
-            ("both", both, self.oracle.guest(allow, deny, &call)),
-            (
-                "the zygote's",
-                answer(zygote, &call),
-                self.oracle.zygote(allow, &call),
-            ),
+            ("both", both, guests),
+            ("the zygote's", answer(zygote, &call), zygotes),
         ];
-        let wrong = answers
+        let mut wrong = answers
             .into_iter()
-            .find(|(_, found, expected)| found != expected);
-        wrong.map(|(loaded, found, expected)| Difference {
-            arch: *arch,
-            surroundings: *surroundings,
-            allow: allow.clone(),
-            deny: deny.clone(),
+            .filter(|(_, found, expected)| found != expected);
+        wrong.next().map(|(loaded, found, expected)| Difference {
+            case: self.case.clone(),
             loaded,
             call,
             found,
