@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use sandfork::policy::{BuiltInsOnly, Override, Policy};
+use sandfork::internals::policy::BuiltInsOnly;
+use sandfork::{Override, Policy};
 
 /// A process that answers each line with lines. It ends at the end of its input.
 pub struct Conversation {
