@@ -148,16 +148,16 @@ def test_the_keys_are_those_of_the_document() -> None:
 
 # The names of the kinds in the document.
 _KINDS = {
-    "str": "`",
-    "_Path": "text",
-    "Sequence[str]": "list of",
-    "Sequence[_Path]": "list of",
-    "Mapping[str, str]": "table of texts",
-    "bool": "boolean",
-    "int": "number",
-    "float": "number",
-    "_Size": "size",
-    "_Duration": "duration",
+    "text": "`",
+    "path": "text",
+    "texts": "list of",
+    "paths": "list of",
+    "table": "table of texts",
+    "boolean": "boolean",
+    "count": "number",
+    "number": "number",
+    "size": "size",
+    "duration": "duration",
 }
 
 
