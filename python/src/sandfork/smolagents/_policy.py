@@ -11,6 +11,7 @@ from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS
 from smolagents.utils import BASE_BUILTIN_MODULES
 
 from sandfork import Policy
+from sandfork._policy import policy_of
 
 PolicySource = Union[str, "os.PathLike[str]", Mapping[str, Any], Policy, None]
 
@@ -68,7 +69,7 @@ def _tables(source: PolicySource) -> dict[str, Any]:
         return source.tables()
     if isinstance(source, Mapping):
         # In JSON types, so that a saved agent can store it.
-        return Policy(**source).tables()
+        return policy_of(source).tables()
     return {"extends": source}
 
 
