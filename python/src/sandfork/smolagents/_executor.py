@@ -142,7 +142,8 @@ class NativeExecutor(PythonExecutor):
                 # The task is done, even if the code failed after the answer.
                 return CodeOutput(output=self._tools.answer, logs=logs, is_final_answer=True)
             if execution.status != "ok":
-                raise failure(code_action, filename, execution, self._session.tell_loss())
+                lost = self._session.tell_loss()
+                raise failure(code_action, filename, execution, lost, self._session.wall)
             return CodeOutput(output=execution.value, logs=logs, is_final_answer=False)
 
     def cleanup(self) -> None:

@@ -43,6 +43,8 @@ class AgentSession:
         self._sandbox: Sandbox | None = None
         self._is_live = False
         self._loss_untold = False
+        self.wall = 0.0
+        """The seconds that each piece of code has, known once a session was live."""
 
     def live(self) -> Sandbox:
         """The sandbox with a live session, which is started if there is none."""
@@ -61,6 +63,7 @@ class AgentSession:
             self.close()
             raise
         self._is_live = True
+        self.wall = self._options.get("timeout") or sandbox.info.limits["limits.wall"]
         return sandbox
 
     def require(self, imports: Imports) -> None:
