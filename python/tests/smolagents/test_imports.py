@@ -164,6 +164,7 @@ def test_a_policys_own_list_holds() -> None:
         {"imports": "all"},
         {"imports": ["json"]},
         {"additional_imports": "pandas"},
+        {"additional_imports": ["json", 3]},
         {"additional_authorized_imports": "pandas"},
     ],
 )

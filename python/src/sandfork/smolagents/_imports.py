@@ -104,7 +104,10 @@ def import_patterns(authorized: Iterable[str]) -> list[str] | None:
 def _names(given: Sequence[str] | None, parameter: str) -> list[str]:
     if isinstance(given, str):
         raise ValueError(f"{parameter} is the text {given!r}: give a list of names")
-    return list(given or ())
+    names = list(given or ())
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{parameter} is {names!r}: give texts, each the name of a module or a distribution")
+    return names
 
 
 def _requirement(name: str) -> Requirement | None:
