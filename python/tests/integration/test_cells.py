@@ -187,6 +187,20 @@ def test_every_way_in_takes_a_dict_of_tables() -> None:
     ] * 5
 
 
+def test_an_inherited_item_can_be_removed(tmp_path: pathlib.Path) -> None:
+    base = {"imports": {"allow": ["math", "json"]}}
+    sandfork.Policy(**base).dump(tmp_path / "base.toml")  # type: ignore[arg-type]
+    policy = {"extends": tmp_path / "base.toml", "imports": {"allow": {"remove": ["json"], "add": ["re"]}}}
+    with Sandbox(policy) as sbx:
+        assert sbx.run("import math, re").ok
+        error = sbx.run("import json").error
+        assert error is not None
+        assert error.value.endswith("Authorized imports are: ['math', 're']")
+    wrong = {**policy, "imports": {"allow": {"remove": ["os"]}}}
+    with pytest.raises(sandfork.PolicyError, match="os"):
+        Sandbox(wrong)
+
+
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
