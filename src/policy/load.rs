@@ -32,10 +32,25 @@ impl Policy {
         overrides: &[Override],
         source: &dyn PolicySource,
     ) -> Result<Self, PolicyError> {
+        Self::load_over(None, name_or_path, overrides, source)
+    }
+
+    /// As [`Policy::load`], with a value for a key that only the base of all policies gives: every
+    /// policy that names the key decides.
+    pub(crate) fn load_over(
+        default: Option<&Override>,
+        name_or_path: &str,
+        overrides: &[Override],
+        source: &dyn PolicySource,
+    ) -> Result<Self, PolicyError> {
         // Without a current directory, absolute paths still work.
         let current_dir = source.current_dir().ok();
         let current_dir = current_dir.as_deref();
         let mut layers = chain::layers(name_or_path, current_dir, source)?;
+        if let Some(default) = default {
+            // The base is the first layer of every chain.
+            layers.insert(1, default.layer(current_dir)?);
+        }
         for set in overrides {
             layers.push(set.layer(current_dir)?);
         }
