@@ -216,7 +216,7 @@ pub enum PolicyCommand {
         #[arg(value_name = "NAME|FILE")]
         policy: String,
     },
-    /// Check policy files; `sandfork plan` checks whether this host can keep one
+    /// Check policy files and try their preloads; `sandfork plan` shows what holds here
     Check {
         /// Built-in policies, or policy files
         #[arg(required = true, value_name = "NAME|FILE")]
