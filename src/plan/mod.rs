@@ -17,6 +17,7 @@ mod level;
 mod limits;
 mod obstacle;
 mod places;
+mod preload;
 mod remedy;
 mod root;
 pub mod seccomp;
@@ -33,13 +34,14 @@ use serde::{Serialize, Serializer};
 pub use crate::outcome::Layer;
 pub use assess::assess;
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
-pub use doctor::diagnose;
+pub use doctor::{PreloadDiagnosis, diagnose};
 pub use environment::PRELOAD_ONLY;
 pub use error::{Place, PlanError};
 pub use explain::explain;
 pub use filters::check_syscalls;
 pub use layer_state::LayerState;
 pub use level::LayerPlan;
+pub use preload::{LeftToGuest, PreloadPlan};
 pub use session_directory::{FileQuota, SessionFiles};
 pub(crate) use words::bytes;
 
@@ -105,15 +107,6 @@ pub enum Start {
     Forked,
     /// Each session has a zygote of its own.
     Cold,
-}
-
-/// A module to import in the zygote.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct PreloadPlan {
-    /// Its dotted name.
-    pub module: String,
-    /// Whether it is an error if the module is missing.
-    pub required: bool,
 }
 
 /// The limits that the supervisor enforces on a worker from outside.
@@ -218,6 +211,7 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
             .map(|preload| PreloadPlan {
                 module: preload.value.module().to_owned(),
                 required: preload.value.presence() == policy::Presence::Required,
+                left_to_guest: None,
             })
             .collect(),
         path: python.path.iter().map(|path| path.value.clone()).collect(),
