@@ -71,6 +71,9 @@ fn write_guest(plan: &Plan, f: &mut String) -> fmt::Result {
         format!("{}{condition}", module.module)
     });
     row(f, "preloads", &list(preload))?;
+    if let Some(project) = &plan.interpreter.project {
+        row(f, "program", &format!("{}, read-only", project.display()))?;
+    }
     row(
         f,
         "may import",

@@ -19,6 +19,7 @@ use crate::outcome::Limits;
 // Keys that more than one function names.
 const INTERPRETER: &str = "python.interpreter";
 const PATH: &str = "python.path";
+const PROJECT: &str = "python.project";
 const IMPORTS: &str = "imports.allow";
 const READ: &str = "filesystem.read";
 const SET: &str = "env.set";
@@ -41,6 +42,8 @@ pub(super) fn assemble(name: &str, layers: &[Layer]) -> Result<Policy, PolicyErr
     refuse_read_inside_write(READ, &filesystem.read, &filesystem.write)?;
     // The zygote imports these modules: a guest that could write there would reach the next guest.
     refuse_read_inside_write(PATH, &policy.python.path, &filesystem.write)?;
+    let project = policy.python.project.as_slice();
+    refuse_read_inside_write(PROJECT, project, &filesystem.write)?;
     check_syscalls(&policy.syscalls)?;
     Ok(policy)
 }
@@ -56,6 +59,10 @@ fn typed(name: &str, values: Values) -> Policy {
             interpreter: given(values.text(INTERPRETER)),
             preload: given(values.list("python.preload")),
             path: given(values.list(PATH)),
+            project: values
+                .text::<PathBuf>(PROJECT)
+                .filter(|project| project.value.is_absolute()),
+            script: None,
             freshness: if given(values.flag("python.fresh")) {
                 Freshness::Cold
             } else {

@@ -119,6 +119,10 @@ fn setup(plan: &Plan, lifetime: Lifetime) -> PythonSetup {
             .iter()
             .map(|path| path.display().to_string())
             .collect(),
+        project: interpreter
+            .project
+            .as_ref()
+            .map(|path| path.display().to_string()),
         preload: interpreter.preload.iter().map(preload).collect(),
         imports: interpreter.imports.clone(),
         single_threaded: PRELOAD_ONLY.map(str::to_owned).to_vec(),

@@ -6,6 +6,7 @@ import sys
 
 from . import process, wire, worker
 from .importers import mend_importers
+from .program import check_project
 
 
 def main(native, entered):
@@ -38,6 +39,8 @@ def prepare(native, setup):
     site.main()
     require_one_thread(native, "site")
     sys.path.extend(setup["path"])
+    if setup["project"] is not None:
+        check_project(setup["project"])
     preloaded = [module["name"] for module in setup["preload"] if preload(native, module)]
     lasts = setup["lifetime"] == "many-runs"
     if lasts:
