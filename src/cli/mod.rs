@@ -2,6 +2,7 @@
 
 mod args;
 mod failure;
+mod hint;
 mod interrupt;
 mod log;
 mod map;
@@ -11,6 +12,7 @@ mod report;
 mod run;
 mod script;
 mod streams;
+mod target;
 mod terminal;
 
 use std::io::{self, IsTerminal, Write};

@@ -64,6 +64,9 @@ fn write_guest(plan: &Plan, f: &mut String) -> fmt::Result {
         &format!("{executable}, CPython {major}.{minor}.{patch}, {start}"),
     )?;
     write_preloads(&plan.interpreter.preload, f)?;
+    if let Some(project) = &plan.interpreter.project {
+        row(f, "program", &format!("{}, read-only", project.display()))?;
+    }
     row(
         f,
         "may import",

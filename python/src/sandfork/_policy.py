@@ -23,6 +23,7 @@ class PythonTable(TypedDict, total=False):
     interpreter: _Path
     preload: Sequence[str]
     path: Sequence[_Path]
+    project: _Path
     fresh: bool
 
 
