@@ -51,7 +51,7 @@ from ._result import Result
 from ._sandbox import Sandbox, run
 from ._tasks import Progress, Task, TaskResult
 from ._tools import Tool
-from ._values import Opaque
+from ._values import Opaque, Table
 
 __version__ = "0.1.0"
 
@@ -96,6 +96,7 @@ __all__ = [
     "SupervisorDied",
     "SupervisorError",
     "SystemFailure",
+    "Table",
     "Task",
     "TaskResult",
     "Tool",
