@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from ._charts import display
 from ._exceptions import (
     BinaryNotFound,
     FileError,
@@ -105,6 +106,7 @@ __all__ = [
     "ValueTooLarge",
     "async_map",
     "async_run",
+    "display",
     "map",
     "run",
 ]
@@ -133,6 +135,6 @@ def __dir__() -> list[str]:
 
 # The private modules are an implementation detail: every public name belongs to `sandfork`.
 for _name in __all__:
-    if _name not in _LATER:
+    if _name not in (*_LATER, "display"):
         globals()[_name].__module__ = __name__
 del _name
