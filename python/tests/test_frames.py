@@ -240,6 +240,20 @@ def test_a_frame_without_its_package_is_a_table_that_prints_and_iterates() -> No
 
 
 @pytest.mark.usefixtures("alone")
+def test_a_table_does_not_believe_in_rows_that_did_not_come() -> None:
+    many = {"type": "range-index", "start": 0, "stop": 2**62, "step": 1, "name": None}
+    none = {**many, "stop": 0}
+    for start in (0, 1):
+        index = {**many, "start": start}
+        frame = {"type": "dataframe", "columns": none, "index": index, "data": []}
+        empty = {"dtype": "object", "values": []}
+        labels = {"type": "series", "of": "pandas-index", "name": None, "index": index, "data": empty}
+        for tree in (frame, labels):
+            with pytest.raises(ValueError, match="without columns has"):
+                read(tree, [])
+
+
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("name", ["polars", "arrow"])
 def test_a_table_without_its_package_has_python_s_values(name: str) -> None:
     found = read(*_SENT[name])

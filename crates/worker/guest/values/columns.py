@@ -133,7 +133,7 @@ def _fixed(decoder: Decoder, tree: Tree, dtype: str) -> Column:
 
 def numbers(decoder: Decoder, data: Any, dtype: str) -> list[Any]:
     """The elements of an array, without numpy."""
-    code = ITEMS.get(dtype, "q")
+    code, data = ITEMS.get(dtype, "q"), data.cast("B")
     decoder.spend(len(data) // (SIZES.get(code, 8) * PACKED_UNIT))
     if code != "e":
         found: list[Any] = data.cast(code).tolist()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 
 from . import columns
-from .bounds import PACKED_UNIT, NotSupported, library
+from .bounds import NotSupported, library
 from .columns import BLOBS, DECIMAL, FIXED, TEXTS, TIMED, Column
 
 TYPE_CHECKING = False
@@ -135,9 +135,9 @@ def make_series(decoder: Decoder, polars: Any, name: str, column: Column) -> Any
     schema = column.schema
     if schema in ("category", "enum"):
         labels = make_series(decoder, polars, "", column.categories)
-        decoder.spend(column.length // PACKED_UNIT)
-        codes = [None if code < 0 else code for code in column.values]
-        found = labels.gather(polars.Series(codes, dtype=polars.UInt32))
+        codes = _numbers(decoder, polars, column.values, "<i4", polars.Int32)
+        known = polars.select(polars.when(codes >= 0).then(codes)).to_series()
+        found = labels.gather(known.cast(polars.UInt32))
         kind = polars.Enum(labels) if schema == "enum" else polars.Categorical
         return found.cast(kind).rename(name)
     kind = _type(decoder, polars, schema)
@@ -148,19 +148,21 @@ def make_series(decoder: Decoder, polars: Any, name: str, column: Column) -> Any
         return polars.concat([polars.Series(name, part, dtype=kind) for part in parts])
     if type(schema) is list or not (schema in FIXED or TIMED.fullmatch(schema)):
         return polars.Series(name, column.values, dtype=kind)
-    dtype, numpy = FIXED.get(schema, "<i8"), library("numpy")
-    if numpy is not None:
-        found = polars.Series(name, numpy.frombuffer(column.values, dtype))
-    else:
-        plain = {"bool": "uint8", "date": "int32"}.get(schema, schema if schema in FIXED else "int64")
-        numbers = columns.numbers(decoder, column.values, dtype)
-        found = polars.Series(name, numbers, dtype=getattr(polars, POLARS[plain]))
-    found = found.cast(kind)
+    plain = {"bool": "uint8", "date": "int32"}.get(schema, schema if schema in FIXED else "int64")
+    dtype = FIXED.get(plain, "<i8")
+    found = _numbers(decoder, polars, column.values, dtype, getattr(polars, POLARS[plain]))
+    found = found.cast(kind).rename(name)
     if column.mask is None:
         return found
-    decoder.spend(column.length // PACKED_UNIT)
-    missing = polars.Series(column.mask.tolist(), dtype=polars.UInt8).cast(polars.Boolean)
+    missing = _numbers(decoder, polars, column.mask, "|u1", polars.UInt8).cast(polars.Boolean)
     return polars.select(polars.when(missing).then(None).otherwise(found).alias(name)).to_series()
+
+
+def _numbers(decoder: Decoder, polars: Any, data: Any, dtype: str, kind: Any) -> Any:
+    numpy = library("numpy")
+    if numpy is None:
+        return polars.Series(columns.numbers(decoder, data, dtype), dtype=kind)
+    return polars.Series(numpy.frombuffer(data, dtype))
 
 
 def make_frame(decoder: Decoder, polars: Any, names: list[str], data: list[Column]) -> Any:

@@ -4,7 +4,7 @@ Elements are made when they are asked for, so that a table takes no more memory 
 from __future__ import annotations
 
 from . import arrays, columns
-from .bounds import HERE, I64, MAX_DEPTH, MAX_NAME, Opaque, cut, safe_repr
+from .bounds import HERE, I64, MAX_DEPTH, MAX_NAME, MAX_VALUES, Opaque, cut, safe_repr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,12 +155,13 @@ def read_table(decoder: Decoder, tree: Tree, depth: int, package: str | None) ->
         raise ValueError(f"a table of {len(names)} columns came with {len(data)}")
     index = decoder.field(tree, "index", dict)
     levels, rows = _levels(decoder, index, depth + 1)
-    if not data and tree["type"] == "series":
-        raise ValueError("a series has no data")
-    names, data = [*(name for name, _ in levels), *map(_name, names)], [*(part for _, part in levels), *data]
     if tree.get("of") == "pandas-index":
         # Its labels are all that it has.
-        names, data = names[:-1] or ["index"], data[:-1] or [range(rows)]
+        names, data = ([], []) if levels else (["index"], [range(rows)])
+    if rows > MAX_VALUES and not any(type(part) is not range for part in data):
+        # Nothing but its own word says that there are so many.
+        raise ValueError(f"a table without columns has {rows} rows")
+    names, data = [*(name for name, _ in levels), *map(_name, names)], [*(part for _, part in levels), *data]
     for column in data:
         if len(column) != rows:
             raise ValueError(f"a table of {rows} rows came with {len(column)}")
