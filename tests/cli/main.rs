@@ -8,6 +8,7 @@ mod behaviour;
 mod killed_map;
 mod map;
 mod map_input;
+mod stop;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sandfork::Policy;
@@ -21,7 +22,8 @@ fn main() {
         .chain(behaviour::trials())
         .chain(map::trials())
         .chain(map_input::trials())
-        .chain(killed_map::trials());
+        .chain(killed_map::trials())
+        .chain(stop::trials());
     match obstacle() {
         None => trials.extend(with_jail),
         Some(reason) => trials
