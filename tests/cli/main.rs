@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod behaviour;
+mod complete;
 mod killed_map;
 mod map;
 mod map_input;
@@ -20,6 +21,7 @@ fn main() {
     let mut trials = vec![transcripts("usage", "tests/cli/pure/*.trycmd")];
     let with_jail = std::iter::once(transcripts("runs", "tests/cli/jail/*.trycmd"))
         .chain(behaviour::trials())
+        .chain(complete::trials())
         .chain(map::trials())
         .chain(map_input::trials())
         .chain(killed_map::trials())
