@@ -9,7 +9,9 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
+use clap_complete::engine::ArgValueCompleter;
 
+use super::complete::{overrides, policies};
 use super::terminal::harmless;
 use sandfork_jail::control::MAX_WORKERS;
 
@@ -95,10 +97,20 @@ pub enum Command {
 #[derive(Args, Debug)]
 pub struct PolicyChoice {
     /// A built-in policy, or a policy file
-    #[arg(long, short, value_name = "NAME|FILE", default_value = "standard")]
+    #[arg(
+        long,
+        short,
+        value_name = "NAME|FILE",
+        default_value = "standard",
+        add = ArgValueCompleter::new(policies)
+    )]
     pub policy: String,
     /// Override one key of the policy: `--set limits.wall=2s`
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    #[arg(
+        long = "set",
+        value_name = "KEY=VALUE",
+        add = ArgValueCompleter::new(overrides)
+    )]
     pub overrides: Vec<String>,
 }
 
@@ -224,7 +236,7 @@ pub enum PolicyCommand {
     /// Print a policy as it takes effect, with what it extends
     Show {
         /// A built-in policy, or a policy file
-        #[arg(value_name = "NAME|FILE")]
+        #[arg(value_name = "NAME|FILE", add = ArgValueCompleter::new(policies))]
         policy: String,
     },
     /// Check policy files: print each mistake, and what this host would refuse
@@ -233,7 +245,11 @@ pub enum PolicyCommand {
         #[arg(long)]
         any_host: bool,
         /// Built-in policies, or policy files
-        #[arg(required = true, value_name = "NAME|FILE")]
+        #[arg(
+            required = true,
+            value_name = "NAME|FILE",
+            add = ArgValueCompleter::new(policies)
+        )]
         policies: Vec<String>,
     },
     /// Print the JSON Schema of a policy file, for editors
