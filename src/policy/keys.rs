@@ -69,6 +69,10 @@ keys! {
     /// Directories added to `sys.path`, read-only. May be relative to this file. Appends.
     "python.path": Kind::List(DIRECTORY);
 
+    /// The directory of a program of several files: shown read-only, imported from first, and its files linked in the
+    /// work directory. May be relative to this file. Empty for none.
+    "python.project": Kind::Text(OPTIONAL_DIRECTORY);
+
     /// true: a new interpreter for each session, with its own hash seed and address layout.
     "python.fresh": Kind::Flag;
 
@@ -173,6 +177,15 @@ const ANY: Grammar = Grammar {
 
 const DIRECTORY: Grammar = Grammar {
     read: |text, base| path_text(resolve_visible(text, base)),
+    ..ANY
+};
+
+const OPTIONAL_DIRECTORY: Grammar = Grammar {
+    expected: "the path of a directory in quotes, or \"\" for none",
+    read: |text, base| match text {
+        "" => Ok(String::new()),
+        text => (DIRECTORY.read)(text, base),
+    },
     ..ANY
 };
 

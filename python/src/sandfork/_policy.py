@@ -34,6 +34,7 @@ class PythonTable(TypedDict, total=False):
     interpreter: _Path
     preload: _Texts
     path: _Paths
+    project: _Path
     fresh: bool
 
 

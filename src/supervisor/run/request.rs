@@ -18,6 +18,10 @@ use crate::supervisor::files::GuestPath;
 /// The id of a worker's only request.
 pub(in crate::supervisor) const ONLY_REQUEST: u64 = 1;
 
+/// The file name of a cell whose source is the name of a module to run (`MODULE` in the guest's
+/// `program.py`).
+const MODULE: &str = "<-m>";
+
 /// One run: its code, its arguments, files and standard input, and its cancellation handle.
 ///
 /// A string is a request too: Python source named `<string>`, without standard input. A clone
@@ -54,6 +58,12 @@ impl Request {
         })
     }
 
+    /// Runs a module as `python -m` does: an installed one, or one of the policy's `python.project`
+    /// or `python.path`.
+    pub fn module(name: impl Into<String>) -> Self {
+        Self::python(name.into()).filename(MODULE)
+    }
+
     /// Runs a program of the sandbox. `argv` holds its path there, or its name on the guest's
     /// `PATH`, and its arguments.
     pub fn program(argv: Vec<String>) -> Self {
@@ -71,7 +81,9 @@ impl Request {
         }
     }
 
-    /// The name in tracebacks and in `sys.argv[0]`. It need not exist as a file.
+    /// The name in tracebacks and in `sys.argv[0]`. It need not exist as a file. Code that looks for
+    /// its file, as `multiprocessing` does when it spawns, needs one of the request
+    /// ([`file`](Self::file)) or of the policy there.
     #[must_use]
     pub fn filename(mut self, name: impl Into<String>) -> Self {
         if let Program::Python { filename, .. } = Arc::make_mut(&mut self.program) {
