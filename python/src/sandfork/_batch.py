@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Callable
 
 from . import _reports
+from ._blobs import unpack
 from ._conversation import Actions, Conversation, Notify, Output, Receive, Send, refused, unexpected
 from ._exceptions import ProtocolError, RequestError, SupervisorDied, from_code
 from ._execution import Execution
@@ -158,12 +159,18 @@ class Batch(Conversation):
             execution = None
         else:
             yield from self._output.end()
-            failure, execution = None, self._execution(header, sent)
+            failure, execution = None, self._execution(frame, sent)
         del self._in_flight[index]
         self._deaths = 0
-        return TaskResult(sent.id, index, int(header.get("attempts", 1)), execution, failure)
+        verdict, mismatch = (
+            None if header.get(k) is None else str(header[k]) for k in ("verdict", "mismatch")
+        )
+        attempts = int(header.get("attempts", 1))
+        return TaskResult(sent.id, index, attempts, execution, failure, verdict, mismatch)
 
-    def _execution(self, header: dict[str, Any], sent: Sent) -> Execution:
+    def _execution(self, frame: Frame, sent: Sent) -> Execution:
+        header = frame.header
+        buffers = unpack(frame, self._incoming)
         self._check(header)
         output, self._output = self._output, Output()
         assert self.info is not None
@@ -172,7 +179,7 @@ class Batch(Conversation):
         held = _reports.enforced(header.get("enforced", {}))
         info = replace(self.info, enforced=held, limits=limits)
         header = {**header, "session": "ended", "execution_count": 1}
-        return Execution(header, output.logs, [], info)
+        return Execution(header, output.logs, [], info, buffers=buffers)
 
     def _end_with(self, header: Mapping[str, Any]) -> None:
         """Records the supervisor's error, which is about one task or about the whole batch."""

@@ -25,7 +25,7 @@ use thiserror::Error;
 
 use self::ids::Ids;
 use self::progress::{Counts, Progress};
-use self::results::{Results, ResultsError};
+use self::results::{Form, Results, ResultsError};
 use self::source::{Source, SourceError};
 use self::tasks::{InputError, Policies, Reach, Tasks};
 use super::args::MapArguments;
@@ -142,11 +142,17 @@ fn code(counts: Counts) -> u8 {
 }
 
 fn results(arguments: &MapArguments) -> Result<(Results, Ids), ResultsError> {
-    match &arguments.output {
-        None => Ok((Results::on_stdout()?, Ids::default())),
-        Some(path) if arguments.resume => Results::resume(path),
-        Some(path) => Ok((Results::create(path)?, Ids::default())),
-    }
+    let (results, ids) = match &arguments.output {
+        None => (Results::on_stdout()?, Ids::default()),
+        Some(path) if arguments.resume => Results::resume(path)?,
+        Some(path) => (Results::create(path)?, Ids::default()),
+    };
+    let form = if arguments.compact {
+        Form::Compact
+    } else {
+        Form::Full
+    };
+    Ok((results.form(form), ids))
 }
 
 /// The requested number of jobs, or the number of processors. It is lower, with a message, if the
