@@ -1,8 +1,9 @@
 //! Writes results, one line each. A line is written whole or not at all.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use crate::batch::{Compact, Done};
@@ -166,6 +167,12 @@ impl Results {
     pub fn form(mut self, form: Form) -> Self {
         self.form = form;
         self
+    }
+
+    /// Whether its lines go to a terminal, or into a pipe whose reader may write them to one, as `cut` does.
+    pub fn may_reach_a_terminal(&self) -> bool {
+        let kind = self.file.metadata().map(|metadata| metadata.file_type());
+        self.file.is_terminal() || kind.map_or(true, |kind| kind.is_fifo() || kind.is_socket())
     }
 
     /// Writes one result.
