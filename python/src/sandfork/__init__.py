@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from ._events import Stats, stats
 from ._exceptions import (
     BinaryNotFound,
     FileError,
@@ -93,6 +94,7 @@ __all__ = [
     "SessionError",
     "SessionForked",
     "SessionInfo",
+    "Stats",
     "SupervisorDied",
     "SupervisorError",
     "SystemFailure",
@@ -106,6 +108,7 @@ __all__ = [
     "async_run",
     "map",
     "run",
+    "stats",
 ]
 
 if _TYPE_CHECKING:
