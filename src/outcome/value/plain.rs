@@ -6,7 +6,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value as Json, json};
 
-use super::{Buffers, Value};
+use super::{Buffers, JsonError, JsonLimits, Value};
+
+/// The limits on a tree in a buffer. A tree takes about a hundred bytes of memory for each of its values, and
+/// each job of a batch may write one.
+const WRITTEN: JsonLimits = JsonLimits {
+    values: 1 << 19,
+    ..super::access::OF_BUFFER
+};
 
 /// The value with the bytes of its buffers in it, in base64.
 ///
@@ -95,8 +102,10 @@ impl<'a> Plain<'a> {
         if self.unfolded {
             return opaque("<a value in a value>");
         }
-        let Ok(value) = super::access::OF_BUFFER.parse::<Value>(text) else {
-            return opaque("<malformed value>");
+        let value = match WRITTEN.parse::<Value>(text) {
+            Ok(value) => value,
+            Err(JsonError::OverLimit { .. }) => return opaque("<too large to be written as JSON>"),
+            Err(JsonError::Invalid(_)) => return opaque("<malformed value>"),
         };
         self.unfolded = true;
         let tree = self.tree(notation(&value));
@@ -208,6 +217,9 @@ mod tests {
         assert!(written.len() < 100_000, "{}", written.len());
         let itself = with(outer, &[outer.as_bytes()]);
         assert_eq!(itself["type"], "opaque");
+        let large = format!("[{}1]", "1,".repeat(1 << 19));
+        let refused = with(outer, &[large.as_bytes()]);
+        assert_eq!(refused["repr"], "<too large to be written as JSON>");
         let other = with(outer, &[br#"{"type":"json","buffer":1}"#, b"[1]"]);
         assert_eq!(other["repr"], "<a value in a value>");
     }
