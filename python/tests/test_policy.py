@@ -6,9 +6,11 @@ import math
 import pathlib
 import re
 import sys
+from types import MappingProxyType
 
 import pytest
 
+import sandfork
 from sandfork import Policy, PolicyError, Sandbox, _policy
 
 from .support.fake import FakeSupervisor
@@ -173,7 +175,26 @@ def test_policies_are_sent_as_they_were_given(
         (pathlib.Path("strict"), {"name": "./strict", "directory": here}),
         (pathlib.Path("/etc/x.toml"), {"name": "/etc/x.toml", "directory": here}),
         (policy, {"toml": policy.to_toml(), "directory": here, "label": "Policy"}),
+        (policy.tables(), {"toml": policy.to_toml(), "directory": here, "label": "Policy"}),
+        (MappingProxyType(policy.tables()), {"toml": policy.to_toml(), "directory": here, "label": "Policy"}),
+        ({}, {"toml": "\n", "directory": here, "label": "Policy"}),
     ]
     for given, sent in expected:
         with Sandbox(given):
             assert fake.sessions[-1].heard[0]["policy"] == sent
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"limit": {"wall": "2s"}}, "limit: unknown key: did you mean 'limits'?"),
+        ({3: {}}, "3: unknown key: a policy has assurance, description, env, extends, "),
+        ({"limits": {"wal": "2s"}}, "limits.wal: unknown key: did you mean 'wall'?"),
+        ({"limits": "2s"}, "limits is of type str: give a dict of its keys"),
+    ],
+)
+def test_a_wrong_dict_is_refused_as_a_wrong_policy_is(tables: dict, said: str) -> None:
+    for start in (Sandbox, lambda policy: sandfork.run("1", policy=policy)):
+        with pytest.raises(PolicyError) as caught:
+            start(tables)
+        assert said in str(caught.value)

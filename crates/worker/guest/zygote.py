@@ -38,6 +38,9 @@ def prepare(native, setup):
     site.main()
     require_one_thread(native, "site")
     sys.path.extend(setup["path"])
+    if "*" not in setup["imports"]:
+        # Workers use it, and would each load it.
+        from . import imports  # noqa: F401
     preloaded = [module["name"] for module in setup["preload"] if preload(native, module)]
     lasts = setup["lifetime"] == "many-runs"
     if lasts:
