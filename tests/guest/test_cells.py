@@ -270,6 +270,18 @@ class OneRun(unittest.TestCase):
             self.assertTrue(outcome.value.repr.startswith("[b'xxx"))
             self.assertNotIn("blob", outcome.header)
 
+    def test_a_guest_that_breaks_imports_gets_its_value_shown(self):
+        for name in ("__import__", "len", "ValueError"):
+            for warm, shown in (False, True), (True, False):
+                with Worker(serves="one-run", warm=warm) as worker:
+                    outcome = worker.cell("import builtins\nbuiltins.%s = None\n[b'x']" % name)
+                    self.assertEqual(outcome.status, "ok", outcome)
+                    if type(outcome.value) is values.Opaque:
+                        self.assertTrue(shown, name)
+                        self.assertEqual(outcome.value.repr, "[b'x']")
+                    else:
+                        self.assertEqual(outcome.value, [b"x"])
+
     def test_a_shutdown_that_fails_takes_the_value_with_its_buffers(self):
         with Worker(serves="one-run") as worker:
             outcome = worker.cell("import atexit\natexit._run_exitfuncs = None\nb'x'")
