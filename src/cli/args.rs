@@ -194,6 +194,9 @@ pub struct MapArguments {
     /// Refuse `file`, `program` and `policy` in tasks, which others may write
     #[arg(long)]
     pub code_only: bool,
+    /// Write short results: how a task ended, its output, value and error, and little more
+    #[arg(long)]
+    pub compact: bool,
     /// Draw no progress bar, even on a terminal
     #[arg(long)]
     pub no_progress: bool,
