@@ -14,6 +14,7 @@ mod script;
 mod streams;
 mod target;
 mod terminal;
+mod transfer;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;

@@ -9,6 +9,7 @@ mod killed_map;
 mod map;
 mod map_input;
 mod program;
+mod transfer;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sandfork::Policy;
@@ -23,7 +24,8 @@ fn main() {
         .chain(map::trials())
         .chain(map_input::trials())
         .chain(killed_map::trials())
-        .chain(program::trials());
+        .chain(program::trials())
+        .chain(transfer::trials());
     match obstacle() {
         None => trials.extend(with_jail),
         Some(reason) => trials
