@@ -122,6 +122,17 @@ pub struct OutputChoice {
     pub json: bool,
 }
 
+/// Files that are copied for a guest.
+#[derive(Args, Debug)]
+pub struct TransferChoice {
+    /// Copy this file into the work directory before the run
+    #[arg(long = "in", value_name = "FILE")]
+    pub inputs: Vec<PathBuf>,
+    /// Copy this file out of the work directory after the run
+    #[arg(long = "out", value_name = "FILE")]
+    pub outputs: Vec<PathBuf>,
+}
+
 /// `sandfork run`.
 #[derive(Args, Debug)]
 #[command(override_usage = "sandfork run [OPTIONS] <FILE|DIR|-|-c CODE|-m MODULE> [ARG...]")]
@@ -130,6 +141,8 @@ pub struct RunArguments {
     pub policy: PolicyChoice,
     #[command(flatten)]
     pub output: OutputChoice,
+    #[command(flatten)]
+    pub transfer: TransferChoice,
     /// Run this code
     #[arg(short = 'c', value_name = "CODE", allow_hyphen_values = true)]
     pub code: Option<String>,
@@ -164,6 +177,8 @@ pub struct ExecArguments {
     pub policy: PolicyChoice,
     #[command(flatten)]
     pub output: OutputChoice,
+    #[command(flatten)]
+    pub transfer: TransferChoice,
     /// The program, looked up in the sandbox, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub argv: Vec<String>,

@@ -14,24 +14,48 @@ const MAX_NAME: usize = 1024;
 pub struct Surroundings {
     /// The directory of the script, or the current one for code without a file.
     pub beside: PathBuf,
-    /// Whether the guest sees that directory.
+    /// The current directory.
+    pub current: PathBuf,
+    /// Whether the guest sees the script's directory.
     pub is_shown: bool,
 }
 
 impl Surroundings {
     /// One sentence, if what the exception names lies beside the script.
     pub fn hint(&self, error: &ExceptionInfo) -> Option<String> {
-        let found = match error.name.as_str() {
-            "ModuleNotFoundError" => self.module(quoted(&error.message, "No module named '")?),
-            "FileNotFoundError" => self.file(quoted(&error.message, "directory: '")?),
-            _ => None,
+        let (found, copied) = match error.name.as_str() {
+            "ModuleNotFoundError" => {
+                let name = quoted(&error.message, "No module named '")?;
+                (self.module(name), None)
+            }
+            "FileNotFoundError" => {
+                let name = quoted(&error.message, "directory: '")?;
+                (self.file(name), self.copied(name))
+            }
+            _ => return None,
         };
-        let found = found.filter(|_| !self.is_shown)?;
-        Some(format!(
-            "`{}` is in {}, which the guest does not see; `--project` shows that directory, read-only",
-            found.display(),
-            self.beside.display()
-        ))
+        match (found.filter(|_| !self.is_shown), copied) {
+            (Some(found), None) => Some(format!(
+                "`{}` is in {}, which the guest does not see; `--project` shows that directory, read-only",
+                found.display(),
+                self.beside.display()
+            )),
+            (Some(_), Some(name)) => Some(format!(
+                "`{name}` is in {}, which the guest does not see; `--in {name}` copies it, and `--project` \
+                 shows that directory, read-only",
+                self.beside.display()
+            )),
+            (None, Some(name)) => Some(format!(
+                "`{name}` is in the current directory, which the guest does not see; `--in {name}` copies it"
+            )),
+            (None, None) => None,
+        }
+    }
+
+    /// The name of a file that `--in` would put where the guest looked for it.
+    fn copied<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let is_file = goes_down(Path::new(name)) && self.current.join(name).is_file();
+        is_file.then_some(name)
     }
 
     fn module(&self, name: &str) -> Option<PathBuf> {
@@ -44,13 +68,16 @@ impl Surroundings {
     fn file(&self, name: &str) -> Option<PathBuf> {
         let path = Path::new(name);
         let within = path.strip_prefix(&self.beside).unwrap_or(path);
-        let goes_down = within
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)));
-        let is_name = goes_down && !name.is_empty() && name.len() <= MAX_NAME;
-        let found = is_name && self.beside.join(within).symlink_metadata().is_ok();
+        let found = goes_down(within) && self.beside.join(within).symlink_metadata().is_ok();
         found.then(|| within.to_owned())
     }
+}
+
+/// Whether a path that a guest chose names something beneath the directory where it starts.
+fn goes_down(path: &Path) -> bool {
+    let mut parts = path.components();
+    let is_short = (1..=MAX_NAME).contains(&path.as_os_str().len());
+    is_short && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
 /// The text between `before` and the next quote.
@@ -75,6 +102,7 @@ mod tests {
         }
         let mut around = Surroundings {
             beside: program.clone(),
+            current: directory.path().join("none"),
             is_shown: false,
         };
         let missing = |around: &Surroundings, class: &str, message: &str| {
@@ -102,6 +130,11 @@ mod tests {
             );
         }
         assert_eq!(missing(&around, "ValueError", &file("helper.py")), None);
+        around.current.clone_from(&program);
+        let hint = missing(&around, "FileNotFoundError", &file("data/table.csv"));
+        assert!(hint.is_some_and(|hint| hint.contains("`--in data/table.csv` copies it")));
+        let hint = missing(&around, "FileNotFoundError", &file("../secret"));
+        assert_eq!(hint, None);
         around.is_shown = true;
         assert_eq!(
             missing(&around, "ModuleNotFoundError", &module("helper")),

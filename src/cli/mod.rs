@@ -15,6 +15,7 @@ mod script;
 mod streams;
 mod target;
 mod terminal;
+mod transfer;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::thread;
 
 use crate::outcome::{Ending, ExceptionInfo};
 use crate::policy::{Policy, Stdin};
 use crate::{Cancel, Lifetime, Request, Sandbox};
 
-use super::args::{ExecArguments, OutputChoice, RunArguments};
+use super::args::{ExecArguments, OutputChoice, RunArguments, TransferChoice};
 use super::failure::{Failure, say};
 use super::hint::Surroundings;
 use super::interrupt::Interrupts;
@@ -17,6 +18,7 @@ use super::print_json;
 use super::report::sentence;
 use super::streams::Streams;
 use super::target::Target;
+use super::transfer::{Outputs, with_inputs};
 
 /// Runs a script, a module or code.
 pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
@@ -31,6 +33,8 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
     let around = Surroundings {
         is_shown: project.is_some_and(|project| target.beside.starts_with(&project.value)),
         beside: target.beside,
+        // Without one, nothing relative is found.
+        current: std::env::current_dir().unwrap_or_default(),
     };
     let policy = match target.script {
         Some(script) => policy.with_script(script),
@@ -40,6 +44,7 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
     launch(
         target.request,
         &policy,
+        &arguments.transfer,
         &arguments.output,
         "the script",
         &hint,
@@ -51,13 +56,21 @@ pub fn exec(arguments: ExecArguments) -> Result<u8, Failure> {
     let program = arguments.argv.first().cloned().unwrap_or_default();
     let request = Request::program(arguments.argv);
     let policy = chosen(&arguments.policy)?;
-    launch(request, &policy, &arguments.output, &program, &|_| None)
+    launch(
+        request,
+        &policy,
+        &arguments.transfer,
+        &arguments.output,
+        &program,
+        &|_| None,
+    )
 }
 
 /// Runs the guest, which messages call `guest`. `hint` is what a person may do about an exception.
 fn launch(
     request: Request,
     policy: &Policy,
+    transfer: &TransferChoice,
     output: &OutputChoice,
     guest: &str,
     hint: &dyn Fn(&ExceptionInfo) -> Option<String>,
@@ -65,7 +78,13 @@ fn launch(
     let cancel = Cancel::new().map_err(Failure::Setup)?;
     let to_end = cancel.clone();
     let interrupts = Interrupts::take(move || to_end.cancel()).map_err(Failure::Setup)?;
+    let outputs = Arc::new(Outputs::new(transfer, policy)?);
+    let request = with_inputs(request, &transfer.inputs, policy)?;
     let mut request = request.cancel(&cancel);
+    if !outputs.is_empty() {
+        let outputs = Arc::clone(&outputs);
+        request = request.collect(move |work, outcome| outputs.collect(work, outcome));
+    }
     if policy.stdin() == Stdin::Pass {
         request = request.stdin(copied_stdin().map_err(Failure::Setup)?);
     }
@@ -77,7 +96,7 @@ fn launch(
     if output.json {
         let outcome = sandbox.run(request)?;
         print_json(&outcome)?;
-        return Ok(outcome.exit_code());
+        return outputs.exit_code(&outcome);
     }
     let mut streams = Streams::new(cancel).map_err(Failure::Setup)?;
     let outcome = sandbox.run_streaming(request, &mut streams)?;
@@ -90,7 +109,7 @@ fn launch(
     if let Some(sentence) = sentence(&outcome, policy, guest).or_else(hint) {
         say(&sentence);
     }
-    Ok(outcome.exit_code())
+    outputs.exit_code(&outcome)
 }
 
 /// Copies the command's stdin through a pipe. A descriptor of the caller would give the guest the

@@ -128,7 +128,7 @@ impl Script {
 }
 
 /// Opens a regular file. Opening a pipe would block, and opening some devices has an effect.
-fn open_regular(path: &Path) -> Result<File, ScriptError> {
+pub fn open_regular(path: &Path) -> Result<File, ScriptError> {
     let is_other =
         |found: io::Result<Metadata>| found.is_ok_and(|found| !found.is_file() && !found.is_dir());
     let not_regular = || ScriptError::NotRegular(path.to_owned());

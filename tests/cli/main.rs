@@ -11,6 +11,7 @@ mod map;
 mod map_input;
 mod program;
 mod stop;
+mod transfer;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sandfork::Policy;
@@ -27,7 +28,8 @@ fn main() {
         .chain(map_input::trials())
         .chain(killed_map::trials())
         .chain(program::trials())
-        .chain(stop::trials());
+        .chain(stop::trials())
+        .chain(transfer::trials());
     match obstacle() {
         None => trials.extend(with_jail),
         Some(reason) => trials

@@ -1,19 +1,23 @@
 //! A caller's request for one run.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::stdin::Stdin;
+use crate::outcome::Outcome;
 use crate::policy::{LimitName, LimitOverrides, Limits};
 use crate::protocol::message::{AfterCell, ResultMode, WorkerMode};
 use crate::protocol::{self, MessageError, VERSION};
 use crate::supervisor::ending::Kind;
 use crate::supervisor::error::SupervisorError;
-use crate::supervisor::files::GuestPath;
+use crate::supervisor::files::{GuestPath, WorkDir};
+use crate::supervisor::spawn::Worker;
 
 /// The id of a worker's only request.
 pub(in crate::supervisor) const ONLY_REQUEST: u64 = 1;
@@ -34,6 +38,19 @@ pub struct Request {
     overrides: LimitOverrides,
     client: Arc<str>,
     cancel: Option<Cancel>,
+    collector: Option<Collector>,
+}
+
+/// Looks at the work directory after a run.
+#[derive(Clone)]
+struct Collector(Arc<Collect>);
+
+type Collect = dyn Fn(&WorkDir, &Outcome) + Send + Sync;
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Collector")
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -78,6 +95,7 @@ impl Request {
             overrides: LimitOverrides::default(),
             client: Arc::from(""),
             cancel: None,
+            collector: None,
         }
     }
 
@@ -176,6 +194,25 @@ impl Request {
     pub fn cancel(mut self, cancel: &Cancel) -> Self {
         self.cancel = Some(cancel.clone());
         self
+    }
+
+    /// Calls this with the work directory when nothing of the guest is left.
+    #[must_use]
+    pub(crate) fn collect(
+        mut self,
+        collect: impl Fn(&WorkDir, &Outcome) + Send + Sync + 'static,
+    ) -> Self {
+        self.collector = Some(Collector(Arc::new(collect)));
+        self
+    }
+
+    /// Lets the caller look at the work directory of a run that is over.
+    pub(super) fn collect_from(&self, worker: &Worker, cwd: &Path, outcome: &Outcome) {
+        if let (Some(Collector(collect)), Some(work)) =
+            (&self.collector, worker.directories.first())
+        {
+            collect(&WorkDir::new(work.as_fd(), cwd, worker.ids), outcome);
+        }
     }
 
     /// Whether the guest has standard input.
