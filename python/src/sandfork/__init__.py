@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ._charts import display
+from ._events import Stats, stats
 from ._exceptions import (
     BinaryNotFound,
     FileError,
@@ -94,6 +95,7 @@ __all__ = [
     "SessionError",
     "SessionForked",
     "SessionInfo",
+    "Stats",
     "SupervisorDied",
     "SupervisorError",
     "SystemFailure",
@@ -109,6 +111,7 @@ __all__ = [
     "display",
     "map",
     "run",
+    "stats",
 ]
 
 if _TYPE_CHECKING:

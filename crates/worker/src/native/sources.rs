@@ -14,6 +14,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "importers",
     "imports",
     "process",
+    "program",
     "report",
     "session/__init__",
     "session/awaiting",
