@@ -252,7 +252,10 @@ ATTACK = '<script>fetch("/api/kernels")</script><img src=x onerror=alert(1)>'
 def test_html_of_a_guest_cannot_run_in_the_notebook() -> None:
     shown = Result({"text/html": ATTACK})._repr_html_()
     # The guest's text is all in one attribute: the page contains none of its tags.
-    assert re.fullmatch(r'<iframe sandbox srcdoc="[^"<>]*" style="[^"<>]*"></iframe>', shown)
+    assert re.fullmatch(
+        r'<iframe sandbox="allow-same-origin" srcdoc="[^"<>]*" onload="[^"<>]*" style="[^"<>]*"></iframe>',
+        shown,
+    )
     assert "Content-Security-Policy" in shown.split("&lt;script")[0]
     svg = Result({"image/svg+xml": f"<svg>{ATTACK}</svg>"})._repr_html_()
     assert re.fullmatch(r'<img src="data:image/svg\+xml;base64,[A-Za-z0-9+/=]*">', svg)
@@ -261,7 +264,8 @@ def test_html_of_a_guest_cannot_run_in_the_notebook() -> None:
 def framed(markup: str) -> str:
     """The content of the frame."""
     shown = re.fullmatch(
-        r'<iframe sandbox srcdoc="([^"<>]*)" .*', Result({"text/html": markup})._repr_html_()
+        r'<iframe sandbox="allow-same-origin" srcdoc="([^"<>]*)" .*',
+        Result({"text/html": markup})._repr_html_(),
     )
     assert shown is not None
     policy, _, rest = html.unescape(shown[1]).partition(">")

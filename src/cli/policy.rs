@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use crate::Error;
 use crate::outcome::exit_code;
-use crate::plan::check_syscalls;
+use crate::plan::{PreloadPlan, check_syscalls};
 use crate::policy::{self, Override, Policy, PolicyError};
 use crate::policy_source::FileSystem;
 
 use super::args::{PolicyChoice, PolicyCommand};
 use super::failure::Failure;
-use super::plan::plan_here;
+use super::plan::{plan_here, try_preloads};
 use super::terminal::harmless_line;
 use super::{print, print_json};
 
@@ -65,9 +65,8 @@ fn check(policies: &[String], host: Host) -> Result<u8, Failure> {
     let mut code = exit_code::OK;
     for name in policies {
         match accept(name, host) {
-            Ok(policy) => {
-                let name = harmless_line(name);
-                print(format!("{name}: ok, sha256 {}\n", policy.sha256()))?;
+            Ok(accepted) => {
+                print(accepted)?;
             }
             Err(mistakes) => {
                 for mistake in mistakes {
@@ -82,8 +81,8 @@ fn check(policies: &[String], host: Host) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// The policy, if a run under it could start, or all that is wrong with it.
-fn accept(name: &str, host: Host) -> Result<Policy, Vec<Failure>> {
+/// What to say of a policy that a run could start under, or all that is wrong with it.
+fn accept(name: &str, host: Host) -> Result<String, Vec<Failure>> {
     fn failures<E: Into<Failure>>(errors: Vec<E>) -> Vec<Failure> {
         errors.into_iter().map(E::into).collect()
     }
@@ -91,7 +90,7 @@ fn accept(name: &str, host: Host) -> Result<Policy, Vec<Failure>> {
         let errors = check_syscalls(policy).into_iter().map(Error::from);
         failures(errors.collect())
     };
-    let policy = Policy::check(name, &[], &FileSystem).map_err(|refused| {
+    let policy = Policy::check(None, name, &[], &FileSystem).map_err(|refused| {
         let mut all = failures(refused.errors);
         all.extend(refused.rest.iter().flat_map(|policy| syscalls(policy)));
         all
@@ -100,8 +99,18 @@ fn accept(name: &str, host: Host) -> Result<Policy, Vec<Failure>> {
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    if host == Host::This {
-        plan_here(&policy).map_err(|error| vec![error.into()])?;
+    let preloads = match host {
+        Host::Any => Vec::new(),
+        Host::This => {
+            let tried = plan_here(&policy).and_then(|_| try_preloads(&policy));
+            tried.map_err(|error| failures(vec![error]))?
+        }
+    };
+    let name = harmless_line(name);
+    let mut text = format!("{name}: ok, sha256 {}\n", policy.sha256());
+    for note in preloads.iter().filter_map(PreloadPlan::note) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name}: {}", harmless_line(&note));
     }
-    Ok(policy)
+    Ok(text)
 }

@@ -17,6 +17,7 @@ mod level;
 mod limits;
 mod obstacle;
 mod places;
+mod preload;
 mod remedy;
 mod root;
 pub mod seccomp;
@@ -33,13 +34,14 @@ use serde::{Serialize, Serializer};
 pub use crate::outcome::Layer;
 pub use assess::assess;
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
-pub use doctor::diagnose;
+pub use doctor::{PreloadDiagnosis, diagnose};
 pub use environment::PRELOAD_ONLY;
 pub use error::{Place, PlanError};
 pub use explain::explain;
 pub use filters::check_syscalls;
 pub use layer_state::LayerState;
 pub use level::LayerPlan;
+pub use preload::{LeftToGuest, PreloadPlan};
 pub use session_directory::{FileQuota, SessionFiles};
 pub(crate) use words::bytes;
 
@@ -91,6 +93,8 @@ pub struct InterpreterPlan {
     pub preload: Vec<PreloadPlan>,
     /// Directories added to `sys.path`, in this order.
     pub path: Vec<PathBuf>,
+    /// The directory of a program of several files, first in `sys.path`.
+    pub project: Option<PathBuf>,
     /// Patterns of the modules that the guest may import.
     pub imports: Vec<String>,
     /// Where a session's interpreter comes from.
@@ -105,15 +109,6 @@ pub enum Start {
     Forked,
     /// Each session has a zygote of its own.
     Cold,
-}
-
-/// A module to import in the zygote.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct PreloadPlan {
-    /// Its dotted name.
-    pub module: String,
-    /// Whether it is an error if the module is missing.
-    pub required: bool,
 }
 
 /// The limits that the supervisor enforces on a worker from outside.
@@ -174,6 +169,7 @@ pub fn needs(policy: &Policy) -> Needs {
     Needs {
         paths: places::named_by(policy)
             .map(|(_, located)| located.value.clone())
+            .chain(policy.python().script.clone())
             .collect(),
         variables: policy.env().pass.iter().cloned().collect(),
     }
@@ -218,9 +214,11 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
             .map(|preload| PreloadPlan {
                 module: preload.value.module().to_owned(),
                 required: preload.value.presence() == policy::Presence::Required,
+                left_to_guest: None,
             })
             .collect(),
         path: python.path.iter().map(|path| path.value.clone()).collect(),
+        project: python.project.as_ref().map(|path| path.value.clone()),
         imports: policy
             .imports()
             .allow

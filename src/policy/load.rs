@@ -32,11 +32,23 @@ impl Policy {
         overrides: &[Override],
         source: &dyn PolicySource,
     ) -> Result<Self, PolicyError> {
-        Self::check(name_or_path, overrides, source).map_err(Refused::first)
+        Self::load_over(None, name_or_path, overrides, source)
     }
 
-    /// Like [`Policy::load`], with every error of a policy that is refused.
+    /// As [`Policy::load`], with a value for a key that only the base of all policies gives: every
+    /// policy that names the key decides.
+    pub(crate) fn load_over(
+        default: Option<&Override>,
+        name_or_path: &str,
+        overrides: &[Override],
+        source: &dyn PolicySource,
+    ) -> Result<Self, PolicyError> {
+        Self::check(default, name_or_path, overrides, source).map_err(Refused::first)
+    }
+
+    /// As [`Policy::load_over`], with every error of a policy that is refused.
     pub(crate) fn check(
+        default: Option<&Override>,
         name_or_path: &str,
         overrides: &[Override],
         source: &dyn PolicySource,
@@ -45,6 +57,10 @@ impl Policy {
         let current_dir = source.current_dir().ok();
         let current_dir = current_dir.as_deref();
         let mut layers = chain::layers(name_or_path, current_dir, source)?;
+        if let Some(default) = default {
+            // The base is the first layer of every chain.
+            layers.insert(1, default.layer(current_dir)?);
+        }
         for set in overrides {
             layers.push(set.layer(current_dir)?);
         }

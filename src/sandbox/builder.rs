@@ -16,7 +16,7 @@ use crate::host::{
     resolve_interpreter,
 };
 use crate::outcome::PolicyIdentity;
-use crate::plan::{Plan, SessionFiles, Start, needs, plan};
+use crate::plan::{Plan, PreloadPlan, SessionFiles, Start, needs, plan};
 use crate::policy::Policy;
 use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::session::SessionRoot;
@@ -105,13 +105,13 @@ impl SandboxBuilder {
         let policy = self.for_policy();
         let executable = executable(&policy, &environment)?;
         let launched = launch(&executable, &environment)?;
-        let plan = plan_for(&policy, &launched, &executable, &environment)?;
+        let mut plan = plan_for(&policy, &launched, &executable, &environment)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         let sessions = match plan.session_files {
             SessionFiles::Private => None,
             SessionFiles::HostDirectory(_) => Some(Arc::new(SessionRoot::create(&plan.jail)?)),
         };
-        let warm = ZygoteManager::start(launched, &plan, self.lifetime)?;
+        let warm = ZygoteManager::start(launched, &mut plan, self.lifetime)?;
         let policy = PolicyIdentity {
             name: policy.name().to_owned(),
             sha256: policy.sha256().to_owned(),
@@ -136,6 +136,17 @@ impl SandboxBuilder {
             inner: Arc::new(inner),
             filler: Filler::default(),
         })
+    }
+
+    /// Preloads the policy's modules in a zygote that serves nothing, and says how each is loaded.
+    pub(crate) fn try_preloads(&self) -> Result<Vec<PreloadPlan>, Error> {
+        let environment = self.caller_environment();
+        let policy = self.for_policy();
+        let executable = executable(&policy, &environment)?;
+        let launched = launch(&executable, &environment)?;
+        let mut plan = plan_for(&policy, &launched, &executable, &environment)?;
+        ZygoteManager::start(launched, &mut plan, Lifetime::OneRun)?;
+        Ok(plan.interpreter.preload)
     }
 }
 

@@ -14,7 +14,6 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 pub use self::builder::SandboxBuilder;
 
@@ -32,7 +31,9 @@ use crate::policy::Stdin;
 use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::error::While;
 use crate::supervisor::session::SessionRoot;
-use crate::supervisor::{OutputSink, Request, RunContext, SupervisorError, Zygote, run, run_in};
+use crate::supervisor::{
+    OutputSink, Request, RunContext, SupervisorError, Zygote, clock, run, run_in,
+};
 use sandfork_jail::control::CpuBudgetScope;
 
 /// A sandbox: a plan, a warm interpreter under it, and the parent of its workers' cgroups.
@@ -153,7 +154,7 @@ impl Sandbox {
         request: &Request,
         sink: &mut dyn OutputSink,
     ) -> Result<Outcome, SupervisorError> {
-        let called = Instant::now();
+        let called = clock::now();
         // A worker that is ready has no standard input.
         let (parked, refill) = if request.has_stdin() {
             (None, None)

@@ -10,12 +10,10 @@ import errno
 import os
 import sys
 from os import _exit, getpid, sched_yield
-from os.path import abspath
 
 from . import wire
 from .cell import (
     MAX_TEXT,
-    Lines,
     clean,
     cut,
     execute,
@@ -25,6 +23,7 @@ from .cell import (
 )
 from .ending import end_as_child, finish
 from .process import open_stdin, reseed
+from .program import describe_main, link_project
 
 VERSION = 2
 MAX_REPR = 16 * 1024
@@ -46,6 +45,9 @@ def main(setup, stdin):
         guard_imports(setup["imports"])
     # The work directory comes first: code that writes a module expects to import it.
     sys.path.insert(0, os.getcwd())
+    project = setup["project"]
+    if project is not None:
+        sys.path.insert(0, project)
     # Blocks an interrupt of the first cell until its handler is installed.
     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
     wire.write(READY)
@@ -57,9 +59,11 @@ def main(setup, stdin):
     if hello.get("serves") == "session":
         from .session import Session
 
-        (session or Session()).serve(stdin, mask)
+        (session or Session()).serve(stdin, mask, project)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     request, payload = wire.receive()
+    if project is not None:
+        link_project(project)
     if request["kind"] == "exec":
         run_program(request)
     _exit(run_cell(request, payload))
@@ -131,9 +135,7 @@ def evaluate(request, source):
     set_argv(filename, request["argv"])
     main_module = type(sys)("__main__")
     main_module.__builtins__ = builtins
-    if not filename.startswith("<"):
-        main_module.__file__ = abspath(filename)
-        main_module.__loader__ = Lines(source)
+    describe_main(main_module.__dict__, filename, source)
     sys.modules["__main__"] = main_module
     result = {"kind": "result", "id": request["id"], "status": "ok"}
     code = 0

@@ -51,7 +51,7 @@ class NativeExecutor(PythonExecutor):
     - `policy`: a built-in name, a path, a `Policy`, or a dict of its tables. The default is `standard`. Its
       list of imports holds too, and authorized imports are added to it.
     - `interpreter`: a Python or a virtual environment whose packages code can import. The default is the
-      policy's interpreter, or without a policy the one that runs the agent.
+      interpreter that the policy names, or the one that runs the agent.
     - `timeout_seconds`: for each piece of code, not counting time in tools; `None` for no limit. The
       default is the policy's limit, or without a policy 30 s.
     - `max_print_outputs_length`: the maximum number of printed characters that the model sees.

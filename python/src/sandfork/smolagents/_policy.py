@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any, Union
 
@@ -38,28 +37,26 @@ def executor_policy(
 ) -> Policy:
     """A policy that extends `source` with the agent's settings.
 
-    Without `source`, the packages are those of the interpreter that runs the agent, and the time limit is
-    that of the local executor.
+    Without `source`, the time limit is that of the local executor.
     """
     tables = _tables(source)
-    if source is None:
-        interpreter = interpreter or sys.executable or None
-        if isinstance(timeout_seconds, FromPolicy):
-            timeout_seconds = MAX_EXECUTION_TIME_SECONDS
+    if source is None and isinstance(timeout_seconds, FromPolicy):
+        timeout_seconds = MAX_EXECUTION_TIME_SECONDS
     imports = import_patterns(authorized)
     if imports is not None:
         # If the policy lists imports too, both lists apply, without duplicates.
         listed = tables.get("imports", {}).get("allow", ())
-        tables["imports"] = {"allow": sorted({*listed, *imports})}
+        if isinstance(listed, Mapping):
+            added = sorted({*listed.get("add", ()), *imports})
+            tables["imports"] = {"allow": {**listed, "add": added}}
+        else:
+            tables["imports"] = {"allow": sorted({*listed, *imports})}
     if interpreter:
         tables["python"] = {**tables.get("python", {}), "interpreter": interpreter}
     if not isinstance(timeout_seconds, FromPolicy):
         seconds = _LONGEST_SECONDS if timeout_seconds is None else timeout_seconds
-        limits = {"wall": _duration(seconds)}
-        if source is None:
-            # So that the wall-clock limit, not the CPU limit, also ends code that computes.
-            limits["cpu"] = _duration(2 * seconds)
-        tables["limits"] = {**tables.get("limits", {}), **limits}
+        # The limit on processor time follows it.
+        tables["limits"] = {**tables.get("limits", {}), "wall": _duration(seconds)}
     return Policy(**tables)
 
 
