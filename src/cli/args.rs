@@ -9,7 +9,9 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
+use clap_complete::engine::ArgValueCompleter;
 
+use super::complete::{overrides, policies};
 use super::terminal::harmless;
 use sandfork_jail::control::MAX_WORKERS;
 
@@ -95,10 +97,20 @@ pub enum Command {
 #[derive(Args, Debug)]
 pub struct PolicyChoice {
     /// A built-in policy, or a policy file
-    #[arg(long, short, value_name = "NAME|FILE", default_value = "standard")]
+    #[arg(
+        long,
+        short,
+        value_name = "NAME|FILE",
+        default_value = "standard",
+        add = ArgValueCompleter::new(policies)
+    )]
     pub policy: String,
     /// Override one key of the policy: `--set limits.wall=2s`
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    #[arg(
+        long = "set",
+        value_name = "KEY=VALUE",
+        add = ArgValueCompleter::new(overrides)
+    )]
     pub overrides: Vec<String>,
 }
 
@@ -197,6 +209,9 @@ pub struct MapArguments {
     /// Refuse `file`, `program` and `policy` in tasks, which others may write
     #[arg(long)]
     pub code_only: bool,
+    /// Write short results: how a task ended, its output, value and error, and little more
+    #[arg(long)]
+    pub compact: bool,
     /// Draw no progress bar, even on a terminal
     #[arg(long)]
     pub no_progress: bool,
@@ -239,13 +254,20 @@ pub enum PolicyCommand {
     /// Print a policy as it takes effect, with what it extends
     Show {
         /// A built-in policy, or a policy file
-        #[arg(value_name = "NAME|FILE")]
+        #[arg(value_name = "NAME|FILE", add = ArgValueCompleter::new(policies))]
         policy: String,
     },
-    /// Check policy files; `sandfork plan` checks whether this host can keep one
+    /// Check policy files: print each mistake, and what this host would refuse
     Check {
+        /// Check only what holds on every host: no paths, packages or kernel features
+        #[arg(long)]
+        any_host: bool,
         /// Built-in policies, or policy files
-        #[arg(required = true, value_name = "NAME|FILE")]
+        #[arg(
+            required = true,
+            value_name = "NAME|FILE",
+            add = ArgValueCompleter::new(policies)
+        )]
         policies: Vec<String>,
     },
     /// Print the JSON Schema of a policy file, for editors

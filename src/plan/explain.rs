@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use super::layer_state::LayerState;
+use super::preload::{PreloadPlan, loaded};
 use super::words::{amount, bytes, seconds};
 use super::{HeldBy, Plan, SessionFiles, Start};
 use crate::host::Controller;
@@ -63,15 +64,7 @@ fn write_guest(plan: &Plan, f: &mut String) -> fmt::Result {
         "interpreter",
         &format!("{executable}, CPython {major}.{minor}.{patch}, {start}"),
     )?;
-    let preload = plan.interpreter.preload.iter().map(|module| {
-        let condition = if module.required {
-            ""
-        } else {
-            " (where installed)"
-        };
-        format!("{}{condition}", module.module)
-    });
-    row(f, "preloads", &list(preload))?;
+    write_preloads(&plan.interpreter.preload, f)?;
     if let Some(project) = &plan.interpreter.project {
         row(f, "program", &format!("{}, read-only", project.display()))?;
     }
@@ -100,6 +93,12 @@ fn write_guest(plan: &Plan, f: &mut String) -> fmt::Result {
         "system calls",
         &format!("filtered by {} instructions", zygote + worker),
     )
+}
+
+fn write_preloads(preload: &[PreloadPlan], f: &mut String) -> fmt::Result {
+    row(f, "preloads", &loaded(preload))?;
+    let notes = preload.iter().filter_map(PreloadPlan::note);
+    notes.into_iter().try_for_each(|note| row(f, "", &note))
 }
 
 fn identity(jail: &ZygoteJail) -> String {
@@ -249,7 +248,7 @@ fn end(after: Option<Duration>) -> String {
     )
 }
 
-fn list(items: impl Iterator<Item = String>) -> String {
+pub(super) fn list(items: impl Iterator<Item = String>) -> String {
     let items: Vec<String> = items.collect();
     if items.is_empty() {
         "nothing".to_owned()

@@ -1,6 +1,6 @@
 //! The seccomp filters of a plan. Errors in a policy's lists are traced to their lines.
 
-use super::seccomp::{Filters, HOST_WRITES, Rule, SeccompError, Surroundings, compile_with};
+use super::seccomp::{self, Filters, HOST_WRITES, Rule, SeccompError, Surroundings, compile_with};
 use super::{CgroupPlan, PlanError};
 use crate::host::{Controller, Machine};
 use crate::policy::{Level, Located, Policy};
@@ -56,6 +56,19 @@ pub(super) fn compile(
     }
     compile_with(arch, surroundings, &allowed, &denied, stricter)
         .map_err(|source| locate(policy, source))
+}
+
+/// What every host refuses in a policy's lists of system calls.
+pub fn check_syscalls(policy: &Policy) -> Vec<PlanError> {
+    fn names(list: &[Located<String>]) -> impl Iterator<Item = &str> {
+        list.iter().map(|name| name.value.as_str())
+    }
+    let lists = policy.syscalls();
+    let errors = seccomp::check(names(&lists.allow), names(&lists.deny));
+    errors
+        .into_iter()
+        .map(|source| locate(policy, source))
+        .collect()
 }
 
 /// Finds the policy line that the error is about.

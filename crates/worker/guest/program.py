@@ -5,8 +5,6 @@ import os
 import sys
 from os.path import abspath, dirname
 
-from .imports import require
-
 # The file name of a cell whose source is the name of a module to run, as `python -m` does.
 MODULE = "<-m>"
 # The work directory has a quota of inodes.
@@ -44,6 +42,8 @@ def run_module(name):
     """Runs a module as `python -m` does."""
     import importlib.util
     import runpy
+
+    from .imports import require
 
     require(name)
     top = name.partition(".")[0]

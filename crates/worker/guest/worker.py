@@ -27,6 +27,9 @@ from .program import describe_main, link_project
 
 VERSION = 2
 MAX_REPR = 16 * 1024
+# Maximum bytes of the buffers of a run's value, which the supervisor keeps until the caller takes the
+# result. The supervisor has the same bound.
+MAX_BUFFERS = 4 << 20
 READY = wire.encode({"kind": "ready", "version": VERSION})
 # Imports nothing, because a policy may allow no module.
 REHEARSED = b"def f(x):\n    return [x + 1]\n\nprint(end='')\nstr(f(1))"
@@ -98,7 +101,7 @@ def rehearse(serves):
     else:
         main = sys.modules["__main__"]
         request = {"id": 0, "filename": "<warm>", "argv": []}
-        result, _ = evaluate(wire.loads(wire.dumps(request)), REHEARSED)
+        result, _, _ = evaluate(wire.loads(wire.dumps(request)), REHEARSED)
         wire.encode(result)
         sys.modules["__main__"] = main
     forget_source("<warm>")
@@ -107,12 +110,16 @@ def rehearse(serves):
 
 def run_cell(request, source):
     worker = getpid()
-    result, code = evaluate(request, source)
+    result, code, payload = evaluate(request, source)
     if getpid() != worker:
         end_as_child(result, code)
     code = finish(result, code)
+    if "value" not in result:
+        # A shutdown step has failed: the value's buffers belong to nothing.
+        result.pop("blob", None)
+        payload = b""
     try:
-        wire.send(result)
+        wire.write(wire.encode(result, payload))
         # The kernel often places the woken supervisor on this processor. Without the yield, the exit
         # of the interpreter would delay it for half a millisecond.
         sched_yield()
@@ -123,7 +130,7 @@ def run_cell(request, source):
 
 
 def evaluate(request, source):
-    """Runs a cell. Returns its result and the exit status."""
+    """Runs a cell. Returns its result, the exit status and the bytes of the value's buffers."""
     filename = request["filename"]
     set_argv(filename, request["argv"])
     main_module = type(sys)("__main__")
@@ -132,9 +139,10 @@ def evaluate(request, source):
     sys.modules["__main__"] = main_module
     result = {"kind": "result", "id": request["id"], "status": "ok"}
     code = 0
+    payload = b""
     try:
         value = execute(source, filename, main_module.__dict__)
-        result["value"] = encode_value(value)
+        payload = add_value(result, value)
     except SystemExit as stop:
         code = exit_code(stop)
         result.update(status="exit", exit_code=code)
@@ -143,7 +151,7 @@ def evaluate(request, source):
 
         code = 1
         result.update(status="exception", error=describe_error(error), denied=denied_by(error))
-    return result, code
+    return result, code, payload
 
 
 def run_program(request):
@@ -167,22 +175,35 @@ def run_program(request):
         _exit(126 if error.errno == errno.EACCES else 127)
 
 
-def encode_value(value):
-    """The value of a run in JSON. A value that is not a short scalar is sent as its `repr`."""
-    if value is None or isinstance(value, bool):
-        return value
-    if type(value) is int and -(2**63) <= value < 2**63:
-        return value
-    if type(value) is float and value - value == 0:
-        return value
-    if type(value) is str and len(value) <= MAX_TEXT:
-        return clean(value)
-    shown = cut(safe_repr(value), MAX_REPR)
-    return {"type": "opaque", "name": clean(type(value).__name__), "repr": shown}
+def add_value(result, value):
+    """Adds the value of a run to its result. Returns the bytes of its buffers."""
+    if is_plain(value):
+        result["value"] = value
+        return b""
+    from . import values
+
+    encoder = values.Encoder()
+    tree = encoder.encode(value)
+    lengths = [len(buffer) for buffer in encoder.buffers]
+    if lengths and values.layout(lengths)[1] > MAX_BUFFERS:
+        name, shown = clean(type(value).__name__), cut(values.safe_repr(value), MAX_REPR)
+        result["value"] = {"type": "opaque", "name": name, "repr": shown}
+        return b""
+    result["value"] = tree
+    if not lengths:
+        return b""
+    result["blob"] = {"lengths": lengths}
+    return b"".join(values.pieces(encoder.buffers))
 
 
-def safe_repr(value):
-    try:
-        return repr(value)
-    except BaseException as error:
-        return "<%s, whose repr raises %s>" % (type(value).__name__, type(error).__name__)
+def is_plain(value):
+    """Whether JSON represents the value as it is. Most values do not need the encoder, whose import
+    would delay an interpreter that runs a single cell."""
+    kind = type(value)
+    if value is None or kind is bool:
+        return True
+    if kind is int:
+        return -(2**63) <= value < 2**63
+    if kind is float:
+        return value - value == 0
+    return kind is str and len(value) <= MAX_TEXT and value.isascii()

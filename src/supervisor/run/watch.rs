@@ -11,6 +11,7 @@ use crate::outcome::LimitName;
 use crate::plan::FileQuota;
 use crate::policy::Limits;
 use crate::supervisor::cgroup::WorkerCgroup;
+use crate::supervisor::clock;
 use crate::supervisor::ending::Stop;
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::spawn::Worker;
@@ -106,7 +107,7 @@ impl<'a> Watch<'a> {
         session: Option<&'a SessionDirectory>,
         limits: Limits,
     ) -> Self {
-        let now = Instant::now();
+        let now = clock::now();
         let mut watch = Self {
             cgroup,
             session,
@@ -143,8 +144,9 @@ impl<'a> Watch<'a> {
     }
 
     /// Restarts the count of processor time, at the start and the end of a cell. `counted` is the
-    /// cgroup's count so far, if known.
-    pub fn begin(&mut self, pace: Pace, now: Instant, counted: Option<u64>) {
+    /// cgroup's count so far, if known, and `allowed` is the processor time from now on.
+    pub fn begin(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration) {
+        self.limits = self.limits.with_cpu(allowed);
         self.pace = pace;
         let counted = counted.or_else(|| self.cgroup.and_then(WorkerCgroup::cpu_us));
         self.cpu_before = counted.unwrap_or(self.peak.cpu_us);
@@ -251,7 +253,7 @@ impl<'a> Watch<'a> {
         }
         let pause = (started.elapsed() * FILES_SHARE)
             .clamp(FILES_TICK.max(self.pace.tick()), FILES_LONGEST);
-        self.next_files = Instant::now() + pause;
+        self.next_files = clock::now() + pause;
         let size = count.size();
         if size.bytes > quota.size {
             return Some(Stop::watchdog(LimitName::WorkSize));

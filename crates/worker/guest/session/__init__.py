@@ -51,7 +51,7 @@ class Session:
         self.tools = Tools(self.link, self.interrupts)
         self.displays = Displays(self.link, self.interrupts, self.tools)
         self.plots = Plots(self.displays)
-        self.evaluator = Evaluator()
+        self.evaluator = Evaluator(self.displays)
         self.worker = getpid()
         # A builtin, as in IPython, so that modules that the guest imports can use it too.
         builtins.display = self.tools.module.display = self.displays.display
