@@ -88,7 +88,7 @@ fn a_lone_script_sees_nothing_beside_itself() -> Result<(), Failed> {
     let imports = in_program(program.path(), &["imports.py"])?;
     let hint = |name: &str| {
         let directory = program.path().display();
-        format!("sandfork: `{name}` is in {directory}, which the guest does not see; `--project`")
+        format!("sandfork: `{name}` is in {directory}, which the guest does not see; ")
     };
     assert_eq!(imports.status.code(), Some(1));
     assert!(said(&imports).contains("ModuleNotFoundError: No module named 'helper'"));
