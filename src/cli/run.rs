@@ -25,10 +25,9 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
         (None, _) => Origin::Stdin,
     };
     let script = Script::load(origin)?;
-    let request = Request::python(script.source)
-        .filename(&script.name)
-        .args(arguments.arguments);
-    launch(&script.name, request, &arguments.policy, &arguments.output)
+    let name = script.name.clone();
+    let request = script.request().args(arguments.arguments);
+    launch(&name, request, &arguments.policy, &arguments.output)
 }
 
 /// Runs a program.

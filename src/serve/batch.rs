@@ -176,7 +176,7 @@ fn read(line: &[u8], policy: &Policy, filename: Option<String>) -> Result<Reques
     }
     let program = match &mut line.program {
         TaskProgram::Code { source, args } => {
-            let request = Request::python(std::mem::take(source)).args(args.drain(..));
+            let request = Request::text(std::mem::take(source)).args(args.drain(..));
             match filename {
                 Some(name) => request.filename(name),
                 None => request,

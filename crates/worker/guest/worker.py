@@ -120,18 +120,18 @@ def run_cell(request, source):
 
 def evaluate(request, source):
     """Runs a cell. Returns its result and the exit status."""
-    filename = request["filename"]
+    filename, kind = request["filename"], request.get("source", "file")
     set_argv(filename, request["argv"])
     main_module = type(sys)("__main__")
     main_module.__builtins__ = builtins
     if not filename.startswith("<"):
         main_module.__file__ = abspath(filename)
-        main_module.__loader__ = Lines(source)
+        main_module.__loader__ = Lines(source, kind)
     sys.modules["__main__"] = main_module
     result = {"kind": "result", "id": request["id"], "status": "ok"}
     code = 0
     try:
-        value = execute(source, filename, main_module.__dict__)
+        value = execute(source, kind, filename, main_module.__dict__)
         result["value"] = encode_value(value)
     except SystemExit as stop:
         code = exit_code(stop)

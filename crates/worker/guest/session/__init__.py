@@ -148,7 +148,7 @@ class Session:
         if filename.startswith("<"):
             main.pop("__file__", None)
         else:
-            main.update(__file__=abspath(filename), __loader__=Lines(source))
+            main.update(__file__=abspath(filename), __loader__=Lines(source, "text"))
         # A whole program reads an empty file, as outside a sandbox.
         sys.stdin = sys.__stdin__ if request.get("then") == "end" else self.stdin
         sys.modules["__main__"] = self.main

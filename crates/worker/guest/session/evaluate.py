@@ -2,7 +2,7 @@
 
 import _ast
 
-from ..cell import compile_both, keep_source, parse, pop_last_expression
+from ..cell import compile_both, decoded, keep_source, parse, pop_last_expression, text_of
 from .awaiting import EventLoop
 from .statement import record_last, take_value
 
@@ -16,13 +16,15 @@ class Evaluator:
         self.loop = EventLoop()
 
     def run(self, source, filename, namespace, last):
+        # Callers of a session send text.
+        source = decoded(source, "text")
         tree = parse(source, filename, FLAGS)
         expression = pop_last_expression(tree)
         records = last == "statement" and expression is None
         if records:
             record_last(tree)
         body, expression = compile_both(tree, expression, filename, FLAGS)
-        keep_source(filename, source.decode("utf-8", "replace"))
+        keep_source(filename, text_of(source))
         try:
             if body is not None:
                 self.execute(body, namespace)
