@@ -10,6 +10,7 @@ import types
 
 import pytest
 
+import sandfork
 from sandfork import Policy, PolicyError, Sandbox, _policy
 from sandfork._options import own_interpreter
 
@@ -175,6 +176,9 @@ def test_policies_are_sent_as_they_were_given(
         (pathlib.Path("strict"), {"name": "./strict", **ours}),
         (pathlib.Path("/etc/x.toml"), {"name": "/etc/x.toml", **ours}),
         (policy, {"toml": policy.to_toml(), "label": "Policy", **ours}),
+        (policy.tables(), {"toml": policy.to_toml(), "label": "Policy", **ours}),
+        (types.MappingProxyType(policy.tables()), {"toml": policy.to_toml(), "label": "Policy", **ours}),
+        ({}, {"toml": "\n", "label": "Policy", **ours}),
     ]
     for given, sent in expected:
         with Sandbox(given):
@@ -202,3 +206,19 @@ def test_an_unsuitable_python_leaves_the_choice_to_the_policy(monkeypatch: pytes
     monkeypatch.setattr(sys, "abiflags", "")
     monkeypatch.setattr(sys, "implementation", types.SimpleNamespace(name="pypy"))
     assert own_interpreter() is None
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"limit": {"wall": "2s"}}, "limit: unknown key: did you mean 'limits'?"),
+        ({3: {}}, "3: unknown key: a policy has assurance, description, env, extends, "),
+        ({"limits": {"wal": "2s"}}, "limits.wal: unknown key: did you mean 'wall'?"),
+        ({"limits": "2s"}, "limits is of type str: give a dict of its keys"),
+    ],
+)
+def test_a_wrong_dict_is_refused_as_a_wrong_policy_is(tables: dict, said: str) -> None:
+    for start in (Sandbox, lambda policy: sandfork.run("1", policy=policy)):
+        with pytest.raises(PolicyError) as caught:
+            start(tables)
+        assert said in str(caught.value)

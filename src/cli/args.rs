@@ -216,8 +216,11 @@ pub enum PolicyCommand {
         #[arg(value_name = "NAME|FILE")]
         policy: String,
     },
-    /// Check policy files and try their preloads; `sandfork plan` shows what holds here
+    /// Check policy files: print each mistake, and what this host would refuse
     Check {
+        /// Check only what holds on every host: no paths, packages or kernel features
+        #[arg(long)]
+        any_host: bool,
         /// Built-in policies, or policy files
         #[arg(required = true, value_name = "NAME|FILE")]
         policies: Vec<String>,

@@ -27,7 +27,7 @@ pub fn plan(arguments: &PlanArguments) -> Result<u8, Failure> {
     }
 }
 
-fn plan_here(policy: &Policy) -> Result<plan::Plan, Error> {
+pub(super) fn plan_here(policy: &Policy) -> Result<plan::Plan, Error> {
     // The values of passed variables are the caller's secrets, and plans are printed and kept.
     let needs = Needs {
         variables: BTreeSet::new(),

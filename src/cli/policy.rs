@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use crate::ErrorKind;
+use crate::Error;
 use crate::outcome::exit_code;
-use crate::plan::PreloadPlan;
+use crate::plan::{PreloadPlan, check_syscalls};
 use crate::policy::{self, Override, Policy, PolicyError};
 use crate::policy_source::FileSystem;
 
 use super::args::{PolicyChoice, PolicyCommand};
-use super::failure::{Failure, say};
-use super::plan::try_preloads;
+use super::failure::Failure;
+use super::plan::{plan_here, try_preloads};
 use super::terminal::harmless_line;
 use super::{print, print_json};
 
@@ -29,7 +29,10 @@ pub fn policy(command: PolicyCommand) -> Result<u8, Failure> {
     match command {
         PolicyCommand::List => print(list()),
         PolicyCommand::Show { policy } => print(load(&policy)?.to_toml()),
-        PolicyCommand::Check { policies } => check(&policies),
+        PolicyCommand::Check { any_host, policies } => {
+            let host = if any_host { Host::Any } else { Host::This };
+            check(&policies, host)
+        }
         PolicyCommand::Schema => print_json(&policy::schema()),
     }
 }
@@ -48,35 +51,64 @@ fn list() -> String {
     text
 }
 
-/// Checks every policy, so that one call shows all mistakes.
-fn check(policies: &[String]) -> Result<u8, Failure> {
+/// The hosts that a policy is checked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Host {
+    /// Only what is wrong everywhere is a mistake.
+    Any,
+    /// What this host would refuse is one too.
+    This,
+}
+
+/// Checks every policy, so that one call shows all mistakes. The exit code is that of the first one.
+fn check(policies: &[String], host: Host) -> Result<u8, Failure> {
     let mut code = exit_code::OK;
     for name in policies {
-        match load(name) {
-            Ok(policy) => code = code.max(check_here(&harmless_line(name), &policy)?),
-            Err(error) => code = code.max(Failure::from(error).say()),
+        match accept(name, host) {
+            Ok((policy, preload)) => {
+                let name = harmless_line(name);
+                let mut text = format!("{name}: ok, sha256 {}\n", policy.sha256());
+                for note in preload.iter().filter_map(PreloadPlan::note) {
+                    // Writing to a string does not fail.
+                    let _ = writeln!(text, "{name}: {}", harmless_line(&note));
+                }
+                print(text)?;
+            }
+            Err(mistakes) => {
+                for mistake in mistakes {
+                    let its = mistake.say();
+                    if code == exit_code::OK {
+                        code = its;
+                    }
+                }
+            }
         }
     }
     Ok(code)
 }
 
-/// Reports on a valid policy, whose preloads it tries. A host that cannot keep the policy does not
-/// make it wrong: it may be meant for another.
-fn check_here(name: &str, policy: &Policy) -> Result<u8, Failure> {
-    let notes = match try_preloads(policy) {
-        Ok(modules) => modules.iter().filter_map(PreloadPlan::note).collect(),
-        Err(error) if error.kind() == ErrorKind::Host => {
-            vec![format!("its preloads could not be tried here: {error}")]
-        }
-        Err(error) => {
-            say(&format!("{name}: {error}"));
-            return Ok(error.exit_code());
-        }
-    };
-    let mut text = format!("{name}: ok, sha256 {}\n", policy.sha256());
-    for note in notes {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{name}: {}", harmless_line(&note));
+/// The policy and how its preloads load, if a run under it could start, or all that is wrong with it.
+fn accept(name: &str, host: Host) -> Result<(Policy, Vec<PreloadPlan>), Vec<Failure>> {
+    fn failures<E: Into<Failure>>(errors: Vec<E>) -> Vec<Failure> {
+        errors.into_iter().map(E::into).collect()
     }
-    print(text)
+    let syscalls = |policy: &Policy| {
+        let errors = check_syscalls(policy).into_iter().map(Error::from);
+        failures(errors.collect())
+    };
+    let policy = Policy::check(name, &[], &FileSystem).map_err(|refused| {
+        let mut all = failures(refused.errors);
+        all.extend(refused.rest.iter().flat_map(|policy| syscalls(policy)));
+        all
+    })?;
+    let wrong = syscalls(&policy);
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    if host == Host::Any {
+        return Ok((policy, Vec::new()));
+    }
+    let tried = plan_here(&policy).and_then(|_| try_preloads(&policy));
+    let preload = tried.map_err(|error| vec![error.into()])?;
+    Ok((policy, preload))
 }

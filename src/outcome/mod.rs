@@ -19,7 +19,7 @@ mod phases;
 pub use ending::{Ending, LimitHit, Mechanism, Status};
 pub use layer::Layer;
 pub use level::Level;
-pub use limits::{LimitName, LimitSpec, Limits, Scope, Unit};
+pub use limits::{CpuRule, LimitName, LimitSpec, Limits, Scope, Unit};
 pub use parts::{Denial, Enforced, ExceptionInfo, PolicyIdentity, Reporter, Usage};
 pub use phases::{JailSteps, Phases, microseconds};
 

@@ -160,6 +160,10 @@ impl fmt::Display for Sentences<'_> {
 
 impl Cause for PlanError {
     fn kind(&self) -> ErrorKind {
-        ErrorKind::Host
+        match self {
+            // Wrong on every host.
+            Self::Syscall { .. } => ErrorKind::Policy,
+            _ => ErrorKind::Host,
+        }
     }
 }

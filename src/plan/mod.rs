@@ -38,6 +38,7 @@ pub use doctor::{PreloadDiagnosis, diagnose};
 pub use environment::{PRELOAD_ONLY, preload_env};
 pub use error::{Place, PlanError};
 pub use explain::explain;
+pub use filters::check_syscalls;
 pub use layer_state::LayerState;
 pub use level::LayerPlan;
 pub use preload::{LeftToGuest, PreloadPlan};
@@ -45,7 +46,7 @@ pub use session_directory::{FileQuota, SessionFiles};
 pub(crate) use words::bytes;
 
 use crate::host::{Controller, Host, Needs};
-use crate::outcome::{LimitName, Limits, Scope, Unit};
+use crate::outcome::{CpuRule, LimitName, Limits, Scope, Unit};
 use crate::policy::{self, Freshness, Level, Policy, Stdin};
 use sandfork_jail::program::ZygoteJail;
 
@@ -114,6 +115,9 @@ pub struct Supervision {
     /// The policy's limits. Those that the jail enforces stand in its steps.
     #[serde(flatten, serialize_with = "supervised")]
     pub limits: Limits,
+    /// What the limit on processor time is of a cell that has a wall time of its own.
+    #[serde(skip)]
+    pub cpu_rule: CpuRule,
     /// What the guest reads on its standard input.
     pub stdin: Stdin,
     /// How long a session may wait for its next cell; `None` means forever.
@@ -230,6 +234,7 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
     });
     Supervision {
         limits: *policy.limits(),
+        cpu_rule: policy.cpu_rule(),
         stdin: policy.stdin(),
         session_idle: policy.session().idle,
         session_age: policy.session().age,

@@ -8,7 +8,7 @@ use super::keyword::{NetworkMode, Stdin, SystemFiles};
 use super::module_name::{ImportPattern, Preload};
 use super::origin::{Located, Origin};
 use super::values::{Values, given};
-use crate::outcome::{Level, LimitName, Limits};
+use crate::outcome::{CpuRule, Level, LimitName, Limits};
 
 /// What a guest may do, complete and checked. Made by [`Policy::load`] and [`Policy::builtin`].
 ///
@@ -26,6 +26,7 @@ pub struct Policy {
     pub(super) env: EnvPolicy,
     pub(super) stdin: Stdin,
     pub(super) limits: Limits,
+    pub(super) cpu_rule: CpuRule,
     pub(super) session: SessionPolicy,
     pub(super) syscalls: SyscallPolicy,
     pub(super) require: Located<Level>,
@@ -163,6 +164,11 @@ impl Policy {
     /// Limits on time, memory and every other resource that can run out.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// What the limit on processor time is of a cell that has a wall time of its own.
+    pub(crate) fn cpu_rule(&self) -> CpuRule {
+        self.cpu_rule
     }
 
     /// Where a limit was written.

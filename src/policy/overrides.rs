@@ -71,13 +71,11 @@ fn key_path(key: &str) -> Option<Vec<String>> {
 
 impl Override {
     /// The override as a policy text of one key.
-    pub(super) fn layer(&self, directory: Option<&Path>) -> Result<Layer, PolicyError> {
+    pub(super) fn layer(&self, directory: Option<&Path>) -> Result<Layer, Vec<PolicyError>> {
         let source = Source::argument();
         if self.path == ["extends"] {
-            return Err(PolicyError::of_file(
-                source.whole(),
-                PolicyProblem::ExtendsInOverride,
-            ));
+            let problem = PolicyProblem::ExtendsInOverride;
+            return Err(vec![PolicyError::of_file(source.whole(), problem)]);
         }
         let value = self.value();
         let mut names = self.path.iter().rev();
@@ -101,7 +99,7 @@ impl Override {
         match (self.notation(), parsed) {
             (Notation::Text, Some(Value::String(quoted))) => Value::String(quoted),
             (Notation::Text, _) => as_text(),
-            (Notation::List, Some(Value::Array(list))) => Value::Array(list),
+            (Notation::List, Some(list @ (Value::Array(_) | Value::Table(_)))) => list,
             (Notation::List, Some(Value::String(quoted))) => {
                 Value::Array(vec![Value::String(quoted)])
             }

@@ -98,6 +98,7 @@ impl Sandbox {
         let terms = SessionTerms {
             idle: self.inner.plan.supervision.session_idle,
             age: self.inner.plan.supervision.session_age,
+            cpu_rule: self.inner.plan.supervision.cpu_rule,
             tool_time,
         };
         let opened = self.opened(restart.take(), &verified.enforced);

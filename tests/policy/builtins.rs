@@ -190,7 +190,7 @@ fn the_hash_is_of_the_effect_alone() {
     );
     assert_eq!(hash("description = 'another'"), standard);
     assert_eq!(
-        hash("limits.wall = '30s'\nlimits.memory = '524288KiB'"),
+        hash("limits.pids = 64\nlimits.memory = '524288KiB'"),
         standard
     );
     assert_eq!(hash("env = { set = { LANG = 'C.UTF-8' } }"), standard);

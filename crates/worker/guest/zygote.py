@@ -46,6 +46,9 @@ def prepare(native, setup):
     site.main()
     require_one_thread(native, "site")
     sys.path.extend(setup["path"])
+    if "*" not in setup["imports"]:
+        # Workers use it, and would each load it.
+        from . import imports  # noqa: F401
     preloaded = preload_all(native, setup["preload"])
     lasts = setup["lifetime"] == "many-runs"
     if lasts:

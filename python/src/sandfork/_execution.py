@@ -134,7 +134,9 @@ class Execution:
             return ExecutionError("SystemExit", str(self.exit_code), trace)
         if self.status in ("exception", "protocol-violation") and told:
             return ExecutionError(str(told.get("name", "")), str(told.get("message", "")), trace)
-        said = _endings.sentence(self._outcome, self._info.limits, self._wall)
+        own = {"limits.wall": self._wall, "limits.cpu": self._header.get("cpu_limit")}
+        limits = {**self._info.limits, **{key: amount for key, amount in own.items() if amount is not None}}
+        said = _endings.sentence(self._outcome, limits)
         return ExecutionError(_endings.class_name(self.status), said, trace)
 
     @property

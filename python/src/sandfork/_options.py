@@ -10,11 +10,11 @@ from typing import IO, Any, Union
 from ._blobs import sealed_file
 from ._exceptions import RequestError, ValueTooLarge
 from ._frames import MAX_PAYLOAD
-from ._policy import Policy
+from ._policy import Policy, policy_of
 from ._tools import check_name
 from ._values import is_unicode
 
-PolicyLike = Union[str, "os.PathLike[str]", Policy]
+PolicyLike = Union[str, "os.PathLike[str]", Mapping[str, Any], Policy]
 Stdin = Union[str, bytes, IO[Any]]
 
 
@@ -22,11 +22,15 @@ def policy_choice(policy: PolicyLike) -> dict[str, Any]:
     """A policy in the form of the `open` message, with the interpreter for a policy that names none."""
     interpreter, directory = own_interpreter(), os.getcwd()
     ours: dict[str, Any] = {} if interpreter is None else {"interpreter": interpreter}
+    if isinstance(policy, Mapping):
+        policy = policy_of(policy)
     if isinstance(policy, Policy):
         return {"toml": policy.to_toml(), "directory": directory, "label": "Policy", **ours}
     if not isinstance(policy, (str, os.PathLike)):
         kind = type(policy).__name__
-        raise RequestError(f"policy is of type {kind}: give a name, the path of a file, or a Policy")
+        raise RequestError(
+            f"policy is of type {kind}: give a name, the path of a file, a Policy, or a dict of its tables"
+        )
     name = os.fspath(policy)
     if not isinstance(policy, str) and os.sep not in name:
         # A path object is a path even if a built-in policy has the same name.

@@ -106,6 +106,7 @@ _TABLES = {
     "assurance": AssuranceTable,
     "session": SessionTable,
 }
+_NAMES = ("extends", "description", *_TABLES)
 # The kind of value of each type.
 _KINDS: dict[Any, str] = {
     str: "text",
@@ -210,6 +211,16 @@ class Policy:
 
     def __repr__(self) -> str:
         return f"Policy({', '.join(f'{name}={value!r}' for name, value in self._document.items())})"
+
+
+def policy_of(tables: Mapping[str, Any]) -> Policy:
+    """A policy of a dict of its tables. Raises `PolicyError` for what `Policy` has no argument for."""
+    for name in tables:
+        if name not in _NAMES:
+            near = difflib.get_close_matches(str(name), _NAMES, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"a policy has {', '.join(sorted(_NAMES))}"
+            raise PolicyError(f"{name}: unknown key: {remedy}")
+    return Policy(**tables)
 
 
 def _checked_table(name: str, table: object) -> dict[str, Any]:

@@ -94,8 +94,8 @@ class Sandbox(BaseSandbox):
             sbx.run("x = add(1, 2)")
             assert sbx.run("x * 2").value == 6
 
-    - `policy`: a built-in name (`standard`, `strict`, `data-science`), the path of a policy file, or a
-      `Policy`.
+    - `policy`: a built-in name (`standard`, `strict`, `data-science`), the path of a policy file, a
+      `Policy`, or a dict of its tables, such as `{"limits": {"memory": "1GiB"}}`.
     - `tools`: functions of this process that guest code may call by name. A tool runs in the thread that
       called `run`. A tool with a timeout runs in a helper thread, and an async tool in the sandbox's own
       event loop.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 import threading
 from typing import Any
@@ -160,12 +161,29 @@ def test_a_policy_of_python(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
     policy = sandfork.Policy(extends="strict", limits={"wall": "7s"}, imports={"allow": ["math"]})
     policy.dump(tmp_path / "own.toml")
     monkeypatch.chdir(tmp_path)
-    for given in (policy, "own.toml", tmp_path / "own.toml", pathlib.Path("own.toml")):
+    for given in (policy, policy.tables(), "own.toml", tmp_path / "own.toml", pathlib.Path("own.toml")):
         with Sandbox(given) as sbx:
             assert sbx.info.limits["limits.wall"] == 7.0
             error = sbx.run("import os").error
             assert error is not None
             assert "Import of os is not allowed. Authorized imports are: ['math']" in error.value
+
+
+def test_every_way_in_takes_a_dict_of_tables() -> None:
+    policy: dict[str, Any] = {"extends": "strict", "imports": {"allow": ["math"]}}
+
+    async def others() -> list[sandfork.Execution | None]:
+        async with AsyncSandbox(policy) as sbx:
+            done: list[sandfork.Execution | None] = [await sbx.run("import os")]
+        done.append(await sandfork.async_run("import os", policy=policy))
+        done += [each.execution async for each in sandfork.async_map(["import os"], policy=policy)]
+        return done
+
+    (mapped,) = sandfork.map(["import os"], policy=policy)
+    done = [sandfork.run("import os", policy=policy), mapped.execution, *asyncio.run(others())]
+    assert [one is not None and one.error is not None and one.error.name for one in done] == [
+        "ImportError"
+    ] * 5
 
 
 @pytest.mark.parametrize(

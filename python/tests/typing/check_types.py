@@ -53,6 +53,7 @@ def blocking() -> None:
         sbx.add_tools([add, Tool("f", fetch)])
         assert_type(sbx.info.limits["limits.wall"], float)
     assert_type(sandfork.run("1"), Execution)
+    assert_type(sandfork.run("1", policy={"limits": {"wall": "2s"}}), Execution)
     sandfork.map([{"code": "1", "limits": {"wall": "2s"}}])
     with sandfork.map([sandfork.Task("1", id=1)], jobs=2, ordered=True, on_progress=follow) as results:
         assert_type(next(results), TaskResult)

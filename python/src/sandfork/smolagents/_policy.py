@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Union
 
 from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS
-from smolagents.utils import BASE_BUILTIN_MODULES
 
 from sandfork import Policy
+from sandfork._policy import policy_of
+
+from ._imports import import_patterns
 
 PolicySource = Union[str, "os.PathLike[str]", Mapping[str, Any], Policy, None]
 
@@ -64,32 +66,9 @@ def _tables(source: PolicySource) -> dict[str, Any]:
         return source.tables()
     if isinstance(source, Mapping):
         # In JSON types, so that a saved agent can store it.
-        return Policy(**source).tables()
+        return policy_of(source).tables()
     return {"extends": source}
 
 
 def _duration(seconds: float) -> str:
     return f"{max(1, round(min(seconds, _LONGEST_SECONDS) * 1000))}ms"
-
-
-def authorized_imports(additional: Iterable[str]) -> list[str]:
-    """The imports that code may use: smolagents' base modules and `additional`."""
-    return sorted({*BASE_BUILTIN_MODULES, *additional})
-
-
-def import_patterns(authorized: Iterable[str]) -> list[str] | None:
-    """The policy's `imports.allow`, or `None` where every import is authorized."""
-    patterns: set[str] = set()
-    for name in authorized:
-        parts = name.split(".")
-        if parts[0] == "*":
-            return None
-        if "*" in parts:
-            parts = parts[: parts.index("*") + 1]
-        patterns.add(".".join(parts))
-    return sorted(patterns)
-
-
-def top_level_names(names: Iterable[str]) -> list[str]:
-    """The packages that these imports require."""
-    return sorted({name.split(".")[0] for name in names} - {"*"})
