@@ -151,7 +151,7 @@ fn an_environment_whose_base_this_user_may_not_run_is_told() {
             }
         );
     };
-    let close = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+    let close = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o0)).unwrap();
     close(&base);
     // Root may not execute it either: no user may.
     told(&base);
