@@ -135,6 +135,27 @@ def test_what_no_policy_has_is_refused(arguments: dict, said: str) -> None:
     assert isinstance(caught.value, ValueError)
 
 
+def test_a_list_can_be_a_change_of_the_inherited_one() -> None:
+    change = {"remove": ("pandas",), "add": ["polars"]}
+    policy = Policy(
+        extends="data-science",
+        python={"preload": change},  # type: ignore[typeddict-item]
+        filesystem={"read": {"add": [pathlib.Path("/srv")]}},
+    )
+    assert policy.tables()["python"] == {"preload": {"remove": ["pandas"], "add": ["polars"]}}
+    assert policy.tables()["filesystem"] == {"read": {"add": ["/srv"]}}
+    assert Policy(**policy.tables()) == policy
+    assert '[python.preload]\nremove = ["pandas"]\nadd = ["polars"]\n' in policy.to_toml()
+
+
+@pytest.mark.parametrize(
+    "change", [{"removed": ["x"]}, {"remove": "x"}, {"remove": [1]}, {"add": {"x": 1}}, {"add": None}]
+)
+def test_a_wrong_change_of_a_list_is_refused(change: dict) -> None:
+    with pytest.raises(PolicyError, match=r'python.preload: .*: give a list of texts, or {"remove": '):
+        Policy(python={"preload": change})  # type: ignore[typeddict-item]
+
+
 def test_an_unknown_table_is_a_type_error() -> None:
     with pytest.raises(TypeError):
         Policy(limit={})  # type: ignore[call-arg]
@@ -185,6 +206,22 @@ def test_policies_are_sent_as_they_were_given(
             assert fake.sessions[-1].heard[0]["policy"] == sent
 
 
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"limit": {"wall": "2s"}}, "limit: unknown key: did you mean 'limits'?"),
+        ({3: {}}, "3: unknown key: a policy has assurance, description, env, extends, "),
+        ({"limits": {"wal": "2s"}}, "limits.wal: unknown key: did you mean 'wall'?"),
+        ({"limits": "2s"}, "limits is of type str: give a dict of its keys"),
+    ],
+)
+def test_a_wrong_dict_is_refused_as_a_wrong_policy_is(tables: dict, said: str) -> None:
+    for start in (Sandbox, lambda policy: sandfork.run("1", policy=policy)):
+        with pytest.raises(PolicyError) as caught:
+            start(tables)
+        assert said in str(caught.value)
+
+
 @pytest.mark.parametrize("program", [None, "", "/usr/sbin/uwsgi", "python3", "/opt/\udce9/python3"])
 def test_a_program_that_embeds_python_offers_the_interpreter_of_its_prefix(
     program: str | None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
@@ -206,19 +243,3 @@ def test_an_unsuitable_python_leaves_the_choice_to_the_policy(monkeypatch: pytes
     monkeypatch.setattr(sys, "abiflags", "")
     monkeypatch.setattr(sys, "implementation", types.SimpleNamespace(name="pypy"))
     assert own_interpreter() is None
-
-
-@pytest.mark.parametrize(
-    ("tables", "said"),
-    [
-        ({"limit": {"wall": "2s"}}, "limit: unknown key: did you mean 'limits'?"),
-        ({3: {}}, "3: unknown key: a policy has assurance, description, env, extends, "),
-        ({"limits": {"wal": "2s"}}, "limits.wal: unknown key: did you mean 'wall'?"),
-        ({"limits": "2s"}, "limits is of type str: give a dict of its keys"),
-    ],
-)
-def test_a_wrong_dict_is_refused_as_a_wrong_policy_is(tables: dict, said: str) -> None:
-    for start in (Sandbox, lambda policy: sandfork.run("1", policy=policy)):
-        with pytest.raises(PolicyError) as caught:
-            start(tables)
-        assert said in str(caught.value)

@@ -9,7 +9,9 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
+use clap_complete::engine::ArgValueCompleter;
 
+use super::complete::{overrides, policies};
 use super::terminal::harmless;
 use sandfork_jail::control::MAX_WORKERS;
 
@@ -35,7 +37,7 @@ impl Arguments {
     /// Parses the command line. Like clap, prints help or an error and exits if needed.
     pub fn read() -> Self {
         Self::try_parse().unwrap_or_else(|mut error| {
-            // `python3 script.py argument` works without `--`, so users try this form first.
+            // An option behind `-c CODE` or a program may be meant for either.
             let for_guest = std::env::args_os()
                 .nth(1)
                 .is_some_and(|name| name == "run" || name == "exec");
@@ -95,10 +97,20 @@ pub enum Command {
 #[derive(Args, Debug)]
 pub struct PolicyChoice {
     /// A built-in policy, or a policy file
-    #[arg(long, short, value_name = "NAME|FILE", default_value = "standard")]
+    #[arg(
+        long,
+        short,
+        value_name = "NAME|FILE",
+        default_value = "standard",
+        add = ArgValueCompleter::new(policies)
+    )]
     pub policy: String,
     /// Override one key of the policy: `--set limits.wall=2s`
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    #[arg(
+        long = "set",
+        value_name = "KEY=VALUE",
+        add = ArgValueCompleter::new(overrides)
+    )]
     pub overrides: Vec<String>,
 }
 
@@ -110,27 +122,51 @@ pub struct OutputChoice {
     pub json: bool,
 }
 
+/// Files that are copied for a guest.
+#[derive(Args, Debug)]
+pub struct TransferChoice {
+    /// Copy this file into the work directory before the run
+    #[arg(long = "in", value_name = "FILE")]
+    pub inputs: Vec<PathBuf>,
+    /// Copy this file out of the work directory after the run
+    #[arg(long = "out", value_name = "FILE")]
+    pub outputs: Vec<PathBuf>,
+}
+
 /// `sandfork run`.
 #[derive(Args, Debug)]
-#[command(override_usage = "sandfork run [OPTIONS] <FILE|-|-c CODE> [-- ARG...]")]
+#[command(override_usage = "sandfork run [OPTIONS] <FILE|DIR|-|-c CODE|-m MODULE> [ARG...]")]
 pub struct RunArguments {
     #[command(flatten)]
     pub policy: PolicyChoice,
     #[command(flatten)]
     pub output: OutputChoice,
+    #[command(flatten)]
+    pub transfer: TransferChoice,
     /// Run this code
     #[arg(short = 'c', value_name = "CODE", allow_hyphen_values = true)]
     pub code: Option<String>,
-    /// Run this file; `-` reads the script from stdin
+    /// Run this module, installed or of the project; all that follows is for it
     #[arg(
-        value_name = "FILE",
-        required_unless_present = "code",
+        short = 'm',
+        value_names = ["MODULE", "ARG"],
+        num_args = 1..,
+        allow_hyphen_values = true,
         conflicts_with = "code"
     )]
-    pub file: Option<PathBuf>,
-    /// Arguments of the script, as `sys.argv[1:]`
-    #[arg(last = true, value_name = "ARG")]
-    pub arguments: Vec<String>,
+    pub module: Option<Vec<String>>,
+    /// Show the script's directory, or DIR, read-only, and import from it
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub project: Option<String>,
+    /// Run this file, or the `__main__.py` of this directory, which is then the project; `-` reads the
+    /// script from stdin. All that follows is for the script, as `sys.argv[1:]`
+    #[arg(
+        value_names = ["FILE", "ARG"],
+        num_args = 1..,
+        trailing_var_arg = true,
+        required_unless_present_any = ["code", "module"]
+    )]
+    pub rest: Vec<OsString>,
 }
 
 /// `sandfork exec`.
@@ -141,6 +177,8 @@ pub struct ExecArguments {
     pub policy: PolicyChoice,
     #[command(flatten)]
     pub output: OutputChoice,
+    #[command(flatten)]
+    pub transfer: TransferChoice,
     /// The program, looked up in the sandbox, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub argv: Vec<String>,
@@ -171,6 +209,9 @@ pub struct MapArguments {
     /// Refuse `file`, `program` and `policy` in tasks, which others may write
     #[arg(long)]
     pub code_only: bool,
+    /// Write short results: how a task ended, its output, value and error, and little more
+    #[arg(long)]
+    pub compact: bool,
     /// Draw no progress bar, even on a terminal
     #[arg(long)]
     pub no_progress: bool,
@@ -213,7 +254,7 @@ pub enum PolicyCommand {
     /// Print a policy as it takes effect, with what it extends
     Show {
         /// A built-in policy, or a policy file
-        #[arg(value_name = "NAME|FILE")]
+        #[arg(value_name = "NAME|FILE", add = ArgValueCompleter::new(policies))]
         policy: String,
     },
     /// Check policy files: print each mistake, and what this host would refuse
@@ -222,7 +263,11 @@ pub enum PolicyCommand {
         #[arg(long)]
         any_host: bool,
         /// Built-in policies, or policy files
-        #[arg(required = true, value_name = "NAME|FILE")]
+        #[arg(
+            required = true,
+            value_name = "NAME|FILE",
+            add = ArgValueCompleter::new(policies)
+        )]
         policies: Vec<String>,
     },
     /// Print the JSON Schema of a policy file, for editors

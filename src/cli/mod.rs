@@ -1,7 +1,9 @@
 //! The command line: parses arguments, calls the library, prints the result.
 
 mod args;
+mod complete;
 mod failure;
+mod hint;
 mod interrupt;
 mod log;
 mod map;
@@ -11,12 +13,12 @@ mod report;
 mod run;
 mod script;
 mod streams;
+mod target;
 mod terminal;
+mod transfer;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-
-use clap::CommandFactory;
 
 use crate::outcome::exit_code;
 use args::{Arguments, Command};
@@ -25,6 +27,7 @@ use terminal::{harmless, harmless_json};
 
 /// Executes the command line of this process.
 pub fn command() -> ExitCode {
+    complete::answer_shell();
     match execute(Arguments::read()) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => failure.report(),
@@ -42,11 +45,7 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
         Command::Doctor(arguments) => plan::doctor(&arguments),
         Command::Policy(arguments) => policy::policy(arguments.command),
         Command::Serve { control_fd } => serve(control_fd),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "sandfork", &mut script);
-            write(&script)
-        }
+        Command::Completions { shell } => write(&complete::script(&shell.to_string())?),
     }
 }
 

@@ -65,14 +65,8 @@ fn check(policies: &[String], host: Host) -> Result<u8, Failure> {
     let mut code = exit_code::OK;
     for name in policies {
         match accept(name, host) {
-            Ok((policy, preload)) => {
-                let name = harmless_line(name);
-                let mut text = format!("{name}: ok, sha256 {}\n", policy.sha256());
-                for note in preload.iter().filter_map(PreloadPlan::note) {
-                    // Writing to a string does not fail.
-                    let _ = writeln!(text, "{name}: {}", harmless_line(&note));
-                }
-                print(text)?;
+            Ok(accepted) => {
+                print(accepted)?;
             }
             Err(mistakes) => {
                 for mistake in mistakes {
@@ -87,8 +81,8 @@ fn check(policies: &[String], host: Host) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// The policy and how its preloads load, if a run under it could start, or all that is wrong with it.
-fn accept(name: &str, host: Host) -> Result<(Policy, Vec<PreloadPlan>), Vec<Failure>> {
+/// What to say of a policy that a run could start under, or all that is wrong with it.
+fn accept(name: &str, host: Host) -> Result<String, Vec<Failure>> {
     fn failures<E: Into<Failure>>(errors: Vec<E>) -> Vec<Failure> {
         errors.into_iter().map(E::into).collect()
     }
@@ -96,7 +90,7 @@ fn accept(name: &str, host: Host) -> Result<(Policy, Vec<PreloadPlan>), Vec<Fail
         let errors = check_syscalls(policy).into_iter().map(Error::from);
         failures(errors.collect())
     };
-    let policy = Policy::check(name, &[], &FileSystem).map_err(|refused| {
+    let policy = Policy::check(None, name, &[], &FileSystem).map_err(|refused| {
         let mut all = failures(refused.errors);
         all.extend(refused.rest.iter().flat_map(|policy| syscalls(policy)));
         all
@@ -105,10 +99,18 @@ fn accept(name: &str, host: Host) -> Result<(Policy, Vec<PreloadPlan>), Vec<Fail
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    if host == Host::Any {
-        return Ok((policy, Vec::new()));
+    let preloads = match host {
+        Host::Any => Vec::new(),
+        Host::This => {
+            let tried = plan_here(&policy).and_then(|_| try_preloads(&policy));
+            tried.map_err(|error| failures(vec![error]))?
+        }
+    };
+    let name = harmless_line(name);
+    let mut text = format!("{name}: ok, sha256 {}\n", policy.sha256());
+    for note in preloads.iter().filter_map(PreloadPlan::note) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name}: {}", harmless_line(&note));
     }
-    let tried = plan_here(&policy).and_then(|_| try_preloads(&policy));
-    let preload = tried.map_err(|error| vec![error.into()])?;
-    Ok((policy, preload))
+    Ok(text)
 }

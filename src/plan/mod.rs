@@ -93,6 +93,8 @@ pub struct InterpreterPlan {
     pub preload: Vec<PreloadPlan>,
     /// Directories added to `sys.path`, in this order.
     pub path: Vec<PathBuf>,
+    /// The directory of a program of several files, first in `sys.path`.
+    pub project: Option<PathBuf>,
     /// Patterns of the modules that the guest may import.
     pub imports: Vec<String>,
     /// Where a session's interpreter comes from.
@@ -167,6 +169,7 @@ pub fn needs(policy: &Policy) -> Needs {
     Needs {
         paths: places::named_by(policy)
             .map(|(_, located)| located.value.clone())
+            .chain(policy.python().script.clone())
             .collect(),
         variables: policy.env().pass.iter().cloned().collect(),
     }
@@ -215,6 +218,7 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
             })
             .collect(),
         path: python.path.iter().map(|path| path.value.clone()).collect(),
+        project: python.project.as_ref().map(|path| path.value.clone()),
         imports: policy
             .imports()
             .allow

@@ -20,6 +20,7 @@ use crate::outcome::{CpuRule, LimitName, Limits};
 // Keys that more than one function names.
 const INTERPRETER: &str = "python.interpreter";
 const PATH: &str = "python.path";
+const PROJECT: &str = "python.project";
 const IMPORTS: &str = "imports.allow";
 const READ: &str = "filesystem.read";
 const SET: &str = "env.set";
@@ -51,6 +52,8 @@ pub(super) fn assemble(name: &str, mut layers: Vec<Layer>) -> Result<Policy, Ref
     refuse_read_inside_write(READ, &filesystem.read, &filesystem.write, &mut errors);
     // The zygote imports these modules: a guest that could write there would reach the next guest.
     refuse_read_inside_write(PATH, &policy.python.path, &filesystem.write, &mut errors);
+    let project = policy.python.project.as_slice();
+    refuse_read_inside_write(PROJECT, project, &filesystem.write, &mut errors);
     check_syscalls(&policy.syscalls, &mut errors);
     if errors.is_empty() {
         return Ok(policy);
@@ -100,6 +103,10 @@ fn typed(name: &str, values: Values, limits: Limits, cpu_rule: CpuRule) -> Polic
             interpreter: given(values.text(INTERPRETER)),
             preload: given(values.list("python.preload")),
             path: given(values.list(PATH)),
+            project: values
+                .text::<PathBuf>(PROJECT)
+                .filter(|project| project.value.is_absolute()),
+            script: None,
             freshness: if given(values.flag("python.fresh")) {
                 Freshness::Cold
             } else {

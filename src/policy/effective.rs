@@ -44,6 +44,11 @@ pub struct PythonPolicy {
     pub preload: Vec<Located<Preload>>,
     /// Absolute directories added to `sys.path`, read-only, in this order.
     pub path: Vec<Located<PathBuf>>,
+    /// The directory of a program of several files, absolute.
+    pub project: Option<Located<PathBuf>>,
+    /// The script that is about to run, which the guest finds at its own path. It is no key, and not
+    /// in the digest: it belongs to the run.
+    pub script: Option<PathBuf>,
     /// Whether sessions share a zygote.
     pub freshness: Freshness,
 }
@@ -139,6 +144,12 @@ impl Policy {
     /// The interpreter and its preloaded modules.
     pub(crate) fn python(&self) -> &PythonPolicy {
         &self.python
+    }
+
+    /// The same policy for a run of this script, given by an absolute path.
+    pub(crate) fn with_script(mut self, script: PathBuf) -> Self {
+        self.python.script = Some(script);
+        self
     }
 
     /// What guest code may import.

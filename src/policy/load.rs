@@ -43,19 +43,11 @@ impl Policy {
         overrides: &[Override],
         source: &dyn PolicySource,
     ) -> Result<Self, PolicyError> {
-        Self::check_over(default, name_or_path, overrides, source).map_err(Refused::first)
+        Self::check(default, name_or_path, overrides, source).map_err(Refused::first)
     }
 
-    /// Like [`Policy::load`], with every error of a policy that is refused.
+    /// As [`Policy::load_over`], with every error of a policy that is refused.
     pub(crate) fn check(
-        name_or_path: &str,
-        overrides: &[Override],
-        source: &dyn PolicySource,
-    ) -> Result<Self, Refused> {
-        Self::check_over(None, name_or_path, overrides, source)
-    }
-
-    fn check_over(
         default: Option<&Override>,
         name_or_path: &str,
         overrides: &[Override],

@@ -10,6 +10,7 @@
 mod assemble;
 mod builtin;
 mod chain;
+mod complete;
 mod effective;
 mod error;
 mod keys;
@@ -30,6 +31,7 @@ mod units;
 mod values;
 
 pub use builtin::builtin_names;
+pub use complete::overrides_beginning_with;
 pub use effective::{
     EnvPolicy, FilesystemPolicy, Freshness, ImportPolicy, Policy, ProcVisibility, PythonPolicy,
     SessionPolicy, SyscallPolicy,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::pool::{Filler, Pool};
+use super::stats::Counts;
 use super::zygote_manager::ZygoteManager;
 use super::{AtomicUsize, Inner, Sandbox};
 use crate::admission::Admission;
@@ -129,6 +130,7 @@ impl SandboxBuilder {
             warm,
             admission: self.admission,
             runs: AtomicUsize::new(0),
+            counts: Counts::default(),
         };
         Ok(Sandbox {
             inner: Arc::new(inner),

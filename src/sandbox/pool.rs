@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::demand::Demand;
 use super::{Inner, nothing_to_read};
 use crate::protocol::message::WorkerMode;
-use crate::supervisor::{Deferred, SupervisorError, VerifiedWorker, Zygote};
+use crate::supervisor::{Deferred, SupervisorError, VerifiedWorker, Zygote, clock};
 use sandfork_jail::control::CpuBudgetScope;
 
 /// How long the thread waits after it failed to make a worker. The next request reports the error.
@@ -155,7 +155,7 @@ impl Filler {
             self.start(inner);
         }
         let changed = &inner.pool.changed;
-        let refill = Deferred::new(Instant::now(), || changed.notify_one());
+        let refill = Deferred::new(clock::now(), || changed.notify_one());
         (inner.pool.take(cpu), Some(refill))
     }
 

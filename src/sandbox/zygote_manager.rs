@@ -167,6 +167,10 @@ fn setup(plan: &Plan, lifetime: Lifetime) -> PythonSetup {
             .iter()
             .map(|path| path.display().to_string())
             .collect(),
+        project: interpreter
+            .project
+            .as_ref()
+            .map(|path| path.display().to_string()),
         preload: interpreter
             .preload
             .iter()

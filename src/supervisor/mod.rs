@@ -2,6 +2,7 @@
 //! outside, feeds it, watches its limits, ends it, and reports the outcome.
 
 mod as_guest;
+pub mod clock;
 mod descriptors;
 mod disconnect;
 mod drain;
@@ -17,6 +18,7 @@ mod proc_dir;
 mod received_fd;
 mod run;
 mod spawn;
+mod stop;
 mod trace;
 mod verified_worker;
 mod verify;
@@ -38,6 +40,7 @@ pub use live::{
 pub use received_fd::sealed;
 pub use run::{Cancel, OutputSink, Request, RunContext, run};
 pub(crate) use run::{Deferred, run_in};
+pub use stop::hold_guests;
 pub(crate) use verified_worker::VerifiedWorker;
 pub use wait::wait;
 pub use zygote::Zygote;

@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::{Shutdown, SockType, shutdown};
 
 use super::cgroup::WorkerCgroup;
+use super::clock;
 use super::descriptors::{pipe, recv_report, socket_pair};
 use super::error::{SupervisorError, While};
 use super::proc_dir::{ProcDir, number};
@@ -45,7 +46,7 @@ pub struct Worker {
     /// The guest's standard error.
     pub stderr: OwnedFd,
     /// The guest's main process.
-    pub process: OwnedFd,
+    pub process: Arc<OwnedFd>,
     /// The process's directory in `/proc`.
     pub proc: ProcDir,
     /// The process that inherits its orphans and ends them all.
@@ -132,7 +133,7 @@ impl Worker {
             stdout,
             stderr,
             proc,
-            process,
+            process: Arc::new(process),
             above: Arc::new(above),
             above_pid,
             beneath,
@@ -151,7 +152,7 @@ impl Worker {
             worker.listener = worker.directories.pop();
         }
         (_, worker.timing) = await_report(worker.data.as_fd(), deadline)?;
-        worker.jailed = Instant::now();
+        worker.jailed = clock::now();
         let born = worker.jailed.checked_sub(worker.timing.total());
         worker.born = born.unwrap_or(asked).max(asked);
         Ok(worker)
@@ -166,7 +167,7 @@ impl Worker {
 
     /// Kills the worker with every process that it made.
     pub fn kill(&self) {
-        self.ending.get_or_init(Instant::now);
+        self.ending.get_or_init(clock::now);
         // The call fails if the worker has already ended, which is fine.
         match self.beneath {
             Beneath::Init => _ = sys::pidfd::signal(self.above.as_fd(), Signal::SIGKILL),
@@ -181,7 +182,7 @@ impl Worker {
     /// When to stop waiting for the end of a worker that was killed, or whose main process has
     /// ended.
     pub fn ends_by(&self) -> Instant {
-        *self.ending.get_or_init(Instant::now) + END_WITHIN
+        *self.ending.get_or_init(clock::now) + END_WITHIN
     }
 
     /// Notes that nothing is left of the worker: its monitor is at end of file.
@@ -255,7 +256,7 @@ impl OwnEnds {
             cpu: its.cpu,
             uid: its.uid,
         };
-        let asked = Instant::now();
+        let asked = clock::now();
         zygote.request(&spawn, &fds)?;
         // The worker's ends close here, so that the end of the worker is visible on this side.
         Ok(Self {
@@ -331,7 +332,7 @@ fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorE
 fn await_input(fd: BorrowedFd, deadline: Instant) -> Result<(), SupervisorError> {
     let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(clock::now());
         let millis = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         match poll(&mut fds, millis) {
             Err(Errno::EINTR) => {}

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::clock;
+
 /// Waits until one of these descriptors is ready, until `until`, or until a signal arrives. Returns
 /// the events of each (poll(2)).
 pub fn wait<const N: usize>(
@@ -24,7 +26,7 @@ pub fn wait_awake<const N: usize>(
     until: Option<Instant>,
 ) -> Result<[PollFlags; N], Errno> {
     wait_by(sources, |fds| {
-        while Instant::now() < awake {
+        while clock::now() < awake {
             let ready = poll(fds, PollTimeout::ZERO)?;
             if ready > 0 {
                 return Ok(ready);
@@ -62,7 +64,7 @@ fn patience(until: Option<Instant>) -> PollTimeout {
     let Some(until) = until else {
         return PollTimeout::NONE;
     };
-    let left = until.saturating_duration_since(Instant::now());
+    let left = until.saturating_duration_since(clock::now());
     // Rounded up, so that it does not spin with a timeout of zero milliseconds.
     PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
 }

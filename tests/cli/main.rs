@@ -5,9 +5,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod behaviour;
+mod complete;
 mod killed_map;
 mod map;
 mod map_input;
+mod program;
+mod stop;
+mod transfer;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sandfork::Policy;
@@ -19,9 +23,13 @@ fn main() {
     let mut trials = vec![transcripts("usage", "tests/cli/pure/*.trycmd")];
     let with_jail = std::iter::once(transcripts("runs", "tests/cli/jail/*.trycmd"))
         .chain(behaviour::trials())
+        .chain(complete::trials())
         .chain(map::trials())
         .chain(map_input::trials())
-        .chain(killed_map::trials());
+        .chain(killed_map::trials())
+        .chain(program::trials())
+        .chain(stop::trials())
+        .chain(transfer::trials());
     match obstacle() {
         None => trials.extend(with_jail),
         Some(reason) => trials

@@ -261,12 +261,12 @@ class Hostile(unittest.TestCase):
 
 
 class OneRun(unittest.TestCase):
-    def test_one_cell_and_no_buffers(self):
+    def test_one_cell_and_its_value_with_buffers(self):
         for warm in (False, True):
             with Worker(serves="one-run", warm=warm) as worker:
-                outcome = worker.cell("import sys\nprint('a')\n[b'x', sys.argv]", argv=["y"])
-                self.assertEqual(outcome.value.repr, "[b'x', ['<cell 1>', 'y']]")
-                self.assertNotIn("blob", outcome.header)
+                outcome = worker.cell("import sys\nprint('a')\n[b'x', {'argv': sys.argv}]", argv=["y"])
+                self.assertEqual(outcome.value, [b"x", {"argv": ["<cell 1>", "y"]}])
+                self.assertEqual(outcome.header["blob"], {"lengths": [1]})
                 self.assertEqual(worker.close(), 0)
 
     def test_a_file_has_the_encoding_of_its_coding_line(self):
@@ -284,10 +284,40 @@ class OneRun(unittest.TestCase):
             with Worker(serves="one-run") as worker:
                 self.assertIn("SyntaxError", worker.cell(source).error["traceback"])
 
+    def test_a_plain_value_needs_no_buffer_and_a_large_one_is_shown(self):
+        for source, value in ("3", 3), ("'x' * 100", "x" * 100), ("None", None), ("'é'", "é"):
+            with Worker(serves="one-run") as worker:
+                outcome = worker.cell(source)
+                self.assertEqual(outcome.value, value)
+                self.assertNotIn("blob", outcome.header)
+        with Worker(serves="one-run") as worker:
+            outcome = worker.cell("[b'x' * (4 << 20) + b'x', 1]")
+            self.assertTrue(outcome.value.repr.startswith("[b'xxx"))
+            self.assertNotIn("blob", outcome.header)
+
+    def test_a_guest_that_breaks_imports_gets_its_value_shown(self):
+        for name in ("__import__", "len", "ValueError"):
+            for warm, shown in (False, True), (True, False):
+                with Worker(serves="one-run", warm=warm) as worker:
+                    outcome = worker.cell("import builtins\nbuiltins.%s = None\n[b'x']" % name)
+                    self.assertEqual(outcome.status, "ok", outcome)
+                    if type(outcome.value) is values.Opaque:
+                        self.assertTrue(shown, name)
+                        self.assertEqual(outcome.value.repr, "[b'x']")
+                    else:
+                        self.assertEqual(outcome.value, [b"x"])
+
+    def test_a_shutdown_that_fails_takes_the_value_with_its_buffers(self):
+        with Worker(serves="one-run") as worker:
+            outcome = worker.cell("import atexit\natexit._run_exitfuncs = None\nb'x'")
+            self.assertEqual((outcome.status, outcome.error["name"]), ("exception", "TypeError"))
+            self.assertNotIn("value", outcome.header)
+            self.assertNotIn("blob", outcome.header)
+
     def test_nothing_of_a_session_is_loaded(self):
         source = "import sys\nsorted(m for m in ('_socket', 'select', 'mmap', 're', 'typing', 'asyncio', 'sandfork_guest', 'sandfork_host') if m in sys.modules)"
         with Worker(serves="one-run") as worker:
-            self.assertEqual(worker.cell(source).value.repr, "[]")
+            self.assertEqual(worker.cell(source).value, [])
         with Worker(serves="one-run") as worker:
             self.assertEqual(worker.cell("display(1)").error["name"], "NameError")
 

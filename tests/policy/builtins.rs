@@ -55,6 +55,7 @@ fn standard_says_every_key() {
     interpreter = "python3"
     preload = []
     path = []
+    project = ""
     fresh = false
 
     [imports]

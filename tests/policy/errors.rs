@@ -18,7 +18,7 @@ fn unknown_keys_come_with_the_nearest_known_one() {
 #[test]
 fn the_first_unknown_key_of_the_text_is_reported() {
     assert_snapshot!(refusal("[env]\nzap = 2\n[python]\nzip = 1"), @"tenant.toml:2: env.zap: unknown key: [env] has pass, set");
-    assert_snapshot!(refusal("[python]\nzip = 1\n[env]\nzap = 2"), @"tenant.toml:2: python.zip: unknown key: [python] has fresh, interpreter, path, preload");
+    assert_snapshot!(refusal("[python]\nzip = 1\n[env]\nzap = 2"), @"tenant.toml:2: python.zip: unknown key: [python] has fresh, interpreter, path, preload, project");
 }
 
 #[test]

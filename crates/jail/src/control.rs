@@ -164,6 +164,8 @@ pub enum CpuBudgetScope {
 pub struct PythonSetup {
     /// Directories to add to `sys.path`, after the standard library.
     pub path: Vec<String>,
+    /// The directory of a program of several files, first in `sys.path`.
+    pub project: Option<String>,
     /// Modules to import before the first fork.
     pub preload: Vec<PreloadModule>,
     /// What guest code may import: `*`, `name`, `name.*`.

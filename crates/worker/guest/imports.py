@@ -8,16 +8,24 @@ import functools
 import importlib
 import sys
 
+# The guard of the policy's list, if it has one.
+GUARDS = []
 # The module with the session's tools, which the caller provides.
 OURS = "sandfork_host"
 
 
 def guard_imports(listed):
     """Guards `import`, `__import__` and `importlib.import_module`. Modules import without a check."""
-    refuse = Guard(listed).refuse_unlisted
-    builtins.__import__ = guard_import(builtins.__import__, refuse)
-    importlib.__import__ = guard_import(importlib.__import__, refuse)
-    importlib.import_module = guard_import_module(importlib.import_module, refuse)
+    GUARDS.append(Guard(listed))
+    builtins.__import__ = guard_import(builtins.__import__, require)
+    importlib.__import__ = guard_import(importlib.__import__, require)
+    importlib.import_module = guard_import_module(importlib.import_module, require)
+
+
+def require(name):
+    """Raises the error of a module that the policy does not list."""
+    for guard in GUARDS:
+        guard.refuse_unlisted(name)
 
 
 def guard_import(original, refuse):

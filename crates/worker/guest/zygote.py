@@ -7,6 +7,7 @@ import time
 
 from . import process, wire, worker
 from .importers import mend_importers
+from .program import check_project
 
 # A second for threads to end.
 THREAD_CHECKS = 100
@@ -49,6 +50,8 @@ def prepare(native, setup):
     if "*" not in setup["imports"]:
         # Workers use it, and would each load it.
         from . import imports  # noqa: F401
+    if setup["project"] is not None:
+        check_project(setup["project"])
     preloaded = preload_all(native, setup["preload"])
     lasts = setup["lifetime"] == "many-runs"
     if lasts:

@@ -164,6 +164,7 @@ def test_a_policys_own_list_holds() -> None:
         {"imports": "all"},
         {"imports": ["json"]},
         {"additional_imports": "pandas"},
+        {"additional_imports": ["json", 3]},
         {"additional_authorized_imports": "pandas"},
     ],
 )
@@ -175,3 +176,17 @@ def test_wrong_arguments_are_refused(options: dict[str, Any]) -> None:
 def test_functions_of_math_and_dates_need_no_authorized_import() -> None:
     assert run([], "floor(2.5)") == 2
     assert run([], "import datetime; datetime.datetime.strptime('2020', '%Y').year") == 2020
+
+
+def test_a_short_time_for_code_is_enough_to_look_imports_up() -> None:
+    policy = {"limits": {"wall": "1ms", "cpu": "30s"}}
+    executor = NativeExecutor(
+        additional_imports=["pillow", "json"], policy=policy, interpreter=sys.executable
+    )
+    executor.cleanup()
+
+
+def test_imports_that_cannot_be_looked_up_are_an_error() -> None:
+    policy = {"limits": {"cpu": "1ms"}}
+    with pytest.raises(InterpreterError, match=r"could not be (looked up|prepared): .*limits\.cpu"):
+        NativeExecutor(additional_imports=[f"no-such-package-{n}" for n in range(2000)], policy=policy)

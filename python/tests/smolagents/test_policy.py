@@ -15,7 +15,7 @@ def tables(*args, **kwargs):  # type: ignore[no-untyped-def]
 def test_without_a_policy_it_is_like_the_local_executor() -> None:
     assert tables(None, ["math"], None, FROM_POLICY) == {
         "imports": {"allow": ["math"]},
-        "limits": {"wall": "30000ms", "cpu": "60000ms"},
+        "limits": {"wall": "30000ms"},
     }
 
 
@@ -47,6 +47,12 @@ def test_a_dict_says_what_a_saved_agent_can() -> None:
         "imports": {"allow": []},
         "limits": {"memory": "64MiB"},
     }
+
+
+def test_authorized_imports_are_added_to_a_change_of_the_list() -> None:
+    source = {"extends": "strict", "imports": {"allow": {"remove": ["re"], "add": ["json"]}}}
+    made = tables(source, ["math"], None, FROM_POLICY)
+    assert made["imports"] == {"allow": {"remove": ["re"], "add": ["json", "math"]}}
 
 
 @pytest.mark.parametrize(

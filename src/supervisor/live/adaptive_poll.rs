@@ -18,6 +18,7 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 
 use crate::host::processors;
+use crate::supervisor::clock;
 use crate::supervisor::wait::{wait, wait_awake};
 
 /// How long to poll before sleeping.
@@ -46,7 +47,7 @@ impl AdaptivePoll {
         } else {
             wait(sources, until)
         };
-        self.learn(since.elapsed());
+        self.learn(clock::now() - since);
         found
     }
 

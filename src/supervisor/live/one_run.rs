@@ -12,6 +12,7 @@ use super::worker_io::WorkerIo as _;
 use super::worker_loop::WorkerLoop;
 use crate::outcome::{JailSteps, Outcome, Phases};
 use crate::protocol::caller::{ClientEvent, ClientRequest};
+use crate::supervisor::clock;
 use crate::supervisor::drain::{OutputSink, Stream};
 use crate::supervisor::ending::Kind;
 use crate::supervisor::error::SupervisorError;
@@ -65,11 +66,11 @@ pub fn serve_run(
         cancel,
     } = run;
     let mut worker_loop = WorkerLoop::new(context, verified, Purpose::Run(kind))?;
-    let started = Instant::now();
+    let started = clock::now();
     worker_loop.state.start_run(message, started);
     let mut caller = RunCaller { sink, cancel };
     worker_loop.until_gone(&mut caller, later)?;
-    let gone = Instant::now();
+    let gone = clock::now();
     let mut state = worker_loop.state;
     // No process writes any more: the pipes hold the rest.
     state.on_output(Stream::Stdout, gone, &mut caller);
@@ -88,7 +89,11 @@ pub fn serve_run(
         exited,
         gone,
     };
-    let result = cell.result.take().map(|(result, _)| result);
+    let (mut result, payload) = match cell.result.take() {
+        Some((result, payload)) => (Some(result), payload.bytes),
+        None => (None, Vec::new()),
+    };
+    let blob = result.as_mut().and_then(|result| result.blob.take());
     let seen = Seen {
         wall: exited - started,
         phases: phases(called, &verified.worker, &times),
@@ -96,7 +101,10 @@ pub fn serve_run(
     };
     let (stdout, stderr, total) = state.io.take_output();
     let outcome = report(&state.terms, kind, seen, total);
-    Ok(outcome.with_output(stdout, stderr))
+    let blob = blob.filter(|_| outcome.value().is_some());
+    Ok(outcome
+        .with_output(stdout, stderr)
+        .with_buffers(blob, payload))
 }
 
 fn phases(called: Instant, worker: &Worker, times: &Times) -> Phases {

@@ -11,11 +11,13 @@ use super::caller::Caller;
 use super::life::{LifeTerms, Quiet, WorkerLife};
 use super::worker_io::JailedWorker;
 use super::{Purpose, SessionExit};
+use crate::supervisor::clock;
 use crate::supervisor::descriptors::recv_report;
 use crate::supervisor::drain::Stream;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::link::{LinkError, Received};
 use crate::supervisor::run::{Deferred, RunContext};
+use crate::supervisor::stop::Stoppable;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use crate::supervisor::wait::is_readable;
 use sandfork_jail::control::FromMonitor;
@@ -40,6 +42,7 @@ pub struct WorkerLoop<'a> {
     monitor_open: bool,
     for_worker: AdaptivePoll,
     for_caller: AdaptivePoll,
+    _stoppable: Stoppable,
 }
 
 impl<'a> WorkerLoop<'a> {
@@ -50,7 +53,8 @@ impl<'a> WorkerLoop<'a> {
         purpose: Purpose,
     ) -> Result<Self, SupervisorError> {
         let worker = JailedWorker::new(context, verified)?;
-        let now = Instant::now();
+        let stoppable = Stoppable::new(&verified.worker);
+        let now = clock::now();
         let terms = LifeTerms {
             purpose,
             limits: context.limits,
@@ -67,6 +71,7 @@ impl<'a> WorkerLoop<'a> {
             monitor_open: true,
             for_worker: AdaptivePoll::default(),
             for_caller: AdaptivePoll::default(),
+            _stoppable: stoppable,
         })
     }
 
@@ -78,7 +83,7 @@ impl<'a> WorkerLoop<'a> {
         later: Option<Deferred>,
     ) -> Result<SessionExit, SupervisorError> {
         let left = self.until_gone(caller, later)?;
-        Ok(left.unwrap_or_else(|| self.state.on_end(Instant::now(), caller)))
+        Ok(left.unwrap_or_else(|| self.state.on_end(clock::now(), caller)))
     }
 
     /// Serves until the worker is gone; or until the caller is, or wants no more of it.
@@ -87,7 +92,7 @@ impl<'a> WorkerLoop<'a> {
         caller: &mut dyn Caller,
         mut later: Option<Deferred>,
     ) -> Result<Option<SessionExit>, SupervisorError> {
-        let mut left = self.state.on_caller(Instant::now(), caller);
+        let mut left = self.state.on_caller(clock::now(), caller);
         while left.is_none() {
             let due = later.as_ref().map(Deferred::due);
             let ready = self.wait(caller, due).when("wait for the worker")?;
@@ -105,7 +110,7 @@ impl<'a> WorkerLoop<'a> {
                 (Stream::Stderr, ready.stderr),
             ] {
                 if readable {
-                    self.state.on_output(stream, Instant::now(), caller);
+                    self.state.on_output(stream, clock::now(), caller);
                 }
             }
             if ready.objects {
@@ -114,7 +119,7 @@ impl<'a> WorkerLoop<'a> {
             if ready.monitor {
                 self.read_monitor(caller)?;
             }
-            let now = Instant::now();
+            let now = clock::now();
             self.state.on_time(now);
             let given_up = self.state.reap_until.is_some_and(|until| now >= until);
             if !self.monitor_open || given_up {
@@ -140,7 +145,7 @@ impl<'a> WorkerLoop<'a> {
         };
         let state = &self.state;
         let io = &state.io;
-        let (quiet, quiet_until) = state.quiet(Instant::now()).unzip();
+        let (quiet, quiet_until) = state.quiet(clock::now()).unzip();
         let is_ending = quiet == Some(Quiet::Ending);
         let flowing = caller.unsent() < BACKLOG;
         let pipe = |stream| {
@@ -186,7 +191,7 @@ impl<'a> WorkerLoop<'a> {
 
     /// Reads once and passes on the frames that arrived. Returns whether anything did.
     fn read_frames(&mut self, caller: &mut dyn Caller) -> bool {
-        let now = Instant::now();
+        let now = clock::now();
         match self.state.io.link.receive() {
             Ok(Received::Some) => {}
             Ok(Received::Nothing) => return false,
@@ -218,7 +223,7 @@ impl<'a> WorkerLoop<'a> {
     fn read_monitor(&mut self, caller: &mut dyn Caller) -> Result<(), SupervisorError> {
         match recv_report(self.state.io.worker().monitor.as_fd()) {
             Ok(Some((FromMonitor::Exited(exit), _))) => {
-                self.state.on_exit(exit, Instant::now());
+                self.state.on_exit(exit, clock::now());
                 // Messages sent before the end count. A process left behind may go on sending, but
                 // reading stops after the contents of the socket's buffer.
                 _ = (0..LAST_READS)

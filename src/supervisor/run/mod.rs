@@ -21,6 +21,7 @@ pub(super) use self::report::{Fate, Seen, report};
 pub(super) use self::request::ONLY_REQUEST;
 pub(super) use self::watch::{Measured, Pace, Watch};
 use super::cgroup::CgroupRoot;
+use super::clock;
 use super::error::{SupervisorError, While};
 use super::live::{OneRun, serve_run};
 use super::session::SessionRoot;
@@ -63,7 +64,7 @@ pub fn run(
     request: &Request,
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
-    let called = Instant::now();
+    let called = clock::now();
     trace::in_span(|| {
         let prepared = Prepared::new(context, request)?;
         let stdin = request.open_stdin().when("open stdin")?;
@@ -126,6 +127,8 @@ impl<'a> Prepared<'a> {
             sink,
             cancel: request.cancelled_by(),
         };
-        serve_run(&context, verified, run, later)
+        let outcome = serve_run(&context, verified, run, later)?;
+        request.collect_from(&verified.worker, &context.jail.worker.cwd, &outcome);
+        Ok(outcome)
     }
 }

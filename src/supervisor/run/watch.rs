@@ -11,6 +11,7 @@ use crate::outcome::LimitName;
 use crate::plan::FileQuota;
 use crate::policy::Limits;
 use crate::supervisor::cgroup::WorkerCgroup;
+use crate::supervisor::clock;
 use crate::supervisor::ending::Stop;
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::spawn::Worker;
@@ -106,7 +107,7 @@ impl<'a> Watch<'a> {
         session: Option<&'a SessionDirectory>,
         limits: Limits,
     ) -> Self {
-        let now = Instant::now();
+        let now = clock::now();
         let mut watch = Self {
             cgroup,
             session,
@@ -252,7 +253,7 @@ impl<'a> Watch<'a> {
         }
         let pause = (started.elapsed() * FILES_SHARE)
             .clamp(FILES_TICK.max(self.pace.tick()), FILES_LONGEST);
-        self.next_files = Instant::now() + pause;
+        self.next_files = clock::now() + pause;
         let size = count.size();
         if size.bytes > quota.size {
             return Some(Stop::watchdog(LimitName::WorkSize));

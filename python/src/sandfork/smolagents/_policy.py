@@ -46,16 +46,17 @@ def executor_policy(
     if imports is not None:
         # If the policy lists imports too, both lists apply, without duplicates.
         listed = tables.get("imports", {}).get("allow", ())
-        tables["imports"] = {"allow": sorted({*listed, *imports})}
+        if isinstance(listed, Mapping):
+            added = sorted({*listed.get("add", ()), *imports})
+            tables["imports"] = {"allow": {**listed, "add": added}}
+        else:
+            tables["imports"] = {"allow": sorted({*listed, *imports})}
     if interpreter:
         tables["python"] = {**tables.get("python", {}), "interpreter": interpreter}
     if not isinstance(timeout_seconds, FromPolicy):
         seconds = _LONGEST_SECONDS if timeout_seconds is None else timeout_seconds
-        limits = {"wall": _duration(seconds)}
-        if source is None:
-            # So that the wall-clock limit, not the CPU limit, also ends code that computes.
-            limits["cpu"] = _duration(2 * seconds)
-        tables["limits"] = {**tables.get("limits", {}), **limits}
+        # The limit on processor time follows it.
+        tables["limits"] = {**tables.get("limits", {}), "wall": _duration(seconds)}
     return Policy(**tables)
 
 

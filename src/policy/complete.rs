@@ -1,0 +1,54 @@
+//! What the beginning of an override may become, for shells.
+
+use super::keys::{Kind, NEVER, SECTIONS, keys_of};
+
+/// The texts that begin an override and start with `text`, each with its description: keys with their `=`, and
+/// behind it the words that a key takes.
+pub fn overrides_beginning_with(text: &str) -> Vec<(String, &'static str)> {
+    let keys = SECTIONS.iter().flat_map(|(section, _)| keys_of(section));
+    let overrides = keys.flat_map(|key| {
+        let begun = format!("{}=", key.name);
+        let words: &[&str] = match key.kind {
+            _ if !text.starts_with(&begun) => return vec![(begun, key.about)],
+            Kind::Flag => &["true", "false"],
+            Kind::Word(words) => words,
+            Kind::Term => &[NEVER],
+            Kind::Text(_) | Kind::List(_) | Kind::Variables | Kind::Limit(_) => &[],
+        };
+        let whole = |word: &&str| (format!("{begun}{word}"), "");
+        words.iter().map(whole).collect()
+    });
+    let matches = |(whole, _): &(String, &str)| whole.starts_with(text);
+    overrides.filter(matches).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wholes(text: &str) -> Vec<String> {
+        let found = overrides_beginning_with(text).into_iter();
+        found.map(|(whole, _)| whole).collect()
+    }
+
+    #[test]
+    fn a_section_becomes_its_keys() {
+        assert_eq!(wholes("session."), ["session.idle=", "session.age="]);
+        assert_eq!(wholes("limits.w"), ["limits.wall="]);
+        assert!(overrides_beginning_with("limits.wall")[0].1.len() > 10);
+        assert!(wholes("").contains(&"env.set=".to_owned()));
+        assert_eq!(wholes("extends"), [""; 0], "no override has it");
+    }
+
+    #[test]
+    fn a_key_becomes_what_it_takes() {
+        assert_eq!(
+            wholes("assurance.require=s"),
+            ["assurance.require=standard"]
+        );
+        let flags = ["python.fresh=true", "python.fresh=false"];
+        assert_eq!(wholes("python.fresh="), flags);
+        assert_eq!(wholes("session.age="), ["session.age=never"]);
+        assert_eq!(wholes("limits.wall="), [""; 0]);
+    }
+}

@@ -1,0 +1,123 @@
+//! Stops every guest of this process, and its clock, while the command is stopped (Ctrl-Z).
+//!
+//! Guests are held by ptrace(2), at every level and without a cgroup. A guest that got a stop signal
+//! instead could let a timer or another process continue it, and would compute while its clock stands. If a
+//! guest cannot be held, the clock goes on.
+
+mod holder;
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+use sandfork_jail::sys::pidfd;
+
+use self::holder::Holder;
+use super::clock::Standing;
+use super::spawn::Worker;
+
+/// Guests that run code, by number.
+static GUESTS: Mutex<Guests> = Mutex::new(Guests {
+    next: 0,
+    running: BTreeMap::new(),
+});
+
+struct Guests {
+    next: u64,
+    running: BTreeMap<u64, Guest>,
+}
+
+/// The processes beneath which all processes of a guest are.
+#[derive(Clone, Debug)]
+struct Guest {
+    main: (Pid, Arc<OwnedFd>),
+    above: (Pid, Arc<OwnedFd>),
+}
+
+impl Guest {
+    /// The main process, if it lives, and the process above it, which runs no code of the guest. A number
+    /// is only good while its process lives.
+    fn roots(&self) -> (Option<Pid>, Option<Pid>) {
+        let live = |(pid, handle): &(Pid, Arc<OwnedFd>)| {
+            pidfd::is_there(handle.as_fd()).is_ok().then_some(*pid)
+        };
+        (live(&self.main), live(&self.above))
+    }
+}
+
+/// Marks a worker as a guest that is stopped with the command, until the value is dropped. While a stop is
+/// under way, no guest begins and none ends.
+#[derive(Debug)]
+pub struct Stoppable(u64);
+
+impl Stoppable {
+    /// Marks this worker.
+    pub fn new(worker: &Worker) -> Self {
+        let guest = Guest {
+            main: (
+                Pid::from_raw(worker.proc.pid()),
+                Arc::clone(&worker.process),
+            ),
+            above: (Pid::from_raw(worker.above_pid), Arc::clone(&worker.above)),
+        };
+        let mut guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        guests.next += 1;
+        let number = guests.next;
+        guests.running.insert(number, guest);
+        Self(number)
+    }
+}
+
+impl Drop for Stoppable {
+    fn drop(&mut self) {
+        let mut guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        guests.running.remove(&self.0);
+    }
+}
+
+/// Why a guest goes on while the command is stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum HoldError {
+    /// The kernel refuses it.
+    #[error("the kernel refuses to hold it (ptrace: {0})")]
+    Refused(Errno),
+    /// The guest makes processes faster than they are held.
+    #[error("it starts processes faster than they can be held")]
+    TooFast,
+    /// There is no thread to hold it.
+    #[error("there is no thread left to hold it")]
+    NoThread,
+}
+
+/// Holds every guest still while `stopped` runs, and stops their clock. Calls `report` first if a guest
+/// cannot be held: they all go on then, and so does the clock.
+pub fn hold_guests(report: impl FnOnce(&HoldError), stopped: impl FnOnce()) {
+    static HOLDER: Mutex<Option<Holder>> = Mutex::new(None);
+    let mut holder = HOLDER.lock().unwrap_or_else(PoisonError::into_inner);
+    let guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let standing = Standing::begin();
+    let running: Vec<Guest> = guests.running.values().cloned().collect();
+    if running.is_empty() {
+        return stopped();
+    }
+    let holder = match &mut *holder {
+        Some(holder) => Ok(&*holder),
+        empty => Holder::start().map(|made| &*empty.insert(made)),
+    };
+    let held = holder.and_then(|holder| holder.hold(running).map(|()| holder));
+    match held {
+        Ok(holder) => {
+            stopped();
+            // The clock first: a guest that goes on is charged for it.
+            drop(standing);
+            holder.release();
+        }
+        Err(error) => {
+            standing.cancel();
+            report(&error);
+            stopped();
+        }
+    }
+}

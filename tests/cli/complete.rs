@@ -1,0 +1,75 @@
+//! Completions, as bash asks for them.
+
+use std::path::Path;
+use std::process::Command;
+
+use libtest_mimic::Failed;
+
+use super::trials;
+
+trials! {
+    bash_completes_policies,
+    bash_completes_keys_of_set_and_what_they_take,
+    bash_completes_commands_and_options,
+}
+
+/// What bash would offer for the last of these words. Bash has split them at `=`.
+fn offered(words: &[&str]) -> Result<Vec<String>, Failed> {
+    let binary = Path::new(env!("CARGO_BIN_EXE_sandfork"));
+    let path = format!("{}:/usr/bin:/bin", binary.parent().unwrap().display());
+    let script = r#"
+        source <(sandfork completions bash)
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_TYPE=9
+        current=${COMP_WORDS[COMP_CWORD]}
+        [ "$current" = "=" ] && current=
+        _clap_complete_sandfork sandfork "$current" "" 2>/dev/null
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let output = Command::new("bash")
+        .args(["--norc", "-c", script, "bash"])
+        .args(words)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples"))
+        .env("PATH", path)
+        .output()?;
+    let text = String::from_utf8(output.stdout)?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+fn bash_completes_policies() -> Result<(), Failed> {
+    let all = offered(&["sandfork", "run", "--policy", ""])?;
+    for policy in ["standard", "strict", "data-science", "tenant.toml"] {
+        assert!(all.contains(&policy.to_owned()), "{policy}: {all:?}");
+    }
+    assert!(!all.iter().any(|name| name.contains("embedded")), "{all:?}");
+    assert_eq!(offered(&["sandfork", "run", "-p", "str"])?, ["strict"]);
+    assert_eq!(
+        offered(&["sandfork", "plan", "--policy", "=", "str"])?,
+        ["strict"]
+    );
+    assert_eq!(
+        offered(&["sandfork", "policy", "show", "dat"])?,
+        ["data-science"]
+    );
+    Ok(())
+}
+
+fn bash_completes_keys_of_set_and_what_they_take() -> Result<(), Failed> {
+    let set = ["sandfork", "run", "--set"];
+    let after = |rest: &[&'static str]| offered(&[&set[..], rest].concat());
+    assert_eq!(after(&["limits.wa"])?, ["limits.wall="]);
+    assert_eq!(after(&["session."])?, ["session.idle=", "session.age="]);
+    assert_eq!(after(&["python.fresh", "="])?, ["true", "false"]);
+    assert_eq!(after(&["assurance.require", "=", "st"])?, ["standard"]);
+    assert_eq!(
+        after(&["limits.wall", "=", "2s", "--set", "stdio.stdin", "=", "p"])?,
+        ["pass"]
+    );
+    Ok(())
+}
+
+fn bash_completes_commands_and_options() -> Result<(), Failed> {
+    assert_eq!(offered(&["sandfork", "comp"])?, ["completions"]);
+    assert_eq!(offered(&["sandfork", "map", "--re"])?, ["--resume"]);
+    assert_eq!(offered(&["sandfork", "run", "tenan"])?, ["tenant.toml"]);
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! Ctrl-Z: the command stops with its guest and the guest's clock.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Child;
+use std::thread::sleep;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+use serde_json::json;
+
+use super::behaviour::{sandfork, signal};
+use super::trials;
+
+trials! {
+    a_stopped_command_stops_its_guest_and_the_clock,
+    a_guest_that_continues_itself_stays_stopped,
+    a_guest_that_forks_without_end_stays_stopped,
+    a_parent_inside_vfork_goes_on_with_its_child,
+    a_process_that_the_guest_stopped_stays_stopped,
+    a_signal_of_the_guest_is_not_lost_by_a_stop,
+    a_stopped_command_can_be_interrupted,
+    a_batch_stops_and_goes_on,
+}
+
+/// Longer than the guests' limits on time.
+const STOPPED: Duration = Duration::from_secs(2);
+
+/// Prints the time now and again, as one of several processes may, for a second and a half in all.
+const TICK: &str = "
+import os, signal, sys, time
+def tick(seconds):
+    print('up', flush=True)
+    while seconds > 0:
+        before = time.monotonic()
+        os.write(1, f'{before}\\n'.encode())
+        time.sleep(0.02)
+        # A pause counts as one tick.
+        seconds -= min(time.monotonic() - before, 0.05)
+";
+
+struct Stop {
+    from: Duration,
+    to: Duration,
+}
+
+fn now() -> Duration {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap().into()
+}
+
+/// Stops the command, waits, and continues it.
+fn stop(child: &Child, stopped: Duration) -> Stop {
+    let pid = Pid::from_raw(child.id().cast_signed());
+    signal(child, Signal::SIGTSTP);
+    let status = waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();
+    assert_eq!(status, WaitStatus::Stopped(pid, Signal::SIGTSTP));
+    let from = now();
+    sleep(stopped);
+    let to = now();
+    signal(child, Signal::SIGCONT);
+    Stop { from, to }
+}
+
+/// Runs a guest under a limit of two seconds, stops it for as long, and returns its exit code, and the
+/// lines that are no times. No time may lie within the stop, and some have to before and after it.
+fn run_with_a_stop(guest: &str) -> Result<(Option<i32>, Vec<String>), Failed> {
+    let code = format!("{TICK}{guest}");
+    let limits = ["--set", "limits.wall=3s", "--set", "limits.cpu=3s"];
+    let mut child = sandfork(&[&["run"][..], &limits, &["-c", &code]].concat()).spawn()?;
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut lines = Vec::new();
+    while lines.last().is_none_or(|line| line != "up") {
+        let line = stdout.by_ref().lines().next();
+        lines.push(line.expect("the guest begins to tick")?);
+    }
+    sleep(Duration::from_millis(300));
+    let stop = stop(&child, STOPPED);
+    lines.extend(stdout.lines().collect::<Result<Vec<_>, _>>()?);
+    lines.retain(|line| line != "up");
+    let (times, others): (Vec<_>, Vec<_>) = lines
+        .into_iter()
+        .partition(|line| line.parse::<f64>().is_ok());
+    let times = times
+        .iter()
+        .map(|time| Duration::from_secs_f64(time.parse().unwrap()));
+    let (before, others_of_times): (Vec<_>, Vec<_>) = times.partition(|time| *time <= stop.from);
+    let during = others_of_times
+        .iter()
+        .filter(|time| **time < stop.to)
+        .count();
+    assert_eq!(during, 0, "the guest went on");
+    assert!(
+        !before.is_empty() && others_of_times.len() > during,
+        "the guest did not tick"
+    );
+    Ok((child.wait()?.code(), others))
+}
+
+fn a_stopped_command_stops_its_guest_and_the_clock() -> Result<(), Failed> {
+    let (code, _) = run_with_a_stop("tick(1.5)")?;
+    assert_eq!(code, Some(0), "the wall clock went on");
+    let (code, _) = run_with_a_stop("tick(60)")?;
+    assert_eq!(code, Some(124), "the wall clock did not go on");
+    Ok(())
+}
+
+/// By a timer of the kernel, by a thread, and by other processes.
+fn a_guest_that_continues_itself_stays_stopped() -> Result<(), Failed> {
+    let (code, others) = run_with_a_stop(
+        "
+import ctypes, threading
+libc = ctypes.CDLL(None, use_errno=True)
+event = (ctypes.c_int * 16)()
+event[2] = signal.SIGCONT  # sigev_signo; SIGEV_SIGNAL is 0
+timer = ctypes.c_void_p()
+made = libc.timer_create(1, event, ctypes.byref(timer))
+every = (ctypes.c_long * 4)(0, 1_000_000, 0, 1_000_000)
+print('timer', made, libc.timer_settime(timer, 0, every, None))
+def wake():
+    while True:
+        os.kill(0, signal.SIGCONT)
+        time.sleep(0.001)
+threading.Thread(target=wake, daemon=True).start()
+for _ in range(3):
+    if os.fork() == 0:
+        threading.Thread(target=wake, daemon=True).start()
+        tick(1.5)
+        os._exit(0)
+tick(1.5)
+",
+    )?;
+    assert!(others.contains(&"timer 0 0".to_owned()), "{others:?}");
+    assert_eq!(code, Some(0));
+    Ok(())
+}
+
+/// Each process starts the next one and ends, so that no number stays for long.
+fn a_guest_that_forks_without_end_stays_stopped() -> Result<(), Failed> {
+    let (code, _) = run_with_a_stop(
+        "
+if os.fork() == 0:
+    end = 40
+    while end > 0:
+        before = time.monotonic()
+        os.write(1, f'{before}\\n'.encode())
+        if os.fork():
+            os._exit(0)
+        end -= 0.01
+    os._exit(0)
+tick(1.5)
+",
+    )?;
+    assert!(matches!(code, Some(0 | 124)), "{code:?}");
+    Ok(())
+}
+
+fn a_parent_inside_vfork_goes_on_with_its_child() -> Result<(), Failed> {
+    let (code, others) = run_with_a_stop(
+        "
+import ctypes, threading
+libc = ctypes.CDLL(None)
+def start():
+    # The child waits between vfork(2) and execve(2) for a writer of the pipe. ctypes lets go of the GIL.
+    os.mkfifo('/work/pipe')
+    actions, child = ctypes.create_string_buffer(1024), ctypes.c_int()
+    libc.posix_spawn_file_actions_init(actions)
+    libc.posix_spawn_file_actions_addopen(actions, 0, b'/work/pipe', os.O_RDONLY, 0)
+    argv = (ctypes.c_char_p * 2)(b'true', None)
+    libc.posix_spawn(ctypes.byref(child), b'/bin/true', actions, None, argv, None)
+    print('spawned', os.waitpid(child.value, 0)[1])
+def free():
+    time.sleep(0.8)
+    os.close(os.open('/work/pipe', os.O_WRONLY))
+thread = threading.Thread(target=start)
+thread.start()
+threading.Thread(target=free).start()
+tick(1.5)
+thread.join()
+",
+    )?;
+    assert_eq!(code, Some(0));
+    assert!(others.contains(&"spawned 0".to_owned()), "{others:?}");
+    Ok(())
+}
+
+fn a_process_that_the_guest_stopped_stays_stopped() -> Result<(), Failed> {
+    let (code, others) = run_with_a_stop(
+        "
+child = os.fork()
+if child == 0:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os.write(1, b'continued\\n')
+    os._exit(7)
+os.waitpid(child, os.WUNTRACED)
+tick(1.2)
+os.write(1, b'now\\n')
+os.kill(child, signal.SIGCONT)
+print('exit', os.waitpid(child, 0)[1] >> 8)
+",
+    )?;
+    assert_eq!(code, Some(0));
+    assert_eq!(others, ["now", "continued", "exit 7"]);
+    Ok(())
+}
+
+fn a_signal_of_the_guest_is_not_lost_by_a_stop() -> Result<(), Failed> {
+    let (code, others) = run_with_a_stop(
+        "
+count = 0
+def counted(*_):
+    global count
+    count += 1
+signal.signal(signal.SIGRTMIN + 1, counted)
+child = os.fork()
+if child == 0:
+    # One signal of real time after another: all of them arrive.
+    for _ in range(1000):
+        os.kill(os.getppid(), signal.SIGRTMIN + 1)
+        time.sleep(0.001)
+    os._exit(0)
+tick(1.5)
+os.waitpid(child, 0)
+print('count', count)
+",
+    )?;
+    assert_eq!((code, others), (Some(0), vec!["count 1000".to_owned()]));
+    Ok(())
+}
+
+fn a_stopped_command_can_be_interrupted() -> Result<(), Failed> {
+    let code = format!("{TICK}tick(60)");
+    let mut child = sandfork(&["run", "-c", &code]).spawn()?;
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut String::new())?;
+    let pid = Pid::from_raw(child.id().cast_signed());
+    signal(&child, Signal::SIGTSTP);
+    waitpid(pid, Some(WaitPidFlag::WUNTRACED))?;
+    // As a shell ends a stopped job.
+    signal(&child, Signal::SIGTERM);
+    signal(&child, Signal::SIGCONT);
+    stdout.read_to_end(&mut Vec::new())?;
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(output.stderr, b"sandfork: the run was interrupted\n");
+    Ok(())
+}
+
+fn a_batch_stops_and_goes_on() -> Result<(), Failed> {
+    let tasks = tempfile::NamedTempFile::new()?;
+    let line = |id| {
+        let task = json!({
+            "id": id,
+            "code": "import time; time.sleep(1)",
+            "limits": {"wall": "2s"},
+        });
+        format!("{task}\n")
+    };
+    std::fs::write(&tasks, [0, 1, 2, 3].map(line).concat())?;
+    let path = tasks.path().to_str().unwrap();
+    let child = sandfork(&["map", "--jobs", "4", "--no-progress", path]).spawn()?;
+    sleep(Duration::from_millis(700));
+    stop(&child, STOPPED);
+    let output = child.wait_with_output()?;
+    let results = String::from_utf8(output.stdout)?;
+    assert_eq!(results.matches("\"status\":\"ok\"").count(), 4, "{results}");
+    Ok(())
+}
