@@ -9,6 +9,7 @@ mod complete;
 mod killed_map;
 mod map;
 mod map_input;
+mod shell;
 mod stop;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -25,6 +26,7 @@ fn main() {
         .chain(map::trials())
         .chain(map_input::trials())
         .chain(killed_map::trials())
+        .chain(shell::trials())
         .chain(stop::trials());
     match obstacle() {
         None => trials.extend(with_jail),
