@@ -18,6 +18,7 @@ macro_rules! reveal {
 }
 
 pub mod batch {
+    pub use crate::batch::expect::{Expect, Verdict, Whitespace};
     pub use crate::batch::line::{TaskLine, TaskProgram};
     pub use crate::batch::record::RecordLine;
 }

@@ -142,7 +142,7 @@ impl BareForks {
             .args(["-I", "-c", include_str!("fork_probe.py")])
             .args(preload.modules())
             // As for a zygote: forking an interpreter with threads would measure something else.
-            .envs(PRELOAD_ONLY.map(|name| (name, "1")));
+            .envs(PRELOAD_ONLY);
         Ok(Self {
             preload,
             repeats,

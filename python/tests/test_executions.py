@@ -40,6 +40,72 @@ def test_the_value_is_the_main_result_where_nothing_richer_was_shown() -> None:
     assert ended().results == []
 
 
+def test_a_model_sees_output_and_value_or_error() -> None:
+    assert ended(value=42).to_text() == "[value] 42"
+    assert ended(stdout=["a", "b"], stderr=["c"], value=1).to_text() == "ab\n[stderr]\nc\n[value] 1"
+    assert ended(stdout=["a\n"]).to_text() == "a\n"
+    assert ended().to_text() == ""
+    shown = [Result({"image/png": PNG}), Result({"text/plain": "side"})]
+    assert ended(shown=shown).to_text() == "[shown: png]\nside"
+    trace = "Traceback (most recent call last):\nValueError: no\n"
+    error = {"name": "ValueError", "message": "no", "traceback": trace}
+    assert ended(status="exception", exit_code=1, error=error).to_text() == trace.rstrip("\n")
+    hit = {"name": "limits.wall", "by": "deadline"}
+    late = ended(
+        status="timeout", exit_code=124, limit=hit, wall=0.5, session="ended", stdout=["x"]
+    ).to_text()
+    assert late.splitlines() == [
+        "x",
+        "Timeout: the cell reached its limit of 0.5 s on the clock (limits.wall)",
+        "[the session has ended: variables, imports and files are lost]",
+    ]
+
+
+@pytest.mark.parametrize("length", [200, 201, 1000, 50_000])
+def test_a_long_text_loses_its_middle_and_its_output_first(length: int) -> None:
+    trace = "first\n" + "t" * 400 + "\nValueError: no"
+    error = {"name": "ValueError", "message": "no", "traceback": trace}
+    for output in ("", "<" + "o" * 100_000 + ">"):
+        text = ended(stdout=[output], status="exception", exit_code=1, error=error).to_text(length)
+        assert len(text) <= length
+        assert text.endswith("\nValueError: no")
+        assert text.startswith(output[:1] or "first")
+        assert ("characters left out" in text) is (len(output) + len(trace) > length)
+    for wrong in (199, 1.5, None, True):
+        with pytest.raises(sandfork.RequestError, match="max_length is"):
+            ended().to_text(wrong)  # type: ignore[arg-type]
+
+
+def test_a_dict_has_the_data_of_the_json() -> None:
+    execution = ended(value=[1, {"type": "tuple", "items": [2]}], stdout=["a", "b"], stderr=["c"])
+    assert execution.to_dict() == json.loads(execution.to_json())
+    short = {"status": "ok", "exit_code": 0, "stdout": "ab", "stderr": "c", "value": [1, [2]]}
+    assert execution.to_dict(compact=True) == {**short, "wall_ms": USAGE["wall_ms"]}
+    error = {"name": "ValueError", "message": "no", "traceback": "..."}
+    failed = ended(status="exception", exit_code=1, error=error).to_dict(compact=True)
+    assert failed["error"] == {"name": "ValueError", "message": "no"}
+    late = ended(status="timeout", exit_code=124, limit={"name": "limits.wall", "by": "deadline"})
+    assert late.to_dict(compact=True)["limit"] == "limits.wall"
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"type": "float", "text": "nan"},
+        {"type": "int", "hex": "f" * 10_000},
+        {"type": "dict", "items": [[1, {"type": "int", "hex": "f" * 10_000}]]},
+        {"type": "dict", "items": [["a", {"type": "set", "items": [1]}]]},
+        {"type": "opaque", "name": "x", "repr": "\ud800"},
+        {"type": "broken"},
+    ],
+)
+def test_a_dict_can_always_be_written_as_json(tree: object) -> None:
+    execution = ended(value=tree)
+    for compact in (False, True):
+        json.dumps(execution.to_dict(compact=compact), allow_nan=False)
+    assert execution.to_text()
+
+
 def test_a_richer_main_result_stands_for_the_value() -> None:
     data = {"text/plain": "a  b", "text/html": "<table></table>", "application/x-own": [1]}
     side = Result({"text/plain": "side"})
@@ -186,7 +252,10 @@ ATTACK = '<script>fetch("/api/kernels")</script><img src=x onerror=alert(1)>'
 def test_html_of_a_guest_cannot_run_in_the_notebook() -> None:
     shown = Result({"text/html": ATTACK})._repr_html_()
     # The guest's text is all in one attribute: the page contains none of its tags.
-    assert re.fullmatch(r'<iframe sandbox srcdoc="[^"<>]*" style="[^"<>]*"></iframe>', shown)
+    assert re.fullmatch(
+        r'<iframe sandbox="allow-same-origin" srcdoc="[^"<>]*" onload="[^"<>]*" style="[^"<>]*"></iframe>',
+        shown,
+    )
     assert "Content-Security-Policy" in shown.split("&lt;script")[0]
     svg = Result({"image/svg+xml": f"<svg>{ATTACK}</svg>"})._repr_html_()
     assert re.fullmatch(r'<img src="data:image/svg\+xml;base64,[A-Za-z0-9+/=]*">', svg)
@@ -195,7 +264,8 @@ def test_html_of_a_guest_cannot_run_in_the_notebook() -> None:
 def framed(markup: str) -> str:
     """The content of the frame."""
     shown = re.fullmatch(
-        r'<iframe sandbox srcdoc="([^"<>]*)" .*', Result({"text/html": markup})._repr_html_()
+        r'<iframe sandbox="allow-same-origin" srcdoc="([^"<>]*)" .*',
+        Result({"text/html": markup})._repr_html_(),
     )
     assert shown is not None
     policy, _, rest = html.unescape(shown[1]).partition(">")

@@ -6,10 +6,14 @@ import math
 import pathlib
 import re
 import sys
+import types
+from types import MappingProxyType
 
 import pytest
 
+import sandfork
 from sandfork import Policy, PolicyError, Sandbox, _policy
+from sandfork._options import own_interpreter
 
 from .support.fake import FakeSupervisor
 
@@ -132,6 +136,27 @@ def test_what_no_policy_has_is_refused(arguments: dict, said: str) -> None:
     assert isinstance(caught.value, ValueError)
 
 
+def test_a_list_can_be_a_change_of_the_inherited_one() -> None:
+    change = {"remove": ("pandas",), "add": ["polars"]}
+    policy = Policy(
+        extends="data-science",
+        python={"preload": change},  # type: ignore[typeddict-item]
+        filesystem={"read": {"add": [pathlib.Path("/srv")]}},
+    )
+    assert policy.tables()["python"] == {"preload": {"remove": ["pandas"], "add": ["polars"]}}
+    assert policy.tables()["filesystem"] == {"read": {"add": ["/srv"]}}
+    assert Policy(**policy.tables()) == policy
+    assert '[python.preload]\nremove = ["pandas"]\nadd = ["polars"]\n' in policy.to_toml()
+
+
+@pytest.mark.parametrize(
+    "change", [{"removed": ["x"]}, {"remove": "x"}, {"remove": [1]}, {"add": {"x": 1}}, {"add": None}]
+)
+def test_a_wrong_change_of_a_list_is_refused(change: dict) -> None:
+    with pytest.raises(PolicyError, match=r'python.preload: .*: give a list of texts, or {"remove": '):
+        Policy(python={"preload": change})  # type: ignore[typeddict-item]
+
+
 def test_an_unknown_table_is_a_type_error() -> None:
     with pytest.raises(TypeError):
         Policy(limit={})  # type: ignore[call-arg]
@@ -165,15 +190,57 @@ def test_policies_are_sent_as_they_were_given(
     fake: FakeSupervisor, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    here = str(tmp_path)
+    ours = {"directory": str(tmp_path), "interpreter": sys.executable}
     policy = Policy(limits={"wall": "2s"})
     expected = [
-        ("strict", {"name": "strict", "directory": here}),
-        ("./tenant.toml", {"name": "./tenant.toml", "directory": here}),
-        (pathlib.Path("strict"), {"name": "./strict", "directory": here}),
-        (pathlib.Path("/etc/x.toml"), {"name": "/etc/x.toml", "directory": here}),
-        (policy, {"toml": policy.to_toml(), "directory": here, "label": "Policy"}),
+        ("strict", {"name": "strict", **ours}),
+        ("./tenant.toml", {"name": "./tenant.toml", **ours}),
+        (pathlib.Path("strict"), {"name": "./strict", **ours}),
+        (pathlib.Path("/etc/x.toml"), {"name": "/etc/x.toml", **ours}),
+        (policy, {"toml": policy.to_toml(), "label": "Policy", **ours}),
+        (policy.tables(), {"toml": policy.to_toml(), "label": "Policy", **ours}),
+        (MappingProxyType(policy.tables()), {"toml": policy.to_toml(), "label": "Policy", **ours}),
+        ({}, {"toml": "\n", "label": "Policy", **ours}),
     ]
     for given, sent in expected:
         with Sandbox(given):
             assert fake.sessions[-1].heard[0]["policy"] == sent
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"limit": {"wall": "2s"}}, "limit: unknown key: did you mean 'limits'?"),
+        ({3: {}}, "3: unknown key: a policy has assurance, description, env, extends, "),
+        ({"limits": {"wal": "2s"}}, "limits.wal: unknown key: did you mean 'wall'?"),
+        ({"limits": "2s"}, "limits is of type str: give a dict of its keys"),
+    ],
+)
+def test_a_wrong_dict_is_refused_as_a_wrong_policy_is(tables: dict, said: str) -> None:
+    for start in (Sandbox, lambda policy: sandfork.run("1", policy=policy)):
+        with pytest.raises(PolicyError) as caught:
+            start(tables)
+        assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("program", [None, "", "/usr/sbin/uwsgi", "python3", "/opt/\udce9/python3"])
+def test_a_program_that_embeds_python_offers_the_interpreter_of_its_prefix(
+    program: str | None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", program)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert own_interpreter() is None
+    interpreter = tmp_path / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    interpreter.parent.mkdir()
+    interpreter.symlink_to("/bin/true")
+    names_another = program is not None and "python" in program
+    assert own_interpreter() == (None if names_another else str(interpreter))
+
+
+def test_an_unsuitable_python_leaves_the_choice_to_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert own_interpreter() == sys.executable
+    monkeypatch.setattr(sys, "abiflags", "t")
+    assert own_interpreter() is None
+    monkeypatch.setattr(sys, "abiflags", "")
+    monkeypatch.setattr(sys, "implementation", types.SimpleNamespace(name="pypy"))
+    assert own_interpreter() is None

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::{INFRASTRUCTURE, TaskId};
+use super::{INFRASTRUCTURE, TaskId, Verdict};
 use crate::error::{Error, ErrorKind};
 use crate::outcome::{Outcome, Status};
 
@@ -15,6 +15,7 @@ pub struct Done {
     pub(super) id: TaskId,
     /// An error if no sandbox could be provided for it, after all attempts.
     pub(super) result: Result<Box<Outcome>, Error>,
+    pub(super) verdict: Option<Verdict>,
     pub(super) attempts: u32,
     pub(super) elapsed: Duration,
 }
@@ -38,6 +39,11 @@ impl Done {
     /// The outcome or the error.
     pub fn into_result(self) -> Result<Outcome, Error> {
         self.result.map(|outcome| *outcome)
+    }
+
+    /// The result of the comparison, if the task was run and expects something.
+    pub(crate) fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
     }
 
     /// The number of attempts. It exceeds 1 only if earlier ones got no sandbox.
@@ -76,13 +82,21 @@ impl Serialize for Done {
             attempts: Option<u32>,
             #[serde(flatten)]
             result: R,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            verdict: Option<&'static str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            mismatch: Option<&'a str>,
         }
         let (id, attempts) = (&self.id, (self.attempts > 1).then_some(self.attempts));
+        let verdict = self.verdict.as_ref().map(Verdict::as_str);
+        let mismatch = self.verdict.as_ref().and_then(Verdict::mismatch);
         match &self.result {
             Ok(result) => Json {
                 id,
                 attempts,
                 result,
+                verdict,
+                mismatch,
             }
             .serialize(serializer),
             Err(error) => {
@@ -91,6 +105,8 @@ impl Serialize for Done {
                     id,
                     attempts,
                     result,
+                    verdict,
+                    mismatch,
                 }
                 .serialize(serializer)
             }
@@ -100,16 +116,7 @@ impl Serialize for Done {
 
 /// Uses the keys of an outcome, so that a table of results has one set of columns.
 fn infrastructure(error: &Error) -> Value {
-    let name = match error.kind() {
-        ErrorKind::Policy => "Policy",
-        ErrorKind::Host => "Host",
-        ErrorKind::Interpreter => "Interpreter",
-        ErrorKind::NotEnforced => "NotEnforced",
-        ErrorKind::Request => "Request",
-        ErrorKind::SessionEnded => "SessionEnded",
-        ErrorKind::Busy => "Busy",
-        ErrorKind::System => "System",
-    };
+    let name = name_of(error);
     json!({
         "status": INFRASTRUCTURE,
         "exit_code": error.exit_code(),
@@ -123,6 +130,20 @@ fn infrastructure(error: &Error) -> Value {
         "denied": [],
         "policy": null,
     })
+}
+
+/// The name that stands for the class of an exception.
+pub(super) fn name_of(error: &Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::Policy => "Policy",
+        ErrorKind::Host => "Host",
+        ErrorKind::Interpreter => "Interpreter",
+        ErrorKind::NotEnforced => "NotEnforced",
+        ErrorKind::Request => "Request",
+        ErrorKind::SessionEnded => "SessionEnded",
+        ErrorKind::Busy => "Busy",
+        ErrorKind::System => "System",
+    }
 }
 
 #[cfg(test)]
@@ -148,6 +169,7 @@ mod tests {
         Done {
             id: TaskId::from("a"),
             result,
+            verdict: None,
             attempts,
             elapsed: Duration::from_millis(1),
         }

@@ -158,13 +158,16 @@ impl Worker {
             id,
             request,
             policy,
+            expect,
         } = task;
         let request = request.cancel(&self.cancel);
         let attempt = || self.sandboxes.get(policy.as_deref())?.run(&request);
         let pause = |time| stopping.pause(time);
         let (result, attempts) = retry(attempt, may_pass, pause);
+        let judged = expect.zip(result.as_ref().ok());
         Done {
             id,
+            verdict: judged.and_then(|(expect, outcome)| expect.judge(outcome)),
             result: result.map(Box::new),
             attempts,
             elapsed: begun.elapsed(),

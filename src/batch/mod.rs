@@ -19,7 +19,9 @@
 //!
 //! `docs/batch.md` describes the same for the command, `sandfork map`.
 
+mod compact;
 mod done;
+pub(crate) mod expect;
 mod failure_streak;
 mod id;
 pub(crate) mod line;
@@ -36,6 +38,8 @@ pub use map::{Batch, CallOff, Mapped};
 pub use pool::Order;
 pub use task::Task;
 
+pub(crate) use compact::Compact;
+pub(crate) use expect::{Expect, Verdict};
 pub(crate) use failure_streak::{FailureStreak, LOST_IN_A_ROW};
 pub(crate) use line::{TaskLine, TaskLineError, TaskProgram};
 pub(crate) use pool::WINDOW;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::TaskId;
+use super::{Expect, TaskId};
 use crate::policy::Policy;
 use crate::supervisor::Request;
 
@@ -12,6 +12,7 @@ pub struct Task {
     pub(super) id: TaskId,
     pub(super) request: Request,
     pub(super) policy: Option<Arc<Policy>>,
+    pub(super) expect: Option<Expect>,
 }
 
 impl Task {
@@ -25,6 +26,7 @@ impl Task {
             id: id.into(),
             request: request.into(),
             policy: None,
+            expect: None,
         }
     }
 
@@ -32,6 +34,13 @@ impl Task {
     #[must_use]
     pub fn policy(mut self, policy: Arc<Policy>) -> Self {
         self.policy = Some(policy);
+        self
+    }
+
+    /// Sets what the outcome is compared with.
+    #[must_use]
+    pub(crate) fn expect(mut self, expect: Option<Expect>) -> Self {
+        self.expect = expect;
         self
     }
 

@@ -37,7 +37,7 @@ impl Arguments {
     /// Parses the command line. Like clap, prints help or an error and exits if needed.
     pub fn read() -> Self {
         Self::try_parse().unwrap_or_else(|mut error| {
-            // `python3 script.py argument` works without `--`, so users try this form first.
+            // An option behind `-c CODE` or a program may be meant for either.
             let for_guest = std::env::args_os()
                 .nth(1)
                 .is_some_and(|name| name == "run" || name == "exec");
@@ -124,27 +124,51 @@ pub struct OutputChoice {
     pub json: bool,
 }
 
+/// Files that are copied for a guest.
+#[derive(Args, Debug)]
+pub struct TransferChoice {
+    /// Copy this file into the work directory before the run
+    #[arg(long = "in", value_name = "FILE")]
+    pub inputs: Vec<PathBuf>,
+    /// Copy this file out of the work directory after the run
+    #[arg(long = "out", value_name = "FILE")]
+    pub outputs: Vec<PathBuf>,
+}
+
 /// `sandfork run`.
 #[derive(Args, Debug)]
-#[command(override_usage = "sandfork run [OPTIONS] <FILE|-|-c CODE> [-- ARG...]")]
+#[command(override_usage = "sandfork run [OPTIONS] <FILE|DIR|-|-c CODE|-m MODULE> [ARG...]")]
 pub struct RunArguments {
     #[command(flatten)]
     pub policy: PolicyChoice,
     #[command(flatten)]
     pub output: OutputChoice,
+    #[command(flatten)]
+    pub transfer: TransferChoice,
     /// Run this code
     #[arg(short = 'c', value_name = "CODE", allow_hyphen_values = true)]
     pub code: Option<String>,
-    /// Run this file; `-` reads the script from stdin
+    /// Run this module, installed or of the project; all that follows is for it
     #[arg(
-        value_name = "FILE",
-        required_unless_present = "code",
+        short = 'm',
+        value_names = ["MODULE", "ARG"],
+        num_args = 1..,
+        allow_hyphen_values = true,
         conflicts_with = "code"
     )]
-    pub file: Option<PathBuf>,
-    /// Arguments of the script, as `sys.argv[1:]`
-    #[arg(last = true, value_name = "ARG")]
-    pub arguments: Vec<String>,
+    pub module: Option<Vec<String>>,
+    /// Show the script's directory, or DIR, read-only, and import from it
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub project: Option<String>,
+    /// Run this file, or the `__main__.py` of this directory, which is then the project; `-` reads the
+    /// script from stdin. All that follows is for the script, as `sys.argv[1:]`
+    #[arg(
+        value_names = ["FILE", "ARG"],
+        num_args = 1..,
+        trailing_var_arg = true,
+        required_unless_present_any = ["code", "module"]
+    )]
+    pub rest: Vec<OsString>,
 }
 
 /// `sandfork exec`.
@@ -155,6 +179,8 @@ pub struct ExecArguments {
     pub policy: PolicyChoice,
     #[command(flatten)]
     pub output: OutputChoice,
+    #[command(flatten)]
+    pub transfer: TransferChoice,
     /// The program, looked up in the sandbox, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub argv: Vec<String>,
@@ -198,6 +224,9 @@ pub struct MapArguments {
     /// Refuse `file`, `program` and `policy` in tasks, which others may write
     #[arg(long)]
     pub code_only: bool,
+    /// Write short results: how a task ended, its output, value and error, and little more
+    #[arg(long)]
+    pub compact: bool,
     /// Draw no progress bar, even on a terminal
     #[arg(long)]
     pub no_progress: bool,
@@ -243,8 +272,11 @@ pub enum PolicyCommand {
         #[arg(value_name = "NAME|FILE", add = ArgValueCompleter::new(policies))]
         policy: String,
     },
-    /// Check policy files; `sandfork plan` checks whether this host can keep one
+    /// Check policy files: print each mistake, and what this host would refuse
     Check {
+        /// Check only what holds on every host: no paths, packages or kernel features
+        #[arg(long)]
+        any_host: bool,
         /// Built-in policies, or policy files
         #[arg(
             required = true,

@@ -11,6 +11,7 @@ use super::log::LogError;
 use super::map::MapError;
 use super::script::ScriptError;
 use super::terminal::harmless_line;
+use super::transfer::TransferError;
 
 /// A command failed before, or besides, its guest.
 #[derive(Debug, Error)]
@@ -27,6 +28,9 @@ pub enum Failure {
     /// No sandbox could be provided.
     #[error(transparent)]
     Sandbox(#[from] crate::Error),
+    /// A file could not be copied in or out.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
     /// The tasks or the results of `map` are invalid.
     #[error(transparent)]
     Map(#[from] MapError),
@@ -59,10 +63,11 @@ impl Failure {
             // writer.
             _ if self.is_broken_pipe() => exit_code::BROKEN_PIPE,
             Self::Script(_) | Self::Policy(_) | Self::Log(_) => exit_code::USAGE,
+            Self::Transfer(error) if error.is_usage() => exit_code::USAGE,
             Self::Sandbox(error) => error.exit_code(),
             Self::Map(error) => error.exit_code(),
             Self::Setup(_) => exit_code::SANDBOX_UNAVAILABLE,
-            Self::Output(_) => exit_code::NOT_WRITTEN,
+            Self::Output(_) | Self::Transfer(_) => exit_code::NOT_WRITTEN,
         }
     }
 

@@ -3,6 +3,7 @@
 mod args;
 mod complete;
 mod failure;
+mod hint;
 mod interrupt;
 mod log;
 mod map;
@@ -13,7 +14,9 @@ mod run;
 mod script;
 mod shell;
 mod streams;
+mod target;
 mod terminal;
+mod transfer;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use crate::host::{
     self, CallerEnvironment, Machine, Needs, probe_interpreter, resolve_interpreter,
 };
-use crate::plan::{self, diagnose, explain};
-use crate::{Error, Policy};
+use crate::plan::{self, PreloadDiagnosis, PreloadPlan, diagnose, explain};
+use crate::policy;
+use crate::{Error, Level, Policy, Sandbox};
 
 use super::args::{DoctorArguments, PlanArguments};
 use super::failure::Failure;
@@ -17,7 +18,8 @@ use super::{print, print_json};
 /// Shows the plan of a policy on this host.
 pub fn plan(arguments: &PlanArguments) -> Result<u8, Failure> {
     let policy = chosen(&arguments.policy)?;
-    let plan = plan_here(&policy)?;
+    let mut plan = plan_here(&policy)?;
+    plan.interpreter.preload = try_preloads(&policy)?;
     if arguments.output.json {
         print_json(&plan)
     } else {
@@ -25,7 +27,7 @@ pub fn plan(arguments: &PlanArguments) -> Result<u8, Failure> {
     }
 }
 
-fn plan_here(policy: &Policy) -> Result<plan::Plan, Error> {
+pub(super) fn plan_here(policy: &Policy) -> Result<plan::Plan, Error> {
     // The values of passed variables are the caller's secrets, and plans are printed and kept.
     let needs = Needs {
         variables: BTreeSet::new(),
@@ -35,6 +37,36 @@ fn plan_here(policy: &Policy) -> Result<plan::Plan, Error> {
     Ok(plan::plan(policy, &host)?)
 }
 
+/// Preloads what the policy names, as a run would: only an import shows whether a package can be
+/// preloaded.
+pub fn try_preloads(policy: &Policy) -> Result<Vec<PreloadPlan>, Error> {
+    if policy.python().preload.is_empty() {
+        return Ok(Vec::new());
+    }
+    let builder = Sandbox::builder().policy(policy.clone());
+    builder.try_preloads()
+}
+
+/// Tries the preloads of the built-in policies that this host can keep.
+fn diagnose_preloads(level: Option<Level>) -> Vec<PreloadDiagnosis> {
+    policy::builtin_names()
+        .filter_map(Policy::builtin)
+        .filter(|policy| level.is_some_and(|level| level >= policy.require()))
+        .filter(|policy| !policy.python().preload.is_empty())
+        .map(|policy| {
+            let (modules, error) = match try_preloads(&policy) {
+                Ok(modules) => (modules, None),
+                Err(error) => (Vec::new(), Some(error.to_string())),
+            };
+            PreloadDiagnosis {
+                policy: policy.name().to_owned(),
+                modules,
+                error,
+            }
+        })
+        .collect()
+}
+
 /// Checks this host, layer by layer. Fails if nothing could be run.
 pub fn doctor(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let machine = Machine::probe().map_err(Error::from)?;
@@ -42,7 +74,10 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let policy = Policy::default();
     let interpreter = resolve_interpreter(&policy.python().interpreter.value, &environment)
         .and_then(|path| probe_interpreter(&path, &environment));
-    let diagnosis = diagnose(&machine, interpreter.as_ref());
+    let mut diagnosis = diagnose(&machine, interpreter.as_ref());
+    if diagnosis.is_usable() {
+        diagnosis.preloads = diagnose_preloads(diagnosis.level);
+    }
     if arguments.output.json {
         print_json(&diagnosis)?;
     } else {

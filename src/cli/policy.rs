@@ -2,12 +2,15 @@
 
 use std::fmt::Write;
 
+use crate::Error;
 use crate::outcome::exit_code;
+use crate::plan::{PreloadPlan, check_syscalls};
 use crate::policy::{self, Override, Policy, PolicyError};
 use crate::policy_source::FileSystem;
 
 use super::args::{PolicyChoice, PolicyCommand};
 use super::failure::Failure;
+use super::plan::{plan_here, try_preloads};
 use super::terminal::harmless_line;
 use super::{print, print_json};
 
@@ -26,7 +29,10 @@ pub fn policy(command: PolicyCommand) -> Result<u8, Failure> {
     match command {
         PolicyCommand::List => print(list()),
         PolicyCommand::Show { policy } => print(load(&policy)?.to_toml()),
-        PolicyCommand::Check { policies } => check(&policies),
+        PolicyCommand::Check { any_host, policies } => {
+            let host = if any_host { Host::Any } else { Host::This };
+            check(&policies, host)
+        }
         PolicyCommand::Schema => print_json(&policy::schema()),
     }
 }
@@ -45,20 +51,66 @@ fn list() -> String {
     text
 }
 
-/// Checks every policy, so that one call shows all mistakes.
-fn check(policies: &[String]) -> Result<u8, Failure> {
+/// The hosts that a policy is checked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Host {
+    /// Only what is wrong everywhere is a mistake.
+    Any,
+    /// What this host would refuse is one too.
+    This,
+}
+
+/// Checks every policy, so that one call shows all mistakes. The exit code is that of the first one.
+fn check(policies: &[String], host: Host) -> Result<u8, Failure> {
     let mut code = exit_code::OK;
     for name in policies {
-        match load(name) {
-            Ok(policy) => {
-                let name = harmless_line(name);
-                print(format!("{name}: ok, sha256 {}\n", policy.sha256()))?
+        match accept(name, host) {
+            Ok(accepted) => {
+                print(accepted)?;
             }
-            Err(error) => {
-                code = exit_code::USAGE;
-                Failure::from(error).say()
+            Err(mistakes) => {
+                for mistake in mistakes {
+                    let its = mistake.say();
+                    if code == exit_code::OK {
+                        code = its;
+                    }
+                }
             }
-        };
+        }
     }
     Ok(code)
+}
+
+/// What to say of a policy that a run could start under, or all that is wrong with it.
+fn accept(name: &str, host: Host) -> Result<String, Vec<Failure>> {
+    fn failures<E: Into<Failure>>(errors: Vec<E>) -> Vec<Failure> {
+        errors.into_iter().map(E::into).collect()
+    }
+    let syscalls = |policy: &Policy| {
+        let errors = check_syscalls(policy).into_iter().map(Error::from);
+        failures(errors.collect())
+    };
+    let policy = Policy::check(None, name, &[], &FileSystem).map_err(|refused| {
+        let mut all = failures(refused.errors);
+        all.extend(refused.rest.iter().flat_map(|policy| syscalls(policy)));
+        all
+    })?;
+    let wrong = syscalls(&policy);
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let preloads = match host {
+        Host::Any => Vec::new(),
+        Host::This => {
+            let tried = plan_here(&policy).and_then(|_| try_preloads(&policy));
+            tried.map_err(|error| failures(vec![error]))?
+        }
+    };
+    let name = harmless_line(name);
+    let mut text = format!("{name}: ok, sha256 {}\n", policy.sha256());
+    for note in preloads.iter().filter_map(PreloadPlan::note) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name}: {}", harmless_line(&note));
+    }
+    Ok(text)
 }

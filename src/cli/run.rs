@@ -2,53 +2,89 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::thread;
 
-use crate::outcome::Ending;
-use crate::policy::Stdin;
+use crate::outcome::{Ending, ExceptionInfo};
+use crate::policy::{Policy, Stdin};
 use crate::{Cancel, Lifetime, Request, Sandbox};
 
-use super::args::{ExecArguments, OutputChoice, PolicyChoice, RunArguments};
+use super::args::{ExecArguments, OutputChoice, RunArguments, TransferChoice};
 use super::failure::{Failure, say};
+use super::hint::Surroundings;
 use super::interrupt::Interrupts;
 use super::policy::chosen;
 use super::print_json;
 use super::report::sentence;
-use super::script::{Origin, Script};
 use super::streams::Streams;
+use super::target::Target;
+use super::transfer::{Outputs, with_inputs};
 
-/// Runs a script.
+/// Runs a script, a module or code.
 pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
-    let origin = match (arguments.code, arguments.file) {
-        (Some(code), _) => Origin::Code(code),
-        (None, Some(path)) if path.as_os_str() != "-" => Origin::File(path),
-        (None, _) => Origin::Stdin,
+    let target = Target::load(&arguments)?;
+    let mut choice = arguments.policy;
+    if let Some(project) = &target.project {
+        let set = format!("python.project={}", project.display());
+        choice.overrides.push(set);
+    }
+    let policy = chosen(&choice)?;
+    let project = policy.python().project.as_ref();
+    let around = Surroundings {
+        is_shown: project.is_some_and(|project| target.beside.starts_with(&project.value)),
+        beside: target.beside,
+        // Without one, nothing relative is found.
+        current: std::env::current_dir().unwrap_or_default(),
     };
-    let script = Script::load(origin)?;
-    let request = Request::python(script.source)
-        .filename(&script.name)
-        .args(arguments.arguments);
-    launch(&script.name, request, &arguments.policy, &arguments.output)
+    let policy = match target.script {
+        Some(script) => policy.with_script(script),
+        None => policy,
+    };
+    let hint = |error: &ExceptionInfo| around.hint(error);
+    launch(
+        target.request,
+        &policy,
+        &arguments.transfer,
+        &arguments.output,
+        "the script",
+        &hint,
+    )
 }
 
 /// Runs a program.
 pub fn exec(arguments: ExecArguments) -> Result<u8, Failure> {
     let program = arguments.argv.first().cloned().unwrap_or_default();
     let request = Request::program(arguments.argv);
-    launch(&program, request, &arguments.policy, &arguments.output)
+    let policy = chosen(&arguments.policy)?;
+    launch(
+        request,
+        &policy,
+        &arguments.transfer,
+        &arguments.output,
+        &program,
+        &|_| None,
+    )
 }
 
+/// Runs the guest, which messages call `guest`. `hint` is what a person may do about an exception.
 fn launch(
-    guest: &str,
     request: Request,
-    policy: &PolicyChoice,
+    policy: &Policy,
+    transfer: &TransferChoice,
     output: &OutputChoice,
+    guest: &str,
+    hint: &dyn Fn(&ExceptionInfo) -> Option<String>,
 ) -> Result<u8, Failure> {
-    let policy = chosen(policy)?;
     let cancel = Cancel::new().map_err(Failure::Setup)?;
     let to_end = cancel.clone();
     let interrupts = Interrupts::take(move || to_end.cancel()).map_err(Failure::Setup)?;
+    let outputs = Arc::new(Outputs::new(transfer, policy)?);
+    let request = with_inputs(request, &transfer.inputs, policy)?;
     let mut request = request.cancel(&cancel);
+    if !outputs.is_empty() {
+        let outputs = Arc::clone(&outputs);
+        request = request.collect(move |work, outcome| outputs.collect(work, outcome));
+    }
     if policy.stdin() == Stdin::Pass {
         request = request.stdin(copied_stdin().map_err(Failure::Setup)?);
     }
@@ -60,7 +96,7 @@ fn launch(
     if output.json {
         let outcome = sandbox.run(request)?;
         print_json(&outcome)?;
-        return Ok(outcome.exit_code());
+        return outputs.exit_code(&outcome);
     }
     let mut streams = Streams::new(cancel).map_err(Failure::Setup)?;
     let outcome = sandbox.run_streaming(request, &mut streams)?;
@@ -69,10 +105,11 @@ fn launch(
         streams.show_traceback(&error.traceback);
     }
     streams.finish()?;
-    if let Some(sentence) = sentence(&outcome, &policy, guest) {
+    let hint = || outcome.error().and_then(hint);
+    if let Some(sentence) = sentence(&outcome, policy, guest).or_else(hint) {
         say(&sentence);
     }
-    Ok(outcome.exit_code())
+    outputs.exit_code(&outcome)
 }
 
 /// Copies the command's stdin through a pipe. A descriptor of the caller would give the guest the

@@ -39,9 +39,18 @@ pub enum ScriptError {
     /// The file does not exist.
     #[error("`{0}` does not exist; check the path, or pass code with `-c`")]
     Missing(PathBuf),
-    /// The path is a directory.
-    #[error("`{0}` is a directory; name the script in it")]
+    /// The path is a directory without a `__main__.py`.
+    #[error("`{0}` is a directory without a `__main__.py`; name the script in it")]
     Directory(PathBuf),
+    /// `-m` without a module.
+    #[error("`-m` needs the name of a module")]
+    NoModule,
+    /// An argument of the script is not UTF-8.
+    #[error("the argument `{0}` is not UTF-8; pass it in another form")]
+    NotText(String),
+    /// The current directory was removed.
+    #[error("the current directory cannot be found: {0}; change to another one")]
+    NoCurrentDirectory(io::Error),
     /// The path of a task's script is a pipe or a device.
     #[error("`{}` is not a regular file; save the script in one", .0.display())]
     NotRegular(PathBuf),
@@ -119,7 +128,7 @@ impl Script {
 }
 
 /// Opens a regular file. Opening a pipe would block, and opening some devices has an effect.
-fn open_regular(path: &Path) -> Result<File, ScriptError> {
+pub fn open_regular(path: &Path) -> Result<File, ScriptError> {
     let is_other =
         |found: io::Result<Metadata>| found.is_ok_and(|found| !found.is_file() && !found.is_dir());
     let not_regular = || ScriptError::NotRegular(path.to_owned());
@@ -233,7 +242,7 @@ mod tests {
         let directory = Script::load(Origin::File("/".into())).unwrap_err();
         assert_eq!(
             directory.to_string(),
-            "`/` is a directory; name the script in it"
+            "`/` is a directory without a `__main__.py`; name the script in it"
         );
         let missing = Script::load(Origin::File("/nowhere/x.py".into())).unwrap_err();
         assert!(

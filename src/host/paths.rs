@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Errno;
+use super::{Errno, Reach};
 
 /// One path of the host.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
@@ -17,6 +17,9 @@ pub enum PathFact {
         kind: PathKind,
         /// The path without symbolic links.
         resolved: PathBuf,
+        /// Whether any user can read it.
+        #[serde(default)]
+        reach: Reach,
     },
     /// The path does not exist, or this user cannot see it.
     Unreachable {
@@ -43,21 +46,24 @@ impl PathFact {
         let found = fs::canonicalize(path)
             .and_then(|resolved| Ok((fs::metadata(&resolved)?.file_type(), resolved)));
         match found {
-            Ok((kind, resolved)) if kind.is_dir() => Self::Found {
-                kind: PathKind::Directory,
-                resolved,
-            },
-            Ok((kind, resolved)) if kind.is_file() => Self::Found {
-                kind: PathKind::File,
-                resolved,
-            },
-            Ok((_, resolved)) => Self::Found {
-                kind: PathKind::Special,
+            Ok((kind, resolved)) => Self::Found {
+                kind: PathKind::of(kind),
+                reach: Reach::to_read(&resolved),
                 resolved,
             },
             Err(error) => Self::Unreachable {
                 errno: Errno(error.raw_os_error().unwrap_or(libc::EIO)),
             },
+        }
+    }
+}
+
+impl PathKind {
+    fn of(kind: fs::FileType) -> Self {
+        match kind {
+            _ if kind.is_dir() => Self::Directory,
+            _ if kind.is_file() => Self::File,
+            _ => Self::Special,
         }
     }
 }

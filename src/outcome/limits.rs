@@ -182,6 +182,16 @@ impl LimitName {
     }
 }
 
+/// What the limit on processor time is of a cell that has a wall time of its own.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum CpuRule {
+    /// The policy's: the user has set it.
+    #[default]
+    OfPolicy,
+    /// What the cell's wall time has room for, if that is more than the policy's.
+    FollowsWall,
+}
+
 /// The amount of each limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits([u64; SPECS.len()]);
@@ -190,6 +200,30 @@ impl Limits {
     /// Limits with these amounts.
     pub fn new(amount: impl FnMut(LimitName) -> u64) -> Self {
         Self(LimitName::ALL.map(amount))
+    }
+
+    /// The processor time for a cell with this wall time.
+    ///
+    /// A time to follow is for computing too, on all the processors that the policy gives.
+    pub(crate) fn cpu_within(&self, wall: Duration, rule: CpuRule) -> Duration {
+        match rule {
+            CpuRule::OfPolicy => self.cpu(),
+            CpuRule::FollowsWall => {
+                let processors = self.millicores().div_ceil(1000);
+                let processors = u32::try_from(processors).unwrap_or(u32::MAX);
+                let longest = Duration::from_millis(MONTH);
+                self.cpu().max(wall.saturating_mul(processors).min(longest))
+            }
+        }
+    }
+
+    /// The same limits, with another one on processor time.
+    pub(crate) fn with_cpu(self, cpu: Duration) -> Self {
+        let cpu = u64::try_from(cpu.as_millis()).unwrap_or(MONTH);
+        Self::new(|name| match name {
+            LimitName::Cpu => cpu,
+            _ => self.amount(name),
+        })
     }
 
     /// The amount of one limit, in the base of its unit.

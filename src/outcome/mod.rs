@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
 
-use self::value::Value;
+use self::value::{Blob, Buffers, Value, plain};
 
 pub mod exit_code;
 pub mod value;
@@ -19,7 +19,7 @@ mod phases;
 pub use ending::{Ending, LimitHit, Mechanism, Status};
 pub use layer::Layer;
 pub use level::Level;
-pub use limits::{LimitName, LimitSpec, Limits, Scope, Unit};
+pub use limits::{CpuRule, LimitName, LimitSpec, Limits, Scope, Unit};
 pub use parts::{Denial, Enforced, ExceptionInfo, PolicyIdentity, Reporter, Usage};
 pub use phases::{JailSteps, Phases, microseconds};
 
@@ -35,6 +35,7 @@ pub struct Outcome {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     value: Option<Value>,
+    buffers: Option<(Blob, Vec<u8>)>,
     error: Option<ExceptionInfo>,
     usage: Usage,
     enforced: Enforced,
@@ -57,6 +58,7 @@ impl Outcome {
             stdout: Vec::new(),
             stderr: Vec::new(),
             value: None,
+            buffers: None,
             error,
             usage: Usage::default(),
             enforced,
@@ -77,6 +79,13 @@ impl Outcome {
     #[must_use]
     pub fn with_value(mut self, value: Option<Value>) -> Self {
         self.value = value;
+        self
+    }
+
+    /// Adds the buffers of the value, with their bytes.
+    #[must_use]
+    pub(crate) fn with_buffers(mut self, blob: Option<Blob>, bytes: Vec<u8>) -> Self {
+        self.buffers = blob.map(|blob| (blob, bytes));
         self
     }
 
@@ -157,6 +166,26 @@ impl Outcome {
         self.value.as_ref()
     }
 
+    /// The buffers that the value of a run refers to. Those of a cell's value are in its
+    /// [`CellReport`](crate::session::CellReport).
+    pub fn buffers(&self) -> Buffers<'_> {
+        let buffers = self.buffers.as_ref();
+        let buffers = buffers.map(|(blob, bytes)| blob.buffers(bytes));
+        // The link has checked that they are as long as the blob announces.
+        buffers.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// Takes the value with its buffers.
+    pub(crate) fn take_value(&mut self) -> (Option<Value>, Option<(Blob, Vec<u8>)>) {
+        (self.value.take(), self.buffers.take())
+    }
+
+    /// The value as JSON that stands alone: `docs/protocol.md` has the notation.
+    pub(crate) fn plain_value(&self) -> Option<serde_json::Value> {
+        let value = self.value.as_ref()?;
+        Some(plain(value, &self.buffers()))
+    }
+
     /// The uncaught exception. It is also present beside a limit, if the guest died of the
     /// exception that the limit raised in it (`MemoryError`, `KeyboardInterrupt`), and beside a
     /// protocol violation, where it describes the violation.
@@ -195,7 +224,7 @@ impl Serialize for Outcome {
             limit: Option<LimitHit>,
             stdout: Cow<'a, str>,
             stderr: Cow<'a, str>,
-            value: Option<&'a Value>,
+            value: Option<serde_json::Value>,
             error: Option<&'a ExceptionInfo>,
             usage: &'a Usage,
             enforced: &'a Enforced,
@@ -208,7 +237,7 @@ impl Serialize for Outcome {
             limit: self.limit(),
             stdout: self.stdout(),
             stderr: self.stderr(),
-            value: self.value(),
+            value: self.plain_value(),
             error: self.error(),
             usage: &self.usage,
             enforced: &self.enforced,

@@ -60,6 +60,13 @@ pub struct Usage {
     pub phases: Phases,
 }
 
+impl Usage {
+    /// The wall time in milliseconds, as in JSON.
+    pub(crate) fn wall_ms(&self) -> f64 {
+        milliseconds(self.wall)
+    }
+}
+
 impl Serialize for Usage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::assess::{Assessment, assess};
 use super::layer_state::LayerState;
 use super::obstacle::best_level;
+use super::preload::{PreloadPlan, loaded};
 use crate::host::{Interpreter, InterpreterError, Machine};
 use crate::policy::Level;
 
@@ -23,6 +24,21 @@ pub struct Diagnosis {
     pub layers: Vec<Assessment>,
     /// The interpreter.
     pub interpreter: InterpreterDiagnosis,
+    /// What the built-in policies preload, where it was tried.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub preloads: Vec<PreloadDiagnosis>,
+}
+
+/// What became of the preloads of a policy.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct PreloadDiagnosis {
+    /// The policy.
+    pub policy: String,
+    /// Each module, if a zygote could be made.
+    pub modules: Vec<PreloadPlan>,
+    /// Why none could be made, with the remedy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Whether the interpreter is suitable.
@@ -65,6 +81,7 @@ pub fn diagnose(
                 error: error.to_string(),
             },
         },
+        preloads: Vec::new(),
     }
 }
 
@@ -114,6 +131,15 @@ impl fmt::Display for Diagnosis {
             }
             InterpreterDiagnosis::Unusable { error } => {
                 writeln!(f, "  {:<14}{:<10}{error}", "interpreter", "no")?;
+            }
+        }
+        for tried in &self.preloads {
+            let answer = if tried.error.is_none() { "yes" } else { "no" };
+            let loaded = || format!("preloads {}", loaded(&tried.modules));
+            let what = tried.error.clone().unwrap_or_else(loaded);
+            writeln!(f, "  {:<14}{answer:<10}{what}", tried.policy)?;
+            for note in tried.modules.iter().filter_map(PreloadPlan::note) {
+                writeln!(f, "  {:<24}{note}", "")?;
             }
         }
         match self.level {

@@ -6,17 +6,22 @@ use super::places::{TMP, WORK};
 use crate::host::Host;
 use crate::policy::{Level, Policy, SystemFiles};
 
-/// Variables that are set to 1 only while packages are preloaded.
+/// Variables that have these values only while packages are preloaded.
 ///
-/// Libraries for linear algebra read them when they are loaded, and would otherwise start threads,
-/// which do not survive the fork. A worker restores the value of the plan's environment, or removes
-/// the variable, so that programs that the guest starts may use its processors.
-pub const PRELOAD_ONLY: [&str; 5] = [
-    "BLIS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
+/// Libraries for linear algebra and for memory read them when they are loaded, and would otherwise
+/// start threads, which do not survive the fork. A worker restores the value of the plan's
+/// environment, or removes the variable, so that programs that the guest starts may use its
+/// processors.
+pub const PRELOAD_ONLY: [(&str, &str); 7] = [
+    ("BLIS_NUM_THREADS", "1"),
+    // jemalloc as pyarrow builds it. Without its thread it purges memory when it allocates.
+    ("JE_ARROW_MALLOC_CONF", "background_thread:false"),
+    ("MKL_NUM_THREADS", "1"),
+    ("NUMEXPR_NUM_THREADS", "1"),
+    ("OMP_NUM_THREADS", "1"),
+    ("OPENBLAS_NUM_THREADS", "1"),
+    // jemalloc as packages in Rust build it, such as polars.
+    ("_RJEM_MALLOC_CONF", "background_thread:false"),
 ];
 
 /// Directories of programs, in the usual order.

@@ -120,6 +120,8 @@ pub enum Place {
     Interpreter,
     /// It is one of the system's programs and libraries.
     System,
+    /// It is the script that is about to run.
+    Script,
 }
 
 impl fmt::Display for Place {
@@ -128,6 +130,7 @@ impl fmt::Display for Place {
             Self::Policy(origin) => origin.fmt(f),
             Self::Interpreter => f.write_str("the interpreter"),
             Self::System => f.write_str("the system"),
+            Self::Script => f.write_str("the script"),
         }
     }
 }
@@ -160,6 +163,10 @@ impl fmt::Display for Sentences<'_> {
 
 impl Cause for PlanError {
     fn kind(&self) -> ErrorKind {
-        ErrorKind::Host
+        match self {
+            // Wrong on every host.
+            Self::Syscall { .. } => ErrorKind::Policy,
+            _ => ErrorKind::Host,
+        }
     }
 }

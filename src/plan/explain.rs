@@ -1,16 +1,18 @@
 //! A plan in readable form (`sandfork plan`).
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use super::layer_state::LayerState;
+use super::preload::{PreloadPlan, loaded};
 use super::words::{amount, bytes, seconds};
 use super::{HeldBy, Plan, SessionFiles, Start};
 use crate::host::Controller;
 use crate::outcome::{LimitName, LimitSpec};
 use crate::policy::Stdin;
 use sandfork_jail::program::{
-    PathAccess, ProcMount, RlimitResource, RootEntry, UidRange, ZygoteJail,
+    Access, PathAccess, ProcMount, RlimitResource, RootEntry, UidRange, ZygoteJail,
 };
 
 /// Describes what the plan will do. It omits the values of environment variables, because some are
@@ -62,15 +64,10 @@ fn write_guest(plan: &Plan, f: &mut String) -> fmt::Result {
         "interpreter",
         &format!("{executable}, CPython {major}.{minor}.{patch}, {start}"),
     )?;
-    let preload = plan.interpreter.preload.iter().map(|module| {
-        let condition = if module.required {
-            ""
-        } else {
-            " (where installed)"
-        };
-        format!("{}{condition}", module.module)
-    });
-    row(f, "preloads", &list(preload))?;
+    write_preloads(&plan.interpreter.preload, f)?;
+    if let Some(project) = &plan.interpreter.project {
+        row(f, "program", &format!("{}, read-only", project.display()))?;
+    }
     row(
         f,
         "may import",
@@ -96,6 +93,12 @@ fn write_guest(plan: &Plan, f: &mut String) -> fmt::Result {
         "system calls",
         &format!("filtered by {} instructions", zygote + worker),
     )
+}
+
+fn write_preloads(preload: &[PreloadPlan], f: &mut String) -> fmt::Result {
+    row(f, "preloads", &loaded(preload))?;
+    let notes = preload.iter().filter_map(PreloadPlan::note);
+    notes.into_iter().try_for_each(|note| row(f, "", &note))
 }
 
 fn identity(jail: &ZygoteJail) -> String {
@@ -143,14 +146,24 @@ fn write_files(plan: &Plan, f: &mut String) -> fmt::Result {
     };
     let allowed = |access: PathAccess| {
         let rules = jail.landlock.iter().flat_map(|rules| &rules.paths);
-        let paths = rules
+        rules
             .filter(move |rule| rule.allow == access)
-            .map(|rule| rule.path.display().to_string());
-        list(paths.filter(|path| !own(path) && path != super::places::WORK))
+            .map(|rule| rule.path.display().to_string())
+            .filter(|path| !own(path) && path != super::places::WORK)
     };
-    row(f, "runs", &allowed(PathAccess::ReadExecute))?;
-    row(f, "reads", &allowed(PathAccess::Read))?;
-    row(f, "writes", &allowed(PathAccess::ReadWrite))?;
+    row(f, "reads and runs", &list(allowed(PathAccess::ReadExecute)))?;
+    row(f, "reads", &list(allowed(PathAccess::Read)))?;
+    // The rule of `/tmp` covers a path beneath it.
+    let mounted = jail.root.iter().filter_map(|entry| match entry {
+        RootEntry::Bind {
+            target,
+            access: Access::ReadWrite,
+            ..
+        } => Some(target.display().to_string()),
+        _ => None,
+    });
+    let written: BTreeSet<String> = mounted.chain(allowed(PathAccess::ReadWrite)).collect();
+    row(f, "writes", &list(written.into_iter()))?;
     row(f, "devices", &super::root::DEVICES.join(", "))?;
     match plan.session_files {
         SessionFiles::Private => {
@@ -235,7 +248,7 @@ fn end(after: Option<Duration>) -> String {
     )
 }
 
-fn list(items: impl Iterator<Item = String>) -> String {
+pub(super) fn list(items: impl Iterator<Item = String>) -> String {
     let items: Vec<String> = items.collect();
     if items.is_empty() {
         "nothing".to_owned()

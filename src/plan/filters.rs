@@ -55,6 +55,19 @@ pub(super) fn compile(
     seccomp::compile(arch, surroundings, &allowed, &denied).map_err(|source| locate(policy, source))
 }
 
+/// What every host refuses in a policy's lists of system calls.
+pub fn check_syscalls(policy: &Policy) -> Vec<PlanError> {
+    fn names(list: &[Located<String>]) -> impl Iterator<Item = &str> {
+        list.iter().map(|name| name.value.as_str())
+    }
+    let lists = policy.syscalls();
+    let errors = seccomp::check(names(&lists.allow), names(&lists.deny));
+    errors
+        .into_iter()
+        .map(|source| locate(policy, source))
+        .collect()
+}
+
 /// Finds the policy line that the error is about.
 fn locate(policy: &Policy, source: SeccompError) -> PlanError {
     let lists = policy.syscalls();

@@ -17,6 +17,7 @@ mod level;
 mod limits;
 mod obstacle;
 mod places;
+mod preload;
 mod remedy;
 mod root;
 pub mod seccomp;
@@ -33,17 +34,19 @@ use serde::{Serialize, Serializer};
 pub use crate::outcome::Layer;
 pub use assess::assess;
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
-pub use doctor::diagnose;
+pub use doctor::{PreloadDiagnosis, diagnose};
 pub use environment::PRELOAD_ONLY;
 pub use error::{Place, PlanError};
 pub use explain::explain;
+pub use filters::check_syscalls;
 pub use layer_state::LayerState;
 pub use level::LayerPlan;
+pub use preload::{LeftToGuest, PreloadPlan};
 pub use session_directory::{FileQuota, SessionFiles};
 pub(crate) use words::bytes;
 
 use crate::host::{Controller, Host, Needs};
-use crate::outcome::{LimitName, Limits, Scope, Unit};
+use crate::outcome::{CpuRule, LimitName, Limits, Scope, Unit};
 use crate::policy::{self, Freshness, Level, Policy, Stdin};
 use sandfork_jail::program::ZygoteJail;
 
@@ -90,6 +93,8 @@ pub struct InterpreterPlan {
     pub preload: Vec<PreloadPlan>,
     /// Directories added to `sys.path`, in this order.
     pub path: Vec<PathBuf>,
+    /// The directory of a program of several files, first in `sys.path`.
+    pub project: Option<PathBuf>,
     /// Patterns of the modules that the guest may import.
     pub imports: Vec<String>,
     /// Where a session's interpreter comes from.
@@ -106,21 +111,15 @@ pub enum Start {
     Cold,
 }
 
-/// A module to import in the zygote.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct PreloadPlan {
-    /// Its dotted name.
-    pub module: String,
-    /// Whether it is an error if the module is missing.
-    pub required: bool,
-}
-
 /// The limits that the supervisor enforces on a worker from outside.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct Supervision {
     /// The policy's limits. Those that the jail enforces stand in its steps.
     #[serde(flatten, serialize_with = "supervised")]
     pub limits: Limits,
+    /// What the limit on processor time is of a cell that has a wall time of its own.
+    #[serde(skip)]
+    pub cpu_rule: CpuRule,
     /// What the guest reads on its standard input.
     pub stdin: Stdin,
     /// How long a session may wait for its next cell; `None` means forever.
@@ -170,6 +169,7 @@ pub fn needs(policy: &Policy) -> Needs {
     Needs {
         paths: places::named_by(policy)
             .map(|(_, located)| located.value.clone())
+            .chain(policy.python().script.clone())
             .collect(),
         variables: policy.env().pass.iter().cloned().collect(),
     }
@@ -214,9 +214,11 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
             .map(|preload| PreloadPlan {
                 module: preload.value.module().to_owned(),
                 required: preload.value.presence() == policy::Presence::Required,
+                left_to_guest: None,
             })
             .collect(),
         path: python.path.iter().map(|path| path.value.clone()).collect(),
+        project: python.project.as_ref().map(|path| path.value.clone()),
         imports: policy
             .imports()
             .allow
@@ -236,6 +238,7 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
     });
     Supervision {
         limits: *policy.limits(),
+        cpu_rule: policy.cpu_rule(),
         stdin: policy.stdin(),
         session_idle: policy.session().idle,
         session_age: policy.session().age,

@@ -41,6 +41,8 @@ pub(super) fn clash(path: &Path) -> Option<&'static str> {
 pub(super) enum Use {
     /// `python.path`
     ImportFrom,
+    /// `python.project`
+    Project,
     /// `filesystem.read`
     Read,
     /// `filesystem.write`
@@ -55,6 +57,8 @@ pub(super) fn named_by(policy: &Policy) -> impl Iterator<Item = (Use, &Located<P
         .path
         .iter()
         .map(|path| (Use::ImportFrom, path));
+    let project = policy.python().project.iter();
+    let imports = imports.chain(project.map(|path| (Use::Project, path)));
     let reads = files.read.iter().map(|path| (Use::Read, path));
     let writes = files.write.iter().map(|path| (Use::Write, path));
     imports.chain(reads).chain(writes)

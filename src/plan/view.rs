@@ -48,6 +48,7 @@ impl View {
             links: wanted::system_links(host, policy.filesystem().system),
         };
         let mut wanted = wanted::trees(policy, host)?;
+        wanted.extend(wanted::script_tree(policy, host, level));
         for tree in &mut wanted {
             tree.path = view.through_links(&tree.path);
         }

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::error::{Place, PlanError};
-use super::places::{ETC, Use, named_by};
+use super::places::{ETC, Use, clash, named_by};
 use super::view::{Link, Tree};
-use crate::host::{Host, PathFact, PathKind, SystemPath, SystemPathKind};
-use crate::policy::{Located, Origin, Policy, SystemFiles};
+use crate::host::{Host, PathFact, PathKind, Reach, SystemPath, SystemPathKind};
+use crate::policy::{Level, Located, Origin, Policy, SystemFiles};
 use sandfork_jail::program::PathAccess;
 
 /// All requested trees, in no particular order.
@@ -107,6 +107,33 @@ fn interpreter_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
         .collect()
 }
 
+/// The script that is about to run, at its own path, if the sandbox can show it there. Its text goes
+/// to the guest in any case, so a script that cannot be shown is no error.
+pub(super) fn script_tree(policy: &Policy, host: &Host, level: Level) -> Option<Tree> {
+    let path = policy.python().script.as_ref()?;
+    let Some(PathFact::Found {
+        kind: PathKind::File,
+        resolved,
+        reach,
+    }) = host.paths.get(path)
+    else {
+        return None;
+    };
+    let mut writable = policy.filesystem().write.iter();
+    let is_writable = writable.any(|write| path.starts_with(&write.value));
+    // Without mounts, the guest reaches only what any user can reach.
+    let is_hidden = level == Level::Landlock
+        && host.machine.user.drop_to.is_some()
+        && *reach == Reach::NotEveryone;
+    let is_shown = !is_writable && !is_hidden && clash(path).is_none();
+    is_shown.then(|| Tree {
+        path: path.clone(),
+        allow: run_or_read(policy.filesystem().system),
+        resolved: Some(resolved.clone()),
+        place: Place::Script,
+    })
+}
+
 fn named_tree(
     host: &Host,
     purpose: Use,
@@ -115,7 +142,7 @@ fn named_tree(
 ) -> Result<Tree, PlanError> {
     let allow = match purpose {
         Use::ImportFrom => PathAccess::Read,
-        Use::Read => run_or_read(system),
+        Use::Read | Use::Project => run_or_read(system),
         Use::Write => PathAccess::ReadWrite,
     };
     let resolved = Some(resolve(host, purpose, &named.value, &named.origin)?.to_owned());
@@ -158,7 +185,9 @@ fn resolve<'a>(
         Some(PathFact::Found {
             kind: PathKind::File,
             ..
-        }) if purpose == Use::ImportFrom => Err(unfit("a file", "a directory of modules")),
+        }) if matches!(purpose, Use::ImportFrom | Use::Project) => {
+            Err(unfit("a file", "a directory of modules"))
+        }
         Some(PathFact::Found { resolved, .. }) => Ok(resolved),
     }
 }

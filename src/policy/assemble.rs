@@ -1,24 +1,26 @@
 //! Combines layers into the effective policy, and refuses a policy that cannot be enforced.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::path::PathBuf;
 
 use super::effective::{
     EnvPolicy, FilesystemPolicy, Freshness, ImportPolicy, Policy, ProcVisibility, PythonPolicy,
     SessionPolicy, SyscallPolicy,
 };
-use super::error::{PolicyError, PolicyProblem};
-use super::layer::Layer;
+use super::error::{PolicyError, PolicyProblem, Refused};
+use super::layer::{Author, Layer};
 use super::module_name::ImportPattern;
 use super::origin::{Located, Origin};
 use super::paths::resolve;
 use super::render;
-use super::values::{Value, Values, given};
-use crate::outcome::Limits;
+use super::values::{ListChange, Value, Values, given};
+use crate::outcome::{CpuRule, LimitName, Limits};
 
 // Keys that more than one function names.
 const INTERPRETER: &str = "python.interpreter";
 const PATH: &str = "python.path";
+const PROJECT: &str = "python.project";
 const IMPORTS: &str = "imports.allow";
 const READ: &str = "filesystem.read";
 const SET: &str = "env.set";
@@ -26,27 +28,72 @@ const PASS: &str = "env.pass";
 const ALLOW: &str = "syscalls.allow";
 
 /// The effective policy of the layers, starting with the base of all others.
-pub(super) fn assemble(name: &str, layers: &[Layer]) -> Result<Policy, PolicyError> {
+///
+/// # Errors
+/// All that is wrong with the layers and with what they are together.
+pub(super) fn assemble(name: &str, mut layers: Vec<Layer>) -> Result<Policy, Refused> {
+    let of_layers = layers.iter_mut().rev();
+    let mut errors: Vec<_> = of_layers
+        .flat_map(|layer| mem::take(&mut layer.errors))
+        .collect();
     let mut values = Values::default();
-    for layer in layers {
-        values.merge(&layer.values);
+    for layer in &layers {
+        values.merge(&layer.values, &mut errors);
     }
     values.remove("extends");
-    values.check()?;
-    resolve_interpreter(&mut values, layers)?;
-    resolve_env(&mut values, layers)?;
-    resolve_imports(&mut values)?;
-    let policy = typed(name, values);
+    values.check(&mut errors);
+    errors.extend(resolve_interpreter(&mut values, &layers).err());
+    resolve_env(&mut values, &layers, &mut errors);
+    errors.extend(resolve_imports(&mut values).err());
+    let cpu_rule = cpu_rule(&layers);
+    let limits = resolve_cpu(&mut values, cpu_rule, &layers);
+    let policy = typed(name, values, limits, cpu_rule);
     let filesystem = &policy.filesystem;
-    refuse_read_inside_write(READ, &filesystem.read, &filesystem.write)?;
+    refuse_read_inside_write(READ, &filesystem.read, &filesystem.write, &mut errors);
     // The zygote imports these modules: a guest that could write there would reach the next guest.
-    refuse_read_inside_write(PATH, &policy.python.path, &filesystem.write)?;
-    check_syscalls(&policy.syscalls)?;
-    Ok(policy)
+    refuse_read_inside_write(PATH, &policy.python.path, &filesystem.write, &mut errors);
+    let project = policy.python.project.as_slice();
+    refuse_read_inside_write(PROJECT, project, &filesystem.write, &mut errors);
+    check_syscalls(&policy.syscalls, &mut errors);
+    if errors.is_empty() {
+        return Ok(policy);
+    }
+    Err(Refused {
+        errors,
+        rest: Some(Box::new(policy)),
+    })
+}
+
+/// Where the user, and not a built-in policy, has set a limit.
+fn set_by_user(layers: &[Layer], limit: LimitName) -> Option<&Origin> {
+    let user = layers.iter().filter(|layer| layer.author == Author::User);
+    user.filter_map(|layer| layer.values.origin(limit.key()))
+        .next_back()
+}
+
+fn cpu_rule(layers: &[Layer]) -> CpuRule {
+    match set_by_user(layers, LimitName::Cpu) {
+        Some(_) => CpuRule::OfPolicy,
+        None => CpuRule::FollowsWall,
+    }
+}
+
+/// The limits. A wall time that the user sets is for computing too, unless the user sets that limit as well.
+fn resolve_cpu(values: &mut Values, rule: CpuRule, layers: &[Layer]) -> Limits {
+    let limits = Limits::new(|limit| given(values.limit(limit)));
+    let Some(origin) = set_by_user(layers, LimitName::Wall) else {
+        return limits;
+    };
+    let limits = limits.with_cpu(limits.cpu_within(limits.wall(), rule));
+    if rule == CpuRule::FollowsWall {
+        let cpu = Value::Limit(LimitName::Cpu, limits.amount(LimitName::Cpu));
+        values.set(LimitName::Cpu.key(), Located::new(cpu, origin.clone()));
+    }
+    limits
 }
 
 /// The policy of these values.
-fn typed(name: &str, values: Values) -> Policy {
+fn typed(name: &str, values: Values, limits: Limits, cpu_rule: CpuRule) -> Policy {
     let variables = given(values.variables(SET)).iter();
     Policy {
         name: name.to_owned(),
@@ -56,6 +103,10 @@ fn typed(name: &str, values: Values) -> Policy {
             interpreter: given(values.text(INTERPRETER)),
             preload: given(values.list("python.preload")),
             path: given(values.list(PATH)),
+            project: values
+                .text::<PathBuf>(PROJECT)
+                .filter(|project| project.value.is_absolute()),
+            script: None,
             freshness: if given(values.flag("python.fresh")) {
                 Freshness::Cold
             } else {
@@ -83,7 +134,8 @@ fn typed(name: &str, values: Values) -> Policy {
             pass: without_places(given(values.list(PASS))),
         },
         stdin: given(values.text("stdio.stdin")).value,
-        limits: Limits::new(|limit| given(values.limit(limit))),
+        limits,
+        cpu_rule,
         session: SessionPolicy {
             idle: given(values.term("session.idle")),
             age: given(values.term("session.age")),
@@ -136,18 +188,20 @@ fn resolve_interpreter(values: &mut Values, layers: &[Layer]) -> Result<(), Poli
 
 /// The last layer that names a variable decides whether it is set or passed, so a policy can pass a
 /// variable that its base sets. A single layer that does both is refused.
-fn resolve_env(values: &mut Values, layers: &[Layer]) -> Result<(), PolicyError> {
+fn resolve_env(values: &mut Values, layers: &[Layer], errors: &mut Vec<PolicyError>) {
     let mut set = BTreeMap::new();
     let mut pass: Vec<Located<String>> = Vec::new();
     for layer in layers {
         let own = layer.values.variables(SET).cloned().unwrap_or_default();
+        let removed = layer.values.removed(PASS);
+        pass.retain(|name| removed.iter().all(|item| item.value != name.value));
         for name in layer.values.list::<String>(PASS).unwrap_or_default() {
             if let Some(value) = own.get(&name.value) {
                 let problem = PolicyProblem::EnvSetAndPassed {
-                    name: name.value,
+                    name: name.value.clone(),
                     set_origin: value.origin.clone(),
                 };
-                return Err(PolicyError::new(name.origin, PASS, problem));
+                errors.push(PolicyError::new(name.origin.clone(), PASS, problem));
             }
             set.remove(&name.value);
             pass.push(name);
@@ -156,19 +210,20 @@ fn resolve_env(values: &mut Values, layers: &[Layer]) -> Result<(), PolicyError>
         set.extend(own);
     }
     values.replace(SET, Value::Variables(set));
-    values.replace(PASS, Value::List(pass));
-    Ok(())
+    values.replace(PASS, Value::List(of_items(pass)));
+}
+
+fn of_items(add: Vec<Located<String>>) -> ListChange {
+    let remove = Vec::new();
+    ListChange { remove, add }
 }
 
 /// Without a list, everything may be imported.
 fn resolve_imports(values: &mut Values) -> Result<(), PolicyError> {
     let Some(allow) = values.list::<ImportPattern>(IMPORTS) else {
         let nowhere = Origin::of_file("policy");
-        let everything = Located::new("*".to_owned(), nowhere.clone());
-        values.set(
-            IMPORTS,
-            Located::new(Value::List(vec![everything]), nowhere),
-        );
+        let everything = of_items(vec![Located::new("*".to_owned(), nowhere.clone())]);
+        values.set(IMPORTS, Located::new(Value::List(everything), nowhere));
         return Ok(());
     };
     let everything = |item: &&Located<ImportPattern>| item.value == ImportPattern::Everything;
@@ -189,7 +244,8 @@ fn refuse_read_inside_write(
     key: &'static str,
     read: &[Located<PathBuf>],
     write: &[Located<PathBuf>],
-) -> Result<(), PolicyError> {
+    errors: &mut Vec<PolicyError>,
+) {
     for read in read {
         let holder = write
             .iter()
@@ -200,13 +256,12 @@ fn refuse_read_inside_write(
                 write: holder.value.clone(),
                 write_origin: holder.origin.clone(),
             };
-            return Err(PolicyError::new(read.origin.clone(), key, problem));
+            errors.push(PolicyError::new(read.origin.clone(), key, problem));
         }
     }
-    Ok(())
 }
 
-fn check_syscalls(syscalls: &SyscallPolicy) -> Result<(), PolicyError> {
+fn check_syscalls(syscalls: &SyscallPolicy, errors: &mut Vec<PolicyError>) {
     for allowed in &syscalls.allow {
         let mut deny = syscalls.deny.iter();
         if let Some(denied) = deny.find(|denied| denied.value == allowed.value) {
@@ -214,8 +269,7 @@ fn check_syscalls(syscalls: &SyscallPolicy) -> Result<(), PolicyError> {
                 syscall: allowed.value.clone(),
                 deny_origin: denied.origin.clone(),
             };
-            return Err(PolicyError::new(allowed.origin.clone(), ALLOW, problem));
+            errors.push(PolicyError::new(allowed.origin.clone(), ALLOW, problem));
         }
     }
-    Ok(())
 }

@@ -68,11 +68,14 @@ impl Mention {
 }
 
 /// The layers of a policy, starting with the base of all others.
+///
+/// # Errors
+/// What is wrong with the texts up to one that cannot be read, and with that one.
 pub(super) fn layers(
     name_or_path: &str,
     current_dir: Option<&Path>,
     source: &dyn PolicySource,
-) -> Result<Vec<Layer>, PolicyError> {
+) -> Result<Vec<Layer>, Vec<PolicyError>> {
     let mut reference = Reference::new(name_or_path, None);
     let mut mention = Mention {
         text: name_or_path.to_owned(),
@@ -80,10 +83,18 @@ pub(super) fn layers(
         key: None,
     };
     let mut seen: Vec<Reference> = Vec::new();
-    let mut layers = Vec::new();
+    let mut layers: Vec<Layer> = Vec::new();
     loop {
-        check_chain(&seen, &reference, current_dir, &mention)?;
-        let layer = read(&reference, current_dir, source, &mention)?;
+        let layer = check_chain(&seen, &reference, current_dir, &mention)
+            .map_err(|error| vec![error])
+            .and_then(|()| read(&reference, current_dir, source, &mention));
+        let layer = match layer {
+            Ok(layer) => layer,
+            Err(errors) => {
+                let earlier = layers.into_iter().flat_map(|layer| layer.errors);
+                return Err(earlier.chain(errors).collect());
+            }
+        };
         let next = next(&layer, &reference);
         seen.push(reference);
         layers.push(layer);
@@ -124,13 +135,13 @@ fn read(
     current_dir: Option<&Path>,
     source: &dyn PolicySource,
     mention: &Mention,
-) -> Result<Layer, PolicyError> {
+) -> Result<Layer, Vec<PolicyError>> {
     match reference {
         Reference::BuiltIn(builtin) => Layer::builtin(builtin),
         Reference::File(path) => {
             let text = source
                 .read(path)
-                .map_err(|cause| mention.error(unreadable(path, cause, &mention.text)))?;
+                .map_err(|cause| vec![mention.error(unreadable(path, cause, &mention.text))])?;
             let file = Source::file(path.display().to_string(), &text);
             Layer::parse(&file, &text, directory(path, current_dir))
         }

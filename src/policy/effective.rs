@@ -8,7 +8,7 @@ use super::keyword::{NetworkMode, Stdin, SystemFiles};
 use super::module_name::{ImportPattern, Preload};
 use super::origin::{Located, Origin};
 use super::values::{Values, given};
-use crate::outcome::{Level, LimitName, Limits};
+use crate::outcome::{CpuRule, Level, LimitName, Limits};
 
 /// What a guest may do, complete and checked. Made by [`Policy::load`] and [`Policy::builtin`].
 ///
@@ -26,6 +26,7 @@ pub struct Policy {
     pub(super) env: EnvPolicy,
     pub(super) stdin: Stdin,
     pub(super) limits: Limits,
+    pub(super) cpu_rule: CpuRule,
     pub(super) session: SessionPolicy,
     pub(super) syscalls: SyscallPolicy,
     pub(super) require: Located<Level>,
@@ -43,6 +44,11 @@ pub struct PythonPolicy {
     pub preload: Vec<Located<Preload>>,
     /// Absolute directories added to `sys.path`, read-only, in this order.
     pub path: Vec<Located<PathBuf>>,
+    /// The directory of a program of several files, absolute.
+    pub project: Option<Located<PathBuf>>,
+    /// The script that is about to run, which the guest finds at its own path. It is no key, and not
+    /// in the digest: it belongs to the run.
+    pub script: Option<PathBuf>,
     /// Whether sessions share a zygote.
     pub freshness: Freshness,
 }
@@ -140,6 +146,12 @@ impl Policy {
         &self.python
     }
 
+    /// The same policy for a run of this script, given by an absolute path.
+    pub(crate) fn with_script(mut self, script: PathBuf) -> Self {
+        self.python.script = Some(script);
+        self
+    }
+
     /// What guest code may import.
     pub(crate) fn imports(&self) -> &ImportPolicy {
         &self.imports
@@ -163,6 +175,11 @@ impl Policy {
     /// Limits on time, memory and every other resource that can run out.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// What the limit on processor time is of a cell that has a wall time of its own.
+    pub(crate) fn cpu_rule(&self) -> CpuRule {
+        self.cpu_rule
     }
 
     /// Where a limit was written.

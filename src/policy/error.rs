@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::effective::Policy;
 use super::origin::Origin;
 
 /// A policy that cannot be used. Its text is one sentence: place, key, problem, remedy.
@@ -32,6 +33,29 @@ impl PolicyError {
             key: None,
             problem: Box::new(problem),
         }
+    }
+}
+
+/// A policy that is refused, with all of its errors.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// The errors. There is at least one.
+    pub(crate) errors: Vec<PolicyError>,
+    /// The policy without the values that are wrong, for further checks, if all its texts can be read.
+    pub(crate) rest: Option<Box<Policy>>,
+}
+
+impl Refused {
+    /// The error to fix first.
+    pub(super) fn first(self) -> PolicyError {
+        let first = self.errors.into_iter().next();
+        first.expect("a refused policy has an error")
+    }
+}
+
+impl From<Vec<PolicyError>> for Refused {
+    fn from(errors: Vec<PolicyError>) -> Self {
+        Self { errors, rest: None }
     }
 }
 
@@ -115,9 +139,17 @@ pub enum PolicyProblem {
         /// Where the item was written first.
         first: Origin,
     },
+    /// An item to remove that no earlier policy has.
+    #[error("no policy that this one builds on has \"{item}\" in this list: {hint}")]
+    NothingToRemove {
+        /// The item.
+        item: String,
+        /// What to write instead.
+        hint: String,
+    },
     /// `*` beside other import patterns.
     #[error(
-        "\"*\" allows every module and {other_origin} allows \"{other}\": lists only grow, so remove one of the two"
+        "\"*\" allows every module and {other_origin} allows \"{other}\": remove one of the two"
     )]
     EverythingAndMore {
         /// Another pattern.

@@ -69,6 +69,10 @@ keys! {
     /// Directories added to `sys.path`, read-only. May be relative to this file. Appends.
     "python.path": Kind::List(DIRECTORY);
 
+    /// The directory of a program of several files: shown read-only, imported from first, and its files linked in the
+    /// work directory. May be relative to this file. Empty for none.
+    "python.project": Kind::Text(OPTIONAL_DIRECTORY);
+
     /// true: a new interpreter for each session, with its own hash seed and address layout.
     "python.fresh": Kind::Flag;
 
@@ -161,6 +165,9 @@ pub(super) struct Grammar {
     pub(super) expected: &'static str,
     /// A regular expression (ECMA 262) for the JSON Schema.
     pub(super) pattern: Option<&'static str>,
+    /// Whether an override may write a path that starts from the current directory, where a file must
+    /// write an absolute one.
+    pub(super) relative_in_override: bool,
     /// The text in its canonical form, or why it is refused. A relative path starts from the directory.
     pub(super) read: fn(&str, Option<&Path>) -> Result<String, String>,
 }
@@ -168,6 +175,7 @@ pub(super) struct Grammar {
 const ANY: Grammar = Grammar {
     expected: "a text in quotes",
     pattern: None,
+    relative_in_override: false,
     read: |text, _| Ok(text.to_owned()),
 };
 
@@ -176,9 +184,19 @@ const DIRECTORY: Grammar = Grammar {
     ..ANY
 };
 
+const OPTIONAL_DIRECTORY: Grammar = Grammar {
+    expected: "the path of a directory in quotes, or \"\" for none",
+    read: |text, base| match text {
+        "" => Ok(String::new()),
+        text => (DIRECTORY.read)(text, base),
+    },
+    ..ANY
+};
+
 const HOST_PATH: Grammar = Grammar {
     expected: "an absolute path in quotes, such as \"/srv/data\"",
     pattern: Some("^/"),
+    relative_in_override: true,
     read: |text, _| path_text(host_path(text)),
 };
 
@@ -186,12 +204,14 @@ const MODULE: Grammar = Grammar {
     expected: "a module name in quotes, such as \"numpy\"",
     pattern: Some(r"^[^\s.?*]+(\.[^\s.?*]+)*\??$"),
     read: canonical::<Preload>,
+    ..ANY
 };
 
 const IMPORT: Grammar = Grammar {
     expected: "an import pattern in quotes, such as \"numpy.*\"",
     pattern: Some(r"^(\*|[^\s.?*]+(\.[^\s.?*]+)*(\.\*)?)$"),
     read: canonical::<ImportPattern>,
+    ..ANY
 };
 
 /// POSIX's portable names (Base Definitions, 8.1), lower case included.

@@ -12,14 +12,27 @@ use super::values::Values;
 const OVERRIDE: &str = "--set";
 
 /// One policy text and its contents.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Layer {
     /// The values that it has.
     pub(super) values: Values,
+    /// What is wrong with those that it does not have.
+    pub(super) errors: Vec<PolicyError>,
+    /// Who wrote it.
+    pub(super) author: Author,
     /// The absolute directory for its relative paths, if it has one.
     pub(super) directory: Option<PathBuf>,
     /// The text as a whole.
     pub(super) whole: Origin,
+}
+
+/// Who wrote a policy text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Author {
+    /// It comes with Sandfork.
+    Sandfork,
+    /// It is the user's own file or argument.
+    User,
 }
 
 /// A text's name and lines, for errors.
@@ -67,9 +80,12 @@ impl Source {
 
 impl Layer {
     /// Parses a built-in policy. It has no directory, because it names no relative path.
-    pub(super) fn builtin(builtin: &BuiltIn) -> Result<Self, PolicyError> {
+    pub(super) fn builtin(builtin: &BuiltIn) -> Result<Self, Vec<PolicyError>> {
         let source = Source::file(format!("built-in {}", builtin.name), builtin.text);
-        Self::parse(&source, builtin.text, None)
+        Ok(Self {
+            author: Author::Sandfork,
+            ..Self::parse(&source, builtin.text, None)?
+        })
     }
 
     /// Parses a text.
@@ -77,9 +93,12 @@ impl Layer {
         source: &Source,
         text: &str,
         directory: Option<PathBuf>,
-    ) -> Result<Self, PolicyError> {
+    ) -> Result<Self, Vec<PolicyError>> {
+        let (values, errors) = read(text, source, directory.as_deref())?;
         Ok(Self {
-            values: read(text, source, directory.as_deref())?,
+            values,
+            errors,
+            author: Author::User,
             directory,
             whole: source.whole(),
         })

@@ -4,7 +4,7 @@ use super::assemble::assemble;
 use super::builtin::{self, STANDARD};
 use super::chain;
 use super::effective::Policy;
-use super::error::PolicyError;
+use super::error::{PolicyError, Refused};
 use super::layer::Layer;
 use super::overrides::Override;
 use super::render;
@@ -25,21 +25,46 @@ impl Policy {
     /// ```
     ///
     /// # Errors
-    /// The first error in the files or the overrides, with its place and remedy.
+    /// The first error in the files or the overrides, with its place and remedy. `sandfork policy check` prints all.
     /// The plan checks whether the host can enforce the policy.
     pub fn load(
         name_or_path: &str,
         overrides: &[Override],
         source: &dyn PolicySource,
     ) -> Result<Self, PolicyError> {
+        Self::load_over(None, name_or_path, overrides, source)
+    }
+
+    /// As [`Policy::load`], with a value for a key that only the base of all policies gives: every
+    /// policy that names the key decides.
+    pub(crate) fn load_over(
+        default: Option<&Override>,
+        name_or_path: &str,
+        overrides: &[Override],
+        source: &dyn PolicySource,
+    ) -> Result<Self, PolicyError> {
+        Self::check(default, name_or_path, overrides, source).map_err(Refused::first)
+    }
+
+    /// As [`Policy::load_over`], with every error of a policy that is refused.
+    pub(crate) fn check(
+        default: Option<&Override>,
+        name_or_path: &str,
+        overrides: &[Override],
+        source: &dyn PolicySource,
+    ) -> Result<Self, Refused> {
         // Without a current directory, absolute paths still work.
         let current_dir = source.current_dir().ok();
         let current_dir = current_dir.as_deref();
         let mut layers = chain::layers(name_or_path, current_dir, source)?;
+        if let Some(default) = default {
+            // The base is the first layer of every chain.
+            layers.insert(1, default.layer(current_dir)?);
+        }
         for set in overrides {
             layers.push(set.layer(current_dir)?);
         }
-        assemble(name_or_path, &layers)
+        assemble(name_or_path, layers)
     }
 
     /// The built-in policy of that name, or `None`.
@@ -62,7 +87,8 @@ impl Policy {
 impl Default for Policy {
     /// The built-in `standard`.
     fn default() -> Self {
-        let layers = Layer::builtin(&STANDARD).and_then(|layer| assemble(STANDARD.name, &[layer]));
-        layers.expect("the built-in policies are valid")
+        let layer = Layer::builtin(&STANDARD).map_err(Refused::from);
+        let policy = layer.and_then(|layer| assemble(STANDARD.name, vec![layer]));
+        policy.expect("the built-in policies are valid")
     }
 }

@@ -30,6 +30,15 @@ fn is_dotted_name(text: &str) -> bool {
     })
 }
 
+/// Whether this is the name of a distribution, as packages are installed by: `scikit-learn`.
+fn is_distribution_name(text: &str) -> bool {
+    let is_outer = |c: char| c.is_ascii_alphanumeric();
+    text.starts_with(is_outer)
+        && text.ends_with(is_outer)
+        && text.chars().all(|c| is_outer(c) || "-_.".contains(c))
+        && !text.contains("..")
+}
+
 /// Whether a preloaded module must exist.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Presence {
@@ -91,7 +100,7 @@ impl fmt::Display for Preload {
 pub enum ImportPattern {
     /// `*`: every module.
     Everything,
-    /// `numpy`: this module alone.
+    /// `numpy`: this module alone, or all modules of a distribution whose name no module has.
     Module(String),
     /// `numpy.*`: this module and all modules beneath it.
     Package(String),
@@ -106,7 +115,7 @@ impl FromStr for ImportPattern {
             Some(package) => (package, Self::Package),
             None => (text, Self::Module),
         };
-        if !is_dotted_name(name) {
+        if !is_dotted_name(name) && !is_distribution_name(text) {
             return Err(ModuleNameError::Pattern(text.to_owned()));
         }
         Ok(pattern(name.to_owned()))
@@ -160,9 +169,31 @@ mod tests {
     }
 
     #[test]
+    fn distributions_are_patterns() {
+        for text in ["scikit-learn", "ruamel.yaml", "3d-x", "PyYAML", "Flask_x-2"] {
+            let module = ImportPattern::Module(text.to_owned());
+            assert_eq!(text.parse(), Ok(module), "{text}");
+        }
+    }
+
+    #[test]
     fn other_patterns_are_refused() {
         for text in [
-            "", "**", ".*", "num*", "*.math", "a.*.b", "a.**", "math?", "a b",
+            "",
+            "**",
+            ".*",
+            "num*",
+            "*.math",
+            "a.*.b",
+            "a.**",
+            "math?",
+            "a b",
+            "scikit-learn.*",
+            "-a",
+            "a-",
+            "a..b",
+            "a-b==1",
+            "a-ä",
         ] {
             let refused = text.parse::<ImportPattern>();
             assert_eq!(refused, Err(ModuleNameError::Pattern(text.to_owned())));

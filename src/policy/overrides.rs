@@ -8,8 +8,9 @@ use toml::Value;
 use toml::de::DeTable;
 
 use super::error::{PolicyError, PolicyProblem};
-use super::keys::{Kind, find};
+use super::keys::{Key, Kind, find};
 use super::layer::{Layer, Source};
+use super::paths::resolve;
 use crate::outcome::Unit;
 
 /// One key and its value, as given on the command line.
@@ -71,15 +72,13 @@ fn key_path(key: &str) -> Option<Vec<String>> {
 
 impl Override {
     /// The override as a policy text of one key.
-    pub(super) fn layer(&self, directory: Option<&Path>) -> Result<Layer, PolicyError> {
+    pub(super) fn layer(&self, directory: Option<&Path>) -> Result<Layer, Vec<PolicyError>> {
         let source = Source::argument();
         if self.path == ["extends"] {
-            return Err(PolicyError::of_file(
-                source.whole(),
-                PolicyProblem::ExtendsInOverride,
-            ));
+            let problem = PolicyProblem::ExtendsInOverride;
+            return Err(vec![PolicyError::of_file(source.whole(), problem)]);
         }
-        let value = self.value();
+        let value = self.from(directory, self.value());
         let mut names = self.path.iter().rev();
         let mut document = toml::Table::new();
         if let Some(last) = names.next() {
@@ -101,7 +100,7 @@ impl Override {
         match (self.notation(), parsed) {
             (Notation::Text, Some(Value::String(quoted))) => Value::String(quoted),
             (Notation::Text, _) => as_text(),
-            (Notation::List, Some(Value::Array(list))) => Value::Array(list),
+            (Notation::List, Some(list @ (Value::Array(_) | Value::Table(_)))) => list,
             (Notation::List, Some(Value::String(quoted))) => {
                 Value::Array(vec![Value::String(quoted)])
             }
@@ -111,15 +110,38 @@ impl Override {
         }
     }
 
-    fn notation(&self) -> Notation {
+    /// The value with its relative paths made absolute. One that cannot be is refused later.
+    fn from(&self, directory: Option<&Path>, value: Value) -> Value {
+        let Some(Kind::List(grammar)) = self.key().map(|key| key.kind) else {
+            return value;
+        };
+        let absolute = |item: Value| match item.as_str() {
+            Some(text) if grammar.relative_in_override => match resolve(text, directory) {
+                Ok(path) => Value::String(path.display().to_string()),
+                Err(_) => item,
+            },
+            _ => item,
+        };
+        match value {
+            Value::Array(items) => Value::Array(items.into_iter().map(absolute).collect()),
+            other => other,
+        }
+    }
+
+    fn key(&self) -> Option<Key> {
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
-        let key = match path[..] {
+        match path[..] {
             [name] => find("", name),
             [section, name] => find(section, name),
-            ["env", "set", _] => return Notation::Text,
             _ => None,
-        };
-        match key.map(|key| key.kind) {
+        }
+    }
+
+    fn notation(&self) -> Notation {
+        if matches!(&self.path[..], [env, set, _] if env == "env" && set == "set") {
+            return Notation::Text;
+        }
+        match self.key().map(|key| key.kind) {
             Some(Kind::Word(_) | Kind::Text(_) | Kind::Term) => Notation::Text,
             Some(Kind::Limit(limit)) => match limit.spec().unit {
                 Unit::Duration | Unit::Size => Notation::Text,

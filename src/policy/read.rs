@@ -1,9 +1,10 @@
-//! Reads a policy's text by the table of keys. An error names the key and the remedy.
+//! Reads a policy's text by the table of keys. Each error names the key and the remedy, and one read finds all.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use toml::Spanned;
-use toml::de::{DeString, DeTable, DeValue};
+use toml::de::{DeArray, DeString, DeTable, DeValue};
 
 use super::error::{PolicyError, PolicyProblem};
 use super::keys::{
@@ -12,39 +13,49 @@ use super::keys::{
 use super::layer::Source;
 use super::origin::Located;
 use super::suggest::closest;
-use super::values::{Value, Values};
+use super::values::{ListChange, Value, Values};
 use crate::outcome::Unit;
 
-/// Reads a text. Relative paths in it start from the directory.
+/// Reads a text: its values, and what is wrong with the others. Relative paths in it start from the directory.
+///
+/// # Errors
+/// What is wrong with a text that is not TOML. Its values would not be what its author meant.
 pub(super) fn read(
     text: &str,
     source: &Source,
     directory: Option<&Path>,
-) -> Result<Values, PolicyError> {
-    let document = DeTable::parse(text).map_err(|error| {
-        let start = error.span().map_or(0, |span| span.start);
-        let message = error.message().to_owned();
-        PolicyError::of_file(source.origin(start), PolicyProblem::Syntax { message })
-    })?;
+) -> Result<(Values, Vec<PolicyError>), Vec<PolicyError>> {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        return Err(syntax(&errors, source));
+    }
     let mut entries = entries("", document.get_ref());
     entries.sort_by_key(|entry| entry.start);
-    if let Some(unknown) = entries.iter().find(|entry| entry.is_unknown()) {
-        let hint = hint(unknown.section, unknown.name);
-        let problem = PolicyProblem::UnknownKey { hint };
-        let origin = source.origin(unknown.start);
-        return Err(PolicyError::new(origin, unknown.path(), problem));
-    }
-    let reader = Reader { source, directory };
+    let mut reader = Reader {
+        source,
+        directory,
+        errors: Vec::new(),
+    };
     let mut values = Values::default();
     for entry in entries {
-        let key = entry.key().ok_or_else(|| {
-            let message = wrong_type(entry.value, "a section of keys, such as [limits]");
-            reader.refused(entry.start, entry.path(), message)
-        })?;
-        let value = reader.value(&key, &entry)?;
-        values.set(key.name, Located::new(value, source.origin(entry.start)));
+        if let Some((key, value)) = reader.entry(&entry) {
+            values.set(key, Located::new(value, source.origin(entry.start)));
+        }
     }
-    Ok(values)
+    Ok((values, reader.errors))
+}
+
+/// The first error of each line: what follows it there is mostly its consequence.
+fn syntax(errors: &[toml::de::Error], source: &Source) -> Vec<PolicyError> {
+    let mut lines = BTreeSet::new();
+    let first_of_its_line = errors.iter().filter_map(|error| {
+        let start = error.span().map_or(0, |span| span.start);
+        let origin = source.origin(start);
+        let message = error.message().to_owned();
+        let is_first = lines.insert(origin.line);
+        is_first.then(|| PolicyError::of_file(origin, PolicyProblem::Syntax { message }))
+    });
+    first_of_its_line.collect()
 }
 
 /// A key in the text, and its value.
@@ -61,9 +72,9 @@ impl Entry<'_> {
         find(self.section, self.name)
     }
 
-    fn is_unknown(&self) -> bool {
-        let is_section = self.section.is_empty() && is_section(self.name);
-        !is_section && self.key().is_none()
+    /// Whether it gives a value to a section.
+    fn is_section(&self) -> bool {
+        self.section.is_empty() && is_section(self.name)
     }
 
     fn path(&self) -> String {
@@ -108,8 +119,12 @@ fn hint(section: &str, name: &str) -> String {
         let key = sections.find_map(|(section, _)| find(section, name))?;
         Some(key.name.to_owned())
     };
-    match (near.or_else(elsewhere), section) {
-        (Some(meant), _) => format!("did you mean `{meant}`?"),
+    if let Some(near) = near {
+        return format!("did you mean `{near}`?");
+    }
+    match (elsewhere(), section) {
+        (Some(key), "") => format!("did you mean `{key}`?"),
+        (Some(key), section) => format!("it is not a key of [{section}]: write `{key}`"),
         (None, "") => format!("a policy has {}", siblings.join(", ")),
         (None, section) => format!("[{section}] has {}", siblings.join(", ")),
     }
@@ -119,29 +134,61 @@ fn hint(section: &str, name: &str) -> String {
 struct Reader<'a> {
     source: &'a Source,
     directory: Option<&'a Path>,
+    errors: Vec<PolicyError>,
 }
 
 impl Reader<'_> {
-    fn refused(&self, start: usize, path: String, message: String) -> PolicyError {
-        let problem = PolicyProblem::WrongValue { message };
-        PolicyError::new(self.source.origin(start), path, problem)
+    fn refuse(&mut self, start: usize, path: String, problem: PolicyProblem) {
+        let origin = self.source.origin(start);
+        self.errors.push(PolicyError::new(origin, path, problem));
     }
 
-    fn value(&self, key: &Key, entry: &Entry) -> Result<Value, PolicyError> {
+    /// The value, or `None` after it is refused.
+    fn accept<T>(&mut self, start: usize, path: String, read: Result<T, String>) -> Option<T> {
+        match read {
+            Ok(value) => Some(value),
+            Err(message) => {
+                self.refuse(start, path, PolicyProblem::WrongValue { message });
+                None
+            }
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry) -> Option<(&'static str, Value)> {
+        match entry.key() {
+            Some(key) => Some((key.name, self.value(&key, entry)?)),
+            None if entry.is_section() => {
+                let message = wrong_type(entry.value, "a section of keys, such as [limits]");
+                self.accept(entry.start, entry.path(), Err(message))
+            }
+            None => {
+                let hint = hint(entry.section, entry.name);
+                self.refuse(
+                    entry.start,
+                    entry.path(),
+                    PolicyProblem::UnknownKey { hint },
+                );
+                None
+            }
+        }
+    }
+
+    fn value(&mut self, key: &Key, entry: &Entry) -> Option<Value> {
         let value = match (&key.kind, entry.value) {
             (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
             (Kind::Word(words), DeValue::String(word)) => known(word, words).map(Value::Text),
             (Kind::Text(grammar), value) => self.text(grammar, value).map(Value::Text),
             (Kind::List(grammar), DeValue::Array(items)) => {
-                let items = items.iter().map(|item| {
-                    let start = item.span().start;
-                    let text = self.text(grammar, item.get_ref());
-                    let text = text.map_err(|why| self.refused(start, entry.path(), why))?;
-                    Ok(Located::new(text, self.source.origin(start)))
-                });
-                return items.collect::<Result<_, _>>().map(Value::List);
+                let add = self.items(grammar, items, &entry.path());
+                let remove = Vec::new();
+                return Some(Value::List(ListChange { remove, add }));
             }
-            (Kind::Variables, DeValue::Table(set)) => return self.variables(set, entry),
+            (Kind::List(grammar), DeValue::Table(change)) => {
+                return Some(Value::List(self.change(grammar, change, entry)));
+            }
+            (Kind::Variables, DeValue::Table(set)) => {
+                return Some(Value::Variables(self.variables(set, entry)));
+            }
             (Kind::Limit(limit), value) => {
                 let amount = limit.spec().unit.read(value);
                 amount.map(|amount| Value::Limit(*limit, amount))
@@ -153,7 +200,41 @@ impl Reader<'_> {
             },
             (kind, other) => Err(wrong_type(other, &kind.expected())),
         };
-        value.map_err(|why| self.refused(entry.start, entry.path(), why))
+        self.accept(entry.start, entry.path(), value)
+    }
+
+    fn items(&mut self, grammar: &Grammar, items: &DeArray, path: &str) -> Vec<Located<String>> {
+        let read = items.iter().filter_map(|item| {
+            let start = item.span().start;
+            let text = self.text(grammar, item.get_ref());
+            let text = self.accept(start, path.to_owned(), text)?;
+            Some(Located::new(text, self.source.origin(start)))
+        });
+        read.collect()
+    }
+
+    /// `{ remove = ["a"], add = ["b"] }`.
+    fn change(&mut self, grammar: &Grammar, change: &DeTable, entry: &Entry) -> ListChange {
+        let mut read = ListChange::default();
+        for (name, value) in change {
+            let path = format!("{}.{}", entry.path(), name.get_ref());
+            match (&**name.get_ref(), value.get_ref()) {
+                ("remove", DeValue::Array(items)) => {
+                    read.remove = self.items(grammar, items, &path);
+                }
+                ("add", DeValue::Array(items)) => read.add = self.items(grammar, items, &path),
+                ("remove" | "add", other) => {
+                    let refused = wrong_type(other, &Kind::List(*grammar).expected());
+                    self.accept(value.span().start, path, Err::<(), _>(refused));
+                }
+                _ => {
+                    let hint = "a list is changed by `remove` and `add`".to_owned();
+                    let start = name.span().start;
+                    self.refuse(start, path, PolicyProblem::UnknownKey { hint });
+                }
+            }
+        }
+        read
     }
 
     fn text(&self, grammar: &Grammar, value: &DeValue) -> Result<String, String> {
@@ -163,16 +244,16 @@ impl Reader<'_> {
         }
     }
 
-    fn variables(&self, set: &DeTable, entry: &Entry) -> Result<Value, PolicyError> {
-        let variables = set.iter().map(|(name, value)| {
+    fn variables(&mut self, set: &DeTable, entry: &Entry) -> BTreeMap<String, Located<String>> {
+        let variables = set.iter().filter_map(|(name, value)| {
             let (start, name) = (name.span().start, name.get_ref().to_string());
             let path = format!("{}.{name}", entry.path());
             let text = self.text(&VALUE, value.get_ref());
-            let text = text.map_err(|why| self.refused(start, path, why))?;
-            (VARIABLE.read)(&name, None).map_err(|why| self.refused(start, entry.path(), why))?;
-            Ok((name, Located::new(text, self.source.origin(start))))
+            let text = self.accept(start, path, text)?;
+            self.accept(start, entry.path(), (VARIABLE.read)(&name, None))?;
+            Some((name, Located::new(text, self.source.origin(start))))
         });
-        variables.collect::<Result<_, _>>().map(Value::Variables)
+        variables.collect()
     }
 }
 

@@ -37,7 +37,14 @@ impl Kind {
             Self::Word(words) => json!({ "type": "string", "enum": words }),
             Self::Text(grammar) => grammar.schema(),
             Self::List(grammar) => {
-                json!({ "type": "array", "items": grammar.schema(), "uniqueItems": true })
+                let items =
+                    json!({ "type": "array", "items": grammar.schema(), "uniqueItems": true });
+                let change = json!({
+                    "type": "object",
+                    "properties": { "remove": items, "add": items },
+                    "additionalProperties": false,
+                });
+                json!({ "oneOf": [items, change] })
             }
             Self::Variables => {
                 json!({ "type": "object", "additionalProperties": { "type": "string" } })

@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use super::error::{PolicyError, PolicyProblem};
 use super::keys::{NEVER, SECTIONS, keys_of};
 use super::origin::{Located, Origin};
+use super::suggest::closest;
 use crate::outcome::{LimitName, Unit};
 
 /// A value of the kind that its key takes.
@@ -18,11 +19,52 @@ pub(super) enum Value {
     Flag(bool),
     /// In its canonical form.
     Text(String),
-    List(Vec<Located<String>>),
+    List(ListChange),
     Variables(BTreeMap<String, Located<String>>),
     Limit(LimitName, u64),
     /// Milliseconds, or `None` for never.
     Term(Option<u64>),
+}
+
+/// What a text does to the list that it inherits. A list as a whole only adds.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct ListChange {
+    /// The inherited items that it takes away.
+    pub(super) remove: Vec<Located<String>>,
+    /// The items that it appends.
+    pub(super) add: Vec<Located<String>>,
+}
+
+impl ListChange {
+    /// Applies a later change. Each item that it removes must be there.
+    fn apply(&mut self, key: &str, later: &Self, errors: &mut Vec<PolicyError>) {
+        for item in &later.remove {
+            let before = self.add.len();
+            let removed = meaning(key, &item.value);
+            self.add.retain(|own| meaning(key, &own.value) != removed);
+            if self.add.len() == before {
+                let inherited = self.add.iter().map(|own| own.value.as_str());
+                let problem = PolicyProblem::NothingToRemove {
+                    item: item.value.clone(),
+                    hint: match closest(&item.value, inherited) {
+                        Some(near) => format!("did you mean \"{near}\"?"),
+                        None => "remove it from `remove`".to_owned(),
+                    },
+                };
+                errors.push(PolicyError::new(item.origin.clone(), key, problem));
+            }
+        }
+        self.add.extend_from_slice(&later.add);
+    }
+}
+
+/// What makes two items of a list the same.
+fn meaning<'a>(key: &str, item: &'a str) -> &'a str {
+    match key {
+        // `numpy` and `numpy?` name one module, with different answers on whether it must exist.
+        "python.preload" => item.trim_end_matches('?'),
+        _ => item,
+    }
 }
 
 /// Values by their dotted keys.
@@ -48,72 +90,77 @@ impl Values {
         self.0.remove(key);
     }
 
-    /// Adds the values of a text that builds on these: lists append, other values replace.
-    pub(super) fn merge(&mut self, later: &Self) {
+    /// Adds the values of a text that builds on these: lists change, other values are replaced.
+    pub(super) fn merge(&mut self, later: &Self, errors: &mut Vec<PolicyError>) {
         for (key, later) in &later.0 {
-            let own = self.0.get_mut(key).map(|own| &mut own.value);
-            match (own, &later.value) {
-                (Some(Value::List(items)), Value::List(more)) => items.extend_from_slice(more),
+            match &later.value {
+                Value::List(change) => {
+                    let empty =
+                        || Located::new(Value::List(ListChange::default()), later.origin.clone());
+                    let own = self.0.entry(key).or_insert_with(empty);
+                    if let Value::List(list) = &mut own.value {
+                        list.apply(key, change, errors);
+                    }
+                }
                 _ => self.set(key, later.clone()),
             }
         }
     }
 
-    /// Refuses an amount that is out of its range, and an item that a list has twice.
-    pub(super) fn check(&self) -> Result<(), PolicyError> {
+    /// Refuses amounts that are out of their range, and items that a list has twice.
+    pub(super) fn check(&self, errors: &mut Vec<PolicyError>) {
         for (key, Located { value, origin }) in &self.0 {
             match value {
-                Value::Limit(limit, amount) => check_range(key, origin, *limit, *amount, "")?,
+                Value::Limit(limit, amount) => {
+                    errors.extend(out_of_range(key, origin, *limit, *amount, ""));
+                }
                 // A longer time is meant to have no end.
                 Value::Term(Some(time)) => {
                     let or = format!(", or \"{NEVER}\"");
-                    check_range(key, origin, LimitName::Wall, *time, &or)?;
+                    errors.extend(out_of_range(key, origin, LimitName::Wall, *time, &or));
                 }
-                Value::List(items) => refuse_duplicates(key, items)?,
+                Value::List(list) => refuse_duplicates(key, &list.add, errors),
                 _ => {}
             }
         }
-        Ok(())
     }
 }
 
-fn check_range(
+fn out_of_range(
     key: &str,
     origin: &Origin,
     limit: LimitName,
     amount: u64,
     or: &str,
-) -> Result<(), PolicyError> {
+) -> Option<PolicyError> {
     let (unit, range) = (limit.spec().unit, &limit.spec().range);
     if range.contains(&amount) {
-        return Ok(());
+        return None;
     }
     let problem = PolicyProblem::OutOfRange {
         value: unit.text(amount),
         least: unit.text(*range.start()),
         most: unit.text(*range.end()) + or,
     };
-    Err(PolicyError::new(origin.clone(), key, problem))
+    Some(PolicyError::new(origin.clone(), key, problem))
 }
 
-/// Refuses the first item that means the same as an earlier one.
-fn refuse_duplicates(key: &str, items: &[Located<String>]) -> Result<(), PolicyError> {
+/// Refuses each item that means the same as an earlier one.
+fn refuse_duplicates(key: &str, items: &[Located<String>], errors: &mut Vec<PolicyError>) {
     let mut seen: BTreeMap<&str, &Origin> = BTreeMap::new();
     for item in items {
-        let meaning = match key {
-            // `numpy` and `numpy?` name one module, with different answers on whether it must exist.
-            "python.preload" => item.value.trim_end_matches('?'),
-            _ => &item.value,
-        };
-        if let Some(first) = seen.insert(meaning, &item.origin) {
-            let problem = PolicyProblem::Duplicate {
-                item: meaning.to_owned(),
-                first: first.clone(),
-            };
-            return Err(PolicyError::new(item.origin.clone(), key, problem));
+        let meaning = meaning(key, &item.value);
+        match seen.get(meaning) {
+            Some(first) => {
+                let problem = PolicyProblem::Duplicate {
+                    item: meaning.to_owned(),
+                    first: (*first).clone(),
+                };
+                errors.push(PolicyError::new(item.origin.clone(), key, problem));
+            }
+            None => drop(seen.insert(meaning, &item.origin)),
         }
     }
-    Ok(())
 }
 
 /// What a policy has because the built-in `standard`, on which every policy builds, gives it.
@@ -152,8 +199,16 @@ impl Values {
             Some(Located::new(value, item.origin.clone()))
         };
         match self.value(key)? {
-            Value::List(items) => items.iter().map(item).collect(),
+            Value::List(list) => list.add.iter().map(item).collect(),
             _ => None,
+        }
+    }
+
+    /// The items that a text takes away from the list that it inherits.
+    pub(super) fn removed(&self, key: &str) -> &[Located<String>] {
+        match self.value(key) {
+            Some(Value::List(list)) => &list.remove,
+            _ => &[],
         }
     }
 
@@ -189,7 +244,7 @@ impl Serialize for Value {
         match self {
             Self::Flag(flag) => to.serialize_bool(*flag),
             Self::Text(text) => to.serialize_str(text),
-            Self::List(items) => to.collect_seq(items.iter().map(|item| &item.value)),
+            Self::List(list) => to.collect_seq(list.add.iter().map(|item| &item.value)),
             Self::Variables(set) => {
                 to.collect_map(set.iter().map(|(name, value)| (name, &value.value)))
             }

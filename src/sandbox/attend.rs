@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use nix::poll::PollFlags;
 
 use super::pool::Parked;
+use super::stats::{Activity, CountedCaller};
 use super::{Inner, Sandbox};
 use crate::error::Error;
 use crate::outcome::{Enforced, PolicyIdentity, Unit};
@@ -54,6 +55,8 @@ impl Sandbox {
         caller: &mut dyn Caller,
         request: SessionRequest,
     ) -> Result<(), Error> {
+        let _session = self.inner.counts.begin(Activity::Session);
+        let caller = &mut CountedCaller::new(caller, &self.inner.counts);
         let mut stdin = request.stdin;
         let mut restart = None;
         loop {
@@ -67,6 +70,7 @@ impl Sandbox {
                     }
                     Ok(SessionExit::Ended(why)) => why,
                     Err(error) => {
+                        self.inner.counts.refuse(error.kind());
                         caller.refuse(restart, error.into());
                         "no worker could be made".to_owned()
                     }
@@ -98,6 +102,7 @@ impl Sandbox {
         let terms = SessionTerms {
             idle: self.inner.plan.supervision.session_idle,
             age: self.inner.plan.supervision.session_age,
+            cpu_rule: self.inner.plan.supervision.cpu_rule,
             tool_time,
         };
         let opened = self.opened(restart.take(), &verified.enforced);

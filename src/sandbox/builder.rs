@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::pool::{Filler, Pool};
+use super::stats::Counts;
 use super::zygote_manager::ZygoteManager;
 use super::{AtomicUsize, Inner, Sandbox};
 use crate::admission::Admission;
@@ -15,7 +16,7 @@ use crate::host::{
     resolve_interpreter,
 };
 use crate::outcome::PolicyIdentity;
-use crate::plan::{Plan, SessionFiles, Start, needs, plan};
+use crate::plan::{Plan, PreloadPlan, SessionFiles, Start, needs, plan};
 use crate::policy::Policy;
 use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::session::SessionRoot;
@@ -104,13 +105,13 @@ impl SandboxBuilder {
         let policy = self.for_policy();
         let executable = executable(&policy, &environment)?;
         let launched = launch(&executable, &environment)?;
-        let plan = plan_for(&policy, &launched, &executable, &environment)?;
+        let mut plan = plan_for(&policy, &launched, &executable, &environment)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         let sessions = match plan.session_files {
             SessionFiles::Private => None,
             SessionFiles::HostDirectory(_) => Some(Arc::new(SessionRoot::create(&plan.jail)?)),
         };
-        let warm = ZygoteManager::start(launched, &plan, self.lifetime)?;
+        let warm = ZygoteManager::start(launched, &mut plan, self.lifetime)?;
         let policy = PolicyIdentity {
             name: policy.name().to_owned(),
             sha256: policy.sha256().to_owned(),
@@ -129,11 +130,23 @@ impl SandboxBuilder {
             warm,
             admission: self.admission,
             runs: AtomicUsize::new(0),
+            counts: Counts::default(),
         };
         Ok(Sandbox {
             inner: Arc::new(inner),
             filler: Filler::default(),
         })
+    }
+
+    /// Preloads the policy's modules in a zygote that serves nothing, and says how each is loaded.
+    pub(crate) fn try_preloads(&self) -> Result<Vec<PreloadPlan>, Error> {
+        let environment = self.caller_environment();
+        let policy = self.for_policy();
+        let executable = executable(&policy, &environment)?;
+        let launched = launch(&executable, &environment)?;
+        let mut plan = plan_for(&policy, &launched, &executable, &environment)?;
+        ZygoteManager::start(launched, &mut plan, Lifetime::OneRun)?;
+        Ok(plan.interpreter.preload)
     }
 }
 

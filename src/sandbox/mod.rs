@@ -6,8 +6,10 @@ mod builder;
 mod demand;
 mod key;
 mod pool;
+mod stats;
 mod zygote_manager;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ pub(crate) use self::attend::SessionRequest;
 pub(crate) use self::key::SandboxKey;
 
 use self::pool::{Filler, Parked, Pool};
+use self::stats::{Activity, Counts};
 use self::zygote_manager::ZygoteManager;
 use crate::admission::Admission;
 use crate::error::Error;
@@ -59,6 +62,7 @@ struct Inner {
     policy: PolicyIdentity,
     admission: Option<Admission>,
     runs: AtomicUsize,
+    counts: Counts,
 }
 
 impl Sandbox {
@@ -99,19 +103,50 @@ impl Sandbox {
         request: impl Into<Request>,
         sink: &mut dyn OutputSink,
     ) -> Result<Outcome, Error> {
-        let request = request.into();
+        let result = self.admit_and_run(&request.into(), sink);
+        self.inner.counts.end(&result);
+        result
+    }
+
+    /// Counts what the sandbox does now, and what became of what it was asked for.
+    ///
+    /// `running` has the runs and cells that run, `waiting` the runs that wait for their
+    /// [`Admission`](crate::Admission), and `sessions` the open sessions. `ended.ok`, `ended.timeout` and the
+    /// like have the runs and cells that ended with this [`Status`](crate::Status), and `refused.busy` and
+    /// the like those that were not run, by [`ErrorKind`](crate::ErrorKind). A count that would be zero may be
+    /// missing.
+    ///
+    /// ```no_run
+    /// let sandbox = sandfork::Sandbox::builder().build()?;
+    /// sandbox.run("print(1)")?;
+    /// assert_eq!(sandbox.stats()["ended.ok"], 1);
+    /// assert_eq!(sandbox.stats()["running"], 0);
+    /// # Ok::<(), sandfork::Error>(())
+    /// ```
+    pub fn stats(&self) -> BTreeMap<String, u64> {
+        self.inner.counts.by_name()
+    }
+
+    fn admit_and_run(
+        &self,
+        request: &Request,
+        sink: &mut dyn OutputSink,
+    ) -> Result<Outcome, Error> {
         if request.has_stdin() && self.inner.plan.supervision.stdin == Stdin::Closed {
             return Err(SupervisorError::StdinRefused.into());
         }
         let admit =
             |admission: &Admission| admission.enter(request.for_client(), request.cancelled_by());
+        let waiting = self.inner.counts.begin(Activity::Waiting);
         let _permit = self.inner.admission.as_ref().map(admit).transpose()?;
-        match self.attempt(&request, sink) {
+        let _running = self.inner.counts.begin(Activity::Running);
+        drop(waiting);
+        match self.attempt(request, sink) {
             // Nothing has run yet: if the zygote was ended from outside, the run only starts later.
             Err(SupervisorError::ZygoteGone) => {}
             other => return Ok(other?),
         }
-        Ok(self.attempt(&request, sink)?)
+        Ok(self.attempt(request, sink)?)
     }
 
     fn attempt(

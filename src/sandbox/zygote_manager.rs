@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::plan::{PRELOAD_ONLY, Plan};
+use crate::plan::{LeftToGuest, PRELOAD_ONLY, Plan, PreloadPlan};
 use crate::supervisor::{Launched, SupervisorError, Zygote};
 use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup};
 
@@ -30,19 +30,15 @@ struct Generation {
 }
 
 impl ZygoteManager {
-    /// Makes the first zygote from an interpreter that has started.
+    /// Makes the first zygote from an interpreter that has started. Afterwards the plan says which
+    /// modules are left to the guest.
     pub fn start(
         launched: Launched,
-        plan: &Plan,
+        plan: &mut Plan,
         lifetime: Lifetime,
     ) -> Result<Self, SupervisorError> {
-        let zygote = Arc::new(Zygote::enter(
-            launched,
-            plan.jail.clone(),
-            setup(plan, lifetime),
-        )?);
         let first = Generation {
-            zygote,
+            zygote: enter(launched, plan, lifetime)?,
             born: Instant::now(),
             workers: 0,
         };
@@ -83,11 +79,8 @@ impl ZygoteManager {
 
     fn launch(&self, plan: &Plan, lifetime: Lifetime) -> Result<Arc<Zygote>, SupervisorError> {
         let launched = Launched::start(&self.executable)?;
-        Ok(Arc::new(Zygote::enter(
-            launched,
-            plan.jail.clone(),
-            setup(plan, lifetime),
-        )?))
+        // What changed in the environment since then is only this zygote's concern.
+        enter(launched, &mut plan.clone(), lifetime)
     }
 
     /// Discards a zygote that has ended or cannot be trusted, so that the next run starts another.
@@ -102,9 +95,64 @@ impl ZygoteManager {
     }
 }
 
+/// Makes a zygote. A module that cannot be preloaded spoils the interpreter that tries: its threads
+/// stay, and a package that was imported in part may not be imported again. If the policy can do
+/// without, another interpreter leaves the module to the guest.
+fn enter(
+    mut launched: Launched,
+    plan: &mut Plan,
+    lifetime: Lifetime,
+) -> Result<Arc<Zygote>, SupervisorError> {
+    loop {
+        let error = match Zygote::enter(launched, plan.jail.clone(), setup(plan, lifetime)) {
+            Ok(zygote) => {
+                leave_absent(&mut plan.interpreter.preload, zygote.preloaded());
+                return Ok(Arc::new(zygote));
+            }
+            Err(error) => error,
+        };
+        leave_to_guest(&mut plan.interpreter.preload, error)?;
+        launched = Launched::start(&plan.interpreter.executable)?;
+    }
+}
+
+/// Leaves the module of this error to the guest. Fails with the error if that is not possible.
+fn leave_to_guest(
+    preload: &mut [PreloadPlan],
+    error: SupervisorError,
+) -> Result<(), SupervisorError> {
+    let (module, why) = match &error {
+        SupervisorError::Threads { module } => (module, LeftToGuest::Threads),
+        SupervisorError::Preload { module, error } => {
+            let error = error.clone();
+            (module, LeftToGuest::Fails { error })
+        }
+        _ => return Err(error),
+    };
+    // The guest can import a module that starts threads. One that fails would fail there too.
+    let even_if_required = why == LeftToGuest::Threads;
+    let mut tried = preload
+        .iter_mut()
+        .filter(|plan| plan.left_to_guest.is_none());
+    match tried.find(|plan| plan.module == *module && (even_if_required || !plan.required)) {
+        Some(plan) => plan.left_to_guest = Some(why),
+        None => return Err(error),
+    }
+    Ok(())
+}
+
+fn leave_absent(preload: &mut [PreloadPlan], loaded: &[String]) {
+    let tried = preload
+        .iter_mut()
+        .filter(|plan| plan.left_to_guest.is_none());
+    for plan in tried.filter(|plan| !loaded.contains(&plan.module)) {
+        plan.left_to_guest = Some(LeftToGuest::Absent);
+    }
+}
+
 fn setup(plan: &Plan, lifetime: Lifetime) -> PythonSetup {
     let interpreter = &plan.interpreter;
-    let preload = |module: &crate::plan::PreloadPlan| PreloadModule {
+    let preload = |module: &PreloadPlan| PreloadModule {
         name: module.module.clone(),
         presence: if module.required {
             Presence::Required
@@ -119,8 +167,19 @@ fn setup(plan: &Plan, lifetime: Lifetime) -> PythonSetup {
             .iter()
             .map(|path| path.display().to_string())
             .collect(),
-        preload: interpreter.preload.iter().map(preload).collect(),
+        project: interpreter
+            .project
+            .as_ref()
+            .map(|path| path.display().to_string()),
+        preload: interpreter
+            .preload
+            .iter()
+            .filter(|plan| plan.left_to_guest.is_none())
+            .map(preload)
+            .collect(),
         imports: interpreter.imports.clone(),
-        single_threaded: PRELOAD_ONLY.map(str::to_owned).to_vec(),
+        preload_env: PRELOAD_ONLY
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec(),
     }
 }

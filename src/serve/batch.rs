@@ -16,8 +16,8 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::batch::{
-    Batch, CallOff, Done, FailureStreak, LOST_IN_A_ROW, Mapped, Order, Task, TaskId, TaskLine,
-    TaskProgram, WINDOW,
+    Batch, CallOff, Done, Expect, FailureStreak, LOST_IN_A_ROW, Mapped, Order, Task, TaskId,
+    TaskLine, TaskProgram, WINDOW,
 };
 use crate::capacity::Capacity;
 use crate::error::{Cause, Error, ErrorKind};
@@ -159,8 +159,11 @@ fn listen(
 }
 
 fn task(header: TaskHeader, line: &[u8], policy: &Policy) -> Result<Task, Wrong> {
+    let task = |(request, expect)| {
+        Task::new(TaskId::Number(header.id.cast_signed()), request).expect(expect)
+    };
     read(line, policy, header.filename)
-        .map(|request| Task::new(TaskId::Number(header.id.cast_signed()), request))
+        .map(task)
         .map_err(|message| Wrong {
             id: Some(header.id),
             code: ErrorCode::Request,
@@ -168,7 +171,11 @@ fn task(header: TaskHeader, line: &[u8], policy: &Policy) -> Result<Task, Wrong>
         })
 }
 
-fn read(line: &[u8], policy: &Policy, filename: Option<String>) -> Result<Request, String> {
+fn read(
+    line: &[u8],
+    policy: &Policy,
+    filename: Option<String>,
+) -> Result<(Request, Option<Expect>), String> {
     let mut line = TaskLine::parse(line).map_err(|error| error.to_string())?;
     line.check(policy).map_err(|error| error.to_string())?;
     if line.policy.is_some() {
@@ -187,7 +194,8 @@ fn read(line: &[u8], policy: &Policy, filename: Option<String>) -> Result<Reques
         }
         TaskProgram::Program(argv) => Request::program(std::mem::take(argv)),
     };
-    Ok(line.request(program))
+    let expect = line.expect.take();
+    Ok((line.request(program), expect))
 }
 
 /// Writes every result, and then an end message.
@@ -254,7 +262,14 @@ impl<'a> Writer<'a> {
             return Ok(());
         };
         let (id, attempts) = (id.cast_unsigned(), done.attempts());
-        let outcome = match done.into_result() {
+        let (verdict, mismatch) = match done.verdict() {
+            Some(verdict) => (
+                Some(verdict.as_str()),
+                verdict.mismatch().map(str::to_owned),
+            ),
+            None => (None, None),
+        };
+        let mut outcome = match done.into_result() {
             Ok(outcome) => outcome,
             Err(error) => {
                 let lost = TaskLoss {
@@ -277,15 +292,20 @@ impl<'a> Writer<'a> {
                 }
             }
         }
-        let value = outcome.value().cloned();
+        let (value, buffers) = outcome.take_value();
+        let (blob, payload) = buffers.unzip();
         let done = TaskOutcome {
             id,
             attempts,
             enforced: outcome.enforced().clone(),
             outcome: WireOutcome(outcome),
             value,
+            blob,
+            verdict,
+            mismatch,
         };
-        self.say(&ClientEvent::Done(Box::new(done)), &[])
+        let payload = payload.unwrap_or_default();
+        self.say(&ClientEvent::Done(Box::new(done)), &payload)
     }
 
     fn add(&mut self, answer: &ClientEvent, payload: &[u8]) {

@@ -58,24 +58,33 @@ enum Grounds {
 fn load(wanted: &Wanted) -> Result<(Policy, Grounds), Error> {
     let overrides: Result<Vec<Override>, _> = wanted.set.iter().map(|set| set.parse()).collect();
     let overrides = overrides?;
-    let (name, source) = match wanted.policy {
-        PolicyChoice::Name { name, directory } => {
+    let (name, source, interpreter) = match wanted.policy {
+        PolicyChoice::Name {
+            name,
+            directory,
+            interpreter,
+        } => {
             let source = Beneath::new(directory.clone(), None);
-            (name.clone(), source)
+            (name.clone(), source, interpreter)
         }
         PolicyChoice::Text {
             toml,
             directory,
             label,
+            interpreter,
         } => {
             let label = label.as_deref().unwrap_or("policy");
             let path = directory.join(format!("{label}.toml"));
             let name = path.display().to_string();
             let source = Beneath::new(Some(directory.clone()), Some((path, toml.clone())));
-            (name, source)
+            (name, source, interpreter)
         }
     };
-    let policy = Policy::load(&name, &overrides, &source)?;
+    let named = interpreter
+        .as_ref()
+        .map(|path| format!("python.interpreter={path}"));
+    let default = named.map(|named| named.parse()).transpose()?;
+    let policy = Policy::load_over(default.as_ref(), &name, &overrides, &source)?;
     Ok((policy, source.grounds.get()))
 }
 
@@ -142,7 +151,48 @@ mod tests {
         PolicyChoice::Name {
             name: name.to_owned(),
             directory: Some(directory.to_owned()),
+            interpreter: None,
         }
+    }
+
+    fn text(toml: &str, directory: &Path) -> PolicyChoice {
+        PolicyChoice::Text {
+            toml: toml.to_owned(),
+            directory: directory.to_owned(),
+            label: Some("Policy".into()),
+            interpreter: None,
+        }
+    }
+
+    #[test]
+    fn a_callers_interpreter_is_used_unless_the_policy_names_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let policies = Policies::default();
+        let interpreter = |mut policy: PolicyChoice, set: &[&str]| {
+            let (PolicyChoice::Name { interpreter, .. } | PolicyChoice::Text { interpreter, .. }) =
+                &mut policy;
+            *interpreter = Some("/opt/venv/bin/python".into());
+            let policy = get(&policies, policy, set).unwrap();
+            policy.python().interpreter.value.clone()
+        };
+        for name in ["standard", "strict", "data-science"] {
+            let policy = named(name, dir.path());
+            assert_eq!(interpreter(policy, &[]), "/opt/venv/bin/python", "{name}");
+        }
+        let silent = text("extends = \"strict\"\n", dir.path());
+        assert_eq!(interpreter(silent.clone(), &[]), "/opt/venv/bin/python");
+        let set = ["python.interpreter=python3.9"];
+        assert_eq!(interpreter(silent, &set), "python3.9");
+
+        // The name that the base has too, when a policy writes it.
+        let naming = "[python]\ninterpreter = \"python3\"\n";
+        assert_eq!(interpreter(text(naming, dir.path()), &[]), "python3");
+        fs::write(dir.path().join("base.toml"), naming).unwrap();
+        let inheriting = text("extends = \"./base.toml\"\n", dir.path());
+        assert_eq!(interpreter(inheriting, &[]), "python3");
+        // Without one, the base decides.
+        let standard = get(&policies, named("standard", dir.path()), &[]).unwrap();
+        assert_eq!(standard.python().interpreter.value, "python3");
     }
 
     #[test]
@@ -160,14 +210,9 @@ mod tests {
             &["limits.wall=2s"],
         );
         assert_ne!(built_in.unwrap().sha256(), other.unwrap().sha256());
-        let text = |toml: String| PolicyChoice::Text {
-            toml,
-            directory: dir.path().to_owned(),
-            label: Some("Policy".into()),
-        };
-        let before = get(&policies, text(wall(3)), &[]).unwrap();
+        let before = get(&policies, text(&wall(3), dir.path()), &[]).unwrap();
         assert_eq!(policies.lock().len(), 3);
-        let again = get(&policies, text(wall(3)), &[]).unwrap();
+        let again = get(&policies, text(&wall(3), dir.path()), &[]).unwrap();
         assert_eq!(before, again);
 
         let first = get(&policies, named("own.toml", dir.path()), &[]).unwrap();
@@ -175,10 +220,10 @@ mod tests {
         let second = get(&policies, named("own.toml", dir.path()), &[]).unwrap();
         assert_ne!(first.sha256(), second.sha256());
         // A text that extends a file depends on the file too.
-        let extends = "extends = \"./own.toml\"\n".to_owned();
-        let before = get(&policies, text(extends.clone()), &[]);
+        let extends = "extends = \"./own.toml\"\n";
+        let before = get(&policies, text(extends, dir.path()), &[]);
         fs::write(&own, wall(5)).unwrap();
-        let after = get(&policies, text(extends), &[]);
+        let after = get(&policies, text(extends, dir.path()), &[]);
         assert_ne!(before.unwrap().sha256(), after.unwrap().sha256());
         assert_eq!(policies.lock().len(), 3);
     }

@@ -77,12 +77,14 @@ pub enum SupervisorError {
         /// The exception that the import raised.
         error: String,
     },
-    /// A preloaded module started a thread before the fork.
+    /// The interpreter had more than one thread before it was asked to import anything.
     #[error(
-        "importing `{module}` started a thread, and a process with threads cannot be forked safely: take it out of `python.preload`"
+        "importing `{module}` started a thread, and a process with threads cannot be forked safely: \
+         remove what starts it from the environment's packages and `.pth` files"
     )]
     Threads {
-        /// The module that started the thread.
+        /// The module that started the thread: `site`, or one of the preload list, which is then left
+        /// to the guest.
         module: String,
     },
     /// The interpreter's own start failed inside the jail.
@@ -258,7 +260,7 @@ fn and_relief(errno: Errno) -> String {
     }
 }
 
-fn said(log: &str) -> String {
+pub(super) fn said(log: &str) -> String {
     let log = log.trim();
     if log.is_empty() {
         String::new()

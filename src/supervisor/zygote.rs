@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -29,6 +29,7 @@ pub struct Zygote {
     /// `/proc`, for watching its workers. Opening it takes longer than everything else at the start
     /// of a run.
     proc: OwnedFd,
+    preloaded: Vec<String>,
     /// The zygote's init holds the other end and ends when this closes for any reason.
     _lifeline: OwnedFd,
     // Dropped last.
@@ -55,17 +56,7 @@ impl Zygote {
             Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(launched.ended()),
             other => other.when("send the plan to the zygote")?,
         }
-        let namespaces = match launched.hear_within(READY_TIMEOUT, "preloading")? {
-            FromZygote::Ready { namespaces, .. } => namespaces,
-            FromZygote::Failed { step, errno } => {
-                return Err(SupervisorError::Jail {
-                    who: "the zygote",
-                    failure: failure(step, errno),
-                });
-            }
-            FromZygote::Unready(why) => return Err(unready(why)),
-            FromZygote::Facts { .. } => return Err(launched.ended()),
-        };
+        let (preloaded, namespaces) = until_ready(&mut launched)?;
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let proc = open("/proc", flags, Mode::empty()).when("open /proc")?;
         let Launched {
@@ -79,9 +70,15 @@ impl Zygote {
             control,
             others: born_in.with_zygote(namespaces),
             proc,
+            preloaded,
             _lifeline: lifeline,
             process: Mutex::new(process),
         })
+    }
+
+    /// The modules of the preload list that it has imported.
+    pub fn preloaded(&self) -> &[String] {
+        &self.preloaded
     }
 
     /// The namespaces of the process that started it, and its own.
@@ -111,6 +108,49 @@ impl Zygote {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         process.is_alive()
     }
+}
+
+/// Waits until the zygote serves. Returns the modules that it has imported, and its namespaces.
+fn until_ready(launched: &mut Launched) -> Result<(Vec<String>, Vec<String>), SupervisorError> {
+    let deadline = Instant::now() + READY_TIMEOUT;
+    let mut importing = None;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let heard = launched.hear_within(left, "preloading");
+        match heard.map_err(|error| of_import(error, importing.as_deref()))? {
+            FromZygote::Preloading { module } => importing = module,
+            FromZygote::Ready {
+                preloaded,
+                namespaces,
+            } => return Ok((preloaded, namespaces)),
+            FromZygote::Failed { step, errno } => {
+                return Err(SupervisorError::Jail {
+                    who: "the zygote",
+                    failure: failure(step, errno),
+                });
+            }
+            FromZygote::Unready(why) => return Err(unready(why)),
+            FromZygote::Facts { .. } => return Err(launched.ended()),
+        }
+    }
+}
+
+/// The error of a zygote that ended, or did not answer, while it imported a module.
+fn of_import(error: SupervisorError, importing: Option<&str>) -> SupervisorError {
+    let Some(module) = importing else {
+        return error;
+    };
+    let error = match error {
+        SupervisorError::ZygoteEnded { log } => {
+            format!("it ended the interpreter{}", super::error::said(&log))
+        }
+        SupervisorError::ZygoteSlow { .. } => {
+            format!("its import took more than {} s", READY_TIMEOUT.as_secs())
+        }
+        other => return other,
+    };
+    let module = module.to_owned();
+    SupervisorError::Preload { module, error }
 }
 
 pub(super) fn failure(step: u16, errno: i32) -> Failure {

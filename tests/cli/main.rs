@@ -9,8 +9,10 @@ mod complete;
 mod killed_map;
 mod map;
 mod map_input;
+mod program;
 mod shell;
 mod stop;
+mod transfer;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sandfork::Policy;
@@ -26,8 +28,10 @@ fn main() {
         .chain(map::trials())
         .chain(map_input::trials())
         .chain(killed_map::trials())
+        .chain(program::trials())
         .chain(shell::trials())
-        .chain(stop::trials());
+        .chain(stop::trials())
+        .chain(transfer::trials());
     match obstacle() {
         None => trials.extend(with_jail),
         Some(reason) => trials

@@ -31,6 +31,8 @@ trials! {
     a_zygote_that_is_killed_costs_no_task,
     results_keep_the_order_of_the_tasks,
     a_terminal_shows_a_bar,
+    a_terminal_shows_a_bar_where_the_results_go_to_a_file,
+    a_terminal_that_may_show_results_shows_no_bar,
 }
 
 /// A directory with a file of tasks.
@@ -381,6 +383,69 @@ fn results_keep_the_order_of_the_tasks() -> Result<(), Failed> {
         })
         .collect();
     assert!(ids.into_iter().eq(0..60));
+    Ok(())
+}
+
+/// A task file whose tasks end one after the other, slowly enough for a bar.
+fn slow() -> Batch {
+    Batch::new(vec!["import time; time.sleep(0.5)"; 4])
+}
+
+/// What a terminal shows that is the command's stderr, and its stdout too if that is `None`.
+fn on_a_terminal(mut command: Command, stdout: Option<Stdio>) -> Result<(String, Child), Failed> {
+    let terminal = openpty(None, None)?;
+    let end = || -> Result<Stdio, Failed> { Ok(terminal.slave.try_clone()?.into()) };
+    let stdout = stdout.map_or_else(end, Ok)?;
+    command.env("TERM", "xterm").stdout(stdout).stderr(end()?);
+    let child = command.spawn()?;
+    // It holds ends of the terminal.
+    drop((command, terminal.slave));
+    let mut shown = Vec::new();
+    // A terminal whose other side has closed answers EIO (pty(7)).
+    _ = File::from(terminal.master).read_to_end(&mut shown);
+    Ok((String::from_utf8(shown)?, child))
+}
+
+const BAR: &str = "% 2 done, 0 failed, ";
+
+fn a_terminal_shows_a_bar_where_the_results_go_to_a_file() -> Result<(), Failed> {
+    let batch = slow();
+    let (shown, mut child) = on_a_terminal(batch.map(&["--jobs", "2"]), None)?;
+    assert_eq!(child.wait()?.code(), Some(0));
+    assert!(shown.contains(BAR), "{shown:?}");
+    let mut to_stdout = sandfork(&["map", "--jobs", "2"]);
+    to_stdout.arg(batch.tasks());
+    let file = File::create(batch.directory.path().join("stdout"))?;
+    let (shown, mut child) = on_a_terminal(to_stdout, Some(file.into()))?;
+    assert_eq!(child.wait()?.code(), Some(0));
+    assert!(shown.contains(BAR), "{shown:?}");
+    Ok(())
+}
+
+/// Lines of results and parts of a bar would come between each other.
+fn a_terminal_that_may_show_results_shows_no_bar() -> Result<(), Failed> {
+    let batch = slow();
+    let map = || {
+        let mut command = sandfork(&["map", "--jobs", "2"]);
+        command.arg(batch.tasks());
+        command
+    };
+    let (shown, mut child) = on_a_terminal(map(), None)?;
+    assert_eq!(child.wait()?.code(), Some(0));
+    assert_eq!(shown.lines().count(), 5, "{shown:?}");
+    assert!(!shown.contains("\u{1b}[2K"), "{shown:?}");
+    let (mut reader, writer) = std::io::pipe()?;
+    let (shown, mut child) = on_a_terminal(map(), Some(writer.into()))?;
+    let mut results = String::new();
+    reader.read_to_string(&mut results)?;
+    assert_eq!(child.wait()?.code(), Some(0));
+    assert_eq!(results.lines().count(), 4);
+    assert!(shown.starts_with("sandfork: 4 tasks in "), "{shown:?}");
+    let mut to_the_terminal = map();
+    to_the_terminal.args(["--output", "/dev/stdout"]);
+    let (shown, mut child) = on_a_terminal(to_the_terminal, None)?;
+    assert_eq!(child.wait()?.code(), Some(0));
+    assert!(!shown.contains("\u{1b}[2K"), "{shown:?}");
     Ok(())
 }
 

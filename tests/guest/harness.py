@@ -38,7 +38,7 @@ for name in %(preload)r:
     __import__(name)
 if %(warm)r:
     worker.warm_up()
-worker.main({"imports": %(imports)r}, %(stdin)r)
+worker.main({"imports": %(imports)r, "project": None}, %(stdin)r)
 """
 # Timeout of each step in seconds.
 PATIENCE = 30

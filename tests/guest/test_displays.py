@@ -286,7 +286,7 @@ class Libraries(unittest.TestCase):
     def test_where_a_package_is_missing(self):
         import numpy
 
-        encoded = "numpy.ndarray"
+        encoded, here = "numpy.ndarray", "the caller's Python"
         script = (
             "import sys\nsys.path.insert(0, sys.argv[1])\n"
             "for name in ('numpy', 'pandas', 'PIL'): sys.modules[name] = None\n"
@@ -304,8 +304,10 @@ class Libraries(unittest.TestCase):
         told = subprocess.run([sys.executable, "-c", script, str(guest)], capture_output=True, text=True)
         self.assertEqual(told.stderr, "")
         lines = told.stdout.splitlines()
-        self.assertEqual(lines[0], f"{encoded} <array of shape (1,): numpy is missing here>")
-        self.assertEqual(lines[1:], ["<table: pandas is missing here>", "<L image of 1 x 1: Pillow is missing here>", "1.5"])
+        self.assertEqual(lines[0], f"{encoded} <array of shape (1,): numpy is not installed in {here}>")
+        table = f"[0 rows x 0 columns; pandas is not installed in {here}, so this is a sandfork.Table]"
+        image = f"<L image of 1 x 1: Pillow is not installed in {here}>"
+        self.assertEqual(lines[1:], ["", table, image, "1.5"])
         self.assertEqual(numpy.ndarray.__name__, "ndarray")
 
     @needs("numpy")

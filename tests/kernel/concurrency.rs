@@ -1,11 +1,12 @@
 //! Many threads, one sandbox: every outcome belongs to its run.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sandfork::{Admission, ErrorKind, Request, Sandbox};
+use sandfork::{Admission, Cancel, ErrorKind, Request, Sandbox, Status};
 use serde_json::json;
 
 use crate::check::{fine, shown};
@@ -17,7 +18,12 @@ const THREADS: usize = 16;
 const RUNS: usize = 20;
 
 pub fn tests() -> Vec<Test> {
-    tests![outputs_are_not_mixed, an_admission_holds_back_a_crowd]
+    tests![
+        outputs_are_not_mixed,
+        an_admission_holds_back_a_crowd,
+        stats_count_what_runs_waits_and_has_ended,
+        stats_count_the_cells_of_sessions,
+    ]
 }
 
 fn outputs_are_not_mixed(world: &World) {
@@ -100,5 +106,72 @@ fn an_admission_holds_back_a_crowd(world: &World) {
     };
     let most = times.iter().map(|run| at_once(run.0)).max();
     assert_eq!(most, Some(IN_FLIGHT));
-    assert!(refused.into_inner() > 0);
+    let refused = refused.into_inner();
+    assert!(refused > 0);
+    let stats = sandbox.stats();
+    assert_eq!(
+        (stats["ended.ok"], stats["refused.busy"]),
+        (60, refused as u64)
+    );
+    assert_eq!((stats["running"], stats["waiting"]), (0, 0));
+}
+
+/// Waits until so many go on.
+fn wait_for(sandbox: &Sandbox, name: &str, count: u64) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while sandbox.stats()[name] != count {
+        assert!(Instant::now() < deadline, "{name}: {:?}", sandbox.stats());
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn stats_count_what_runs_waits_and_has_ended(world: &World) {
+    let one = NonZeroUsize::MIN;
+    let policy = standard().python_unless_named(world.python()).policy();
+    let builder = Sandbox::builder().policy(policy);
+    let built = builder.admission(&Admission::new(one, 1)).build();
+    let sandbox = built.unwrap_or_else(|error| panic!("no sandbox: {error}"));
+    fine(&run(&sandbox, "1"));
+    assert_eq!(run(&sandbox, "1 / 0").status(), Status::Exception);
+    let cancel = Cancel::new().expect("a handle");
+    let sleeps = || Request::python("import time; time.sleep(600)").cancel(&cancel);
+    thread::scope(|scope| {
+        let running = scope.spawn(|| sandbox.run(sleeps()));
+        wait_for(&sandbox, "running", 1);
+        let waiting = scope.spawn(|| sandbox.run(sleeps()));
+        wait_for(&sandbox, "waiting", 1);
+        let refused = sandbox.run("1").expect_err("there is no place");
+        assert_eq!(refused.kind(), ErrorKind::Busy);
+        cancel.cancel();
+        let ended = running.join().expect("it only runs").expect("it has run");
+        assert_eq!(ended.status(), Status::Interrupted);
+        waiting.join().expect("it only waits").ok();
+    });
+    let closed = sandbox.run(Request::python("1").stdin_bytes("input"));
+    assert_eq!(
+        closed.expect_err("stdin is closed").kind(),
+        ErrorKind::Request
+    );
+    let stats = sandbox.stats();
+    assert_eq!((stats["running"], stats["waiting"]), (0, 0));
+    assert_eq!((stats["ended.ok"], stats["ended.exception"]), (1, 1));
+    assert_eq!(stats["refused.request"], 1);
+    // The waiting run was cancelled before its turn, or at its first moment.
+    let cancelled = stats["ended.interrupted"] + stats["refused.busy"];
+    assert_eq!(cancelled, 3, "{stats:?}");
+}
+
+fn stats_count_the_cells_of_sessions(world: &World) {
+    let sandbox = Arc::new(world.build(standard()));
+    let mut session = sandbox.session().expect("a session");
+    assert_eq!(sandbox.stats()["sessions"], 1);
+    session.set("x", 1).expect("it is set");
+    session.run("x").expect("a cell");
+    session.run("import os; os.abort()").expect("a cell");
+    session.run("1").expect_err("it has ended");
+    let stats = sandbox.stats();
+    assert_eq!((stats["ended.ok"], stats["ended.signal"]), (1, 1));
+    assert_eq!(stats["refused.session-ended"], 1);
+    drop(session);
+    wait_for(&sandbox, "sessions", 0);
 }

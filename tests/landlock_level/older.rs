@@ -60,7 +60,9 @@ fn run_under(
     let sessions = Arc::new(SessionRoot::create(&plan.jail)?);
     let python = PythonSetup {
         imports: plan.interpreter.imports.clone(),
-        single_threaded: PRELOAD_ONLY.map(str::to_owned).to_vec(),
+        preload_env: PRELOAD_ONLY
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec(),
         ..PythonSetup::default()
     };
     let zygote = Zygote::enter(launched, plan.jail.clone(), python)?;

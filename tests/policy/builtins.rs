@@ -55,6 +55,7 @@ fn standard_says_every_key() {
     interpreter = "python3"
     preload = []
     path = []
+    project = ""
     fresh = false
 
     [imports]
@@ -190,7 +191,7 @@ fn the_hash_is_of_the_effect_alone() {
     );
     assert_eq!(hash("description = 'another'"), standard);
     assert_eq!(
-        hash("limits.wall = '30s'\nlimits.memory = '524288KiB'"),
+        hash("limits.pids = 64\nlimits.memory = '524288KiB'"),
         standard
     );
     assert_eq!(hash("env = { set = { LANG = 'C.UTF-8' } }"), standard);

@@ -9,7 +9,7 @@ fn unknown_keys_come_with_the_nearest_known_one() {
     assert_snapshot!(refusal("limits.wal = '2s'"), @"tenant.toml:1: limits.wal: unknown key: did you mean `limits.wall`?");
     assert_snapshot!(refusal("limit.wall = '2s'"), @"tenant.toml:1: limit: unknown key: did you mean `limits`?");
     assert_snapshot!(refusal("wall = '2s'"), @"tenant.toml:1: wall: unknown key: did you mean `limits.wall`?");
-    assert_snapshot!(refusal("limits.work_size = '2MiB'"), @"tenant.toml:1: limits.work_size: unknown key: did you mean `filesystem.work_size`?");
+    assert_snapshot!(refusal("limits.work_size = '2MiB'"), @"tenant.toml:1: limits.work_size: unknown key: it is not a key of [limits]: write `filesystem.work_size`");
     assert_snapshot!(refusal("limits.timeout = '2s'"), @"tenant.toml:1: limits.timeout: unknown key: [limits] has cores, cpu, file_size, memory, open_files, output, pids, wall");
     assert_snapshot!(refusal("timeout = '2s'"), @"tenant.toml:1: timeout: unknown key: a policy has assurance, description, env, extends, filesystem, imports, limits, network, python, session, stdio, syscalls");
     assert_snapshot!(refusal("limits = { pids = 4, 'open files' = 5 }"), @"tenant.toml:1: limits.open files: unknown key: did you mean `limits.open_files`?");
@@ -18,7 +18,7 @@ fn unknown_keys_come_with_the_nearest_known_one() {
 #[test]
 fn the_first_unknown_key_of_the_text_is_reported() {
     assert_snapshot!(refusal("[env]\nzap = 2\n[python]\nzip = 1"), @"tenant.toml:2: env.zap: unknown key: [env] has pass, set");
-    assert_snapshot!(refusal("[python]\nzip = 1\n[env]\nzap = 2"), @"tenant.toml:2: python.zip: unknown key: [python] has fresh, interpreter, path, preload");
+    assert_snapshot!(refusal("[python]\nzip = 1\n[env]\nzap = 2"), @"tenant.toml:2: python.zip: unknown key: [python] has fresh, interpreter, path, preload, project");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn duplicates_are_refused() {
 fn names_of_modules_are_checked() {
     assert_snapshot!(refusal("python.preload = ['num py']"), @r#"tenant.toml:1: python.preload: "num py" is not a module name: write it as in an import statement, such as "numpy" or "numpy.linalg""#);
     assert_snapshot!(refusal("imports.allow = ['num*']"), @r#"tenant.toml:1: imports.allow: "num*" is not an import pattern: write "numpy" for one module, "numpy.*" for it and all beneath it, or "*" for every module"#);
-    assert_snapshot!(refusal("imports.allow = ['math', '*']"), @r#"tenant.toml:1: imports.allow: "*" allows every module and tenant.toml:1 allows "math": lists only grow, so remove one of the two"#);
+    assert_snapshot!(refusal("imports.allow = ['math', '*']"), @r#"tenant.toml:1: imports.allow: "*" allows every module and tenant.toml:1 allows "math": remove one of the two"#);
 }
 
 #[test]

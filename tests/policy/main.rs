@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod builtins;
+mod changes;
 mod documentation;
 mod errors;
 mod extends;

@@ -19,6 +19,7 @@ description = "everything said"
 interpreter = "venv/bin/python"
 preload = ["numpy", "pandas?"]
 path = ["lib"]
+project = "app"
 fresh = true
 [imports]
 allow = ["math", "numpy.*"]
@@ -77,6 +78,11 @@ fn every_key_reaches_the_effective_policy() {
         ]
     );
     assert_eq!(python.path[0].value.to_str(), Some("/home/user/lib"));
+    let project = python.project.as_ref().map(|project| &project.value);
+    assert_eq!(
+        project.and_then(|path| path.to_str()),
+        Some("/home/user/app")
+    );
     assert_eq!(python.freshness, Freshness::Cold);
     assert_eq!(texts(&policy.imports().allow), ["math", "numpy.*"]);
     let filesystem = policy.filesystem();

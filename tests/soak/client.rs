@@ -173,6 +173,7 @@ impl Client {
             policy: PolicyChoice::Name {
                 name: policy.to_owned(),
                 directory: None,
+                interpreter: None,
             },
             set: set.chain(more.iter().cloned()).collect(),
             environ: BTreeMap::new(),

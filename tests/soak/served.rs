@@ -254,6 +254,7 @@ fn map(policy: &str) -> ClientRequest {
         policy: PolicyChoice::Name {
             name: policy.to_owned(),
             directory: None,
+            interpreter: None,
         },
         set: LIMITS.iter().map(|set| (*set).to_owned()).collect(),
         environ: std::collections::BTreeMap::new(),

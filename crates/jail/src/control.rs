@@ -70,6 +70,12 @@ pub enum FromZygote {
         /// errno(3).
         errno: i32,
     },
+    /// The next module of the preload list is being imported. If nothing follows, the import ended the
+    /// process, or does not return.
+    Preloading {
+        /// Its name; `None` after the last one.
+        module: Option<String>,
+    },
     /// The interpreter could not be made ready; the process ends.
     Unready(Unready),
     /// Modules are preloaded and frozen, and the zygote serves requests.
@@ -158,15 +164,17 @@ pub enum CpuBudgetScope {
 pub struct PythonSetup {
     /// Directories to add to `sys.path`, after the standard library.
     pub path: Vec<String>,
+    /// The directory of a program of several files, first in `sys.path`.
+    pub project: Option<String>,
     /// Modules to import before the first fork.
     pub preload: Vec<PreloadModule>,
     /// What guest code may import: `*`, `name`, `name.*`.
     pub imports: Vec<String>,
     /// How many workers the zygote will fork.
     pub lifetime: Lifetime,
-    /// Environment variables set to 1 while modules are preloaded, so that their libraries start no
-    /// threads. Each worker gets the environment's own values back.
-    pub single_threaded: Vec<String>,
+    /// Environment variables with their values while modules are preloaded, so that their libraries
+    /// start no threads. Each worker gets the environment's own values back.
+    pub preload_env: Vec<(String, String)>,
 }
 
 /// How many workers a zygote will fork.

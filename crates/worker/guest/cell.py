@@ -3,13 +3,15 @@
 import _ast
 import sys
 
+from .program import MODULE, run_module
+
 # Maximum characters. Even with six bytes of JSON for each, this is below the supervisor's bounds.
 # A session that exceeds those is ended.
 MAX_TEXT = 32 * 1024
 # `CO_FUTURE_*` of CPython's Include/cpython/code.h, the same since 3.8.
 FUTURE_FLAGS = 0x1FE0000
 # The interpreter's `sys.argv[0]` for a program that is no file.
-ARGV0 = {"<string>": "-c", "<stdin>": "-"}
+ARGV0 = {"<string>": "-c", "<stdin>": "-", MODULE: "-m"}
 # The sources of cells, by their file name in tracebacks, and the maximum of characters to keep.
 SOURCES = {}
 MAX_SOURCES = 16 << 20
@@ -17,6 +19,8 @@ kept_characters = 0
 
 
 def execute(source, filename, namespace):
+    if filename == MODULE:
+        return run_module(source.decode())
     tree = parse(source, filename)
     last = pop_last_expression(tree)
     body, last = compile_both(tree, last, filename)
@@ -49,7 +53,9 @@ def compile_both(tree, last, filename, flags=0):
 
 
 def set_argv(filename, argv):
-    sys.argv = [ARGV0.get(filename, filename), *argv]
+    # `python DIRECTORY` runs the `__main__.py` in it.
+    name = ARGV0.get(filename) or filename.removesuffix("/__main__.py") or filename
+    sys.argv = [name, *argv]
 
 
 def exit_code(stop):
@@ -62,16 +68,6 @@ def exit_code(stop):
     except BaseException:
         pass
     return 1
-
-
-class Lines:
-    """A loader that provides a script's lines to `linecache` and similar code, as there is no file."""
-
-    def __init__(self, source):
-        self.source = source
-
-    def get_source(self, name):
-        return self.source.decode("utf-8", "replace")
 
 
 def keep_source(filename, text):

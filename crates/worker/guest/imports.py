@@ -1,28 +1,95 @@
-"""Refuses imports in the guest's own statements that the policy does not list.
+"""Refuses imports by the guest's own code that the policy does not list.
 
 It only provides a message: it is no security boundary, and the kernel's layers do not rely on it.
 The message and the matching are those of smolagents, whose agents depend on them."""
 
 import builtins
+import functools
+import importlib
+import sys
 
+# The guard of the policy's list, if it has one.
+GUARDS = []
 # The module with the session's tools, which the caller provides.
 OURS = "sandfork_host"
 
 
-def guard_imports(allowed):
-    original = builtins.__import__
+def guard_imports(listed):
+    """Guards `import`, `__import__` and `importlib.import_module`. Modules import without a check."""
+    GUARDS.append(Guard(listed))
+    builtins.__import__ = guard_import(builtins.__import__, require)
+    importlib.__import__ = guard_import(importlib.__import__, require)
+    importlib.import_module = guard_import_module(importlib.import_module, require)
 
+
+def require(name):
+    """Raises the error of a module that the policy does not list."""
+    for guard in GUARDS:
+        guard.refuse_unlisted(name)
+
+
+def guard_import(original, refuse):
     def guarded(name, globals=None, locals=None, fromlist=(), level=0):
-        if globals is not None and globals.get("__name__") == "__main__" and level == 0:
-            if not is_allowed(name, allowed):
-                raise ImportError(
-                    "Import of %s is not allowed. Authorized imports are: %s"
-                    % (name, sorted(allowed)),
-                    name=name,
-                )
+        # The C function that imports for an extension module calls this in the frame of the guest.
+        by_extension = globals is not None and globals is locals and fromlist == []
+        if level == 0 and not by_extension and is_guest(sys._getframe(1)):
+            refuse(name)
         return original(name, globals, locals, fromlist, level)
 
-    builtins.__import__ = guarded
+    return functools.update_wrapper(guarded, original)
+
+
+def guard_import_module(original, refuse):
+    def guarded(name, package=None):
+        if is_guest(sys._getframe(1)):
+            refuse(absolute(name, package))
+        return original(name, package)
+
+    return functools.update_wrapper(guarded, original)
+
+
+def is_guest(frame):
+    """Whether this frame runs code of `__main__`. Code that `exec` runs in a namespace without a name
+    belongs to its caller."""
+    while frame is not None:
+        name = frame.f_globals.get("__name__")
+        if name is not None:
+            return name == "__main__"
+        frame = frame.f_back
+    return False
+
+
+def absolute(name, package):
+    """The full name of a module; `None` where the arguments are wrong, which the import itself reports."""
+    if not isinstance(name, str) or not name.startswith("."):
+        return name
+    if not isinstance(package, str):
+        return None
+    relative = name.lstrip(".")
+    parents = package.split(".")
+    # Each dot after the first one goes up by one package.
+    parents = parents[: len(parents) + 1 - (len(name) - len(relative))]
+    return ".".join([*parents, relative] if relative else parents)
+
+
+class Guard:
+    def __init__(self, listed):
+        self.listed = listed
+        self.installed = None
+
+    def refuse_unlisted(self, name):
+        if not isinstance(name, str) or is_allowed(name, self.listed):
+            return
+        if name.partition(".")[0] not in getattr(sys, "stdlib_module_names", ()):
+            # Read on the first refusal only, because it takes longer than most cells.
+            if self.installed is None:
+                self.installed = [module for entry in self.listed for module in modules_of(entry)]
+            if is_allowed(name, self.installed):
+                return
+        raise ImportError(
+            "Import of %s is not allowed. Authorized imports are: %s" % (name, sorted(self.listed)),
+            name=name,
+        )
 
 
 def is_allowed(name, allowed):
@@ -33,3 +100,25 @@ def is_allowed(name, allowed):
     parts = name.split(".")
     stars = [".".join(parts[:i]) + ".*" for i in range(1, len(parts) + 1)]
     return any(entry == name or entry.startswith(name + ".") or entry in stars for entry in allowed)
+
+
+def modules_of(distribution):
+    """Patterns for the modules that a distribution of this name installs, except a module of the same name:
+    that one is listed alone."""
+    from importlib import metadata
+
+    try:
+        found = metadata.distribution(distribution)
+        declared = found.read_text("top_level.txt")
+        names = declared.split() if declared else map(top_level, found.files or ())
+        return {name + ".*" for name in names if name.isidentifier() and name != distribution}
+    except Exception:
+        # There is none, or its metadata cannot be read.
+        return set()
+
+
+def top_level(path):
+    """The first name of a module in this file of a distribution; empty for other files."""
+    if path.suffix not in (".py", ".so"):
+        return ""
+    return path.parts[0] if len(path.parts) > 1 else path.name.partition(".")[0]

@@ -15,7 +15,9 @@ class Sources:
         self.source = source
         self.loaded = {}
         self.shown = False
-        # A copy, so that a guest that replaces `len` or `__import__` does not affect these modules.
+        # Copies, so that a guest that replaces `len` or `__import__` does not affect these modules, and a
+        # policy's list of imports does not restrict them.
+        self.original = __import__
         self.builtins = {**__builtins__, "__import__": self.import_module}
 
     def add(self, name, namespace):
@@ -26,12 +28,12 @@ class Sources:
 
     def import_module(self, name, globals=None, locals=None, fromlist=(), level=0):
         if self.shown or not (level or name.startswith(PACKAGE)):
-            return __import__(name, globals, locals, fromlist, level)
+            return self.original(name, globals, locals, fromlist, level)
         self.shown = True
         sys.modules.update(self.loaded)
         sys.meta_path.insert(0, self)
         try:
-            return __import__(name, globals, locals, fromlist, level)
+            return self.original(name, globals, locals, fromlist, level)
         finally:
             sys.meta_path.remove(self)
             for known in [known for known in sys.modules if known.startswith(PACKAGE)]:

@@ -10,12 +10,10 @@ import errno
 import os
 import sys
 from os import _exit, getpid, sched_yield
-from os.path import abspath
 
 from . import wire
 from .cell import (
     MAX_TEXT,
-    Lines,
     clean,
     cut,
     execute,
@@ -25,9 +23,13 @@ from .cell import (
 )
 from .ending import end_as_child, finish
 from .process import open_stdin, reseed
+from .program import describe_main, link_project
 
 VERSION = 2
 MAX_REPR = 16 * 1024
+# Maximum bytes of the buffers of a run's value, which the supervisor keeps until the caller takes the
+# result. The supervisor has the same bound.
+MAX_BUFFERS = 4 << 20
 READY = wire.encode({"kind": "ready", "version": VERSION})
 # Imports nothing, because a policy may allow no module.
 REHEARSED = b"def f(x):\n    return [x + 1]\n\nprint(end='')\nstr(f(1))"
@@ -43,6 +45,9 @@ def main(setup, stdin):
         guard_imports(setup["imports"])
     # The work directory comes first: code that writes a module expects to import it.
     sys.path.insert(0, os.getcwd())
+    project = setup["project"]
+    if project is not None:
+        sys.path.insert(0, project)
     # Blocks an interrupt of the first cell until its handler is installed.
     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
     wire.write(READY)
@@ -54,9 +59,11 @@ def main(setup, stdin):
     if hello.get("serves") == "session":
         from .session import Session
 
-        (session or Session()).serve(stdin, mask)
+        (session or Session()).serve(stdin, mask, project)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     request, payload = wire.receive()
+    if project is not None:
+        link_project(project)
     if request["kind"] == "exec":
         run_program(request)
     _exit(run_cell(request, payload))
@@ -94,7 +101,7 @@ def rehearse(serves):
     else:
         main = sys.modules["__main__"]
         request = {"id": 0, "filename": "<warm>", "argv": []}
-        result, _ = evaluate(wire.loads(wire.dumps(request)), REHEARSED)
+        result, _, _ = evaluate(wire.loads(wire.dumps(request)), REHEARSED)
         wire.encode(result)
         sys.modules["__main__"] = main
     forget_source("<warm>")
@@ -103,12 +110,16 @@ def rehearse(serves):
 
 def run_cell(request, source):
     worker = getpid()
-    result, code = evaluate(request, source)
+    result, code, payload = evaluate(request, source)
     if getpid() != worker:
         end_as_child(result, code)
     code = finish(result, code)
+    if "value" not in result:
+        # A shutdown step has failed: the value's buffers belong to nothing.
+        result.pop("blob", None)
+        payload = b""
     try:
-        wire.send(result)
+        wire.write(wire.encode(result, payload))
         # The kernel often places the woken supervisor on this processor. Without the yield, the exit
         # of the interpreter would delay it for half a millisecond.
         sched_yield()
@@ -119,20 +130,19 @@ def run_cell(request, source):
 
 
 def evaluate(request, source):
-    """Runs a cell. Returns its result and the exit status."""
+    """Runs a cell. Returns its result, the exit status and the bytes of the value's buffers."""
     filename = request["filename"]
     set_argv(filename, request["argv"])
     main_module = type(sys)("__main__")
     main_module.__builtins__ = builtins
-    if not filename.startswith("<"):
-        main_module.__file__ = abspath(filename)
-        main_module.__loader__ = Lines(source)
+    describe_main(main_module.__dict__, filename, source)
     sys.modules["__main__"] = main_module
     result = {"kind": "result", "id": request["id"], "status": "ok"}
     code = 0
+    payload = b""
     try:
         value = execute(source, filename, main_module.__dict__)
-        result["value"] = encode_value(value)
+        payload = add_value(result, value)
     except SystemExit as stop:
         code = exit_code(stop)
         result.update(status="exit", exit_code=code)
@@ -141,7 +151,7 @@ def evaluate(request, source):
 
         code = 1
         result.update(status="exception", error=describe_error(error), denied=denied_by(error))
-    return result, code
+    return result, code, payload
 
 
 def run_program(request):
@@ -165,18 +175,34 @@ def run_program(request):
         _exit(126 if error.errno == errno.EACCES else 127)
 
 
+def add_value(result, value):
+    """Adds the value of a run to its result. Returns the bytes of its buffers."""
+    if is_plain(value):
+        result["value"] = value
+        return b""
+    try:
+        result["value"], lengths, payload = encode_value(value)
+    except Exception:
+        # The value is too large, or the guest has changed what the import of the encoder needs.
+        name, shown = clean(type(value).__name__), cut(safe_repr(value), MAX_REPR)
+        result["value"] = {"type": "opaque", "name": name, "repr": shown}
+        return b""
+    if lengths:
+        result["blob"] = {"lengths": lengths}
+    return payload
+
+
 def encode_value(value):
-    """The value of a run in JSON. A value that is not a short scalar is sent as its `repr`."""
-    if value is None or isinstance(value, bool):
-        return value
-    if type(value) is int and -(2**63) <= value < 2**63:
-        return value
-    if type(value) is float and value - value == 0:
-        return value
-    if type(value) is str and len(value) <= MAX_TEXT:
-        return clean(value)
-    shown = cut(safe_repr(value), MAX_REPR)
-    return {"type": "opaque", "name": clean(type(value).__name__), "repr": shown}
+    """The tree of a value, and the lengths and the bytes of its buffers. Raises `ValueError` if they are
+    too large for a run."""
+    from . import values
+
+    encoder = values.Encoder()
+    tree = encoder.encode(value)
+    lengths = [len(buffer) for buffer in encoder.buffers]
+    if values.layout(lengths)[1] > MAX_BUFFERS:
+        raise ValueError
+    return tree, lengths, b"".join(values.pieces(encoder.buffers))
 
 
 def safe_repr(value):
@@ -184,3 +210,16 @@ def safe_repr(value):
         return repr(value)
     except BaseException as error:
         return "<%s, whose repr raises %s>" % (type(value).__name__, type(error).__name__)
+
+
+def is_plain(value):
+    """Whether JSON represents the value as it is. Most values do not need the encoder, whose import
+    would delay an interpreter that runs a single cell."""
+    kind = type(value)
+    if value is None or kind is bool:
+        return True
+    if kind is int:
+        return -(2**63) <= value < 2**63
+    if kind is float:
+        return value - value == 0
+    return kind is str and len(value) <= MAX_TEXT and value.isascii()

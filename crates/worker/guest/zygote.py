@@ -3,9 +3,15 @@
 import gc
 import os
 import sys
+import time
 
 from . import process, wire, worker
 from .importers import mend_importers
+from .program import check_project
+
+# A fifth of a second for threads to end.
+THREAD_CHECKS = 40
+THREAD_PAUSE = 0.005
 
 
 def main(native, entered):
@@ -13,11 +19,11 @@ def main(native, entered):
     try:
         os.environ.clear()
         os.environ.update(entered["env"])
-        os.environ.update(dict.fromkeys(setup["single_threaded"], "1"))
+        os.environ.update(setup["preload_env"])
         process.open_streams()
         preloaded = prepare(native, setup)
         # The libraries have read these variables. Guests see the policy's values.
-        for name in setup["single_threaded"]:
+        for name, _ in setup["preload_env"]:
             del os.environ[name]
             os.environ.update(pair for pair in entered["env"] if pair[0] == name)
         # Otherwise each worker would write a package's output during import again.
@@ -38,7 +44,13 @@ def prepare(native, setup):
     site.main()
     require_one_thread(native, "site")
     sys.path.extend(setup["path"])
+    if "*" not in setup["imports"]:
+        # Workers use it, and would each load it.
+        from . import imports  # noqa: F401
+    if setup["project"] is not None:
+        check_project(setup["project"])
     preloaded = [module["name"] for module in setup["preload"] if preload(native, module)]
+    native.preloading("")
     lasts = setup["lifetime"] == "many-runs"
     if lasts:
         worker.warm_up()
@@ -54,6 +66,7 @@ def prepare(native, setup):
 
 def preload(native, module):
     name = module["name"]
+    native.preloading(name)
     try:
         __import__(name)
     except ModuleNotFoundError as error:
@@ -71,8 +84,13 @@ def fail_preload(native, name, error):
 
 
 def require_one_thread(native, name):
-    if native.threads("") != "1":
-        native.unready(wire.dumps({"cause": "threads", "module": name}))
+    # The kernel counts a thread for a moment after it was joined, and some packages start a thread that
+    # ends by itself.
+    for _ in range(THREAD_CHECKS):
+        if native.threads("") == "1":
+            return
+        time.sleep(THREAD_PAUSE)
+    native.unready(wire.dumps({"cause": "threads", "module": name}))
 
 
 def describe(error):

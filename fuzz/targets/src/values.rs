@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use sandfork::Value;
-use sandfork::internals::outcome::value::BufferCheck;
+use sandfork::internals::outcome::value::{BufferCheck, plain};
 use sandfork::internals::protocol::{Blob, JsonLimits, Transport};
 use sandfork::session::Buffers;
 
@@ -35,6 +35,7 @@ fn run(bytes: &[u8]) -> bool {
                 .map_or_else(|| Ok(Buffers::default()), |blob| blob.buffers(&contents));
             let buffers = buffers.expect("as many bytes as the blob says");
             read_all(&value, &buffers);
+            assert_is_written(&value, &buffers, tree.len() + contents.len());
             true
         }
         Err(error) => refused(&error),
@@ -73,6 +74,17 @@ fn assert_is_shown(value: &Value) {
     assert!(shown.len() <= LONGEST, "{} bytes are shown", shown.len());
     let acts = shown.chars().find(|c| c.is_control() && *c != '\n');
     assert_eq!(acts, None, "a control character is shown: {shown:?}");
+}
+
+/// Checks that JSON without buffers is not much longer than what the guest sent, however often the value
+/// refers to a buffer.
+fn assert_is_written(value: &Value, buffers: &Buffers<'_>, sent: usize) {
+    let written = plain(value, buffers).to_string();
+    assert!(
+        written.len() <= 16 * sent + 100,
+        "{sent} as {}",
+        written.len()
+    );
 }
 
 /// Calls every accessor on the value and its parts.

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from ._charts import display
+from ._events import Stats, stats
 from ._exceptions import (
     BinaryNotFound,
     FileError,
@@ -51,7 +53,7 @@ from ._result import Result
 from ._sandbox import Sandbox, run
 from ._tasks import Progress, Task, TaskResult
 from ._tools import Tool
-from ._values import Opaque
+from ._values import Opaque, Table
 
 __version__ = "0.1.0"
 
@@ -93,9 +95,11 @@ __all__ = [
     "SessionError",
     "SessionForked",
     "SessionInfo",
+    "Stats",
     "SupervisorDied",
     "SupervisorError",
     "SystemFailure",
+    "Table",
     "Task",
     "TaskResult",
     "Tool",
@@ -104,8 +108,10 @@ __all__ = [
     "ValueTooLarge",
     "async_map",
     "async_run",
+    "display",
     "map",
     "run",
+    "stats",
 ]
 
 if _TYPE_CHECKING:
@@ -132,6 +138,6 @@ def __dir__() -> list[str]:
 
 # The private modules are an implementation detail: every public name belongs to `sandfork`.
 for _name in __all__:
-    if _name not in _LATER:
+    if _name not in (*_LATER, "display"):
         globals()[_name].__module__ = __name__
 del _name

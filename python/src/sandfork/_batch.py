@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Callable
 
-from . import _reports
+from . import _events, _reports
+from ._blobs import unpack
 from ._conversation import Actions, Conversation, Notify, Output, Receive, Send, refused, unexpected
 from ._exceptions import ProtocolError, RequestError, SupervisorDied, from_code
 from ._execution import Execution
@@ -58,7 +59,7 @@ class Batch(Conversation):
         self._on_progress = on_progress
         self._total = total
         self._in_flight: dict[int, Sent] = {}
-        self._window = 0
+        self._window, self._jobs = 0, 0
         self._taken = 0
         # Whether no further task is taken, and the exception to raise once the taken tasks have results.
         self._ended = False
@@ -108,13 +109,24 @@ class Batch(Conversation):
                 f"last: {str(error).partition(':')[0]}"
             ) from error
 
+    @property
+    def load(self) -> tuple[int, int, int]:
+        is_open, _, waits = super().load
+        running = min(len(self._in_flight), self._jobs) if is_open else 0
+        return is_open, running, 0 if self.closed else waits + len(self._in_flight) - running
+
     def _open(self) -> Actions[None]:
-        yield (yield from self._connect())
-        header = yield from self._opened("mapping")
+        self.waits = True
+        try:
+            yield (yield from self._connect())
+            header = yield from self._opened("mapping")
+        finally:
+            self.waits = False
         window = header.get("window")
         if type(window) is not int or window < 1:
             raise unexpected(header)
         self._window = window
+        self._jobs = int(header.get("jobs", window))
         self._output = Output()
         for sent in list(self._in_flight.values()):
             yield Send(sent.frame)
@@ -155,15 +167,23 @@ class Batch(Conversation):
             return None
         if kind == "lost":
             failure = from_code(str(header.get("error")), str(header.get("message")))
+            _events.refused(self, failure)
             execution = None
         else:
             yield from self._output.end()
-            failure, execution = None, self._execution(header, sent)
+            failure, execution = None, self._execution(frame, sent)
+            _events.cell_ended(self, header["outcome"], f"task {index}", task=index)
         del self._in_flight[index]
         self._deaths = 0
-        return TaskResult(sent.id, index, int(header.get("attempts", 1)), execution, failure)
+        verdict, mismatch = (
+            None if header.get(k) is None else str(header[k]) for k in ("verdict", "mismatch")
+        )
+        attempts = int(header.get("attempts", 1))
+        return TaskResult(sent.id, index, attempts, execution, failure, verdict, mismatch)
 
-    def _execution(self, header: dict[str, Any], sent: Sent) -> Execution:
+    def _execution(self, frame: Frame, sent: Sent) -> Execution:
+        header = frame.header
+        buffers = unpack(frame, self._incoming)
         self._check(header)
         output, self._output = self._output, Output()
         assert self.info is not None
@@ -172,7 +192,7 @@ class Batch(Conversation):
         held = _reports.enforced(header.get("enforced", {}))
         info = replace(self.info, enforced=held, limits=limits)
         header = {**header, "session": "ended", "execution_count": 1}
-        return Execution(header, output.logs, [], info)
+        return Execution(header, output.logs, [], info, buffers=buffers)
 
     def _end_with(self, header: Mapping[str, Any]) -> None:
         """Records the supervisor's error, which is about one task or about the whole batch."""

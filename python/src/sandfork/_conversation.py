@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, TypeVar, Union
 
-from . import _reports, _result
+from . import _events, _reports, _result
 from ._blobs import NO_BUFFERS, OutgoingValue, discard, unpack
 from ._exceptions import ProtocolError, SupervisorDied, SupervisorError, from_code, from_errno
 from ._execution import Logs
@@ -179,11 +179,25 @@ class Conversation:
         self.decoder: Decoder | None = None
         """The decoder of the connection; `None` without a connection."""
         self.info: SessionInfo | None = None
+        self.waits = False
+        """Whether it waits for its sandbox."""
+        self.closed = False
+        """Whether its caller has closed it."""
+        self.number = _events.enter(self)
+        """Its number in this process, which log records have."""
         self._opening = opening
         self._stdin = stdin
         self._number = 0
         # Several requests are unanswered while a session is established. An exception then loses the session.
         self._establishing = False
+
+    @property
+    def load(self) -> tuple[int, int, int]:
+        """The open sessions, the running cells and the waiting requests of the conversation: 0 or 1 each."""
+        if self.closed:
+            return 0, 0, 0
+        is_open = self.decoder is not None and self.ended is None and not self.waits
+        return int(is_open), int(self.running and not self.waits), int(self.waits)
 
     @property
     def settled(self) -> bool:
@@ -225,6 +239,7 @@ class Conversation:
         self.decoder = None
         self._establishing = False
         self._answered()
+        _events.report(self, _events.WARNING, "ended", f"has ended: {why}")
 
     # Parts of conversations.
 
@@ -243,6 +258,10 @@ class Conversation:
                 f"version {VERSION}: install both from the same release"
             )
         self.info = _reports.session_info(header)
+        self.waits = False
+        level = self.info.enforced.level
+        said = f"has started at level {level!r}" if level else "has started"
+        _events.report(self, _events.INFO, "started", said)
         return header
 
     def _numbered(

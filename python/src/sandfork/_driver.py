@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Callable, Generic, TypeVar
 
-from . import _supervisor
+from . import _events, _supervisor
 from ._conversation import Action, Actions, Connect, Conversation, Interrupt, Invoke, Receive, Send, SendCell
 from ._exceptions import ProtocolError, SessionBusy, SessionClosed, SessionForked, SupervisorError
 from ._frames import Decoder, Frame
@@ -82,7 +82,8 @@ class Driver(ABC, Generic[C]):
     def close(self) -> None:
         """Ends the session without waiting. An active call raises `SessionClosed`. May be called from any
         thread, signal handler or finalizer."""
-        self.closed = True
+        session, self.closed = self.session, True
+        was_open, session.closed = session.load[0], True
         link = self.resources.link
         if link is None or link.connection.forked or self._turns.setdefault(None, _CLOSED) is _CLOSED:
             # The user probably opens another session, so a connection is prepared.
@@ -90,6 +91,8 @@ class Driver(ABC, Generic[C]):
             _supervisor.stand_by()
         else:
             link.shut_down()
+        if was_open:
+            _events.report(session, _events.INFO, "ended", "has ended: closed by its caller")
 
     def conduct(self, conversation: Actions[T]) -> Work[T]:
         """Has a conversation and returns its result. Raises `SessionBusy` at once if another one is active.
@@ -105,6 +108,7 @@ class Driver(ABC, Generic[C]):
             self._end()
             return result
         except BaseException as error:
+            _events.refused(self.session, error)
             if self._turns.get(None) is turn:
                 try:
                     # Releases what the conversation holds before anything else is sent on the connection.

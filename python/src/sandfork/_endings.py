@@ -29,15 +29,14 @@ def class_name(status: str) -> str:
     return "".join(word.capitalize() for word in status.split("-"))
 
 
-def sentence(outcome: Mapping[str, Any], limits: Mapping[str, float | str], wall: float | None) -> str:
-    """The sentence for an outcome. `wall` is the cell's own timeout in seconds, which replaces `limits.wall`.
-    A limit given as text is in the notation of a policy."""
+def sentence(outcome: Mapping[str, Any], limits: Mapping[str, float | str]) -> str:
+    """The sentence for an outcome under these limits of the cell. A limit given as text is in the notation of a
+    policy."""
     status = outcome["status"]
     hit = outcome.get("limit")
     if hit is not None:
         key = str(hit.get("name", ""))
-        amount = wall if key == "limits.wall" and wall is not None else limits.get(key)
-        return f"the cell reached its limit of {_amount(key, amount)} {_NOUNS.get(key, '')} ({key})"
+        return f"the cell reached its limit of {_amount(key, limits.get(key))} {_NOUNS.get(key, '')} ({key})"
     if status == "denied":
         calls = [d for d in outcome.get("denied", ()) if d.get("reported_by") == "kernel"]
         name = f" `{calls[0]['operation']}`" if calls else ""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from . import _endings, _html, _reports, _values
+from . import _endings, _html, _reports, _text, _values
 from ._reports import Denial, Enforced, Limit, PolicyIdentity, SessionInfo, Usage
 from ._result import Result
 
@@ -65,8 +65,8 @@ class Execution:
         self._shown = shown
         self._results: list[Result] | None = None
         self._value = _UNDECODED
-        # Whether the value has an integer that takes too long to convert to text.
-        self._unwritable = False
+        self.has_long_int = False
+        """Whether the value, once it was read, has an integer that takes too long to convert to text."""
         self.logs = logs
         """The cell's stdout and stderr."""
         self.restarted = restarted
@@ -97,7 +97,7 @@ class Execution:
             decoder = _values.Decoder(self._buffers)
             try:
                 self._value = decoder.decode(self._header.get("value"))
-                self._unwritable = decoder.has_long_int
+                self.has_long_int = decoder.has_long_int
             except ValueError as error:
                 # The guest sent the value: a malformed one affects only its own result.
                 self._value = _values.Opaque("malformed", f"<malformed value: {error}>")
@@ -110,7 +110,7 @@ class Execution:
         if self._results is None:
             results = list(self._shown)
             if self.value is not None and not any(shown.is_main_result for shown in results):
-                if self._unwritable:
+                if self.has_long_int:
                     text = f"<{type(self.value).__name__} with an integer of more than 4300 digits>"
                 else:
                     text = _values.safe_repr(self.value)
@@ -134,7 +134,9 @@ class Execution:
             return ExecutionError("SystemExit", str(self.exit_code), trace)
         if self.status in ("exception", "protocol-violation") and told:
             return ExecutionError(str(told.get("name", "")), str(told.get("message", "")), trace)
-        said = _endings.sentence(self._outcome, self._info.limits, self._wall)
+        own = {"limits.wall": self._wall, "limits.cpu": self._header.get("cpu_limit")}
+        limits = {**self._info.limits, **{key: amount for key, amount in own.items() if amount is not None}}
+        said = _endings.sentence(self._outcome, limits)
         return ExecutionError(_endings.class_name(self.status), said, trace)
 
     @property
@@ -176,6 +178,24 @@ class Execution:
     def final(self) -> bool:
         """Whether a tool with `ends_cell` ended the cell. `value` is then the tool's return value."""
         return self._header.get("final") is True
+
+    def to_text(self, max_length: int = 20_000) -> str:
+        """What a model should see of the cell: its output, then its value or why it has none, and whether
+        its session ended. At most `max_length` characters: what is longer loses its middle, the output
+        first."""
+        return _text.described(self, max_length)
+
+    def to_dict(self, *, compact: bool = False) -> dict[str, Any]:
+        """The values, output, exception and outcome of the cell as data that JSON can represent.
+
+        With `compact`, only how the cell ended, its output, value and error, and how long it took; what is
+        empty is left out. What JSON has no form for is then its `repr()`.
+        """
+        if compact:
+            return _text.compact(self)
+        # `to_json` handles what a guest can do to its values.
+        told: dict[str, Any] = json.loads(self.to_json())
+        return told
 
     def to_json(self) -> str:
         """The values, output, exception and outcome of the cell as JSON text."""

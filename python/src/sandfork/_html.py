@@ -2,7 +2,8 @@
 
 The guest's content must not run in the notebook's page, where it could reach the kernel and through it
 the host. It must not connect to any address either. Its HTML is therefore rebuilt from elements and
-attributes that do neither, in a frame without scripts and without network. Its SVG is shown as an image.
+attributes that do neither, in a frame without scripts and without network. Its SVG is shown as an image,
+and charts are drawn from their data by the caller's own scripts (`_charts`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import base64
 import re
 from html import escape
 from typing import TYPE_CHECKING
+
+from . import _charts
 
 if TYPE_CHECKING:
     from ._execution import Execution
@@ -22,7 +25,12 @@ _CONTENT_POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
     "img-src data:; font-src data:; style-src 'unsafe-inline'\">"
 )
-_PRE = 'style="margin:0;white-space:pre-wrap"'
+_PRE = 'style="margin:0;white-space:pre-wrap;font-family:monospace"'
+# Fits a frame to its content. The content runs no scripts, so that it gains nothing from the page's origin.
+_FIT = (
+    "var d=this.contentDocument.documentElement;this.style.height='0';"
+    "this.style.height=Math.min(2000,d.scrollHeight+20)+'px'"
+)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -65,11 +73,16 @@ _RULE = re.compile(r"@([\w-]*)")
 
 def result(shown: Result) -> str:
     """HTML of the richest form that can be shown safely."""
+    chart = _charts.chart_of(shown)
+    if chart is not None and (_charts.display.scripts or shown.svg is None):
+        return _charts.frame(*chart)
     html = shown.html
     if html is not None:
+        # The height where a page forbids `onload`.
         lines = min(30, 4 + html.count("<tr") + html.count("\n") // 4)
         return (
-            f'<iframe sandbox srcdoc="{escape(_CONTENT_POLICY + inert(html))}" '
+            f'<iframe sandbox="allow-same-origin" srcdoc="{escape(_CONTENT_POLICY + inert(html))}" '
+            f'onload="{escape(_FIT)}" '
             f'style="border:0;width:100%;height:{2 * lines}em;resize:vertical"></iframe>'
         )
     for kind, data in (("png", shown.png), ("jpeg", shown.jpeg)):

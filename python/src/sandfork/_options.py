@@ -3,33 +3,58 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from typing import IO, Any, Union
 
 from ._blobs import sealed_file
 from ._exceptions import RequestError, ValueTooLarge
 from ._frames import MAX_PAYLOAD
-from ._policy import Policy
+from ._policy import Policy, policy_of
 from ._tools import check_name
+from ._values import is_unicode
 
-PolicyLike = Union[str, "os.PathLike[str]", Policy]
+PolicyLike = Union[str, "os.PathLike[str]", Mapping[str, Any], Policy]
 Stdin = Union[str, bytes, IO[Any]]
 
 
 def policy_choice(policy: PolicyLike) -> dict[str, Any]:
-    """A policy in the form of the `open` message."""
-    directory = os.getcwd()
+    """A policy in the form of the `open` message, with the interpreter for a policy that names none."""
+    interpreter, directory = own_interpreter(), os.getcwd()
+    ours: dict[str, Any] = {} if interpreter is None else {"interpreter": interpreter}
+    if isinstance(policy, Mapping):
+        policy = policy_of(policy)
     if isinstance(policy, Policy):
-        return {"toml": policy.to_toml(), "directory": directory, "label": "Policy"}
+        return {"toml": policy.to_toml(), "directory": directory, "label": "Policy", **ours}
     if not isinstance(policy, (str, os.PathLike)):
         kind = type(policy).__name__
-        raise RequestError(f"policy is of type {kind}: give a name, the path of a file, or a Policy")
+        raise RequestError(
+            f"policy is of type {kind}: give a name, the path of a file, a Policy, or a dict of its tables"
+        )
     name = os.fspath(policy)
     if not isinstance(policy, str) and os.sep not in name:
         # A path object is a path even if a built-in policy has the same name.
         name = os.path.join(os.curdir, name)
     # The current directory is sent, because the supervisor may have started in another one.
-    return {"name": name, "directory": directory}
+    return {"name": name, "directory": directory, **ours}
+
+
+def own_interpreter() -> str | None:
+    """The Python that runs this process, whose packages the caller expects in a sandbox.
+
+    `None` if a sandbox cannot use it: another implementation than CPython, a free-threaded build, or a
+    program that embeds Python or was frozen and that has no interpreter of its own.
+    """
+    if sys.implementation.name != "cpython" or "t" in sys.abiflags:
+        return None
+    program = sys.executable or ""
+    if not os.path.basename(program).startswith("python"):
+        # A program that embeds Python, such as uwsgi, reports itself or nothing here.
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        program = os.path.join(sys.prefix, "bin", version)
+        if not os.access(program, os.X_OK):
+            return None
+    return program if os.path.isabs(program) and is_unicode(program) else None
 
 
 def source_of(code: object) -> bytes:

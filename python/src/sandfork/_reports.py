@@ -83,13 +83,20 @@ class PythonInfo:
 
 @dataclass(frozen=True)
 class SessionInfo:
-    """The enforced layers, policy, interpreter and limits of a session."""
+    """The enforced layers, policy, interpreter, limits and usage of a session."""
 
     enforced: Enforced
     policy: PolicyIdentity
     python: PythonInfo
     limits: Mapping[str, float]
     """The limits by their keys in the policy, in seconds, bytes or counts."""
+    session: int = 0
+    """The session's number in this process, which log records have."""
+    cells: int = 0
+    """The number of cells that have ended, over restarts."""
+    usage: Usage | None = None
+    """The resources that these cells used: times and output in total, memory and processes at their peak, and
+    the files that there were at the end of the last one."""
 
 
 def usage(told: Mapping[str, Any]) -> Usage:
@@ -101,6 +108,22 @@ def usage(told: Mapping[str, Any]) -> Usage:
         written_bytes=told.get("written_bytes"),
         output_bytes=int(told.get("output_bytes") or 0),
         phases=told.get("phases"),
+    )
+
+
+def total(before: Usage, cell: Usage) -> Usage:
+    """The usage of cells, with that of another one."""
+
+    def peak(one: int | None, other: int | None) -> int | None:
+        return one if other is None else other if one is None else max(one, other)
+
+    return Usage(
+        wall_ms=before.wall_ms + cell.wall_ms,
+        cpu_ms=before.cpu_ms + cell.cpu_ms,
+        peak_memory_bytes=peak(before.peak_memory_bytes, cell.peak_memory_bytes),
+        peak_pids=peak(before.peak_pids, cell.peak_pids),
+        written_bytes=cell.written_bytes,
+        output_bytes=before.output_bytes + cell.output_bytes,
     )
 
 

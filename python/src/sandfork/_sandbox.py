@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Callable
 
 from ._calls import Approve, Calls
@@ -74,10 +75,11 @@ class BaseSandbox:
 
     @property
     def info(self) -> SessionInfo:
-        """The session's enforced layers, policy, interpreter and limits."""
-        if self._session.info is None:
+        """The session's enforced layers, policy, interpreter and limits, and what its cells used so far."""
+        session = self._session
+        if session.info is None:
             raise RequestError("the session is not open yet: use `async with`, or run a cell first")
-        return self._session.info
+        return replace(session.info, session=session.number, cells=session.cells, usage=session.usage)
 
     def __repr__(self) -> str:
         session = self._session
@@ -94,8 +96,8 @@ class Sandbox(BaseSandbox):
             sbx.run("x = add(1, 2)")
             assert sbx.run("x * 2").value == 6
 
-    - `policy`: a built-in name (`standard`, `strict`, `data-science`), the path of a policy file, or a
-      `Policy`.
+    - `policy`: a built-in name (`standard`, `strict`, `data-science`), the path of a policy file, a
+      `Policy`, or a dict of its tables, such as `{"limits": {"memory": "1GiB"}}`.
     - `tools`: functions of this process that guest code may call by name. A tool runs in the thread that
       called `run`. A tool with a timeout runs in a helper thread, and an async tool in the sandbox's own
       event loop.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, TypeVar
 
-from . import _blobs, _values
+from . import _blobs, _events, _reports, _values
 from ._calls import Calls, declarations
 from ._conversation import Actions, Callbacks, Conversation, Output, Send, SendCell, StandBy, refused
 from ._exceptions import RequestError, SessionEnded, SupervisorDied, UndefinedVariable
@@ -46,6 +46,10 @@ class Session(Conversation):
         revive: bool = False,
     ) -> None:
         super().__init__(opening, stdin)
+        self.cells = 0
+        """The number of cells that have ended, over restarts."""
+        self.usage = _reports.usage({})
+        """The resources that these cells used."""
         self._calls = calls
         self._variables = variables
         self._revive = revive
@@ -68,7 +72,11 @@ class Session(Conversation):
             yield from self.open()
         else:
             restart = self._numbered({"kind": "restart"})
-            yield from self._establish(restart, self.under_way)
+            self.waits = True
+            try:
+                yield from self._establish(restart, self.under_way)
+            finally:
+                self.waits = False
         self._restarted = True
 
     def run(self, cell: Cell) -> Actions[Execution]:
@@ -124,12 +132,16 @@ class Session(Conversation):
         """Has a conversation on a new connection. Retries once if the supervisor dies before it has
         reported that the session is open, because no guest code has run by then."""
         self.info = None
+        self.waits = True
         try:
+            try:
+                return (yield from conversation((yield from self._connect())))
+            except SupervisorDied:
+                if self.info is not None:
+                    raise
             return (yield from conversation((yield from self._connect())))
-        except SupervisorDied:
-            if self.info is not None:
-                raise
-        return (yield from conversation((yield from self._connect())))
+        finally:
+            self.waits = False
 
     def _alive(self, conversation: Callable[[], Actions[T]]) -> Actions[T]:
         """Has a conversation in a live session: the current one, or a fresh one if `revive` is set."""
@@ -222,7 +234,11 @@ class Session(Conversation):
         execution = Execution(
             header, logs, shown, self.info, buffers=buffers, wall=cell.wall, restarted=restarted
         )
+        self.usage = _reports.total(self.usage, execution.usage)
+        self.cells += 1
+        _events.cell_ended(self, header["outcome"], f"cell {execution.execution_count}")
         if execution.session == "ended":
+            _events.report(self, _events.INFO, "ended", f"has ended with its cell: {execution.status}")
             error = execution.error
             how = execution.status if error is None else harmless(f"{execution.status}: {error.value}")
             self.ended = f"the session ended with its cell {execution.execution_count} ({how}): {self.lost}"

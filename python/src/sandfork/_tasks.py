@@ -35,6 +35,9 @@ class Task:
     """The task's standard input."""
     limits: Mapping[str, str] = field(default_factory=dict)
     """`wall`, `cpu` and `output` in a policy's notation (`"2s"`, `"64KiB"`), at most the policy's limits."""
+    expect: str | Mapping[str, Any] | None = None
+    """The expected standard output, or a dict of `stdout`, `value`, `whitespace` and `tolerance`. The
+    supervisor compares; the guest never gets it. `TaskResult.verdict` has the result."""
 
 
 INFRASTRUCTURE = "infrastructure"
@@ -161,6 +164,11 @@ class TaskResult:
     """How the task ended; `None` if no attempt got a sandbox."""
     failure: SandforkError | None
     """The reason why the task got no sandbox and has no execution; `None` if it has one."""
+    verdict: str | None = None
+    """The result of the comparison with the task's `expect`: `pass`, `wrong`, or `failed` if the program did
+    not end well. `None` if the task expects nothing or got no sandbox."""
+    mismatch: str | None = None
+    """The first difference, if the verdict is `wrong`. It quotes what is expected."""
 
     @property
     def status(self) -> str:
@@ -174,8 +182,8 @@ class TaskResult:
 
     @property
     def value(self) -> Any:
-        """The value of the program's last expression, if it is a number or text of at most 32,768 characters;
-        `None` if there is none. Any other value is an `Opaque`: print it instead."""
+        """The value of the program's last expression; `None` if there is none. A value with more than 4 MiB
+        of long texts, bytes and arrays is an `Opaque`."""
         return None if self.execution is None else self.execution.value
 
     @property
@@ -187,6 +195,22 @@ class TaskResult:
     def stderr(self) -> str:
         """The task's standard error."""
         return "" if self.execution is None else "".join(self.execution.logs.stderr)
+
+    def to_dict(self, *, compact: bool = False) -> dict[str, Any]:
+        """The result as data that JSON can represent, as far as JSON represents the `id`. With `compact`, it
+        has the keys of `sandfork map --compact`."""
+        told: dict[str, Any] = {"id": self.id}
+        if self.attempts > 1:
+            told["attempts"] = self.attempts
+        if self.execution is None:
+            error = {"name": type(self.failure).__name__, "message": str(self.failure)}
+            return {**told, "status": INFRASTRUCTURE, "error": error}
+        told.update(self.execution.to_dict(compact=compact))
+        if self.verdict is not None:
+            told["verdict"] = self.verdict
+        if self.mismatch is not None:
+            told["mismatch"] = self.mismatch
+        return told
 
     def __repr__(self) -> str:
         what = self.failure if self.execution is None else self.execution

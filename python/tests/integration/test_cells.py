@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 import threading
 from typing import Any
@@ -160,12 +161,44 @@ def test_a_policy_of_python(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
     policy = sandfork.Policy(extends="strict", limits={"wall": "7s"}, imports={"allow": ["math"]})
     policy.dump(tmp_path / "own.toml")
     monkeypatch.chdir(tmp_path)
-    for given in (policy, "own.toml", tmp_path / "own.toml", pathlib.Path("own.toml")):
+    for given in (policy, policy.tables(), "own.toml", tmp_path / "own.toml", pathlib.Path("own.toml")):
         with Sandbox(given) as sbx:
             assert sbx.info.limits["limits.wall"] == 7.0
-            error = sbx.run("import os").error
-            assert error is not None
-            assert "Import of os is not allowed. Authorized imports are: ['math']" in error.value
+            for code in ("import os", "__import__('os')"):
+                error = sbx.run(code).error
+                assert error is not None
+                assert "Import of os is not allowed. Authorized imports are: ['math']" in error.value
+
+
+def test_every_way_in_takes_a_dict_of_tables() -> None:
+    policy: dict[str, Any] = {"extends": "strict", "imports": {"allow": ["math"]}}
+
+    async def others() -> list[sandfork.Execution | None]:
+        async with AsyncSandbox(policy) as sbx:
+            done: list[sandfork.Execution | None] = [await sbx.run("import os")]
+        done.append(await sandfork.async_run("import os", policy=policy))
+        done += [each.execution async for each in sandfork.async_map(["import os"], policy=policy)]
+        return done
+
+    (mapped,) = sandfork.map(["import os"], policy=policy)
+    done = [sandfork.run("import os", policy=policy), mapped.execution, *asyncio.run(others())]
+    assert [one is not None and one.error is not None and one.error.name for one in done] == [
+        "ImportError"
+    ] * 5
+
+
+def test_an_inherited_item_can_be_removed(tmp_path: pathlib.Path) -> None:
+    base = {"imports": {"allow": ["math", "json"]}}
+    sandfork.Policy(**base).dump(tmp_path / "base.toml")  # type: ignore[arg-type]
+    policy = {"extends": tmp_path / "base.toml", "imports": {"allow": {"remove": ["json"], "add": ["re"]}}}
+    with Sandbox(policy) as sbx:
+        assert sbx.run("import math, re").ok
+        error = sbx.run("import json").error
+        assert error is not None
+        assert error.value.endswith("Authorized imports are: ['math', 're']")
+    wrong = {**policy, "imports": {"allow": {"remove": ["os"]}}}
+    with pytest.raises(sandfork.PolicyError, match="os"):
+        Sandbox(wrong)
 
 
 @pytest.mark.parametrize(

@@ -237,11 +237,76 @@ def test_a_reader_that_rests_holds_up_the_batch() -> None:
     assert sorted(result.value for result in (first, *results)) == list(range(100))
 
 
-def test_a_value_is_a_number_or_a_short_text() -> None:
-    codes = ["None", "2**40", "1.5", "'é' * 10", "'x' * 40_000", "(1, 2)"]
-    values = [result.value for result in sandfork.map(codes, ordered=True)]
-    assert values[:4] == [None, 2**40, 1.5, "é" * 10]
-    assert all(isinstance(value, sandfork.Opaque) for value in values[4:])
+def test_values_are_those_of_a_run() -> None:
+    expected = {
+        "None": None,
+        "2**40": 2**40,
+        "1.5": 1.5,
+        "'é' * 40_000": "é" * 40_000,
+        "(1, 2)": (1, 2),
+        "{'a': [1, {2: b'x'}]}": {"a": [1, {2: b"x"}]},
+        "{1, 2}": {1, 2},
+        "list(range(100_000))": list(range(100_000)),
+        "[{'n': n} for n in range(20_000)]": [{"n": n} for n in range(20_000)],
+    }
+    values = [result.value for result in sandfork.map(list(expected), ordered=True)]
+    assert values == list(expected.values())
+    large, unknown = (result.value for result in sandfork.map(["b'x' * (5 << 20)", "object()"], ordered=True))
+    assert isinstance(large, sandfork.Opaque)
+    assert large.repr.startswith("b'xxx")
+    assert isinstance(unknown, sandfork.Opaque)
+
+
+def test_outcomes_are_compared_with_what_tasks_expect() -> None:
+    tasks = [
+        Task("print(sum(map(int, input().split())))", stdin="1 2", expect="3"),
+        Task("print(0.1 + 0.2)", expect={"stdout": "0.3", "tolerance": 1e-9}),
+        Task("print(1); print(2)", expect={"stdout": "1 2", "whitespace": "any"}),
+        Task("{'a': (1, 2.0)}", expect={"value": {"a": [1, 2]}}),
+        Task("print('no')", expect="yes"),
+        Task("print('yes')\n1 / 0", expect="yes"),
+        Task("print('yes')\nwhile True: pass", limits={"wall": "300ms"}, expect="yes"),
+        Task("6 * 7"),
+    ]
+    results = list(sandfork.map(tasks, ordered=True))
+    assert [result.verdict for result in results] == [*["pass"] * 4, "wrong", "failed", "failed", None]
+    assert [result.mismatch for result in results if result.mismatch] == [
+        'stdout, line 1: expected "yes", found "no"'
+    ]
+    compact = results[4].to_dict(compact=True)
+    assert compact.pop("wall_ms") > 0
+    said = {"verdict": "wrong", "mismatch": results[4].mismatch}
+    assert compact == {"id": 4, "status": "ok", "exit_code": 0, "stdout": "no\n", **said}
+
+
+def test_a_guest_that_forges_its_result_fails_its_own_case_only() -> None:
+    forged = """
+import json, os, struct
+def send(header, payload=b""):
+    data = json.dumps(header).encode()
+    os.write(1023, struct.pack("<II", len(data), len(payload)) + data + payload)
+claim = {"kind": "result", "id": 1, "status": "ok", "value": 42}
+send({**claim, "verdict": "pass", "expect": None, "stdout": "42"})
+os._exit(0)
+"""
+    # What is expected is nowhere in the guest: not in its files, its memory or its environment.
+    seek = """
+import gc, os, pathlib, sys
+texts = [open("/proc/self/environ").read(), open("/proc/self/cmdline").read(), str(sys.argv)]
+texts += [str(part) for part in gc.get_objects() if type(part) in (dict, list, tuple)]
+print("".join(map(chr, (115, 101, 99, 114, 101, 116))) * 3 in " ".join(texts) or os.listdir("/work"))
+"""
+    tasks = [Task(forged, expect="42"), Task(seek, expect="secret" * 3), Task("print(42)", expect="42")]
+    results = list(sandfork.map(tasks, ordered=True, jobs=1))
+    assert [result.verdict for result in results] == ["wrong", "wrong", "pass"]
+    assert results[1].stdout == "[]\n"
+
+
+def test_a_wrong_expectation_is_told_with_its_task() -> None:
+    with pytest.raises(sandfork.RequestError, match=r"task 0: unknown key `expect.stdot`: did you mean"):
+        list(sandfork.map([Task("1", expect={"stdot": "1"})]))
+    with pytest.raises(sandfork.RequestError, match="task 0: it cannot be written as JSON"):
+        list(sandfork.map([Task("1", expect={"value": {1, 2}})]))
 
 
 def test_much_output_arrives_whole() -> None:

@@ -21,6 +21,11 @@ PRINTED = {
         f"step 2: {REFUSED}",
         "step 3: Last output from code snippet:",
     ],
+    "web_api": [
+        "Warmest city: Rome",
+        "step 1: URLError: <urlopen error [Errno 1] Operation not permitted>",
+        "step 2: ValueError: the API has these paths: /forecast",
+    ],
     "multi_agent": ["Warmest city: Rome", "Keys within reach of its code: []"],
     "whole_agent": ["answer: 3 / THE SANDBOX HOLDS!", "keys in the environment: []", "ended: ok"],
 }

@@ -195,8 +195,8 @@ def test_a_timeout_keeps_what_was_there() -> None:
     quick("kept = 1")
     with pytest.raises(CodeTimeout) as stopped:
         quick("print('before', flush=True)\nwhile True: pass")
-    assert str(stopped.value).startswith("Code execution exceeded the maximum execution time: ")
-    assert "0.9 s" in str(stopped.value)
+    told = "Code execution exceeded the maximum execution time of 0.9 seconds: "
+    assert str(stopped.value).startswith(told)
     assert str(stopped.value).endswith("what earlier steps defined is kept.")
     assert str(quick.state["_print_outputs"]) == "before\n"
     assert quick("kept").output == 1

@@ -1,9 +1,17 @@
 from __future__ import annotations
 
+import sys
+from typing import Any
+
+import PIL
 import pytest
+from smolagents import FinalAnswerTool
+from smolagents.local_python_executor import InterpreterError
 
 from sandfork.smolagents import CodeError, NativeExecutor
-from sandfork.smolagents._policy import authorized_imports, import_patterns, top_level_names
+from sandfork.smolagents._imports import authorized_imports, import_patterns
+
+from .support import code_agent
 
 
 @pytest.mark.parametrize(
@@ -26,16 +34,17 @@ def test_base_modules_are_authorized() -> None:
     assert "json" not in authorized_imports([])
 
 
-def test_packages_of_patterns() -> None:
-    assert top_level_names(["os.path", "numpy.*", "*", "os"]) == ["numpy", "os"]
+def output(code: str, **options: Any) -> object:
+    executor = NativeExecutor(**options)
+    try:
+        executor.send_tools({"final_answer": FinalAnswerTool()})
+        return executor(code).output
+    finally:
+        executor.delete()
 
 
 def run(imports: list[str], code: str) -> object:
-    executor = NativeExecutor(imports)
-    try:
-        return executor(code).output
-    finally:
-        executor.cleanup()
+    return output(code, additional_authorized_imports=imports)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +85,108 @@ def test_refused_in_the_words_that_the_advice_is_given_by(imports: list[str], co
 def test_what_is_not_installed_is_said_at_once(name: str) -> None:
     with pytest.raises(ValueError, match="Non-installed authorized modules: no_such_module"):
         NativeExecutor(["json", name])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"additional_imports": []},
+        {"additional_imports": ["pillow"]},
+        {"additional_imports": ["Pillow>=1", "PIL", "json"]},
+        {"additional_imports": ["pillow"], "additional_authorized_imports": []},
+        {"additional_authorized_imports": ["math"], "imports": "installed"},
+    ],
+)
+def test_all_that_is_installed_can_be_imported(options: dict[str, Any]) -> None:
+    code = "import base64, os, subprocess\nfrom PIL import Image\nfinal_answer(Image.new('L', (2, 3)).size)"
+    assert output(code, **options) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"additional_authorized_imports": ["pillow"]},
+        {"additional_authorized_imports": ["pillow>=1"]},
+        {"additional_imports": ["pillow"], "imports": "authorized"},
+        {
+            "additional_authorized_imports": ["math"],
+            "additional_imports": ["pillow"],
+            "imports": "authorized",
+        },
+    ],
+)
+def test_distributions_are_authorized_with_their_modules(options: dict[str, Any]) -> None:
+    assert output("from PIL import Image\nimport PIL.ImageOps\nfinal_answer(1)", **options) == 1
+    with pytest.raises(CodeError, match="Import of os is not allowed. Authorized imports are: .*'pillow'"):
+        output("import os", **options)
+
+
+def test_an_agent_takes_distributions() -> None:
+    code = "from PIL import Image; final_answer(Image.new('L', (2, 3)).width)"
+    with code_agent(code, additional_authorized_imports=["pillow"]) as agent:
+        assert agent.run("?") == 2
+    kwargs = {"additional_imports": ["pillow"]}
+    with code_agent("import os\n" + code, executor_kwargs=kwargs) as agent:
+        assert agent.run("?") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("no-such-package", "no-such-package"),
+        ("pillow>=9999", f"pillow>=9999 ({PIL.__version__} is installed)"),
+        ("PIL>=1", "PIL>=1"),
+        ("no_such_package[extra]>=2", "no_such_package[extra]>=2"),
+        ("a b", "a b"),
+    ],
+)
+def test_what_is_not_installed_is_named_with_the_environment(name: str, told: str) -> None:
+    with pytest.raises(InterpreterError) as refused:
+        NativeExecutor(additional_imports=["json", name])
+    message = str(refused.value)
+    assert message.startswith(f"Non-installed additional imports: {told}. Please install these modules into ")
+    assert sys.prefix in message
+
+
+def test_a_policys_own_list_holds() -> None:
+    policy = {"imports": {"allow": ["json"]}}
+    with pytest.raises(CodeError, match=r"Import of os is not allowed. Authorized imports are: \['json'\]"):
+        output("import os", policy=policy)
+    with pytest.raises(CodeError, match="Import of os is not allowed"):
+        output("__import__('os')", policy=policy)
+    assert output("import json; final_answer(1)", policy=policy) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"imports": "all"},
+        {"imports": ["json"]},
+        {"additional_imports": "pandas"},
+        {"additional_imports": ["json", 3]},
+        {"additional_authorized_imports": "pandas"},
+    ],
+)
+def test_wrong_arguments_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="give "):
+        NativeExecutor(**options)
+
+
+def test_functions_of_math_and_dates_need_no_authorized_import() -> None:
+    assert run([], "floor(2.5)") == 2
+    assert run([], "import datetime; datetime.datetime.strptime('2020', '%Y').year") == 2020
+
+
+def test_a_short_time_for_code_is_enough_to_look_imports_up() -> None:
+    policy = {"limits": {"wall": "1ms", "cpu": "30s"}}
+    executor = NativeExecutor(
+        additional_imports=["pillow", "json"], policy=policy, interpreter=sys.executable
+    )
+    executor.cleanup()
+
+
+def test_imports_that_cannot_be_looked_up_are_an_error() -> None:
+    policy = {"limits": {"cpu": "1ms"}}
+    with pytest.raises(InterpreterError, match=r"could not be (looked up|prepared): .*limits\.cpu"):
+        NativeExecutor(additional_imports=[f"no-such-package-{n}" for n in range(2000)], policy=policy)

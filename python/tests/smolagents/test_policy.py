@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
@@ -16,8 +15,7 @@ def tables(*args, **kwargs):  # type: ignore[no-untyped-def]
 def test_without_a_policy_it_is_like_the_local_executor() -> None:
     assert tables(None, ["math"], None, FROM_POLICY) == {
         "imports": {"allow": ["math"]},
-        "python": {"interpreter": sys.executable},
-        "limits": {"wall": "30000ms", "cpu": "60000ms"},
+        "limits": {"wall": "30000ms"},
     }
 
 
@@ -49,6 +47,12 @@ def test_a_dict_says_what_a_saved_agent_can() -> None:
         "imports": {"allow": []},
         "limits": {"memory": "64MiB"},
     }
+
+
+def test_authorized_imports_are_added_to_a_change_of_the_list() -> None:
+    source = {"extends": "strict", "imports": {"allow": {"remove": ["re"], "add": ["json"]}}}
+    made = tables(source, ["math"], None, FROM_POLICY)
+    assert made["imports"] == {"allow": {"remove": ["re"], "add": ["json", "math"]}}
 
 
 @pytest.mark.parametrize(

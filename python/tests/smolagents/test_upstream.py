@@ -19,13 +19,16 @@ HERE = Path(__file__).parent / "upstream"
 SELECTED = [
     "tests/test_agents.py",
     "tests/test_local_python_executor.py::TestLocalPythonExecutor",
+    "tests/test_local_python_executor.py::TestTimeout",
+    "tests/test_local_python_executor.py::TestLocalPythonExecutorSecurity::test_vulnerability_import",
+    "tests/test_local_python_executor.py::TestLocalPythonExecutorSecurity::test_vulnerability_builtins",
     "tests/test_default_tools.py::TestPythonInterpreterTool",
     "tests/test_remote_executors.py::TestE2BExecutorIntegration",
     "tests/test_remote_executors.py::TestDockerExecutorIntegration",
     "tests/test_remote_executors.py::TestModalExecutorIntegration",
 ]
-# There were 158. A much smaller number means that the tests were not found.
-FEWEST = 140
+# There were 172. A much smaller number means that the tests were not found.
+FEWEST = 155
 
 
 def archive() -> Path:

@@ -53,6 +53,8 @@ def blocking() -> None:
         sbx.add_tools([add, Tool("f", fetch)])
         assert_type(sbx.info.limits["limits.wall"], float)
     assert_type(sandfork.run("1"), Execution)
+    Policy(python={"preload": {"remove": ["pandas"], "add": ["polars"]}}, env={"pass": {"remove": ["A"]}})
+    assert_type(sandfork.run("1", policy={"limits": {"wall": "2s"}}), Execution)
     sandfork.map([{"code": "1", "limits": {"wall": "2s"}}])
     with sandfork.map([sandfork.Task("1", id=1)], jobs=2, ordered=True, on_progress=follow) as results:
         assert_type(next(results), TaskResult)
@@ -79,6 +81,7 @@ async def asynchronous() -> None:
 
 def refused() -> None:
     Policy(limits={"wall": 2})  # type: ignore[arg-type]
+    Policy(python={"preload": {"removed": ["x"]}})  # type: ignore[arg-type]
     Policy(limits={"wal": "2s"})  # type: ignore[arg-type]
     Policy(limit={})  # type: ignore[call-arg]
     Sandbox(tools=3)  # type: ignore[arg-type]

@@ -35,9 +35,6 @@ pub enum TaskLineError {
     /// The key is duplicated.
     #[error("the key `{0}` stands in it twice")]
     Twice(String),
-    /// The id is missing.
-    #[error("`id` is missing: it names the result")]
-    NoId,
     /// The id is invalid.
     #[error("`id` must be a text that is not empty, or a whole number of 64 bits")]
     Id,
@@ -115,6 +112,15 @@ pub enum TaskLineError {
          stdio.stdin=pass`"
     )]
     StdinClosed,
+    /// The task expects nothing.
+    #[error("`expect` compares nothing: give it `stdout` or `value`")]
+    NothingExpected,
+    /// A tolerance beside the comparison of every character.
+    #[error(
+        "`expect.tolerance` compares words, which `whitespace` = \"exact\" does not: take \"trailing\" or \
+         \"any\""
+    )]
+    ToleranceOfExact,
     /// The files are larger than the work directory.
     #[error(
         "`files` have {bytes} bytes, over the {allowed} of the work directory: raise that in the policy \

@@ -11,13 +11,14 @@ use serde_json::error::Category;
 
 use super::TaskLineError as Error;
 use crate::batch::TaskId;
+use crate::batch::expect::{Expect, Whitespace};
 use crate::outcome::{LimitName, Scope};
 use crate::policy::{LimitOverrides, closest};
 use crate::supervisor::files::GuestPath;
 
 /// Every key of a task.
-const KEYS: [&str; 9] = [
-    "id", "code", "file", "program", "args", "files", "stdin", "limits", "policy",
+const KEYS: [&str; 10] = [
+    "id", "code", "file", "program", "args", "files", "stdin", "limits", "policy", "expect",
 ];
 
 /// The members of an object, with unique keys.
@@ -49,9 +50,10 @@ impl Fields {
         Some(self.0.swap_remove(index).1).filter(|value| !value.is_null())
     }
 
-    pub fn id(&mut self) -> Result<TaskId, Error> {
-        let value = self.take("id").ok_or(Error::NoId)?;
-        TaskId::from_json(&value).ok_or(Error::Id)
+    pub fn id(&mut self) -> Result<Option<TaskId>, Error> {
+        self.take("id")
+            .map(|value| TaskId::from_json(&value).ok_or(Error::Id))
+            .transpose()
     }
 
     pub fn text(&mut self, key: &str) -> Result<Option<String>, Error> {
@@ -87,6 +89,10 @@ impl Fields {
         }
     }
 
+    pub fn expect(&mut self) -> Result<Option<Expect>, Error> {
+        self.take("expect").map(expect).transpose()
+    }
+
     pub fn limits(&mut self) -> Result<LimitOverrides, Error> {
         let mut limits = LimitOverrides::default();
         for (key, value) in members("limits", self.take("limits"))?.unwrap_or_default() {
@@ -107,6 +113,47 @@ impl Fields {
             }
         }
         Ok(limits)
+    }
+}
+
+/// The rules of a comparison: a text stands for the stdout that is expected.
+fn expect(value: Value) -> Result<Expect, Error> {
+    let mut expect = Expect::default();
+    if let Value::String(text) = value {
+        expect.stdout = Some(text);
+        return Ok(expect);
+    }
+    let Value::Object(members) = value else {
+        return Err(of_type("expect", "a text, or a JSON object"));
+    };
+    for (key, value) in members {
+        match (key.as_str(), value) {
+            ("value", value) => expect.value = Some(value),
+            ("stdout", Value::String(text)) => expect.stdout = Some(text),
+            ("stdout", _) => return Err(of_type("expect.stdout", "a text")),
+            ("tolerance", value) => {
+                let tolerance = value.as_f64().filter(|it| it.is_finite() && *it >= 0.0);
+                let wanted = "a number that is not negative";
+                let tolerance = tolerance.ok_or_else(|| of_type("expect.tolerance", wanted))?;
+                expect.tolerance = Some(tolerance);
+            }
+            ("whitespace", value) => {
+                let rule = value.as_str().and_then(Whitespace::parse);
+                let wanted = "\"trailing\", \"any\" or \"exact\"";
+                expect.whitespace = rule.ok_or_else(|| of_type("expect.whitespace", wanted))?;
+            }
+            _ => {
+                let known = ["stdout", "value", "whitespace", "tolerance"];
+                return Err(unknown(&key, "expect.", known));
+            }
+        }
+    }
+    match (&expect.stdout, &expect.value, expect.tolerance) {
+        (None, None, _) => Err(Error::NothingExpected),
+        (Some(_), _, Some(_)) if expect.whitespace == Whitespace::Exact => {
+            Err(Error::ToleranceOfExact)
+        }
+        _ => Ok(expect),
     }
 }
 

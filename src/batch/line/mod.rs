@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub use self::error::TaskLineError;
 
 use self::fields::Fields;
-use super::TaskId;
+use super::{Expect, TaskId};
 use crate::outcome::LimitName;
 use crate::policy::{AbovePolicy, LimitOverrides, Policy, Stdin};
 use crate::protocol::FrameLimits;
@@ -16,10 +16,10 @@ use crate::supervisor::Request;
 use crate::supervisor::files::GuestPath;
 
 /// A task as a line describes it. `docs/batch.md` has every key.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TaskLine {
-    /// `id`: the task's id.
-    pub id: TaskId,
+    /// `id`: the task's id, if it has one.
+    pub id: Option<TaskId>,
     /// `code`, `file` or `program`: the code to run.
     pub program: TaskProgram,
     /// `policy`: a built-in policy or a file, if it differs from the batch's.
@@ -30,6 +30,8 @@ pub struct TaskLine {
     pub stdin: Option<Vec<u8>>,
     /// `limits`: the limits below the policy's.
     pub limits: LimitOverrides,
+    /// `expect`: what the outcome is compared with. It never gets into the sandbox.
+    pub expect: Option<Expect>,
 }
 
 /// The code that a task runs.
@@ -68,6 +70,7 @@ impl TaskLine {
         let stdin = fields.bytes("stdin")?;
         let policy = fields.text("policy")?;
         let limits = fields.limits()?;
+        let expect = fields.expect()?;
         Ok(Self {
             id,
             program,
@@ -75,6 +78,7 @@ impl TaskLine {
             files,
             stdin,
             limits,
+            expect,
         })
     }
 

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::batch::expect::Whitespace;
 use crate::policy::BuiltInsOnly;
 
 fn parse(line: &str) -> TaskLine {
@@ -29,6 +30,7 @@ fn a_task_has_all_that_its_line_says() {
         "stdin": "in",
         "limits": {"wall": "2s", "cpu": "500ms", "output": "64KiB"},
         "policy": "strict",
+        "expect": {"stdout": "1\n", "value": null, "whitespace": "any", "tolerance": 1e-3},
     });
     let path = |text| GuestPath::of_file(text).unwrap();
     let mut limits = LimitOverrides::default();
@@ -36,7 +38,7 @@ fn a_task_has_all_that_its_line_says() {
     limits.set(LimitName::Cpu, 500);
     limits.set(LimitName::Output, 65_536);
     let task = TaskLine {
-        id: TaskId::from("a"),
+        id: Some(TaskId::from("a")),
         program: TaskProgram::Code {
             source: "print(1)".into(),
             args: vec!["x".into(), "y".into()],
@@ -48,14 +50,20 @@ fn a_task_has_all_that_its_line_says() {
         ],
         stdin: Some("in".into()),
         limits,
+        expect: Some(Expect {
+            stdout: Some("1\n".into()),
+            value: Some(json!(null)),
+            whitespace: Whitespace::Any,
+            tolerance: Some(1e-3),
+        }),
     };
     assert_eq!(parse(&line.to_string()), task);
 }
 
 #[test]
-fn the_least_is_an_id_and_something_to_run() {
+fn the_least_is_something_to_run() {
     let file = parse(r#"{"id": 7, "file": "a/b.py", "args": null, "limits": {}}"#);
-    assert_eq!(file.id, TaskId::from(7));
+    assert_eq!(file.id, Some(TaskId::from(7)));
     let (path, args) = ("a/b.py".into(), vec![]);
     assert_eq!(file.program, TaskProgram::File { path, args });
     let program = parse(r#"{"program": ["sh", "-c", "id"], "id": 7}"#).program;
@@ -120,8 +128,10 @@ fn keys_are_those_of_a_task() {
 }
 
 #[test]
-fn an_id_and_something_to_run_are_needed() {
-    assert!(refusal(r#"{"code": "pass"}"#).starts_with("`id` is missing"));
+fn a_line_needs_something_to_run_and_no_empty_id() {
+    for none in [r#"{"code": "pass"}"#, r#"{"id": null, "code": "pass"}"#] {
+        assert_eq!(parse(none).id, None);
+    }
     for id in ["\"\"", "1.5", "[]", "99999999999999999999"] {
         assert!(refusal(&format!(r#"{{"id": {id}, "code": "pass"}}"#)).starts_with("`id` must be"));
     }
@@ -180,6 +190,32 @@ fn values_have_their_types() {
         (
             r#""limits": {"memory": "1GiB"}"#,
             "`limits.memory` is part of the jail",
+        ),
+        (
+            r#""expect": 1"#,
+            "`expect` must be a text, or a JSON object",
+        ),
+        (r#""expect": {}"#, "`expect` compares nothing"),
+        (r#""expect": {"tolerance": 1}"#, "`expect` compares nothing"),
+        (
+            r#""expect": {"stdout": 1}"#,
+            "`expect.stdout` must be a text",
+        ),
+        (
+            r#""expect": {"stdot": ""}"#,
+            "unknown key `expect.stdot`: did you mean `expect.stdout`?",
+        ),
+        (
+            r#""expect": {"stdout": "", "tolerance": -1}"#,
+            "`expect.tolerance` must be a number that is not negative",
+        ),
+        (
+            r#""expect": {"stdout": "", "whitespace": "none"}"#,
+            "`expect.whitespace` must be \"trailing\"",
+        ),
+        (
+            r#""expect": {"stdout": "", "whitespace": "exact", "tolerance": 1}"#,
+            "`expect.tolerance` compares words",
         ),
     ] {
         let said = refusal(&with(members));

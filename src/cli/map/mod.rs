@@ -9,7 +9,6 @@ mod resume;
 mod source;
 mod tasks;
 
-use std::io::{self, IsTerminal};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -25,7 +24,7 @@ use thiserror::Error;
 
 use self::ids::Ids;
 use self::progress::{Counts, Progress};
-use self::results::{Results, ResultsError};
+use self::results::{Form, Results, ResultsError};
 use self::source::{Source, SourceError};
 use self::tasks::{InputError, Policies, Reach, Tasks};
 use super::args::MapArguments;
@@ -90,7 +89,7 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let sandbox = Sandbox::builder().policy(policy.clone()).build()?;
     let jobs = jobs(arguments, &sandbox);
     let (results, ids) = results(arguments).map_err(MapError::from)?;
-    let progress = Progress::begin(source.watched.size(), draw_target(arguments));
+    let progress = Progress::begin(source.watched.size(), draw_target(arguments, &results));
     let progress = Arc::new(progress);
     let reach = if arguments.code_only {
         Reach::CodeOnly
@@ -124,10 +123,10 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     Ok(code(counts))
 }
 
-/// Where the bar is drawn: nowhere if stdout, which may receive results, is a terminal. indicatif draws
-/// only on a terminal.
-fn draw_target(arguments: &MapArguments) -> ProgressDrawTarget {
-    if arguments.no_progress || io::stdout().is_terminal() {
+/// Where the bar is drawn: nowhere if lines of results may come between its parts. indicatif draws only on
+/// a terminal.
+fn draw_target(arguments: &MapArguments, results: &Results) -> ProgressDrawTarget {
+    if arguments.no_progress || results.may_reach_a_terminal() {
         ProgressDrawTarget::hidden()
     } else {
         ProgressDrawTarget::stderr_with_hz(5)
@@ -142,11 +141,17 @@ fn code(counts: Counts) -> u8 {
 }
 
 fn results(arguments: &MapArguments) -> Result<(Results, Ids), ResultsError> {
-    match &arguments.output {
-        None => Ok((Results::on_stdout()?, Ids::default())),
-        Some(path) if arguments.resume => Results::resume(path),
-        Some(path) => Ok((Results::create(path)?, Ids::default())),
-    }
+    let (results, ids) = match &arguments.output {
+        None => (Results::on_stdout()?, Ids::default()),
+        Some(path) if arguments.resume => Results::resume(path)?,
+        Some(path) => (Results::create(path)?, Ids::default()),
+    };
+    let form = if arguments.compact {
+        Form::Compact
+    } else {
+        Form::Full
+    };
+    Ok((results.form(form), ids))
 }
 
 /// The requested number of jobs, or the number of processors. It is lower, with a message, if the

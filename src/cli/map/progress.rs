@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::batch::Done;
+use crate::batch::{Done, Verdict};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Counts a batch, and draws its progress. The bar ends on every path, so that it does not overwrite
@@ -112,6 +112,10 @@ pub struct Counts {
     pub failed: u64,
     /// Tasks that got no sandbox.
     pub infrastructure: u64,
+    /// Tasks with a verdict.
+    pub judged: u64,
+    /// Tasks whose outcome is the expected one.
+    pub passed: u64,
 }
 
 impl Counts {
@@ -121,6 +125,8 @@ impl Counts {
             Some(_) => self.failed += 1,
             None => self.infrastructure += 1,
         }
+        self.judged += u64::from(done.verdict().is_some());
+        self.passed += u64::from(done.verdict() == Some(&Verdict::Pass));
     }
 
     fn all(&self) -> u64 {
@@ -143,12 +149,16 @@ impl Counts {
             0 => String::new(),
             lost => format!(", {lost} without a sandbox"),
         };
+        let expected = match self.judged {
+            0 => String::new(),
+            judged => format!("; {} of {judged} as expected", self.passed),
+        };
         let before = match finished {
             0 => String::new(),
             finished => format!("; {} had a result already", tasks(finished)),
         };
         format!(
-            "{} in {:.1} s ({}): {} ok, {} failed{lost}{before}",
+            "{} in {:.1} s ({}): {} ok, {} failed{lost}{expected}{before}",
             tasks(self.all()),
             elapsed.as_secs_f64(),
             self.rate(elapsed),
@@ -186,6 +196,7 @@ mod tests {
             ok: 7,
             failed: 2,
             infrastructure: 1,
+            ..Counts::default()
         };
         assert_eq!(
             counts.summary(ten_seconds, 0),
@@ -193,11 +204,12 @@ mod tests {
         );
         let one = Counts {
             ok: 1,
+            judged: 1,
             ..Counts::default()
         };
         assert_eq!(
             one.summary(ten_seconds, 5),
-            "1 task in 10.0 s (0.1/s): 1 ok, 0 failed; 5 tasks had a result already"
+            "1 task in 10.0 s (0.1/s): 1 ok, 0 failed; 0 of 1 as expected; 5 tasks had a result already"
         );
     }
 

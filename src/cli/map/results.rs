@@ -1,11 +1,12 @@
 //! Writes results, one line each. A line is written whole or not at all.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use crate::batch::Done;
+use crate::batch::{Compact, Done};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use thiserror::Error;
@@ -23,8 +24,19 @@ pub struct Results {
     file: File,
     /// The number of lines in it.
     lines: u64,
+    form: Form,
     /// Keeps other `sandfork map` processes away from a resumable file.
     lock: Option<Flock<File>>,
+}
+
+/// How much of a result is written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Form {
+    /// All of it.
+    #[default]
+    Full,
+    /// How the task ended, its output, value and error, and little more.
+    Compact,
 }
 
 /// Why results cannot be read or written.
@@ -95,6 +107,7 @@ impl Results {
             name,
             file: file.into(),
             lines: 0,
+            form: Form::Full,
             lock: None,
         })
     }
@@ -122,6 +135,7 @@ impl Results {
             name: format!("`{name}`"),
             file,
             lines: 0,
+            form: Form::Full,
             lock,
         })
     }
@@ -142,14 +156,32 @@ impl Results {
             name: format!("`{name}`"),
             file: copy(&found.file, &name)?,
             lines: found.ids.count() as u64,
+            form: Form::Full,
             lock: Some(found.file),
         };
         Ok((results, found.ids))
     }
 
+    /// Sets how much of a result is written.
+    #[must_use]
+    pub fn form(mut self, form: Form) -> Self {
+        self.form = form;
+        self
+    }
+
+    /// Whether its lines go to a terminal, or into a pipe whose reader may write them to one, as `cut` does.
+    pub fn may_reach_a_terminal(&self) -> bool {
+        let kind = self.file.metadata().map(|metadata| metadata.file_type());
+        self.file.is_terminal() || kind.map_or(true, |kind| kind.is_fifo() || kind.is_socket())
+    }
+
     /// Writes one result.
     pub fn write(&mut self, done: &Done) -> Result<(), ResultsError> {
-        let mut line = match serde_json::to_string(done) {
+        let line = match self.form {
+            Form::Full => serde_json::to_string(done),
+            Form::Compact => serde_json::to_string(&Compact(done)),
+        };
+        let mut line = match line {
             Ok(line) => harmless_json(&line),
             Err(error) => return Err(self.write_error(error.into())),
         };

@@ -54,15 +54,14 @@ pub struct Link {
     pub points_at: PathBuf,
 }
 
-/// Who can execute an interpreter at its own path on the host.
+/// Who can use a file at its own path on the host: execute an interpreter, read another file.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
-    /// Any user can execute it.
+    /// Any user.
     #[default]
     Everyone,
-    /// Not every user can execute it: a directory above it, or the file, is closed to others, as
-    /// `/root` is.
+    /// Not every user: a directory above it, or the file, is closed to others, as `/root` is.
     NotEveryone,
 }
 
@@ -212,11 +211,20 @@ impl Interpreter {
 
 impl Reach {
     fn of(binary: &Path) -> Self {
+        Self::with_rights(binary, 0o005)
+    }
+
+    /// Whether any user can read a file, or look into a directory.
+    pub(super) fn to_read(path: &Path) -> Self {
+        Self::with_rights(path, if path.is_dir() { 0o005 } else { 0o004 })
+    }
+
+    fn with_rights(file: &Path, bits: u32) -> Self {
         let open = |path: &Path, bits: u32| {
             fs::metadata(path).is_ok_and(|found| found.permissions().mode() & bits == bits)
         };
-        let directories_open = binary.ancestors().skip(1).all(|dir| open(dir, 0o001));
-        if directories_open && open(binary, 0o005) {
+        let directories_open = file.ancestors().skip(1).all(|dir| open(dir, 0o001));
+        if directories_open && open(file, bits) {
             Self::Everyone
         } else {
             Self::NotEveryone

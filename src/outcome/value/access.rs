@@ -6,7 +6,7 @@ use super::JsonLimits;
 use super::{Buffers, Dtype, PackedFormat, TypedValue, Value};
 
 /// The limits on a tree in a buffer: 64 MiB of text, which is at most about a gigabyte in memory.
-const OF_BUFFER: JsonLimits = JsonLimits {
+pub(super) const OF_BUFFER: JsonLimits = JsonLimits {
     values: 8 << 20,
     string: LONGEST_JSON,
     ..JsonLimits::FROM_WORKER

@@ -15,6 +15,10 @@ pub const ALIGNMENT: u64 = 64;
 /// The largest blob that travels as a payload, bytes. A larger one is passed as a file.
 pub const LARGEST_PAYLOAD: u64 = 64 << 10;
 
+/// The largest blob of the result of a run, bytes. The supervisor holds it until the caller takes the
+/// outcome, and a batch holds four outcomes for each run at once.
+pub const LARGEST_OF_RUN: u64 = 4 << 20;
+
 /// The largest blob of one message, bytes.
 pub const LARGEST: u64 = 4 << 30;
 

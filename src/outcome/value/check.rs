@@ -170,6 +170,7 @@ impl<'a> BufferCheck<'a> {
     fn column(&mut self, column: &TableColumn) -> Result<(), ValueError> {
         self.value(&column.values)?;
         self.values(&column.mask)?;
+        self.values(&column.schema)?;
         match &column.categories {
             Some(categories) => self.column(categories),
             None => Ok(()),

@@ -20,6 +20,7 @@ mod dtype;
     reason = "a typed value is opaque: the methods of `Value` read it"
 )]
 mod number;
+mod plain;
 mod read;
 mod show;
 #[allow(
@@ -37,6 +38,7 @@ pub use buffers::Buffers;
 pub use check::{BufferCheck, ValueError};
 pub use dtype::Dtype;
 pub use number::BigInt;
+pub use plain::plain;
 pub use typed::{
     Dict, Held, Image, ImageMode, Items, Ndarray, Opaque, Packed, PackedFormat, Record,
     TableColumn, TableIndex, TypedValue, Uuid,

@@ -244,6 +244,9 @@ pub struct NumpyScalar {
 /// A table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DataFrame {
+    /// The library that it is of, if that is not pandas: `polars` or `arrow`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
     /// Labels of the columns.
     pub columns: TableIndex,
     /// Labels of the rows.
@@ -255,6 +258,9 @@ pub struct DataFrame {
 /// One column with labels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
+    /// What it is, if not a series of pandas: `polars`, `arrow`, `pandas-index` or `pandas-array`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
     /// Its name: any hashable value.
     pub name: Value,
     /// Labels of the rows.
@@ -268,7 +274,11 @@ pub struct Series {
 pub struct TableColumn {
     /// The type in pandas' notation: `float64`, `object`, `category`.
     pub dtype: String,
-    /// A `list`, or an `ndarray`; codes if there are `categories`.
+    /// The type of the elements of a `nested` column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+    /// A `list`, or an `ndarray`; codes if there are `categories`. A `tuple` of lengths and bytes for the
+    /// texts of polars and Arrow.
     pub values: Value,
     /// For a column with possibly missing elements: an `ndarray` of truth values that marks them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

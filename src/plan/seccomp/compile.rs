@@ -82,6 +82,17 @@ const DENIED: Verdict = Verdict::Refuse {
     grant: Grant::Never,
 };
 
+/// What is wrong with a policy's lists of calls, for each name that is.
+pub fn check<'a>(
+    allow: impl IntoIterator<Item = &'a str>,
+    deny: impl IntoIterator<Item = &'a str>,
+) -> Vec<SeccompError> {
+    let guest = Preset::of(Surroundings::Namespaces).guest;
+    let allowed = allow.into_iter().map(|name| check_allowed(&guest, name));
+    let denied = deny.into_iter().map(check_denied);
+    allowed.chain(denied).filter_map(Result::err).collect()
+}
+
 fn check_allowed(guest: &BTreeMap<&str, &'static Rule>, name: &str) -> Result<(), SeccompError> {
     check_known(name)?;
     let Some(rule) = guest.get(name) else {

@@ -19,7 +19,7 @@ mod tests;
 use sandfork_jail::program::BpfProgram;
 
 pub use crate::host::Arch;
-pub use compile::compile;
+pub use compile::{check, compile};
 pub use error::SeccompError;
 #[cfg(any(test, feature = "internals"))]
 pub use names::syscalls;

@@ -226,6 +226,7 @@ impl Host {
         let fact = PathFact::Found {
             kind,
             resolved: resolved.into(),
+            reach: Reach::Everyone,
         };
         self.paths.insert(path.into(), fact);
         self

@@ -104,6 +104,9 @@ pub struct CellOutcome {
     pub id: u64,
     /// The outcome, without output, value, and the properties in [`Opened`].
     pub outcome: WireOutcome,
+    /// The cell's limit on processor time in seconds, if it is not the policy's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_limit: Option<f64>,
     /// The cell's value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,

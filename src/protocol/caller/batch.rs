@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ErrorCode, PolicyChoice, Python, WireOutcome};
 use crate::outcome::{Enforced, PolicyIdentity};
-use crate::protocol::Value;
+use crate::protocol::{Blob, Value};
 
 /// The settings of a batch.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
@@ -81,9 +81,18 @@ pub struct TaskOutcome {
     pub enforced: Enforced,
     /// The rest of the outcome, without output, value, and the properties in [`Mapping`].
     pub outcome: WireOutcome,
-    /// The value of its last expression. It has no buffers.
+    /// The value of its last expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
+    /// The value's buffers, which are the payload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blob: Option<Blob>,
+    /// The result of the comparison with what the task expects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<&'static str>,
+    /// The first difference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mismatch: Option<String>,
 }
 
 /// A task that got no sandbox.

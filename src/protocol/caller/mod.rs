@@ -91,6 +91,9 @@ pub enum PolicyChoice {
         /// Its name in reports.
         #[serde(default, alias = "name")]
         label: Option<String>,
+        /// The interpreter, unless the policy names one.
+        #[serde(default)]
+        interpreter: Option<String>,
     },
     /// A built-in policy, or a file.
     Name {
@@ -99,6 +102,9 @@ pub enum PolicyChoice {
         /// The directory for a relative path, if it is not the supervisor's working directory.
         #[serde(default)]
         directory: Option<PathBuf>,
+        /// The interpreter, unless the policy names one.
+        #[serde(default)]
+        interpreter: Option<String>,
     },
 }
 

@@ -1,6 +1,6 @@
 //! The running cell.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Payload;
 use super::adaptive_poll::Busy;
@@ -20,6 +20,8 @@ pub struct CellUnderWay {
     pub started: Instant,
     /// The cell's wall clock.
     pub clock: WallClock,
+    /// Its limit on processor time.
+    pub cpu: Duration,
     /// Whether output is forwarded as it arrives.
     pub streaming: Streaming,
     /// What the worker does after the cell.
@@ -59,11 +61,12 @@ pub struct Interrupted {
 
 impl CellUnderWay {
     /// A cell that starts now.
-    pub fn new(id: u64, started: Instant, clock: WallClock, before: Counts) -> Self {
+    pub fn new(id: u64, started: Instant, clock: WallClock, cpu: Duration, before: Counts) -> Self {
         Self {
             id,
             started,
             clock,
+            cpu,
             streaming: Streaming::AtTheEnd,
             then: AfterCell::Stay,
             before,

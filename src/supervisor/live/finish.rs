@@ -62,7 +62,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.refuse_open_calls(&cell);
         self.finish(cell, Some((result, payload)), Fate::Lives, now, caller);
         self.waiting_since = now;
-        self.io.watch_anew(Pace::Waiting, now, self.counted.cpu_us);
+        let cpu = self.terms.limits.cpu();
+        self.io
+            .watch_anew(Pace::Waiting, now, self.counted.cpu_us, cpu);
     }
 
     /// Reports to the caller how a cell ended. Returns the status as one word.
@@ -93,6 +95,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 Fate::Ended => SessionState::Ended,
             },
             execution_count: self.cells,
+            cpu_limit: (cell.cpu != self.terms.limits.cpu()).then_some(cell.cpu.as_secs_f64()),
             blob: said.blob,
         };
         caller.answer(ClientEvent::Outcome(Box::new(ended)), said.payload);
@@ -157,6 +160,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             watched: self.io.measured(),
             files: self.io.files(),
             wall: ended.saturating_duration_since(cell.started),
+            cpu_limit: cell.cpu,
             phases: Phases {
                 code: answered - cell.started,
                 ..Phases::default()

@@ -34,6 +34,7 @@ use super::ending::Kind;
 use super::error::SupervisorError;
 use super::run::{Deferred, RunContext};
 use super::verified_worker::VerifiedWorker;
+use crate::outcome::CpuRule;
 use crate::protocol::caller::ToolTime;
 
 /// What a worker is used for.
@@ -52,6 +53,8 @@ pub struct SessionTerms {
     pub idle: Option<Duration>,
     /// How long it may live.
     pub age: Option<Duration>,
+    /// What the limit on processor time is of a cell that has a wall time of its own.
+    pub cpu_rule: CpuRule,
     /// How much of the time that host tools run is excluded from the cell's time.
     pub tool_time: ToolTime,
 }

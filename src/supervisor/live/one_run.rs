@@ -89,7 +89,11 @@ pub fn serve_run(
         exited,
         gone,
     };
-    let result = cell.result.take().map(|(result, _)| result);
+    let (mut result, payload) = match cell.result.take() {
+        Some((result, payload)) => (Some(result), payload.bytes),
+        None => (None, Vec::new()),
+    };
+    let blob = result.as_mut().and_then(|result| result.blob.take());
     let seen = Seen {
         wall: exited - started,
         phases: phases(called, &verified.worker, &times),
@@ -97,7 +101,10 @@ pub fn serve_run(
     };
     let (stdout, stderr, total) = state.io.take_output();
     let outcome = report(&state.terms, kind, seen, total);
-    Ok(outcome.with_output(stdout, stderr))
+    let blob = blob.filter(|_| outcome.value().is_some());
+    Ok(outcome
+        .with_output(stdout, stderr)
+        .with_buffers(blob, payload))
 }
 
 fn phases(called: Instant, worker: &Worker, times: &Times) -> Phases {

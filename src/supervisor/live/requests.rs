@@ -43,14 +43,13 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 return None;
             }
         }
-        let wall = self.terms.limits.wall();
         match request {
             ClientRequest::Cell(cell) => self.begin_cell(cell, payload, now, caller),
             ClientRequest::Set(set) => {
-                self.begin(set.id, wall, &Request::Set(set), payload, now, caller);
+                self.begin(set.id, None, &Request::Set(set), payload, now, caller);
             }
             ClientRequest::Tools(tools) => {
-                self.begin(tools.id, wall, &Request::Tools(tools), payload, now, caller);
+                self.begin(tools.id, None, &Request::Tools(tools), payload, now, caller);
             }
             ClientRequest::Return(answer) => self.return_to_guest(answer, payload, now, caller),
             ClientRequest::Interrupt => {
@@ -83,13 +82,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             stream,
             wall,
         } = cell;
-        let wall = match wall.map(Duration::try_from_secs_f64) {
-            None => self.terms.limits.wall(),
-            Some(Ok(wall)) => wall,
-            Some(Err(_)) => {
-                caller.refuse(Some(id), Refusal::NoWall);
-                return;
-            }
+        let Ok(wall) = wall.map(Duration::try_from_secs_f64).transpose() else {
+            caller.refuse(Some(id), Refusal::NoWall);
+            return;
         };
         let request = Request::Cell {
             id,
@@ -111,11 +106,11 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// Sends a request to the worker, which makes it the running cell, or refuses it.
+    /// Sends a request to the worker, which makes it the running cell, or refuses it. `wall` is a wall time of its own.
     fn begin(
         &mut self,
         id: u64,
-        wall: Duration,
+        wall: Option<Duration>,
         request: &Request,
         payload: Payload,
         now: Instant,
@@ -141,10 +136,16 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             self.end_between_cells(why);
             return;
         }
-        let may_stand = self.session_terms().tool_time.of_cell(wall);
+        let (terms, limits) = (self.session_terms(), &self.terms.limits);
+        let cpu = match wall {
+            Some(wall) => limits.cpu_within(wall, terms.cpu_rule),
+            None => limits.cpu(),
+        };
+        let wall = wall.unwrap_or(limits.wall());
+        let may_stand = terms.tool_time.of_cell(wall);
         let clock = WallClock::new(now, wall, may_stand, self.end_of_life());
-        self.cell = Some(CellUnderWay::new(id, now, clock, before));
-        self.io.watch_anew(Pace::Running, now, before.cpu_us);
+        self.cell = Some(CellUnderWay::new(id, now, clock, cpu, before));
+        self.io.watch_anew(Pace::Running, now, before.cpu_us, cpu);
         self.io.send(bytes, payload.passed);
     }
 }

@@ -1,7 +1,7 @@
 //! What a session does to its worker, and asks about it.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
@@ -39,8 +39,9 @@ pub trait WorkerIo {
     fn counts(&mut self) -> Counts;
     /// Whether the cgroup is gone, judging by counts that were just read.
     fn has_lost_cgroup(&self, counts: &Counts) -> bool;
-    /// Starts to watch the limits anew. `counted` is the processor time used so far, microseconds, if known.
-    fn watch_anew(&mut self, pace: Pace, now: Instant, counted: Option<u64>);
+    /// Starts to watch the limits anew. `counted` is the processor time used so far, microseconds, if known, and
+    /// `allowed` is the processor time from now on.
+    fn watch_anew(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration);
     /// Checks the limits that need polling, if it is time to.
     fn check_limits(&mut self, now: Instant) -> Option<Stop>;
     /// When to check the limits next.
@@ -157,8 +158,8 @@ impl WorkerIo for JailedWorker<'_> {
         self.verified.lost_cgroup(counts)
     }
 
-    fn watch_anew(&mut self, pace: Pace, now: Instant, counted: Option<u64>) {
-        self.watch.begin(pace, now, counted);
+    fn watch_anew(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration) {
+        self.watch.begin(pace, now, counted, allowed);
     }
 
     fn check_limits(&mut self, now: Instant) -> Option<Stop> {

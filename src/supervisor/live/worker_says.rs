@@ -6,6 +6,7 @@ use super::Purpose;
 use super::caller::{Caller, Payload};
 use super::life::WorkerLife;
 use super::worker_io::WorkerIo;
+use crate::outcome::value::blob::LARGEST_OF_RUN;
 use crate::protocol::caller::ClientEvent;
 use crate::protocol::message::AfterCell;
 use crate::protocol::{Blob, Frame, Reply, Transport, VERSION};
@@ -33,8 +34,10 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         caller: &mut dyn Caller,
     ) -> Result<(), String> {
         let reply = Reply::parse(&frame).map_err(|error| error.to_string())?;
-        let is_of_a_session =
-            matches!(reply, Reply::Call(_) | Reply::Display(_)) || reply.blob().is_some();
+        let fits_a_run =
+            |blob: &Blob| blob.way() == Transport::Payload && blob.total() <= LARGEST_OF_RUN;
+        let is_of_a_session = matches!(reply, Reply::Call(_) | Reply::Display(_))
+            || reply.blob().is_some_and(|blob| !fits_a_run(blob));
         if matches!(self.terms.purpose, Purpose::Run(_)) && is_of_a_session {
             return Err("it sent what only the worker of a session may".into());
         }

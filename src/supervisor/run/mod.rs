@@ -127,6 +127,8 @@ impl<'a> Prepared<'a> {
             sink,
             cancel: request.cancelled_by(),
         };
-        serve_run(&context, verified, run, later)
+        let outcome = serve_run(&context, verified, run, later)?;
+        request.collect_from(&verified.worker, &context.jail.worker.cwd, &outcome);
+        Ok(outcome)
     }
 }

@@ -27,6 +27,8 @@ pub struct Seen {
     pub files: Files,
     /// From the request to the end of the main process.
     pub wall: Duration,
+    /// The limit on processor time.
+    pub cpu_limit: Duration,
     /// How long each phase took.
     pub phases: Phases,
     /// What happened to the worker.
@@ -52,7 +54,7 @@ pub fn report(terms: &LifeTerms, kind: Kind, seen: Seen, output_bytes: u64) -> O
         result: seen.result.as_ref(),
         counts: seen.counts,
         no_room: seen.files.no_room,
-        cpu_limit_us: u64::try_from(terms.limits.cpu().as_micros()).unwrap_or(u64::MAX),
+        cpu_limit_us: u64::try_from(seen.cpu_limit.as_micros()).unwrap_or(u64::MAX),
         kind,
     });
     let mut denied = Vec::new();

@@ -1,22 +1,30 @@
 //! A caller's request for one run.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::stdin::Stdin;
+use crate::outcome::Outcome;
 use crate::policy::{LimitName, LimitOverrides, Limits};
 use crate::protocol::message::{AfterCell, ResultMode, WorkerMode};
 use crate::protocol::{self, MessageError, VERSION};
 use crate::supervisor::ending::Kind;
 use crate::supervisor::error::SupervisorError;
-use crate::supervisor::files::GuestPath;
+use crate::supervisor::files::{GuestPath, WorkDir};
+use crate::supervisor::spawn::Worker;
 
 /// The id of a worker's only request.
 pub(in crate::supervisor) const ONLY_REQUEST: u64 = 1;
+
+/// The file name of a cell whose source is the name of a module to run (`MODULE` in the guest's
+/// `program.py`).
+const MODULE: &str = "<-m>";
 
 /// One run: its code, its arguments, files and standard input, and its cancellation handle.
 ///
@@ -30,6 +38,19 @@ pub struct Request {
     overrides: LimitOverrides,
     client: Arc<str>,
     cancel: Option<Cancel>,
+    collector: Option<Collector>,
+}
+
+/// Looks at the work directory after a run.
+#[derive(Clone)]
+struct Collector(Arc<Collect>);
+
+type Collect = dyn Fn(&WorkDir, &Outcome) + Send + Sync;
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Collector")
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +75,12 @@ impl Request {
         })
     }
 
+    /// Runs a module as `python -m` does: an installed one, or one of the policy's `python.project`
+    /// or `python.path`.
+    pub fn module(name: impl Into<String>) -> Self {
+        Self::python(name.into()).filename(MODULE)
+    }
+
     /// Runs a program of the sandbox. `argv` holds its path there, or its name on the guest's
     /// `PATH`, and its arguments.
     pub fn program(argv: Vec<String>) -> Self {
@@ -68,10 +95,13 @@ impl Request {
             overrides: LimitOverrides::default(),
             client: Arc::from(""),
             cancel: None,
+            collector: None,
         }
     }
 
-    /// The name in tracebacks and in `sys.argv[0]`. It need not exist as a file.
+    /// The name in tracebacks and in `sys.argv[0]`. It need not exist as a file. Code that looks for
+    /// its file, as `multiprocessing` does when it spawns, needs one of the request
+    /// ([`file`](Self::file)) or of the policy there.
     #[must_use]
     pub fn filename(mut self, name: impl Into<String>) -> Self {
         if let Program::Python { filename, .. } = Arc::make_mut(&mut self.program) {
@@ -164,6 +194,25 @@ impl Request {
     pub fn cancel(mut self, cancel: &Cancel) -> Self {
         self.cancel = Some(cancel.clone());
         self
+    }
+
+    /// Calls this with the work directory when nothing of the guest is left.
+    #[must_use]
+    pub(crate) fn collect(
+        mut self,
+        collect: impl Fn(&WorkDir, &Outcome) + Send + Sync + 'static,
+    ) -> Self {
+        self.collector = Some(Collector(Arc::new(collect)));
+        self
+    }
+
+    /// Lets the caller look at the work directory of a run that is over.
+    pub(super) fn collect_from(&self, worker: &Worker, cwd: &Path, outcome: &Outcome) {
+        if let (Some(Collector(collect)), Some(work)) =
+            (&self.collector, worker.directories.first())
+        {
+            collect(&WorkDir::new(work.as_fd(), cwd, worker.ids), outcome);
+        }
     }
 
     /// Whether the guest has standard input.

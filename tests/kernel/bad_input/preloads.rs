@@ -1,6 +1,6 @@
 //! Modules that cannot be preloaded.
 
-use sandfork::ErrorKind;
+use sandfork::{ErrorKind, Status};
 
 use super::interpreters::file;
 use super::refused;
@@ -13,7 +13,10 @@ pub fn tests() -> Vec<Test> {
         a_module_that_is_not_installed,
         a_module_that_raises,
         a_module_that_lacks_another,
-        a_module_that_starts_a_thread,
+        a_module_that_starts_a_thread_is_left_to_the_guest,
+        a_module_whose_thread_ends_is_preloaded,
+        an_optional_module_that_fails_is_left_to_the_guest,
+        libraries_are_told_to_start_no_thread_and_guests_are_not,
         a_module_that_exits,
         a_module_that_dies,
     ]
@@ -23,7 +26,6 @@ pub fn all(world: &World) {
     a_module_that_is_not_installed(world);
     a_module_that_raises(world);
     a_module_that_lacks_another(world);
-    a_module_that_starts_a_thread(world);
     a_module_that_exits(world);
     a_module_that_dies(world);
 }
@@ -62,15 +64,6 @@ fn a_module_that_lacks_another(world: &World) {
     fails(world, "import no_such_module", &says);
 }
 
-fn a_module_that_starts_a_thread(world: &World) {
-    let code = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()";
-    fails(
-        world,
-        code,
-        &["`awkward`", "started a thread", "python.preload"],
-    );
-}
-
 fn a_module_that_exits(world: &World) {
     fails(
         world,
@@ -79,16 +72,75 @@ fn a_module_that_exits(world: &World) {
     );
 }
 
-/// No process is left to report the module, but its output is reported.
+/// No process is left to report the module, which announced its import.
 fn a_module_that_dies(world: &World) {
     fails(
         world,
         "import os\nos._exit(3)",
-        &["ended before it was ready"],
+        &["`awkward`", "ended the interpreter", "python.preload"],
     );
     fails(
         world,
         "import ctypes\nctypes.string_at(0)",
-        &["ended before it was ready"],
+        &["`awkward`", "ended the interpreter", "python.preload"],
     );
+}
+
+/// What a run sees of modules named `awkward` and `fine`, both of which the policy preloads.
+fn seen(world: &World, code: &str, presence: &str, settings: &[&str]) -> String {
+    let directory = file("awkward.py", 0o644, code);
+    let fine = directory.path().join("fine.py");
+    std::fs::write(fine, "import os\nmaker = os.getpid()\n").expect("it is ours");
+    let recipe = standard()
+        .set(format!("python.path={}", directory.path().display()))
+        .set(format!("python.preload=['awkward{presence}', 'fine']"));
+    let recipe = settings.iter().fold(recipe, |recipe, set| recipe.set(*set));
+    let code = "import os, sys\nprint('awkward' in sys.modules, 'fine' in sys.modules)\n\
+                try:\n    import awkward\nexcept Exception as error:\n    print(error)\n\
+                else:\n    print('imported')";
+    let outcome = world.run(recipe, code);
+    assert_eq!(outcome.status(), Status::Ok, "{outcome:?}");
+    outcome.stdout().into_owned()
+}
+
+fn a_module_that_starts_a_thread_is_left_to_the_guest(world: &World) {
+    let code =
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()";
+    for settings in [&[][..], &["python.fresh=true"]] {
+        for presence in ["", "?"] {
+            let seen = seen(world, code, presence, settings);
+            assert_eq!(seen, "False True\nimported\n", "{settings:?} {presence}");
+        }
+    }
+}
+
+fn a_module_whose_thread_ends_is_preloaded(world: &World) {
+    let code = "import threading, time\nthreading.Thread(target=time.sleep, args=(0.01,)).start()";
+    assert_eq!(seen(world, code, "", &[]), "True True\nimported\n");
+}
+
+fn an_optional_module_that_fails_is_left_to_the_guest(world: &World) {
+    let raises = "raise OSError('no licence')";
+    assert_eq!(seen(world, raises, "?", &[]), "False True\nno licence\n");
+    // The zygote starts at the root of the jail, a guest in its work directory.
+    let dies = "import os\nif os.getcwd() != '/work':\n    os._exit(3)";
+    assert_eq!(seen(world, dies, "?", &[]), "False True\nimported\n");
+    let lacks = "import no_such_module";
+    let said = "False True\nNo module named 'no_such_module'";
+    assert!(seen(world, lacks, "?", &[]).starts_with(said));
+}
+
+/// These are the variables that keep OpenBLAS, pyarrow and polars from starting threads.
+fn libraries_are_told_to_start_no_thread_and_guests_are_not(world: &World) {
+    let code = "import os\nnames = 'OPENBLAS_NUM_THREADS', 'JE_ARROW_MALLOC_CONF', '_RJEM_MALLOC_CONF'\n\
+                read = [os.environ.get(name) for name in names]";
+    let directory = file("reader.py", 0o644, code);
+    let recipe = standard()
+        .set(format!("python.path={}", directory.path().display()))
+        .set("python.preload=reader")
+        .set("env.set.OPENBLAS_NUM_THREADS=3");
+    let code = "import os, reader\nprint(*reader.read, *map(os.environ.get, reader.names))";
+    let outcome = world.run(recipe, code);
+    let none = "background_thread:false";
+    assert_eq!(outcome.stdout(), format!("1 {none} {none} 3 None None\n"));
 }

@@ -15,6 +15,7 @@ pub fn tests() -> Vec<Test> {
         a_forged_result_does_not_hide_a_signal,
         a_forged_result_does_not_stop_the_clock,
         a_forged_limit_is_not_a_limit,
+        a_forged_value_is_written_once,
         violations,
         a_flood_of_valid_frames,
         a_flood_that_is_one_endless_frame,
@@ -65,6 +66,22 @@ fn a_forged_limit_is_not_a_limit(world: &World) {
     assert!(outcome.enforced().layers.len() >= 6);
 }
 
+/// A tree that names one buffer from each of its parts would be written out as gigabytes.
+fn a_forged_value_is_written_once(world: &World) {
+    let code = "part = b'{\"type\":\"bytes\",\"buffer\":1}'\n\
+                tree = b'[' + b','.join([part] * 60000) + b']'\n\
+                lengths = [len(tree), 1 << 20]\n\
+                payload = tree + bytes(-len(tree) % 64) + bytes(1 << 20)\n\
+                value = {'type': 'json', 'buffer': 0}\n\
+                send({'kind': 'result', 'id': 1, 'status': 'ok', 'value': value,\n\
+                      'blob': {'lengths': lengths}}, payload)\n\
+                os._exit(0)\n";
+    let outcome = forge(world, code);
+    fine(&outcome);
+    let written = serde_json::to_string(&outcome).expect("it is written");
+    assert!(written.len() < 20 << 20, "{}", written.len());
+}
+
 fn violations(world: &World) {
     for code in [
         "result()\nresult()",
@@ -79,6 +96,12 @@ fn violations(world: &World) {
         "send(b'[' * 60000 + b']' * 60000)",
         "send(b'{\"kind\":\"result\",\"id\":1,\"status\":\"ok\",\"value\":' + b'[' * 5000 + b']' * 5000 + b'}')",
         "send({'kind': 'result', 'id': 1, 'status': 'ok', 'value': {'type': 'no-such-type'}})",
+        "result(value={'type': 'bytes', 'buffer': 0})",
+        "result(blob={'lengths': [9]})",
+        // More than the supervisor keeps of a run, or a file.
+        "send({'kind': 'result', 'id': 1, 'status': 'ok', 'blob': {'lengths': [5 << 20]}}, bytes(5 << 20))",
+        "result(blob={'lengths': [9], 'passed': True})",
+        "send({'kind': 'call', 'id': 1, 'call': 1, 'tool': 'x', 'args': [], 'kwargs': []})",
     ] {
         let outcome = forge(world, &format!("{code}\ntime.sleep(20)"));
         assert_eq!(

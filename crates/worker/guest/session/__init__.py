@@ -4,12 +4,12 @@ import builtins
 import sys
 from _signal import SIG_SETMASK, pthread_sigmask
 from os import _exit, getpid
-from os.path import abspath
 
 from .. import values, wire
-from ..cell import Lines, cut, exit_code, set_argv
+from ..cell import cut, exit_code, set_argv
 from ..ending import end_as_child, finish
 from ..process import flush
+from ..program import describe_main, link_project
 from ..report import class_name, denied_by, describe_error
 from .display import Displays
 from .evaluate import Evaluator
@@ -51,7 +51,7 @@ class Session:
         self.tools = Tools(self.link, self.interrupts)
         self.displays = Displays(self.link, self.interrupts, self.tools)
         self.plots = Plots(self.displays)
-        self.evaluator = Evaluator()
+        self.evaluator = Evaluator(self.displays)
         self.worker = getpid()
         # A builtin, as in IPython, so that modules that the guest imports can use it too.
         builtins.display = self.tools.module.display = self.displays.display
@@ -74,15 +74,20 @@ class Session:
         self.link = link
         self.begin_anew()
 
-    def serve(self, stdin, mask):
+    def serve(self, stdin, mask, project=None):
         """Serves requests and never returns. Signals are blocked until it sets the mask."""
         try:
             if stdin == "input":
                 self.stdin = sys.stdin
             self.interrupts.take_signal()
             pthread_sigmask(SIG_SETMASK, mask)
+            request = self.link.request()
+            # Only now, so that the caller's own files come first.
+            if project is not None:
+                link_project(project)
             while True:
-                self.answer(*self.link.request())
+                self.answer(*request)
+                request = self.link.request()
         except BaseException:
             # The guest broke the link, so nothing can be reported.
             _exit(1)
@@ -144,11 +149,7 @@ class Session:
         filename = request["filename"]
         self.interrupts.begin(request["id"])
         set_argv(filename, request["argv"])
-        main = vars(self.main)
-        if filename.startswith("<"):
-            main.pop("__file__", None)
-        else:
-            main.update(__file__=abspath(filename), __loader__=Lines(source))
+        describe_main(vars(self.main), filename, source)
         # A whole program reads an empty file, as outside a sandbox.
         sys.stdin = sys.__stdin__ if request.get("then") == "end" else self.stdin
         sys.modules["__main__"] = self.main

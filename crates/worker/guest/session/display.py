@@ -43,25 +43,36 @@ class Displays:
         for value in objects:
             if raw and type(value) is dict:
                 self.show({mime: form for mime, form in value.items() if form is not None})
-            elif not show_itself(value):
+                continue
+            forms = self.formatted(value)
+            if forms is None and show_itself(value):
+                continue
+            if forms is None:
                 forms = self.forms_of(value)
-                if include is not None:
-                    forms = {mime: forms[mime] for mime in forms if mime in include}
-                if exclude is not None:
-                    forms = {mime: forms[mime] for mime in forms if mime not in exclude}
-                self.show(forms)
+            if include is not None:
+                forms = {mime: forms[mime] for mime in forms if mime in include}
+            if exclude is not None:
+                forms = {mime: forms[mime] for mime in forms if mime not in exclude}
+            self.show(forms)
 
     def show_value(self, value):
         """Shows the value of a cell's last expression if it has more than text to show."""
-        if type(value) in PLAIN or show_itself(value):
+        if type(value) in PLAIN:
             return
-        self.show(self.forms_of(value), main=True)
+        # A formatter comes first: a figure of plotly shows itself as text where it finds no notebook.
+        forms = self.formatted(value)
+        if forms is None:
+            if show_itself(value):
+                return
+            forms = self.forms_of(value)
+        self.show(forms, main=True)
+
+    def formatted(self, value):
+        """The forms that a formatter has for an object, or `None`."""
+        return next(filter(None, (formatter(value) for formatter in self.formatters)), None)
 
     def forms_of(self, value):
-        for formatter in self.formatters:
-            forms = formatter(value)
-            if forms is not None:
-                return forms
+        """The forms that an object's own methods have for it."""
         forms = {"text/plain": values.safe_repr(value)}
         bundle = form(value, "_repr_mimebundle_")
         if type(bundle) is dict:

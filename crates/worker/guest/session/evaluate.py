@@ -1,4 +1,5 @@
-"""Runs a session's cell, with top-level `await` and, on request, the value of its last statement."""
+"""Runs a session's cell, with top-level `await`, a notebook's magic lines and, on request, the value of
+its last statement."""
 
 import _ast
 
@@ -12,11 +13,39 @@ CO_COROUTINE = 0x80
 
 
 class Evaluator:
-    def __init__(self):
+    def __init__(self, displays=None):
         self.loop = EventLoop()
+        self.displays = displays
 
     def run(self, source, filename, namespace, last):
-        tree = parse(source, filename, FLAGS)
+        tree, magics = self.parse(source, filename, namespace)
+        try:
+            return self.run_tree(tree, source, filename, namespace, last)
+        finally:
+            if magics is not None:
+                magics.finish()
+
+    def parse(self, source, filename, namespace):
+        """The cell's tree, and its magic lines if it has any."""
+        try:
+            return parse(source, filename, FLAGS), None
+        except SyntaxError:
+            # Only now: what is Python stays what it is.
+            magics, translated = self.translated(source, filename, namespace)
+            if translated is None:
+                raise
+        return parse(translated, filename, FLAGS), magics
+
+    def translated(self, source, filename, namespace):
+        if not any(sign in source for sign in (b"%", b"!", b"?")):
+            return None, None
+        from .magics import Magics
+
+        magics = Magics(self.displays)
+        text = source.decode("utf-8", "replace")
+        return magics, magics.translate(text, namespace, lambda text: parse(text, filename, FLAGS))
+
+    def run_tree(self, tree, source, filename, namespace, last):
         expression = pop_last_expression(tree)
         records = last == "statement" and expression is None
         if records:

@@ -1,8 +1,10 @@
-"""Supports matplotlib's figures and IPython's displays if the guest uses them. Neither is imported
+"""Supports matplotlib's figures, charts and IPython's displays if the guest uses them. None is imported
 here: a finder at the front of `sys.meta_path` patches their modules once they are loaded."""
 
 import os
 import sys
+
+from .charts import Charts
 
 
 class Plots:
@@ -11,9 +13,11 @@ class Plots:
         displays.formatters.append(figure_forms)
         self.changes = {
             "matplotlib.pyplot": self.take_pyplot,
+            "matplotlib.figure": self.take_figure,
             "IPython.core.display_functions": self.take_ipython,
             "IPython.core.display": self.take_ipython,
         }
+        self.charts = Charts(displays, self.changes)
 
     def prepare(self):
         """Selects the in-memory backend, also for the guest's subprocesses, because there is no screen."""
@@ -47,6 +51,14 @@ class Plots:
 
         pyplot.show = show
 
+    def take_figure(self, module):
+        def show(figure, *args, **kwargs):
+            """Displays the figure and closes it, so that the end of the cell does not display it again."""
+            self.displays.show(figure_forms(figure))
+            self.close(figure)
+
+        module.Figure.show = show
+
     def take_ipython(self, module):
         if hasattr(module, "display"):
             module.display = self.displays.display
@@ -66,8 +78,9 @@ class Plots:
 
     def close(self, value):
         """Closes a figure that was displayed as a cell's value, so that it is not displayed again."""
-        if is_figure(value):
-            sys.modules["matplotlib.pyplot"].close(value)
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if is_figure(value) and pyplot is not None:
+            pyplot.close(value)
 
 
 def change_when_loaded(loader, change):
@@ -81,8 +94,7 @@ def change_when_loaded(loader, change):
 
 
 def is_figure(value):
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    kind = getattr(pyplot, "Figure", None)
+    kind = getattr(sys.modules.get("matplotlib.figure"), "Figure", None)
     return isinstance(kind, type) and issubclass(type(value), kind)
 
 

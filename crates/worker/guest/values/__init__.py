@@ -7,6 +7,7 @@ from .blob import layout, pieces, split
 from .bounds import MAX_NAME, MAX_REPR, MAX_VALUES, SHARED, Opaque, cut, is_unicode, safe_repr
 from .decode import Decoder, check_json
 from .encode import Encoder
+from .table import Table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
     "Decoder",
     "Encoder",
     "Opaque",
+    "Table",
     "check_json",
     "cut",
     "decode",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 
-from .bounds import I64, Opaque, library
+from .bounds import HERE, I64, Opaque, library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,42 @@ def array_tree(encoder: Encoder, value: Any) -> Tree:
 
 
 def _ndarray(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    if value.dtype.kind == "O" and 0 < len(value.shape) <= MAX_DIMENSIONS:
+        return _objects(encoder, value, depth)
     return array_tree(encoder, value)
+
+
+def _objects(encoder: Encoder, value: Any, depth: int) -> Tree:
+    """An array of Python's values, such as datetimes, if all of them cross."""
+    items = encoder.items(value.reshape(-1).tolist(), depth + 3, False)
+    if any(type(item) is dict and item["type"] == "opaque" for item in items):
+        raise ValueError("an array of objects that do not cross")
+    encoder.count(20)
+    index = {"type": "range-index", "start": 0, "stop": len(items), "step": 1, "name": None}
+    data = {"dtype": "object", "schema": [int(length) for length in value.shape], "values": items}
+    return {"type": "series", "of": "numpy", "name": None, "index": index, "data": data}
+
+
+def read_objects(decoder: Decoder, tree: Tree, depth: int) -> Any:
+    column = decoder.field(tree, "data", dict)
+    listed, shape = column.get("values"), column.get("schema")
+    if type(listed) is not list or type(shape) is not list or not 0 < len(shape) <= MAX_DIMENSIONS:
+        raise ValueError("an array of objects has no list of them, or no shape")
+    count = 1
+    for length in shape:
+        if type(length) is not int or not 0 <= length <= max(len(listed), 1 << 16):
+            raise ValueError("the shape of an array is not that of its objects")
+        count *= length
+    if count != len(listed):
+        raise ValueError("the shape of an array is not that of its objects")
+    values = [decoder.value(part, depth + 3) for part in listed]
+    numpy = library("numpy")
+    if numpy is None:
+        return values
+    array = numpy.empty(len(values), object)
+    for place, value in enumerate(values):
+        array[place] = value
+    return array.reshape(shape)
 
 
 def _scalar(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
@@ -103,7 +138,8 @@ def encoder_of(kind: type) -> Encode | None:
     return None
 
 
-def _read_ndarray(decoder: Decoder, tree: Tree, depth: int) -> Any:
+def _checked(decoder: Decoder, tree: Tree) -> tuple[str, str, list[int], memoryview]:
+    """The kind, dtype, shape and bytes of an array."""
     dtype, shape = decoder.field(tree, "dtype", str), decoder.field(tree, "shape", list)
     kind, size = item_size(dtype)
     if len(shape) > MAX_DIMENSIONS:
@@ -121,9 +157,28 @@ def _read_ndarray(decoder: Decoder, tree: Tree, depth: int) -> Any:
     data = decoder.buffer(tree)
     if count * size != data.nbytes:
         raise ValueError(f"an array of {count * size} bytes came as {data.nbytes}")
+    return kind, dtype, shape, data
+
+
+def flat(decoder: Decoder, tree: Tree, dtype: str) -> tuple[memoryview, int]:
+    """The bytes of an array of one dimension and of this dtype, and the number of its elements. Booleans
+    are 0 and 1. Needs no numpy."""
+    if type(tree) is not dict or tree.get("type") != "ndarray":
+        raise ValueError("the column of a table is no array")
+    kind, found, shape, data = _checked(decoder, tree)
+    if found != dtype or len(shape) != 1:
+        raise ValueError("the column of a table is an array of another type")
+    if kind == "b" and bytes(data).translate(None, b"\0\1"):
+        raise ValueError("an array of booleans has others than 0 and 1")
+    return data, shape[0]
+
+
+def _read_ndarray(decoder: Decoder, tree: Tree, depth: int) -> Any:
+    kind, dtype, shape, data = _checked(decoder, tree)
+    count = data.nbytes
     numpy = library("numpy")
     if numpy is None:
-        return Opaque("numpy.ndarray", f"<array of shape {tuple(shape)}: numpy is missing here>")
+        return Opaque("numpy.ndarray", f"<array of shape {tuple(shape)}: numpy is not installed in {HERE}>")
     if not count:
         return numpy.empty(shape, dtype)
     if kind == "b" and numpy.frombuffer(data, "u1").max() > 1:
@@ -141,7 +196,7 @@ def _read_scalar(decoder: Decoder, tree: Tree, depth: int) -> Any:
     numpy = library("numpy")
     if numpy is None:
         if kind in "mM":
-            return Opaque("numpy.datetime64", f"<{value} of {dtype}: numpy is missing here>")
+            return Opaque("numpy.datetime64", f"<{value} of {dtype}: numpy is not installed in {HERE}>")
         return value
     if kind in "SU":
         # Created with the text's own length: numpy would allocate the dtype's.
@@ -167,7 +222,7 @@ def _read_image(decoder: Decoder, tree: Tree, depth: int) -> Any:
     images = library("PIL.Image")
     if images is None:
         return Opaque(
-            "PIL.Image.Image", f"<{mode} image of {width} x {height}: Pillow is missing here>"
+            "PIL.Image.Image", f"<{mode} image of {width} x {height}: Pillow is not installed in {HERE}>"
         )
     if not data.nbytes:
         return images.new(mode, (width, height))

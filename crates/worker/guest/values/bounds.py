@@ -38,6 +38,8 @@ PACKED = 256
 # Packed numbers that take as long to read as one value of a tree.
 PACKED_UNIT = 16
 I64 = 1 << 63
+# Where this package runs, for messages about what is not installed.
+HERE = "the sandbox" if __name__.startswith("sandfork_guest") else "the caller's Python"
 _MODULE_OF = type.__dict__["__module__"].__get__
 _NAME_OF = type.__dict__["__qualname__"].__get__
 
@@ -61,6 +63,10 @@ class Opaque:
 
     def __hash__(self) -> int:
         return hash((self.name, self.repr))
+
+
+class NotSupported(Exception):
+    """The reason why a value cannot be transferred."""
 
 
 class TooLarge(Exception):

@@ -9,7 +9,7 @@ import sys
 from operator import eq
 from time import thread_time
 
-from . import arrays, standard, tables
+from . import arrays, frames, standard
 from .bounds import (
     DECIMAL_DIGITS,
     I64,
@@ -334,5 +334,5 @@ DECODERS: dict[str, Decode] = {
     "json": Decoder.json,
     **standard.DECODERS,
     **arrays.DECODERS,
-    **tables.DECODERS,
+    **frames.DECODERS,
 }

@@ -14,6 +14,7 @@ from .bounds import (
     MAX_REPR,
     MAX_TEXT,
     MAX_VALUES,
+    NotSupported,
     Opaque,
     TooLarge,
     class_name,
@@ -99,6 +100,10 @@ class Encoder:
             tree = encoder(self, value, depth, key)
         except (TooLarge, MemoryError, RecursionError, KeyboardInterrupt):
             raise
+        except NotSupported as error:
+            del self.buffers[before:]
+            shown = Opaque(class_name(value), f"{safe_repr(value)}\n<not passed as a value: {error}>")
+            return self.opaque(shown)
         except BaseException:
             # Code of the value's class may raise anything, and a library may refuse the value.
             del self.buffers[before:]

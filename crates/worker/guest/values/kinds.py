@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 
-from . import arrays, standard, tables
+from . import arrays, arrow_tables, polars_frames, standard, tables
 from .bounds import I64, MAX_DIGITS, MAX_NAME, PACKED, PACKED_UNIT, Opaque, class_name, class_path, cut
+from .table import Table, table_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -177,13 +178,21 @@ BUILTIN: dict[type, Encode] = {
     dict: _dict,
     range: _range,
     Opaque: _opaque,
+    Table: table_tree,
 }
 # Types that can contain themselves or their containers.
 CONTAINERS = {_list, _tuple, _set, _frozenset, _dict, _enum, _dataclass, _namedtuple}
-UNHASHABLE = {_list, _bytearray, _set, _dict, _dataclass, *arrays.UNHASHABLE, *tables.UNHASHABLE}
+UNHASHABLE = {_list, _bytearray, _set, _dict, _dataclass, table_tree, *arrays.UNHASHABLE, *tables.UNHASHABLE}
 
 # Types of modules that may not be loaded, by name. Subclasses do not match.
-NAMED: dict[str, Encode] = {**standard.ENCODERS, **arrays.ENCODERS, **tables.ENCODERS}
+NAMED: dict[str, Encode] = {
+    **standard.ENCODERS,
+    **arrays.ENCODERS,
+    **tables.ENCODERS,
+    **polars_frames.ENCODERS,
+    **arrow_tables.ENCODERS,
+}
+UNHASHABLE |= {*polars_frames.ENCODERS.values(), *arrow_tables.UNHASHABLE}
 
 
 def encoder_of(kind: type) -> Encode | None:
@@ -204,7 +213,7 @@ def _named(kind: type) -> Encode | None:
     encoder = NAMED.get(f"{module}.{name}")
     if encoder is not None and getattr(sys.modules.get(module), name, None) is kind:
         return encoder
-    return arrays.encoder_of(kind) or tables.encoder_of(kind)
+    return arrays.encoder_of(kind) or tables.encoder_of(kind) or arrow_tables.encoder_of(kind)
 
 
 def _declared(kind: type) -> Encode | None:

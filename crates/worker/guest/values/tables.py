@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .decode import Decode, Decoder
+    from .decode import Decoder
     from .encode import Encoder
     from .kinds import Encode, Tree
 
@@ -24,6 +24,7 @@ MASKED = {
 MASKED.update(Float32="float32", Float64="float64", boolean="bool")
 STRINGS = ("string", "str")
 ZONED = re.compile(r"datetime64\[(?:s|ms|us|ns), ([A-Za-z0-9_+\-/:]{1,64})\]")
+PERIOD = re.compile(r"period\[([0-9]{0,3}[A-Za-z]{1,4}(?:-[A-Z]{3})?)\]")
 # Work to create an empty part of a table.
 PART = 100
 # Slots of pandas' hash tables, or sorted numbers, that take as long to visit as one value of a
@@ -49,6 +50,23 @@ def _series(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
         "index": _index(encoder, value.index, depth + 1),
         "data": _column(encoder, value, depth + 1),
     }
+
+
+def _labels(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    """An index alone, as a series of nothing but labels."""
+    return {
+        "type": "series",
+        "of": "pandas-index",
+        "name": None,
+        "index": _index(encoder, value, depth + 1),
+        "data": {"dtype": "object", "values": []},
+    }
+
+
+def _array(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    """An array of pandas' own, as a series without labels."""
+    series = sys.modules["pandas"].Series(value)
+    return {**_series(encoder, series, depth, key), "of": "pandas-array"}
 
 
 def _index(encoder: Encoder, index: Any, depth: int) -> Tree:
@@ -92,6 +110,8 @@ def _column(encoder: Encoder, column: Any, depth: int) -> Tree:
         texts = zip(column.isna(), column.to_numpy(dtype=object))
         values = [None if missing else text for missing, text in texts]
         return {"dtype": name, "values": encoder.items(values, depth + 2, False)}
+    if PERIOD.fullmatch(name):
+        return {"dtype": name, "values": arrays.array_tree(encoder, column.array.asi8)}
     if ZONED.fullmatch(name):
         moments = column.array.tz_convert(None).to_numpy()
         return {"dtype": name, "values": arrays.array_tree(encoder, moments)}
@@ -127,19 +147,29 @@ for _module in ("pandas", "pandas._libs.tslibs.timestamps"):
     ENCODERS[f"{_module}.Timestamp"] = _stamp
 for _module in ("pandas", "pandas._libs.tslibs.timedeltas"):
     ENCODERS[f"{_module}.Timedelta"] = _span
-UNHASHABLE: set[Encode] = {_frame, _series}
+UNHASHABLE: set[Encode] = {_frame, _series, _labels, _array}
 
 
 def encoder_of(kind: type) -> Encode | None:
-    """The encoder of `NaT`, whose class is not available by name."""
-    nat = getattr(sys.modules.get("pandas"), "NaT", None)
-    return _stamp if nat is not None and type(nat) is kind else None
+    """The encoder of indexes and arrays, which have a class for each kind, and of `NaT`, whose class is
+    not available by name."""
+    pandas = sys.modules.get("pandas")
+    nat = getattr(pandas, "NaT", None)
+    if nat is not None and type(nat) is kind:
+        return _stamp
+    for place, name, encoder in ((pandas, "Index", _labels), (_extensions(pandas), "ExtensionArray", _array)):
+        known = getattr(place, name, None)
+        if isinstance(known, type) and issubclass(kind, known):
+            return encoder
+    return None
 
 
-def _read_frame(decoder: Decoder, tree: Tree, depth: int) -> Any:
+def _extensions(pandas: Any) -> Any:
+    return getattr(getattr(pandas, "api", None), "extensions", None)
+
+
+def read_frame(decoder: Decoder, tree: Tree, depth: int) -> Any:
     pandas = library("pandas")
-    if pandas is None:
-        return Opaque("pandas.DataFrame", "<table: pandas is missing here>")
     decoder.spend(PART)
     columns = _read_index(decoder, decoder.field(tree, "columns", dict), depth + 1)
     index = _read_index(decoder, decoder.field(tree, "index", dict), depth + 1)
@@ -154,16 +184,17 @@ def _read_frame(decoder: Decoder, tree: Tree, depth: int) -> Any:
     return frame
 
 
-def _read_series(decoder: Decoder, tree: Tree, depth: int) -> Any:
+def read_series(decoder: Decoder, tree: Tree, depth: int) -> Any:
     pandas = library("pandas")
-    if pandas is None:
-        return Opaque("pandas.Series", "<column: pandas is missing here>")
     decoder.spend(PART)
+    if tree.get("of") == "pandas-index":
+        return _read_index(decoder, decoder.field(tree, "index", dict), depth + 1)
     name = decoder.value(tree.get("name"), depth + 1)
     index = _read_index(decoder, decoder.field(tree, "index", dict), depth + 1)
     data = _read_column(decoder, tree.get("data"), depth + 1)
     _require_length("rows", len(index), len(data))
-    return pandas.Series(data, index=index, name=name, copy=False)
+    series = pandas.Series(data, index=index, name=name, copy=False)
+    return series.array if tree.get("of") == "pandas-array" else series
 
 
 def _require_length(what: str, wanted: int, found: int) -> None:
@@ -296,6 +327,11 @@ def _read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
             _spend_hashing(decoder, categories)
         ordered = tree.get("ordered") is True
         return pandas.Categorical.from_codes(data, categories=categories, ordered=ordered)
+    period = PERIOD.fullmatch(name) if type(name) is str else None
+    if period is not None:
+        if data.dtype != "int64":
+            raise ValueError("the column of a table is no array of periods")
+        return pandas.arrays.PeriodArray(data, dtype=pandas.PeriodDtype(period[1]))
     zoned = ZONED.fullmatch(name) if type(name) is str else None
     if zoned is not None:
         if data.dtype.kind != "M":
@@ -349,5 +385,3 @@ def _read_masked(pandas: Any, name: str, data: Any, mask: Any) -> Any:
     kinds = {"b": "BooleanArray", "f": "FloatingArray", "i": "IntegerArray", "u": "IntegerArray"}
     return getattr(pandas.arrays, kinds[data.dtype.kind])(data, mask)
 
-
-DECODERS: dict[str, Decode] = {"dataframe": _read_frame, "series": _read_series}

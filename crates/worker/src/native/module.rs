@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `enter` | JSON of the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
 //! | `source` | a file of the guest's side, such as `values/encode` | its text, or an empty string if there is none |
+//! | `preloading` | the module that is imported next, or an empty string after the last one | |
 //! | `unready` | JSON of `Unready` | |
 //! | `threads` | | the number of threads of the process |
 //! | `settle` | | makes forks of the loaded memory cheaper; returns for how many bytes |
@@ -52,6 +53,7 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
         vec![
             method::<Enter>(),
             method::<Source>(),
+            method::<TellPreloading>(),
             method::<TellUnready>(),
             method::<Threads>(),
             method::<Settle>(),
@@ -115,6 +117,19 @@ impl TextFunction for Source {
     }
 }
 
+struct TellPreloading;
+
+impl TextFunction for TellPreloading {
+    const NAME: &'static CStr = c"preloading";
+
+    fn call(module: &str) -> Result<String, String> {
+        tell(&FromZygote::Preloading {
+            module: (!module.is_empty()).then(|| module.to_owned()),
+        })?;
+        Ok(String::new())
+    }
+}
+
 struct TellUnready;
 
 impl TextFunction for TellUnready {
@@ -122,14 +137,17 @@ impl TextFunction for TellUnready {
 
     fn call(why: &str) -> Result<String, String> {
         let why = serde_json::from_str(why).map_err(|error| error.to_string())?;
-        ENTERED.with_borrow(|entered| match entered {
-            Some(entered) => {
-                send_message(entered.control.as_fd(), &FromZygote::Unready(why), &[]).map_err(words)
-            }
-            None => Err("not in the jail yet".into()),
-        })?;
+        tell(&FromZygote::Unready(why))?;
         sys::process::exit_now(1)
     }
+}
+
+/// Sends a message to the supervisor.
+fn tell(message: &FromZygote) -> Result<(), String> {
+    ENTERED.with_borrow(|entered| match entered {
+        Some(entered) => send_message(entered.control.as_fd(), message, &[]).map_err(words),
+        None => Err("not in the jail yet".into()),
+    })
 }
 
 struct Threads;

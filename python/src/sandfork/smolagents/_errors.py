@@ -35,9 +35,9 @@ class CodeTimeout(CodeError, ExecutionTimeoutError):
     """Code ran for longer than `timeout_seconds`."""
 
 
-def failure(code: str, filename: str, execution: Execution, lost: str) -> CodeError:
+def failure(code: str, filename: str, execution: Execution, lost: str, wall: float) -> CodeError:
     """The error for failed code. `lost` describes the state that was lost; it is empty if the session is
-    live."""
+    live. `wall` is the time that the code had, in seconds."""
     left = lost or _KEPT
     if execution.status == "exit":
         return CodeError(
@@ -46,7 +46,9 @@ def failure(code: str, filename: str, execution: Execution, lost: str) -> CodeEr
         )
     told = execution.error or ExecutionError("", f"it ended with status {execution.status}", "")
     if execution.status in ("timeout", "cpu-limit"):
-        return CodeTimeout(f"Code execution exceeded the maximum execution time: {told.value}; {left}.")
+        # The words of the local executor.
+        of = f" of {wall:g} seconds" if execution.status == "timeout" else ""
+        return CodeTimeout(f"Code execution exceeded the maximum execution time{of}: {told.value}; {left}.")
     if execution.status != "exception":
         return CodeError(f"Code execution was stopped: {told.value}; {left}.")
     raised = _syntax_error(filename, told) or _exception(code, filename, told)

@@ -22,7 +22,8 @@ from sandfork._terminal import harmless
 
 from ._code import bound_tool
 from ._errors import CodeError, failure
-from ._policy import FROM_POLICY, FromPolicy, PolicySource, authorized_imports, executor_policy
+from ._imports import Imports
+from ._policy import FROM_POLICY, FromPolicy, PolicySource, executor_policy
 from ._session import AgentSession
 from ._tools import HostTools
 
@@ -40,10 +41,17 @@ class NativeExecutor(PythonExecutor):
     The agent passes `additional_authorized_imports` and `logger` to its executor. The other parameters are
     the agent's `executor_kwargs`:
 
-    - `policy`: a built-in name, a path, a `Policy`, or a dict of its tables. The agent's authorized imports
-      are added to it. The default is `standard`.
+    - `additional_imports`: what the code needs, as the remote executors take it: names of distributions, with
+      or without a version (`"pillow"`, `"numpy>=2"`), or of modules. Nothing is installed: a name that the
+      interpreter lacks raises an error here.
+    - `imports`: `"installed"` lets code import all that the interpreter has, also of the standard library.
+      `"authorized"` refuses what neither smolagents' base modules nor the two lists name, in the words of the
+      local executor. The default is `"authorized"` if only `additional_authorized_imports` is given, as an
+      agent does, and otherwise `"installed"`. The sandbox is the security boundary with both.
+    - `policy`: a built-in name, a path, a `Policy`, or a dict of its tables. The default is `standard`. Its
+      list of imports holds too, and authorized imports are added to it.
     - `interpreter`: a Python or a virtual environment whose packages code can import. The default is the
-      policy's interpreter, or without a policy the one that runs the agent.
+      interpreter that the policy names, or the one that runs the agent.
     - `timeout_seconds`: for each piece of code, not counting time in tools; `None` for no limit. The
       default is the policy's limit, or without a policy 30 s.
     - `max_print_outputs_length`: the maximum number of printed characters that the model sees.
@@ -55,9 +63,11 @@ class NativeExecutor(PythonExecutor):
 
     def __init__(
         self,
-        additional_authorized_imports: Sequence[str] = (),
+        additional_authorized_imports: Sequence[str] | None = None,
         logger: AgentLogger | None = None,
         *,
+        additional_imports: Sequence[str] | None = None,
+        imports: str | None = None,
         policy: PolicySource = None,
         interpreter: str | None = None,
         timeout_seconds: float | FromPolicy | None = FROM_POLICY,
@@ -65,8 +75,10 @@ class NativeExecutor(PythonExecutor):
         additional_functions: Mapping[str, Callable[..., Any]] | None = None,
         **sandbox_options: Any,
     ) -> None:
-        self.additional_authorized_imports = list(additional_authorized_imports)
-        self.authorized_imports = authorized_imports(self.additional_authorized_imports)
+        asked = Imports(additional_imports, additional_authorized_imports, imports)
+        self.additional_authorized_imports = list(additional_authorized_imports or ())
+        self.additional_imports = list(additional_imports or ())
+        self.authorized_imports = asked.authorized
         self.logger = logger
         self.max_print_outputs_length = (
             DEFAULT_MAX_LEN_OUTPUT if max_print_outputs_length is None else max_print_outputs_length
@@ -80,7 +92,7 @@ class NativeExecutor(PythonExecutor):
         # The session starts now and not at the first step, so that the caller gets an error about the policy,
         # the host or the imports, and not the model.
         with self._turn():
-            self._session.require(self.additional_authorized_imports)
+            self._session.require(asked)
 
     @property
     def sandbox(self) -> Sandbox:
@@ -130,13 +142,18 @@ class NativeExecutor(PythonExecutor):
                 # The task is done, even if the code failed after the answer.
                 return CodeOutput(output=self._tools.answer, logs=logs, is_final_answer=True)
             if execution.status != "ok":
-                raise failure(code_action, filename, execution, self._session.tell_loss())
+                lost = self._session.tell_loss()
+                raise failure(code_action, filename, execution, lost, self._session.wall)
             return CodeOutput(output=execution.value, logs=logs, is_final_answer=False)
 
     def cleanup(self) -> None:
         """Ends the session without waiting. Code that another thread is running in it fails. A later run
         starts a fresh session."""
         self._session.close()
+
+    def delete(self) -> None:
+        """`cleanup` by the name that some remote executors have for it."""
+        self.cleanup()
 
     def __getstate__(self) -> dict[str, Any]:
         """The state of a copy: the same tools and variables. The copy starts its own session on demand."""

@@ -9,8 +9,8 @@ from smolagents import Tool
 from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS
 
 from ._executor import NativeExecutor
+from ._imports import authorized_imports as with_base_modules
 from ._policy import PolicySource
-from ._policy import authorized_imports as with_base_modules
 
 
 class PythonInterpreterTool(Tool):

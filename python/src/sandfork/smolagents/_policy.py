@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Union
 
 from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS
-from smolagents.utils import BASE_BUILTIN_MODULES
 
 from sandfork import Policy
+from sandfork._policy import policy_of
+
+from ._imports import import_patterns
 
 PolicySource = Union[str, "os.PathLike[str]", Mapping[str, Any], Policy, None]
 
@@ -36,28 +37,26 @@ def executor_policy(
 ) -> Policy:
     """A policy that extends `source` with the agent's settings.
 
-    Without `source`, the packages are those of the interpreter that runs the agent, and the time limit is
-    that of the local executor.
+    Without `source`, the time limit is that of the local executor.
     """
     tables = _tables(source)
-    if source is None:
-        interpreter = interpreter or sys.executable or None
-        if isinstance(timeout_seconds, FromPolicy):
-            timeout_seconds = MAX_EXECUTION_TIME_SECONDS
+    if source is None and isinstance(timeout_seconds, FromPolicy):
+        timeout_seconds = MAX_EXECUTION_TIME_SECONDS
     imports = import_patterns(authorized)
     if imports is not None:
         # If the policy lists imports too, both lists apply, without duplicates.
         listed = tables.get("imports", {}).get("allow", ())
-        tables["imports"] = {"allow": sorted({*listed, *imports})}
+        if isinstance(listed, Mapping):
+            added = sorted({*listed.get("add", ()), *imports})
+            tables["imports"] = {"allow": {**listed, "add": added}}
+        else:
+            tables["imports"] = {"allow": sorted({*listed, *imports})}
     if interpreter:
         tables["python"] = {**tables.get("python", {}), "interpreter": interpreter}
     if not isinstance(timeout_seconds, FromPolicy):
         seconds = _LONGEST_SECONDS if timeout_seconds is None else timeout_seconds
-        limits = {"wall": _duration(seconds)}
-        if source is None:
-            # So that the wall-clock limit, not the CPU limit, also ends code that computes.
-            limits["cpu"] = _duration(2 * seconds)
-        tables["limits"] = {**tables.get("limits", {}), **limits}
+        # The limit on processor time follows it.
+        tables["limits"] = {**tables.get("limits", {}), "wall": _duration(seconds)}
     return Policy(**tables)
 
 
@@ -68,32 +67,9 @@ def _tables(source: PolicySource) -> dict[str, Any]:
         return source.tables()
     if isinstance(source, Mapping):
         # In JSON types, so that a saved agent can store it.
-        return Policy(**source).tables()
+        return policy_of(source).tables()
     return {"extends": source}
 
 
 def _duration(seconds: float) -> str:
     return f"{max(1, round(min(seconds, _LONGEST_SECONDS) * 1000))}ms"
-
-
-def authorized_imports(additional: Iterable[str]) -> list[str]:
-    """The imports that code may use: smolagents' base modules and `additional`."""
-    return sorted({*BASE_BUILTIN_MODULES, *additional})
-
-
-def import_patterns(authorized: Iterable[str]) -> list[str] | None:
-    """The policy's `imports.allow`, or `None` where every import is authorized."""
-    patterns: set[str] = set()
-    for name in authorized:
-        parts = name.split(".")
-        if parts[0] == "*":
-            return None
-        if "*" in parts:
-            parts = parts[: parts.index("*") + 1]
-        patterns.add(".".join(parts))
-    return sorted(patterns)
-
-
-def top_level_names(names: Iterable[str]) -> list[str]:
-    """The packages that these imports require."""
-    return sorted({name.split(".")[0] for name in names} - {"*"})

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
-from smolagents.local_python_executor import InterpreterError
+from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS, InterpreterError
 from smolagents.utils import is_valid_name
 
 from sandfork import Execution, Policy, Sandbox, SessionClosed, SessionEnded, SessionForked, SupervisorError
 
-from ._policy import top_level_names
+from ._imports import Imports
 from ._tools import HostTools
 from ._values import to_plain
 
-# The functions that the local executor provides without an import. `__import__` with separate globals does
-# not count as an import of the code, which the policy restricts.
+# The functions that the local executor provides without an import. The import is not the code's, which the
+# policy may restrict, because the name of its namespace is not `__main__`.
 _FURNISH = """\
-(lambda math: [globals().setdefault(name, getattr(math, name)) for name in (
-    "acos asin atan atan2 ceil cos degrees exp floor log radians sin sqrt tan".split()
-)])(__import__("math", {})) and None
-"""
-_MISSING = (
-    '[name for name in %r if __import__("importlib.util", {}, {}, ["find_spec"]).find_spec(name) is None]'
+exec(
+    "import math\\n"
+    "names = 'acos asin atan atan2 ceil cos degrees exp floor log radians sin sqrt tan'.split()\\n"
+    "[main.setdefault(name, getattr(math, name)) for name in names]",
+    {"__name__": "sandfork_furnish", "main": globals()},
 )
+"""
 # After one of these errors nothing has run, so the code can run in another session.
 _GONE = (SessionEnded, SessionForked)
 # After one of these errors the code may have run.
@@ -43,6 +43,8 @@ class AgentSession:
         self._sandbox: Sandbox | None = None
         self._is_live = False
         self._loss_untold = False
+        self.wall = 0.0
+        """The seconds that each piece of code has, known once a session was live."""
 
     def live(self) -> Sandbox:
         """The sandbox with a live session, which is started if there is none."""
@@ -61,19 +63,16 @@ class AgentSession:
             self.close()
             raise
         self._is_live = True
+        self.wall = self._options.get("timeout") or sandbox.info.limits["limits.wall"]
         return sandbox
 
-    def require(self, imports: Iterable[str]) -> None:
+    def require(self, imports: Imports) -> None:
         """Raises `InterpreterError` if one of these imports is not installed for the code."""
-        sandbox, names = self.live(), top_level_names(imports)
-        missing = sandbox.run(_MISSING % names).value if names else None
-        if missing:
-            where = sandbox.info.python.environment
+        try:
+            imports.require(self.live())
+        except InterpreterError:
             self.close()
-            raise InterpreterError(
-                f"Non-installed authorized modules: {', '.join(map(str, missing))}. Please install these "
-                f"modules into {where} or remove them from the authorized imports list."
-            )
+            raise
 
     def close(self) -> None:
         """Ends the session on its owner's request, so the loss is not reported to the model."""
@@ -161,9 +160,10 @@ class AgentSession:
             self._sandbox = None
 
     def _furnish(self, sandbox: Sandbox) -> None:
-        prepared = sandbox.run(_FURNISH)
+        prepared = sandbox.run(_FURNISH, timeout=MAX_EXECUTION_TIME_SECONDS)
         if prepared.status != "ok":
-            raise InterpreterError(f"the session could not be prepared: {prepared.error}")
+            told = prepared.error
+            raise InterpreterError(f"the session could not be prepared: {told and told.value}")
         self._withdraw(sandbox)
         # In the order of `CodeAgent.run`: a tool takes precedence over a variable of the same name.
         sandbox.set_variables(self._variables)

@@ -21,51 +21,16 @@ from smolagents import (
     local_python_executor,
     remote_executors,
 )
-from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS
-from smolagents.monitoring import AgentLogger, LogLevel
+from smolagents.monitoring import LogLevel
 
 from sandfork.smolagents import NativeExecutor, PythonInterpreterTool
-
-# Executors by the name that a test uses.
-_IMPORTED_AS = {"pillow": "PIL"}
-
-
-class InPlaceOfLocal(NativeExecutor):
-    """A `NativeExecutor` with the constructor of `LocalPythonExecutor`."""
-
-    def __init__(
-        self,
-        additional_authorized_imports: list[str],
-        max_print_outputs_length: int | None = None,
-        additional_functions: dict[str, Callable[..., Any]] | None = None,
-        timeout_seconds: float | None = MAX_EXECUTION_TIME_SECONDS,
-    ) -> None:
-        super().__init__(
-            additional_authorized_imports,
-            max_print_outputs_length=max_print_outputs_length,
-            additional_functions=additional_functions,
-            timeout_seconds=timeout_seconds,
-        )
-
-
-class InPlaceOfRemote(NativeExecutor):
-    """A `NativeExecutor` with the constructor of `E2BExecutor` and similar classes, which install packages
-    and allow any import."""
-
-    def __init__(self, additional_imports: list[str], logger: AgentLogger) -> None:
-        names = [_IMPORTED_AS.get(name, name) for name in additional_imports]
-        super().__init__([*names, "*"], logger)
-
-    def delete(self) -> None:
-        self.cleanup()
-
 
 # Before the test modules import the names.
 if os.environ.get("SANDFORK_UPSTREAM_BASELINE") is None:
     for module in (smolagents, agents, local_python_executor):
-        module.LocalPythonExecutor = InPlaceOfLocal
+        module.LocalPythonExecutor = NativeExecutor
     for name in ("E2BExecutor", "DockerExecutor", "ModalExecutor"):
-        setattr(remote_executors, name, InPlaceOfRemote)
+        setattr(remote_executors, name, NativeExecutor)
     default_tools.PythonInterpreterTool = PythonInterpreterTool
 
 

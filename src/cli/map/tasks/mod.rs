@@ -149,14 +149,15 @@ impl Tasks {
         if text.trim_ascii().is_empty() {
             return Ok(None);
         }
-        let task = TaskLine::parse(text)?;
-        match self.ids.meet(&task.id) {
-            Met::New => self.policies.task(task).map(Some),
+        let mut task = TaskLine::parse(text)?;
+        let id = task.id.take().unwrap_or_else(|| of_line(line.number));
+        match self.ids.meet(&id) {
+            Met::New => self.policies.task(id, task).map(Some),
             Met::Finished => {
                 self.progress.count_finished();
                 Ok(None)
             }
-            Met::Again => Err(Wrong::Duplicate(task.id)),
+            Met::Again => Err(Wrong::Duplicate(id)),
         }
     }
 }
@@ -226,7 +227,7 @@ impl Policies {
     }
 
     /// Makes a task from its line.
-    fn task(&mut self, mut line: TaskLine) -> Result<Task, Wrong> {
+    fn task(&mut self, id: TaskId, mut line: TaskLine) -> Result<Task, Wrong> {
         if let Some(key) = beyond_code(&line).filter(|_| self.reach == Reach::CodeOnly) {
             return Err(Wrong::NotCode(key));
         }
@@ -244,13 +245,18 @@ impl Policies {
             }
             TaskProgram::Program(argv) => Request::program(std::mem::take(argv)),
         };
-        let id = line.id.clone();
-        let task = Task::new(id, line.request(program));
+        let expect = line.expect.take();
+        let task = Task::new(id, line.request(program)).expect(expect);
         Ok(match own {
             Some(policy) => task.policy(policy),
             None => task,
         })
     }
+}
+
+/// The id of a task without one: the number of its line, which messages name too.
+fn of_line(number: u64) -> TaskId {
+    TaskId::Number(number.cast_signed())
 }
 
 /// The key of a task that refers to more than its own code.

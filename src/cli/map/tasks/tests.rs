@@ -111,6 +111,22 @@ fn lines_are_tasks_and_empty_ones_are_nothing() {
 }
 
 #[test]
+fn a_task_without_an_id_has_the_number_of_its_line() {
+    let text = "\n{\"code\": \"pass\"}\n".to_owned() + &line(7) + "{\"code\": \"pass\"}";
+    let (ids, said) = File::new(text).found();
+    assert_eq!(
+        (ids, said),
+        (["2", "7", "4"].map(str::to_owned).to_vec(), None)
+    );
+    let twice = "a task before it has the id 2 too";
+    let text = line(2) + "{\"code\": \"pass\"}\n";
+    wrong(text, &["2"], &format!("tasks.jsonl:2: {twice}"));
+    let file = File::new("{\"code\": \"1\"}\n{\"code\": \"2\"}\n");
+    let (left, said) = file.collect(file.tasks(&[TaskId::from(1)]));
+    assert_eq!((left, said), (vec!["2".to_owned()], None));
+}
+
+#[test]
 fn a_wrong_line_is_told_and_nothing_behind_it_is_read() {
     let behind = |wrong: &str| line(1) + wrong + &line(2);
     wrong(

@@ -22,7 +22,7 @@ fn blob(lengths: &[u64]) -> Blob {
 }
 
 /// Every type in its written form: reading and writing gives the same text again.
-const EVERY_TYPE: [&str; 36] = [
+const EVERY_TYPE: [&str; 37] = [
     "null",
     "true",
     "-9223372036854775808",
@@ -59,6 +59,7 @@ const EVERY_TYPE: [&str; 36] = [
     r#"{"type":"dataframe","columns":{"type":"index","names":[null],"data":[{"dtype":"object","values":["a"]}]},"index":{"type":"range-index","start":0,"stop":2,"step":1,"name":null},"data":[{"dtype":"category","values":{"type":"ndarray","dtype":"|i1","shape":[2],"buffer":0},"mask":{"type":"ndarray","dtype":"|b1","shape":[2],"buffer":1},"categories":{"dtype":"object","values":["x"]},"ordered":false}]}"#,
     r#"{"type":"series","name":"s","index":{"type":"range-index","start":0,"stop":1,"step":1,"name":"n"},"data":{"dtype":"int64","values":[1]}}"#,
     r#"{"type":"image","mode":"RGBA","size":[2,3],"buffer":0}"#,
+    r#"{"type":"series","of":"polars","name":"s","index":{"type":"range-index","start":0,"stop":1,"step":1,"name":null},"data":{"dtype":"nested","schema":["list","int64"],"values":[[1]]}}"#,
 ];
 
 #[test]

@@ -42,6 +42,7 @@ fn values() -> impl Strategy<Value = Value> {
                 let dtype = "object".to_owned();
                 let data = TableColumn {
                     dtype,
+                    schema: None,
                     values,
                     mask: None,
                     categories: None,
@@ -55,6 +56,7 @@ fn values() -> impl Strategy<Value = Value> {
                 };
                 let index = TableIndex::RangeIndex(index);
                 TypedValue::Series(Series {
+                    of: None,
                     name: Value::None,
                     index,
                     data,

@@ -110,14 +110,16 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         }
         .encode_into(&[], &mut hello)?;
         self.io.send(hello, None);
-        self.io.watch_anew(Pace::Waiting, now, None);
+        self.io
+            .watch_anew(Pace::Waiting, now, None, self.terms.limits.cpu());
         Ok(())
     }
 
     /// Starts the one cell of a run.
     pub fn start_run(&mut self, message: Vec<u8>, now: Instant) {
         let clock = WallClock::new(now, self.terms.limits.wall(), Duration::ZERO, None);
-        let mut cell = CellUnderWay::new(ONLY_REQUEST, now, clock, Counts::default());
+        let cpu = self.terms.limits.cpu();
+        let mut cell = CellUnderWay::new(ONLY_REQUEST, now, clock, cpu, Counts::default());
         cell.streaming = Streaming::AsItComes;
         cell.then = AfterCell::End;
         self.cell = Some(cell);

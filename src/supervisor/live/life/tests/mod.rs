@@ -24,6 +24,23 @@ fn cell_after_cell_is_reported_live() {
 }
 
 #[test]
+fn a_wall_time_of_the_caller_is_for_computing_too() {
+    in_scene(SESSION, |scene| {
+        let mut allowed = |id, wall| {
+            scene.cell_for(id, wall);
+            let allowed = scene.life.io.cpu;
+            scene.says(&OK.replace('1', &id.to_string()));
+            (allowed, scene.life.io.cpu)
+        };
+        let between = ms(10_000);
+        assert_eq!(allowed(1, None), (ms(10_000), between));
+        assert_eq!(allowed(2, Some(30.0)), (ms(60_000), between));
+        assert_eq!(allowed(3, Some(40.0)), (ms(80_000), between));
+        assert_eq!(allowed(4, Some(2.0)), (ms(10_000), between));
+    });
+}
+
+#[test]
 fn a_cell_beside_another_is_refused() {
     in_scene(SESSION, |scene| {
         scene.cell(1);

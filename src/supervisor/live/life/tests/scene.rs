@@ -3,7 +3,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::super::*;
-use crate::outcome::{Level, LimitName};
+use crate::outcome::{CpuRule, Level, LimitName};
 use crate::protocol::Frame;
 use crate::protocol::caller::{
     Cell, ClientEvent, ClientRequest, FileRequest, SessionState, ToolTime,
@@ -31,6 +31,8 @@ pub struct FakeWorker {
     /// What a look at its limits finds.
     pub over: Option<Stop>,
     pub drained: Drained,
+    /// The processor time that it may use from now on.
+    pub cpu: Duration,
 }
 
 impl WorkerIo for FakeWorker {
@@ -66,7 +68,9 @@ impl WorkerIo for FakeWorker {
         false
     }
 
-    fn watch_anew(&mut self, _: Pace, _: Instant, _: Option<u64>) {}
+    fn watch_anew(&mut self, _: Pace, _: Instant, _: Option<u64>, allowed: Duration) {
+        self.cpu = allowed;
+    }
 
     fn check_limits(&mut self, _: Instant) -> Option<Stop> {
         self.over.take()
@@ -149,6 +153,7 @@ fn limits() -> Limits {
     Limits::new(|name| match name {
         LimitName::Wall => 30_000,
         LimitName::Cpu => 10_000,
+        LimitName::Cores => 2000,
         _ => *name.spec().range.end(),
     })
 }
@@ -156,6 +161,7 @@ fn limits() -> Limits {
 pub const SESSION: Purpose = Purpose::Session(SessionTerms {
     idle: Some(Duration::from_secs(60)),
     age: Some(Duration::from_secs(600)),
+    cpu_rule: CpuRule::FollowsWall,
     tool_time: ToolTime::AtMost(Duration::ZERO),
 });
 
@@ -184,6 +190,7 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         is_ending: false,
         over: None,
         drained: Drained::WithinCap,
+        cpu: Duration::ZERO,
     };
     let terms = LifeTerms {
         purpose,
@@ -219,6 +226,11 @@ impl Scene<'_> {
     }
 
     pub fn cell(&mut self, id: u64) {
+        self.cell_for(id, None);
+    }
+
+    /// A cell with a wall time of its own, in seconds.
+    pub fn cell_for(&mut self, id: u64, wall: Option<f64>) {
         let left = self.asks(ClientRequest::Cell(Cell {
             id,
             filename: "<cell>".into(),
@@ -226,7 +238,7 @@ impl Scene<'_> {
             last: ResultMode::default(),
             then: AfterCell::Stay,
             stream: false,
-            wall: None,
+            wall,
         }));
         assert!(left.is_none());
     }

@@ -1,0 +1,128 @@
+"""What this process's sandboxes do, for its operator: counts, and records for `logging`.
+
+No text of a guest gets into either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ._exceptions import RequestError, SandboxUnavailable, SessionBusy, UndefinedVariable
+
+if TYPE_CHECKING:
+    from ._conversation import Conversation
+
+DEBUG, INFO, WARNING = 10, 20, 30
+
+_REFUSALS = (SandboxUnavailable, SessionBusy, RequestError)
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What the sandboxes of this process do now, and what became of those before."""
+
+    sessions: int
+    """Open sessions and batches."""
+    running: int
+    """Cells and tasks that run."""
+    waiting: int
+    """Sessions that wait for their sandbox, and tasks that wait for others to end."""
+    refused: Mapping[str, int]
+    """Requests that got no sandbox, or were refused for another reason, by the name of their exception."""
+    ended: Mapping[str, int]
+    """Cells and tasks that have ended, by their status."""
+
+
+class _Counts:
+    """Counts since the start of this process, and its conversations, by number."""
+
+    def __init__(self) -> None:
+        # Reentrant, because a signal handler may run a cell in the thread that counts one.
+        self.lock = threading.RLock()
+        self.refused: dict[str, int] = {}
+        self.ended: dict[str, int] = {}
+        self.conversations: weakref.WeakValueDictionary[int, Conversation] = weakref.WeakValueDictionary()
+        self.numbers = itertools.count(1)
+
+    def add(self, counts: dict[str, int], name: str) -> None:
+        with self.lock:
+            counts[name] = counts.get(name, 0) + 1
+
+
+_counts = _Counts()
+
+
+def _forget_in_child() -> None:
+    """The sandboxes of a forked process's parent are none of its own, and a lock may be held for ever."""
+    global _counts
+    _counts = _Counts()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def stats() -> Stats:
+    """Counts what the sandboxes of this process do now, and what became of those before. A forked process
+    begins anew."""
+    found = [reference() for reference in _counts.conversations.valuerefs()]
+    loads = [conversation.load for conversation in found if conversation is not None]
+    sessions, running, waiting = (sum(column) for column in zip((0, 0, 0), *loads))
+    with _counts.lock:
+        return Stats(sessions, running, waiting, dict(_counts.refused), dict(_counts.ended))
+
+
+def enter(conversation: Conversation) -> int:
+    """Counts a conversation for as long as it exists. Returns its number in this process."""
+    number = next(_counts.numbers)
+    _counts.conversations[number] = conversation
+    return number
+
+
+def refused(conversation: Conversation, error: BaseException) -> None:
+    """Counts and reports an exception, if it is a refusal."""
+    if isinstance(error, _REFUSALS) and not isinstance(error, UndefinedVariable):
+        name = type(error).__name__
+        _counts.add(_counts.refused, name)
+        report(conversation, WARNING, "refused", f"was refused: {name}", error=name)
+
+
+def cell_ended(conversation: Conversation, outcome: Mapping[str, Any], what: str, **fields: Any) -> None:
+    """Counts and reports the end of a cell or a task."""
+    status = str(outcome["status"])
+    _counts.add(_counts.ended, status)
+    hit = outcome.get("limit")
+    if hit is None:
+        said = f"{what} ended: {status}"
+        report(conversation, DEBUG, "cell-ended", said, status=status, **fields)
+    else:
+        key = str(hit.get("name"))
+        said = f"{what} reached its limit {key}"
+        report(conversation, WARNING, "limit", said, status=status, limit=key, **fields)
+
+
+def report(conversation: Conversation, level: int, event: str, said: str, **fields: Any) -> None:
+    """Writes a record, if the process uses `logging`. A handler that fails changes nothing here."""
+    logging = sys.modules.get("logging")
+    # Nothing that was not imported has a handler, and its import takes longer than that of this package.
+    if logging is None:
+        return
+    with contextlib.suppress(Exception):
+        logger = logging.getLogger("sandfork")
+        if not logger.isEnabledFor(level):
+            return
+        if not logger.handlers:
+            # Without any handler, `logging` would write warnings to stderr.
+            logger.addHandler(logging.NullHandler())
+        info = conversation.info
+        policy = None if info is None else info.policy.name
+        extra = {"event": event, "session": conversation.number, "policy": policy, **fields}
+        under = "" if policy is None else f" under policy {policy!r}"
+        logger.log(level, "%s %d%s %s", conversation.noun, conversation.number, under, said, extra=extra)

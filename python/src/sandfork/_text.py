@@ -1,0 +1,100 @@
+"""An execution as text for a model, and as short data."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from . import _values
+from ._exceptions import RequestError
+
+if TYPE_CHECKING:
+    from ._execution import Execution
+
+# The least number of characters in which an error and a note of what is left out still say something.
+_SHORTEST = 200
+
+
+def described(execution: Execution, max_length: int) -> str:
+    """The text of `Execution.to_text`."""
+    if type(max_length) is not int or max_length < _SHORTEST:
+        raise RequestError(f"max_length is {max_length!r}: give a number of at least {_SHORTEST}")
+    printed = _printed(execution)
+    end = _end(execution)
+    # How the cell ended counts more than its output, and gets at most half of the room.
+    room = max_length - min(len(printed), max_length // 2) - 1
+    end = shortened(end, room)
+    printed = shortened(printed, max_length - len(end) - 1)
+    if printed and end and not printed.endswith("\n"):
+        printed += "\n"
+    return printed + end
+
+
+def shortened(text: str, length: int) -> str:
+    """Text of at most this length, without its middle if it is longer."""
+    if len(text) <= length:
+        return text
+    # No number of characters that are left out takes more digits than that of all.
+    kept = max(0, length - len(_note(len(text))))
+    note = _note(len(text) - kept)[:length]
+    return text[: kept - kept // 2] + note + text[len(text) - kept // 2 :]
+
+
+def _note(left_out: int) -> str:
+    return f"\n... {left_out} characters left out ...\n"
+
+
+def _printed(execution: Execution) -> str:
+    stdout, stderr = ("".join(pieces) for pieces in execution.logs)
+    if not stderr:
+        return stdout
+    if stdout and not stdout.endswith("\n"):
+        stdout += "\n"
+    return f"{stdout}[stderr]\n{stderr}"
+
+
+def _end(execution: Execution) -> str:
+    """The value or the error, and what the cell showed besides."""
+    shown = [result for result in execution.results if not result.is_main_result]
+    lines = [result.text or f"[shown: {', '.join(result.formats())}]" for result in shown]
+    text, error = execution.text, execution.error
+    if error is not None:
+        lines.append(error.traceback.rstrip("\n") or f"{error.name}: {error.value}")
+        if error.traceback and error.value not in error.traceback:
+            lines.append(f"{error.name}: {error.value}")
+    elif text is not None:
+        lines.append(f"[value] {text}")
+    if execution.session == "ended" and execution.status not in ("ok", "exit", "exception"):
+        lines.append("[the session has ended: variables, imports and files are lost]")
+    return "\n".join(lines)
+
+
+def compact(execution: Execution) -> dict[str, Any]:
+    """The data of `Execution.to_dict(compact=True)`."""
+    told: dict[str, Any] = {"status": execution.status, "exit_code": execution.exit_code}
+    if execution.limit is not None:
+        told["limit"] = execution.limit.name
+    stdout, stderr = ("".join(pieces) for pieces in execution.logs)
+    told["stdout"] = stdout
+    if stderr:
+        told["stderr"] = stderr
+    value = execution.value
+    if value is not None:
+        told["value"] = execution.text if execution.has_long_int else plain(value)
+    error = execution.error
+    if error is not None:
+        told["error"] = {"name": error.name, "message": error.value}
+    told["wall_ms"] = execution.usage.wall_ms
+    return told
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON represents it. What it has no form for is its `repr()`."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
+        return value
+    if kind in (list, tuple):
+        return [plain(part) for part in value]
+    if kind is dict and all(type(key) is str for key in value):
+        return {key: plain(part) for key, part in value.items()}
+    return _values.safe_repr(value)

@@ -1,0 +1,1 @@
+../../../../crates/worker/guest/values/table.py

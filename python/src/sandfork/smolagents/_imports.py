@@ -1,0 +1,140 @@
+"""The imports that an agent asks for: names of modules, or of distributions as `pip install` takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS, InterpreterError
+from smolagents.utils import BASE_BUILTIN_MODULES
+
+from sandfork import Sandbox
+
+INSTALLED, AUTHORIZED = "installed", "authorized"
+
+# Runs in the sandbox, whose interpreter may be another one. The name of its namespace is not `__main__`, so
+# that the policy's list of imports, which is for the code, does not hold for it.
+_LOOK_UP = """\
+from importlib import util
+for name, wants_version in names:
+    version = None
+    try:
+        is_there = util.find_spec(name.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        is_there = False
+    if wants_version or not is_there:
+        from importlib import metadata
+        try:
+            version = metadata.version(name)
+            is_there = True
+        except Exception:
+            pass
+    found.append((is_there, version))
+"""
+
+
+class Imports:
+    """What the code may import, and what must be installed for it."""
+
+    def __init__(
+        self, additional: Sequence[str] | None, authorized: Sequence[str] | None, mode: str | None
+    ) -> None:
+        if mode not in (None, INSTALLED, AUTHORIZED):
+            raise ValueError(f'imports is {mode!r}: give "{INSTALLED}" or "{AUTHORIZED}"')
+        self.required = [
+            *_names(authorized, "additional_authorized_imports"),
+            *_names(additional, "additional_imports"),
+        ]
+        if mode is None:
+            mode = INSTALLED if authorized is None or additional is not None else AUTHORIZED
+        self.are_listed = mode == AUTHORIZED
+        self.authorized = (
+            authorized_imports(_plain(name) for name in self.required) if self.are_listed else ["*"]
+        )
+
+    def require(self, sandbox: Sandbox) -> None:
+        """Raises `InterpreterError` if one of them is not installed for the code."""
+        names = [name for name in dict.fromkeys(self.required) if name.split(".")[0] != "*"]
+        if not names:
+            return
+        wanted = [(_plain(name), _specifier(name) is not None) for name in names]
+        space = {"__name__": "sandfork_imports", "names": wanted}
+        code = f"(lambda x: exec({_LOOK_UP!r}, {{**{space!r}, 'found': x}}) or x)([])"
+        # Not in the time of the agent's code, which may be short.
+        looked_up = sandbox.run(code, timeout=MAX_EXECUTION_TIME_SECONDS)
+        if looked_up.status != "ok":
+            told = looked_up.error
+            raise InterpreterError(f"the imports could not be looked up: {told and told.value}")
+        checked = [_missing(name, *found) for name, found in zip(names, looked_up.value)]
+        missing = [name for name in checked if name is not None]
+        if missing:
+            kind, remedy = _WORDS[self.are_listed]
+            raise InterpreterError(
+                f"Non-installed {kind}: {', '.join(missing)}. Please install these modules into "
+                f"{sandbox.info.python.environment} or remove them from the {remedy}."
+            )
+
+
+# Of the local executor, where its list is used.
+_WORDS = {
+    True: ("authorized modules", "authorized imports list"),
+    False: ("additional imports", "additional imports"),
+}
+
+
+def authorized_imports(additional: Iterable[str]) -> list[str]:
+    """The imports that code may use: smolagents' base modules and `additional`."""
+    return sorted({*BASE_BUILTIN_MODULES, *additional})
+
+
+def import_patterns(authorized: Iterable[str]) -> list[str] | None:
+    """The policy's `imports.allow`, or `None` where every import is authorized."""
+    patterns: set[str] = set()
+    for name in authorized:
+        parts = name.split(".")
+        if parts[0] == "*":
+            return None
+        if "*" in parts:
+            parts = parts[: parts.index("*") + 1]
+        patterns.add(".".join(parts))
+    return sorted(patterns)
+
+
+def _names(given: Sequence[str] | None, parameter: str) -> list[str]:
+    if isinstance(given, str):
+        raise ValueError(f"{parameter} is the text {given!r}: give a list of names")
+    names = list(given or ())
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{parameter} is {names!r}: give texts, each the name of a module or a distribution")
+    return names
+
+
+def _requirement(name: str) -> Requirement | None:
+    """A name as `pip install` takes it, perhaps with a version; `None` for a pattern such as `numpy.*`."""
+    try:
+        return Requirement(name)
+    except InvalidRequirement:
+        return None
+
+
+def _plain(name: str) -> str:
+    """The name without a version and the like."""
+    requirement = _requirement(name)
+    return name if requirement is None else requirement.name
+
+
+def _specifier(name: str) -> SpecifierSet | None:
+    """The versions that are wanted; `None` for any."""
+    requirement = _requirement(name)
+    return None if requirement is None else requirement.specifier or None
+
+
+def _missing(name: str, is_there: bool, version: str | None) -> str | None:
+    """The name as an error gives it, if what is installed does not satisfy it."""
+    specifier = _specifier(name)
+    if not is_there or (specifier is not None and version is None):
+        return name
+    if specifier is None or version is None or specifier.contains(version, prereleases=True):
+        return None
+    return f"{name} ({version} is installed)"

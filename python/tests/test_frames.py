@@ -1,0 +1,401 @@
+"""Frames of polars and pandas, tables of Arrow: round trips, missing packages, and hostile senders."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import random
+import sys
+from typing import Any
+
+import pytest
+
+import sandfork
+from sandfork import Table, _values
+
+pandas = pytest.importorskip("pandas")
+polars = pytest.importorskip("polars")
+pyarrow = pytest.importorskip("pyarrow")
+
+NOW = datetime.datetime(2024, 2, 29, 1, 2, 3, 4)
+ONE, TWO = decimal.Decimal("1.10"), decimal.Decimal("-2.00")
+
+
+def polars_frame() -> Any:
+    moments = [NOW, None, NOW]
+    return polars.DataFrame(
+        {
+            "int": [1, None, 3],
+            "byte": polars.Series([1, 2, 255], dtype=polars.UInt8),
+            "float": [1.5, None, -0.0],
+            "bool": [True, None, False],
+            "text": ["x", None, "é\U0001f600"],
+            "bytes": [b"\0", b"", None],
+            "date": [datetime.date(2020, 1, 1), None, datetime.date(1, 1, 1)],
+            "moment": moments,
+            "zoned": polars.Series(moments, dtype=polars.Datetime("ms", "Europe/Vienna")),
+            "span": [datetime.timedelta(1), None, datetime.timedelta(-3)],
+            "time": [datetime.time(1, 2, 3), None, datetime.time(0)],
+            "category": polars.Series(["a", "b", None], dtype=polars.Categorical),
+            "enum": polars.Series(["q", None, "p"], dtype=polars.Enum(["p", "q"])),
+            "list": [[1, 2], None, []],
+            "struct": [{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}],
+            "array": polars.Series([[1, 2], None, [3, 4]], dtype=polars.Array(polars.Int16, 2)),
+            "decimal": polars.Series([ONE, None, TWO], dtype=polars.Decimal(10, 2)),
+            "null": [None] * 3,
+        }
+    )
+
+
+def arrow_table() -> Any:
+    texts, moments = ["x", None, "yy"], [5, None, 6]
+    return pyarrow.table(
+        {
+            "int": pyarrow.array([1, None, 3]),
+            "large": pyarrow.array([1, None, 2**64 - 1], pyarrow.uint64()),
+            "half": pyarrow.array([1.5, None, 2], pyarrow.float16()),
+            "bool": [True, None, False],
+            "text": pyarrow.array(texts),
+            "large text": pyarrow.array(texts, pyarrow.large_string()),
+            "bytes": pyarrow.array([b"x", None, b""]),
+            "category": pyarrow.array(["a", "b", None]).dictionary_encode(),
+            "date": pyarrow.array([datetime.date(2020, 1, 1), None, datetime.date(1, 1, 1)]),
+            "moment": pyarrow.array(moments, pyarrow.timestamp("s")),
+            "zoned": pyarrow.array(moments, pyarrow.timestamp("ns", "Europe/Vienna")),
+            "second": pyarrow.array(moments, pyarrow.time32("s")),
+            "time": pyarrow.array(moments, pyarrow.time64("us")),
+            "span": pyarrow.array(moments, pyarrow.duration("ms")),
+            "decimal": pyarrow.array([ONE, None, TWO], pyarrow.decimal128(10, 2)),
+            "null": pyarrow.nulls(3),
+            "list": [[1], None, [2, 3]],
+            "struct": [{"a": 1}, None, {"a": None}],
+        }
+    )
+
+
+def sent(value: object) -> tuple[Any, list[bytes]]:
+    tree, buffers = _values.encode(value)
+    return json.loads(json.dumps(tree, allow_nan=False)), [bytes(buffer) for buffer in buffers]
+
+
+def read(tree: Any, buffers: list[bytes]) -> Any:
+    return _values.decode(tree, [memoryview(buffer) for buffer in buffers])
+
+
+def crossed(value: object) -> Any:
+    return read(*sent(value))
+
+
+@pytest.fixture(params=["with numpy", "without numpy"])
+def numpy_or_not(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "without numpy":
+        monkeypatch.setattr(_values.polars_frames, "library", _without("numpy"))
+        monkeypatch.setattr(_values.columns, "library", _without("numpy"))
+        monkeypatch.setattr(_values.table, "HERE", "the caller's Python", raising=True)
+
+
+def _without(*missing: str) -> Any:
+    return lambda name: None if name in missing else _values.bounds.library(name)
+
+
+@pytest.mark.usefixtures("numpy_or_not")
+def test_frames_and_series_of_polars_come_back() -> None:
+    frame = polars_frame()
+    for value in (frame, frame[1:], frame[:0], polars.DataFrame()):
+        found = crossed(value)
+        assert found.schema == value.schema
+        assert found.equals(value)
+    for series in frame.get_columns():
+        found = crossed(series)
+        assert (found.name, found.dtype) == (series.name, series.dtype)
+        assert found.equals(series)
+    many = polars.Series(["x" * (number % 7) for number in range(200_000)])
+    assert crossed(many).equals(many)
+
+
+def test_tables_and_arrays_of_arrow_come_back() -> None:
+    table = arrow_table()
+    twice = pyarrow.concat_tables([table, table])
+    for value in (table, table.slice(1), table.slice(1, 1), table.slice(3), twice, pyarrow.table({})):
+        found = crossed(value)
+        assert found.schema.equals(value.schema)
+        assert found.to_pylist() == value.to_pylist()
+    for column in table.columns:
+        found = crossed(column)
+        assert found.type == column.type
+        assert found.to_pylist() == column.to_pylist()
+    assert crossed(table.to_batches()[0]).equals(table)
+    assert crossed(pyarrow.scalar(5)) == 5
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pandas.date_range("2020", periods=3),
+        pandas.date_range("2020", periods=3, tz="Europe/Vienna"),
+        pandas.Index(["a", "b"], name="q"),
+        pandas.RangeIndex(5),
+        pandas.to_timedelta([1, 2]),
+        pandas.period_range("2020", periods=3, freq="Q"),
+        pandas.PeriodIndex(["2020-01", None], freq="2M"),
+        pandas.MultiIndex.from_tuples([(1, "a"), (2, "b")], names=["x", None]),
+        pandas.array([1, None], dtype="Int64"),
+        pandas.date_range("2020", periods=3).array,
+        pandas.Categorical(["a", "b"]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_indexes_and_arrays_of_pandas_come_back(value: Any) -> None:
+    found = crossed(value)
+    assert type(found) is type(value)
+    assert found.equals(value)
+
+
+def test_arrays_of_datetimes_come_back() -> None:
+    numpy = pytest.importorskip("numpy")
+    for dtype in ("O", "M8[us]", "M8[D]"):
+        array = numpy.array([NOW, NOW], dtype=dtype)
+        found = crossed(array)
+        assert found.dtype == array.dtype
+        assert (found == array).all()
+    assert isinstance(crossed(numpy.array([object()])), sandfork.Opaque)
+    mixed = pandas.DataFrame({"a": ["x", "y"], "b": [1, 2]}).values
+    assert crossed(mixed).tolist() == [["x", 1], ["y", 2]]
+    tree, buffers = sent(mixed)
+    for shape in ([2], [4, 2], [-2, -2], [2**62, 0], [2, 2, True], [], "x", [2.0, 2]):
+        tree["data"]["schema"] = shape
+        with pytest.raises(ValueError, match="shape"):
+            read(tree, buffers)
+
+
+def test_a_column_that_cannot_cross_says_which() -> None:
+    pairs = pyarrow.array([[("a", 1)]], pyarrow.map_(pyarrow.string(), pyarrow.int64()))
+    found = crossed(pyarrow.table({"pairs": pairs}))
+    assert isinstance(found, sandfork.Opaque)
+    assert "column 'pairs' is of type map<string, int64>, which does not cross" in found.repr
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader without any of the packages."""
+    trees = {name: sent(value) for name, value in _senders().items()}
+    for name in ("pandas", "polars", "pyarrow", "numpy", "PIL"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(sys.modules[__name__], "_SENT", trees, raising=False)
+
+
+_SENT: dict[str, tuple[Any, list[bytes]]] = {}
+
+
+def _senders() -> dict[str, Any]:
+    frame = pandas.DataFrame(
+        {
+            "n": [1, 2],
+            "f": [0.5, float("inf")],
+            "s": ["a", None],
+            "d": pandas.to_datetime(["2024-01-01", None]),
+            "z": pandas.date_range("2024", periods=2, tz="Europe/Vienna"),
+            "t": pandas.to_timedelta([1, 2], unit="h"),
+            "c": pandas.Categorical(["x", None]),
+            "m": pandas.array([1, None], dtype="Int64"),
+            "b": [True, False],
+        },
+        index=pandas.Index(["one", "two"], name="key"),
+    )
+    return {
+        "pandas": frame,
+        "polars": polars_frame(),
+        "arrow": arrow_table(),
+        "series": frame["n"],
+        "index": frame.index,
+        "dates": pandas.date_range("2024", periods=2),
+        "levels": frame.set_index(["n", "b"]).T,
+    }
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_frame_without_its_package_is_a_table_that_prints_and_iterates() -> None:
+    vienna = datetime.timezone(datetime.timedelta(hours=1))
+    found = read(*_SENT["pandas"])
+    assert isinstance(found, Table)
+    assert len(found) == 2
+    assert found.columns == ("key", "n", "f", "s", "d", "z", "t", "c", "m", "b")
+    first, second = found
+    assert first == {
+        "key": "one",
+        "n": 1,
+        "f": 0.5,
+        "s": "a",
+        "d": datetime.datetime(2024, 1, 1),
+        "z": datetime.datetime(2024, 1, 1, tzinfo=vienna),
+        "t": datetime.timedelta(hours=1),
+        "c": "x",
+        "m": 1,
+        "b": True,
+    }
+    assert [second[name] for name in ("s", "d", "c", "m")] == [None] * 4
+    assert found["n"] == [1, 2]
+    assert found.to_dict()["key"] == ["one", "two"]
+    assert "[2 rows x 10 columns; pandas is not installed in the caller's Python, so" in repr(found)
+    assert repr(found).splitlines()[0].split() == list(found.columns)
+    assert "<th>key</th>" in found._repr_html_()
+    assert read(*_SENT["series"]).to_dict() == {"key": ["one", "two"], "n": [1, 2]}
+    assert read(*_SENT["index"]).to_dict() == {"key": ["one", "two"]}
+    assert read(*_SENT["dates"])["index"][1] == datetime.datetime(2024, 1, 2)
+    assert len(read(*_SENT["levels"])) == 7
+    # It goes back as a table.
+    assert crossed(found) == found
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_table_does_not_believe_in_rows_that_did_not_come() -> None:
+    many = {"type": "range-index", "start": 0, "stop": 2**62, "step": 1, "name": None}
+    none = {**many, "stop": 0}
+    for start in (0, 1):
+        index = {**many, "start": start}
+        frame = {"type": "dataframe", "columns": none, "index": index, "data": []}
+        empty = {"dtype": "object", "values": []}
+        labels = {"type": "series", "of": "pandas-index", "name": None, "index": index, "data": empty}
+        for tree in (frame, labels):
+            with pytest.raises(ValueError, match="without columns has"):
+                read(tree, [])
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("name", ["polars", "arrow"])
+def test_a_table_without_its_package_has_python_s_values(name: str) -> None:
+    found = read(*_SENT[name])
+    assert isinstance(found, Table)
+    package = {"polars": "polars", "arrow": "pyarrow"}[name]
+    assert f"{package} is not installed in the caller's Python" in repr(found)
+    assert found["date"] == [datetime.date(2020, 1, 1), None, datetime.date(1, 1, 1)]
+    assert found["category"] == ["a", "b", None]
+    assert found["list"][1:] == [None, {"polars": [], "arrow": [2, 3]}[name]]
+    assert found["text"][:2] == ["x", None]
+    assert found["decimal"] == [ONE, None, TWO]
+    assert found["bool"] == [True, None, False]
+    if name == "polars":
+        assert found["time"] == [datetime.time(1, 2, 3), None, datetime.time(0)]
+        assert found["span"][0] == datetime.timedelta(1)
+        assert found["moment"][0] == NOW
+
+
+def column(dtype: str, kind: str, data: bytes, **more: Any) -> tuple[Any, list[bytes]]:
+    """A series of one column, in the notation of the wire."""
+    count = len(data) // int(kind[2])
+    values = {"type": "ndarray", "dtype": kind, "shape": [count], "buffer": 0}
+    index = {"type": "range-index", "start": 0, "stop": count, "step": 1, "name": None}
+    tree = {"type": "series", "of": "polars", "name": "x", "index": index}
+    return {**tree, "data": {"dtype": dtype, "values": values, **more}}, [data]
+
+
+def refused(tree: Any, buffers: list[bytes]) -> str:
+    said = ""
+    for of in ("polars", "arrow"):
+        with pytest.raises(ValueError, match=".") as raised:
+            read({**tree, "of": of}, buffers)
+        said = str(raised.value)
+    return said
+
+
+def lengths(*each: int) -> bytes:
+    return b"".join(length.to_bytes(4, "little", signed=True) for length in each)
+
+
+def texts(data: bytes, *each: int) -> tuple[Any, list[bytes]]:
+    tree, buffers = column("string", "<i4", lengths(*each))
+    pair = [tree["data"]["values"], {"type": "bytes", "buffer": 1}]
+    tree["data"]["values"] = {"type": "tuple", "items": pair}
+    return tree, [*buffers, data]
+
+
+@pytest.mark.usefixtures("numpy_or_not")
+def test_what_a_hostile_column_may_not_be() -> None:
+    # polars raises a `BaseException` when it shows a date, a time or a moment that no calendar has.
+    year = "a moment outside of the years 1 to 9999"
+    assert year in refused(*column("date", "<i4", b"\xff\xff\xff\x7f"))
+    assert year in refused(*column("time[ns]", "<i8", b"\xff" * 7 + b"\x7f"))
+    assert year in refused(*column("time[ns]", "<i8", b"\xff" * 8))
+    assert year in refused(*column("datetime[us]", "<M8[us]", b"\xff" * 7 + b"\x7f"))
+    assert year in refused(*column("duration[us]", "<m8[us]", bytes(7) + b"\x80"))
+    assert "booleans" in refused(*column("bool", "|b1", b"\2"))
+    # Texts that lie about their lengths, or are no texts.
+    for bad in (texts(b"abc", 1, 1), texts(b"abc", 2**31 - 1), texts(b"abc", 5, -2), texts(b"", -3)):
+        assert "the lengths that it says" in refused(*bad)
+    assert "utf" in refused(*texts("é".encode(), 1, 1)).lower()
+    # Codes outside of the categories.
+    labels = {"dtype": "string", "values": texts(b"", 0)[0]["data"]["values"]}
+    for code in (1, -2):
+        tree, buffers = column("category", "<i4", lengths(code), categories=labels)
+        labels["values"]["items"][0]["buffer"], labels["values"]["items"][1]["buffer"] = 1, 2
+        assert "codes" in refused(tree, [*buffers, lengths(0), b""])
+    # Other bytes than the type says, another mask, other rows.
+    assert "another type" in refused(*column("int64", "<i4", bytes(8)))
+    mask = {"type": "ndarray", "dtype": "|b1", "shape": [2], "buffer": 1}
+    tree, buffers = column("int64", "<i8", bytes(8), mask=mask)
+    assert "mask" in refused(tree, [*buffers, bytes(2)])
+    tree, buffers = column("int64", "<i8", bytes(8))
+    tree["index"]["stop"] = 2**62
+    assert "other lengths" in refused(tree, buffers)
+
+
+def nested(schema: Any, *each: Any) -> tuple[Any, list[bytes]]:
+    index = {"type": "range-index", "start": 0, "stop": len(each), "step": 1, "name": None}
+    data = {"dtype": "nested", "schema": schema, "values": list(each)}
+    return {"type": "series", "of": "polars", "name": "x", "index": index, "data": data}, []
+
+
+def test_what_a_hostile_nested_column_may_not_be() -> None:
+    deep: Any = "int64"
+    for _ in range(20):
+        deep = ["list", deep]
+    for schema in (deep, ["list"], ["map", "int64"], ["struct", [["a", "int64"], ["a", "int64"]]], 5, []):
+        assert "no known type" in refused(*nested(schema, None))
+    # Missing arrays of fixed width take as much memory as any others.
+    wide = ["array", 1 << 20, ["array", 1 << 10, "int64"]]
+    assert "too much work" in refused(*nested(wide, None))
+    long = {"type": "decimal", "text": "1E+99999999"}
+    for schema, value in (
+        (["list", "int64"], ["x"]),
+        (["list", "decimal[10, 2]"], [long]),
+        (["list", "bool"], 1),
+    ):
+        assert "not of the column's type" in refused(*nested(schema, value))
+
+
+def mutated(chance: random.Random, tree: Any) -> Any:
+    if chance.random() < 0.15 or not isinstance(tree, (list, dict)) or not tree:
+        plain = [None, -1, 0, 1, 3, 2**63, 1.5, "x", "|b1", "<i8", "<f2", "category", "string", [], {}]
+        return chance.choice([*plain, "time[ns]", "datetime[s, UTC]", "polars", "arrow", "pandas", "nested"])
+    name = chance.randrange(len(tree)) if isinstance(tree, list) else chance.choice(list(tree))
+    tree[name] = mutated(chance, tree[name])
+    return tree
+
+
+def test_mutated_frames_raise_a_value_error_or_can_be_shown() -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    chance = random.Random(seed)
+    trees = [sent(value) for value in (polars_frame(), arrow_table(), polars_frame()[1:])]
+    for round_ in range(1500):
+        tree, buffers = chance.choice(trees)
+        tree = json.loads(json.dumps(tree))
+        buffers = [bytearray(buffer) for buffer in buffers]
+        for _ in range(chance.choice((0, 1, 3))):
+            buffer = chance.choice(buffers)
+            if buffer:
+                buffer[chance.randrange(len(buffer))] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF))
+        for _ in range(chance.choice((0, 1, 1, 2))):
+            tree = mutated(chance, tree)
+        try:
+            found = read(tree, buffers)
+        except ValueError:
+            continue
+        try:
+            repr(found)
+            if isinstance(found, polars.DataFrame):
+                found.to_dicts()
+            elif isinstance(found, (pyarrow.Table, pyarrow.Array)):
+                found.validate(full=True)
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}, round {round_}: {error!r}") from error

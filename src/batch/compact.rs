@@ -1,0 +1,78 @@
+//! The short form of a result.
+
+use std::borrow::Cow;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use super::done::name_of;
+use super::{Done, TaskId, Verdict};
+use crate::outcome::{LimitName, Outcome};
+
+/// Writes how a task ended, its output, value and error, and little more. What is empty is left out.
+pub struct Compact<'a>(pub &'a Done);
+
+#[derive(Serialize)]
+struct Json<'a> {
+    id: &'a TaskId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts: Option<u32>,
+    status: &'static str,
+    exit_code: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mismatch: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<LimitName>,
+    stdout: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    stderr: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<NameAndMessage<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wall_ms: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct NameAndMessage<'a> {
+    name: &'a str,
+    message: Cow<'a, str>,
+}
+
+impl Serialize for Compact<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(done) = self;
+        let outcome = done.outcome();
+        let of_guest = outcome.and_then(|outcome| outcome.error());
+        let error = of_guest.map(|error| NameAndMessage {
+            name: &error.name,
+            message: error.message.as_str().into(),
+        });
+        let of_host = done.error().map(|error| NameAndMessage {
+            name: name_of(error),
+            message: error.to_string().into(),
+        });
+        let exit_code = match done.error() {
+            Some(error) => error.exit_code(),
+            None => outcome.map_or(0, Outcome::exit_code),
+        };
+        Json {
+            id: done.id(),
+            attempts: (done.attempts() > 1).then_some(done.attempts()),
+            status: done.status(),
+            exit_code,
+            verdict: done.verdict().map(Verdict::as_str),
+            mismatch: done.verdict().and_then(Verdict::mismatch),
+            limit: outcome.and_then(|outcome| Some(outcome.limit()?.name)),
+            stdout: outcome.map(|outcome| outcome.stdout()).unwrap_or_default(),
+            stderr: outcome.map(|outcome| outcome.stderr()).unwrap_or_default(),
+            value: outcome.and_then(Outcome::plain_value),
+            error: error.or(of_host),
+            wall_ms: outcome.map(|outcome| outcome.usage().wall_ms()),
+        }
+        .serialize(serializer)
+    }
+}

@@ -1,0 +1,189 @@
+#![allow(clippy::unwrap_used)]
+
+use serde_json::json;
+
+use super::*;
+use crate::outcome::value::Value;
+use crate::outcome::{Ending, Enforced, PolicyIdentity};
+use crate::policy::Level;
+
+fn outcome(ending: Ending, stdout: &str, value: &str) -> Outcome {
+    let enforced = Enforced {
+        level: Level::Full,
+        layers: vec![],
+    };
+    let value: Value = serde_json::from_str(value).unwrap();
+    Outcome::new(ending, PolicyIdentity::default(), enforced)
+        .with_output(stdout.into(), vec![])
+        .with_value(Some(value))
+}
+
+fn stdout(expected: &str, found: &str, rule: &str, tolerance: Option<f64>) -> Verdict {
+    let expect = Expect {
+        stdout: Some(expected.to_owned()),
+        whitespace: Whitespace::parse(rule).unwrap(),
+        tolerance,
+        ..Expect::default()
+    };
+    expect.judge(&outcome(Ending::Ok, found, "null")).unwrap()
+}
+
+fn value(expected: &Json, found: &str, tolerance: Option<f64>) -> Verdict {
+    let expect = Expect {
+        value: Some(expected.clone()),
+        tolerance,
+        ..Expect::default()
+    };
+    expect.judge(&outcome(Ending::Ok, "", found)).unwrap()
+}
+
+#[track_caller]
+fn wrong(verdict: &Verdict, says: &str) {
+    assert_eq!(verdict.mismatch(), Some(says));
+}
+
+#[test]
+fn whitespace_counts_as_the_rule_says() {
+    for (expected, found, rules) in [
+        ("a b\nc", "a b\nc", "trailing any exact"),
+        ("a b\nc", "a b \r\nc\n\n", "trailing any"),
+        ("a b\nc\n\n", "a b\nc", "trailing any"),
+        ("a b c", "a\n b\t c", "any"),
+        ("", " \n", "trailing any"),
+        (" a", "a", "any"),
+        ("a\n\nb", "a\nb", "any"),
+        ("1", "1.0", ""),
+        ("a", "", ""),
+    ] {
+        for rule in ["trailing", "any", "exact"] {
+            let passes = stdout(expected, found, rule, None) == Verdict::Pass;
+            assert_eq!(
+                passes,
+                rules.contains(rule),
+                "{expected:?} {found:?} {rule}"
+            );
+        }
+    }
+}
+
+#[test]
+fn numbers_may_differ_by_the_tolerance() {
+    for (expected, found, tolerance, passes) in [
+        ("0.5", "0.5000001", 1e-6, true),
+        ("0.5", "0.51", 1e-6, false),
+        ("1000000", "1000000.5", 1e-6, true),
+        ("1 2", "1.0  2e0", 0.0, true),
+        ("x = 1.0", "x = 1.00001", 1e-3, true),
+        ("x = 1.0", "y = 1.0", 1e-3, false),
+        ("1 2", "1", 1.0, false),
+        ("1", "1 2", 1.0, false),
+        ("nan", "0", 1e9, false),
+        ("1", "inf", 1e9, false),
+        ("9007199254740993", "9007199254740992", 0.0, false),
+        (&"9".repeat(60), &("9".repeat(59) + "8"), 0.0, false),
+    ] {
+        for rule in ["trailing", "any"] {
+            let verdict = stdout(expected, found, rule, Some(tolerance));
+            assert_eq!(
+                verdict == Verdict::Pass,
+                passes,
+                "{expected} {found} {rule}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_first_difference_is_named_and_cut() {
+    let verdict = stdout("a\nb\nc", "a\nx\"\nc", "trailing", None);
+    wrong(&verdict, r#"stdout, line 2: expected "b", found "x\"""#);
+    let verdict = stdout("a b", "a", "any", None);
+    wrong(&verdict, r#"stdout, word 2: expected "b", found the end"#);
+    let verdict = stdout("a", "a\nb", "trailing", None);
+    wrong(&verdict, r#"stdout, line 2: expected the end, found "b""#);
+    let (one, other) = ("x".repeat(500) + "1", "x".repeat(500) + "2");
+    let verdict = stdout(&one, &other, "exact", None);
+    let near = "x".repeat(20);
+    let says = format!(r#"stdout, line 1: expected ..."{near}1", found ..."{near}2""#);
+    wrong(&verdict, &says);
+    let long = stdout("", &"é".repeat(1 << 20), "trailing", None);
+    assert!(long.mismatch().unwrap().len() < 300);
+}
+
+#[test]
+fn values_are_compared_as_json() {
+    for (expected, found, passes) in [
+        (json!(null), "null", true),
+        (json!(1), "1.0", true),
+        (json!(1), "true", false),
+        (json!("1"), "1", false),
+        (
+            json!([1, [2]]),
+            r#"[1, {"type": "tuple", "items": [2]}]"#,
+            true,
+        ),
+        (json!([1]), "[1, 2]", false),
+        (json!([]), r#"{"type": "set", "items": []}"#, false),
+        (
+            json!(u64::MAX),
+            r#"{"type": "int", "hex": "ffffffffffffffff"}"#,
+            true,
+        ),
+        (
+            json!(1.5),
+            r#"{"type": "numpy", "dtype": "<f8", "value": 1.5}"#,
+            true,
+        ),
+        (
+            json!({"repr": "x"}),
+            r#"{"type": "opaque", "repr": "x"}"#,
+            false,
+        ),
+        (json!(null), r#"{"type": "float", "text": "nan"}"#, false),
+    ] {
+        let passed = value(&expected, found, None) == Verdict::Pass;
+        assert_eq!(passed, passes, "{expected} {found}");
+    }
+}
+
+#[test]
+fn an_object_is_a_dict_of_texts() {
+    let dict = |items: &str| format!(r#"{{"type": "dict", "items": {items}}}"#);
+    for (expected, items, passes) in [
+        (json!({"a": 1}), r#"[["a", 1]]"#, true),
+        (json!({"b": 1, "a": 2}), r#"[["a", 2], ["b", 1]]"#, true),
+        (json!({"a": 1}), r#"[["a", 1], ["b", 1]]"#, false),
+        (json!({"a": 1}), "[]", false),
+        (json!({"1": 1}), "[[1, 1]]", false),
+        (json!({"type": "x"}), r#"[["type", "x"]]"#, true),
+    ] {
+        let passed = value(&expected, &dict(items), None) == Verdict::Pass;
+        assert_eq!(passed, passes, "{expected} {items}");
+    }
+    let near = value(
+        &json!({"a": [0.1]}),
+        &dict(r#"[["a", [0.100001]]]"#),
+        Some(1e-3),
+    );
+    assert_eq!(near, Verdict::Pass);
+    let far = value(
+        &json!({"a": [1, 2]}),
+        &dict(r#"[["a", [1, 3]]]"#),
+        Some(1e-3),
+    );
+    wrong(&far, r#"value["a"][1]: expected 2, found 3"#);
+}
+
+#[test]
+fn a_program_that_does_not_end_well_is_not_compared() {
+    let expect = Expect {
+        stdout: Some("right".to_owned()),
+        ..Expect::default()
+    };
+    let judge = |ending| expect.judge(&outcome(ending, "right", "null"));
+    assert_eq!(judge(Ending::Ok), Some(Verdict::Pass));
+    assert_eq!(judge(Ending::Exit(0)), Some(Verdict::Pass));
+    assert_eq!(judge(Ending::Exit(1)), Some(Verdict::Failed));
+    assert_eq!(judge(Ending::Exception), Some(Verdict::Failed));
+    assert_eq!(judge(Ending::Interrupted), None);
+}

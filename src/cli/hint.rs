@@ -1,0 +1,144 @@
+//! A hint for a guest that misses what lies beside its script, where `python3` would have found it.
+//!
+//! A guest chooses the name that it misses, so the hint is for the caller alone: a guest does not
+//! learn from it what there is. Only names beneath the script's directory and the current one count.
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::outcome::ExceptionInfo;
+
+/// The longest path that is looked up.
+const MAX_NAME: usize = 1024;
+
+/// Where `python3` would have looked.
+pub struct Surroundings {
+    /// The directory of the script, or the current one for code without a file.
+    pub beside: PathBuf,
+    /// The current directory.
+    pub current: PathBuf,
+    /// Whether the guest sees the script's directory.
+    pub is_shown: bool,
+}
+
+impl Surroundings {
+    /// One sentence, if what the exception names lies beside the script.
+    pub fn hint(&self, error: &ExceptionInfo) -> Option<String> {
+        let (found, copied) = match error.name.as_str() {
+            "ModuleNotFoundError" => {
+                let name = quoted(&error.message, "No module named '")?;
+                (self.module(name), None)
+            }
+            "FileNotFoundError" => {
+                let name = quoted(&error.message, "directory: '")?;
+                (self.file(name), self.copied(name))
+            }
+            _ => return None,
+        };
+        match (found.filter(|_| !self.is_shown), copied) {
+            (Some(found), None) => Some(format!(
+                "`{}` is in {}, which the guest does not see; `--project` shows that directory, read-only",
+                found.display(),
+                self.beside.display()
+            )),
+            (Some(_), Some(name)) => Some(format!(
+                "`{name}` is in {}, which the guest does not see; `--in {name}` copies it, and `--project` \
+                 shows that directory, read-only",
+                self.beside.display()
+            )),
+            (None, Some(name)) => Some(format!(
+                "`{name}` is in the current directory, which the guest does not see; `--in {name}` copies it"
+            )),
+            (None, None) => None,
+        }
+    }
+
+    /// The name of a file that `--in` would put where the guest looked for it.
+    fn copied<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let is_file = goes_down(Path::new(name)) && self.current.join(name).is_file();
+        is_file.then_some(name)
+    }
+
+    fn module(&self, name: &str) -> Option<PathBuf> {
+        let stem = name.replace('.', "/");
+        let forms = [format!("{stem}.py"), stem];
+        forms.iter().find_map(|form| self.file(form))
+    }
+
+    /// The path beneath the script's directory, if there is something.
+    fn file(&self, name: &str) -> Option<PathBuf> {
+        let path = Path::new(name);
+        let within = path.strip_prefix(&self.beside).unwrap_or(path);
+        let found = goes_down(within) && self.beside.join(within).symlink_metadata().is_ok();
+        found.then(|| within.to_owned())
+    }
+}
+
+/// Whether a path that a guest chose names something beneath the directory where it starts.
+fn goes_down(path: &Path) -> bool {
+    let mut parts = path.components();
+    let is_short = (1..=MAX_NAME).contains(&path.as_os_str().len());
+    is_short && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// The text between `before` and the next quote.
+fn quoted<'a>(message: &'a str, before: &str) -> Option<&'a str> {
+    let (_, rest) = message.split_once(before)?;
+    rest.split_once('\'').map(|(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn only_names_beneath_the_scripts_directory_are_looked_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("program");
+        std::fs::create_dir_all(program.join("data")).unwrap();
+        for file in ["secret", "program/helper.py", "program/data/table.csv"] {
+            std::fs::write(directory.path().join(file), "").unwrap();
+        }
+        let mut around = Surroundings {
+            beside: program.clone(),
+            current: directory.path().join("none"),
+            is_shown: false,
+        };
+        let missing = |around: &Surroundings, class: &str, message: &str| {
+            around.hint(&ExceptionInfo::new(class, message, ""))
+        };
+        let module = |name: &str| format!("No module named '{name}' (and more)");
+        let file = |name: &str| format!("[Errno 2] No such file or directory: '{name}'");
+        let absolute = program.join("data/table.csv").display().to_string();
+        for found in ["data/table.csv", "helper.py", "data", &absolute] {
+            let hint = missing(&around, "FileNotFoundError", &file(found));
+            assert!(
+                hint.is_some_and(|hint| hint.contains("`--project`")),
+                "{found}"
+            );
+        }
+        for found in ["helper", "data"] {
+            let hint = missing(&around, "ModuleNotFoundError", &module(found));
+            assert!(hint.is_some_and(|hint| hint.contains(found)), "{found}");
+        }
+        for other in ["../secret", "/etc/passwd", "", "none", "data/../../secret"] {
+            assert_eq!(missing(&around, "FileNotFoundError", &file(other)), None);
+            assert_eq!(
+                missing(&around, "ModuleNotFoundError", &module(other)),
+                None
+            );
+        }
+        assert_eq!(missing(&around, "ValueError", &file("helper.py")), None);
+        around.current.clone_from(&program);
+        let hint = missing(&around, "FileNotFoundError", &file("data/table.csv"));
+        assert!(hint.is_some_and(|hint| hint.contains("`--in data/table.csv` copies it")));
+        let hint = missing(&around, "FileNotFoundError", &file("../secret"));
+        assert_eq!(hint, None);
+        around.is_shown = true;
+        assert_eq!(
+            missing(&around, "ModuleNotFoundError", &module("helper")),
+            None
+        );
+    }
+}

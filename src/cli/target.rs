@@ -1,0 +1,130 @@
+//! What `sandfork run` runs: code, a script, a directory or a module, with what belongs to it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use super::args::RunArguments;
+use super::script::{Origin, Script, ScriptError};
+use crate::Request;
+
+/// What is run.
+pub struct Target {
+    /// The request, without its files and limits.
+    pub request: Request,
+    /// The script's own file, if it has one that a sandbox can show.
+    pub script: Option<PathBuf>,
+    /// The directory of the program, if the guest is to see it.
+    pub project: Option<PathBuf>,
+    /// The directory in which `python3` would look for what the program imports.
+    pub beside: PathBuf,
+}
+
+/// The file that makes a directory a program.
+const MAIN: &str = "__main__.py";
+
+impl Target {
+    /// Reads what the arguments name.
+    pub fn load(arguments: &RunArguments) -> Result<Self, ScriptError> {
+        let mut rest = arguments.rest.iter().peekable();
+        if let Some(module) = &arguments.module {
+            let (name, own) = module.split_first().ok_or(ScriptError::NoModule)?;
+            let request = Request::module(name.as_str()).args(own);
+            return Self::without_file(request.args(texts(rest)?), arguments);
+        }
+        let origin = match &arguments.code {
+            Some(code) => Origin::Code(code.clone()),
+            None => match rest.next() {
+                Some(path) if path != "-" => Origin::File(path.into()),
+                _ => Origin::Stdin,
+            },
+        };
+        // `run script.py -- ARG` has the same meaning as `run script.py ARG`.
+        rest.next_if(|next| arguments.code.is_none() && *next == "--");
+        let own = texts(rest)?;
+        let Origin::File(path) = origin else {
+            let script = Script::load(origin)?;
+            let request = Request::python(script.source).filename(script.name);
+            return Self::without_file(request.args(own), arguments);
+        };
+        Self::of_file(&path, own, arguments)
+    }
+
+    fn without_file(request: Request, arguments: &RunArguments) -> Result<Self, ScriptError> {
+        let beside = current_dir()?;
+        let project = arguments.project.as_deref();
+        Ok(Self {
+            request,
+            script: None,
+            project: project.map(|named| beside.join(named)),
+            beside,
+        })
+    }
+
+    fn of_file(
+        path: &Path,
+        own: Vec<String>,
+        arguments: &RunArguments,
+    ) -> Result<Self, ScriptError> {
+        let (path, is_program) = match path.join(MAIN) {
+            main if path.is_dir() => (main, true),
+            _ => (path.to_owned(), false),
+        };
+        let script = match Script::load(Origin::File(path.clone())) {
+            Err(ScriptError::Missing(_)) if is_program => {
+                let directory = path.parent().unwrap_or(&path).to_owned();
+                return Err(ScriptError::Directory(directory));
+            }
+            other => other?,
+        };
+        let file = own_file(&path);
+        let beside = match &file {
+            Some(file) => file.parent().unwrap_or(Path::new("/")).to_owned(),
+            None => current_dir()?,
+        };
+        let project = match arguments.project.as_deref() {
+            None if is_program => Some(beside.clone()),
+            None => None,
+            Some("") => Some(beside.clone()),
+            Some(named) => Some(current_dir()?.join(named)),
+        };
+        let name = file.as_deref().and_then(Path::to_str);
+        let name = name.map_or(script.name, str::to_owned);
+        Ok(Self {
+            request: Request::python(script.source).filename(name).args(own),
+            script: file,
+            project,
+            beside,
+        })
+    }
+}
+
+/// The absolute path of a script that is a regular file. A pipe, such as `<(...)` of a shell, has
+/// none.
+fn own_file(path: &Path) -> Option<PathBuf> {
+    let is_file = fs::metadata(path).is_ok_and(|found| found.is_file());
+    let absolute = std::path::absolute(path).ok().filter(|_| is_file)?;
+    let climbs = absolute
+        .components()
+        .any(|part| part == Component::ParentDir);
+    let absolute = match (absolute.parent(), absolute.file_name()) {
+        // Only the kernel knows where `link/..` leads.
+        (Some(parent), Some(name)) if climbs => fs::canonicalize(parent).ok()?.join(name),
+        _ => absolute,
+    };
+    absolute.to_str().is_some().then_some(absolute)
+}
+
+fn current_dir() -> Result<PathBuf, ScriptError> {
+    std::env::current_dir().map_err(ScriptError::NoCurrentDirectory)
+}
+
+fn texts<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Result<Vec<String>, ScriptError> {
+    let text = |argument: &OsString| match argument.to_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(ScriptError::NotText(
+            argument.to_string_lossy().into_owned(),
+        )),
+    };
+    arguments.map(text).collect()
+}

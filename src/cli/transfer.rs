@@ -1,0 +1,255 @@
+//! `--in` and `--out`: files that the command copies into a fresh work directory, and out of it.
+//!
+//! The guest gets copies, and nothing of the host's file system. What it leaves behind is hostile: a
+//! name may be a link, a pipe or a directory by then, so only a regular file is read, through
+//! [`WorkDir`], and at most as much as the work directory holds.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use thiserror::Error;
+
+use super::args::TransferChoice;
+use super::failure::Failure;
+use super::script::{ScriptError, open_regular};
+use crate::outcome::{Ending, Outcome};
+use crate::policy::Policy;
+use crate::supervisor::files::{GuestPath, WorkDir};
+use crate::{Error, Request};
+
+/// Why a file could not be copied.
+#[derive(Debug, Error)]
+pub enum TransferError {
+    /// A file to copy in cannot be read.
+    #[error("--in: {0}")]
+    In(#[from] ScriptError),
+    /// A file to copy in is a directory.
+    #[error(
+        "--in: `{0}` is a directory; name its files, or show it with `--set filesystem.read=PATH`"
+    )]
+    Directory(PathBuf),
+    /// A path has no name that the guest's file could have.
+    #[error("{option}: `{path}` does not name a file: {cause}")]
+    Name {
+        /// The option.
+        option: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// Why it names none.
+        cause: String,
+    },
+    /// More than the work directory holds.
+    #[error(
+        "--in: `{path}` does not fit into the work directory of {room} bytes; \
+         `--set filesystem.work_size=SIZE` makes it larger"
+    )]
+    TooLarge {
+        /// The path.
+        path: PathBuf,
+        /// The size of the work directory.
+        room: u64,
+    },
+    /// A file to copy out cannot be put where it belongs.
+    #[error("--out: `{path}` cannot be written: {cause}")]
+    Unwritable {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
+    /// The guest left no such file.
+    #[error("--out: the guest left no file `{name}` in its work directory: {cause}")]
+    Missing {
+        /// The name in the work directory.
+        name: String,
+        /// Why it cannot be read.
+        cause: String,
+    },
+}
+
+impl TransferError {
+    /// Whether it was found before anything ran.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, Self::Missing { .. } | Self::Unwritable { .. })
+    }
+}
+
+/// Adds the files of `--in` to a request.
+pub fn with_inputs(
+    mut request: Request,
+    paths: &[PathBuf],
+    policy: &Policy,
+) -> Result<Request, TransferError> {
+    let room = policy.limits().work_size();
+    let mut left = room;
+    for path in paths {
+        let name = name_in_sandbox("--in", path)?;
+        if path.is_dir() {
+            return Err(TransferError::Directory(path.clone()));
+        }
+        let mut contents = Vec::new();
+        let read = open_regular(path)?
+            .take(left + 1)
+            .read_to_end(&mut contents);
+        read.map_err(|cause| ScriptError::Unreadable {
+            name: path.display().to_string(),
+            cause,
+        })?;
+        let Some(rest) = left.checked_sub(contents.len() as u64) else {
+            let path = path.clone();
+            return Err(TransferError::TooLarge { path, room });
+        };
+        left = rest;
+        request = request.file(name, contents);
+    }
+    Ok(request)
+}
+
+/// The name of a file in the work directory: its path as the caller writes it, if that is relative
+/// and goes down, or else its last name.
+fn name_in_sandbox(option: &'static str, path: &Path) -> Result<GuestPath, TransferError> {
+    let goes_down = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    let refused = |cause: String| TransferError::Name {
+        option,
+        path: path.to_owned(),
+        cause,
+    };
+    let name = match path.file_name() {
+        Some(_) if path.components().all(goes_down) => path.to_str(),
+        Some(last) => last.to_str(),
+        None => return Err(refused("it has no last name".to_owned())),
+    };
+    let name = name.ok_or_else(|| refused("it is not UTF-8".to_owned()))?;
+    GuestPath::of_file(name).map_err(|error: Error| refused(error.to_string()))
+}
+
+/// The files of `--out`, which are written after the run.
+pub struct Outputs {
+    wanted: Vec<(GuestPath, PathBuf)>,
+    room: u64,
+    failed: Mutex<Option<TransferError>>,
+}
+
+impl Outputs {
+    /// Checks where the files are to be written, before anything runs.
+    pub fn new(choice: &TransferChoice, policy: &Policy) -> Result<Self, TransferError> {
+        let wanted = |path: &PathBuf| -> Result<_, TransferError> {
+            let name = name_in_sandbox("--out", path)?;
+            check_destination(path)?;
+            Ok((name, path.clone()))
+        };
+        Ok(Self {
+            wanted: choice
+                .outputs
+                .iter()
+                .map(wanted)
+                .collect::<Result<_, _>>()?,
+            room: policy.limits().work_size(),
+            failed: Mutex::default(),
+        })
+    }
+
+    /// Whether there are any.
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Copies the files out, if the guest ended by itself. One that was ended has left files that may
+    /// be half written, and a caller's earlier results stay.
+    pub fn collect(&self, work: &WorkDir, outcome: &Outcome) {
+        if !matches!(
+            outcome.ending(),
+            Ending::Ok | Ending::Exception | Ending::Exit(_)
+        ) {
+            return;
+        }
+        for (name, path) in &self.wanted {
+            let copied = self.copy(work, name, path);
+            // A guest that failed says itself why a file is missing.
+            let is_told = copied.is_err() && outcome.exit_code() == 0;
+            if let Err(error) = copied
+                && (is_told || !matches!(error, TransferError::Missing { .. }))
+            {
+                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                failed.get_or_insert(error);
+            }
+        }
+    }
+
+    /// The guest's exit code, or the first failure.
+    pub fn exit_code(&self, outcome: &Outcome) -> Result<u8, Failure> {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed
+            .take()
+            .map_or(Ok(outcome.exit_code()), |error| Err(error.into()))
+    }
+
+    fn copy(&self, work: &WorkDir, name: &GuestPath, path: &Path) -> Result<(), TransferError> {
+        let missing = |cause: String| TransferError::Missing {
+            name: name.to_string(),
+            cause,
+        };
+        let opened = work.open_read(name);
+        let (file, _) = opened.map_err(|error| missing(error.to_string()))?;
+        check_destination(path)?;
+        replace(path, file.take(self.room)).map_err(|error| unwritable(path, &error))
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> TransferError {
+    TransferError::Unwritable {
+        path: path.to_owned(),
+        cause: error.to_string(),
+    }
+}
+
+/// Refuses a place that is no regular file, which a rename would replace: a link, or a device such
+/// as `/dev/stdout`. Its directory must exist.
+fn check_destination(path: &Path) -> Result<(), TransferError> {
+    let refused = |cause: &str| TransferError::Name {
+        option: "--out",
+        path: path.to_owned(),
+        cause: cause.to_owned(),
+    };
+    match path.symlink_metadata() {
+        Ok(found) if !found.is_file() => Err(refused("something else has the name")),
+        Ok(_) => Ok(()),
+        Err(_) if directory_of(path).is_dir() => Ok(()),
+        Err(_) => Err(refused("its directory does not exist")),
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Writes a file under another name and renames it, so that a reader sees the old one or the whole
+/// new one. It belongs to the caller, and an existing file's mode stays.
+fn replace(path: &Path, mut contents: impl Read) -> io::Result<()> {
+    let mode = fs::metadata(path).map(|found| found.permissions()).ok();
+    let name = format!(".sandfork-{}.part", std::process::id());
+    let part = directory_of(path).join(name);
+    // Opened first: a name that another process has is not this one's to remove.
+    let mut file: File = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&part)?;
+    let mut write = || -> io::Result<()> {
+        io::copy(&mut contents, &mut file)?;
+        file.flush()?;
+        if let Some(mode) = mode.clone() {
+            file.set_permissions(mode)?;
+        }
+        fs::rename(&part, path)
+    };
+    let written = write();
+    if written.is_err() {
+        _ = fs::remove_file(&part);
+    }
+    written
+}

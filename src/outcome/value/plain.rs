@@ -1,0 +1,226 @@
+//! Values as JSON that stands alone: without buffers, and in JSON's own notation where it has one.
+
+use std::collections::HashSet;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value as Json, json};
+
+use super::{Buffers, JsonError, JsonLimits, Value};
+
+/// The limits on a tree in a buffer. A tree takes about a hundred bytes of memory for each of its values, and
+/// each job of a batch may write one.
+const WRITTEN: JsonLimits = JsonLimits {
+    values: 1 << 19,
+    ..super::access::OF_BUFFER
+};
+
+/// The value with the bytes of its buffers in it, in base64.
+///
+/// A `dict` whose keys are texts becomes an object, and long lists and texts are written out. A value of
+/// another type keeps its `type`. The buffers bound the work: each is used once, because a guest may
+/// refer to one buffer from every part of a tree.
+pub fn plain(value: &Value, buffers: &Buffers<'_>) -> Json {
+    let taken = vec![false; buffers.len()];
+    let mut plain = Plain {
+        buffers,
+        taken,
+        unfolded: false,
+    };
+    plain.tree(notation(value))
+}
+
+fn notation(value: &Value) -> Json {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+struct Plain<'a> {
+    buffers: &'a Buffers<'a>,
+    taken: Vec<bool>,
+    /// Whether the tree is that of a `json` buffer, in which no other one is read.
+    unfolded: bool,
+}
+
+impl<'a> Plain<'a> {
+    fn tree(&mut self, tree: Json) -> Json {
+        match tree {
+            Json::Array(items) => Json::Array(self.items(items)),
+            Json::Object(members) => self.object(members),
+            scalar => scalar,
+        }
+    }
+
+    fn items(&mut self, items: Vec<Json>) -> Vec<Json> {
+        items.into_iter().map(|item| self.tree(item)).collect()
+    }
+
+    fn object(&mut self, mut members: Map<String, Json>) -> Json {
+        let kind = members.get("type").and_then(Json::as_str);
+        let kind = kind.unwrap_or_default().to_owned();
+        if kind == "dict" {
+            return self.dict(members);
+        }
+        let Some(buffer) = members.remove("buffer") else {
+            let members = members.into_iter();
+            return members
+                .map(|(name, part)| (name, self.tree(part)))
+                .collect();
+        };
+        let Some(bytes) = self.take(&buffer) else {
+            return opaque("<a buffer that another value has>");
+        };
+        match kind.as_str() {
+            "text" => Json::from(String::from_utf8_lossy(bytes)),
+            "packed" => packed(&members, bytes),
+            "json" => self.unfold(bytes),
+            _ => {
+                members.insert("base64".to_owned(), STANDARD.encode(bytes).into());
+                Json::Object(members)
+            }
+        }
+    }
+
+    fn dict(&mut self, mut members: Map<String, Json>) -> Json {
+        let items = match members.remove("items") {
+            Some(Json::Array(items)) => self.items(items),
+            _ => Vec::new(),
+        };
+        if !fits_an_object(&items) {
+            return json!({"type": "dict", "items": items});
+        }
+        let pairs = items.into_iter().filter_map(|item| match item {
+            Json::Array(pair) => match <[Json; 2]>::try_from(pair) {
+                Ok([Json::String(key), value]) => Some((key, value)),
+                _ => None,
+            },
+            _ => None,
+        });
+        Json::Object(pairs.collect())
+    }
+
+    fn unfold(&mut self, text: &[u8]) -> Json {
+        if self.unfolded {
+            return opaque("<a value in a value>");
+        }
+        let value = match WRITTEN.parse::<Value>(text) {
+            Ok(value) => value,
+            Err(JsonError::OverLimit { .. }) => return opaque("<too large to be written as JSON>"),
+            Err(JsonError::Invalid(_)) => return opaque("<malformed value>"),
+        };
+        self.unfolded = true;
+        let tree = self.tree(notation(&value));
+        self.unfolded = false;
+        tree
+    }
+
+    /// The bytes of a buffer, the first time.
+    fn take(&mut self, buffer: &Json) -> Option<&'a [u8]> {
+        let number = u32::try_from(buffer.as_u64()?).ok()?;
+        let taken = self.taken.get_mut(usize::try_from(number).ok()?)?;
+        if std::mem::replace(taken, true) {
+            return None;
+        }
+        self.buffers.get(number)
+    }
+}
+
+/// Whether an object can have these pairs: an object with a `type` would be taken for another value, and
+/// one of two equal keys would be lost.
+fn fits_an_object(items: &[Json]) -> bool {
+    let mut keys = HashSet::new();
+    items.iter().all(|item| {
+        let key = item.get(0).and_then(Json::as_str);
+        key.is_some_and(|key| key != "type" && keys.insert(key))
+    })
+}
+
+/// The numbers of a packed list.
+fn packed(members: &Map<String, Json>, bytes: &[u8]) -> Json {
+    let eights = bytes.as_chunks().0.iter().copied();
+    match members.get("format").and_then(Json::as_str) {
+        Some("i8") => eights.map(i64::from_le_bytes).map(Json::from).collect(),
+        _ => eights
+            .map(|bytes| notation(&Value::Float(f64::from_le_bytes(bytes))))
+            .collect(),
+    }
+}
+
+fn opaque(repr: &str) -> Json {
+    json!({"type": "opaque", "name": "", "repr": repr})
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::outcome::value::{Attachments, Blob, Transport};
+
+    fn parsed(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn of(text: &str) -> Json {
+        plain(&parsed(text), &Buffers::default())
+    }
+
+    fn with(text: &str, parts: &[&[u8]]) -> Json {
+        let lengths = parts.iter().map(|part| part.len() as u64).collect();
+        let blob = Blob::new(lengths, Transport::Payload).unwrap();
+        let mut attachments = Attachments::default();
+        for part in parts {
+            _ = attachments.bytes(*part);
+        }
+        let bytes = attachments.concatenated();
+        plain(&parsed(text), &blob.buffers(&bytes).unwrap())
+    }
+
+    #[test]
+    fn a_dict_of_texts_is_an_object_and_others_keep_their_type() {
+        let dict = r#"{"type":"dict","items":[["a",[1,{"type":"dict","items":[]}]],["b",null]]}"#;
+        assert_eq!(of(dict), json!({"a": [1, {}], "b": null}));
+        for kept in [
+            r#"{"type":"dict","items":[[1,"a"]]}"#,
+            r#"{"type":"dict","items":[["type","opaque"],["repr","x"]]}"#,
+            r#"{"type":"dict","items":[["a",1],["a",2]]}"#,
+            r#"{"type":"tuple","items":[1,2.5]}"#,
+            r#"{"type":"int","hex":"ffffffffffffffffff"}"#,
+            r#"{"type":"float","text":"nan"}"#,
+        ] {
+            assert_eq!(of(kept), serde_json::from_str::<Json>(kept).unwrap());
+        }
+    }
+
+    #[test]
+    fn buffers_are_written_out() {
+        let text = r#"[{"type":"text","buffer":0},{"type":"bytes","buffer":1},
+            {"type":"packed","format":"i8","buffer":2},
+            {"type":"ndarray","dtype":"<u1","shape":[2],"buffer":3}]"#;
+        let numbers: Vec<u8> = [7i64, -1].iter().flat_map(|n| n.to_le_bytes()).collect();
+        assert_eq!(
+            with(text, &["é".as_bytes(), b"\0\xff", &numbers, b"\x01\x02"]),
+            json!(["é", {"type": "bytes", "base64": "AP8="}, [7, -1],
+                {"type": "ndarray", "dtype": "<u1", "shape": [2], "base64": "AQI="}])
+        );
+        let json = r#"{"type":"json","buffer":0}"#;
+        assert_eq!(
+            with(json, &[br#"[1,{"type":"dict","items":[["a",2]]}]"#]),
+            json!([1, {"a": 2}])
+        );
+    }
+
+    #[test]
+    fn a_buffer_that_is_named_often_is_written_once() {
+        let tree = format!("[{}]", [r#"{"type":"bytes","buffer":1}"#; 1000].join(","));
+        let outer = r#"{"type":"json","buffer":0}"#;
+        let written = with(outer, &[tree.as_bytes(), &[0; 1000]]).to_string();
+        assert!(written.len() < 100_000, "{}", written.len());
+        let itself = with(outer, &[outer.as_bytes()]);
+        assert_eq!(itself["type"], "opaque");
+        let large = format!("[{}1]", "1,".repeat(1 << 19));
+        let refused = with(outer, &[large.as_bytes()]);
+        assert_eq!(refused["repr"], "<too large to be written as JSON>");
+        let other = with(outer, &[br#"{"type":"json","buffer":1}"#, b"[1]"]);
+        assert_eq!(other["repr"], "<a value in a value>");
+    }
+}

@@ -1,0 +1,58 @@
+//! The modules that a zygote imports, and those that it leaves to the guest.
+
+use serde::Serialize;
+
+use super::explain::list;
+
+/// A module to import in the zygote.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct PreloadPlan {
+    /// Its dotted name.
+    pub module: String,
+    /// Whether it is an error if the module is missing.
+    pub required: bool,
+    /// Why the zygote leaves it to the guest's own import, once a zygote was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_to_guest: Option<LeftToGuest>,
+}
+
+/// Why a module is not preloaded.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(tag = "why", rename_all = "kebab-case")]
+pub enum LeftToGuest {
+    /// It starts threads, which do not survive a fork.
+    Threads,
+    /// It is optional, and not installed.
+    Absent,
+    /// It is optional, and cannot be imported.
+    Fails {
+        /// What the import did.
+        error: String,
+    },
+}
+
+impl PreloadPlan {
+    /// What becomes of a module that is not preloaded.
+    pub fn note(&self) -> Option<String> {
+        let module = &self.module;
+        let why = match self.left_to_guest.as_ref()? {
+            LeftToGuest::Threads => {
+                "is imported in each session that uses it, because it starts threads, and a process \
+                 with threads cannot be forked"
+            }
+            LeftToGuest::Absent => "is not installed, which the policy allows",
+            LeftToGuest::Fails { error } => {
+                return Some(format!(
+                    "`{module}` is not preloaded, because it cannot be imported ({error})"
+                ));
+            }
+        };
+        Some(format!("`{module}` {why}"))
+    }
+}
+
+/// The modules that are preloaded.
+pub(super) fn loaded(preload: &[PreloadPlan]) -> String {
+    let loaded = preload.iter().filter(|plan| plan.left_to_guest.is_none());
+    list(loaded.map(|plan| plan.module.clone()))
+}

@@ -1,0 +1,160 @@
+//! Counts what a sandbox runs, and what became of it.
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Cause as _, Error, ErrorKind};
+use crate::outcome::Outcome;
+use crate::protocol::caller::{ClientEvent, ClientRequest, WireOutcome};
+use crate::supervisor::{Caller, CallerEvent, Payload, Refusal};
+
+/// The counts of one sandbox.
+#[derive(Debug, Default)]
+pub struct Counts(Mutex<Numbers>);
+
+#[derive(Debug, Default)]
+struct Numbers {
+    now: [u64; 3],
+    ended: BTreeMap<&'static str, u64>,
+    refused: BTreeMap<&'static str, u64>,
+}
+
+/// Something that goes on.
+#[derive(Clone, Copy, Debug)]
+pub enum Activity {
+    Running,
+    Waiting,
+    Session,
+}
+
+/// Counts as going on until it is dropped.
+#[derive(Debug)]
+pub struct Counted<'c>(&'c Counts, Activity);
+
+impl Counts {
+    /// Counts one more that goes on.
+    pub fn begin(&self, activity: Activity) -> Counted<'_> {
+        self.lock().now[activity as usize] += 1;
+        Counted(self, activity)
+    }
+
+    /// Counts the result of a run.
+    pub fn end(&self, result: &Result<Outcome, Error>) {
+        match result {
+            Ok(outcome) => self.end_with(outcome),
+            Err(error) => self.refuse(error.kind()),
+        }
+    }
+
+    /// Counts a cell or a run that has ended.
+    fn end_with(&self, outcome: &Outcome) {
+        let mut numbers = self.lock();
+        *numbers.ended.entry(outcome.status().as_str()).or_default() += 1;
+    }
+
+    /// Counts a request that got no sandbox, or was refused for another reason.
+    pub fn refuse(&self, kind: ErrorKind) {
+        let word = match kind {
+            ErrorKind::Policy => "policy",
+            ErrorKind::Host => "host",
+            ErrorKind::Interpreter => "interpreter",
+            ErrorKind::NotEnforced => "not-enforced",
+            ErrorKind::Request => "request",
+            ErrorKind::SessionEnded => "session-ended",
+            ErrorKind::Busy => "busy",
+            ErrorKind::System => "system",
+        };
+        *self.lock().refused.entry(word).or_default() += 1;
+    }
+
+    /// The numbers by their names.
+    pub fn by_name(&self) -> BTreeMap<String, u64> {
+        let numbers = self.lock();
+        let now = ["running", "waiting", "sessions"].map(str::to_owned);
+        let ended = numbers.ended.iter();
+        let refused = numbers.refused.iter();
+        now.into_iter()
+            .zip(numbers.now)
+            .chain(ended.map(|(status, count)| (format!("ended.{status}"), *count)))
+            .chain(refused.map(|(kind, count)| (format!("refused.{kind}"), *count)))
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Numbers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.lock().now[self.1 as usize] -= 1;
+    }
+}
+
+/// The caller of a session, whose cells are counted.
+pub struct CountedCaller<'c> {
+    caller: &'c mut dyn Caller,
+    counts: &'c Counts,
+    /// The cells that have no answer yet, by their numbers.
+    cells: Vec<(u64, Counted<'c>)>,
+}
+
+impl<'c> CountedCaller<'c> {
+    pub fn new(caller: &'c mut dyn Caller, counts: &'c Counts) -> Self {
+        Self {
+            caller,
+            counts,
+            cells: Vec::new(),
+        }
+    }
+
+    /// Takes a cell that has its answer. Other requests are not counted.
+    fn take_cell(&mut self, id: u64) -> bool {
+        let before = self.cells.len();
+        self.cells.retain(|(cell, _)| *cell != id);
+        self.cells.len() < before
+    }
+}
+
+impl Caller for CountedCaller<'_> {
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.caller.as_fd()
+    }
+
+    fn unsent(&self) -> usize {
+        self.caller.unsent()
+    }
+
+    fn flush(&mut self) {
+        self.caller.flush();
+    }
+
+    fn recv(&mut self) -> CallerEvent {
+        let event = self.caller.recv();
+        if let CallerEvent::Request(ClientRequest::Cell(cell), _) = &event {
+            let running = self.counts.begin(Activity::Running);
+            self.cells.push((cell.id, running));
+        }
+        event
+    }
+
+    fn answer(&mut self, answer: ClientEvent, payload: Payload) {
+        if let ClientEvent::Outcome(ended) = &answer
+            && self.take_cell(ended.id)
+        {
+            let WireOutcome(outcome) = &ended.outcome;
+            self.counts.end_with(outcome);
+        }
+        self.caller.answer(answer, payload);
+    }
+
+    fn refuse(&mut self, id: Option<u64>, refusal: Refusal) {
+        if let Some(id) = id
+            && self.take_cell(id)
+        {
+            self.counts.refuse(refusal.kind());
+        }
+        self.caller.refuse(id, refusal);
+    }
+}

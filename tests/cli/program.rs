@@ -1,0 +1,261 @@
+//! Programs in files: a lone script, a directory, a module.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use libtest_mimic::Failed;
+
+use super::behaviour::sandfork;
+use super::trials;
+
+trials! {
+    a_directory_runs_its_main_with_its_files,
+    a_lone_script_sees_nothing_beside_itself,
+    a_project_is_imported_and_its_files_are_found,
+    a_script_in_a_project_imports_what_is_beside_it_first,
+    a_module_runs_with_arguments_of_its_own,
+    a_policy_names_a_project,
+    a_scripts_functions_reach_spawned_processes,
+    a_script_from_a_pipe_has_no_file,
+    arguments_need_no_dashes,
+}
+
+/// A directory with a program: its main module, a module, a package, and a table.
+fn program() -> Result<tempfile::TempDir, Failed> {
+    let directory = tempfile::tempdir()?;
+    let inside = |name: &str| directory.path().join(name);
+    fs::create_dir_all(inside("package"))?;
+    for (name, text) in [
+        (
+            "__main__.py",
+            "import helper, sys\nprint(helper.ANSWER, sys.argv[1:], open('table.csv').read())\n",
+        ),
+        ("helper.py", "ANSWER = 42\n"),
+        ("table.csv", "a,b"),
+        ("package/__init__.py", ""),
+        (
+            "package/tool.py",
+            "import sys\nprint(__name__, sys.argv[1:])\n",
+        ),
+        (
+            "imports.py",
+            "import helper\nprint(helper.ANSWER)\nopen('out.txt', 'w').write('x')\n",
+        ),
+        (
+            "reads.py",
+            "import os\nprint(os.listdir(os.path.dirname(__file__)))\nopen('table.csv')\n",
+        ),
+    ] {
+        fs::write(inside(name), text)?;
+    }
+    // Every user may look into it, as into a checkout: a guest of root is another user.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(directory.path(), open)?;
+    Ok(directory)
+}
+
+fn in_program(directory: &Path, arguments: &[&str]) -> Result<Output, Failed> {
+    let mut command: Command = sandfork(&[&["run"][..], arguments].concat());
+    Ok(command.current_dir(directory).output()?)
+}
+
+fn said(output: &Output) -> String {
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|s| String::from_utf8_lossy(s));
+    format!("{stdout}{stderr}")
+}
+
+fn a_directory_runs_its_main_with_its_files() -> Result<(), Failed> {
+    let program = program()?;
+    let output = in_program(
+        Path::new("/"),
+        &[program.path().to_str().unwrap(), "a", "--json"],
+    )?;
+    assert_eq!(said(&output), "42 ['a', '--json'] a,b\n");
+    fs::remove_file(program.path().join("__main__.py"))?;
+    let output = in_program(program.path(), &["."])?;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said(&output).contains("without a `__main__.py`"),
+        "{}",
+        said(&output)
+    );
+    Ok(())
+}
+
+fn a_lone_script_sees_nothing_beside_itself() -> Result<(), Failed> {
+    let program = program()?;
+    let imports = in_program(program.path(), &["imports.py"])?;
+    let hint = |name: &str| {
+        let directory = program.path().display();
+        format!("sandfork: `{name}` is in {directory}, which the guest does not see; `--project`")
+    };
+    assert_eq!(imports.status.code(), Some(1));
+    assert!(said(&imports).contains("ModuleNotFoundError: No module named 'helper'"));
+    assert!(
+        said(&imports).contains(&hint("helper.py")),
+        "{}",
+        said(&imports)
+    );
+    let reads = in_program(program.path(), &["reads.py"])?;
+    assert!(
+        said(&reads).starts_with("['reads.py']\n"),
+        "{}",
+        said(&reads)
+    );
+    assert!(
+        said(&reads).contains(&hint("table.csv")),
+        "{}",
+        said(&reads)
+    );
+    // A guest that asks for what is elsewhere is not helped.
+    let other = in_program(program.path(), &["-c", "open('../secret')"])?;
+    assert!(!said(&other).contains("sandfork:"), "{}", said(&other));
+    Ok(())
+}
+
+fn a_project_is_imported_and_its_files_are_found() -> Result<(), Failed> {
+    let program = program()?;
+    let imports = in_program(program.path(), &["--project", "imports.py"])?;
+    assert_eq!(said(&imports), "42\n");
+    assert!(!program.path().join("out.txt").exists());
+    let elsewhere = format!("--project={}", program.path().display());
+    let code = "import helper; print(helper.__file__); open(helper.__file__, 'a')";
+    let refused = in_program(Path::new("/"), &[&elsewhere, "-c", code])?;
+    // By the mount, by Landlock, or because it is another user's.
+    let refusals = ["Read-only file system", "Permission denied"];
+    let file = program.path().join("helper.py");
+    assert!(said(&refused).starts_with(&format!("{}\n", file.display())));
+    assert!(
+        refusals.iter().any(|why| said(&refused).contains(why)),
+        "{}",
+        said(&refused)
+    );
+    let whole = in_program(Path::new("/"), &["--project", "-c", "1"])?;
+    assert_eq!(whole.status.code(), Some(2), "{}", said(&whole));
+    Ok(())
+}
+
+fn a_script_in_a_project_imports_what_is_beside_it_first() -> Result<(), Failed> {
+    let program = program()?;
+    let script = program.path().join("package/script.py");
+    fs::write(
+        script,
+        "import tool, helper, sys\nprint(helper.ANSWER, tool.__name__)\n",
+    )?;
+    let output = in_program(program.path(), &["--project=.", "package/script.py"])?;
+    assert_eq!(said(&output), "tool []\n42 tool\n");
+    Ok(())
+}
+
+fn a_module_runs_with_arguments_of_its_own() -> Result<(), Failed> {
+    let program = program()?;
+    let own = in_program(
+        program.path(),
+        &["--project", "-m", "package.tool", "-q", "--json"],
+    )?;
+    assert_eq!(said(&own), "__main__ ['-q', '--json']\n");
+    let installed = in_program(program.path(), &["-m", "json.tool", "--help"])?;
+    assert!(
+        said(&installed).contains("json.tool"),
+        "{}",
+        said(&installed)
+    );
+    let missing = in_program(program.path(), &["-m", "package.tool"])?;
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(
+        said(&missing).contains("`package` is in "),
+        "{}",
+        said(&missing)
+    );
+    let listed = ["--set", "imports.allow=math", "-m", "json.tool"];
+    let refused = in_program(program.path(), &listed)?;
+    assert!(
+        said(&refused).contains("Import of json.tool is not allowed"),
+        "{}",
+        said(&refused)
+    );
+    Ok(())
+}
+
+fn a_policy_names_a_project() -> Result<(), Failed> {
+    let program = program()?;
+    let policy = program.path().join("tenant.toml");
+    fs::write(&policy, "[python]\nproject = '.'\n")?;
+    let policy = policy.to_str().unwrap();
+    let output = in_program(
+        Path::new("/"),
+        &[
+            "--policy",
+            policy,
+            "-c",
+            "import helper; print(helper.ANSWER)",
+        ],
+    )?;
+    assert_eq!(said(&output), "42\n");
+    let plan = sandfork(&["plan", "--policy", policy]).output()?;
+    let line = format!(
+        "  program         {}, read-only\n",
+        program.path().display()
+    );
+    assert!(said(&plan).contains(&line), "{}", said(&plan));
+    Ok(())
+}
+
+/// Both start an interpreter that finds the script by its `__file__`.
+fn a_scripts_functions_reach_spawned_processes() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let script = directory.path().join("script.py");
+    fs::write(
+        &script,
+        "import inspect, multiprocessing, os\n\
+         def double(x): return 2 * x\n\
+         if __name__ == '__main__':\n\
+         \x20   assert os.path.samefile(__file__, inspect.getsourcefile(double))\n\
+         \x20   print(inspect.getsource(double), end='')\n\
+         \x20   for method in 'spawn', 'forkserver':\n\
+         \x20       with multiprocessing.get_context(method).Pool(1) as pool:\n\
+         \x20           print(method, pool.map(double, [21]))\n",
+    )?;
+    let output = sandfork(&["run", script.to_str().unwrap()]).output()?;
+    let expected = "def double(x): return 2 * x\nspawn [42]\nforkserver [42]\n";
+    assert_eq!(said(&output), expected);
+    Ok(())
+}
+
+fn a_script_from_a_pipe_has_no_file() -> Result<(), Failed> {
+    let binary = env!("CARGO_BIN_EXE_sandfork");
+    let shell = format!("{binary} run <(echo 'import os; print(os.path.exists(__file__))')");
+    let output = Command::new("bash").args(["-c", &shell]).output()?;
+    assert_eq!(said(&output), "False\n");
+    let none = sandfork(&["run", "-c", "print('__file__' in globals())"]).output()?;
+    assert_eq!(said(&none), "False\n");
+    Ok(())
+}
+
+fn arguments_need_no_dashes() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let script = directory.path().join("script.py");
+    fs::write(&script, "import sys\nprint(sys.argv[1:])\n")?;
+    let script = script.to_str().unwrap();
+    for (arguments, expected) in [
+        (
+            &[script, "a", "--json", "-c"][..],
+            "['a', '--json', '-c']\n",
+        ),
+        (&[script, "--", "a"], "['a']\n"),
+        (&[script, "a", "--", "b"], "['a', '--', 'b']\n"),
+        (
+            &["-c", "import sys; print(sys.argv[1:])", "a", "--json"],
+            "['a', '--json']\n",
+        ),
+        (
+            &["-c", "import sys; print(sys.argv[1:])", "--", "--json"],
+            "['--json']\n",
+        ),
+    ] {
+        let output = sandfork(&[&["run"][..], arguments].concat()).output()?;
+        assert_eq!(said(&output), expected, "{arguments:?}");
+    }
+    Ok(())
+}

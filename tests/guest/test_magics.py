@@ -1,0 +1,99 @@
+"""Lines of notebooks that are no Python: they have an effect, or a sentence that says what to do instead."""
+
+import os
+import tempfile
+import unittest
+
+from harness import Worker
+
+
+class Magics(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.before = os.getcwd()
+        os.chdir(cls.directory.name)
+        cls.worker = Worker()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.worker.close()
+        os.chdir(cls.before)
+        cls.directory.cleanup()
+
+    def said(self, source):
+        """What a cell prints, on both streams. The harness has no output of the worker's."""
+        catch = "import io, contextlib\nbuffer = io.StringIO()\n"
+        self.worker.value(catch + "both = contextlib.ExitStack()")
+        self.worker.value("both.enter_context(contextlib.redirect_stdout(buffer))")
+        self.worker.value("both.enter_context(contextlib.redirect_stderr(buffer))")
+        outcome = self.worker.cell(source)
+        said = self.worker.value("both.close()\nbuffer.getvalue()")
+        self.assertEqual(outcome.status, "ok", outcome.error)
+        return said
+
+    def test_what_a_sandbox_does_anyway_is_silent(self):
+        for line in ("%matplotlib inline", "%config InlineBackend.figure_format = 'svg'", "%load_ext autoreload"):
+            self.assertEqual(self.said(line + "\nx = 1"), "")
+        self.assertEqual(self.worker.value("x"), 1)
+
+    def test_time_is_printed_and_the_value_is_kept(self):
+        self.assertIn("Wall time: ", self.said("%time y = 2 + 1"))
+        self.assertEqual(self.worker.value("y"), 3)
+        self.assertEqual(self.worker.value("%time y"), 3)
+        self.assertIn("CPU times: user ", self.said("%%time\nz = 5\nz"))
+        self.assertEqual(self.worker.value("%%time\nz = 5\nz"), 5)
+        self.assertIn("per loop", self.said("%timeit -n 10 y + 1"))
+        self.assertEqual(self.worker.cell("%%time\n1 / 0").error["name"], "ZeroDivisionError")
+
+    def test_packages_that_cannot_be_installed_are_named_with_the_remedy(self):
+        for line in ("!pip install -q unittest-of-nowhere", "%pip install unittest-of-nowhere"):
+            said = self.said(line)
+            self.assertIn("unittest-of-nowhere cannot be installed here: the sandbox has no network", said)
+            self.assertIn("install them there, outside of the sandbox", said)
+        self.assertIn("does not run in a sandbox", self.said("!pip list"))
+
+    def test_programs_run_where_there_are_any(self):
+        self.assertEqual(self.worker.value("lines = !echo a; echo b\nlines"), ["a", "b"])
+        self.assertIn("exit code 3", self.said("!exit 3"))
+        self.worker.value("for name in 'ab':\n    !touch $PWD/magic\n")
+        self.assertTrue(os.path.exists("magic"))
+        self.worker.value("%%bash\ntouch one\ntouch two\n")
+        self.assertTrue(os.path.exists("one") and os.path.exists("two"))
+
+    def test_help_prints_signature_and_documentation(self):
+        self.worker.value("def f(a, b=1):\n    'Adds.'")
+        for line in ("f?", "?f", "f??"):
+            said = self.said(line)
+            self.assertIn("Signature: f(a, b=1)", said)
+            self.assertIn("Adds.", said)
+        self.assertIn("not found", self.said("nothing.here?"))
+
+    def test_files_and_directories(self):
+        self.worker.value("%%writefile made.txt\nline\n")
+        self.assertEqual(self.said("%cat made.txt"), "line\n")
+        self.assertEqual(self.worker.value("%pwd"), os.getcwd())
+        self.worker.value("%%writefile made.py\nmade = 7\n")
+        self.worker.value("%run made.py")
+        self.assertEqual(self.worker.value("made"), 7)
+
+    def test_an_unknown_command_says_so(self):
+        said = self.said("%nosuch thing")
+        self.assertEqual(said, "%nosuch is a command of IPython that a sandbox does not have: write it in Python\n")
+
+    def test_python_stays_what_it_is(self):
+        self.assertEqual(self.worker.value("a, b = 7, 4\na \\\n%b"), 3)
+        self.assertEqual(self.worker.value("'''\n!ls\n%time\nx?\n'''"), "\n!ls\n%time\nx?\n")
+        self.assertEqual(self.worker.value("%matplotlib inline\n'''\n!ls\n'''"), "\n!ls\n")
+        error = self.worker.cell("x = (1 +* 2)").error
+        self.assertEqual(error["name"], "SyntaxError")
+        error = self.worker.cell("%time 1\nx = = 2").error
+        self.assertEqual((error["name"], "line 2" in error["traceback"]), ("SyntaxError", True))
+
+    def test_many_such_lines_take_bounded_work(self):
+        error = self.worker.cell("%time\n" * 1000).error
+        self.assertEqual(error["name"], "SyntaxError")
+
+
+if __name__ == "__main__":
+    unittest.main()
