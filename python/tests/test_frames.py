@@ -137,6 +137,8 @@ def test_tables_and_arrays_of_arrow_come_back() -> None:
         pandas.Index(["a", "b"], name="q"),
         pandas.RangeIndex(5),
         pandas.to_timedelta([1, 2]),
+        pandas.period_range("2020", periods=3, freq="Q"),
+        pandas.PeriodIndex(["2020-01", None], freq="2M"),
         pandas.MultiIndex.from_tuples([(1, "a"), (2, "b")], names=["x", None]),
         pandas.array([1, None], dtype="Int64"),
         pandas.date_range("2020", periods=3).array,
@@ -158,6 +160,13 @@ def test_arrays_of_datetimes_come_back() -> None:
         assert found.dtype == array.dtype
         assert (found == array).all()
     assert isinstance(crossed(numpy.array([object()])), sandfork.Opaque)
+    mixed = pandas.DataFrame({"a": ["x", "y"], "b": [1, 2]}).values
+    assert crossed(mixed).tolist() == [["x", 1], ["y", 2]]
+    tree, buffers = sent(mixed)
+    for shape in ([2], [4, 2], [-2, -2], [2**62, 0], [2, 2, True], [], "x", [2.0, 2]):
+        tree["data"]["schema"] = shape
+        with pytest.raises(ValueError, match="shape"):
+            read(tree, buffers)
 
 
 def test_a_column_that_cannot_cross_says_which() -> None:

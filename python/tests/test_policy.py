@@ -7,7 +7,6 @@ import pathlib
 import re
 import sys
 import types
-from types import MappingProxyType
 
 import pytest
 
@@ -136,6 +135,27 @@ def test_what_no_policy_has_is_refused(arguments: dict, said: str) -> None:
     assert isinstance(caught.value, ValueError)
 
 
+def test_a_list_can_be_a_change_of_the_inherited_one() -> None:
+    change = {"remove": ("pandas",), "add": ["polars"]}
+    policy = Policy(
+        extends="data-science",
+        python={"preload": change},  # type: ignore[typeddict-item]
+        filesystem={"read": {"add": [pathlib.Path("/srv")]}},
+    )
+    assert policy.tables()["python"] == {"preload": {"remove": ["pandas"], "add": ["polars"]}}
+    assert policy.tables()["filesystem"] == {"read": {"add": ["/srv"]}}
+    assert Policy(**policy.tables()) == policy
+    assert '[python.preload]\nremove = ["pandas"]\nadd = ["polars"]\n' in policy.to_toml()
+
+
+@pytest.mark.parametrize(
+    "change", [{"removed": ["x"]}, {"remove": "x"}, {"remove": [1]}, {"add": {"x": 1}}, {"add": None}]
+)
+def test_a_wrong_change_of_a_list_is_refused(change: dict) -> None:
+    with pytest.raises(PolicyError, match=r'python.preload: .*: give a list of texts, or {"remove": '):
+        Policy(python={"preload": change})  # type: ignore[typeddict-item]
+
+
 def test_an_unknown_table_is_a_type_error() -> None:
     with pytest.raises(TypeError):
         Policy(limit={})  # type: ignore[call-arg]
@@ -178,7 +198,7 @@ def test_policies_are_sent_as_they_were_given(
         (pathlib.Path("/etc/x.toml"), {"name": "/etc/x.toml", **ours}),
         (policy, {"toml": policy.to_toml(), "label": "Policy", **ours}),
         (policy.tables(), {"toml": policy.to_toml(), "label": "Policy", **ours}),
-        (MappingProxyType(policy.tables()), {"toml": policy.to_toml(), "label": "Policy", **ours}),
+        (types.MappingProxyType(policy.tables()), {"toml": policy.to_toml(), "label": "Policy", **ours}),
         ({}, {"toml": "\n", "label": "Policy", **ours}),
     ]
     for given, sent in expected:

@@ -131,17 +131,17 @@ def run_cell(request, source):
 
 def evaluate(request, source):
     """Runs a cell. Returns its result, the exit status and the bytes of the value's buffers."""
-    filename = request["filename"]
+    filename, kind = request["filename"], request.get("source", "file")
     set_argv(filename, request["argv"])
     main_module = type(sys)("__main__")
     main_module.__builtins__ = builtins
-    describe_main(main_module.__dict__, filename, source)
+    describe_main(main_module.__dict__, filename, source, kind)
     sys.modules["__main__"] = main_module
     result = {"kind": "result", "id": request["id"], "status": "ok"}
     code = 0
     payload = b""
     try:
-        value = execute(source, filename, main_module.__dict__)
+        value = execute(source, kind, filename, main_module.__dict__)
         payload = add_value(result, value)
     except SystemExit as stop:
         code = exit_code(stop)
@@ -180,20 +180,36 @@ def add_value(result, value):
     if is_plain(value):
         result["value"] = value
         return b""
+    try:
+        result["value"], lengths, payload = encode_value(value)
+    except Exception:
+        # The value is too large, or the guest has changed what the import of the encoder needs.
+        name, shown = clean(type(value).__name__), cut(safe_repr(value), MAX_REPR)
+        result["value"] = {"type": "opaque", "name": name, "repr": shown}
+        return b""
+    if lengths:
+        result["blob"] = {"lengths": lengths}
+    return payload
+
+
+def encode_value(value):
+    """The tree of a value, and the lengths and the bytes of its buffers. Raises `ValueError` if they are
+    too large for a run."""
     from . import values
 
     encoder = values.Encoder()
     tree = encoder.encode(value)
     lengths = [len(buffer) for buffer in encoder.buffers]
-    if lengths and values.layout(lengths)[1] > MAX_BUFFERS:
-        name, shown = clean(type(value).__name__), cut(values.safe_repr(value), MAX_REPR)
-        result["value"] = {"type": "opaque", "name": name, "repr": shown}
-        return b""
-    result["value"] = tree
-    if not lengths:
-        return b""
-    result["blob"] = {"lengths": lengths}
-    return b"".join(values.pieces(encoder.buffers))
+    if values.layout(lengths)[1] > MAX_BUFFERS:
+        raise ValueError
+    return tree, lengths, b"".join(values.pieces(encoder.buffers))
+
+
+def safe_repr(value):
+    try:
+        return repr(value)
+    except BaseException as error:
+        return "<%s, whose repr raises %s>" % (type(value).__name__, type(error).__name__)
 
 
 def is_plain(value):

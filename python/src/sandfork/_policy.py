@@ -12,6 +12,17 @@ from . import _toml
 from ._exceptions import PolicyError
 
 _Path = Union[str, os.PathLike[str]]
+
+
+class ListChange(TypedDict, total=False):
+    """A change of an inherited list. Without it, the items of a list are added."""
+
+    remove: Sequence[_Path]
+    add: Sequence[_Path]
+
+
+_Texts = Union[Sequence[str], ListChange]
+_Paths = Union[Sequence[_Path], ListChange]
 # Texts with a unit.
 _Size = Annotated[str, "size"]
 _Duration = Annotated[str, "duration"]
@@ -21,8 +32,8 @@ class PythonTable(TypedDict, total=False):
     """`[python]`: the guest's interpreter."""
 
     interpreter: _Path
-    preload: Sequence[str]
-    path: Sequence[_Path]
+    preload: _Texts
+    path: _Paths
     project: _Path
     fresh: bool
 
@@ -30,7 +41,7 @@ class PythonTable(TypedDict, total=False):
 class ImportsTable(TypedDict, total=False):
     """`[imports]`: what guest code may import. It gives good messages; it is no security boundary."""
 
-    allow: Sequence[str]
+    allow: _Texts
 
 
 class FilesystemTable(TypedDict, total=False):
@@ -38,8 +49,8 @@ class FilesystemTable(TypedDict, total=False):
 
     system: str
     proc: bool
-    read: Sequence[_Path]
-    write: Sequence[_Path]
+    read: _Paths
+    write: _Paths
     work_size: _Size
     work_inodes: int
     tmp_size: _Size
@@ -53,7 +64,7 @@ class NetworkTable(TypedDict, total=False):
 
 
 # Functional syntax, because the key `pass` is a keyword.
-EnvTable = TypedDict("EnvTable", {"set": Mapping[str, str], "pass": Sequence[str]}, total=False)
+EnvTable = TypedDict("EnvTable", {"set": Mapping[str, str], "pass": _Texts}, total=False)
 
 
 class StdioTable(TypedDict, total=False):
@@ -78,8 +89,8 @@ class LimitsTable(TypedDict, total=False):
 class SyscallsTable(TypedDict, total=False):
     """`[syscalls]`: system calls to add to the preset, and to remove from it."""
 
-    allow: Sequence[str]
-    deny: Sequence[str]
+    allow: _Texts
+    deny: _Texts
 
 
 class AssuranceTable(TypedDict, total=False):
@@ -112,8 +123,8 @@ _NAMES = ("extends", "description", *_TABLES)
 _KINDS: dict[Any, str] = {
     str: "text",
     _Path: "path",
-    Sequence[str]: "texts",
-    Sequence[_Path]: "paths",
+    _Texts: "texts",
+    _Paths: "paths",
     Mapping[str, str]: "table",
     bool: "boolean",
     int: "count",
@@ -129,8 +140,8 @@ _KEYS = {
 _WANTED = {
     "text": "a text",
     "path": "a path",
-    "texts": "a list of texts",
-    "paths": "a list of paths",
+    "texts": 'a list of texts, or {"remove": [...], "add": [...]}',
+    "paths": 'a list of paths, or {"remove": [...], "add": [...]}',
     "table": "a dict of texts",
     "boolean": "True or False",
     "count": "a whole number",
@@ -252,14 +263,18 @@ def _plain(value: object, *, paths: bool) -> object:
         return os.fspath(value)
     if isinstance(value, (list, tuple)):
         return [_plain(item, paths=paths) for item in value]
-    return dict(value) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        return {key: _plain(item, paths=paths) for key, item in value.items()}
+    return value
 
 
 def _is_of_kind(kind: str, value: object) -> bool:
     if kind in ("text", "path", "size", "duration"):
         return isinstance(value, str)
     if kind in ("texts", "paths"):
-        return isinstance(value, list) and all(_is_of_kind("text", item) for item in value)
+        if isinstance(value, Mapping):
+            return value.keys() <= {"remove", "add"} and all(map(_is_list_of_texts, value.values()))
+        return _is_list_of_texts(value)
     if kind == "table":
         return isinstance(value, Mapping) and all(
             _is_of_kind("text", item) for pair in value.items() for item in pair
@@ -269,3 +284,7 @@ def _is_of_kind(kind: str, value: object) -> bool:
     whole = isinstance(value, int) and not isinstance(value, bool)
     # TOML has infinity and NaN, but a limit may not be either.
     return whole or (kind == "number" and isinstance(value, float) and value - value == 0)
+
+
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

@@ -164,9 +164,10 @@ def test_a_policy_of_python(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
     for given in (policy, policy.tables(), "own.toml", tmp_path / "own.toml", pathlib.Path("own.toml")):
         with Sandbox(given) as sbx:
             assert sbx.info.limits["limits.wall"] == 7.0
-            error = sbx.run("import os").error
-            assert error is not None
-            assert "Import of os is not allowed. Authorized imports are: ['math']" in error.value
+            for code in ("import os", "__import__('os')"):
+                error = sbx.run(code).error
+                assert error is not None
+                assert "Import of os is not allowed. Authorized imports are: ['math']" in error.value
 
 
 def test_every_way_in_takes_a_dict_of_tables() -> None:
@@ -184,6 +185,20 @@ def test_every_way_in_takes_a_dict_of_tables() -> None:
     assert [one is not None and one.error is not None and one.error.name for one in done] == [
         "ImportError"
     ] * 5
+
+
+def test_an_inherited_item_can_be_removed(tmp_path: pathlib.Path) -> None:
+    base = {"imports": {"allow": ["math", "json"]}}
+    sandfork.Policy(**base).dump(tmp_path / "base.toml")  # type: ignore[arg-type]
+    policy = {"extends": tmp_path / "base.toml", "imports": {"allow": {"remove": ["json"], "add": ["re"]}}}
+    with Sandbox(policy) as sbx:
+        assert sbx.run("import math, re").ok
+        error = sbx.run("import json").error
+        assert error is not None
+        assert error.value.endswith("Authorized imports are: ['math', 're']")
+    wrong = {**policy, "imports": {"allow": {"remove": ["os"]}}}
+    with pytest.raises(sandfork.PolicyError, match="os"):
+        Sandbox(wrong)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import PIL
@@ -9,7 +10,7 @@ from smolagents import FinalAnswerTool
 from smolagents.local_python_executor import InterpreterError
 
 from sandfork.smolagents import CodeError, NativeExecutor
-from sandfork.smolagents._imports import authorized_imports, import_patterns
+from sandfork.smolagents._imports import Imports, authorized_imports, import_patterns
 
 from .support import code_agent
 
@@ -164,6 +165,7 @@ def test_a_policys_own_list_holds() -> None:
         {"imports": "all"},
         {"imports": ["json"]},
         {"additional_imports": "pandas"},
+        {"additional_imports": ["json", 3]},
         {"additional_authorized_imports": "pandas"},
     ],
 )
@@ -175,3 +177,19 @@ def test_wrong_arguments_are_refused(options: dict[str, Any]) -> None:
 def test_functions_of_math_and_dates_need_no_authorized_import() -> None:
     assert run([], "floor(2.5)") == 2
     assert run([], "import datetime; datetime.datetime.strptime('2020', '%Y').year") == 2020
+
+
+def test_imports_are_looked_up_in_a_time_of_their_own() -> None:
+    class Sandbox:
+        def run(self, code: str, *, timeout: float) -> Any:
+            return SimpleNamespace(
+                status="ok" if timeout == 30 else "timeout", error=None, value=[(True, None)]
+            )
+
+    Imports(["json"], None, None).require(Sandbox())  # type: ignore[arg-type]
+
+
+def test_imports_that_cannot_be_looked_up_are_an_error() -> None:
+    policy = {"limits": {"cpu": "1ms"}}
+    with pytest.raises(InterpreterError, match=r"could not be (looked up|prepared): .*limits\.cpu"):
+        NativeExecutor(additional_imports=[f"no-such-package-{n}" for n in range(2000)], policy=policy)

@@ -49,6 +49,12 @@ def test_a_dict_says_what_a_saved_agent_can() -> None:
     }
 
 
+def test_authorized_imports_are_added_to_a_change_of_the_list() -> None:
+    source = {"extends": "strict", "imports": {"allow": {"remove": ["re"], "add": ["json"]}}}
+    made = tables(source, ["math"], None, FROM_POLICY)
+    assert made["imports"] == {"allow": {"remove": ["re"], "add": ["json", "math"]}}
+
+
 @pytest.mark.parametrize(
     ("seconds", "told"), [(None, "2592000000ms"), (0.0001, "1ms"), (1e12, "2592000000ms")]
 )

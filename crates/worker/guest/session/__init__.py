@@ -149,7 +149,7 @@ class Session:
         filename = request["filename"]
         self.interrupts.begin(request["id"])
         set_argv(filename, request["argv"])
-        describe_main(vars(self.main), filename, source)
+        describe_main(vars(self.main), filename, source, "text")
         # A whole program reads an empty file, as outside a sandbox.
         sys.stdin = sys.__stdin__ if request.get("then") == "end" else self.stdin
         sys.modules["__main__"] = self.main
@@ -161,6 +161,10 @@ class Session:
         if last == "expression" and value is not None:
             self.displays.show_value(value)
             self.plots.close(value)
+        if last == "text" and value is not None:
+            # What Python's own prompt does with a value.
+            text = values.cut(repr(value), values.MAX_REPR)
+            builtins._, value = value, text
         result["value"] = encoder.encode(value)
 
     def describe(self, error, result):

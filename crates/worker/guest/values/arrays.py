@@ -64,27 +64,34 @@ def array_tree(encoder: Encoder, value: Any) -> Tree:
 
 
 def _ndarray(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
-    if value.dtype.kind == "O" and len(value.shape) == 1:
+    if value.dtype.kind == "O" and 0 < len(value.shape) <= MAX_DIMENSIONS:
         return _objects(encoder, value, depth)
     return array_tree(encoder, value)
 
 
 def _objects(encoder: Encoder, value: Any, depth: int) -> Tree:
     """An array of Python's values, such as datetimes, if all of them cross."""
-    items = encoder.items(value.tolist(), depth + 3, False)
+    items = encoder.items(value.reshape(-1).tolist(), depth + 3, False)
     if any(type(item) is dict and item["type"] == "opaque" for item in items):
         raise ValueError("an array of objects that do not cross")
     encoder.count(20)
     index = {"type": "range-index", "start": 0, "stop": len(items), "step": 1, "name": None}
-    data = {"dtype": "object", "values": items}
+    data = {"dtype": "object", "schema": [int(length) for length in value.shape], "values": items}
     return {"type": "series", "of": "numpy", "name": None, "index": index, "data": data}
 
 
 def read_objects(decoder: Decoder, tree: Tree, depth: int) -> Any:
     column = decoder.field(tree, "data", dict)
-    listed = column.get("values")
-    if type(listed) is not list:
-        raise ValueError("an array of objects has no list of them")
+    listed, shape = column.get("values"), column.get("schema")
+    if type(listed) is not list or type(shape) is not list or not 0 < len(shape) <= MAX_DIMENSIONS:
+        raise ValueError("an array of objects has no list of them, or no shape")
+    count = 1
+    for length in shape:
+        if type(length) is not int or not 0 <= length <= max(len(listed), 1 << 16):
+            raise ValueError("the shape of an array is not that of its objects")
+        count *= length
+    if count != len(listed):
+        raise ValueError("the shape of an array is not that of its objects")
     values = [decoder.value(part, depth + 3) for part in listed]
     numpy = library("numpy")
     if numpy is None:
@@ -92,7 +99,7 @@ def read_objects(decoder: Decoder, tree: Tree, depth: int) -> Any:
     array = numpy.empty(len(values), object)
     for place, value in enumerate(values):
         array[place] = value
-    return array
+    return array.reshape(shape)
 
 
 def _scalar(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:

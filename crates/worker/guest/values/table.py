@@ -239,6 +239,8 @@ def _converter(decoder: Decoder, dtype: str, kind: str) -> Any:
     timed = columns.TIMED.fullmatch(dtype)
     if kind in ("|b1", "<f2"):
         return bool if kind == "|b1" else columns.half
+    if dtype.startswith("period["):
+        return lambda count: None if count == NAT else Opaque("pandas.Period", f"<{dtype} number {count}>")
     if dtype == "date":
         return lambda days: _made(lambda: date(1970, 1, 1) + timedelta(days))
     if timed is not None and timed[1] == "time":

@@ -24,6 +24,7 @@ MASKED = {
 MASKED.update(Float32="float32", Float64="float64", boolean="bool")
 STRINGS = ("string", "str")
 ZONED = re.compile(r"datetime64\[(?:s|ms|us|ns), ([A-Za-z0-9_+\-/:]{1,64})\]")
+PERIOD = re.compile(r"period\[([0-9]{0,3}[A-Za-z]{1,4}(?:-[A-Z]{3})?)\]")
 # Work to create an empty part of a table.
 PART = 100
 # Slots of pandas' hash tables, or sorted numbers, that take as long to visit as one value of a
@@ -109,6 +110,8 @@ def _column(encoder: Encoder, column: Any, depth: int) -> Tree:
         texts = zip(column.isna(), column.to_numpy(dtype=object))
         values = [None if missing else text for missing, text in texts]
         return {"dtype": name, "values": encoder.items(values, depth + 2, False)}
+    if PERIOD.fullmatch(name):
+        return {"dtype": name, "values": arrays.array_tree(encoder, column.array.asi8)}
     if ZONED.fullmatch(name):
         moments = column.array.tz_convert(None).to_numpy()
         return {"dtype": name, "values": arrays.array_tree(encoder, moments)}
@@ -324,6 +327,11 @@ def _read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
             _spend_hashing(decoder, categories)
         ordered = tree.get("ordered") is True
         return pandas.Categorical.from_codes(data, categories=categories, ordered=ordered)
+    period = PERIOD.fullmatch(name) if type(name) is str else None
+    if period is not None:
+        if data.dtype != "int64":
+            raise ValueError("the column of a table is no array of periods")
+        return pandas.arrays.PeriodArray(data, dtype=pandas.PeriodDtype(period[1]))
     zoned = ZONED.fullmatch(name) if type(name) is str else None
     if zoned is not None:
         if data.dtype.kind != "M":

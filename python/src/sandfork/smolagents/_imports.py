@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
-from smolagents.local_python_executor import InterpreterError
+from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS, InterpreterError
 from smolagents.utils import BASE_BUILTIN_MODULES
 
 from sandfork import Sandbox
@@ -60,14 +60,14 @@ class Imports:
             return
         wanted = [(_plain(name), _specifier(name) is not None) for name in names]
         space = {"__name__": "sandfork_imports", "names": wanted}
-        looked_up = sandbox.run(f"(lambda x: exec({_LOOK_UP!r}, {{**{space!r}, 'found': x}}) or x)([])")
+        code = f"(lambda x: exec({_LOOK_UP!r}, {{**{space!r}, 'found': x}}) or x)([])"
+        # Not in the time of the agent's code, which may be short.
+        looked_up = sandbox.run(code, timeout=MAX_EXECUTION_TIME_SECONDS)
         if looked_up.status != "ok":
-            raise InterpreterError(f"the imports could not be looked up: {looked_up.error}")
-        missing = [
-            told
-            for name, found in zip(names, looked_up.value)
-            if (told := _missing(name, *found)) is not None
-        ]
+            told = looked_up.error
+            raise InterpreterError(f"the imports could not be looked up: {told and told.value}")
+        checked = [_missing(name, *found) for name, found in zip(names, looked_up.value)]
+        missing = [name for name in checked if name is not None]
         if missing:
             kind, remedy = _WORDS[self.are_listed]
             raise InterpreterError(
@@ -104,7 +104,10 @@ def import_patterns(authorized: Iterable[str]) -> list[str] | None:
 def _names(given: Sequence[str] | None, parameter: str) -> list[str]:
     if isinstance(given, str):
         raise ValueError(f"{parameter} is the text {given!r}: give a list of names")
-    return list(given or ())
+    names = list(given or ())
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{parameter} is {names!r}: give texts, each the name of a module or a distribution")
+    return names
 
 
 def _requirement(name: str) -> Requirement | None:

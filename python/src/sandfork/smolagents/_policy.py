@@ -46,7 +46,11 @@ def executor_policy(
     if imports is not None:
         # If the policy lists imports too, both lists apply, without duplicates.
         listed = tables.get("imports", {}).get("allow", ())
-        tables["imports"] = {"allow": sorted({*listed, *imports})}
+        if isinstance(listed, Mapping):
+            added = sorted({*listed.get("add", ()), *imports})
+            tables["imports"] = {"allow": {**listed, "add": added}}
+        else:
+            tables["imports"] = {"allow": sorted({*listed, *imports})}
     if interpreter:
         tables["python"] = {**tables.get("python", {}), "interpreter": interpreter}
     if not isinstance(timeout_seconds, FromPolicy):

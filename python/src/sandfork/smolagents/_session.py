@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
-from smolagents.local_python_executor import InterpreterError
+from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS, InterpreterError
 from smolagents.utils import is_valid_name
 
 from sandfork import Execution, Policy, Sandbox, SessionClosed, SessionEnded, SessionForked, SupervisorError
@@ -160,9 +160,10 @@ class AgentSession:
             self._sandbox = None
 
     def _furnish(self, sandbox: Sandbox) -> None:
-        prepared = sandbox.run(_FURNISH)
+        prepared = sandbox.run(_FURNISH, timeout=MAX_EXECUTION_TIME_SECONDS)
         if prepared.status != "ok":
-            raise InterpreterError(f"the session could not be prepared: {prepared.error}")
+            told = prepared.error
+            raise InterpreterError(f"the session could not be prepared: {told and told.value}")
         self._withdraw(sandbox)
         # In the order of `CodeAgent.run`: a tool takes precedence over a variable of the same name.
         sandbox.set_variables(self._variables)
