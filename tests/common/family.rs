@@ -49,7 +49,8 @@ impl fmt::Display for Role {
 pub enum Shape {
     /// A pid namespace for the zygote, and one for each worker.
     PidNamespaces,
-    /// The family under root, whose launcher first has a child that writes the id maps.
+    /// The family under root, whose launcher first has a child for id maps: the workers', or those of a writable
+    /// tree.
     MappedPidNamespaces,
     /// The launcher watches, and above each worker is a reaper: here it is called its init.
     Reapers,

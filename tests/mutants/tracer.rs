@@ -245,7 +245,7 @@ impl Tracer {
             Some(task) => {
                 task.children += 1;
                 let flags = task.within.map_or(0, |call| call.arguments[0]);
-                role_of_child(Shape::PidNamespaces, task.role, task.children, flags)
+                role_of_child(Shape::MappedPidNamespaces, task.role, task.children, flags)
             }
             None => Role::Other,
         };
