@@ -128,6 +128,14 @@ def canonical(value: object) -> object:
         return kind, sorted(repr(canonical(item)) for item in value)
     if kind is dict:
         return kind, [(canonical(key), canonical(item)) for key, item in value.items()]
+    if kind is _values.Table:
+        # Written again, it no longer says which package would have made a frame of it.
+        return kind, value.columns, canonical(list(value))
+    if kind.__module__ == "pyarrow.lib":
+        # The `repr` of an array has its address.
+        return kind, str(getattr(value, "type", "")), str(value)
+    if getattr(getattr(value, "dtype", None), "kind", "") == "O" and hasattr(value, "tobytes"):
+        return kind, value.shape, canonical(value.tolist())
     if hasattr(value, "tobytes") and hasattr(value, "dtype"):
         return kind, value.dtype.str, value.shape, value.tobytes()
     if hasattr(value, "tobytes") and hasattr(value, "mode"):

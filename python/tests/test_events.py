@@ -54,7 +54,7 @@ def test_a_session_is_logged_from_its_start_to_its_end(
         ("started", logging.INFO, f"{under} has started at level 'full'"),
         ("cell-ended", logging.DEBUG, f"{under} cell 1 ended: ok"),
         ("limit", logging.WARNING, f"{under} cell 2 reached its limit limits.wall"),
-        ("ended", logging.INFO, f"{under} has ended: closed by its caller"),
+        ("ended", logging.INFO, f"{under} has ended: closed"),
     ]
     assert {(vars(r)["session"], vars(r)["policy"]) for r in records.records} == {(number, policy)}
     assert records.records[2].getMessage().startswith(f"session {number} under")
@@ -74,6 +74,17 @@ def test_a_refusal_is_logged_and_counted(fake: FakeSupervisor, records: pytest.L
     (record,) = [r for r in records.records if vars(r)["event"] == "refused"]
     assert record.levelno == logging.WARNING
     assert vars(record)["error"] == "SessionBusy"
+
+
+def test_what_was_not_opened_does_not_end(fake: FakeSupervisor, records: pytest.LogCaptureFixture) -> None:
+    before = sandfork.stats()
+    fake.on("open", lambda session, request: session.error("policy", "there is no such policy"))
+    with pytest.raises(sandfork.PolicyError):
+        sandfork.run("1")
+    assert since(before) == ({"PolicyError": 1}, {})
+    assert sandfork.stats().waiting == before.waiting
+    ((event, level, said),) = events(records)
+    assert (event, level, said) == ("refused", logging.WARNING, "was refused: PolicyError")
 
 
 def test_tasks_are_counted_and_logged(serve: Serve, records: pytest.LogCaptureFixture) -> None:

@@ -162,6 +162,7 @@ pub struct RunArguments {
     /// script from stdin. All that follows is for the script, as `sys.argv[1:]`
     #[arg(
         value_names = ["FILE", "ARG"],
+        value_hint = clap::ValueHint::AnyPath,
         num_args = 1..,
         trailing_var_arg = true,
         required_unless_present_any = ["code", "module"]

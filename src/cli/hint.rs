@@ -5,6 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use crate::host::UNPRIVILEGED_ID;
 use crate::outcome::ExceptionInfo;
 
 /// The longest path that is looked up.
@@ -18,6 +19,8 @@ pub struct Surroundings {
     pub current: PathBuf,
     /// Whether the guest sees the script's directory.
     pub is_shown: bool,
+    /// The host's directories and files to which a guest of root may write.
+    pub writable: Vec<PathBuf>,
 }
 
 impl Surroundings {
@@ -31,6 +34,9 @@ impl Surroundings {
             "FileNotFoundError" => {
                 let name = quoted(&error.message, "directory: '")?;
                 (self.file(name), self.copied(name))
+            }
+            "PermissionError" => {
+                return self.unwritable(quoted(&error.message, "denied: '")?);
             }
             _ => return None,
         };
@@ -50,6 +56,17 @@ impl Surroundings {
             )),
             (None, None) => None,
         }
+    }
+
+    /// Where a file system has no id-mapped mounts, a guest of root is another user than the owner.
+    fn unwritable(&self, name: &str) -> Option<String> {
+        let mut writable = self.writable.iter();
+        let shown = writable.find(|path| Path::new(name).starts_with(path))?;
+        Some(format!(
+            "where the file system or the kernel has no id-mapped mounts, as overlayfs, guests of root write \
+             to {} as uid {UNPRIVILEGED_ID}: let that user write there, or copy the file with `--out`",
+            shown.display()
+        ))
     }
 
     /// The name of a file that `--in` would put where the guest looked for it.
@@ -100,11 +117,18 @@ mod tests {
         for file in ["secret", "program/helper.py", "program/data/table.csv"] {
             std::fs::write(directory.path().join(file), "").unwrap();
         }
-        let mut around = Surroundings {
+        let around = Surroundings {
             beside: program.clone(),
             current: directory.path().join("none"),
             is_shown: false,
+            writable: vec!["/srv/out".into()],
         };
+        let refused = |name: &str| {
+            let message = format!("[Errno 13] Permission denied: '{name}'");
+            around.hint(&ExceptionInfo::new("PermissionError", message, ""))
+        };
+        assert!(refused("/srv/out/x").is_some_and(|hint| hint.contains("`--out`")));
+        assert_eq!(refused("/srv/other"), None);
         let missing = |around: &Surroundings, class: &str, message: &str| {
             around.hint(&ExceptionInfo::new(class, message, ""))
         };
@@ -130,12 +154,18 @@ mod tests {
             );
         }
         assert_eq!(missing(&around, "ValueError", &file("helper.py")), None);
-        around.current.clone_from(&program);
+        let around = Surroundings {
+            current: program.clone(),
+            ..around
+        };
         let hint = missing(&around, "FileNotFoundError", &file("data/table.csv"));
         assert!(hint.is_some_and(|hint| hint.contains("`--in data/table.csv` copies it")));
         let hint = missing(&around, "FileNotFoundError", &file("../secret"));
         assert_eq!(hint, None);
-        around.is_shown = true;
+        let around = Surroundings {
+            is_shown: true,
+            ..around
+        };
         assert_eq!(
             missing(&around, "ModuleNotFoundError", &module("helper")),
             None

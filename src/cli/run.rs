@@ -30,8 +30,13 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
     }
     let policy = chosen(&choice)?;
     let project = policy.python().project.as_ref();
+    let writable = policy.filesystem().write.iter();
     let around = Surroundings {
         is_shown: project.is_some_and(|project| target.beside.starts_with(&project.value)),
+        writable: writable
+            .filter(|_| nix::unistd::geteuid().is_root())
+            .map(|path| path.value.clone())
+            .collect(),
         beside: target.beside,
         // Without one, nothing relative is found.
         current: std::env::current_dir().unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! The seccomp filters of a plan. Errors in a policy's lists are traced to their lines.
 
-use super::seccomp::{self, Filters, SeccompError, Surroundings};
+use super::seccomp::{self, Filters, HOST_WRITES, Rule, SeccompError, Surroundings, compile_with};
 use super::{CgroupPlan, PlanError};
 use crate::host::{Controller, Machine};
 use crate::policy::{Level, Located, Policy};
@@ -41,8 +41,10 @@ pub(super) fn compile(
         list.iter().map(|name| name.value.clone()).collect()
     };
     let mut allowed = names(&lists.allow);
+    let mut stricter: &[Rule] = &[];
     if !policy.filesystem().write.is_empty() {
         allowed.extend(DURABILITY.map(str::to_owned));
+        stricter = HOST_WRITES;
     }
     if uids == WorkerUids::EachItsOwn {
         allowed.push("epoll_ctl".to_owned());
@@ -52,7 +54,8 @@ pub(super) fn compile(
         let uncounted = UNCOUNTED.map(str::to_owned).into_iter();
         denied.extend(uncounted.filter(|name| !allowed.contains(name)));
     }
-    seccomp::compile(arch, surroundings, &allowed, &denied).map_err(|source| locate(policy, source))
+    compile_with(arch, surroundings, &allowed, &denied, stricter)
+        .map_err(|source| locate(policy, source))
 }
 
 /// What every host refuses in a policy's lists of system calls.

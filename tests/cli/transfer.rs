@@ -15,6 +15,7 @@ trials! {
     what_is_no_file_is_not_copied_out,
     a_guest_that_is_ended_replaces_no_result,
     what_cannot_be_copied_is_refused_before_the_run,
+    what_a_guest_writes_belongs_to_the_owner_of_the_directory,
     a_plan_lists_a_path_beneath_tmp_as_written,
 }
 
@@ -186,4 +187,91 @@ fn a_plan_lists_a_path_beneath_tmp_as_written() -> Result<(), Failed> {
     assert!(shown("writes ", "results"), "{plan}");
     assert!(shown("reads and runs ", "data.csv"), "{plan}");
     Ok(())
+}
+
+/// A program that runs as its owner would give every user of the host the owner's rights.
+const WRITES: &str = "\
+import os, sys
+from errno import errorcode
+for directory in sys.argv[1:]:
+    path = directory + '/result'
+    with open(path, 'w') as file:
+        file.write('x')
+    assert os.stat(path).st_uid == os.stat(directory).st_uid == os.getuid()
+    assert open(directory + '/private').read() == 'p'
+    os.chmod(path, 0o750)
+    for mode in 0o4755, 0o2755, 0o6750:
+        for name in path, os.open(path, os.O_RDONLY):
+            try:
+                os.chmod(name, mode)
+                print('made', oct(mode))
+            except OSError as error:
+                assert errorcode[error.errno] == 'EPERM', error
+    made = os.open(directory + '/made', os.O_CREAT | os.O_RDWR, 0o6755)
+    os.write(made, b'#!/bin/sh')
+    assert os.fstat(made).st_mode & 0o6000 == 0
+    try:
+        os.chown(path, 0, 0)
+        assert os.getuid() == 0
+    except OSError:
+        pass
+print('written')
+";
+
+fn what_a_guest_writes_belongs_to_the_owner_of_the_directory() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let names = ["of-the-caller", "of-another"].map(|name| directory.path().join(name));
+    let is_root = nix::unistd::geteuid().is_root();
+    let count = if is_root { 2 } else { 1 };
+    for name in &names[..count] {
+        fs::create_dir(name)?;
+        fs::write(name.join("private"), "p")?;
+        fs::set_permissions(name.join("private"), fs::Permissions::from_mode(0o600))?;
+        fs::set_permissions(name, fs::Permissions::from_mode(0o700))?;
+    }
+    if is_root {
+        for path in [names[1].clone(), names[1].join("private")] {
+            std::os::unix::fs::chown(path, Some(4321), Some(4322))?;
+        }
+    }
+    let shown: Vec<&str> = names[..count]
+        .iter()
+        .map(|name| name.to_str().unwrap())
+        .collect();
+    let sets: Vec<String> = shown
+        .iter()
+        .map(|name| format!("filesystem.write={name}"))
+        .collect();
+    let sets = sets.iter().flat_map(|set| ["--set", set]);
+    let arguments: Vec<&str> = ["run"]
+        .into_iter()
+        .chain(sets)
+        .chain(["-c", WRITES])
+        .chain(shown.iter().copied())
+        .collect();
+    let output = run_in(directory.path(), &arguments)?;
+    if is_root && !has_mapped_mounts(directory.path()) {
+        assert!(said(&output).contains("`--out`"), "{}", said(&output));
+        return Ok(());
+    }
+    assert_eq!(
+        (
+            String::from_utf8_lossy(&output.stdout).as_ref(),
+            said(&output)
+        ),
+        ("written\n", String::new())
+    );
+    for name in &names[..count] {
+        let (own, result) = (fs::metadata(name)?, fs::metadata(name.join("result"))?);
+        assert_eq!((result.uid(), result.gid()), (own.uid(), own.gid()));
+        assert_eq!(result.mode() & 0o7777, 0o750);
+    }
+    Ok(())
+}
+
+/// File systems that have no id-mapped mounts, or not on every kernel that Sandfork runs on.
+fn has_mapped_mounts(path: &Path) -> bool {
+    use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, TMPFS_MAGIC, statfs};
+    let kind = statfs(path).unwrap().filesystem_type();
+    ![OVERLAYFS_SUPER_MAGIC, TMPFS_MAGIC].contains(&kind)
 }

@@ -1,5 +1,6 @@
 //! The guest's identity: an unprivileged host user, and one id inside its user namespace.
 
+use std::fmt::Write as _;
 use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
@@ -67,6 +68,45 @@ pub fn map_process(
     write_file(proc, &format!("{process}/gid_map"), &gids)
 }
 
+/// Maps `own` and `seen` to each other and every other id to itself, in the user namespace of a process.
+pub fn map_swapped(
+    proc: BorrowedFd,
+    process: &str,
+    own: HostIds,
+    seen: HostIds,
+) -> Result<(), Errno> {
+    let uids = swapped(own.uid, seen.uid);
+    write_file(proc, &format!("{process}/uid_map"), &uids)?;
+    write_file(
+        proc,
+        &format!("{process}/gid_map"),
+        &swapped(own.gid, seen.gid),
+    )
+}
+
+/// The lines of an id map (user_namespaces(7)).
+fn swapped(one: u32, other: u32) -> String {
+    // The highest id is no id (`INVALID_UID`).
+    const COUNT: u32 = u32::MAX;
+    let (low, high) = (one.min(other), one.max(other));
+    if low == high {
+        return format!("0 0 {COUNT}\n");
+    }
+    let ranges = [
+        (0, 0, low),
+        (low, high, 1),
+        (low + 1, low + 1, high - low - 1),
+        (high, low, 1),
+        (high + 1, high + 1, COUNT - high - 1),
+    ];
+    let mut lines = String::new();
+    for (inside, outside, count) in ranges.iter().filter(|(_, _, count)| *count > 0) {
+        // Writing to a string does not fail.
+        _ = writeln!(lines, "{inside} {outside} {count}");
+    }
+    lines
+}
+
 fn write_file(directory: BorrowedFd, path: &str, text: &str) -> Result<(), Errno> {
     let file = openat(
         directory,
@@ -77,5 +117,22 @@ fn write_file(directory: BorrowedFd, path: &str, text: &str) -> Result<(), Errno
     match write(&file, text.as_bytes())? {
         n if n == text.len() => Ok(()),
         _ => Err(Errno::EIO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ids_are_swapped_and_the_others_stay() {
+        assert_eq!(swapped(0, 0), "0 0 4294967295\n");
+        let around = "1 1 1998\n1999 0 1\n2000 2000 4294965295\n";
+        assert_eq!(swapped(0, 1999), format!("0 1999 1\n{around}"));
+        assert_eq!(swapped(1999, 0), swapped(0, 1999));
+        assert_eq!(
+            swapped(1000, 1001),
+            "0 0 1000\n1000 1001 1\n1001 1000 1\n1002 1002 4294966293\n"
+        );
     }
 }

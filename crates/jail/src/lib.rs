@@ -22,6 +22,7 @@ mod identity;
 mod landlock;
 mod limits;
 mod namespaces;
+mod owners;
 pub mod program;
 pub mod reaper;
 mod root;

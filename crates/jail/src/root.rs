@@ -12,6 +12,7 @@ use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{chdir, pivot_root};
 
 use super::failure::{Failure, InStep, Step};
+use super::owners::Owners;
 use super::program::{Access, ProcMount, RootEntry, Shown, Tmpfs};
 use crate::sys::mount as mounts;
 
@@ -36,7 +37,10 @@ enum TreeKind {
 /// A root launcher does this before it gives up its uid, because only root may traverse, for example, a
 /// home directory that holds the interpreter. An ordinary user does it after entering the user namespace,
 /// because only there may it mount.
-pub fn clone_trees(entries: &[RootEntry]) -> Result<Vec<Tree>, Errno> {
+///
+/// With `owners`, what a guest writes to a writable tree belongs to the tree's owner, and what the owner
+/// has there is the guest's. A file system without id-mapped mounts shows its own owners.
+pub fn clone_trees(entries: &[RootEntry], owners: Option<&Owners>) -> Result<Vec<Tree>, Errno> {
     let mut trees = Vec::new();
     for entry in entries {
         let (source, target, access) = match entry {
@@ -58,11 +62,16 @@ pub fn clone_trees(entries: &[RootEntry]) -> Result<Vec<Tree>, Errno> {
             Access::ReadOnly => mounts::MOUNT_ATTR_RDONLY,
             Access::ReadWrite => mounts::MOUNT_ATTR_NOEXEC,
         };
-        trees.push(clone_one(
-            &source,
-            target,
-            read_only | mounts::MOUNT_ATTR_NODEV,
-        )?);
+        let tree = clone_one(&source, target, read_only | mounts::MOUNT_ATTR_NODEV)?;
+        if let (Access::ReadWrite, Some(owners)) = (access, owners) {
+            let map = owners.map(&source)?;
+            // overlayfs has no such mounts, and Linux before 5.12 has none at all.
+            match mounts::map_owners(&tree.mount, map) {
+                Err(Errno::EINVAL | Errno::EPERM | Errno::EOPNOTSUPP) | Ok(()) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        trees.push(tree);
     }
     Ok(trees)
 }

@@ -8,9 +8,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, getpid, pipe2, read, sethostname};
+use nix::unistd::{Pid, getpid, pipe2, sethostname};
 
 use super::failure::{Failure, InStep, Step};
+use super::owners::{Owners, await_end};
 use super::program::ZygoteJail;
 use super::{identity, limits, namespaces, root, scheduling, shared_host};
 use crate::sys;
@@ -34,7 +35,14 @@ pub fn enter(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
     let single = SingleThreaded::count(early_proc.as_fd()).in_step(Step::Prepare)?;
     // Before the process stops being root: only root may traverse the paths of some trees.
     let opened_as_root = match jail.identity.drop_to {
-        Some(_) => Some(root::clone_trees(&jail.root).in_step(Step::CloneTrees)?),
+        Some(guest) => {
+            let owners = Owners {
+                single: &single,
+                proc: early_proc.as_fd(),
+                guest,
+            };
+            Some(root::clone_trees(&jail.root, Some(&owners)).in_step(Step::CloneTrees)?)
+        }
         None => None,
     };
     // While this process is root: only a child of root may map more than one id.
@@ -74,7 +82,7 @@ pub fn enter(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
     let proc = root::detached_proc().in_step(Step::MountProc)?;
     let trees = match opened_as_root {
         Some(trees) => trees,
-        None => root::clone_trees(&jail.root).in_step(Step::CloneTrees)?,
+        None => root::clone_trees(&jail.root, None).in_step(Step::CloneTrees)?,
     };
     root::build_and_enter(&jail.root, trees, jail.worker.proc)?;
     sethostname(&jail.hostname).in_step(Step::Hostname)?;
@@ -134,16 +142,6 @@ impl Drop for Mapper {
             _ = self.end();
         }
     }
-}
-
-/// Waits for the end of file of a pipe that carries no data.
-fn await_end(pipe: &OwnedFd) -> Result<(), Errno> {
-    while let Err(errno) = read(pipe, &mut [0]) {
-        if errno != Errno::EINTR {
-            return Err(errno);
-        }
-    }
-    Ok(())
 }
 
 /// The last steps, in the zygote itself.

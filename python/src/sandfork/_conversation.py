@@ -196,7 +196,8 @@ class Conversation:
         """The open sessions, the running cells and the waiting requests of the conversation: 0 or 1 each."""
         if self.closed:
             return 0, 0, 0
-        is_open = self.decoder is not None and self.ended is None and not self.waits
+        has_begun = self.decoder is not None and self.info is not None
+        is_open = has_begun and self.ended is None and not self.waits
         return int(is_open), int(self.running and not self.waits), int(self.waits)
 
     @property

@@ -92,7 +92,7 @@ class Driver(ABC, Generic[C]):
         else:
             link.shut_down()
         if was_open:
-            _events.report(session, _events.INFO, "ended", "has ended: closed by its caller")
+            _events.report(session, _events.INFO, "ended", "has ended: closed")
 
     def conduct(self, conversation: Actions[T]) -> Work[T]:
         """Has a conversation and returns its result. Raises `SessionBusy` at once if another one is active.

@@ -30,8 +30,8 @@ def class_name(status: str) -> str:
 
 
 def sentence(outcome: Mapping[str, Any], limits: Mapping[str, float | str]) -> str:
-    """The sentence for an outcome under these limits of the cell. A limit given as text is in the notation of a
-    policy."""
+    """The sentence for an outcome under these limits of the cell. A limit given as text is in a policy's
+    notation."""
     status = outcome["status"]
     hit = outcome.get("limit")
     if hit is not None:

@@ -52,12 +52,18 @@ def blocking() -> None:
         sbx.files.write("a", io.StringIO("x"))
         sbx.add_tools([add, Tool("f", fetch)])
         assert_type(sbx.info.limits["limits.wall"], float)
+        assert_type(sbx.info.usage, "sandfork.Usage | None")
+        assert_type(execution.to_text(max_length=500), str)
+    assert_type(sandfork.stats().ended["ok"], int)
     assert_type(sandfork.run("1"), Execution)
     Policy(python={"preload": {"remove": ["pandas"], "add": ["polars"]}}, env={"pass": {"remove": ["A"]}})
     assert_type(sandfork.run("1", policy={"limits": {"wall": "2s"}}), Execution)
     sandfork.map([{"code": "1", "limits": {"wall": "2s"}}])
     with sandfork.map([sandfork.Task("1", id=1)], jobs=2, ordered=True, on_progress=follow) as results:
         assert_type(next(results), TaskResult)
+    expected = {"stdout": "1", "tolerance": 1e-6}
+    for result in sandfork.map([sandfork.Task("1", expect="1"), {"code": "1", "expect": expected}]):
+        assert_type(result.verdict, "str | None")
     assert_type([result.failure for result in sandfork.map(["1"])], "list[sandfork.SandforkError | None]")
 
 

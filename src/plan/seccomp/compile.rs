@@ -25,17 +25,29 @@ const ESSENTIAL: &[&str] = &[
     "prlimit64",
 ];
 
-/// Compiles the preset of `surroundings` and a policy's own lists.
-///
-/// `allow` adds calls to the preset that it refuses for economy, or does not know. `deny` refuses
-/// calls with `EPERM` and wins over the preset and over `allow`. It goes into the worker's filter
-/// only, so that it does not hinder the jail's set-up. A name that only another architecture has is
-/// accepted.
+/// [`compile_with`] without stricter rules.
+#[cfg(any(test, feature = "internals"))]
 pub fn compile(
     arch: Arch,
     surroundings: Surroundings,
     allow: &[impl AsRef<str>],
     deny: &[impl AsRef<str>],
+) -> Result<Filters, SeccompError> {
+    compile_with(arch, surroundings, allow, deny, &[])
+}
+
+/// Compiles the preset of `surroundings` and a policy's own lists.
+///
+/// `allow` adds calls to the preset that it refuses for economy, or does not know. `deny` refuses
+/// calls with `EPERM` and wins over the preset and over `allow`. It goes into the worker's filter
+/// only, so that it does not hinder the jail's set-up. A name that only another architecture has is
+/// accepted. Calls that are then allowed without a condition get the verdicts of `stricter`.
+pub fn compile_with(
+    arch: Arch,
+    surroundings: Surroundings,
+    allow: &[impl AsRef<str>],
+    deny: &[impl AsRef<str>],
+    stricter: &[Rule],
 ) -> Result<Filters, SeccompError> {
     let Preset { guest, jail } = Preset::of(surroundings);
     let mut verdicts: BTreeMap<&str, Verdict> = guest
@@ -45,6 +57,13 @@ pub fn compile(
     for name in allow {
         check_allowed(&guest, name.as_ref())?;
         verdicts.insert(name.as_ref(), Verdict::Allow);
+    }
+    for rule in stricter {
+        for name in rule.names() {
+            if verdicts.get(name) == Some(&Verdict::Allow) {
+                verdicts.insert(name, rule.verdict);
+            }
+        }
     }
     let mut zygote: BTreeMap<&str, Verdict> = verdicts
         .iter()

@@ -19,12 +19,14 @@ mod tests;
 use sandfork_jail::program::BpfProgram;
 
 pub use crate::host::Arch;
-pub use compile::{check, compile};
+#[cfg(any(test, feature = "internals"))]
+pub use compile::compile;
+pub use compile::{check, compile_with};
 pub use error::SeccompError;
 #[cfg(any(test, feature = "internals"))]
 pub use names::syscalls;
 pub use names::{known_syscall, syscall_number};
-pub use preset::Preset;
+pub use preset::{HOST_WRITES, Preset};
 pub use rule::{Check, Errno, Grant, Rule, Verdict};
 
 /// The other layers between the guest and the host. They decide which calls are harmless.

@@ -26,6 +26,8 @@ pub const MOUNT_ATTR_NOSUID: u64 = 0x2;
 pub const MOUNT_ATTR_NODEV: u64 = 0x4;
 /// Programs cannot be executed.
 pub const MOUNT_ATTR_NOEXEC: u64 = 0x8;
+/// Owners are mapped by a user namespace.
+const MOUNT_ATTR_IDMAP: u64 = 0x10_0000;
 
 /// `struct mount_attr` of `linux/mount.h`.
 #[repr(C)]
@@ -70,7 +72,20 @@ pub fn clone_tree(path: &Path) -> Result<OwnedFd, Errno> {
 
 /// Adds attributes to a detached tree and every mount in it.
 pub fn set_attributes(tree: impl AsFd, set: u64) -> Result<(), Errno> {
-    let attr = MountAttr::adding(set);
+    set_attr(tree, &MountAttr::adding(set))
+}
+
+/// Maps the owners of a detached tree, and of every mount in it, by the id maps of a user namespace.
+pub fn map_owners(tree: impl AsFd, user_namespace: impl AsFd) -> Result<(), Errno> {
+    let namespace = user_namespace.as_fd().as_raw_fd();
+    let attr = MountAttr {
+        userns_fd: u64::try_from(namespace).map_err(|_| Errno::EBADF)?,
+        ..MountAttr::adding(MOUNT_ATTR_IDMAP)
+    };
+    set_attr(tree, &attr)
+}
+
+fn set_attr(tree: impl AsFd, attr: &MountAttr) -> Result<(), Errno> {
     // SAFETY: the empty path with AT_EMPTY_PATH names the descriptor, which is borrowed for the
     // call; `attr` is a live `struct mount_attr` and its true size is passed.
     check(unsafe {
@@ -79,7 +94,7 @@ pub fn set_attributes(tree: impl AsFd, set: u64) -> Result<(), Errno> {
             tree.as_fd().as_raw_fd(),
             c"".as_ptr(),
             libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
-            &raw const attr,
+            std::ptr::from_ref(attr),
             size_of::<MountAttr>(),
         )
     })?;

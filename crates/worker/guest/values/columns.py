@@ -184,8 +184,8 @@ def _texts(decoder: Decoder, tree: Tree, dtype: str) -> Column:
     data = decoder.buffer({"type": "bytes", **items[1]})
     lengths = lengths.cast("i")
     column = Column(dtype, count, data)
-    column.lengths, column.offsets = lengths, _offsets(lengths)
     decoder.spend(count // LENGTHS)
+    column.lengths, column.offsets = lengths, _offsets(lengths)
     if (count and min(lengths) < -1) or column.offsets[count] != data.nbytes:
         raise ValueError("the texts of a column do not have the lengths that it says")
     return column
@@ -295,6 +295,8 @@ def zone_name(decoder: Decoder, name: str) -> str:
 def texts_tree(encoder: Encoder, lengths: Any, data: Any) -> Tree:
     """The tree of the texts of a column."""
     encoder.count(14)
+    # As its readers, which check the lengths and make the texts.
+    encoder.spend(2 * (memoryview(lengths).nbytes // 4 // LENGTHS))
     pair = [number_tree(encoder, "<i4", lengths), {"type": "bytes", "buffer": encoder.buffer(data)}]
     return {"type": "tuple", "items": pair}
 

@@ -28,7 +28,7 @@ def _read_series(decoder: Decoder, tree: Tree, depth: int) -> Any:
 
 
 def _read(decoder: Decoder, tree: Tree, depth: int, make: Any) -> Any:
-    of = tree.get("of", "pandas")
+    of = "pandas" if tree.get("of") is None else tree["of"]
     if of == "numpy":
         return arrays.read_objects(decoder, tree, depth)
     package = PACKAGES.get(of) if type(of) is str else None

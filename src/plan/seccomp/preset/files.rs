@@ -6,7 +6,7 @@ use super::super::rule::{
 use super::uapi::{
     EPOLL_CTL_ADD, F_GETLK, F_NOTIFY, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_SETLK,
     F_SETLKW, F_SETPIPE_SZ, FICLONE, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD, POSIX_FADV_DONTNEED,
-    RWF_NOWAIT, TCGETS, TCGETS2, TIOCGPGRP, TIOCGWINSZ,
+    RWF_NOWAIT, S_ISGID, S_ISUID, TCGETS, TCGETS2, TIOCGPGRP, TIOCGWINSZ,
 };
 
 /// Requests of fcntl(2) that lock a part of a file, unlock it, or ask which process has locked it.
@@ -21,6 +21,24 @@ pub(super) const RECORD_LOCKS: Check = one_of(
         F_OFD_SETLKW,
     ],
 );
+
+/// Where a policy lets the guest write to the host, in place of the rules below. A program with such a
+/// mode would run as the owner of the directory, which may be root, for every user of the host. A file
+/// that is made with one loses it when bytes are written to it.
+pub const HOST_WRITES: &[Rule] = &[
+    allow_if(
+        "modes, but no program that runs as its owner",
+        "chmod fchmod",
+        &[clear(1, S_ISUID | S_ISGID)],
+        Errno::Perm,
+    ),
+    allow_if(
+        "modes, but no program that runs as its owner",
+        "fchmodat fchmodat2",
+        &[clear(2, S_ISUID | S_ISGID)],
+        Errno::Perm,
+    ),
+];
 
 pub(super) const RULES: &[Rule] = &[
     allow(

@@ -13,6 +13,8 @@ mod sockets;
 mod system;
 pub(super) mod uapi;
 
+pub use files::HOST_WRITES;
+
 use std::collections::BTreeMap;
 
 use super::Surroundings;

@@ -48,6 +48,10 @@ pub(in super::super) const FIONCLEX: u32 = 0x5450;
 pub(in super::super) const FIOCLEX: u32 = 0x5451;
 pub(in super::super) const FICLONE: u32 = 0x4004_9409;
 
+// stat.h
+pub(in super::super) const S_ISUID: u32 = 0o4000;
+pub(in super::super) const S_ISGID: u32 = 0o2000;
+
 // fs.h
 pub(in super::super) const RWF_NOWAIT: u32 = 8;
 
