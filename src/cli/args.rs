@@ -7,7 +7,7 @@ use std::process;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::{Args, Parser, Subcommand, ValueHint, value_parser};
 use clap_complete::Shell;
 use clap_complete::engine::ArgValueCompleter;
 
@@ -71,6 +71,8 @@ pub enum Command {
     Run(RunArguments),
     /// Run any program of the sandbox
     Exec(ExecArguments),
+    /// Type Python into a session, which keeps its variables and files
+    Shell(ShellArguments),
     /// Run many tasks, each in a fresh sandbox
     Map(MapArguments),
     /// Show what would be enforced on this host, and how
@@ -165,6 +167,7 @@ pub struct RunArguments {
         value_hint = clap::ValueHint::AnyPath,
         num_args = 1..,
         trailing_var_arg = true,
+        value_hint = ValueHint::AnyPath,
         required_unless_present_any = ["code", "module"]
     )]
     pub rest: Vec<OsString>,
@@ -183,6 +186,19 @@ pub struct ExecArguments {
     /// The program, looked up in the sandbox, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub argv: Vec<String>,
+}
+
+/// `sandfork shell`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "If stdin is no terminal, its statements run one after another, until one fails."
+)]
+pub struct ShellArguments {
+    #[command(flatten)]
+    pub policy: PolicyChoice,
+    /// Keep no history [default: in $XDG_STATE_HOME/sandfork or ~/.local/state/sandfork]
+    #[arg(long)]
+    pub no_history: bool,
 }
 
 /// `sandfork map`.

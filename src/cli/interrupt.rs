@@ -10,6 +10,8 @@ use std::thread;
 use crate::outcome::exit_code::INTERRUPTED;
 use crate::supervisor::hold_guests;
 use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
+use nix::unistd::{getpgrp, tcgetpgrp};
 
 use super::failure::say;
 
@@ -28,25 +30,34 @@ impl Interrupts {
     /// Call it before any other thread exists: a thread that does not block a signal may receive
     /// it. Programs that this process executes start with no signal blocked.
     pub fn take(end: impl Fn() + Send + 'static) -> io::Result<Self> {
+        let running = Arc::new(AtomicBool::new(false));
+        let taken = Arc::clone(&running);
+        Self::take_each(move |_| {
+            if !taken.swap(false, Ordering::SeqCst) {
+                process::exit(INTERRUPTED.into());
+            }
+            end();
+        })?;
+        Ok(Self { running })
+    }
+
+    /// As [`take`](Self::take), but calls `handle` for every signal, and says whether it is SIGINT.
+    pub fn take_each(handle: impl Fn(bool) + Send + 'static) -> io::Result<()> {
         let mut signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
             .into_iter()
             .collect();
         signals.add(Signal::SIGTSTP);
         signals.thread_block()?;
-        let running = Arc::new(AtomicBool::new(false));
-        let taken = Arc::clone(&running);
+        let modes = Modes::of_stdin();
         thread::Builder::new().spawn(move || {
             while let Ok(signal) = signals.wait() {
-                if signal == Signal::SIGTSTP {
-                    stop();
-                } else if !taken.swap(false, Ordering::SeqCst) {
-                    process::exit(INTERRUPTED.into());
-                } else {
-                    end();
+                match signal {
+                    Signal::SIGTSTP => stop(&modes),
+                    other => handle(other == Signal::SIGINT),
                 }
             }
         })?;
-        Ok(Self { running })
+        Ok(())
     }
 
     /// From now on a signal calls `end` first.
@@ -55,19 +66,43 @@ impl Interrupts {
     }
 }
 
-/// Stops this process until it is continued, and its guests with it.
-fn stop() {
+/// Stops this process until it is continued, and its guests with it. The terminal has the modes meanwhile
+/// that it had before the command.
+fn stop(before: &Modes) {
     let report = |error: &_| {
         say(&format!(
             "the guest goes on while the command is stopped: {error}"
         ));
     };
     hold_guests(report, || {
+        let own = Modes::of_stdin();
+        before.restore();
         let signal = SigSet::from(Signal::SIGTSTP);
         // Pending for this thread alone, so that it has stopped when the signal is unblocked. The default
         // action stops the process, unless no shell could continue it.
         _ = raise(Signal::SIGTSTP);
         _ = signal.thread_unblock();
         _ = signal.thread_block();
+        own.restore();
     });
+}
+
+/// The modes of the terminal that stdin is, if it is one.
+#[derive(Clone, Debug)]
+pub struct Modes(Option<Termios>);
+
+impl Modes {
+    /// Those of now.
+    pub fn of_stdin() -> Self {
+        Self(tcgetattr(io::stdin()).ok())
+    }
+
+    /// Gives them back to the terminal. A process in the background may not, and would be stopped.
+    pub fn restore(&self) {
+        let is_in_front = || tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp());
+        if let Some(modes) = self.0.as_ref().filter(|_| is_in_front()) {
+            // Fails if the terminal is gone.
+            _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, modes);
+        }
+    }
 }

@@ -12,6 +12,7 @@ mod policy;
 mod report;
 mod run;
 mod script;
+mod shell;
 mod streams;
 mod target;
 mod terminal;
@@ -40,6 +41,7 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
     match arguments.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Exec(arguments) => run::exec(arguments),
+        Command::Shell(arguments) => shell::shell(&arguments),
         Command::Map(arguments) => map::map(&arguments),
         Command::Plan(arguments) => plan::plan(&arguments),
         Command::Doctor(arguments) => plan::doctor(&arguments),

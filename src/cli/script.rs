@@ -115,15 +115,8 @@ impl Script {
             "<string>" => SourceKind::Text,
             _ => SourceKind::File,
         };
-        if let Err(error) = std::str::from_utf8(&bytes)
-            && !has_coding_line(&bytes)
-        {
-            let at = error.valid_up_to();
-            return Err(ScriptError::NotUtf8 {
-                name: label.to_owned(),
-                byte: bytes[at],
-                line: bytes[..at].split(|byte| *byte == b'\n').count(),
-            });
+        if !has_coding_line(&bytes) {
+            utf8(label, &bytes)?;
         }
         Ok(Self {
             name: name.to_owned(),
@@ -132,10 +125,26 @@ impl Script {
         })
     }
 
+    /// The source of a script that is read statement by statement, and so has to be UTF-8.
+    pub fn text(&self) -> Result<&str, ScriptError> {
+        utf8("the script", &self.source)
+    }
+
     /// The request that runs it.
     pub fn request(self) -> Request {
         Request::source(self.source, self.kind).filename(self.name)
     }
+}
+
+fn utf8<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str, ScriptError> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to();
+        ScriptError::NotUtf8 {
+            name: label.to_owned(),
+            byte: bytes[at],
+            line: bytes[..at].split(|byte| *byte == b'\n').count(),
+        }
+    })
 }
 
 /// Whether one of the first two lines may name an encoding (PEP 263). The guest's Python reads it.

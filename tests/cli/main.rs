@@ -10,6 +10,7 @@ mod killed_map;
 mod map;
 mod map_input;
 mod program;
+mod shell;
 mod stop;
 mod transfer;
 
@@ -28,6 +29,7 @@ fn main() {
         .chain(map_input::trials())
         .chain(killed_map::trials())
         .chain(program::trials())
+        .chain(shell::trials())
         .chain(stop::trials())
         .chain(transfer::trials());
     match obstacle() {

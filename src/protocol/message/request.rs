@@ -98,6 +98,9 @@ pub enum ResultMode {
     Expression,
     /// The value of the last statement, including an assignment: `x = 3` gives 3.
     Statement,
+    /// The `repr` of the value that [`Self::Expression`] gives, which the guest keeps as `_`, as Python's
+    /// prompt does.
+    Text,
 }
 
 impl ResultMode {

@@ -161,6 +161,10 @@ class Session:
         if last == "expression" and value is not None:
             self.displays.show_value(value)
             self.plots.close(value)
+        if last == "text" and value is not None:
+            # What Python's own prompt does with a value.
+            text = values.cut(repr(value), values.MAX_REPR)
+            builtins._, value = value, text
         result["value"] = encoder.encode(value)
 
     def describe(self, error, result):

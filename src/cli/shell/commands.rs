@@ -1,0 +1,112 @@
+//! What the shell itself does: files in and out, and a new session.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use super::super::failure::say;
+use super::super::print;
+use super::super::terminal::harmless_line;
+use crate::session::{Contents, Removal, Session};
+
+/// The commands, without their `%`. Any other line that begins with `%` goes to the guest.
+pub const NAMES: [&str; 7] = ["put", "get", "files", "rm", "restart", "help", "quit"];
+
+const HELP: &str = "\
+%put LOCAL [NAME]    copy a file of the host into /work
+%get NAME [LOCAL]    copy a file of /work to the host
+%files [DIRECTORY]   list files of /work
+%rm NAME             remove a file or directory of /work
+%restart             begin anew: variables, imports and files are gone
+%quit                leave, as Ctrl-D and exit do
+Ctrl-C interrupts what runs, Tab completes. An empty line ends a block.
+";
+
+/// What the shell does after a line.
+#[derive(Debug, Eq, PartialEq)]
+pub enum Done {
+    /// The line is not the shell's.
+    Unknown,
+    /// It was carried out.
+    Yes,
+    /// It could not be carried out.
+    No,
+    /// The shell ends.
+    Quit,
+}
+
+/// Carries out a line if it is a command of the shell.
+pub fn execute(line: &str, session: &mut Session) -> Done {
+    let mut words = line.split_whitespace();
+    let name = match words.next() {
+        Some("exit" | "quit" | "exit()" | "quit()") if words.next().is_none() => return Done::Quit,
+        Some(word) => word.strip_prefix('%').filter(|name| NAMES.contains(name)),
+        None => None,
+    };
+    let Some(name) = name else {
+        return Done::Unknown;
+    };
+    let words: Vec<&str> = words.collect();
+    let done = match (name, words.as_slice()) {
+        ("quit", []) => return Done::Quit,
+        ("help", []) => print(HELP).map(drop).map_err(|error| error.to_string()),
+        ("restart", []) => session.restart().map_err(|error| error.to_string()),
+        ("files", []) => files(session, "."),
+        ("files", [directory]) => files(session, directory),
+        ("rm", [name]) => {
+            let removed = session.remove(name, Removal::Tree);
+            removed.map_err(|error| error.to_string())
+        }
+        ("put", [local]) => put(session, local, file_name(local)),
+        ("put", [local, name]) => put(session, local, name),
+        ("get", [name]) => get(session, name, file_name(name)),
+        ("get", [name, local]) => get(session, name, local),
+        _ => Err(format!(
+            "`%{name}` takes other arguments: `%help` shows them"
+        )),
+    };
+    match done {
+        Ok(()) => Done::Yes,
+        Err(why) => {
+            say(&why);
+            Done::No
+        }
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    let name = Path::new(path).file_name().and_then(|name| name.to_str());
+    name.unwrap_or(path)
+}
+
+fn files(session: &mut Session, directory: &str) -> Result<(), String> {
+    let entries = session.list(directory).map_err(|error| error.to_string())?;
+    let line = |entry: &crate::session::FileEntry| {
+        let mark = if entry.kind == "dir" { "/" } else { "" };
+        format!("{:>12}  {}{mark}\n", entry.size, harmless_line(&entry.name))
+    };
+    let text: String = entries.iter().map(line).collect();
+    print(text).map(drop).map_err(|error| error.to_string())
+}
+
+fn put(session: &mut Session, local: &str, name: &str) -> Result<(), String> {
+    let failed = |error: io::Error| format!("`{local}` cannot be copied: {error}");
+    // A pipe or a device might never end.
+    if !fs::metadata(local).map_err(failed)?.is_file() {
+        return Err(format!("`{local}` is not a regular file"));
+    }
+    let mut from = File::open(local).map_err(failed)?;
+    let to = session.open_write(name, Contents::Replaced);
+    let mut to = to.map_err(|error| error.to_string())?;
+    io::copy(&mut from, &mut to).map(drop).map_err(failed)
+}
+
+/// The guest may go on writing: no more is copied than the file had.
+fn get(session: &mut Session, name: &str, local: &str) -> Result<(), String> {
+    let (from, size) = session.open_read(name).map_err(|error| error.to_string())?;
+    let failed = |error: io::Error| format!("`{local}` cannot be written: {error}");
+    let mut to = File::create(local).map_err(failed)?;
+    io::copy(&mut from.take(size), &mut to)
+        .map(drop)
+        .map_err(failed)
+}

@@ -1,0 +1,187 @@
+//! `sandfork shell`: the cells of one session, typed by a person or read from a script.
+
+mod commands;
+mod editor;
+mod statements;
+
+use std::cell::RefCell;
+use std::env;
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+
+use super::args::ShellArguments;
+use super::failure::{Failure, say};
+use super::interrupt::{Interrupts, Modes};
+use super::policy::chosen;
+use super::print;
+use super::report::sentence;
+use super::script::{Origin, Script};
+use super::streams::Streams;
+use crate::outcome::{Ending, exit_code};
+use crate::policy::Policy;
+use crate::session::{Cell, Interrupter, ResultMode, Session, SessionState};
+use crate::{Cancel, ErrorKind, Sandbox, Value};
+use commands::Done;
+use editor::{LineEditor, Typed};
+use statements::split;
+
+/// Runs the shell.
+pub fn shell(arguments: &ShellArguments) -> Result<u8, Failure> {
+    let policy = chosen(&arguments.policy)?;
+    let modes = Modes::of_stdin();
+    let interrupter: Arc<OnceLock<Interrupter>> = Arc::default();
+    let for_signals = Arc::clone(&interrupter);
+    Interrupts::take_each(move |is_ctrl_c| match for_signals.get() {
+        Some(running) if is_ctrl_c => running.interrupt(),
+        _ => {
+            modes.restore();
+            std::process::exit(exit_code::INTERRUPTED.into());
+        }
+    })
+    .map_err(Failure::Setup)?;
+    let sandbox = Arc::new(Sandbox::builder().policy(policy.clone()).build()?);
+    let session = sandbox.session()?;
+    // Set once, here.
+    _ = interrupter.set(session.interrupter());
+    let mut shell = Shell {
+        session: Rc::new(RefCell::new(session)),
+        policy,
+        cells: 0,
+        is_lost: false,
+    };
+    if io::stdin().is_terminal() {
+        shell.converse(history(arguments))
+    } else {
+        shell.run_script()
+    }
+}
+
+/// Where the history is kept: as other programs do, in the directory for a user's state.
+fn history(arguments: &ShellArguments) -> Option<PathBuf> {
+    if arguments.no_history {
+        return None;
+    }
+    let absolute = |path: &PathBuf| path.is_absolute();
+    let state = env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .filter(absolute);
+    let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".local/state"));
+    let state = state.or_else(home).filter(absolute)?;
+    Some(state.join("sandfork/history"))
+}
+
+/// How a cell ended.
+enum Ended {
+    /// Its code ran to the end.
+    Well,
+    /// It failed; as an exit code.
+    Badly(u8),
+    /// It called `sys.exit`.
+    Left(u8),
+}
+
+struct Shell {
+    session: Rc<RefCell<Session>>,
+    policy: Policy,
+    cells: u64,
+    /// Whether the session has ended.
+    is_lost: bool,
+}
+
+impl Shell {
+    /// Reads from a person until the person leaves, or a cell calls `sys.exit`.
+    fn converse(&mut self, history: Option<PathBuf>) -> Result<u8, Failure> {
+        let enforced = self.session.borrow().enforced().to_string();
+        print(format!(
+            "sandfork {}, {enforced}; %help helps\n",
+            env!("CARGO_PKG_VERSION")
+        ))?;
+        let editor = LineEditor::new(Rc::clone(&self.session), history);
+        let mut editor = editor.map_err(Failure::Setup)?;
+        loop {
+            let Typed::Statement(statement) = editor.read()? else {
+                print("\n")?;
+                return Ok(exit_code::OK);
+            };
+            match commands::execute(&statement, &mut self.session.borrow_mut()) {
+                Done::Quit => return Ok(exit_code::OK),
+                Done::Yes | Done::No => continue,
+                Done::Unknown => {}
+            }
+            self.cells += 1;
+            let name = format!("<input {}>", self.cells);
+            let ended = self.run(Cell::new(statement).filename(name))?;
+            if let Ended::Left(code) = ended {
+                return Ok(code);
+            }
+            self.begin_anew_if_lost()?;
+        }
+    }
+
+    /// Runs the statements of stdin one after another, until one fails.
+    fn run_script(&mut self) -> Result<u8, Failure> {
+        let script = Script::load(Origin::Stdin)?;
+        for (lines_before, statement) in split(script.text()?) {
+            match commands::execute(&statement, &mut self.session.borrow_mut()) {
+                Done::Quit => break,
+                Done::Yes => continue,
+                Done::No => return Ok(exit_code::USAGE),
+                Done::Unknown => {}
+            }
+            // A traceback has the script's own line numbers.
+            let source = "\n".repeat(lines_before) + &statement;
+            match self.run(Cell::new(source).filename(&script.name))? {
+                Ended::Well => {}
+                Ended::Left(code) | Ended::Badly(code) => return Ok(code),
+            }
+        }
+        Ok(exit_code::OK)
+    }
+
+    /// Runs a cell and shows what it prints, its value, and how it ended.
+    fn run(&mut self, cell: Cell) -> Result<Ended, Failure> {
+        let cancel = Cancel::new().map_err(Failure::Setup)?;
+        let mut streams = Streams::new(cancel).map_err(Failure::Setup)?;
+        let ran = self
+            .session
+            .borrow_mut()
+            .run_streaming(cell.last(ResultMode::Text), &mut streams);
+        let report = match ran {
+            Ok(report) => report,
+            Err(error) if error.kind() == ErrorKind::SessionEnded => {
+                streams.finish()?;
+                self.is_lost = true;
+                return Ok(Ended::Badly(Failure::from(error).say()));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let outcome = report.outcome();
+        if let Some(error) = outcome.error() {
+            streams.show_traceback(&error.traceback);
+        }
+        streams.finish()?;
+        if let Some(text) = outcome.value().and_then(Value::as_str) {
+            print(format!("{text}\n"))?;
+        }
+        let is_told = outcome.ending() == &Ending::Interrupted && outcome.error().is_some();
+        if let Some(sentence) = sentence(outcome, &self.policy, "").filter(|_| !is_told) {
+            say(&sentence);
+        }
+        self.is_lost = report.session() == SessionState::Ended;
+        Ok(match outcome.ending() {
+            Ending::Ok => Ended::Well,
+            Ending::Exit(code) => Ended::Left(*code),
+            _ => Ended::Badly(outcome.exit_code()),
+        })
+    }
+
+    fn begin_anew_if_lost(&mut self) -> Result<(), Failure> {
+        if std::mem::take(&mut self.is_lost) {
+            self.session.borrow_mut().restart()?;
+            say("the session has ended, with its variables and files; this is another one");
+        }
+        Ok(())
+    }
+}
