@@ -6,8 +6,8 @@
 //! Each block is one session of a shell in the root of the repository, in which `cargo run` starts
 //! what cargo has built for the tests. Numbers that differ from run to run and from host to host are
 //! not compared, see [`redacted`]; a line `...` stands for any lines. A block that shows level `full`
-//! needs it. `tests/readme/tour.py` runs the Python blocks of README.md, docs/python.md and
-//! python/README.md.
+//! needs it. `tests/readme/tour.py` runs the Python blocks of README.md, docs/python.md, docs/cookbook.md
+//! and python/README.md.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
 mod common;
@@ -23,9 +23,15 @@ use common::{examples, trial};
 
 const README: &str = include_str!("../README.md");
 const CLI: &str = include_str!("../docs/cli.md");
+const COOKBOOK: &str = include_str!("../docs/cookbook.md");
 const RUST: &str = include_str!("../docs/rust.md");
 /// The documents whose console blocks are run.
-const CONSOLES: [(&str, &str); 3] = [("readme", README), ("cli", CLI), ("rust", RUST)];
+const CONSOLES: [(&str, &str); 4] = [
+    ("readme", README),
+    ("cli", CLI),
+    ("rust", RUST),
+    ("cookbook", COOKBOOK),
+];
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 fn main() -> ExitCode {
@@ -46,6 +52,7 @@ fn main() -> ExitCode {
     for (name, document) in [
         ("readme_tour", "README.md"),
         ("python_tour", "docs/python.md"),
+        ("cookbook_tour", "docs/cookbook.md"),
         ("package_tour", "python/README.md"),
     ] {
         trials.push(trial(name, Level::Standard, move || tour(document)));

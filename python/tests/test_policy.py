@@ -7,7 +7,6 @@ import pathlib
 import re
 import sys
 import types
-from types import MappingProxyType
 
 import pytest
 
@@ -199,7 +198,7 @@ def test_policies_are_sent_as_they_were_given(
         (pathlib.Path("/etc/x.toml"), {"name": "/etc/x.toml", **ours}),
         (policy, {"toml": policy.to_toml(), "label": "Policy", **ours}),
         (policy.tables(), {"toml": policy.to_toml(), "label": "Policy", **ours}),
-        (MappingProxyType(policy.tables()), {"toml": policy.to_toml(), "label": "Policy", **ours}),
+        (types.MappingProxyType(policy.tables()), {"toml": policy.to_toml(), "label": "Policy", **ours}),
         ({}, {"toml": "\n", "label": "Policy", **ours}),
     ]
     for given, sent in expected:

@@ -5,7 +5,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::Request;
 use crate::protocol::FrameLimits;
+use crate::protocol::message::SourceKind;
 use thiserror::Error;
 
 /// The longest script, in bytes: what one frame carries.
@@ -29,8 +31,10 @@ pub enum Origin {
 pub struct Script {
     /// The name in tracebacks, as Python would print it.
     pub name: String,
-    /// Source, UTF-8.
-    pub source: String,
+    /// The source: UTF-8, or the encoding of its coding line.
+    source: Vec<u8>,
+    /// Whether it was a file, in which a coding line has a meaning.
+    kind: SourceKind,
 }
 
 /// Why there is no script to run.
@@ -62,14 +66,14 @@ pub enum ScriptError {
         /// The kernel's error.
         cause: io::Error,
     },
-    /// The script is blank.
-    #[error("{0} is empty; give it at least one statement, `pass` will do")]
-    Empty(String),
     /// The script is larger than a frame may be.
     #[error("{0} is over the {limit} MiB that a script may have; keep data out of it", limit = MAX_BYTES >> 20)]
     TooLarge(String),
-    /// The script is not UTF-8.
-    #[error("{name} is not UTF-8: byte 0x{byte:02x} in line {line}; save it as UTF-8")]
+    /// The script is not UTF-8, and names no other encoding.
+    #[error(
+        "{name} is not UTF-8: byte 0x{byte:02x} in line {line}; save it as UTF-8, or name its \
+         encoding in its first line, such as `# coding: latin-1`"
+    )]
     NotUtf8 {
         /// The script's name.
         name: String,
@@ -107,24 +111,46 @@ impl Script {
         if bytes.len() > MAX_BYTES {
             return Err(ScriptError::TooLarge(label.to_owned()));
         }
-        let source = String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            let bytes = error.as_bytes();
-            let line = bytes[..at].split(|byte| *byte == b'\n').count();
-            ScriptError::NotUtf8 {
-                name: label.to_owned(),
-                byte: bytes[at],
-                line,
-            }
-        })?;
-        if source.trim_start_matches('\u{feff}').trim().is_empty() {
-            return Err(ScriptError::Empty(label.to_owned()));
+        let kind = match name {
+            "<string>" => SourceKind::Text,
+            _ => SourceKind::File,
+        };
+        if !has_coding_line(&bytes) {
+            utf8(label, &bytes)?;
         }
         Ok(Self {
             name: name.to_owned(),
-            source,
+            source: bytes,
+            kind,
         })
     }
+
+    /// The source of a script that is read statement by statement, and so has to be UTF-8.
+    pub fn text(&self) -> Result<&str, ScriptError> {
+        utf8("the script", &self.source)
+    }
+
+    /// The request that runs it.
+    pub fn request(self) -> Request {
+        Request::source(self.source, self.kind).filename(self.name)
+    }
+}
+
+fn utf8<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str, ScriptError> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to();
+        ScriptError::NotUtf8 {
+            name: label.to_owned(),
+            byte: bytes[at],
+            line: bytes[..at].split(|byte| *byte == b'\n').count(),
+        }
+    })
+}
+
+/// Whether one of the first two lines may name an encoding (PEP 263). The guest's Python reads it.
+fn has_coding_line(source: &[u8]) -> bool {
+    let mut lines = source.split(|byte| *byte == b'\n').take(2);
+    lines.any(|line| line.contains(&b'#') && line.windows(6).any(|word| word == b"coding"))
 }
 
 /// Opens a regular file. Opening a pipe would block, and opening some devices has an effect.
@@ -195,7 +221,8 @@ mod tests {
             script,
             Script {
                 name: "<string>".into(),
-                source: "print(1)".into()
+                source: b"print(1)".to_vec(),
+                kind: SourceKind::Text,
             }
         );
     }
@@ -203,16 +230,28 @@ mod tests {
     #[test]
     fn what_is_no_script_is_named() {
         assert_eq!(
-            refusal(b""),
-            "`FILE` is empty; give it at least one statement, `pass` will do"
-        );
-        assert!(refusal(b"\xef\xbb\xbf \n\t\n").contains("is empty"));
-        assert_eq!(
             refusal(b"a = 1\nb = '\xe9'\n"),
-            "`FILE` is not UTF-8: byte 0xe9 in line 2; save it as UTF-8"
+            "`FILE` is not UTF-8: byte 0xe9 in line 2; save it as UTF-8, or name its encoding in its \
+             first line, such as `# coding: latin-1`"
         );
         assert!(refusal(b"\xff").contains("byte 0xff in line 1"));
         assert!(refusal(&vec![b'#'; MAX_BYTES + 1]).contains("over the 16 MiB"));
+    }
+
+    #[test]
+    fn a_script_may_name_its_encoding_or_be_empty() {
+        for bytes in [
+            &b"# coding: latin-1\nb = '\xe9'\n"[..],
+            b"#!/usr/bin/python3\n# vim: set fileencoding=cp1252 :\n'\x80'",
+            b"",
+            b"\xef\xbb\xbf \n\t\n",
+        ] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            fs::write(file.path(), bytes).unwrap();
+            let script = Script::load(Origin::File(file.path().to_owned())).unwrap();
+            assert_eq!((&script.source[..], script.kind), (bytes, SourceKind::File));
+        }
+        assert!(refusal(b"\n\n# coding: latin-1\n'\xe9'").contains("not UTF-8"));
     }
 
     #[test]
@@ -232,7 +271,7 @@ mod tests {
         }
         let script = directory.path().join("script.py");
         fs::write(&script, "pass").unwrap();
-        assert_eq!(Script::load(Origin::Task(script)).unwrap().source, "pass");
+        assert_eq!(Script::load(Origin::Task(script)).unwrap().source, b"pass");
         let refused = Script::load(Origin::Task("/".into())).unwrap_err();
         assert!(matches!(refused, ScriptError::Directory(_)), "{refused}");
     }

@@ -44,8 +44,7 @@ impl Target {
         let own = texts(rest)?;
         let Origin::File(path) = origin else {
             let script = Script::load(origin)?;
-            let request = Request::python(script.source).filename(script.name);
-            return Self::without_file(request.args(own), arguments);
+            return Self::without_file(script.request().args(own), arguments);
         };
         Self::of_file(&path, own, arguments)
     }
@@ -89,9 +88,9 @@ impl Target {
             Some(named) => Some(current_dir()?.join(named)),
         };
         let name = file.as_deref().and_then(Path::to_str);
-        let name = name.map_or(script.name, str::to_owned);
+        let name = name.map_or_else(|| script.name.clone(), str::to_owned);
         Ok(Self {
-            request: Request::python(script.source).filename(name).args(own),
+            request: script.request().filename(name).args(own),
             script: file,
             project,
             beside,

@@ -24,6 +24,17 @@ pub const PRELOAD_ONLY: [(&str, &str); 7] = [
     ("_RJEM_MALLOC_CONF", "background_thread:false"),
 ];
 
+/// The variables that packages see while they are preloaded.
+///
+/// They include a directory for matplotlib, which remembers it: the workers' own for temporary files.
+/// Without mounts that path is the host's, so it is one that only root may write to.
+pub fn preload_env(level: Level) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let directory = if level == Level::Landlock { "/" } else { TMP };
+    PRELOAD_ONLY
+        .into_iter()
+        .chain([("MPLCONFIGDIR", directory)])
+}
+
 /// Directories of programs, in the usual order.
 const PROGRAMS: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 

@@ -35,7 +35,7 @@ pub use crate::outcome::Layer;
 pub use assess::assess;
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
 pub use doctor::{PreloadDiagnosis, diagnose};
-pub use environment::PRELOAD_ONLY;
+pub use environment::{PRELOAD_ONLY, preload_env};
 pub use error::{Place, PlanError};
 pub use explain::explain;
 pub use filters::check_syscalls;

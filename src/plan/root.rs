@@ -12,7 +12,18 @@ use sandfork_jail::program::RootEntry;
 pub(super) const HOSTNAME: &str = "sandfork";
 
 /// The sandbox's own `/etc`: the files that libc reads, with no host contents.
-pub(super) const ETC_FILES: [(&str, &str); 5] = [
+pub(super) const ETC_FILES: [(&str, &str); 6] = [
+    // Without it fontconfig prints an error, and finds no font of the system.
+    (
+        "/etc/fonts/fonts.conf",
+        "<?xml version=\"1.0\"?>\n\
+         <!DOCTYPE fontconfig SYSTEM \"urn:fontconfig:fonts.dtd\">\n\
+         <fontconfig>\n\
+         <dir>/usr/share/fonts</dir>\n\
+         <dir>/usr/local/share/fonts</dir>\n\
+         <cachedir>/tmp/fontconfig</cachedir>\n\
+         </fontconfig>\n",
+    ),
     ("/etc/group", "root:x:0:\nguest:x:1000:\nnogroup:x:65534:\n"),
     ("/etc/hostname", "sandfork\n"),
     ("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),

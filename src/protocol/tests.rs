@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::frame::encode_with;
-use super::message::{AfterCell, ResultMode, encode_message};
+use super::message::{AfterCell, ResultMode, SourceKind, encode_message};
 use super::{
     CellResult, Decoder, Denied, Ended, Frame, FrameError, FrameLimits, GuestError, JsonError,
     JsonLimits, MessageError, Reply, Request, Value,
@@ -250,6 +250,7 @@ fn requests_are_written_as_documented() {
         argv: vec!["a".into()],
         last: ResultMode::Expression,
         then: AfterCell::Stay,
+        source: SourceKind::File,
     };
     let mut bytes = Vec::new();
     cell.encode_into(b"print(1)", &mut bytes).unwrap();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::plan::{LeftToGuest, PRELOAD_ONLY, Plan, PreloadPlan};
+use crate::plan::{LeftToGuest, Plan, PreloadPlan, preload_env};
 use crate::supervisor::{Launched, SupervisorError, Zygote};
 use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup};
 
@@ -178,8 +178,8 @@ fn setup(plan: &Plan, lifetime: Lifetime) -> PythonSetup {
             .map(preload)
             .collect(),
         imports: interpreter.imports.clone(),
-        preload_env: PRELOAD_ONLY
+        preload_env: preload_env(plan.level)
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .to_vec(),
+            .collect(),
     }
 }

@@ -183,7 +183,7 @@ fn read(
     }
     let program = match &mut line.program {
         TaskProgram::Code { source, args } => {
-            let request = Request::python(std::mem::take(source)).args(args.drain(..));
+            let request = Request::text(std::mem::take(source)).args(args.drain(..));
             match filename {
                 Some(name) => request.filename(name),
                 None => request,

@@ -186,7 +186,8 @@ class Worker:
         number = self.next_id()
         filename = filename or "<cell %d>" % number
         header = {"kind": "cell", "id": number, "filename": filename, "argv": list(argv)}
-        self.send({**header, **options}, source.encode())
+        source = source.encode() if isinstance(source, str) else source
+        self.send({**header, **options}, source)
         return number
 
     def cell(self, source, **options):

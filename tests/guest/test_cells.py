@@ -27,6 +27,16 @@ class Cells(unittest.TestCase):
         self.assertEqual(self.value("'a text'"), "a text")
         self.assertIn("NameError", self.fail("del x\nx")["traceback"])
 
+    def test_a_coding_line_means_nothing_in_text(self):
+        for line in ("# coding: latin-1", "# coding: klingon", "# coding: utf-16"):
+            self.assertEqual(self.value(f"{line}\n'\u00e9'"), "\u00e9")
+        self.assertIn("'\u00e9' + 1", self.fail("# coding: latin-1\n'\u00e9' + 1")["traceback"])
+        self.assertEqual(self.value("\ufeff# coding: latin-1\n'\u00e9'"), "\u00e9")
+
+    def test_an_empty_cell_has_no_value(self):
+        for source in ("", " \n\t\n", "\ufeff", "# coding", "coding = 1"):
+            self.assertIsNone(self.value(source))
+
     def test_a_small_cell_is_one_frame(self):
         for source in ("1", "x = 1", "'a'", "[1, {2: 3}]", "None", "print(1)", "1/0"):
             before = self.worker.frames
@@ -258,6 +268,21 @@ class OneRun(unittest.TestCase):
                 self.assertEqual(outcome.value, [b"x", {"argv": ["<cell 1>", "y"]}])
                 self.assertEqual(outcome.header["blob"], {"lengths": [1]})
                 self.assertEqual(worker.close(), 0)
+
+    def test_a_file_has_the_encoding_of_its_coding_line(self):
+        cases = [
+            ("# coding: latin-1\n'\u00e9'", "latin-1", "\u00e9"),
+            ("#!/usr/bin/python3\n# vim: set fileencoding=cp1252 :\n'\u20ac'", "cp1252", "\u20ac"),
+            ("# coding: shift_jis\r\n'\u8868'", "shift_jis", "\u8868"),
+            ("'\u00e9'  # coding: latin-1", "utf-8", "\u00e9"),
+            ("# coding: utf-8\n'\u00e9'", "utf-8-sig", "\u00e9"),
+        ]
+        for text, encoding, value in cases:
+            with Worker(serves="one-run") as worker:
+                self.assertEqual(worker.cell(text.encode(encoding)).value, value)
+        for source in (b"# coding: klingon\n1", b"# coding: rot13\n1", b"# coding: utf-8\n'\xe9'"):
+            with Worker(serves="one-run") as worker:
+                self.assertIn("SyntaxError", worker.cell(source).error["traceback"])
 
     def test_a_plain_value_needs_no_buffer_and_a_large_one_is_shown(self):
         for source, value in ("3", 3), ("'x' * 100", "x" * 100), ("None", None), ("'é'", "é"):

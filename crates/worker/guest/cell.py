@@ -18,16 +18,40 @@ MAX_SOURCES = 16 << 20
 kept_characters = 0
 
 
-def execute(source, filename, namespace):
+def execute(source, kind, filename, namespace):
     if filename == MODULE:
         return run_module(source.decode())
+    source = decoded(source, kind)
     tree = parse(source, filename)
     last = pop_last_expression(tree)
     body, last = compile_both(tree, last, filename)
-    keep_source(filename, source.decode("utf-8", "replace"))
+    keep_source(filename, text_of(source))
     if body is not None:
         exec(body, namespace)
     return None if last is None else eval(last, namespace)
+
+
+def decoded(source, kind):
+    """The source without its coding line's effect. A file has the encoding that its coding line names
+    (PEP 263). Text is UTF-8, whatever it says of itself."""
+    second = source.find(b"\n") + 1
+    end = source.find(b"\n", second) if second else -1
+    if b"coding" not in (source if end < 0 else source[:end]):
+        return source
+    try:
+        if kind == "text":
+            return source.decode("utf-8-sig")
+        # Imports `tokenize`, which few programs need.
+        from importlib.util import decode_source
+
+        return decode_source(source)
+    except (LookupError, SyntaxError, UnicodeDecodeError):
+        # The compiler's own error is that of Python.
+        return source
+
+
+def text_of(source):
+    return source if isinstance(source, str) else source.decode("utf-8", "replace")
 
 
 def parse(source, filename, flags=0):

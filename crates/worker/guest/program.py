@@ -14,20 +14,23 @@ MAX_LINKS = 1024
 class Lines:
     """A loader that provides a script's lines to `linecache` and similar code, if there is no file."""
 
-    def __init__(self, source):
+    def __init__(self, source, kind):
         self.source = source
+        self.kind = kind
 
     def get_source(self, name):
-        return self.source.decode("utf-8", "replace")
+        from .cell import decoded, text_of
+
+        return text_of(decoded(self.source, self.kind))
 
 
-def describe_main(main, filename, source):
+def describe_main(main, filename, source, kind):
     """Tells `__main__` of its file, which a cell of a session or a `-c` has not."""
     if filename.startswith("<"):
         main.pop("__file__", None)
         return
     path = abspath(filename)
-    loader = Lines(source)
+    loader = Lines(source, kind)
     if os.access(path, os.R_OK):
         from _frozen_importlib_external import SourceFileLoader
 

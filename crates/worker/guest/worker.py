@@ -131,17 +131,17 @@ def run_cell(request, source):
 
 def evaluate(request, source):
     """Runs a cell. Returns its result, the exit status and the bytes of the value's buffers."""
-    filename = request["filename"]
+    filename, kind = request["filename"], request.get("source", "file")
     set_argv(filename, request["argv"])
     main_module = type(sys)("__main__")
     main_module.__builtins__ = builtins
-    describe_main(main_module.__dict__, filename, source)
+    describe_main(main_module.__dict__, filename, source, kind)
     sys.modules["__main__"] = main_module
     result = {"kind": "result", "id": request["id"], "status": "ok"}
     code = 0
     payload = b""
     try:
-        value = execute(source, filename, main_module.__dict__)
+        value = execute(source, kind, filename, main_module.__dict__)
         payload = add_value(result, value)
     except SystemExit as stop:
         code = exit_code(stop)

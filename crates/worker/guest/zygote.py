@@ -9,9 +9,12 @@ from . import process, wire, worker
 from .importers import mend_importers
 from .program import check_project
 
-# A fifth of a second for threads to end.
-THREAD_CHECKS = 40
-THREAD_PAUSE = 0.005
+# A second for threads to end.
+THREAD_CHECKS = 100
+THREAD_PAUSE = 0.01
+# What else to import with a module, because it holds data that is made at its import: the list of all
+# fonts, which is read from each of them.
+COMPANIONS = {"matplotlib": ("matplotlib.font_manager",)}
 
 
 def main(native, entered):
@@ -49,8 +52,7 @@ def prepare(native, setup):
         from . import imports  # noqa: F401
     if setup["project"] is not None:
         check_project(setup["project"])
-    preloaded = [module["name"] for module in setup["preload"] if preload(native, module)]
-    native.preloading("")
+    preloaded = preload_all(native, setup["preload"])
     lasts = setup["lifetime"] == "many-runs"
     if lasts:
         worker.warm_up()
@@ -64,11 +66,30 @@ def prepare(native, setup):
     return preloaded
 
 
+def preload_all(native, modules):
+    """Imports what it can of the preload list, and returns the names.
+
+    matplotlib refuses to be imported without a directory that it may write to. The one that it gets here
+    is read-only in the zygote, and each worker has a writable one of its own there."""
+    directory, access = os.environ.get("MPLCONFIGDIR"), os.access
+
+    def pretended(path, *args, **kwargs):
+        return path == directory or access(path, *args, **kwargs)
+
+    os.access = pretended
+    try:
+        return [module["name"] for module in modules if preload(native, module)]
+    finally:
+        os.access = access
+        native.preloading("")
+
+
 def preload(native, module):
     name = module["name"]
     native.preloading(name)
     try:
-        __import__(name)
+        for wanted in (name, *COMPANIONS.get(name, ())):
+            __import__(wanted)
     except ModuleNotFoundError as error:
         if module["presence"] == "where-installed" and error.name == name.partition(".")[0]:
             return False

@@ -129,7 +129,7 @@ def test_a_timeout_is_in_place_of_the_policys() -> None:
     ("task", "said"),
     [
         ({"cod": "1"}, "unknown key `cod`: did you mean `code`"),
-        ({"code": " "}, "there is nothing to run"),
+        ({}, "there is nothing to run"),
         ({"code": "1", "program": ["sh"]}, "it has both `code` and `program`"),
         ({"code": "1", "file": "x.py"}, "it has both `code` and `file`"),
         ({"code": "1", "policy": "strict"}, "the tasks of a batch are under one policy"),

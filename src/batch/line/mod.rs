@@ -137,10 +137,10 @@ fn program(fields: &mut Fields) -> Result<TaskProgram, TaskLineError> {
     }
     let args = args.unwrap_or_default();
     let text = fields.text(kind)?.unwrap_or_default();
-    if text.trim().is_empty() {
-        return Err(TaskLineError::NothingToRun);
-    }
     if kind == "file" {
+        if text.trim().is_empty() {
+            return Err(TaskLineError::NothingToRun);
+        }
         let path = text.into();
         return Ok(TaskProgram::File { path, args });
     }

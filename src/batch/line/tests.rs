@@ -135,12 +135,7 @@ fn a_line_needs_something_to_run_and_no_empty_id() {
     for id in ["\"\"", "1.5", "[]", "99999999999999999999"] {
         assert!(refusal(&format!(r#"{{"id": {id}, "code": "pass"}}"#)).starts_with("`id` must be"));
     }
-    for nothing in [
-        r#""stdin": "x""#,
-        r#""code": " \n""#,
-        r#""file": """#,
-        r#""program": []"#,
-    ] {
+    for nothing in [r#""stdin": "x""#, r#""file": """#, r#""program": []"#] {
         assert!(
             refusal(&format!(r#"{{"id": 1, {nothing}}}"#)).starts_with("there is nothing to run")
         );

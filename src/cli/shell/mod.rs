@@ -123,7 +123,7 @@ impl Shell {
     /// Runs the statements of stdin one after another, until one fails.
     fn run_script(&mut self) -> Result<u8, Failure> {
         let script = Script::load(Origin::Stdin)?;
-        for (lines_before, statement) in split(&script.source) {
+        for (lines_before, statement) in split(script.text()?) {
             match commands::execute(&statement, &mut self.session.borrow_mut()) {
                 Done::Quit => break,
                 Done::Yes => continue,

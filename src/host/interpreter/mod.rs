@@ -90,6 +90,35 @@ pub enum InterpreterError {
         /// The operating system's error message.
         cause: String,
     },
+    /// The program is where this user may not go.
+    #[error(
+        "the interpreter {link} leads to {path}, which uid {uid} may not execute, because {closed} is \
+         closed to it: make the virtual environment from an interpreter that this user can run, such \
+         as /usr/bin/python3, or open {closed}",
+        link = link.display(), path = path.display(), closed = closed.display()
+    )]
+    OutOfReach {
+        /// The path, as the policy writes it.
+        link: PathBuf,
+        /// The program itself.
+        path: PathBuf,
+        /// What is closed: the program, or a directory above it.
+        closed: PathBuf,
+        /// The user.
+        uid: u32,
+    },
+    /// The link leads nowhere.
+    #[error(
+        "the interpreter {link} is a link to {path}, which does not exist: make the virtual \
+         environment again, because the Python that made it is gone",
+        link = link.display(), path = path.display()
+    )]
+    Dangling {
+        /// The path, as the policy writes it.
+        link: PathBuf,
+        /// Where it leads.
+        path: PathBuf,
+    },
     /// The path is a directory without a virtual environment.
     #[error(
         "{dir} has no bin/python, so it is no virtual environment: make one with `python3 -m venv \

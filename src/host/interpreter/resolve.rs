@@ -4,8 +4,12 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, eaccess, geteuid};
 
 use super::InterpreterError;
 use crate::host::CallerEnvironment;
@@ -26,6 +30,9 @@ pub fn resolve(
                 searched: environment.path().to_string_lossy().into_owned(),
             });
         }
+    }
+    if let Some(unreachable) = behind_links(as_path) {
+        return Err(unreachable);
     }
     let found = fs::metadata(as_path).and_then(|found| Ok((found, std::path::absolute(as_path)?)));
     match found {
@@ -49,11 +56,61 @@ fn on_path(name: &str, path: &OsStr) -> Option<PathBuf> {
 }
 
 fn in_virtual_environment(dir: &Path) -> Result<PathBuf, InterpreterError> {
-    ["bin/python", "bin/python3"]
-        .iter()
-        .map(|python| dir.join(python))
-        .find(|python| python.exists())
-        .ok_or_else(|| InterpreterError::NotAVirtualEnvironment {
+    let candidates = ["bin/python", "bin/python3"].map(|python| dir.join(python));
+    if let Some(python) = candidates.iter().find(|python| python.exists()) {
+        return match behind_links(python) {
+            Some(unreachable) => Err(unreachable),
+            None => Ok(python.clone()),
+        };
+    }
+    let unreachable = candidates.iter().find_map(|python| behind_links(python));
+    Err(
+        unreachable.unwrap_or_else(|| InterpreterError::NotAVirtualEnvironment {
             dir: dir.to_owned(),
-        })
+        }),
+    )
+}
+
+/// Why this user cannot execute the program that a link leads to. `python` of a virtual environment
+/// is a link to the interpreter that made it, which may be in another user's home.
+fn behind_links(link: &Path) -> Option<InterpreterError> {
+    /// As many as the kernel follows (path_resolution(7)).
+    const MOST_LINKS: usize = 40;
+    let mut path = std::path::absolute(link).ok()?;
+    let mut followed = 0;
+    while let Ok(target) = fs::read_link(&path)
+        && followed < MOST_LINKS
+    {
+        path = path.parent()?.join(target);
+        followed += 1;
+    }
+    let closed = match fs::metadata(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && followed > 0 => None,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Some(closed_above(&path)?),
+        Ok(found) if found.is_file() && followed > 0 => {
+            let refused = eaccess(&path, AccessFlags::X_OK) == Err(Errno::EACCES);
+            Some(refused.then(|| path.clone())?)
+        }
+        _ => return None,
+    };
+    let link = link.to_owned();
+    Some(match closed {
+        Some(closed) => InterpreterError::OutOfReach {
+            link,
+            path,
+            closed,
+            uid: geteuid().as_raw(),
+        },
+        None => InterpreterError::Dangling { link, path },
+    })
+}
+
+/// The first directory above a path that this user may not search.
+fn closed_above(path: &Path) -> Option<PathBuf> {
+    let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
+    above.reverse();
+    let closed = above
+        .into_iter()
+        .find(|dir| eaccess(*dir, AccessFlags::X_OK) == Err(Errno::EACCES));
+    closed.map(Path::to_owned)
 }

@@ -116,6 +116,53 @@ fn what_cannot_be_found_is_named() {
 }
 
 #[test]
+fn an_environment_whose_base_is_gone_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let venv = dir.path().join("env");
+    fs::create_dir_all(venv.join("bin")).unwrap();
+    symlink("python3", venv.join("bin/python")).unwrap();
+    symlink("/nowhere/python3", venv.join("bin/python3")).unwrap();
+    for named in [venv.clone(), venv.join("bin/python")] {
+        let error = resolve(named.to_str().unwrap(), &on_path("")).unwrap_err();
+        let link = venv.join("bin/python");
+        let path = PathBuf::from("/nowhere/python3");
+        assert_eq!(error, InterpreterError::Dangling { link, path });
+    }
+}
+
+#[test]
+fn an_environment_whose_base_this_user_may_not_run_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, venv) = (dir.path().join("home"), dir.path().join("env"));
+    fs::create_dir_all(home.join("bin")).unwrap();
+    fs::create_dir_all(venv.join("bin")).unwrap();
+    let base = script(&home.join("bin"), "python3", "exit 0");
+    symlink(&base, venv.join("bin/python")).unwrap();
+    let told = |closed: &Path| {
+        let error = resolve(venv.to_str().unwrap(), &on_path("")).unwrap_err();
+        let uid = nix::unistd::geteuid().as_raw();
+        assert_eq!(
+            error,
+            InterpreterError::OutOfReach {
+                link: venv.join("bin/python"),
+                path: base.clone(),
+                closed: closed.to_owned(),
+                uid
+            }
+        );
+    };
+    let close = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o0)).unwrap();
+    close(&base);
+    // Root may not execute it either: no user may.
+    told(&base);
+    if !nix::unistd::geteuid().is_root() {
+        close(&home);
+        told(&home);
+        fs::set_permissions(&home, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+}
+
+#[test]
 fn what_does_not_work_is_said_with_its_last_words() {
     let dir = tempfile::tempdir().unwrap();
     let environment = on_path("/usr/bin:/bin");

@@ -13,7 +13,8 @@ use thiserror::Error;
 
 pub use reply::{Display, Reply, ToolCall};
 pub use request::{
-    AfterCell, Request, ResultMode, ToolAnswer, ToolDeclaration, Tools, Variables, WorkerMode,
+    AfterCell, Request, ResultMode, SourceKind, ToolAnswer, ToolDeclaration, Tools, Variables,
+    WorkerMode,
 };
 pub use result::{CellResult, Denied, Ended, Finish, GuestError};
 

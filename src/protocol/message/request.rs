@@ -37,6 +37,9 @@ pub enum Request {
         /// What the worker does after the cell. A worker for a single run ignores it and ends.
         #[serde(default, skip_serializing_if = "AfterCell::is_default")]
         then: AfterCell,
+        /// What the source is.
+        #[serde(default, skip_serializing_if = "SourceKind::is_default")]
+        source: SourceKind,
     },
     /// Run a program of the sandbox and report how it ended.
     Exec {
@@ -101,6 +104,25 @@ pub enum ResultMode {
 }
 
 impl ResultMode {
+    // serde passes a field by reference, even a small one.
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What the source of a cell is, which decides its encoding.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SourceKind {
+    /// The bytes of a file: UTF-8, or the encoding of its coding line (PEP 263).
+    #[default]
+    File,
+    /// Text: UTF-8, and a coding line in it means nothing.
+    Text,
+}
+
+impl SourceKind {
     // serde passes a field by reference, even a small one.
     #[allow(clippy::trivially_copy_pass_by_ref)]
     fn is_default(&self) -> bool {

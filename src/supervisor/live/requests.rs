@@ -92,6 +92,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             argv,
             last,
             then,
+            // A caller reads its files itself.
+            source: crate::protocol::message::SourceKind::Text,
         };
         self.cells += 1;
         self.begin(id, wall, &request, source, now, caller);

@@ -12,7 +12,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::stdin::Stdin;
 use crate::outcome::Outcome;
 use crate::policy::{LimitName, LimitOverrides, Limits};
-use crate::protocol::message::{AfterCell, ResultMode, WorkerMode};
+use crate::protocol::message::{AfterCell, ResultMode, SourceKind, WorkerMode};
 use crate::protocol::{self, MessageError, VERSION};
 use crate::supervisor::ending::Kind;
 use crate::supervisor::error::SupervisorError;
@@ -57,6 +57,7 @@ impl fmt::Debug for Collector {
 enum Program {
     Python {
         source: Vec<u8>,
+        kind: SourceKind,
         filename: String,
         args: Vec<String>,
     },
@@ -67,10 +68,20 @@ impl Request {
     /// Runs Python source: UTF-8, or the encoding of its coding line (PEP 263). The source may have
     /// at most 16 MiB, or the run is an error of kind [`Request`](crate::ErrorKind::Request).
     pub fn python(source: impl Into<Vec<u8>>) -> Self {
-        let filename = "<string>".to_owned();
+        Self::source(source.into(), SourceKind::File)
+    }
+
+    /// Runs Python source that was never a file: a coding line in it means nothing.
+    pub(crate) fn text(source: String) -> Self {
+        Self::source(source.into_bytes(), SourceKind::Text)
+    }
+
+    /// Runs Python source of this kind.
+    pub(crate) fn source(source: Vec<u8>, kind: SourceKind) -> Self {
         Self::new(Program::Python {
-            source: source.into(),
-            filename,
+            source,
+            kind,
+            filename: "<string>".to_owned(),
             args: Vec::new(),
         })
     }
@@ -262,6 +273,7 @@ impl Request {
         match &*self.program {
             Program::Python {
                 source,
+                kind,
                 filename,
                 args,
             } => {
@@ -272,6 +284,7 @@ impl Request {
                     argv,
                     last: ResultMode::Expression,
                     then: AfterCell::End,
+                    source: *kind,
                 };
                 cell.encode_into(source, &mut bytes)?;
             }
@@ -294,7 +307,7 @@ fn milliseconds(time: Duration) -> u64 {
 
 impl From<&str> for Request {
     fn from(source: &str) -> Self {
-        Self::python(source)
+        Self::text(source.to_owned())
     }
 }
 

@@ -17,6 +17,7 @@ pub fn tests() -> Vec<Test> {
         a_module_whose_thread_ends_is_preloaded,
         an_optional_module_that_fails_is_left_to_the_guest,
         libraries_are_told_to_start_no_thread_and_guests_are_not,
+        a_module_that_needs_a_writable_directory_is_given_the_guests,
         a_module_that_exits,
         a_module_that_dies,
     ]
@@ -143,4 +144,19 @@ fn libraries_are_told_to_start_no_thread_and_guests_are_not(world: &World) {
     let outcome = world.run(recipe, code);
     let none = "background_thread:false";
     assert_eq!(outcome.stdout(), format!("1 {none} {none} 3 None None\n"));
+}
+
+/// As matplotlib asks for it.
+fn a_module_that_needs_a_writable_directory_is_given_the_guests(world: &World) {
+    let code = "import os\nplace = os.environ['MPLCONFIGDIR']\nos.makedirs(place, exist_ok=True)\n\
+                assert os.access(place, os.W_OK) and not os.access('/etc', os.W_OK)\n\
+                try:\n    open(place + '/of-the-zygote', 'w')\nexcept OSError:\n    pass";
+    let directory = file("plotter.py", 0o644, code);
+    let recipe = standard()
+        .set(format!("python.path={}", directory.path().display()))
+        .set("python.preload=plotter");
+    let code = "import os, plotter\nopen(plotter.place + '/mine', 'w').close()\n\
+                print(os.listdir(plotter.place), 'MPLCONFIGDIR' in os.environ, os.access.__module__)";
+    let outcome = world.run(recipe, code);
+    assert_eq!(outcome.stdout(), "['mine'] False posix\n", "{outcome:?}");
 }

@@ -90,6 +90,13 @@ fn tests_with(python: &Python) -> Vec<Test> {
         WITHOUT_ENVIRONMENT,
     ));
     tests.push(program(name("preloaded"), venv(data_science()), PRELOADED));
+    let preloaded = venv(standard()).set("python.preload=matplotlib");
+    for (test, recipe) in [
+        ("figure", venv(standard())),
+        ("figure_preloaded", preloaded),
+    ] {
+        tests.push(figure(name(test), recipe));
+    }
     tests.push(reseeding::bare(name("reseeding"), venv(standard())));
     tests.push(reseeding::preloaded(
         name("reseeding_preloaded"),
@@ -103,6 +110,36 @@ fn program(name: String, recipe: Recipe, code: &'static str) -> Test {
     let recipe = recipe.set("limits.cpu=60s").set("limits.wall=120s");
     Test::new(name, move |world: &World| {
         world.with_shared(recipe, |sandbox| fine(&run(sandbox, code)));
+    })
+}
+
+/// A figure is drawn without a word on stderr, such as fontconfig's about its configuration. A
+/// preloaded matplotlib has its list of fonts, and a directory that the guest may write to.
+fn figure(name: String, recipe: Recipe) -> Test {
+    const FIGURE: &str = "\
+import sys
+print('matplotlib.font_manager' in sys.modules)
+import matplotlib, os, subprocess
+import matplotlib.pyplot as plt
+plt.plot([1, 2])
+plt.savefig('figure.png')
+assert open('figure.png', 'rb').read(4) == b'\\x89PNG'
+for place in (matplotlib.get_cachedir(), matplotlib.get_configdir()):
+    open(os.path.join(place, 'mine'), 'w').close()
+code = 'import matplotlib; print(matplotlib.get_cachedir())'
+said = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+assert said.stdout.startswith('/work/') and not said.stderr, said
+";
+    let recipe = recipe.set("limits.cpu=60s").set("limits.wall=120s");
+    let preloads = name.ends_with("preloaded");
+    Test::new(name, move |world: &World| {
+        world.with_shared(recipe, |sandbox| {
+            let outcome = run(sandbox, FIGURE);
+            fine(&outcome);
+            assert_eq!(outcome.stderr(), "");
+            let loaded = if preloads { "True\n" } else { "False\n" };
+            assert_eq!(outcome.stdout(), loaded);
+        });
     })
 }
 

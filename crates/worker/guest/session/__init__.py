@@ -149,7 +149,7 @@ class Session:
         filename = request["filename"]
         self.interrupts.begin(request["id"])
         set_argv(filename, request["argv"])
-        describe_main(vars(self.main), filename, source)
+        describe_main(vars(self.main), filename, source, "text")
         # A whole program reads an empty file, as outside a sandbox.
         sys.stdin = sys.__stdin__ if request.get("then") == "end" else self.stdin
         sys.modules["__main__"] = self.main

@@ -3,7 +3,7 @@ its last statement."""
 
 import _ast
 
-from ..cell import compile_both, keep_source, parse, pop_last_expression
+from ..cell import compile_both, decoded, keep_source, parse, pop_last_expression, text_of
 from .awaiting import EventLoop
 from .statement import record_last, take_value
 
@@ -18,6 +18,8 @@ class Evaluator:
         self.displays = displays
 
     def run(self, source, filename, namespace, last):
+        # Callers of a session send text.
+        source = decoded(source, "text")
         tree, magics = self.parse(source, filename, namespace)
         try:
             return self.run_tree(tree, source, filename, namespace, last)
@@ -37,12 +39,12 @@ class Evaluator:
         return parse(translated, filename, FLAGS), magics
 
     def translated(self, source, filename, namespace):
-        if not any(sign in source for sign in (b"%", b"!", b"?")):
+        text = text_of(source)
+        if not any(sign in text for sign in "%!?"):
             return None, None
         from .magics import Magics
 
         magics = Magics(self.displays)
-        text = source.decode("utf-8", "replace")
         return magics, magics.translate(text, namespace, lambda text: parse(text, filename, FLAGS))
 
     def run_tree(self, tree, source, filename, namespace, last):
@@ -51,7 +53,7 @@ class Evaluator:
         if records:
             record_last(tree)
         body, expression = compile_both(tree, expression, filename, FLAGS)
-        keep_source(filename, source.decode("utf-8", "replace"))
+        keep_source(filename, text_of(source))
         try:
             if body is not None:
                 self.execute(body, namespace)

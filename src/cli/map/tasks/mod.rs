@@ -235,13 +235,11 @@ impl Policies {
         line.check(own.as_ref().unwrap_or(&self.default))?;
         let program = match &mut line.program {
             TaskProgram::Code { source, args } => {
-                Request::python(std::mem::take(source)).args(args.drain(..))
+                Request::text(std::mem::take(source)).args(args.drain(..))
             }
             TaskProgram::File { path, args } => {
                 let script = Script::load(Origin::Task(path.clone())).map_err(no_script)?;
-                Request::python(script.source)
-                    .filename(script.name)
-                    .args(args.drain(..))
+                script.request().args(args.drain(..))
             }
             TaskProgram::Program(argv) => Request::program(std::mem::take(argv)),
         };
