@@ -7,7 +7,7 @@ use std::process;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand, ValueHint, value_parser};
+use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use clap_complete::engine::ArgValueCompleter;
 
@@ -167,7 +167,6 @@ pub struct RunArguments {
         value_hint = clap::ValueHint::AnyPath,
         num_args = 1..,
         trailing_var_arg = true,
-        value_hint = ValueHint::AnyPath,
         required_unless_present_any = ["code", "module"]
     )]
     pub rest: Vec<OsString>,

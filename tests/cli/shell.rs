@@ -38,9 +38,9 @@ fn script(text: &str, arguments: &[&str]) -> Result<(String, String, Option<i32>
 
 fn a_script_keeps_its_variables_and_prints_its_values() -> Result<(), Failed> {
     let text = "x = 6\nx * 7\ndef f(y):\n    z = y\n\n    return z\nf('a')\nNone\nb'x', 1j\n_[0]\n\
-        for i in range(2):\n    print(i)\nelse:\n    print('end')\n";
+        for i in range(2):\n    print(i)\nelse:\n    print('end')\ndisplay([x])\n";
     let (stdout, stderr, code) = script(text, &[])?;
-    assert_eq!(stdout, "42\n'a'\n(b'x', 1j)\nb'x'\n0\n1\nend\n");
+    assert_eq!(stdout, "42\n'a'\n(b'x', 1j)\nb'x'\n0\n1\nend\n[6]\n");
     assert_eq!((stderr.as_str(), code), ("", Some(0)));
     Ok(())
 }

@@ -75,6 +75,16 @@ class Statements(unittest.TestCase):
         self.assertIsNone(self.worker.value("x = 3"))
         self.assertIsNone(self.worker.value("if True:\n    5"))
 
+    def test_text_is_the_repr_and_keeps_the_value(self):
+        self.assertEqual(self.worker.value("x = 3\n{'a': 1j}", last="text"), "{'a': 1j}")
+        self.assertEqual(self.worker.value("_['a'] * 2", last="text"), "2j")
+        self.assertIsNone(self.worker.value("None", last="text"))
+        self.assertIsNone(self.worker.value("y = 4", last="text"))
+        self.assertEqual(self.worker.value("_", last="text"), "2j")
+        self.assertLess(len(self.worker.value("'a' * 10**6", last="text")), 20_000)
+        error = self.worker.cell("class A:\n    def __repr__(self): 1 / 0\nA()", last="text").error
+        self.assertEqual(error["name"], "ZeroDivisionError")
+
     def test_await(self):
         source = "import asyncio\nfor i in range(2):\n    x = await asyncio.sleep(0, i)"
         self.assertEqual(self.worker.value(source, last="statement"), 1)

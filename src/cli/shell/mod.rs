@@ -162,6 +162,13 @@ impl Shell {
             streams.show_traceback(&error.traceback);
         }
         streams.finish()?;
+        for display in report.shown() {
+            let buffers = display.buffers();
+            let plain = display.data().get("text/plain");
+            if let Some(text) = plain.and_then(|plain| plain.text(&buffers)) {
+                print(format!("{text}\n"))?;
+            }
+        }
         if let Some(text) = outcome.value().and_then(Value::as_str) {
             print(format!("{text}\n"))?;
         }
