@@ -1,7 +1,8 @@
 //! Ctrl-Z: the command stops with its guest and the guest's clock.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::Child;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -42,6 +43,14 @@ def tick(seconds):
         seconds -= min(time.monotonic() - before, 0.05)
 ";
 
+/// The command, in a process group of its own: the kernel ignores SIGTSTP in one that has no parent in its session
+/// (setpgid(2)), as that of the tests may be.
+fn stoppable(arguments: &[&str]) -> Command {
+    let mut command = sandfork(arguments);
+    command.process_group(0);
+    command
+}
+
 struct Stop {
     from: Duration,
     to: Duration,
@@ -69,7 +78,7 @@ fn stop(child: &Child, stopped: Duration) -> Stop {
 fn run_with_a_stop(guest: &str) -> Result<(Option<i32>, Vec<String>), Failed> {
     let code = format!("{TICK}{guest}");
     let limits = ["--set", "limits.wall=3s", "--set", "limits.cpu=3s"];
-    let mut child = sandfork(&[&["run"][..], &limits, &["-c", &code]].concat()).spawn()?;
+    let mut child = stoppable(&[&["run"][..], &limits, &["-c", &code]].concat()).spawn()?;
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut lines = Vec::new();
     while lines.last().is_none_or(|line| line != "up") {
@@ -232,7 +241,7 @@ print('count', len(os.read(signals, 2000)))
 
 fn a_stopped_command_can_be_interrupted() -> Result<(), Failed> {
     let code = format!("{TICK}tick(60)");
-    let mut child = sandfork(&["run", "-c", &code]).spawn()?;
+    let mut child = stoppable(&["run", "-c", &code]).spawn()?;
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     stdout.read_line(&mut String::new())?;
     let pid = Pid::from_raw(child.id().cast_signed());
@@ -260,7 +269,7 @@ fn a_batch_stops_and_goes_on() -> Result<(), Failed> {
     };
     std::fs::write(&tasks, [0, 1, 2, 3].map(line).concat())?;
     let path = tasks.path().to_str().unwrap();
-    let child = sandfork(&["map", "--jobs", "4", "--no-progress", path]).spawn()?;
+    let child = stoppable(&["map", "--jobs", "4", "--no-progress", path]).spawn()?;
     sleep(Duration::from_millis(700));
     stop(&child, STOPPED);
     let output = child.wait_with_output()?;
