@@ -43,6 +43,31 @@ pub enum ErrorKind {
     System,
 }
 
+impl ErrorKind {
+    /// The name that stands for the class of an exception.
+    pub(crate) const fn class_name(self) -> &'static str {
+        self.names().0
+    }
+
+    /// The word for it, such as `not-enforced`.
+    pub(crate) const fn as_str(self) -> &'static str {
+        self.names().1
+    }
+
+    const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Policy => ("Policy", "policy"),
+            Self::Host => ("Host", "host"),
+            Self::Interpreter => ("Interpreter", "interpreter"),
+            Self::NotEnforced => ("NotEnforced", "not-enforced"),
+            Self::Request => ("Request", "request"),
+            Self::Busy => ("Busy", "busy"),
+            Self::SessionEnded => ("SessionEnded", "session-ended"),
+            Self::System => ("System", "system"),
+        }
+    }
+}
+
 /// A module's own error.
 pub(crate) trait Cause: StdError + Send + Sync + 'static {
     /// The kind of the error.

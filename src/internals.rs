@@ -18,9 +18,10 @@ macro_rules! reveal {
 }
 
 pub mod batch {
-    pub use crate::batch::expect::{Expect, Verdict, Whitespace};
+    pub use crate::batch::expect::{Expect, Whitespace};
     pub use crate::batch::line::{TaskLine, TaskProgram};
     pub use crate::batch::record::RecordLine;
+    pub use crate::outcome::Verdict;
 }
 
 pub mod capacity {

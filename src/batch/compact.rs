@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::done::name_of;
-use super::{Done, TaskId, Verdict};
-use crate::outcome::{LimitName, Outcome};
+use super::{Done, TaskId};
+use crate::outcome::{LimitName, Outcome, Verdict};
 
 /// Writes how a task ended, its output, value and error, and little more. What is empty is left out.
 pub struct Compact<'a>(pub &'a Done);
@@ -19,10 +18,8 @@ struct Json<'a> {
     attempts: Option<u32>,
     status: &'static str,
     exit_code: u8,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    verdict: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mismatch: Option<&'a str>,
+    #[serde(flatten)]
+    verdict: Option<&'a Verdict>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<LimitName>,
     stdout: Cow<'a, str>,
@@ -52,7 +49,7 @@ impl Serialize for Compact<'_> {
             message: error.message.as_str().into(),
         });
         let of_host = done.error().map(|error| NameAndMessage {
-            name: name_of(error),
+            name: error.kind().class_name(),
             message: error.to_string().into(),
         });
         let exit_code = match done.error() {
@@ -64,8 +61,7 @@ impl Serialize for Compact<'_> {
             attempts: (done.attempts() > 1).then_some(done.attempts()),
             status: done.status(),
             exit_code,
-            verdict: done.verdict().map(Verdict::as_str),
-            mismatch: done.verdict().and_then(Verdict::mismatch),
+            verdict: done.verdict(),
             limit: outcome.and_then(|outcome| Some(outcome.limit()?.name)),
             stdout: outcome.map(|outcome| outcome.stdout()).unwrap_or_default(),
             stderr: outcome.map(|outcome| outcome.stderr()).unwrap_or_default(),

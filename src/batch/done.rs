@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::{INFRASTRUCTURE, TaskId, Verdict};
-use crate::error::{Error, ErrorKind};
-use crate::outcome::{Outcome, Status};
+use super::{INFRASTRUCTURE, TaskId};
+use crate::error::Error;
+use crate::outcome::{Outcome, Status, Verdict};
 
 /// The result of one task.
 #[derive(Debug)]
@@ -82,21 +82,17 @@ impl Serialize for Done {
             attempts: Option<u32>,
             #[serde(flatten)]
             result: R,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            verdict: Option<&'static str>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            mismatch: Option<&'a str>,
+            #[serde(flatten)]
+            verdict: Option<&'a Verdict>,
         }
         let (id, attempts) = (&self.id, (self.attempts > 1).then_some(self.attempts));
-        let verdict = self.verdict.as_ref().map(Verdict::as_str);
-        let mismatch = self.verdict.as_ref().and_then(Verdict::mismatch);
+        let verdict = self.verdict();
         match &self.result {
             Ok(result) => Json {
                 id,
                 attempts,
                 result,
                 verdict,
-                mismatch,
             }
             .serialize(serializer),
             Err(error) => {
@@ -106,7 +102,6 @@ impl Serialize for Done {
                     attempts,
                     result,
                     verdict,
-                    mismatch,
                 }
                 .serialize(serializer)
             }
@@ -116,7 +111,6 @@ impl Serialize for Done {
 
 /// Uses the keys of an outcome, so that a table of results has one set of columns.
 fn infrastructure(error: &Error) -> Value {
-    let name = name_of(error);
     json!({
         "status": INFRASTRUCTURE,
         "exit_code": error.exit_code(),
@@ -124,26 +118,12 @@ fn infrastructure(error: &Error) -> Value {
         "stdout": "",
         "stderr": "",
         "value": null,
-        "error": {"name": name, "message": error.to_string(), "traceback": ""},
+        "error": {"name": error.kind().class_name(), "message": error.to_string(), "traceback": ""},
         "usage": null,
         "enforced": null,
         "denied": [],
         "policy": null,
     })
-}
-
-/// The name that stands for the class of an exception.
-pub(super) fn name_of(error: &Error) -> &'static str {
-    match error.kind() {
-        ErrorKind::Policy => "Policy",
-        ErrorKind::Host => "Host",
-        ErrorKind::Interpreter => "Interpreter",
-        ErrorKind::NotEnforced => "NotEnforced",
-        ErrorKind::Request => "Request",
-        ErrorKind::SessionEnded => "SessionEnded",
-        ErrorKind::Busy => "Busy",
-        ErrorKind::System => "System",
-    }
 }
 
 #[cfg(test)]

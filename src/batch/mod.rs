@@ -39,7 +39,7 @@ pub use pool::Order;
 pub use task::Task;
 
 pub(crate) use compact::Compact;
-pub(crate) use expect::{Expect, Verdict};
+pub(crate) use expect::Expect;
 pub(crate) use failure_streak::{FailureStreak, LOST_IN_A_ROW};
 pub(crate) use line::{TaskLine, TaskLineError, TaskProgram};
 pub(crate) use pool::WINDOW;

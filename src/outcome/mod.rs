@@ -15,6 +15,7 @@ mod level;
 mod limits;
 mod parts;
 mod phases;
+mod verdict;
 
 pub use ending::{Ending, LimitHit, Mechanism, Status};
 pub use layer::Layer;
@@ -22,6 +23,7 @@ pub use level::Level;
 pub use limits::{CpuRule, LimitName, LimitSpec, Limits, Scope, Unit};
 pub use parts::{Denial, Enforced, ExceptionInfo, PolicyIdentity, Reporter, Usage};
 pub use phases::{JailSteps, Phases, microseconds};
+pub use verdict::Verdict;
 
 /// The end of one cell or one run.
 ///

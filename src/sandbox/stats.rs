@@ -55,17 +55,7 @@ impl Counts {
 
     /// Counts a request that got no sandbox, or was refused for another reason.
     pub fn refuse(&self, kind: ErrorKind) {
-        let word = match kind {
-            ErrorKind::Policy => "policy",
-            ErrorKind::Host => "host",
-            ErrorKind::Interpreter => "interpreter",
-            ErrorKind::NotEnforced => "not-enforced",
-            ErrorKind::Request => "request",
-            ErrorKind::SessionEnded => "session-ended",
-            ErrorKind::Busy => "busy",
-            ErrorKind::System => "system",
-        };
-        *self.lock().refused.entry(word).or_default() += 1;
+        *self.lock().refused.entry(kind.as_str()).or_default() += 1;
     }
 
     /// The numbers by their names.

@@ -262,13 +262,7 @@ impl<'a> Writer<'a> {
             return Ok(());
         };
         let (id, attempts) = (id.cast_unsigned(), done.attempts());
-        let (verdict, mismatch) = match done.verdict() {
-            Some(verdict) => (
-                Some(verdict.as_str()),
-                verdict.mismatch().map(str::to_owned),
-            ),
-            None => (None, None),
-        };
+        let verdict = done.verdict().cloned();
         let mut outcome = match done.into_result() {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -302,7 +296,6 @@ impl<'a> Writer<'a> {
             value,
             blob,
             verdict,
-            mismatch,
         };
         let payload = payload.unwrap_or_default();
         self.say(&ClientEvent::Done(Box::new(done)), &payload)

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Number, Value as Json};
 
-use crate::outcome::{Outcome, Status};
+use crate::outcome::{Outcome, Status, Verdict};
 
 /// What a task expects.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,17 +33,6 @@ pub enum Whitespace {
     Exact,
 }
 
-/// The result of a comparison.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Verdict {
-    /// All that is expected is there.
-    Pass,
-    /// The program ended well, and this is the first difference.
-    Wrong(String),
-    /// The program did not end well, so that nothing was compared.
-    Failed,
-}
-
 impl Whitespace {
     /// The rule of a word, if there is one.
     pub fn parse(word: &str) -> Option<Self> {
@@ -52,25 +41,6 @@ impl Whitespace {
             "any" => Some(Self::Any),
             "exact" => Some(Self::Exact),
             _ => None,
-        }
-    }
-}
-
-impl Verdict {
-    /// One word.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Wrong(_) => "wrong",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// The first difference, if there is one.
-    pub fn mismatch(&self) -> Option<&str> {
-        match self {
-            Self::Wrong(mismatch) => Some(mismatch),
-            Self::Pass | Self::Failed => None,
         }
     }
 }

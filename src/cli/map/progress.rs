@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::batch::{Done, Verdict};
+use crate::batch::Done;
+use crate::outcome::Verdict;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Counts a batch, and draws its progress. The bar ends on every path, so that it does not overwrite

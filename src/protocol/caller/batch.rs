@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use serde::{Deserialize, Serialize};
 
 use super::{ErrorCode, PolicyChoice, Python, WireOutcome};
-use crate::outcome::{Enforced, PolicyIdentity};
+use crate::outcome::{Enforced, PolicyIdentity, Verdict};
 use crate::protocol::{Blob, Value};
 
 /// The settings of a batch.
@@ -88,11 +88,8 @@ pub struct TaskOutcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blob: Option<Blob>,
     /// The result of the comparison with what the task expects.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<&'static str>,
-    /// The first difference.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mismatch: Option<String>,
+    #[serde(flatten)]
+    pub verdict: Option<Verdict>,
 }
 
 /// A task that got no sandbox.
