@@ -9,6 +9,7 @@ mod log;
 mod map;
 mod plan;
 mod policy;
+mod regular_file;
 mod report;
 mod run;
 mod script;

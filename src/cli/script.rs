@@ -1,10 +1,10 @@
 //! The script of `sandfork run`: found, read and checked before a sandbox is made for it.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::regular_file::open_regular;
 use crate::Request;
 use crate::protocol::FrameLimits;
 use crate::protocol::message::SourceKind;
@@ -96,12 +96,13 @@ impl Script {
                 let bytes = read(io::stdin().lock()).map_err(|cause| unreadable("-", cause))?;
                 Self::check("<stdin>", label, bytes)
             }
-            Origin::File(path) => Self::read(&path, open(&path, OpenOptions::new().read(true))?),
-            Origin::Task(path) => Self::read(&path, open_regular(&path)?),
+            Origin::File(path) => Self::read(&path, open(&path)),
+            Origin::Task(path) => Self::read(&path, open_regular(&path)),
         }
     }
 
-    fn read(path: &Path, file: File) -> Result<Self, ScriptError> {
+    fn read(path: &Path, opened: io::Result<File>) -> Result<Self, ScriptError> {
+        let file = opened.map_err(|cause| refused(path, cause))?;
         let name = path.display().to_string();
         let bytes = read(file).map_err(|cause| unreadable(&name, cause))?;
         Self::check(&name, &format!("`{name}`"), bytes)
@@ -153,35 +154,26 @@ fn has_coding_line(source: &[u8]) -> bool {
     lines.any(|line| line.contains(&b'#') && line.windows(6).any(|word| word == b"coding"))
 }
 
-/// Opens a regular file. Opening a pipe would block, and opening some devices has an effect.
-pub fn open_regular(path: &Path) -> Result<File, ScriptError> {
-    let is_other =
-        |found: io::Result<Metadata>| found.is_ok_and(|found| !found.is_file() && !found.is_dir());
-    let not_regular = || ScriptError::NotRegular(path.to_owned());
-    if is_other(fs::metadata(path)) {
-        return Err(not_regular());
-    }
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = open(path, OpenOptions::new().read(true).custom_flags(flags))?;
-    // The file may have been replaced before it was opened.
-    if is_other(file.metadata()) {
-        return Err(not_regular());
-    }
-    Ok(file)
-}
-
-fn open(path: &Path, options: &OpenOptions) -> Result<File, ScriptError> {
-    let file = options.open(path).map_err(|cause| match cause.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            ScriptError::Missing(path.to_owned())
-        }
-        _ => unreadable(&path.display().to_string(), cause),
-    })?;
+/// Opens a script, which may be a pipe such as `<(...)` of a shell.
+fn open(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
     // Opening a directory for reading succeeds, so the check uses the open file, which cannot be
     // replaced.
     match file.metadata() {
-        Ok(metadata) if metadata.is_dir() => Err(ScriptError::Directory(path.to_owned())),
+        Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         _ => Ok(file),
+    }
+}
+
+/// Why this path cannot be opened.
+fn refused(path: &Path, cause: io::Error) -> ScriptError {
+    match cause.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            ScriptError::Missing(path.to_owned())
+        }
+        io::ErrorKind::IsADirectory => ScriptError::Directory(path.to_owned()),
+        io::ErrorKind::InvalidInput => ScriptError::NotRegular(path.to_owned()),
+        _ => unreadable(&path.display().to_string(), cause),
     }
 }
 
@@ -202,6 +194,8 @@ fn unreadable(name: &str, cause: io::Error) -> ScriptError {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::fs;
 
     use super::*;
 

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::args::TransferChoice;
 use super::failure::Failure;
-use super::script::{ScriptError, open_regular};
+use super::regular_file::open_regular;
 use crate::outcome::{Ending, Outcome};
 use crate::policy::Policy;
 use crate::supervisor::files::{GuestPath, WorkDir};
@@ -22,9 +22,17 @@ use crate::{Error, Request};
 /// Why a file could not be copied.
 #[derive(Debug, Error)]
 pub enum TransferError {
+    /// A file to copy in does not exist.
+    #[error("--in: `{0}` does not exist; check the path")]
+    NotThere(PathBuf),
     /// A file to copy in cannot be read.
-    #[error("--in: {0}")]
-    In(#[from] ScriptError),
+    #[error("--in: `{path}` cannot be read: {cause}; copy it to a file that can")]
+    Unreadable {
+        /// The path.
+        path: PathBuf,
+        /// The kernel's error, or what it is.
+        cause: io::Error,
+    },
     /// A file to copy in is a directory.
     #[error(
         "--in: `{0}` is a directory; name its files, or show it with `--set filesystem.read=PATH`"
@@ -86,17 +94,10 @@ pub fn with_inputs(
     let mut left = room;
     for path in paths {
         let name = name_in_sandbox("--in", path)?;
-        if path.is_dir() {
-            return Err(TransferError::Directory(path.clone()));
-        }
         let mut contents = Vec::new();
-        let read = open_regular(path)?
-            .take(left + 1)
-            .read_to_end(&mut contents);
-        read.map_err(|cause| ScriptError::Unreadable {
-            name: path.display().to_string(),
-            cause,
-        })?;
+        open_regular(path)
+            .and_then(|file| file.take(left + 1).read_to_end(&mut contents))
+            .map_err(|cause| unreadable(path, cause))?;
         let Some(rest) = left.checked_sub(contents.len() as u64) else {
             let path = path.clone();
             return Err(TransferError::TooLarge { path, room });
@@ -166,14 +167,14 @@ impl Outputs {
             return;
         }
         for (name, path) in &self.wanted {
-            let copied = self.copy(work, name, path);
-            // A guest that failed says itself why a file is missing.
-            let is_told = copied.is_err() && outcome.exit_code() == 0;
-            if let Err(error) = copied
-                && (is_told || !matches!(error, TransferError::Missing { .. }))
-            {
-                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                failed.get_or_insert(error);
+            match self.copy(work, name, path) {
+                Ok(()) => {}
+                // A guest that failed says itself why a file is missing.
+                Err(TransferError::Missing { .. }) if outcome.exit_code() != 0 => {}
+                Err(error) => {
+                    let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    failed.get_or_insert(error);
+                }
             }
         }
     }
@@ -195,6 +196,15 @@ impl Outputs {
         let (file, _) = opened.map_err(|error| missing(error.to_string()))?;
         check_destination(path)?;
         replace(path, file.take(self.room)).map_err(|error| unwritable(path, &error))
+    }
+}
+
+fn unreadable(path: &Path, cause: io::Error) -> TransferError {
+    let path = path.to_owned();
+    match cause.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => TransferError::NotThere(path),
+        io::ErrorKind::IsADirectory => TransferError::Directory(path),
+        _ => TransferError::Unreadable { path, cause },
     }
 }
 

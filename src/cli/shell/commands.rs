@@ -1,11 +1,12 @@
 //! What the shell itself does: files in and out, and a new session.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
 use super::super::failure::say;
 use super::super::print;
+use super::super::regular_file::open_regular;
 use super::super::terminal::harmless_line;
 use crate::session::{Contents, Removal, Session};
 
@@ -91,11 +92,7 @@ fn files(session: &mut Session, directory: &str) -> Result<(), String> {
 
 fn put(session: &mut Session, local: &str, name: &str) -> Result<(), String> {
     let failed = |error: io::Error| format!("`{local}` cannot be copied: {error}");
-    // A pipe or a device might never end.
-    if !fs::metadata(local).map_err(failed)?.is_file() {
-        return Err(format!("`{local}` is not a regular file"));
-    }
-    let mut from = File::open(local).map_err(failed)?;
+    let mut from = open_regular(Path::new(local)).map_err(failed)?;
     let to = session.open_write(name, Contents::Replaced);
     let mut to = to.map_err(|error| error.to_string())?;
     io::copy(&mut from, &mut to).map(drop).map_err(failed)
