@@ -41,19 +41,22 @@ impl Interrupts {
         Ok(Self { running })
     }
 
-    /// As [`take`](Self::take), but calls `handle` for every signal, and says whether it is SIGINT.
-    pub fn take_each(handle: impl Fn(bool) + Send + 'static) -> io::Result<()> {
-        let mut signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
-            .into_iter()
-            .collect();
-        signals.add(Signal::SIGTSTP);
+    /// As [`take`](Self::take), but calls `handle` for every signal.
+    pub fn take_each(handle: impl Fn(Signal) + Send + 'static) -> io::Result<()> {
+        let taken = [
+            Signal::SIGINT,
+            Signal::SIGTERM,
+            Signal::SIGHUP,
+            Signal::SIGTSTP,
+        ];
+        let signals: SigSet = taken.into_iter().collect();
         signals.thread_block()?;
         let modes = Modes::of_stdin();
         thread::Builder::new().spawn(move || {
             while let Ok(signal) = signals.wait() {
                 match signal {
                     Signal::SIGTSTP => stop(&modes),
-                    other => handle(other == Signal::SIGINT),
+                    other => handle(other),
                 }
             }
         })?;

@@ -60,7 +60,7 @@ enum Host {
     This,
 }
 
-/// Checks every policy, so that one call shows all mistakes. The exit code is that of the first one.
+/// Checks every policy, so that one call shows all mistakes. The exit code is that of the first mistake.
 fn check(policies: &[String], host: Host) -> Result<u8, Failure> {
     let mut code = exit_code::OK;
     for name in policies {

@@ -204,7 +204,7 @@ impl Limits {
 
     /// The processor time for a cell with this wall time.
     ///
-    /// A time to follow is for computing too, on all the processors that the policy gives.
+    /// A limit that follows the wall time lets every processor of the policy compute for all of it.
     pub(crate) fn cpu_within(&self, wall: Duration, rule: CpuRule) -> Duration {
         match rule {
             CpuRule::OfPolicy => self.cpu(),

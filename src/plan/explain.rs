@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::layer_state::LayerState;
 use super::preload::{PreloadPlan, loaded};
-use super::words::{amount, bytes, seconds};
+use super::words::{amount, bytes, list, seconds};
 use super::{HeldBy, Plan, SessionFiles, Start};
 use crate::host::Controller;
 use crate::outcome::{LimitName, LimitSpec};
@@ -246,13 +246,4 @@ fn end(after: Option<Duration>) -> String {
         || "never ended".to_owned(),
         |after| format!("ended after {}", seconds(after)),
     )
-}
-
-pub(super) fn list(items: impl Iterator<Item = String>) -> String {
-    let items: Vec<String> = items.collect();
-    if items.is_empty() {
-        "nothing".to_owned()
-    } else {
-        items.join(", ")
-    }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::explain::list;
+use super::words::list;
 
 /// A module to import in the zygote.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]

@@ -1,4 +1,4 @@
-//! Formats numbers in readable units.
+//! Formats numbers in readable units, and lists.
 
 use std::time::Duration;
 
@@ -23,6 +23,16 @@ pub(crate) fn bytes(count: u64) -> String {
             format!("{}.{:02} {unit}", hundredths / 100, hundredths % 100)
         }
         None => format!("{count} bytes"),
+    }
+}
+
+/// The items in one line.
+pub(super) fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    if items.is_empty() {
+        "nothing".to_owned()
+    } else {
+        items.join(", ")
     }
 }
 

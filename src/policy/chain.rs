@@ -70,7 +70,7 @@ impl Mention {
 /// The layers of a policy, starting with the base of all others.
 ///
 /// # Errors
-/// What is wrong with the texts up to one that cannot be read, and with that one.
+/// The errors in the texts that were read, and in the first text that cannot be read.
 pub(super) fn layers(
     name_or_path: &str,
     current_dir: Option<&Path>,

@@ -1,5 +1,5 @@
-//! Whom the files belong to that a guest of root writes to the host (mount_setattr(2),
-//! `MOUNT_ATTR_IDMAP`).
+//! Makes the owner of a writable directory the owner of the files that a guest of root writes there
+//! (mount_setattr(2), `MOUNT_ATTR_IDMAP`).
 //!
 //! Root's guests are an unprivileged user, who could write to few directories, and whose files would
 //! belong to a user that no account has. In an id-mapped mount the guest takes the place of the

@@ -33,7 +33,7 @@ def execute(source, kind, filename, namespace):
 
 def decoded(source, kind):
     """The source without its coding line's effect. A file has the encoding that its coding line names
-    (PEP 263). Text is UTF-8, whatever it says of itself."""
+    (PEP 263). Text is UTF-8, and a coding line in it has no effect."""
     second = source.find(b"\n") + 1
     end = source.find(b"\n", second) if second else -1
     if b"coding" not in (source if end < 0 else source[:end]):

@@ -103,8 +103,8 @@ def is_allowed(name, allowed):
 
 
 def modules_of(distribution):
-    """Patterns for the modules that a distribution of this name installs, except a module of the same name:
-    that one is listed alone."""
+    """Patterns for the modules that a distribution of this name installs. The pattern for a module of the same
+    name is left out, because the list has that name."""
     from importlib import metadata
 
     try:

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
+use nix::sys::signal::Signal;
+
 use super::args::ShellArguments;
 use super::failure::{Failure, say};
 use super::interrupt::{Interrupts, Modes};
@@ -33,8 +35,8 @@ pub fn shell(arguments: &ShellArguments) -> Result<u8, Failure> {
     let modes = Modes::of_stdin();
     let interrupter: Arc<OnceLock<Interrupter>> = Arc::default();
     let for_signals = Arc::clone(&interrupter);
-    Interrupts::take_each(move |is_ctrl_c| match for_signals.get() {
-        Some(running) if is_ctrl_c => running.interrupt(),
+    Interrupts::take_each(move |signal| match for_signals.get() {
+        Some(running) if signal == Signal::SIGINT => running.interrupt(),
         _ => {
             modes.restore();
             std::process::exit(exit_code::INTERRUPTED.into());

@@ -11,6 +11,7 @@ use super::refusal::Refusal;
 use super::worker_io::WorkerIo;
 use crate::protocol::Request;
 use crate::protocol::caller::{Cell, ClientRequest};
+use crate::protocol::message::SourceKind;
 use crate::supervisor::ending::Stop;
 use crate::supervisor::run::Pace;
 
@@ -93,7 +94,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             last,
             then,
             // A caller reads its files itself.
-            source: crate::protocol::message::SourceKind::Text,
+            source: SourceKind::Text,
         };
         self.cells += 1;
         self.begin(id, wall, &request, source, now, caller);

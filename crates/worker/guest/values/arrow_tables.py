@@ -25,7 +25,6 @@ SCHEMAS = {name: kind for kind, name in NAMES.items()}
 MAKERS = {"bool": "bool_", "date": "date32", "list": "list_", "large_list": "large_list"}
 
 
-
 def _table(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     names = list(value.schema.names)
     data = [

@@ -26,7 +26,6 @@ POLARS.update({name: f"UInt{name[4:]}" for name in FIXED if name.startswith("uin
 SCHEMAS = {name: kind for kind, name in POLARS.items()}
 
 
-
 def _frame(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     data = [_column(encoder, column, depth + 2) for column in value.get_columns()]
     return columns.frame_tree(encoder, "polars", list(value.columns), data, value.height)

@@ -37,7 +37,7 @@ const ONE: &str = "SANDFORK_FUZZ_ONE";
 /// bytes have arrived, ends its process and not the machine.
 const MOST_MEMORY: u64 = 4 << 30;
 
-/// The processor time that one input may take, in seconds, while the slowest valid input takes a tenth of a
+/// The processor time that one input may take, in seconds. The slowest valid input takes a tenth of a
 /// second. Wall-clock time would fail on a busy machine.
 const MOST_TIME: u64 = 30;
 
