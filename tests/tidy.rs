@@ -292,7 +292,7 @@ const UNSAFE: [(&str, usize); 17] = [
     ("crates/jail/src/sys/support.rs", 2),
     // The name by which CPython finds the module's entry point.
     ("crates/worker/src/native/module.rs", 1),
-    ("crates/worker/src/native/python.rs", 7),
+    ("crates/worker/src/native/python.rs", 8),
 ];
 
 #[test]

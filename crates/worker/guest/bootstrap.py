@@ -15,6 +15,7 @@ def load_native():
     spec = ModuleSpec("_sandfork", ExtensionFileLoader("_sandfork", origin), origin=origin)
     module = _imp.create_dynamic(spec)
     _imp.exec_dynamic(module)
+    sys.modules.pop("_sandfork", None)
     return module
 
 

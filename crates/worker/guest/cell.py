@@ -80,6 +80,9 @@ def set_argv(filename, argv):
     # `python DIRECTORY` runs the `__main__.py` in it.
     name = ARGV0.get(filename) or filename.removesuffix("/__main__.py") or filename
     sys.argv = [name, *argv]
+    # Without it, a guest sees the program text of the zygote.
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv = [sys.executable, *sys.argv] if name else [sys.executable]
 
 
 def exit_code(stop):

@@ -4,6 +4,10 @@ import io
 import os
 import sys
 
+from . import wire
+
+MemberDescriptorType = type(type(sys.flags).isolated)
+
 
 def open_streams():
     """Creates new stream objects, once for all workers. The interpreter created its streams while other
@@ -22,15 +26,19 @@ def open_streams():
 
 
 def open_stdin():
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(
-        io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8", "surrogateescape"
-    )
+    raw = io.FileIO(0, "r", closefd=False)
+    raw.name = "<stdin>"
+    stream = io.TextIOWrapper(io.BufferedReader(raw), "utf-8", "surrogateescape")
+    stream.mode = "r"
+    sys.stdin = sys.__stdin__ = stream
 
 
 def open_output(number):
+    raw = io.FileIO(number, "w", closefd=False)
+    raw.name = "<stdout>" if number == 1 else "<stderr>"
     # Line-buffered, so that lines printed before a kill are not lost.
     stream = io.TextIOWrapper(
-        io.BufferedWriter(io.FileIO(number, "w", closefd=False)),
+        io.BufferedWriter(raw),
         "utf-8",
         "surrogateescape" if number == 1 else "backslashreplace",
         line_buffering=True,
@@ -40,6 +48,26 @@ def open_output(number):
         sys.stdout = sys.__stdout__ = stream
     else:
         sys.stderr = sys.__stderr__ = stream
+
+
+def set_ordinary_flags(native):
+    """Gives `sys.flags` the values of an ordinary `python3` with this environment.
+
+    `-I -S` keep the zygote's start safe until the jail is closed. `subprocess`, `multiprocessing` and
+    `venv` read the flags and would start all of the guest's interpreters so, which then find no package."""
+    kind = type(sys.flags)
+    # Only the native half can make such an object. The members of the type are in the order of its fields.
+    names = [name for name, item in vars(kind).items() if type(item) is MemberDescriptorType]
+    if len(names) != kind.n_fields:
+        raise RuntimeError("sys.flags of this Python has fields that are not known")
+    flags = {name: getattr(sys.flags, name) for name in names}
+    for name in ("isolated", "no_site", "no_user_site", "ignore_environment", "safe_path"):
+        if name in flags:
+            flags[name] = type(flags[name])(0)
+    if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+        flags["dont_write_bytecode"] = 1
+        sys.dont_write_bytecode = True
+    native.set_flags(wire.dumps(list(flags.values())))
 
 
 def flush():

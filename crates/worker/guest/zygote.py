@@ -45,6 +45,9 @@ def prepare(native, setup):
 
     # `-S` delayed `site` until the jail is closed, because a `.pth` file can run any code.
     site.main()
+    # With `-I` it leaves out this hook of interactive sessions.
+    site.enablerlcompleter()
+    process.set_ordinary_flags(native)
     require_one_thread(native, "site")
     sys.path.extend(setup["path"])
     if "*" not in setup["imports"]:

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `enter` | JSON of the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
 //! | `source` | a file of the guest's side, such as `values/encode` | its text, or an empty string if there is none |
+//! | `set_flags` | JSON list of the values of all fields of `sys.flags` | replaces `sys.flags` |
 //! | `preloading` | the module that is imported next, or an empty string after the last one | |
 //! | `unready` | JSON of `Unready` | |
 //! | `threads` | | the number of threads of the process |
@@ -18,7 +19,7 @@ use nix::errno::Errno;
 use pyo3_ffi::PyObject;
 use serde::Serialize;
 
-use crate::native::python::{self, TextFunction, create_module, end_of_methods, method};
+use crate::native::python::{self, Flag, TextFunction, create_module, end_of_methods, method};
 use crate::native::serve::{ForkHooks, Served, Server};
 use crate::native::sources;
 use sandfork_jail::control::{
@@ -53,6 +54,7 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
         vec![
             method::<Enter>(),
             method::<Source>(),
+            method::<SetFlags>(),
             method::<TellPreloading>(),
             method::<TellUnready>(),
             method::<Threads>(),
@@ -114,6 +116,18 @@ impl TextFunction for Source {
 
     fn call(wanted: &str) -> Result<String, String> {
         Ok(sources::find(wanted).unwrap_or_default().to_owned())
+    }
+}
+
+struct SetFlags;
+
+impl TextFunction for SetFlags {
+    const NAME: &'static CStr = c"set_flags";
+
+    fn call(values: &str) -> Result<String, String> {
+        let values: Vec<Flag> = serde_json::from_str(values).map_err(|error| error.to_string())?;
+        python::set_flags(&values)?;
+        Ok(String::new())
     }
 }
 

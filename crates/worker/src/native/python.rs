@@ -7,11 +7,14 @@ use std::ffi::{CStr, c_int};
 use std::ptr;
 
 use pyo3_ffi::{
-    METH_O, Py_DecRef, PyBytes_AsStringAndSize, PyErr_Occurred, PyErr_SetString,
-    PyExc_RuntimeError, PyMethodDef, PyMethodDefPointer, PyModule_Create, PyModuleDef,
-    PyModuleDef_HEAD_INIT, PyOS_AfterFork_Child, PyOS_AfterFork_Parent, PyOS_BeforeFork, PyObject,
+    METH_O, Py_DecRef, PyBool_FromLong, PyBytes_AsStringAndSize, PyErr_Occurred, PyErr_SetString,
+    PyExc_RuntimeError, PyLong_AsLong, PyLong_FromLongLong, PyMethodDef, PyMethodDefPointer,
+    PyModule_Create, PyModuleDef, PyModuleDef_HEAD_INIT, PyOS_AfterFork_Child,
+    PyOS_AfterFork_Parent, PyOS_BeforeFork, PyObject, PyObject_GetAttrString, PyObject_Type,
+    PyStructSequence_New, PyStructSequence_SetItem, PySys_GetObject, PySys_SetObject,
     PyUnicode_AsUTF8String, PyUnicode_FromStringAndSize,
 };
+use serde::Deserialize;
 
 /// A function of the module. It takes and returns text, and raises an error as `RuntimeError`.
 pub trait TextFunction {
@@ -107,6 +110,53 @@ fn raise(message: &str) {
     unsafe {
         if PyErr_Occurred().is_null() {
             PyErr_SetString(PyExc_RuntimeError, message.as_ptr());
+        }
+    }
+}
+
+/// The value of a field of `sys.flags`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Flag {
+    /// A field that is a `bool`, such as `safe_path`.
+    Switch(bool),
+    /// A field that is an `int`.
+    Number(i64),
+}
+
+/// Replaces `sys.flags` by an object of the same type with these values, one for each field: Python code
+/// cannot make one.
+pub fn set_flags(values: &[Flag]) -> Result<(), String> {
+    // SAFETY: called from a function of the module, so with the interpreter's lock held. The type is that
+    // of a live object, and a new one of it has as many fields as the type says, which the loop fills once
+    // each; `SetItem` takes the new reference. A failed call leaves null, which is not used.
+    unsafe {
+        let old = PySys_GetObject(c"flags".as_ptr());
+        if old.is_null() {
+            return Err("the interpreter has no sys.flags".into());
+        }
+        let kind = PyObject_Type(old);
+        let count = PyObject_GetAttrString(kind, c"n_fields".as_ptr());
+        let fields = PyLong_AsLong(count);
+        Py_DecRef(count);
+        let new = PyStructSequence_New(kind.cast());
+        Py_DecRef(kind);
+        if new.is_null() || usize::try_from(fields) != Ok(values.len()) {
+            return Err(format!("sys.flags has {fields} fields"));
+        }
+        for (index, value) in (0..).zip(values) {
+            let item = match *value {
+                Flag::Switch(value) => PyBool_FromLong(value.into()),
+                Flag::Number(value) => PyLong_FromLongLong(value),
+            };
+            PyStructSequence_SetItem(new, index, item);
+        }
+        let status = PySys_SetObject(c"flags".as_ptr(), new);
+        Py_DecRef(new);
+        if status == 0 {
+            Ok(())
+        } else {
+            Err("sys.flags cannot be set".into())
         }
     }
 }
