@@ -22,6 +22,8 @@ pub struct PreloadPlan {
 pub enum LeftToGuest {
     /// It starts threads, which do not survive a fork.
     Threads,
+    /// It keeps memory that all workers would share.
+    SharedMemory,
     /// It is optional, and not installed.
     Absent,
     /// It is optional, and cannot be imported.
@@ -39,6 +41,10 @@ impl PreloadPlan {
             LeftToGuest::Threads => {
                 "is imported in each session that uses it, because it starts threads, and a process \
                  with threads cannot be forked"
+            }
+            LeftToGuest::SharedMemory => {
+                "is imported in each session that uses it, because it keeps shared memory, through \
+                 which sessions could reach each other"
             }
             LeftToGuest::Absent => "is not installed, which the policy allows",
             LeftToGuest::Fails { error } => {

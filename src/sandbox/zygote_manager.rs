@@ -123,14 +123,16 @@ fn leave_to_guest(
 ) -> Result<(), SupervisorError> {
     let (module, why) = match &error {
         SupervisorError::Threads { module } => (module, LeftToGuest::Threads),
+        SupervisorError::SharedMemory { module } => (module, LeftToGuest::SharedMemory),
         SupervisorError::Preload { module, error } => {
             let error = error.clone();
             (module, LeftToGuest::Fails { error })
         }
         _ => return Err(error),
     };
-    // The guest can import a module that starts threads. One that fails would fail there too.
-    let even_if_required = why == LeftToGuest::Threads;
+    // The guest can import a module that starts threads or shares memory. One that fails would fail
+    // there too.
+    let even_if_required = !matches!(why, LeftToGuest::Fails { .. });
     let mut tried = preload
         .iter_mut()
         .filter(|plan| plan.left_to_guest.is_none());

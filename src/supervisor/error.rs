@@ -87,6 +87,15 @@ pub enum SupervisorError {
         /// to the guest.
         module: String,
     },
+    /// The interpreter shared memory with its children before it was asked to import anything.
+    #[error(
+        "importing `{module}` left shared memory, through which guests could reach each other: remove \
+         what makes it from the environment's packages and `.pth` files"
+    )]
+    SharedMemory {
+        /// The module that keeps it: `site`, or one of the preload list, which is then left to the guest.
+        module: String,
+    },
     /// The interpreter's own start failed inside the jail.
     #[error("the interpreter could not be prepared in its jail: {error}")]
     Startup {
@@ -212,6 +221,7 @@ impl Cause for SupervisorError {
             | S::ZygoteSlow { .. }
             | S::Preload { .. }
             | S::Threads { .. }
+            | S::SharedMemory { .. }
             | S::Startup { .. } => ErrorKind::Interpreter,
             S::NotEnforced { .. } => ErrorKind::NotEnforced,
             S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,

@@ -164,6 +164,7 @@ fn unready(why: Unready) -> SupervisorError {
     match why {
         Unready::Preload { module, error } => SupervisorError::Preload { module, error },
         Unready::Threads { module } => SupervisorError::Threads { module },
+        Unready::SharedMemory { module } => SupervisorError::SharedMemory { module },
         Unready::Startup { error } => SupervisorError::Startup { error },
     }
 }

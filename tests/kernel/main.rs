@@ -28,6 +28,7 @@ mod environment;
 mod humaneval;
 mod leftovers;
 mod need;
+mod ordinary;
 mod outcomes;
 mod packages;
 mod pool;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
     tests.extend(concurrency::tests());
     tests.extend(cost::tests());
     tests.extend(environment::tests());
+    tests.extend(ordinary::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());
     tests.extend(packages::tests());

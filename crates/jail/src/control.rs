@@ -116,6 +116,11 @@ pub enum Unready {
         /// The module that started them, or `site`.
         module: String,
     },
+    /// Importing left memory that all workers would share, and could write to.
+    SharedMemory {
+        /// The module that keeps it, or `site`.
+        module: String,
+    },
     /// Another part of the interpreter's start failed.
     Startup {
         /// The exception's type and message.

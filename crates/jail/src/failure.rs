@@ -66,9 +66,11 @@ pub enum Step {
     ForkReaper,
     Report,
     ReportBirth,
+    PreloadDirectories,
+    LeavePreload,
 }
 
-const STEPS: [Step; 54] = [
+const STEPS: [Step; 56] = [
     Step::Prepare,
     Step::CloneTrees,
     Step::DropHostIds,
@@ -123,6 +125,8 @@ const STEPS: [Step; 54] = [
     Step::ForkReaper,
     Step::Report,
     Step::ReportBirth,
+    Step::PreloadDirectories,
+    Step::LeavePreload,
 ];
 
 impl Step {
@@ -195,6 +199,10 @@ impl Step {
             Self::ScopeSignals => "keep signals within the worker (landlock_restrict_self)",
             Self::ForkReaper => "fork the process that ends the worker",
             Self::ReportBirth => "tell the supervisor that the worker was forked",
+            Self::PreloadDirectories => {
+                "give preloaded packages directories to write to (unshare, mount)"
+            }
+            Self::LeavePreload => "take the directories of preloaded packages away (setns)",
             Self::Report => "tell the supervisor that the jail stands",
         }
     }

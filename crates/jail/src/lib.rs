@@ -23,6 +23,7 @@ mod landlock;
 mod limits;
 mod namespaces;
 mod owners;
+mod preload;
 pub mod program;
 pub mod reaper;
 mod root;

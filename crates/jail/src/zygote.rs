@@ -12,6 +12,7 @@ use nix::unistd::{Pid, getpid, pipe2, sethostname};
 
 use super::failure::{Failure, InStep, Step};
 use super::owners::{Owners, await_end};
+use super::preload::Preload;
 use super::program::ZygoteJail;
 use super::{identity, limits, namespaces, root, scheduling, shared_host};
 use crate::sys;
@@ -21,6 +22,18 @@ use crate::sys::process::{Dumpable, Fork, SingleThreaded};
 pub struct Zygote {
     /// A procfs that shows the zygote and its workers, mounted nowhere. It serves id maps and sizes.
     pub proc: OwnedFd,
+    /// While it preloads, the mount namespace that it came from. `None` at level `landlock`.
+    pub preload: Option<Preload>,
+}
+
+impl Zygote {
+    /// Returns to the mount namespace that workers start from, before the first of them.
+    pub fn leave_preload(&mut self) -> Result<(), Failure> {
+        let Some(preload) = self.preload.take() else {
+            return Ok(());
+        };
+        preload.leave(self.proc.as_fd()).in_step(Step::LeavePreload)
+    }
 }
 
 /// Puts the calling process into the zygote's jail. Returns in the zygote only. The calling process
@@ -87,7 +100,13 @@ pub fn enter(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
     root::build_and_enter(&jail.root, trees, jail.worker.proc)?;
     sethostname(&jail.hostname).in_step(Step::Hostname)?;
     fork_zygote(&single, lifeline)?;
-    finish(jail, proc)
+    // Before the filter, as all that is mounted once.
+    let preload = Preload::enter(&jail.worker.tmpfs, proc.as_fd())?;
+    let zygote = finish(jail, proc)?;
+    Ok(Zygote {
+        preload: Some(preload),
+        ..zygote
+    })
 }
 
 /// A child that stays root, to write the id maps of its parent's user namespace.
@@ -158,7 +177,10 @@ pub(super) fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure
     for filter in &jail.filters {
         sys::seccomp::load(filter).in_step(Step::ZygoteFilter)?;
     }
-    Ok(Zygote { proc })
+    Ok(Zygote {
+        proc,
+        preload: None,
+    })
 }
 
 pub(super) fn open_proc() -> Result<OwnedFd, Errno> {

@@ -38,7 +38,7 @@ def describe_main(main, filename, source, kind):
         # Modules beside it are there only if the policy shows them.
         if dirname(path) not in sys.path:
             sys.path.insert(0, dirname(path))
-    main.update(__file__=path, __loader__=loader)
+    main.update(__file__=path, __cached__=None, __loader__=loader)
 
 
 def run_module(name):

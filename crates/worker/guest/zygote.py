@@ -48,7 +48,7 @@ def prepare(native, setup):
     # With `-I` it leaves out this hook of interactive sessions.
     site.enablerlcompleter()
     process.set_ordinary_flags(native)
-    require_one_thread(native, "site")
+    require_apart(native, "site")
     sys.path.extend(setup["path"])
     if "*" not in setup["imports"]:
         # Workers use it, and would each load it.
@@ -73,7 +73,7 @@ def preload_all(native, modules):
     """Imports what it can of the preload list, and returns the names.
 
     matplotlib refuses to be imported without a directory that it may write to. The one that it gets here
-    is read-only in the zygote, and each worker has a writable one of its own there."""
+    is each worker's own. At level `landlock` the zygote has none."""
     directory, access = os.environ.get("MPLCONFIGDIR"), os.access
 
     def pretended(path, *args, **kwargs):
@@ -99,7 +99,7 @@ def preload(native, module):
         fail_preload(native, name, error)
     except BaseException as error:
         fail_preload(native, name, error)
-    require_one_thread(native, name)
+    require_apart(native, name)
     return True
 
 
@@ -107,7 +107,10 @@ def fail_preload(native, name, error):
     native.unready(wire.dumps({"cause": "preload", "module": name, "error": describe(error)}))
 
 
-def require_one_thread(native, name):
+def require_apart(native, name):
+    """Refuses what workers must not inherit from the zygote: threads, and memory that they would share."""
+    if native.shares(""):
+        native.unready(wire.dumps({"cause": "shared-memory", "module": name}))
     # The kernel counts a thread for a moment after it was joined, and some packages start a thread that
     # ends by itself.
     for _ in range(THREAD_CHECKS):

@@ -6,7 +6,7 @@ use super::interpreters::file;
 use super::refused;
 use crate::recipe::standard;
 use crate::test::{Test, tests};
-use crate::world::World;
+use crate::world::{World, run};
 
 pub fn tests() -> Vec<Test> {
     tests![
@@ -16,6 +16,8 @@ pub fn tests() -> Vec<Test> {
         a_module_that_starts_a_thread_is_left_to_the_guest,
         a_module_whose_thread_ends_is_preloaded,
         an_optional_module_that_fails_is_left_to_the_guest,
+        a_module_that_keeps_shared_memory_is_left_to_the_guest,
+        what_a_module_writes_at_its_import_reaches_no_guest,
         libraries_are_told_to_start_no_thread_and_guests_are_not,
         a_module_that_needs_a_writable_directory_is_given_the_guests,
         a_module_that_exits,
@@ -144,6 +146,52 @@ fn libraries_are_told_to_start_no_thread_and_guests_are_not(world: &World) {
     let outcome = world.run(recipe, code);
     let none = "background_thread:false";
     assert_eq!(outcome.stdout(), format!("1 {none} {none} 3 None None\n"));
+}
+
+/// A page of it would be a channel between all guests of the zygote.
+fn a_module_that_keeps_shared_memory_is_left_to_the_guest(world: &World) {
+    for code in [
+        "import mmap\nkept = mmap.mmap(-1, 4096)",
+        "import mmap\nfile = open('/dev/shm/kept', 'wb+')\nfile.truncate(4096)\n\
+         kept = mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ)",
+    ] {
+        for presence in ["", "?"] {
+            assert_eq!(seen(world, code, presence, &[]), "False True\nimported\n");
+        }
+    }
+    let private = "import mmap\nkept = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE)\n\
+                   file = open(mmap.__file__, 'rb')\n\
+                   shown = mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ)";
+    assert_eq!(seen(world, private, "", &[]), "True True\nimported\n");
+}
+
+/// joblib tests semaphores at its import, and is serial for ever where there are none.
+fn what_a_module_writes_at_its_import_reaches_no_guest(world: &World) {
+    let code = "import _multiprocessing, os, tempfile\n\
+                made = type(_multiprocessing.SemLock(0, 0, 1, '/probe', True)).__name__\n\
+                places = '/work', '/tmp', '/dev/shm'\n\
+                files = [open(place + '/left', 'w+') for place in places]\n\
+                free = [os.statvfs(place).f_bavail * os.statvfs(place).f_frsize for place in places]\n\
+                assert all(0 < size <= 64 << 20 for size in free), free\n\
+                for file in files:\n    print('x', file=file, flush=True)\n\
+                numbers = [file.fileno() for file in files]";
+    let directory = file("writer.py", 0o644, code);
+    let recipe = standard()
+        .set(format!("python.path={}", directory.path().display()))
+        .set("filesystem.work_size=1GiB")
+        .set("filesystem.tmp_size=1GiB")
+        .set("python.preload=writer");
+    let sandbox = world.build(recipe);
+    let code = "import os, sys\nprint('writer' in sys.modules)\nimport writer\n\
+                def closed(number):\n    try:\n        os.fstat(number)\n    except OSError:\n        \
+                return True\n\
+                print(writer.made, [os.path.exists(place + '/left') for place in writer.places], \
+                [closed(number) for number in writer.numbers])";
+    for _ in 0..2 {
+        let outcome = run(&sandbox, code);
+        let none = "True\nSemLock [False, False, False] [True, True, True]\n";
+        assert_eq!(outcome.stdout(), none, "{outcome:?}");
+    }
 }
 
 /// As matplotlib asks for it.

@@ -1,4 +1,4 @@
-//! This process's own memory map (proc(5), `/proc/self/maps`; mprotect(2); madvise(2)).
+//! This process's own memory map (proc(5), `/proc/self/maps`, `/proc/self/smaps`; mprotect(2); madvise(2)).
 
 use std::os::fd::BorrowedFd;
 
@@ -21,7 +21,7 @@ use super::process::page_size;
 /// write to (a hardened kernel's rule against text relocations) is left as it is: slower, not
 /// wrong.
 pub fn share_page_tables(proc: BorrowedFd) -> Result<usize, Errno> {
-    let maps = read_all(proc)?;
+    let maps = read_all(proc, "self/maps")?;
     Ok(maps
         .lines()
         .filter_map(Mapping::parse)
@@ -36,7 +36,7 @@ pub fn share_page_tables(proc: BorrowedFd) -> Result<usize, Errno> {
 /// the kernel leaves as it is (before Linux 6.1, or for lack of huge pages) is slower, not wrong.
 pub fn collapse(proc: BorrowedFd) -> Result<usize, Errno> {
     const MADV_COLLAPSE: libc::c_int = 25;
-    let maps = read_all(proc)?;
+    let maps = read_all(proc, "self/maps")?;
     let anonymous = maps
         .lines()
         .filter_map(Mapping::parse)
@@ -50,6 +50,23 @@ pub fn collapse(proc: BorrowedFd) -> Result<usize, Errno> {
             length
         })
         .sum())
+}
+
+/// Whether children of this process would share memory with it that they could write to.
+///
+/// `maps` shows a file that was opened for reading like one that can be written; `smaps` tells them apart
+/// (`sh`), and takes longer.
+pub fn shares(proc: BorrowedFd) -> Result<bool, Errno> {
+    let maps = read_all(proc, "self/maps")?;
+    let mut mappings = maps.lines().filter_map(Mapping::parse);
+    if !mappings.any(|mapping| mapping.permissions.ends_with('s')) {
+        return Ok(false);
+    }
+    let smaps = read_all(proc, "self/smaps")?;
+    let mut flags = smaps
+        .lines()
+        .filter_map(|line| line.strip_prefix("VmFlags:"));
+    Ok(flags.any(|flags| flags.split_ascii_whitespace().any(|flag| flag == "sh")))
 }
 
 /// The size of a huge page that one page-table page maps, on x86-64 and on aarch64 with 4 KiB
@@ -123,10 +140,10 @@ fn write_to(text: &Mapping) -> Result<(), Errno> {
     Ok(())
 }
 
-fn read_all(proc: BorrowedFd) -> Result<String, Errno> {
+fn read_all(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
     let file = openat(
         proc,
-        "self/maps",
+        path,
         OFlag::O_RDONLY | OFlag::O_CLOEXEC,
         Mode::empty(),
     )?;

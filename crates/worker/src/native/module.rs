@@ -8,6 +8,7 @@
 //! | `preloading` | the module that is imported next, or an empty string after the last one | |
 //! | `unready` | JSON of `Unready` | |
 //! | `threads` | | the number of threads of the process |
+//! | `shares` | | `memory` if workers would share memory that they could write to, or an empty string |
 //! | `settle` | | makes forks of the loaded memory cheaper; returns for how many bytes |
 //! | `serve` | JSON list of the preloaded modules | in a worker, jailed: what it can read, `nothing` or `input`, and on a second line, if its environment differs from the zygote's, the differences as JSON. Never returns in the zygote |
 
@@ -58,6 +59,7 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
             method::<TellPreloading>(),
             method::<TellUnready>(),
             method::<Threads>(),
+            method::<Shares>(),
             method::<Settle>(),
             method::<Serve>(),
             end_of_methods(),
@@ -180,6 +182,22 @@ impl TextFunction for Threads {
     }
 }
 
+struct Shares;
+
+impl TextFunction for Shares {
+    const NAME: &'static CStr = c"shares";
+
+    fn call(_: &str) -> Result<String, String> {
+        ENTERED.with_borrow(|entered| match entered {
+            Some(entered) => {
+                let shares = sys::memory::shares(entered.zygote.proc.as_fd()).map_err(words)?;
+                Ok(if shares { "memory" } else { "" }.into())
+            }
+            None => Err("not in the jail yet".into()),
+        })
+    }
+}
+
 struct Settle;
 
 impl TextFunction for Settle {
@@ -206,12 +224,15 @@ impl TextFunction for Serve {
         let Some(Entered {
             control,
             jail,
-            zygote,
+            mut zygote,
         }) = ENTERED.take()
         else {
             return Err("not in the jail yet".into());
         };
         let reports = control.try_clone().map_err(|error| error.to_string())?;
+        if let Err(failure) = zygote.leave_preload() {
+            end_with(&reports, failure);
+        }
         let namespaces = namespaces(zygote.proc.as_fd()).map_err(words)?;
         let server = match Server::new(control, jail, zygote) {
             Ok(server) => server,
