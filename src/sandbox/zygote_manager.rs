@@ -1,11 +1,12 @@
 //! The warm zygote of a sandbox, and its successors.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::plan::{LeftToGuest, Plan, PreloadPlan, preload_env};
-use crate::supervisor::{Launched, SupervisorError, Zygote};
+use crate::supervisor::{FontCache, Launched, SupervisorError, Zygote};
 use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup};
 
 /// The workers of one zygote share its hash seed and its address layout, so no zygote serves for
@@ -103,8 +104,10 @@ fn enter(
     plan: &mut Plan,
     lifetime: Lifetime,
 ) -> Result<Arc<Zygote>, SupervisorError> {
+    let fonts = font_cache(plan);
     loop {
-        let error = match Zygote::enter(launched, plan.jail.clone(), setup(plan, lifetime)) {
+        let setup = setup(plan, lifetime);
+        let error = match Zygote::enter(launched, plan.jail.clone(), setup, fonts.as_ref()) {
             Ok(zygote) => {
                 leave_absent(&mut plan.interpreter.preload, zygote.preloaded());
                 return Ok(Arc::new(zygote));
@@ -114,6 +117,19 @@ fn enter(
         leave_to_guest(&mut plan.interpreter.preload, error)?;
         launched = Launched::start(&plan.interpreter.executable)?;
     }
+}
+
+/// Where the list of fonts is kept that a package makes while it is preloaded.
+fn font_cache(plan: &Plan) -> Option<FontCache> {
+    let interpreter = &plan.interpreter;
+    if interpreter.preload.is_empty() {
+        return None;
+    }
+    FontCache::of([
+        OsStr::new(&plan.policy.sha256),
+        interpreter.executable.as_os_str(),
+        interpreter.environment.as_os_str(),
+    ])
 }
 
 /// Leaves the module of this error to the guest. Fails with the error if that is not possible.

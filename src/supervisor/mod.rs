@@ -7,6 +7,7 @@ mod descriptors;
 mod disconnect;
 mod drain;
 mod ending;
+mod font_cache;
 mod launch;
 mod link;
 mod live;
@@ -32,6 +33,7 @@ pub mod files;
 pub mod session;
 
 pub use error::SupervisorError;
+pub use font_cache::FontCache;
 pub use launch::Launched;
 pub(crate) use live::attend;
 pub use live::{

@@ -9,6 +9,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use super::error::{SupervisorError, While};
+use super::font_cache::FontCache;
 use super::launch::{Launched, Started};
 use super::verify::OtherNamespaces;
 use sandfork_jail::control::{FromZygote, PythonSetup, ToZygote, Unready, send_message};
@@ -42,21 +43,27 @@ impl Zygote {
         mut launched: Launched,
         jail: ZygoteJail,
         python: PythonSetup,
+        fonts: Option<&FontCache>,
     ) -> Result<Self, SupervisorError> {
         let enter = ToZygote::Enter {
             jail: Box::new(jail),
             python,
         };
-        let sent = send_message(
-            launched.control.as_fd(),
-            &enter,
-            &[launched.their_lifeline.as_fd()],
-        );
+        let fonts = fonts.and_then(|fonts| Some((fonts, fonts.lend().ok()?)));
+        let lifeline = [launched.their_lifeline.as_fd()].into_iter();
+        let lent = fonts.iter().map(|(_, lent)| lent.as_fd());
+        let fds: Vec<BorrowedFd> = lifeline.chain(lent).collect();
+        let sent = send_message(launched.control.as_fd(), &enter, &fds);
         match sent {
             Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(launched.ended()),
             other => other.when("send the plan to the zygote")?,
         }
         let (preloaded, namespaces) = until_ready(&mut launched)?;
+        if let Some((fonts, lent)) = fonts
+            && let Err(error) = fonts.take_back(&lent)
+        {
+            tracing::debug!(%error, "the list of fonts is not kept");
+        }
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let proc = open("/proc", flags, Mode::empty()).when("open /proc")?;
         let Launched {

@@ -65,7 +65,7 @@ fn run_under(
             .to_vec(),
         ..PythonSetup::default()
     };
-    let zygote = Zygote::enter(launched, plan.jail.clone(), python)?;
+    let zygote = Zygote::enter(launched, plan.jail.clone(), python, None)?;
     let place = RunContext {
         zygote: &zygote,
         jail: &plan.jail,

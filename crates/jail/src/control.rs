@@ -132,7 +132,8 @@ pub enum Unready {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ToZygote {
-    /// Enter this jail, then prepare. One descriptor comes with it: the lifeline.
+    /// Enter this jail, then prepare. Descriptors: the lifeline, and if anything is preloaded, a memory
+    /// file with the list of fonts that an earlier zygote made, or to write it to.
     Enter {
         /// The jail.
         jail: Box<ZygoteJail>,

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from . import process, wire, worker
+from . import fonts, process, wire, worker
 from .importers import mend_importers
 from .program import check_project
 
@@ -80,11 +80,14 @@ def preload_all(native, modules):
         return path == directory or access(path, *args, **kwargs)
 
     os.access = pretended
+    placed = fonts.place(native, directory) if modules else None
     try:
         return [module["name"] for module in modules if preload(native, module)]
     finally:
         os.access = access
         native.preloading("")
+        if modules:
+            fonts.keep(native, directory, placed)
 
 
 def preload(native, module):

@@ -8,13 +8,16 @@
 //! | `preloading` | the module that is imported next, or an empty string after the last one | |
 //! | `unready` | JSON of `Unready` | |
 //! | `threads` | | the number of threads of the process |
+//! | `fonts` | an empty string, or the list of fonts to keep | the list that an earlier zygote made, or an empty string |
 //! | `shares` | | `memory` if workers would share memory that they could write to, or an empty string |
 //! | `settle` | | makes forks of the loaded memory cheaper; returns for how many bytes |
 //! | `serve` | JSON list of the preloaded modules | in a worker, jailed: what it can read, `nothing` or `input`, and on a second line, if its environment differs from the zygote's, the differences as JSON. Never returns in the zygote |
 
 use std::cell::RefCell;
 use std::ffi::CStr;
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 use pyo3_ffi::PyObject;
@@ -40,6 +43,7 @@ struct Entered {
     control: OwnedFd,
     jail: ZygoteJail,
     zygote: Zygote,
+    fonts: Option<File>,
 }
 
 thread_local! {
@@ -59,6 +63,7 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
             method::<TellPreloading>(),
             method::<TellUnready>(),
             method::<Threads>(),
+            method::<Fonts>(),
             method::<Shares>(),
             method::<Settle>(),
             method::<Serve>(),
@@ -88,7 +93,8 @@ impl TextFunction for Enter {
             // The supervisor wanted only the facts, or refused them.
             sys::process::exit_now(0);
         };
-        let Some(lifeline) = fds.into_iter().next() else {
+        let mut fds = fds.into_iter();
+        let Some(lifeline) = fds.next() else {
             return Err("the jail came without its lifeline".into());
         };
         match zygote::enter(&jail, lifeline) {
@@ -103,6 +109,7 @@ impl TextFunction for Enter {
                     control,
                     jail: *jail,
                     zygote,
+                    fonts: fds.next().map(File::from),
                 }));
                 Ok(setup)
             }
@@ -182,6 +189,30 @@ impl TextFunction for Threads {
     }
 }
 
+struct Fonts;
+
+impl TextFunction for Fonts {
+    const NAME: &'static CStr = c"fonts";
+
+    fn call(new: &str) -> Result<String, String> {
+        ENTERED.with_borrow(|entered| {
+            let Some(file) = entered.as_ref().and_then(|entered| entered.fonts.as_ref()) else {
+                return Ok(String::new());
+            };
+            let text = |error: std::io::Error| error.to_string();
+            if new.is_empty() {
+                let length = file.metadata().map_err(text)?.len();
+                let mut kept = vec![0; usize::try_from(length).unwrap_or(0)];
+                file.read_exact_at(&mut kept, 0).map_err(text)?;
+                return Ok(String::from_utf8(kept).unwrap_or_default());
+            }
+            file.set_len(0).map_err(text)?;
+            file.write_all_at(new.as_bytes(), 0).map_err(text)?;
+            Ok(String::new())
+        })
+    }
+}
+
 struct Shares;
 
 impl TextFunction for Shares {
@@ -225,11 +256,13 @@ impl TextFunction for Serve {
             control,
             jail,
             mut zygote,
+            fonts,
         }) = ENTERED.take()
         else {
             return Err("not in the jail yet".into());
         };
         let reports = control.try_clone().map_err(|error| error.to_string())?;
+        drop(fonts);
         if let Err(failure) = zygote.leave_preload() {
             end_with(&reports, failure);
         }
