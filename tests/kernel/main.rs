@@ -25,6 +25,7 @@ mod compat;
 mod concurrency;
 mod cost;
 mod environment;
+mod fonts;
 mod humaneval;
 mod leftovers;
 mod need;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
     tests.extend(concurrency::tests());
     tests.extend(cost::tests());
     tests.extend(environment::tests());
+    tests.extend(fonts::tests());
     tests.extend(ordinary::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());

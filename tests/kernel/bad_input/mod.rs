@@ -2,7 +2,7 @@
 //! leaves nothing behind, and is never replaced by a weaker jail.
 
 mod exhausted;
-mod interpreters;
+pub mod interpreters;
 mod no_user_namespaces;
 mod preloads;
 

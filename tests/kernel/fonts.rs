@@ -1,0 +1,116 @@
+//! The list of fonts that matplotlib makes at its import is made once for an environment and a policy.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::bad_input::interpreters::file;
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        a_later_start_gets_the_list_that_the_first_made,
+        a_list_that_is_torn_or_of_other_fonts_is_made_again,
+        without_a_cache_directory_the_list_is_made_each_time,
+    ]
+}
+
+/// As matplotlib does it.
+const PACKAGE: &str = "import os\n\
+    path = os.environ['MPLCONFIGDIR'] + '/fontlist-v1.json'\n\
+    if os.path.exists(path):\n    how = 'kept ' + open(path).read()\nelse:\n    how = 'made'\n    \
+    try:\n        open(path, 'w').write('[\"fonts\"]')\n    except OSError:\n        pass\n";
+
+/// A package of that name, and what a fresh command says of how it came by its list.
+struct Started<'a> {
+    world: &'a World,
+    packages: &'a Path,
+    home: &'a Path,
+}
+
+impl Started<'_> {
+    fn run(&self, set: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
+        command.args(["run", "--set"]);
+        let interpreter = &self.world.host.interpreter.executable;
+        command.arg(format!("python.interpreter={}", interpreter.display()));
+        command.args(["--set", &format!("python.path={}", self.packages.display())]);
+        for set in ["python.preload=matplotlib"].iter().chain(set) {
+            command.args(["--set", set]);
+        }
+        let code = "import matplotlib.font_manager as f, os\nprint(f.how, os.path.exists(f.path))";
+        let said = command
+            .args(["-c", code])
+            .env("XDG_CACHE_HOME", self.home)
+            .output();
+        let said = said.expect("the command runs");
+        let text = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(
+            said.status.success(),
+            "{text}{}",
+            String::from_utf8_lossy(&said.stderr)
+        );
+        text.trim().to_owned()
+    }
+}
+
+fn with_package(world: &World, test: impl FnOnce(&Started, &Path)) {
+    let host = file("ignored", 0o644, "");
+    let package = host.path().join("matplotlib");
+    fs::create_dir_all(package.join("mpl-data/fonts")).expect("it is ours");
+    fs::write(package.join("__init__.py"), "").expect("it is ours");
+    fs::write(package.join("font_manager.py"), PACKAGE).expect("it is ours");
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let started = Started {
+        world,
+        packages: host.path(),
+        home: home.path(),
+    };
+    test(&started, &package);
+}
+
+fn a_later_start_gets_the_list_that_the_first_made(world: &World) {
+    with_package(world, |started, _| {
+        assert_eq!(started.run(&[]), "made False");
+        // The guest finds no file: what the zygote writes reaches no worker.
+        assert_eq!(started.run(&[]), "kept [\"fonts\"] False");
+        // Another policy may load other packages.
+        assert_eq!(started.run(&["limits.wall=7s"]), "made False");
+    });
+}
+
+fn a_list_that_is_torn_or_of_other_fonts_is_made_again(world: &World) {
+    with_package(world, |started, package| {
+        assert_eq!(started.run(&[]), "made False");
+        fs::create_dir(package.join("mpl-data/fonts/new")).expect("it is ours");
+        assert_eq!(started.run(&[]), "made False");
+        assert_eq!(started.run(&[]), "kept [\"fonts\"] False");
+        let directory = started.home.join("sandfork");
+        let kept = fs::read_dir(directory).expect("it was made").next();
+        let kept = kept.expect("it was kept").expect("it can be read").path();
+        let text = fs::read_to_string(&kept).expect("it is ours");
+        let nested = "[".repeat(100_000);
+        let escapes = text.replace("fontlist-v1.json", "fontlist-/../../../work/x.json");
+        assert_ne!(text, escapes);
+        for hostile in [&text[..text.len() / 2], "\0\0\0", "[]", &nested, &escapes] {
+            fs::write(&kept, hostile).expect("it is ours");
+            assert_eq!(started.run(&[]), "made False", "{hostile:.40}");
+            assert_eq!(started.run(&[]), "kept [\"fonts\"] False");
+        }
+    });
+}
+
+fn without_a_cache_directory_the_list_is_made_each_time(world: &World) {
+    with_package(world, |started, _| {
+        let file = started.home.join("file");
+        fs::write(&file, "").expect("it is ours");
+        let started = Started {
+            home: &file,
+            ..*started
+        };
+        for _ in 0..2 {
+            assert_eq!(started.run(&[]), "made False");
+        }
+    });
+}
