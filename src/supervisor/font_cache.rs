@@ -148,7 +148,9 @@ impl AsFd for Lent {
 }
 
 fn is_private(metadata: &fs::Metadata) -> bool {
-    metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o077 == 0
+    let others = Mode::S_IRWXG | Mode::S_IRWXO;
+    let mode = Mode::from_bits_truncate(metadata.mode());
+    metadata.uid() == geteuid().as_raw() && !mode.intersects(others)
 }
 
 /// Removes the oldest files, also those that a killed process left.

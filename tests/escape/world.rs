@@ -21,6 +21,10 @@ const SCRIPTS: [(&str, &str); 7] = [
         "modules/drawn_before.py",
         include_str!("open/modules/drawn_before.py"),
     ),
+    (
+        "modules/shared_before.py",
+        include_str!("open/modules/shared_before.py"),
+    ),
     ("naive_host.py", include_str!("open/naive_host.py")),
     ("naive_runner.py", include_str!("open/naive_runner.py")),
     ("naive_tenants.py", include_str!("open/naive_tenants.py")),

@@ -65,6 +65,7 @@ MODES = {"zygote": zygote, "zygote-twins": zygote_twins, "inproc": inproc, "tool
 if sys.argv[1] == "zygote-twins":
     sys.path.append(os.path.join(os.path.dirname(__file__), "modules"))
     import drawn_before  # noqa: F401
+    import shared_before  # noqa: F401
 
 previous = ""
 for path in sys.argv[2:]:
