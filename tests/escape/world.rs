@@ -15,7 +15,7 @@ use crate::control::Controls;
 use crate::doctor::Doctor;
 use crate::probe::Probe;
 
-const SCRIPTS: [(&str, &str); 7] = [
+const SCRIPTS: [(&str, &str); 8] = [
     ("bait.py", include_str!("open/bait.py")),
     (
         "modules/drawn_before.py",
