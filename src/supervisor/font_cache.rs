@@ -173,6 +173,7 @@ fn prune(directory: BorrowedFd, keep: usize) -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -223,7 +224,7 @@ mod tests {
         write(&own, "fonts");
         let path = own.directory.join(&own.name);
         let set = |path: &Path, mode| {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         };
         set(&path, 0o644);
         assert_eq!(read(&own), "");

@@ -38,8 +38,20 @@ found = {}
 for name in dir(sys.flags):
     if name[0] != "_" and type(getattr(sys.flags, name)) in (int, bool):
         found["flags." + name] = getattr(sys.flags, name)
-for name in ("argv", "warnoptions", "_xoptions", "executable", "_base_executable", "dont_write_bytecode",
-             "prefix", "exec_prefix", "base_prefix", "platlibdir", "pycache_prefix", "orig_argv"):
+for name in (
+    "argv",
+    "warnoptions",
+    "_xoptions",
+    "executable",
+    "_base_executable",
+    "dont_write_bytecode",
+    "prefix",
+    "exec_prefix",
+    "base_prefix",
+    "platlibdir",
+    "pycache_prefix",
+    "orig_argv",
+):
     look("sys." + name, lambda: getattr(sys, name))
 look("sys.path", lambda: sys.path)
 look("sys.meta_path", lambda: [getattr(item, "__name__", type(item).__name__) for item in sys.meta_path])
@@ -51,8 +63,15 @@ look("sys.interactivehook", lambda: hasattr(sys, "__interactivehook__"))
 look("sys.trace", lambda: [sys.gettrace(), sys.getprofile()])
 look("sys.recursion", sys.getrecursionlimit)
 look("sys.switch", sys.getswitchinterval)
-look("sys.encodings", lambda: [sys.getdefaultencoding(), sys.getfilesystemencoding(),
-                               sys.getfilesystemencodeerrors(), locale.getpreferredencoding(False)])
+look(
+    "sys.encodings",
+    lambda: [
+        sys.getdefaultencoding(),
+        sys.getfilesystemencoding(),
+        sys.getfilesystemencodeerrors(),
+        locale.getpreferredencoding(False),
+    ],
+)
 look("sys.stdin", lambda: stream(sys.stdin))
 look("sys.stdout", lambda: stream(sys.stdout))
 look("sys.stderr", lambda: stream(sys.stderr))
@@ -67,21 +86,43 @@ look("builtins.import", lambda: type(__import__).__name__)
 look("site.user", lambda: site.ENABLE_USER_SITE)
 look("gc", lambda: [gc.isenabled(), gc.get_threshold(), gc.get_debug(), len(gc.callbacks)])
 look("gc.frozen", lambda: gc.get_freeze_count() > 100_000)
-look("signals", lambda: {number.name: repr(signal.getsignal(number)).partition(" at ")[0]
-                         for number in sorted(signal.valid_signals()) if isinstance(number, signal.Signals)})
+look(
+    "signals",
+    lambda: {
+        number.name: repr(signal.getsignal(number)).partition(" at ")[0]
+        for number in sorted(signal.valid_signals())
+        if isinstance(number, signal.Signals)
+    },
+)
 look("signals.blocked", lambda: sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
 look("signals.wakeup", lambda: signal.set_wakeup_fd(-1))
-look("threads", lambda: [threading.current_thread() is threading.main_thread(), threading.active_count(),
-                         threading.current_thread().name, threading.current_thread().ident == threading.get_ident()])
+look(
+    "threads",
+    lambda: [
+        threading.current_thread() is threading.main_thread(),
+        threading.active_count(),
+        threading.current_thread().name,
+        threading.current_thread().ident == threading.get_ident(),
+    ],
+)
 look("faulthandler", faulthandler.is_enabled)
 look("warnings", lambda: [str(item) for item in warnings.filters])
 look("umask", lambda: umask)
 look("cwd", os.getcwd)
-look("locale", lambda: [locale.setlocale(kind) for kind in (locale.LC_CTYPE, locale.LC_NUMERIC, locale.LC_TIME)])
+look(
+    "locale",
+    lambda: [locale.setlocale(kind) for kind in (locale.LC_CTYPE, locale.LC_NUMERIC, locale.LC_TIME)],
+)
 look("environ", lambda: dict(os.environ))
 look("readline", lambda: [name in sys.modules for name in ("readline", "rlcompleter")])
-look("limits", lambda: {name: resource.getrlimit(getattr(resource, name))
-                        for name in dir(resource) if name.startswith("RLIMIT_")})
+look(
+    "limits",
+    lambda: {
+        name: resource.getrlimit(getattr(resource, name))
+        for name in dir(resource)
+        if name.startswith("RLIMIT_")
+    },
+)
 look("descriptors", lambda: sorted(int(name) for name in os.listdir("/proc/self/fd"))[:3])
 look("command", lambda: command)
 print(json.dumps(found))
