@@ -209,8 +209,9 @@ fn namespaces() -> Vec<Edit> {
     let mut edits = vec![
         without(Role::Launcher, NEW_OTHERS | NEW_PID),
         without(Role::Zygote, NEW_OTHERS | NEW_PID),
-        // The way back, where there was none, and into what the zygote lends.
-        leave_out(Site::every(Role::Zygote, "setns")),
+        // The way back, where there was none, and into what the zygote lends. Before it serves, it comes
+        // back from the mount namespace in which it preloads.
+        leave_out(Site::every(Role::Zygote, "setns").after("epoll_create1")),
         leave_out(Site::every(Role::Worker, "setns")),
         without(Role::Worker, NEW_OTHERS | NEW_USER),
         leave_out(Site::every(Role::Init, "sethostname")),
