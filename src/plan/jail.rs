@@ -6,15 +6,19 @@ use super::PlanError;
 use super::cgroup::CgroupPlan;
 use super::filters::WorkerUids;
 use super::limits::ProcessCount;
-use super::places::{SHM, TMP, WORK};
+use super::places::{PTS, SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, filters, landlock, limits, root};
 use crate::host::{Controller, GUEST_ID, Host, HostUser, IdRange};
 use crate::policy::{Level, Policy, ProcVisibility};
 use sandfork_jail::program::{
-    HostIds, Identity, LandlockRules, ProcMount, Shown, Tmpfs, UidRange, WorkerJail, ZygoteJail,
-    ZygoteNamespaces,
+    HostIds, Identity, LandlockRules, ProcMount, Ptys, Shown, Tmpfs, UidRange, WorkerJail,
+    ZygoteJail, ZygoteNamespaces,
 };
+
+/// The most pseudoterminals of a worker. The kernel has 3,072 for all mount namespaces but the first
+/// (`kernel.pty.max` less `kernel.pty.reserve`), and each holds up to 128 KiB that no cgroup counts.
+const MOST_PTYS: u32 = 16;
 
 /// Prepares the jail of a plan at `level`.
 pub(super) fn prepare(
@@ -114,6 +118,11 @@ fn worker(
             ],
         },
         proc: proc_mount(policy, level),
+        // A devpts that is not mounted for the worker would be the host's.
+        ptys: (level > Level::Landlock).then(|| Ptys {
+            target: PTS.into(),
+            most: MOST_PTYS,
+        }),
         rlimits: limits::rlimits(host, limits, count),
         data_allowance: limits::data_allowance(limits),
         process_headroom: limits::process_headroom(limits, count),

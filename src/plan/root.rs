@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::places::{ETC, SHM, TMP, WORK};
+use super::places::{ETC, PTS, SHM, TMP, WORK};
 use super::view::View;
 use crate::host::GUEST_ID;
 use crate::policy::{Level, Policy, ProcVisibility};
@@ -65,7 +65,9 @@ pub(super) fn entries(policy: &Policy, level: Level, view: &View) -> Vec<RootEnt
         target: path.into(),
         contents: contents.to_owned(),
     }));
-    entries.extend([WORK, TMP, SHM].map(mount_point));
+    entries.extend([WORK, TMP, SHM, PTS].map(mount_point));
+    // The kernel looks for the instance of the file that is opened, not of `/dev`.
+    entries.push(symlink("/dev/ptmx", "pts/ptmx"));
     if own_proc {
         entries.push(mount_point("/proc"));
         entries.extend(DEVICE_LINKS.map(|(path, to)| symlink(path, to)));

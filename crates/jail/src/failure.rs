@@ -39,6 +39,7 @@ pub enum Step {
     MountTmpfs,
     ShowTrees,
     WorkerProc,
+    WorkerPtys,
     OpenHandles,
     Rlimits,
     SignalMask,
@@ -68,7 +69,7 @@ pub enum Step {
     ReportBirth,
 }
 
-const STEPS: [Step; 54] = [
+const STEPS: [Step; 55] = [
     Step::Prepare,
     Step::CloneTrees,
     Step::DropHostIds,
@@ -96,6 +97,7 @@ const STEPS: [Step; 54] = [
     Step::MountTmpfs,
     Step::ShowTrees,
     Step::WorkerProc,
+    Step::WorkerPtys,
     Step::OpenHandles,
     Step::Rlimits,
     Step::SignalMask,
@@ -165,6 +167,7 @@ impl Step {
             Self::MountTmpfs => "mount the worker's private tmpfs",
             Self::ShowTrees => "show the host's directories beneath a private tmpfs (move_mount)",
             Self::WorkerProc => "mount the worker's own /proc",
+            Self::WorkerPtys => "mount the worker's own /dev/pts (devpts)",
             Self::OpenHandles => "open the worker's directories for the supervisor",
             Self::Rlimits => "set a resource limit (setrlimit)",
             Self::SignalMask => "unblock signals (sigprocmask)",

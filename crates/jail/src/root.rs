@@ -13,7 +13,7 @@ use nix::unistd::{chdir, pivot_root};
 
 use super::failure::{Failure, InStep, Step};
 use super::owners::Owners;
-use super::program::{Access, ProcMount, RootEntry, Shown, Tmpfs};
+use super::program::{Access, ProcMount, Ptys, RootEntry, Shown, Tmpfs};
 use crate::sys::mount as mounts;
 
 /// Where the new root is built before it becomes `/`: a directory that every Linux system has.
@@ -195,6 +195,19 @@ pub fn mount_private(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
         .in_step(Step::WorkerProc)?;
     }
     Ok(())
+}
+
+/// Mounts a worker's own pseudoterminals. Every mount of devpts is an instance of its own (Linux 4.7).
+pub fn mount_ptys(ptys: &Ptys) -> Result<(), Failure> {
+    let options = format!("newinstance,ptmxmode=0666,mode=0600,max={}", ptys.most);
+    mount(
+        Some("sandfork"),
+        &ptys.target,
+        Some("devpts"),
+        MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC,
+        Some(options.as_str()),
+    )
+    .in_step(Step::WorkerPtys)
 }
 
 /// An entry for a tmpfs to show, held open while its path is hidden.
