@@ -10,7 +10,7 @@ use super::places::{PTS, SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, filters, landlock, limits, root};
 use crate::host::{Controller, GUEST_ID, Host, HostUser, IdRange};
-use crate::policy::{Level, Policy, ProcVisibility};
+use crate::policy::{Level, Policy, ProcVisibility, SystemFiles};
 use sandfork_jail::program::{
     HostIds, Identity, LandlockRules, ProcMount, Ptys, Shown, Tmpfs, UidRange, WorkerJail,
     ZygoteJail, ZygoteNamespaces,
@@ -118,8 +118,7 @@ fn worker(
             ],
         },
         proc: proc_mount(policy, level),
-        // A devpts that is not mounted for the worker would be the host's.
-        ptys: (level > Level::Landlock).then(|| Ptys {
+        ptys: has_ptys(policy, level).then(|| Ptys {
             target: PTS.into(),
             most: MOST_PTYS,
         }),
@@ -138,6 +137,12 @@ fn mount_points(shows: &[Shown]) -> u64 {
         Shown::Tree { target, .. } | Shown::Symlink { target, .. } => target.components().count(),
     });
     names.sum::<usize>() as u64
+}
+
+/// Whether workers have pseudoterminals: programs want them, and the mount costs each worker about 25
+/// microseconds. Without a mount of the worker's own, `/dev/pts` would be the host's.
+pub(super) fn has_ptys(policy: &Policy, level: Level) -> bool {
+    level > Level::Landlock && policy.filesystem().system == SystemFiles::Programs
 }
 
 fn proc_mount(policy: &Policy, level: Level) -> ProcMount {

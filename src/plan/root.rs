@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::jail::has_ptys;
 use super::places::{ETC, PTS, SHM, TMP, WORK};
 use super::view::View;
 use crate::host::GUEST_ID;
@@ -65,9 +66,12 @@ pub(super) fn entries(policy: &Policy, level: Level, view: &View) -> Vec<RootEnt
         target: path.into(),
         contents: contents.to_owned(),
     }));
-    entries.extend([WORK, TMP, SHM, PTS].map(mount_point));
-    // The kernel looks for the instance of the file that is opened, not of `/dev`.
-    entries.push(symlink("/dev/ptmx", "pts/ptmx"));
+    entries.extend([WORK, TMP, SHM].map(mount_point));
+    if has_ptys(policy, level) {
+        entries.push(mount_point(PTS));
+        // Makes pseudoterminals of the instance that is mounted there.
+        entries.push(symlink("/dev/ptmx", "pts/ptmx"));
+    }
     if own_proc {
         entries.push(mount_point("/proc"));
         entries.extend(DEVICE_LINKS.map(|(path, to)| symlink(path, to)));

@@ -12,6 +12,7 @@ mod map_input;
 mod program;
 mod shell;
 mod stop;
+mod tty;
 mod transfer;
 
 use libtest_mimic::{Arguments, Failed, Trial};
