@@ -12,8 +12,8 @@ mod map_input;
 mod program;
 mod shell;
 mod stop;
-mod tty;
 mod transfer;
+mod tty;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sandfork::Policy;
@@ -32,7 +32,8 @@ fn main() {
         .chain(program::trials())
         .chain(shell::trials())
         .chain(stop::trials())
-        .chain(transfer::trials());
+        .chain(transfer::trials())
+        .chain(tty::trials());
     match obstacle() {
         None => trials.extend(with_jail),
         Some(reason) => trials

@@ -106,9 +106,7 @@ fn what_a_guest_leaves_behind_is_undone() -> Result<(), Failed> {
 }
 
 fn limits_hold_at_a_terminal() -> Result<(), Failed> {
-    let mut person = Person::with(&[
-        "exec", "-t", "--set", "limits.wall=1s", "--", "sleep", "60",
-    ])?;
+    let mut person = Person::with(&["exec", "-t", "--set", "limits.wall=1s", "--", "sleep", "60"])?;
     let before = modes(&person)?;
     person.see("limits.wall")?;
     assert!(modes(&person)? == before);
@@ -123,7 +121,10 @@ fn no_terminal_is_a_clear_error() -> Result<(), Failed> {
     let output = sandfork(&["exec", "-t", "--", "true"]).output()?;
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr)?;
-    assert!(said.contains("`-t` connects the program to the terminal at stdin, which is none"), "{said}");
+    assert!(
+        said.contains("`-t` connects the program to the terminal at stdin, which is none"),
+        "{said}"
+    );
     let mut person = Person::with(&["exec", "-t", "-p", "strict", "--", "true"])?;
     person.see("the program can have no terminal")?;
     assert_eq!(person.code()?, Some(2));
