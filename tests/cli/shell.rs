@@ -111,13 +111,18 @@ impl Person {
 
     /// Starts a command.
     pub fn with(arguments: &[&str]) -> Result<Self, Failed> {
+        Self::runs(&[&[env!("CARGO_BIN_EXE_sandfork")], arguments].concat())
+    }
+
+    /// Starts any program.
+    pub fn runs(argv: &[&str]) -> Result<Self, Failed> {
         let state = tempfile::tempdir()?;
         let terminal = openpty(None, None)?;
         let end = || -> Result<Stdio, Failed> { Ok(terminal.slave.try_clone()?.into()) };
         // `setsid -c` makes the terminal the one that controls the shell, so that Ctrl-C is a signal.
         let shell = Command::new("setsid")
-            .args(["--ctty", env!("CARGO_BIN_EXE_sandfork")])
-            .args(arguments)
+            .arg("--ctty")
+            .args(argv)
             .env("XDG_STATE_HOME", state.path())
             .env("TERM", "xterm")
             .stdin(end()?)

@@ -1,8 +1,13 @@
 //! `sandfork exec -t`: a program with a terminal of its own.
 
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
 use libtest_mimic::Failed;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{Termios, tcgetattr};
+use nix::unistd::Pid;
 
 use super::behaviour::{sandfork, signal};
 use super::shell::Person;
@@ -29,13 +34,13 @@ fn a_shell_controls_its_jobs() -> Result<(), Failed> {
     person.see("$ ")?;
     person.types("sleep 60; echo st''opped\r")?;
     person.see("\r\n")?;
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    sleep(Duration::from_millis(500));
     person.types("\x1a")?;
     person.see("Stopped")?;
     person.see("$ ")?;
     person.types("fg\r")?;
     person.see("sleep 60\r\n")?;
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    sleep(Duration::from_millis(500));
     person.types("\x03")?;
     person.see("$ ")?;
     person.types("echo after=$((1+1))\r")?;
@@ -80,13 +85,21 @@ fn a_terminal_is_restored_at_every_end() -> Result<(), Failed> {
 }
 
 fn a_stopped_command_gives_the_terminal_back() -> Result<(), Failed> {
-    // A shell between, so that the kernel lets the command stop.
-    let mut person = Person::with(&SHELL)?;
+    // A shell with job control between, or the kernel would not stop the command.
+    let job = format!(
+        "before=$(stty -g); {} {}; [ \"$before\" = \"$(stty -g)\" ] && echo same; fg",
+        env!("CARGO_BIN_EXE_sandfork"),
+        SHELL.join(" ")
+    );
+    let mut person = Person::runs(&["sh", "-mc", &job])?;
     person.see("$ ")?;
     let raw = modes(&person)?;
-    signal(&person.shell, Signal::SIGTSTP);
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    signal(&person.shell, Signal::SIGCONT);
+    let shell = person.shell.id();
+    let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"))?;
+    kill(Pid::from_raw(children.trim().parse()?), Signal::SIGTSTP)?;
+    person.see("\r\nsame\r\n")?;
+    // The shell says which job goes on.
+    person.see("sandfork")?;
     person.types("echo on=$((1+1))\r")?;
     person.see("on=2")?;
     assert!(modes(&person)? == raw);

@@ -5,7 +5,7 @@ attempt = """
 Try to open /dev/mem, kmsg, kvm, fuse, net/tun, loop-control, vhost-*, disks, dri,
 snapshot."""
 severity = "critical"
-proven_open = "user"
+proven_open = "root"
 
 [[expect]]
 text = ["none opened"]
