@@ -165,9 +165,6 @@ pub(super) struct Grammar {
     pub(super) expected: &'static str,
     /// A regular expression (ECMA 262) for the JSON Schema.
     pub(super) pattern: Option<&'static str>,
-    /// Whether an override may write a path that starts from the current directory, where a file must
-    /// write an absolute one.
-    pub(super) relative_in_override: bool,
     /// The text in its canonical form, or why it is refused. A relative path starts from the directory.
     pub(super) read: fn(&str, Option<&Path>) -> Result<String, String>,
 }
@@ -175,7 +172,6 @@ pub(super) struct Grammar {
 const ANY: Grammar = Grammar {
     expected: "a text in quotes",
     pattern: None,
-    relative_in_override: false,
     read: |text, _| Ok(text.to_owned()),
 };
 
@@ -194,24 +190,21 @@ const OPTIONAL_DIRECTORY: Grammar = Grammar {
 };
 
 const HOST_PATH: Grammar = Grammar {
-    expected: "an absolute path in quotes, such as \"/srv/data\"",
-    pattern: Some("^/"),
-    relative_in_override: true,
-    read: |text, _| path_text(host_path(text)),
+    expected: "a path in quotes, such as \"/srv/data\"",
+    read: |text, base| path_text(host_path(text, base)),
+    ..ANY
 };
 
 const MODULE: Grammar = Grammar {
     expected: "a module name in quotes, such as \"numpy\"",
     pattern: Some(r"^[^\s.?*]+(\.[^\s.?*]+)*\??$"),
     read: canonical::<Preload>,
-    ..ANY
 };
 
 const IMPORT: Grammar = Grammar {
     expected: "an import pattern in quotes, such as \"numpy.*\"",
     pattern: Some(r"^(\*|[^\s.?*]+(\.[^\s.?*]+)*(\.\*)?)$"),
     read: canonical::<ImportPattern>,
-    ..ANY
 };
 
 /// POSIX's portable names (Base Definitions, 8.1), lower case included.

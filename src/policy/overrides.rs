@@ -10,7 +10,6 @@ use toml::de::DeTable;
 use super::error::{PolicyError, PolicyProblem};
 use super::keys::{Key, Kind, find};
 use super::layer::{Layer, Source};
-use super::paths::resolve;
 use crate::outcome::Unit;
 
 /// One key and its value, as given on the command line.
@@ -78,7 +77,7 @@ impl Override {
             let problem = PolicyProblem::ExtendsInOverride;
             return Err(vec![PolicyError::of_file(source.whole(), problem)]);
         }
-        let value = self.from(directory, self.value());
+        let value = self.value();
         let mut names = self.path.iter().rev();
         let mut document = toml::Table::new();
         if let Some(last) = names.next() {
@@ -107,24 +106,6 @@ impl Override {
             // Every list of a policy holds strings.
             (Notation::List, _) => Value::Array(vec![as_text()]),
             (Notation::Toml, parsed) => parsed.unwrap_or_else(as_text),
-        }
-    }
-
-    /// The value with its relative paths made absolute. One that cannot be is refused later.
-    fn from(&self, directory: Option<&Path>, value: Value) -> Value {
-        let Some(Kind::List(grammar)) = self.key().map(|key| key.kind) else {
-            return value;
-        };
-        let absolute = |item: Value| match item.as_str() {
-            Some(text) if grammar.relative_in_override => match resolve(text, directory) {
-                Ok(path) => Value::String(path.display().to_string()),
-                Err(_) => item,
-            },
-            _ => item,
-        };
-        match value {
-            Value::Array(items) => Value::Array(items.into_iter().map(absolute).collect()),
-            other => other,
         }
     }
 

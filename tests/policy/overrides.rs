@@ -180,6 +180,7 @@ fn a_relative_path_starts_from_the_current_directory() {
     let policy = set(&[
         "filesystem.read=data",
         "filesystem.write=['../out', '/srv/own']",
+        "filesystem.read={add = ['more']}",
     ])
     .unwrap();
     let paths =
@@ -189,6 +190,9 @@ fn a_relative_path_starts_from_the_current_directory() {
                 .map(|path| path.value.display().to_string())
                 .collect()
         };
-    assert_eq!(paths(&policy.filesystem().read), ["/home/user/data"]);
+    assert_eq!(
+        paths(&policy.filesystem().read),
+        ["/home/user/data", "/home/user/more"]
+    );
     assert_eq!(paths(&policy.filesystem().write), ["/home/out", "/srv/own"]);
 }

@@ -201,6 +201,19 @@ def test_an_inherited_item_can_be_removed(tmp_path: pathlib.Path) -> None:
         Sandbox(wrong)
 
 
+def test_relative_paths_start_from_the_current_directory(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x").write_text("shown")
+    sandfork.run("1")
+    monkeypatch.chdir(tmp_path)
+    code = f"open({str(tmp_path / 'data' / 'x')!r}).read()"
+    policy = sandfork.Policy(filesystem={"read": ["data"]})
+    with Sandbox(policy) as sbx:
+        assert sbx.run(code).value == "shown"
+
+
 @pytest.mark.parametrize(
     ("policy", "said"),
     [

@@ -16,13 +16,11 @@ pub enum PathError {
     /// An empty string or one with a NUL byte.
     #[error("\"{0}\" is not a path: write an absolute path, such as \"/srv/data\"")]
     NotAPath(String),
-    /// A relative path, for a key whose path must be the same in the sandbox and on the host.
-    #[error("\"{0}\" is a relative path: write an absolute one, such as \"/srv/data\"")]
-    Relative(String),
     /// A path that a shell would expand.
     #[error("\"{0}\" starts with `~`, which is the shell's: write the home directory out")]
     Home(String),
-    /// A path with `..` in it.
+    /// An absolute path with `..` in it. Beside a symbolic link it means another directory to the kernel than
+    /// to the eye.
     #[error("\"{0}\" contains `..`: write the path without it")]
     Parent(String),
     /// The root of the host.
@@ -97,19 +95,13 @@ pub(super) fn normalize(path: &Path) -> PathBuf {
     normal
 }
 
-/// Reads a normalized absolute host path that the sandbox can show at the same path.
-pub(super) fn host_path(text: &str) -> Result<PathBuf, PathError> {
-    check_text(text)?;
+/// Resolves the path of a host file or directory that the sandbox can show at the same path.
+pub(super) fn host_path(text: &str, base: Option<&Path>) -> Result<PathBuf, PathError> {
     let path = Path::new(text);
-    if path.is_relative() {
-        return Err(PathError::Relative(text.to_owned()));
-    }
-    if path.components().any(|part| part == Component::ParentDir) {
+    if path.is_absolute() && path.components().any(|part| part == Component::ParentDir) {
         return Err(PathError::Parent(text.to_owned()));
     }
-    let path = normalize(path);
-    check_place(&path)?;
-    Ok(path)
+    resolve_visible(text, base)
 }
 
 /// Resolves a path that may be relative to `base`, the directory of its policy file.

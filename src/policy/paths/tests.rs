@@ -1,7 +1,7 @@
 use super::*;
 
 fn host_path(text: &str) -> Result<String, PathError> {
-    super::host_path(text).map(|path| path.display().to_string())
+    super::host_path(text, Some(Path::new("/home/user"))).map(|path| path.display().to_string())
 }
 
 fn resolved(text: &str) -> Result<String, PathError> {
@@ -17,10 +17,11 @@ fn host_paths_are_normal() {
 }
 
 #[test]
-fn host_paths_are_absolute() {
-    assert!(matches!(host_path("data"), Err(PathError::Relative(_))));
-    assert!(matches!(host_path("./data"), Err(PathError::Relative(_))));
-    assert!(matches!(host_path("../data"), Err(PathError::Relative(_))));
+fn host_paths_start_from_the_policy_file_or_the_root() {
+    assert_eq!(host_path("data"), Ok("/home/user/data".to_owned()));
+    assert_eq!(host_path("./data"), Ok("/home/user/data".to_owned()));
+    assert_eq!(host_path("../data"), Ok("/home/data".to_owned()));
+    assert_eq!(host_path("../.."), Err(PathError::Root));
     assert!(matches!(host_path("~/data"), Err(PathError::Home(_))));
     assert!(matches!(host_path("~"), Err(PathError::Home(_))));
     assert!(matches!(
