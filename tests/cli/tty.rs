@@ -21,6 +21,7 @@ trials! {
     what_a_guest_leaves_behind_is_undone,
     limits_hold_at_a_terminal,
     no_terminal_is_a_clear_error,
+    code_makes_pseudoterminals,
 }
 
 const SHELL: [&str; 6] = ["exec", "-t", "--", "sh", "-i", "-m"];
@@ -97,7 +98,7 @@ fn a_stopped_command_gives_the_terminal_back() -> Result<(), Failed> {
     let shell = person.shell.id();
     let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"))?;
     kill(Pid::from_raw(children.trim().parse()?), Signal::SIGTSTP)?;
-    person.see("\r\nsame\r\n")?;
+    person.see("same\r\n")?;
     // The shell says which job goes on.
     person.see("sandfork")?;
     person.types("echo on=$((1+1))\r")?;
@@ -141,5 +142,16 @@ fn no_terminal_is_a_clear_error() -> Result<(), Failed> {
     let mut person = Person::with(&["exec", "-t", "-p", "strict", "--", "true"])?;
     person.see("the program can have no terminal")?;
     assert_eq!(person.code()?, Some(2));
+    Ok(())
+}
+
+/// As a program does that starts others at a terminal.
+fn code_makes_pseudoterminals() -> Result<(), Failed> {
+    let code = "import os, pty\n\
+        made = [os.openpty() for _ in range(15)]\n\
+        print(os.ttyname(made[14][1]), pty.spawn(['sh', '-c', 'tty; stty rows 5; stty size']))\n";
+    let output = sandfork(&["run", "-c", code]).output()?;
+    let printed = String::from_utf8(output.stdout)?.replace('\r', "");
+    assert_eq!(printed, "/dev/pts/15\n5 0\n/dev/pts/14 0\n");
     Ok(())
 }
