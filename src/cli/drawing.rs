@@ -141,13 +141,12 @@ fn draws(parameters: &[u8], end: u8) -> bool {
         .iter()
         .all(|byte| matches!(byte, b'0'..=b'9' | b';' | b':'));
     match (parameters, end) {
-        // Insert mode. The others lock the keyboard, or change what its keys send.
-        (b"4", b'h' | b'l') => true,
+        // Insert mode and a soft reset. Other modes lock the keyboard, or change what its keys send.
+        (b"4", b'h' | b'l') | (b"!", b'p') => true,
         ([b'?', modes @ ..], b'h' | b'l') => modes.split(|byte| *byte == b';').all(is_mode),
         ([b'?', rest @ ..], b'J' | b'K') => rest.iter().all(u8::is_ascii_digit),
         // The cursor's shape.
         ([shape @ .., b' '], b'q') => shape.iter().all(u8::is_ascii_digit),
-        (b"!", b'p') => true,
         // Move, erase, insert, delete, scroll, repeat, tab stops, colours, margins, save and restore.
         (
             _,
