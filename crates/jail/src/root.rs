@@ -13,7 +13,7 @@ use nix::unistd::{chdir, pivot_root};
 
 use super::failure::{Failure, InStep, Step};
 use super::owners::Owners;
-use super::program::{Access, ProcMount, Ptys, RootEntry, Shown, Tmpfs};
+use super::program::{Access, ProcMount, Ptys, RootEntry, Shown, Tmpfs, WorkerJail};
 use crate::sys::mount as mounts;
 
 /// Where the new root is built before it becomes `/`: a directory that every Linux system has.
@@ -163,9 +163,14 @@ pub fn build_and_enter(
     .in_step(Step::PivotRoot)
 }
 
-/// Mounts a worker's own tmpfs mounts and `/proc` over the zygote's mount points. Mounts of the zygote
-/// beneath one of them move into it.
-pub fn mount_private(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
+/// Mounts a worker's own file systems over the zygote's mount points. Mounts of the zygote beneath a tmpfs
+/// move into it.
+pub fn mount_private(worker: &WorkerJail) -> Result<(), Failure> {
+    mount_files(&worker.tmpfs, worker.proc)?;
+    worker.ptys.as_ref().map_or(Ok(()), mount_ptys)
+}
+
+fn mount_files(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     for one in tmpfs {
         // Once the tmpfs is mounted, their paths lead into it.
@@ -198,7 +203,7 @@ pub fn mount_private(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
 }
 
 /// Mounts a worker's own pseudoterminals. Every mount of devpts is an instance of its own (Linux 4.7).
-pub fn mount_ptys(ptys: &Ptys) -> Result<(), Failure> {
+fn mount_ptys(ptys: &Ptys) -> Result<(), Failure> {
     let options = format!("newinstance,ptmxmode=0666,mode=0600,max={}", ptys.most);
     mount(
         Some("sandfork"),
