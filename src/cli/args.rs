@@ -182,6 +182,9 @@ pub struct ExecArguments {
     pub output: OutputChoice,
     #[command(flatten)]
     pub transfer: TransferChoice,
+    /// Give the program a terminal of its own, connected to this one
+    #[arg(long, short, conflicts_with = "json")]
+    pub terminal: bool,
     /// The program, looked up in the sandbox, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub argv: Vec<String>,

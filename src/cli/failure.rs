@@ -37,6 +37,9 @@ pub enum Failure {
     /// The command itself lacks a resource: a thread, a descriptor.
     #[error("the command cannot be set up: {0}; look at `ulimit -a`")]
     Setup(io::Error),
+    /// `-t` without a terminal.
+    #[error("`-t` connects the program to the terminal at stdin, which is none: leave out `-t`")]
+    NoTerminal,
     /// The command's own output could not be written.
     #[error("the output cannot be written: {0}")]
     Output(#[from] io::Error),
@@ -62,7 +65,7 @@ impl Failure {
             // The reader stopped early, as `head` does; the exit code is the one of any other
             // writer.
             _ if self.is_broken_pipe() => exit_code::BROKEN_PIPE,
-            Self::Script(_) | Self::Policy(_) | Self::Log(_) => exit_code::USAGE,
+            Self::Script(_) | Self::Policy(_) | Self::Log(_) | Self::NoTerminal => exit_code::USAGE,
             Self::Transfer(error) if error.is_usage() => exit_code::USAGE,
             Self::Sandbox(error) => error.exit_code(),
             Self::Map(error) => error.exit_code(),

@@ -14,6 +14,7 @@ use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::{getpgrp, tcgetpgrp};
 
 use super::failure::say;
+use super::tty;
 
 /// Signals that end the running guest instead of the command.
 #[derive(Debug)]
@@ -34,6 +35,7 @@ impl Interrupts {
         let taken = Arc::clone(&running);
         Self::take_each(move |_| {
             if !taken.swap(false, Ordering::SeqCst) {
+                tty::restore();
                 process::exit(INTERRUPTED.into());
             }
             end();

@@ -2,6 +2,7 @@
 
 mod args;
 mod complete;
+mod drawing;
 mod failure;
 mod hint;
 mod interrupt;
@@ -18,6 +19,7 @@ mod streams;
 mod target;
 mod terminal;
 mod transfer;
+mod tty;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;

@@ -16,9 +16,10 @@ use super::interrupt::Interrupts;
 use super::policy::chosen;
 use super::print_json;
 use super::report::sentence;
-use super::streams::Streams;
+use super::streams::{Guest, Streams};
 use super::target::Target;
 use super::transfer::{Outputs, with_inputs};
+use super::tty::Tty;
 
 /// Runs a script, a module or code.
 pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
@@ -51,6 +52,7 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
         &policy,
         &arguments.transfer,
         &arguments.output,
+        None,
         "the script",
         &hint,
     )
@@ -60,12 +62,20 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
 pub fn exec(arguments: ExecArguments) -> Result<u8, Failure> {
     let program = arguments.argv.first().cloned().unwrap_or_default();
     let request = Request::program(arguments.argv);
-    let policy = chosen(&arguments.policy)?;
+    let mut choice = arguments.policy;
+    let tty = if arguments.terminal {
+        choice.overrides.push("stdio.stdin=pass".to_owned());
+        Some(Tty::prepare()?)
+    } else {
+        None
+    };
+    let policy = chosen(&choice)?;
     launch(
         request,
         &policy,
         &arguments.transfer,
         &arguments.output,
+        tty,
         &program,
         &|_| None,
     )
@@ -77,6 +87,7 @@ fn launch(
     policy: &Policy,
     transfer: &TransferChoice,
     output: &OutputChoice,
+    tty: Option<Tty>,
     guest: &str,
     hint: &dyn Fn(&ExceptionInfo) -> Option<String>,
 ) -> Result<u8, Failure> {
@@ -90,7 +101,7 @@ fn launch(
         let outputs = Arc::clone(&outputs);
         request = request.collect(move |work, outcome| outputs.collect(work, outcome));
     }
-    if policy.stdin() == Stdin::Pass {
+    if tty.is_none() && policy.stdin() == Stdin::Pass {
         request = request.stdin(copied_stdin().map_err(Failure::Setup)?);
     }
     let sandbox = Sandbox::builder()
@@ -103,13 +114,22 @@ fn launch(
         print_json(&outcome)?;
         return outputs.exit_code(&outcome);
     }
-    let mut streams = Streams::new(cancel).map_err(Failure::Setup)?;
+    let draws = tty.as_ref().map_or(Guest::Prints, |_| Guest::Draws);
+    let mut streams = Streams::new(cancel.clone(), draws).map_err(Failure::Setup)?;
+    let (request, raw) = match tty {
+        Some(tty) => tty
+            .connect(request, &cancel)
+            .map(|(request, raw)| (request, Some(raw)))?,
+        None => (request, None),
+    };
     let outcome = sandbox.run_streaming(request, &mut streams)?;
     if let (Ending::Exception | Ending::Limit(_), Some(error)) = (outcome.ending(), outcome.error())
     {
         streams.show_traceback(&error.traceback);
     }
     streams.finish()?;
+    // What follows is the command's own.
+    drop(raw);
     let hint = || outcome.error().and_then(hint);
     if let Some(sentence) = sentence(&outcome, policy, guest).or_else(hint) {
         say(&sentence);

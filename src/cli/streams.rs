@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::{Cancel, OutputSink};
 
+use super::drawing::Drawing;
 use super::terminal::Neutralizer;
 
 /// Both streams of the command.
@@ -16,6 +17,15 @@ use super::terminal::Neutralizer;
 pub struct Streams {
     queue: Sender<Piece>,
     writer: JoinHandle<io::Result<()>>,
+}
+
+/// What a guest's output is for a terminal.
+#[derive(Clone, Copy, Debug)]
+pub enum Guest {
+    /// Text, in which control characters are shown.
+    Prints,
+    /// Text and what it draws with, because the guest has a terminal.
+    Draws,
 }
 
 enum Piece {
@@ -29,9 +39,9 @@ impl Streams {
     /// # Errors
     ///
     /// When the host has no thread left.
-    pub fn new(cancel: Cancel) -> io::Result<Self> {
+    pub fn new(cancel: Cancel, guest: Guest) -> io::Result<Self> {
         let (queue, pieces) = mpsc::channel();
-        let write = move || write_all(pieces).inspect_err(|_| cancel.cancel());
+        let write = move || write_all(pieces, guest).inspect_err(|_| cancel.cancel());
         let writer = thread::Builder::new().spawn(write)?;
         Ok(Self { queue, writer })
     }
@@ -73,8 +83,10 @@ impl OutputSink for Streams {
 }
 
 /// Writes pieces until the queue closes.
-fn write_all(pieces: Receiver<Piece>) -> io::Result<()> {
-    let (mut stdout, mut stderr) = (Stream::new(io::stdout()), Stream::new(io::stderr()));
+fn write_all(pieces: Receiver<Piece>, guest: Guest) -> io::Result<()> {
+    // What a guest with a terminal writes arrives on stdout. The rest is the worker's own.
+    let mut stdout = Stream::new(io::stdout(), guest);
+    let mut stderr = Stream::new(io::stderr(), Guest::Prints);
     for piece in pieces {
         match piece {
             Piece::Stdout(bytes) => stdout.show(&bytes)?,
@@ -89,12 +101,20 @@ fn write_all(pieces: Receiver<Piece>) -> io::Result<()> {
 struct Stream<W> {
     writer: W,
     /// Present if the output is a terminal.
-    filter: Option<Neutralizer>,
+    filter: Option<Filter>,
+}
+
+enum Filter {
+    Text(Neutralizer),
+    Drawing(Drawing),
 }
 
 impl<W: Write + IsTerminal> Stream<W> {
-    fn new(writer: W) -> Self {
-        let filter = writer.is_terminal().then(Neutralizer::default);
+    fn new(writer: W, guest: Guest) -> Self {
+        let filter = writer.is_terminal().then(|| match guest {
+            Guest::Prints => Filter::Text(Neutralizer::default()),
+            Guest::Draws => Filter::Drawing(Drawing::default()),
+        });
         Self { writer, filter }
     }
 
@@ -104,7 +124,10 @@ impl<W: Write + IsTerminal> Stream<W> {
             None => self.write(bytes),
             Some(filter) => {
                 let mut harmless = Vec::with_capacity(bytes.len());
-                filter.filter(bytes, &mut harmless);
+                match filter {
+                    Filter::Text(filter) => filter.filter(bytes, &mut harmless),
+                    Filter::Drawing(filter) => filter.filter(bytes, &mut harmless),
+                }
                 self.write(&harmless)
             }
         }
@@ -112,7 +135,7 @@ impl<W: Write + IsTerminal> Stream<W> {
 
     fn finish(&mut self) -> io::Result<()> {
         let mut rest = Vec::new();
-        if let Some(filter) = &mut self.filter {
+        if let Some(Filter::Text(filter)) = &mut self.filter {
             filter.finish(&mut rest);
         }
         self.write(&rest)

@@ -6,15 +6,19 @@ use super::PlanError;
 use super::cgroup::CgroupPlan;
 use super::filters::WorkerUids;
 use super::limits::ProcessCount;
-use super::places::{SHM, TMP, WORK};
+use super::places::{PTS, SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, filters, landlock, limits, root};
 use crate::host::{Controller, GUEST_ID, Host, HostUser, IdRange};
-use crate::policy::{Level, Policy, ProcVisibility};
+use crate::policy::{Level, Policy, ProcVisibility, SystemFiles};
 use sandfork_jail::program::{
-    HostIds, Identity, LandlockRules, ProcMount, Shown, Tmpfs, UidRange, WorkerJail, ZygoteJail,
-    ZygoteNamespaces,
+    HostIds, Identity, LandlockRules, ProcMount, Ptys, Shown, Tmpfs, UidRange, WorkerJail,
+    ZygoteJail, ZygoteNamespaces,
 };
+
+/// The most pseudoterminals of a worker. The kernel has 3,072 for all mount namespaces but the first
+/// (`kernel.pty.max` less `kernel.pty.reserve`), and each holds up to 128 KiB that no cgroup counts.
+const MOST_PTYS: u32 = 16;
 
 /// Prepares the jail of a plan at `level`.
 pub(super) fn prepare(
@@ -114,6 +118,10 @@ fn worker(
             ],
         },
         proc: proc_mount(policy, level),
+        ptys: has_ptys(policy, level).then(|| Ptys {
+            target: PTS.into(),
+            most: MOST_PTYS,
+        }),
         rlimits: limits::rlimits(host, limits, count),
         data_allowance: limits::data_allowance(limits),
         process_headroom: limits::process_headroom(limits, count),
@@ -129,6 +137,12 @@ fn mount_points(shows: &[Shown]) -> u64 {
         Shown::Tree { target, .. } | Shown::Symlink { target, .. } => target.components().count(),
     });
     names.sum::<usize>() as u64
+}
+
+/// Whether workers have pseudoterminals: programs want them, and the mount costs each worker about 25
+/// microseconds. Without a mount of the worker's own, `/dev/pts` would be the host's.
+pub(super) fn has_ptys(policy: &Policy, level: Level) -> bool {
+    level > Level::Landlock && policy.filesystem().system == SystemFiles::Programs
 }
 
 fn proc_mount(policy: &Policy, level: Level) -> ProcMount {

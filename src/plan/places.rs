@@ -11,6 +11,9 @@ pub(super) const TMP: &str = "/tmp";
 /// POSIX shared memory and semaphores.
 pub(super) const SHM: &str = "/dev/shm";
 
+/// Pseudoterminals.
+pub(super) const PTS: &str = "/dev/pts";
+
 /// Directories that every sandbox fills itself. They show nothing of the host.
 const OWN_TREES: [&str; 3] = ["/dev", "/proc", "/sys"];
 

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::places::{ETC, SHM, TMP, WORK};
+use super::jail::has_ptys;
+use super::places::{ETC, PTS, SHM, TMP, WORK};
 use super::view::View;
 use crate::host::GUEST_ID;
 use crate::policy::{Level, Policy, ProcVisibility};
@@ -66,6 +67,11 @@ pub(super) fn entries(policy: &Policy, level: Level, view: &View) -> Vec<RootEnt
         contents: contents.to_owned(),
     }));
     entries.extend([WORK, TMP, SHM].map(mount_point));
+    if has_ptys(policy, level) {
+        entries.push(mount_point(PTS));
+        // Makes pseudoterminals of the instance that is mounted there.
+        entries.push(symlink("/dev/ptmx", "pts/ptmx"));
+    }
     if own_proc {
         entries.push(mount_point("/proc"));
         entries.extend(DEVICE_LINKS.map(|(path, to)| symlink(path, to)));

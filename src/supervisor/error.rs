@@ -163,6 +163,12 @@ pub enum SupervisorError {
          `stdio.stdin = \"pass\"`, or leave it out"
     )]
     StdinRefused,
+    /// The request wants a terminal, and the plan has no pseudoterminals.
+    #[error(
+        "the program can have no terminal: that needs namespaces, and a policy whose `filesystem.system` \
+         is \"programs\"; leave out `-t`, or see `sandfork doctor` and `sandfork plan`"
+    )]
+    NoTerminal,
     /// The request asks for more than the policy allows.
     #[error(transparent)]
     AbovePolicy(#[from] AbovePolicy),
@@ -226,6 +232,7 @@ impl Cause for SupervisorError {
             S::NotEnforced { .. } => ErrorKind::NotEnforced,
             S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,
             S::Request(_)
+            | S::NoTerminal
             | S::StdinRefused
             | S::AbovePolicy(_)
             | S::FilesTooLarge { .. }

@@ -13,6 +13,7 @@ mod program;
 mod shell;
 mod stop;
 mod transfer;
+mod tty;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sandfork::Policy;
@@ -31,7 +32,8 @@ fn main() {
         .chain(program::trials())
         .chain(shell::trials())
         .chain(stop::trials())
-        .chain(transfer::trials());
+        .chain(transfer::trials())
+        .chain(tty::trials());
     match obstacle() {
         None => trials.extend(with_jail),
         Some(reason) => trials

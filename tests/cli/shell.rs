@@ -86,10 +86,10 @@ fn a_script_passes_files() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The shell at a terminal.
-struct Person {
-    terminal: File,
-    shell: Child,
+/// The command at a terminal.
+pub struct Person {
+    pub terminal: File,
+    pub shell: Child,
     state: tempfile::TempDir,
     seen: String,
 }
@@ -104,36 +104,46 @@ impl Drop for Person {
 
 impl Person {
     fn start(arguments: &[&str]) -> Result<Self, Failed> {
+        let mut person = Self::with(&[&["shell"], arguments].concat())?;
+        person.see(">>> ")?;
+        Ok(person)
+    }
+
+    /// Starts a command.
+    pub fn with(arguments: &[&str]) -> Result<Self, Failed> {
+        Self::runs(&[&[env!("CARGO_BIN_EXE_sandfork")], arguments].concat())
+    }
+
+    /// Starts any program.
+    pub fn runs(argv: &[&str]) -> Result<Self, Failed> {
         let state = tempfile::tempdir()?;
         let terminal = openpty(None, None)?;
         let end = || -> Result<Stdio, Failed> { Ok(terminal.slave.try_clone()?.into()) };
         // `setsid -c` makes the terminal the one that controls the shell, so that Ctrl-C is a signal.
         let shell = Command::new("setsid")
-            .args(["--ctty", env!("CARGO_BIN_EXE_sandfork"), "shell"])
-            .args(arguments)
+            .arg("--ctty")
+            .args(argv)
             .env("XDG_STATE_HOME", state.path())
             .env("TERM", "xterm")
             .stdin(end()?)
             .stdout(end()?)
             .stderr(end()?)
             .spawn()?;
-        let mut person = Self {
+        Ok(Self {
             terminal: terminal.master.into(),
             shell,
             state,
             seen: String::new(),
-        };
-        person.see(">>> ")?;
-        Ok(person)
+        })
     }
 
-    fn types(&mut self, keys: &str) -> Result<(), Failed> {
+    pub fn types(&mut self, keys: &str) -> Result<(), Failed> {
         self.terminal.write_all(keys.as_bytes())?;
         Ok(())
     }
 
     /// Waits for a text. Returns what came up to its end.
-    fn see(&mut self, text: &str) -> Result<String, Failed> {
+    pub fn see(&mut self, text: &str) -> Result<String, Failed> {
         let until = Instant::now() + Duration::from_secs(30);
         loop {
             if let Some(at) = self.seen.find(text) {
@@ -160,7 +170,7 @@ impl Person {
     }
 
     /// The exit code. What the shell still prints is read, for a terminal holds a few pages only.
-    fn code(&mut self) -> Result<Option<i32>, Failed> {
+    pub fn code(&mut self) -> Result<Option<i32>, Failed> {
         let mut rest = Vec::new();
         // A terminal whose other side has closed answers EIO (pty(7)).
         _ = self.terminal.read_to_end(&mut rest);

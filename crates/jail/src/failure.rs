@@ -39,6 +39,7 @@ pub enum Step {
     MountTmpfs,
     ShowTrees,
     WorkerProc,
+    WorkerPtys,
     OpenHandles,
     Rlimits,
     SignalMask,
@@ -70,7 +71,7 @@ pub enum Step {
     LeavePreload,
 }
 
-const STEPS: [Step; 56] = [
+const STEPS: [Step; 57] = [
     Step::Prepare,
     Step::CloneTrees,
     Step::DropHostIds,
@@ -98,6 +99,7 @@ const STEPS: [Step; 56] = [
     Step::MountTmpfs,
     Step::ShowTrees,
     Step::WorkerProc,
+    Step::WorkerPtys,
     Step::OpenHandles,
     Step::Rlimits,
     Step::SignalMask,
@@ -169,6 +171,7 @@ impl Step {
             Self::MountTmpfs => "mount the worker's private tmpfs",
             Self::ShowTrees => "show the host's directories beneath a private tmpfs (move_mount)",
             Self::WorkerProc => "mount the worker's own /proc",
+            Self::WorkerPtys => "mount the worker's own /dev/pts (devpts)",
             Self::OpenHandles => "open the worker's directories for the supervisor",
             Self::Rlimits => "set a resource limit (setrlimit)",
             Self::SignalMask => "unblock signals (sigprocmask)",

@@ -12,7 +12,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 
 use super::failure::{Failure, InStep, NOT_REFUSED, Step};
-use super::program::{ProcMount, Tmpfs};
+use super::program::Tmpfs;
 use super::root;
 use crate::sys::procfs;
 
@@ -34,7 +34,7 @@ impl Preload {
     pub(super) fn enter(tmpfs: &[Tmpfs], proc: BorrowedFd) -> Result<Self, Failure> {
         let preload = Self::unshare(proc).in_step(Step::PreloadDirectories)?;
         let bounded: Vec<Tmpfs> = tmpfs.iter().map(bounded).collect();
-        root::mount_private(&bounded, ProcMount::Absent)?;
+        root::mount_directories(&bounded)?;
         Ok(preload)
     }
 

@@ -215,6 +215,8 @@ pub struct WorkerJail {
     pub tmpfs: Vec<Tmpfs>,
     /// Whether the worker mounts its own `/proc` (read-only, `subset=pid`).
     pub proc: ProcMount,
+    /// Its own pseudoterminals. `None` without namespaces.
+    pub ptys: Option<Ptys>,
     /// Resource limits, soft and hard alike (getrlimit(2)).
     pub rlimits: Vec<Rlimit>,
     /// Bytes that `RLIMIT_DATA` adds to the zygote's own size at the fork.
@@ -253,6 +255,15 @@ pub enum ProcMount {
     Own,
     /// No `/proc` at all.
     Absent,
+}
+
+/// A private instance of devpts: nosuid, noexec. The path is a `RootEntry::WorkerMountPoint` in the zygote's root.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Ptys {
+    /// The path in the new root.
+    pub target: PathBuf,
+    /// The most pseudoterminals at a time.
+    pub most: u32,
 }
 
 /// A private tmpfs (tmpfs(5)): nosuid, nodev, noexec.

@@ -13,11 +13,15 @@ use nix::unistd::{chdir, pivot_root};
 
 use super::failure::{Failure, InStep, Step};
 use super::owners::Owners;
-use super::program::{Access, ProcMount, RootEntry, Shown, Tmpfs};
+use super::program::{Access, ProcMount, Ptys, RootEntry, Shown, Tmpfs, WorkerJail};
 use crate::sys::mount as mounts;
 
 /// Where the new root is built before it becomes `/`: a directory that every Linux system has.
 const STAGE: &str = "/proc";
+/// No file of the mount is set-user-ID, a device or a program.
+const NO_PRIVILEGE: MsFlags = MsFlags::MS_NOSUID
+    .union(MsFlags::MS_NODEV)
+    .union(MsFlags::MS_NOEXEC);
 
 /// A host tree, held by descriptor, for one place of the new root.
 pub struct Tree {
@@ -163,10 +167,18 @@ pub fn build_and_enter(
     .in_step(Step::PivotRoot)
 }
 
-/// Mounts a worker's own tmpfs mounts and `/proc` over the zygote's mount points. Mounts of the zygote
-/// beneath one of them move into it.
-pub fn mount_private(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+/// Mounts a worker's own file systems over the zygote's mount points. Mounts of the zygote beneath a tmpfs
+/// move into it.
+pub fn mount_private(worker: &WorkerJail) -> Result<(), Failure> {
+    mount_directories(&worker.tmpfs)?;
+    if worker.proc == ProcMount::Own {
+        mount_proc()?;
+    }
+    worker.ptys.as_ref().map_or(Ok(()), mount_ptys)
+}
+
+/// Mounts directories of their own for a worker, or for packages while the zygote preloads them.
+pub fn mount_directories(tmpfs: &[Tmpfs]) -> Result<(), Failure> {
     for one in tmpfs {
         // Once the tmpfs is mounted, their paths lead into it.
         let shown = hold(&one.shows).in_step(Step::ShowTrees)?;
@@ -175,26 +187,39 @@ pub fn mount_private(tmpfs: &[Tmpfs], proc: ProcMount) -> Result<(), Failure> {
             Some("sandfork"),
             &one.target,
             Some("tmpfs"),
-            flags,
+            NO_PRIVILEGE,
             Some(options.as_str()),
         )
         .in_step(Step::MountTmpfs)?;
         shown.iter().try_for_each(show).in_step(Step::ShowTrees)?;
     }
-    if proc == ProcMount::Own {
-        // `subset=pid` leaves out everything that describes the machine and not a process (proc(5), Linux
-        // 5.8): kallsyms, interrupts, keys, sys.
-        let flags = flags | MsFlags::MS_RDONLY;
-        mount(
-            Some("proc"),
-            "/proc",
-            Some("proc"),
-            flags,
-            Some("subset=pid"),
-        )
-        .in_step(Step::WorkerProc)?;
-    }
     Ok(())
+}
+
+/// Mounts a worker's own proc. `subset=pid` leaves out everything that describes the machine and not a process
+/// (proc(5), Linux 5.8): kallsyms, interrupts, keys, sys.
+fn mount_proc() -> Result<(), Failure> {
+    mount(
+        Some("proc"),
+        "/proc",
+        Some("proc"),
+        NO_PRIVILEGE | MsFlags::MS_RDONLY,
+        Some("subset=pid"),
+    )
+    .in_step(Step::WorkerProc)
+}
+
+/// Mounts a worker's own pseudoterminals. Every mount of devpts is an instance of its own (Linux 4.7).
+fn mount_ptys(ptys: &Ptys) -> Result<(), Failure> {
+    let options = format!("newinstance,ptmxmode=0666,mode=0600,max={}", ptys.most);
+    mount(
+        Some("sandfork"),
+        &ptys.target,
+        Some("devpts"),
+        MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC,
+        Some(options.as_str()),
+    )
+    .in_step(Step::WorkerPtys)
 }
 
 /// An entry for a tmpfs to show, held open while its path is hidden.

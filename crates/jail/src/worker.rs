@@ -126,7 +126,7 @@ fn close_in(
     stopwatch.end_of(Part::Namespaces);
     // Before Landlock, which forbids every mount. Before the guest's user namespace, which has no privilege
     // over this pid namespace and could not mount its /proc.
-    root::mount_private(&plan.tmpfs, plan.proc)?;
+    root::mount_private(plan)?;
     // Before guest code could replace the directories that the paths name.
     let mut handles = open_directories(jail).in_step(Step::OpenHandles)?;
     stopwatch.end_of(Part::Mounts);

@@ -156,6 +156,11 @@ def evaluate(request, source):
 
 def run_program(request):
     argv = request["argv"]
+    terminal = request.get("terminal")
+    if terminal is not None:
+        from .terminal import begin_terminal
+
+        begin_terminal(terminal)
     # CPython ignores both signals, but a program expects the defaults.
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
     _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)

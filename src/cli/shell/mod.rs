@@ -20,7 +20,7 @@ use super::policy::chosen;
 use super::print;
 use super::report::sentence;
 use super::script::{Origin, Script};
-use super::streams::Streams;
+use super::streams::{Guest, Streams};
 use crate::outcome::{Ending, exit_code};
 use crate::policy::Policy;
 use crate::session::{Cell, Interrupter, ResultMode, Session, SessionState};
@@ -145,7 +145,7 @@ impl Shell {
     /// Runs a cell and shows what it prints, its value, and how it ended.
     fn run(&mut self, cell: Cell) -> Result<Ended, Failure> {
         let cancel = Cancel::new().map_err(Failure::Setup)?;
-        let mut streams = Streams::new(cancel).map_err(Failure::Setup)?;
+        let mut streams = Streams::new(cancel, Guest::Prints).map_err(Failure::Setup)?;
         let ran = self
             .session
             .borrow_mut()

@@ -47,6 +47,10 @@ pub enum Request {
         id: u64,
         /// Program, looked up in the guest's `PATH`, and its arguments. Never empty.
         argv: Vec<String>,
+        /// The program gets a terminal of its own, and this is its kind (`TERM`). Standard input then
+        /// carries records: what is typed, and the terminal's size.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        terminal: Option<String>,
     },
     /// Define variables of `__main__`.
     Set(Variables),

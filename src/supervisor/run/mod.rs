@@ -100,6 +100,9 @@ struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     fn new(context: &RunContext<'a>, request: &'a Request) -> Result<Self, SupervisorError> {
         let limits = request.limits(context.limits)?;
+        if request.has_terminal() && context.jail.worker.ptys.is_none() {
+            return Err(SupervisorError::NoTerminal);
+        }
         Ok(Self {
             context: RunContext { limits, ..*context },
             request,

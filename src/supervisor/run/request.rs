@@ -36,6 +36,7 @@ pub struct Request {
     files: Arc<Vec<(GuestPath, Vec<u8>)>>,
     stdin: Stdin,
     overrides: LimitOverrides,
+    terminal: Option<Arc<str>>,
     client: Arc<str>,
     cancel: Option<Cancel>,
     collector: Option<Collector>,
@@ -104,6 +105,7 @@ impl Request {
             files: Arc::default(),
             stdin: Stdin::Nothing,
             overrides: LimitOverrides::default(),
+            terminal: None,
             client: Arc::from(""),
             cancel: None,
             collector: None,
@@ -157,6 +159,19 @@ impl Request {
     pub fn stdin_bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Stdin::Bytes(Arc::new(bytes.into()));
         self
+    }
+
+    /// Gives a program a terminal of its own, of this kind (`TERM`). Standard input then carries records,
+    /// as docs/protocol.md describes them.
+    #[must_use]
+    pub(crate) fn terminal(mut self, kind: &str) -> Self {
+        self.terminal = Some(kind.into());
+        self
+    }
+
+    /// Whether a program gets a terminal of its own.
+    pub(super) fn has_terminal(&self) -> bool {
+        self.terminal.is_some()
     }
 
     /// Sets a wall-clock limit below the policy's `limits.wall`.
@@ -292,6 +307,7 @@ impl Request {
                 let exec = protocol::Request::Exec {
                     id: ONLY_REQUEST,
                     argv: argv.clone(),
+                    terminal: self.terminal.as_deref().map(str::to_owned),
                 };
                 exec.encode_into(&[], &mut bytes)?;
             }

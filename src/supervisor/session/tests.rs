@@ -36,6 +36,7 @@ fn jail(readable: &[&Path]) -> ZygoteJail {
         worker: WorkerJail {
             tmpfs: Vec::new(),
             proc: ProcMount::Absent,
+            ptys: None,
             rlimits: Vec::new(),
             data_allowance: 0,
             process_headroom: None,

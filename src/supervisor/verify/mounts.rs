@@ -7,7 +7,7 @@ use crate::host::unescape;
 use crate::plan::Layer;
 use crate::supervisor::error::While;
 use crate::supervisor::proc_dir::ProcDir;
-use sandfork_jail::program::{Access, ProcMount, RootEntry, Shown, Tmpfs, ZygoteJail};
+use sandfork_jail::program::{Access, ProcMount, Ptys, RootEntry, Shown, Tmpfs, ZygoteJail};
 
 /// Compares a worker's mounts with the plan.
 pub fn check(process: &ProcDir, jail: &ZygoteJail) -> Checked {
@@ -27,6 +27,9 @@ pub fn check(process: &ProcDir, jail: &ZygoteJail) -> Checked {
     }
     for tmpfs in &jail.worker.tmpfs {
         mounts.check_tmpfs(tmpfs)?;
+    }
+    if let Some(ptys) = &jail.worker.ptys {
+        mounts.check_ptys(ptys)?;
     }
     match (jail.worker.proc, mounts.top(Path::new("/proc"))) {
         (ProcMount::Own, Some(proc)) if proc.kind == "proc" && proc.has(&["ro", "noexec"]) => {
@@ -53,6 +56,8 @@ struct Mount<'t> {
     point: PathBuf,
     options: &'t str,
     kind: &'t str,
+    /// The options of the file system itself.
+    instance: &'t str,
 }
 
 impl<'t> Mount<'t> {
@@ -63,12 +68,14 @@ impl<'t> Mount<'t> {
         let options = fields.next()?;
         let mut optional = fields.skip_while(|field| *field != "-");
         let kind = optional.nth(1).unwrap_or_default();
+        let instance = optional.nth(1).unwrap_or_default();
         Some(Self {
             number,
             parent,
             point,
             options,
             kind,
+            instance,
         })
     }
 
@@ -110,6 +117,24 @@ impl Mounts<'_> {
             found => {
                 let wanted = format!("{} with {}", target.display(), wanted.join(","));
                 refused(found, wanted)
+            }
+        }
+    }
+
+    /// The bound tells the instance from the host's, which all sandboxes would share.
+    fn check_ptys(&self, ptys: &Ptys) -> Checked {
+        let bound = format!("max={}", ptys.most);
+        match self.top(&ptys.target) {
+            Some(own)
+                if own.kind == "devpts"
+                    && own.has(&["noexec"])
+                    && own.instance.split(',').any(|option| option == bound) =>
+            {
+                Ok(())
+            }
+            found => {
+                let at = ptys.target.display();
+                refused(found, format!("a devpts at {at} with noexec and {bound}"))
             }
         }
     }
@@ -198,6 +223,26 @@ mod tests {
         let refused = writable.check_entry(&device).err();
         assert!(refused.is_some_and(|error| error.to_string().contains("/dev/null with ro")));
         assert!(mounts(LINES).check_entry(&device).is_err());
+    }
+
+    #[test]
+    fn the_pseudoterminals_are_bounded_and_the_worker_s_own() {
+        let ptys = Ptys {
+            target: "/dev/pts".into(),
+            most: 16,
+        };
+        let own = "55 50 0:32 / /dev/pts rw,nosuid,noexec,relatime - devpts sandfork rw,mode=600,\
+            ptmxmode=666,max=16\n";
+        assert!(mounts(own).check_ptys(&ptys).is_ok());
+        for wrong in [
+            own.replace(",max=16", ""),
+            own.replace("max=16", "max=160"),
+            own.replace("noexec", "exec"),
+            own.replace("devpts", "tmpfs"),
+            String::new(),
+        ] {
+            assert!(mounts(&wrong).check_ptys(&ptys).is_err(), "{wrong}");
+        }
     }
 
     #[test]

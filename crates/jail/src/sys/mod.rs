@@ -20,6 +20,7 @@ pub mod scheduling;
 pub mod sealed;
 pub mod seccomp;
 pub mod support;
+pub mod terminal;
 
 use nix::errno::Errno;
 

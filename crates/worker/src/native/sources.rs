@@ -16,6 +16,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "imports",
     "process",
     "program",
+    "terminal",
     "report",
     "session/__init__",
     "session/awaiting",

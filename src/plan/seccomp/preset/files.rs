@@ -6,7 +6,9 @@ use super::super::rule::{
 use super::uapi::{
     EPOLL_CTL_ADD, F_GETLK, F_NOTIFY, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_SETLK,
     F_SETLKW, F_SETPIPE_SZ, FICLONE, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD, POSIX_FADV_DONTNEED,
-    RWF_NOWAIT, S_ISGID, S_ISUID, TCGETS, TCGETS2, TIOCGPGRP, TIOCGWINSZ,
+    RWF_NOWAIT, S_ISGID, S_ISUID, TCFLSH, TCGETS, TCGETS2, TCSBRK, TCSBRKP, TCSETS, TCSETS2,
+    TCSETSF, TCSETSF2, TCSETSW, TCSETSW2, TCXONC, TIOCGPGRP, TIOCGPTLCK, TIOCGPTN, TIOCGPTPEER,
+    TIOCGSID, TIOCGWINSZ, TIOCNOTTY, TIOCOUTQ, TIOCSCTTY, TIOCSPGRP, TIOCSPTLCK, TIOCSWINSZ,
 };
 
 /// Requests of fcntl(2) that lock a part of a file, unlock it, or ask which process has locked it.
@@ -137,17 +139,45 @@ pub(super) const RULES: &[Rule] = &[
         "the guest may wall itself off further; a new domain only ever takes rights away",
         "landlock_create_ruleset landlock_add_rule landlock_restrict_self",
     ),
-    // Programs expect ENOTTY from a file that is not the device they look for. TIOCSTI and TIOCLINUX
-    // type into the terminal from which the sandbox was started (CVE-2017-5226). The list therefore has
-    // no request that changes a terminal, and none for a file system or a device.
+    // Programs expect ENOTTY from a file that is not the device they look for. A guest has no terminal but its
+    // own pseudoterminals, so it may set their modes. TIOCSTI and TIOCLINUX type into the terminal from which
+    // the sandbox was started (CVE-2017-5226), TIOCCONS takes the console's messages, and TIOCSETD makes the
+    // kernel load line disciplines. None of them is in the list, and no request for a file system or a device.
     allow_if(
-        "ask whether a descriptor is a terminal, how much it holds; set its blocking and close flags; \
-         share blocks of a file that is being copied",
+        "make and use pseudoterminals, with job control; ask how much a descriptor holds; set its blocking \
+         and close flags; share blocks of a file that is being copied",
         "ioctl",
         &[one_of(
             1,
             &[
-                TCGETS, TCGETS2, TIOCGPGRP, TIOCGWINSZ, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX,
+                TCGETS,
+                TCSETS,
+                TCSETSW,
+                TCSETSF,
+                TCSBRK,
+                TCXONC,
+                TCFLSH,
+                TIOCSCTTY,
+                TIOCGPGRP,
+                TIOCSPGRP,
+                TIOCOUTQ,
+                TIOCGWINSZ,
+                TIOCSWINSZ,
+                TIOCNOTTY,
+                TCSBRKP,
+                TIOCGSID,
+                TIOCGPTPEER,
+                TCGETS2,
+                TCSETS2,
+                TCSETSW2,
+                TCSETSF2,
+                TIOCGPTN,
+                TIOCSPTLCK,
+                TIOCGPTLCK,
+                FIONREAD,
+                FIONBIO,
+                FIOCLEX,
+                FIONCLEX,
                 FICLONE,
             ],
         )],

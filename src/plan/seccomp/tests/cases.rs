@@ -83,7 +83,8 @@ pub const CASES: &[Case] = &[
         [0, 0xdead_0000_0000_000c, 0, 0, 0, 0],
         libc::ENOSYS,
     ),
-    // ioctl: FIONREAD and FICLONE; TIOCSTI, TIOCLINUX, TIOCSCTTY, also with the upper half set.
+    // ioctl: FIONREAD, FICLONE and TIOCSCTTY; TIOCSTI, TIOCLINUX, TIOCCONS and TIOCSETD, also with the upper
+    // half set.
     allowed("ioctl", [NO_FD, 0x541b, 0, 0, 0, 0]),
     allowed("ioctl", [NO_FD, 0x4004_9409, 0, 0, 0, 0]),
     allowed("ioctl", [NO_FD, 0xdead_0000_0000_5401, 0, 0, 0, 0]),
@@ -94,7 +95,9 @@ pub const CASES: &[Case] = &[
         libc::ENOTTY,
     ),
     denied("ioctl", [NO_FD, 0x541c, 0, 0, 0, 0], libc::ENOTTY),
-    denied("ioctl", [NO_FD, 0x540e, 0, 0, 0, 0], libc::ENOTTY),
+    allowed("ioctl", [NO_FD, 0x540e, 0, 0, 0, 0]),
+    denied("ioctl", [NO_FD, 0x541d, 0, 0, 0, 0], libc::ENOTTY),
+    denied("ioctl", [NO_FD, 0x5423, 0, 0, 0, 0], libc::ENOTTY),
     // prctl: PR_GET_NO_NEW_PRIVS; PR_SET_SECCOMP, PR_SET_MM, PR_SET_PTRACER, PR_SET_DUMPABLE,
     // PR_CAP_AMBIENT, PR_SET_MEMORY_MERGE.
     allowed("prctl", [39, 0, 0, 0, 0, 0]),

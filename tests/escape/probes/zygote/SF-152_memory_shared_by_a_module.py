@@ -1,5 +1,5 @@
 '''
-id = "SF-149"
+id = "SF-152"
 name = "memory shared by a preloaded module"
 attempt = "A run leaves a byte in a page that a preloaded module keeps mapped shared, and the next run reads it."
 severity = "high"

@@ -1,0 +1,168 @@
+//! The command's own terminal while a guest's terminal is connected to it (`exec -t`): its modes, its size,
+//! and what is typed.
+
+use std::env;
+use std::io::{self, IsTerminal, PipeWriter, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use sandfork_jail::sys::terminal::window_size;
+
+use super::failure::Failure;
+use crate::{Cancel, Request};
+
+/// The modes from before, while the terminal is raw.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// Undoes what a guest may leave behind: the alternate screen, colours and character sets, and every mode in
+/// which the terminal writes by itself, such as reports of the mouse. The cursor stays where it is.
+const RESET: &[u8] = b"\x18\x1b7\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\
+    \x1b[?1006l\x1b[?1015l\x1b[?2004l\x1b[?2026l\x1b[?1l\x1b[?5l\x1b[?6l\x1b[?7h\x1b[?25h\x1b[4l\x1b>\
+    \x1b[r\x1b8\x1b[0m\x1b(B\x1b)B\x0f";
+
+/// The kind of a terminal whose kind is not known.
+const UNKNOWN: &str = "dumb";
+
+/// The caller's terminal, connected to a guest's.
+pub struct Tty {
+    records: Records,
+    guest: OwnedFd,
+}
+
+impl Tty {
+    /// Blocks the signals that [`connect`](Self::connect) waits for. Call it before any other thread exists.
+    ///
+    /// # Errors
+    ///
+    /// If stdin is no terminal.
+    pub fn prepare() -> Result<Self, Failure> {
+        if !io::stdin().is_terminal() {
+            return Err(Failure::NoTerminal);
+        }
+        signals().thread_block().map_err(setup)?;
+        let (guest, writer) = io::pipe().map_err(Failure::Setup)?;
+        Ok(Self {
+            records: Records(Arc::new(Mutex::new(writer))),
+            guest: guest.into(),
+        })
+    }
+
+    /// Adds the terminal to a request, puts the caller's into raw mode, and passes on what is typed.
+    pub fn connect(self, request: Request, cancel: &Cancel) -> Result<(Request, Raw), Failure> {
+        let Self { records, guest } = self;
+        let raw = Raw::enter().map_err(Failure::Setup)?;
+        // Goes first: the guest waits for it.
+        records.size().map_err(Failure::Setup)?;
+        let (sizes, cancel) = (records.clone(), cancel.clone());
+        let watch = move || {
+            while let Ok(signal) = signals().wait() {
+                match signal {
+                    Signal::SIGQUIT => cancel.cancel(),
+                    // The size may have changed while the command was stopped. Fails at the end of the guest.
+                    _ => _ = sizes.size(),
+                }
+            }
+        };
+        thread::Builder::new()
+            .spawn(watch)
+            .map_err(Failure::Setup)?;
+        // Not joined: it waits for keys.
+        let typed = move || records.copy_keys();
+        thread::Builder::new()
+            .spawn(typed)
+            .map_err(Failure::Setup)?;
+        Ok((request.terminal(&kind()).stdin(guest), raw))
+    }
+}
+
+fn setup(errno: nix::errno::Errno) -> Failure {
+    Failure::Setup(errno.into())
+}
+
+/// Signals that change the size, and the one that would end the command in raw mode.
+fn signals() -> SigSet {
+    [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGQUIT]
+        .into_iter()
+        .collect()
+}
+
+/// The caller's `TERM`, from which the guest's programs know what they may draw.
+fn kind() -> String {
+    let is_plain = |kind: &String| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte);
+        (1..=64).contains(&kind.len()) && kind.bytes().all(plain)
+    };
+    let known = env::var("TERM").ok().filter(is_plain);
+    known.unwrap_or_else(|| UNKNOWN.to_owned())
+}
+
+/// The records that the guest's end of the terminal reads (docs/protocol.md).
+#[derive(Clone)]
+struct Records(Arc<Mutex<PipeWriter>>);
+
+impl Records {
+    fn write(&self, kind: u8, data: &[u8]) -> io::Result<()> {
+        let length = u16::try_from(data.len()).map_err(io::Error::other)?;
+        let mut record = vec![kind];
+        record.extend(length.to_le_bytes());
+        record.extend(data);
+        let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.write_all(&record)
+    }
+
+    fn size(&self) -> io::Result<()> {
+        let (rows, columns) = window_size(io::stdin())?;
+        let size = [rows.to_le_bytes(), columns.to_le_bytes()].concat();
+        self.write(b's', &size)
+    }
+
+    fn copy_keys(self) {
+        let mut keys = [0; 4096];
+        let mut stdin = io::stdin().lock();
+        loop {
+            match stdin.read(&mut keys) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(length @ 1..) if self.write(b't', &keys[..length]).is_ok() => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+/// The caller's terminal in raw mode, until this is dropped.
+pub struct Raw(());
+
+impl Raw {
+    fn enter() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut raw = before.clone();
+        cfmakeraw(&mut raw);
+        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        let guard = Self(());
+        tcsetattr(io::stdin(), SetArg::TCSADRAIN, &raw)?;
+        Ok(guard)
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+/// Gives the terminal back its modes, if it is raw. What was typed for the guest and not read by it is
+/// discarded: the caller's shell would execute it.
+pub fn restore() {
+    let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(before) = before {
+        let mut stdout = io::stdout();
+        if stdout.is_terminal() {
+            // Fails if the terminal is gone, as the next call.
+            _ = stdout.write_all(RESET).and_then(|()| stdout.flush());
+        }
+        _ = tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &before);
+    }
+}

@@ -1,0 +1,157 @@
+//! `sandfork exec -t`: a program with a terminal of its own.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{Termios, tcgetattr};
+use nix::unistd::Pid;
+
+use super::behaviour::{sandfork, signal};
+use super::shell::Person;
+use super::trials;
+
+trials! {
+    a_shell_controls_its_jobs,
+    the_guest_s_terminal_is_its_own,
+    a_terminal_is_restored_at_every_end,
+    a_stopped_command_gives_the_terminal_back,
+    what_a_guest_leaves_behind_is_undone,
+    limits_hold_at_a_terminal,
+    no_terminal_is_a_clear_error,
+    code_makes_pseudoterminals,
+}
+
+const SHELL: [&str; 6] = ["exec", "-t", "--", "sh", "-i", "-m"];
+
+fn modes(person: &Person) -> Result<Termios, Failed> {
+    Ok(tcgetattr(&person.terminal)?)
+}
+
+fn a_shell_controls_its_jobs() -> Result<(), Failed> {
+    let mut person = Person::with(&SHELL)?;
+    person.see("$ ")?;
+    person.types("sleep 60; echo st''opped\r")?;
+    person.see("\r\n")?;
+    sleep(Duration::from_millis(500));
+    person.types("\x1a")?;
+    person.see("Stopped")?;
+    person.see("$ ")?;
+    person.types("fg\r")?;
+    person.see("sleep 60\r\n")?;
+    sleep(Duration::from_millis(500));
+    person.types("\x03")?;
+    person.see("$ ")?;
+    person.types("echo after=$((1+1))\r")?;
+    person.see("after=2")?;
+    person.types("exit 7\r")?;
+    assert_eq!(person.code()?, Some(7));
+    Ok(())
+}
+
+fn the_guest_s_terminal_is_its_own() -> Result<(), Failed> {
+    let mut person = Person::with(&SHELL)?;
+    person.see("$ ")?;
+    person.types("tty; echo $TERM\r")?;
+    person.see("\r\n/dev/pts/0\r\nxterm\r\n")?;
+    person.types("exit\r")?;
+    assert_eq!(person.code()?, Some(0));
+    Ok(())
+}
+
+fn a_terminal_is_restored_at_every_end() -> Result<(), Failed> {
+    for (ended_by, code) in [
+        (None, 137),
+        (Some(Signal::SIGTERM), 130),
+        (Some(Signal::SIGINT), 130),
+        (Some(Signal::SIGHUP), 130),
+        (Some(Signal::SIGQUIT), 130),
+    ] {
+        let mut person = Person::with(&SHELL)?;
+        let slave = modes(&person)?;
+        person.see("$ ")?;
+        assert!(modes(&person)? != slave, "the terminal is raw");
+        match ended_by {
+            None => person.types("kill -9 $$\r")?,
+            Some(ended_by) => signal(&person.shell, ended_by),
+        }
+        person.see("\x1b[0m")?;
+        let left = person.shell.wait()?;
+        assert_eq!(left.code(), Some(code), "{ended_by:?}");
+        assert!(modes(&person)? == slave, "{ended_by:?}");
+    }
+    Ok(())
+}
+
+fn a_stopped_command_gives_the_terminal_back() -> Result<(), Failed> {
+    // A shell with job control between, or the kernel would not stop the command.
+    let job = format!(
+        "before=$(stty -g); {} {}; [ \"$before\" = \"$(stty -g)\" ] && echo same; fg",
+        env!("CARGO_BIN_EXE_sandfork"),
+        SHELL.join(" ")
+    );
+    let mut person = Person::runs(&["sh", "-mc", &job])?;
+    person.see("$ ")?;
+    let raw = modes(&person)?;
+    let shell = person.shell.id();
+    let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"))?;
+    kill(Pid::from_raw(children.trim().parse()?), Signal::SIGTSTP)?;
+    person.see("same\r\n")?;
+    // The shell says which job goes on.
+    person.see("sandfork")?;
+    person.types("echo on=$((1+1))\r")?;
+    person.see("on=2")?;
+    assert!(modes(&person)? == raw);
+    person.types("exit\r")?;
+    assert_eq!(person.code()?, Some(0));
+    Ok(())
+}
+
+fn what_a_guest_leaves_behind_is_undone() -> Result<(), Failed> {
+    let code = r"printf 'a\033[?1000h\033]52;c;aGk=\007\033[6n\033]0;title\007z'";
+    let mut person = Person::with(&["exec", "-t", "--", "sh", "-c", code])?;
+    let seen = person.see("\x1b[0m")?;
+    assert!(seen.starts_with("a\x1b[?1000hz\x18"), "{seen:?}");
+    assert!(seen.contains("\x1b[?1000l"), "{seen:?}");
+    assert_eq!(person.code()?, Some(0));
+    Ok(())
+}
+
+fn limits_hold_at_a_terminal() -> Result<(), Failed> {
+    let mut person = Person::with(&["exec", "-t", "--set", "limits.wall=1s", "--", "sleep", "60"])?;
+    let before = modes(&person)?;
+    person.see("limits.wall")?;
+    assert!(modes(&person)? == before);
+    assert_eq!(person.code()?, Some(124));
+    let mut person = Person::with(&["exec", "-t", "--set", "limits.output=10KiB", "--", "yes"])?;
+    person.see("limits.output")?;
+    assert_eq!(person.code()?, Some(123));
+    Ok(())
+}
+
+fn no_terminal_is_a_clear_error() -> Result<(), Failed> {
+    let output = sandfork(&["exec", "-t", "--", "true"]).output()?;
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr)?;
+    assert!(
+        said.contains("`-t` connects the program to the terminal at stdin, which is none"),
+        "{said}"
+    );
+    let mut person = Person::with(&["exec", "-t", "-p", "strict", "--", "true"])?;
+    person.see("the program can have no terminal")?;
+    assert_eq!(person.code()?, Some(2));
+    Ok(())
+}
+
+/// As a program does that starts others at a terminal.
+fn code_makes_pseudoterminals() -> Result<(), Failed> {
+    let code = "import os, pty\n\
+        made = [os.openpty() for _ in range(15)]\n\
+        print(os.ttyname(made[14][1]), pty.spawn(['sh', '-c', 'tty; stty rows 5; stty size']))\n";
+    let output = sandfork(&["run", "-c", code]).output()?;
+    let printed = String::from_utf8(output.stdout)?.replace('\r', "");
+    assert_eq!(printed, "/dev/pts/15\n5 0\n/dev/pts/14 0\n");
+    Ok(())
+}
