@@ -87,12 +87,22 @@ impl World {
     /// What most tests run under: the environment of the interpreter that `python3` is, or that
     /// itself.
     pub fn python(&self) -> &Path {
+        let venv = self.environment().map(|python| python.venv.as_path());
+        venv.unwrap_or(&self.host.interpreter.executable)
+    }
+
+    /// The program of [`Self::python`].
+    pub fn program(&self) -> PathBuf {
+        match self.environment() {
+            Some(python) => python.venv.join("bin/python"),
+            None => self.host.interpreter.executable.clone(),
+        }
+    }
+
+    fn environment(&self) -> Option<&Python> {
         let (_, minor, _) = self.host.interpreter.version;
         let same = self.pythons.iter().find(|python| python.minor() == minor);
-        let venv = same
-            .or(self.pythons.last())
-            .map(|python| python.venv.as_path());
-        venv.unwrap_or(&self.host.interpreter.executable)
+        same.or(self.pythons.last())
     }
 
     /// A sandbox for one test.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, gettid};
 use sandfork_jail::sys::hold::{self, Event};
 use sandfork_jail::sys::procfs;
 
@@ -117,16 +117,28 @@ impl Tasks {
     fn hold_all(&mut self, guests: &[Guest]) -> Result<(), HoldError> {
         let proc = open_proc().map_err(HoldError::Refused)?;
         let begun = Instant::now();
+        let mut ended = BTreeSet::new();
         let mut calm_since = None;
         loop {
+            self.learn();
+            let before: BTreeSet<Pid> = self.held.keys().copied().collect();
             let found = tasks_of(&proc, guests);
             // A number that was found may have become another process's before it was held.
-            self.forget_strangers(&found);
+            self.held
+                .retain(|task, signal| found.contains(task) || !let_go(*task, *signal));
+            let ended_before = std::mem::take(&mut ended);
             let mut is_calm = true;
             for task in &found {
-                is_calm &= !self.seize(*task)?;
+                match self.seize(*task)? {
+                    Life::Runs => {}
+                    Life::Zombie => _ = ended.insert(*task),
+                    Life::Gone => is_calm = false,
+                }
             }
             self.learn();
+            // A task that ends during a look moves its children to where the look may have been before. So the
+            // look that finds no other task is one during which none ended.
+            is_calm &= ended == ended_before && self.held.keys().eq(&before);
             if is_calm {
                 let since: &mut Instant = calm_since.get_or_insert_with(Instant::now);
                 if self.held.values().all(Option::is_some) || since.elapsed() > INSIDE {
@@ -142,55 +154,48 @@ impl Tasks {
         }
     }
 
-    /// Begins to hold a task. Returns whether it was not held before.
-    fn seize(&mut self, task: Pid) -> Result<bool, HoldError> {
+    /// Begins to hold a task, unless it is held or has ended.
+    fn seize(&mut self, task: Pid) -> Result<Life, HoldError> {
         if self.held.contains_key(&task) {
-            return Ok(false);
+            return Ok(Life::Runs);
         }
         match hold::seize(task).and_then(|()| hold::interrupt(task)) {
             Ok(()) => {
                 self.held.insert(task, None);
-                Ok(true)
+                Ok(Life::Runs)
             }
-            // It has ended, or its end was not waited for yet.
-            Err(_) if has_ended(task) => Ok(false),
-            Err(errno) => Err(HoldError::Refused(errno)),
+            Err(errno) => match life(task) {
+                // A task that is held has started it: its first event comes.
+                Life::Runs if tracer(task) == Some(gettid()) => Ok(Life::Runs),
+                Life::Runs => Err(HoldError::Refused(errno)),
+                ended => Ok(ended),
+            },
         }
-    }
-
-    /// Lets tasks go on that are not among those that were found.
-    fn forget_strangers(&mut self, found: &BTreeSet<Pid>) {
-        self.learn();
-        let strangers = |task: &Pid, signal: Option<libc::c_int>| {
-            found.contains(task)
-                || signal.is_none_or(|signal| hold::release(*task, signal).is_err())
-        };
-        self.held.retain(|task, signal| strangers(task, *signal));
     }
 
     /// Notes which tasks stand still by now, and forgets those that have ended.
     fn learn(&mut self) {
-        self.held.retain(|task, signal| {
-            if signal.is_some() {
-                return !matches!(hold::event(*task), Ok(Some(Event::Ended)) | Err(_));
+        while let Some((task, event)) = hold::event() {
+            match event {
+                Event::Stopped(signal) => _ = self.held.insert(task, Some(signal)),
+                Event::Ended => _ = self.held.remove(&task),
             }
-            match hold::event(*task) {
-                Ok(Some(Event::Stopped(before))) => *signal = Some(before),
-                Ok(None) => {}
-                Ok(Some(Event::Ended)) | Err(_) => return false,
-            }
-            true
-        });
+        }
     }
 
     /// Lets all go on that stand still.
     fn release(&mut self) {
         self.is_over = true;
         self.learn();
-        self.held.retain(|task, signal| {
-            signal.is_none_or(|signal| hold::release(*task, signal).is_err())
-        });
+        self.held.retain(|task, signal| !let_go(*task, *signal));
     }
+}
+
+/// Lets a task go on if it stands still. Returns whether it is held no longer: a thread that calls execve(2)
+/// takes the number of its process and ends under its own without an event.
+fn let_go(task: Pid, signal: Option<libc::c_int>) -> bool {
+    signal.is_some_and(|signal| hold::release(task, signal).is_ok())
+        || tracer(task) != Some(gettid())
 }
 
 /// Every task of these guests.
@@ -219,11 +224,30 @@ fn threads(process: Pid) -> Vec<Pid> {
     names.filter_map(number).map(Pid::from_raw).collect()
 }
 
-/// Whether a task is gone or about to be.
-fn has_ended(task: Pid) -> bool {
+/// What is left of a task.
+enum Life {
+    Runs,
+    /// It has ended, or is about to, and nobody has waited for it.
+    Zombie,
+    Gone,
+}
+
+fn life(task: Pid) -> Life {
     let stat = fs::read_to_string(format!("/proc/{task}/stat"));
-    let stat = stat.ok().and_then(|text| procfs::Stat::parse(&text));
-    stat.is_none_or(|stat| stat.is_exiting() || matches!(stat.state, 'Z' | 'X'))
+    match stat.ok().and_then(|text| procfs::Stat::parse(&text)) {
+        None => Life::Gone,
+        Some(stat) if stat.is_exiting() || matches!(stat.state, 'Z' | 'X') => Life::Zombie,
+        Some(_) => Life::Runs,
+    }
+}
+
+/// The task that traces this one.
+fn tracer(task: Pid) -> Option<Pid> {
+    let status = fs::read_to_string(format!("/proc/{task}/status")).ok()?;
+    let number = status
+        .lines()
+        .find_map(|line| line.strip_prefix("TracerPid:"))?;
+    number.trim().parse().ok().map(Pid::from_raw)
 }
 
 fn open_proc() -> Result<OwnedFd, Errno> {

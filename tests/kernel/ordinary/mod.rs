@@ -59,7 +59,7 @@ const DIFFERENT: [(&str, &str); 8] = [
 ];
 
 fn differs_only_for_a_reason(world: &World) {
-    compare(world, world.python());
+    compare(world, &world.program());
 }
 
 fn in_every_version(world: &World) {
@@ -67,6 +67,16 @@ fn in_every_version(world: &World) {
         compare(world, &python.executable);
     }
 }
+
+/// Starts the control with the signals and the umask that a login shell gives its commands, whatever this test
+/// was started with.
+const CONTROL: &str = "
+import os, signal, sys
+os.umask(0o22)
+for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
+    signal.signal(number, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+";
 
 fn compare(world: &World, python: &Path) {
     let code = std::fs::read_to_string(SNAPSHOT).expect("the script");
@@ -82,10 +92,7 @@ fn compare(world: &World, python: &Path) {
     fine(&outcome);
     let inside = snapshot(&outcome.stdout());
     let outside = Command::new(&world.host.interpreter.executable)
-        .args([
-            "-c",
-            "import sys, os; os.umask(0o22); os.execv(sys.argv[1], sys.argv[1:])",
-        ])
+        .args(["-c", CONTROL])
         .arg(python)
         .arg(SNAPSHOT)
         .env_clear()
@@ -141,7 +148,7 @@ if __name__ == '__main__':
 
 fn helper_processes_find_what_their_parent_finds(world: &World) {
     let host = tempfile::tempdir().expect("a temporary directory");
-    let made = Command::new(world.python())
+    let made = Command::new(world.program())
         .args(["-m", "venv", "--without-pip"])
         .arg(host.path())
         .status();

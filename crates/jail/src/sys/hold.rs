@@ -18,9 +18,11 @@ pub enum Event {
     Ended,
 }
 
-/// Begins to hold a task, which dies with the thread that holds it. It runs on until [`interrupt`].
+/// Begins to hold a task, which dies with the thread that holds it. It runs on until [`interrupt`]. What it
+/// starts from now on is held too, before its first instruction.
 pub fn seize(task: Pid) -> Result<(), Errno> {
-    request(libc::PTRACE_SEIZE, task, libc::PTRACE_O_EXITKILL)
+    let started = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE;
+    request(libc::PTRACE_SEIZE, task, libc::PTRACE_O_EXITKILL | started)
 }
 
 /// Stops a task before its next instruction outside of the kernel.
@@ -33,22 +35,24 @@ pub fn release(task: Pid, signal: libc::c_int) -> Result<(), Errno> {
     request(libc::PTRACE_DETACH, task, signal)
 }
 
-/// What happened to a task since the last call, if anything.
-pub fn event(task: Pid) -> Result<Option<Event>, Errno> {
+/// What happened to one of the tasks that this thread holds, if anything did since the last call.
+pub fn event() -> Option<(Pid, Event)> {
+    let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
     let mut status = 0;
-    // SAFETY: the pointer is to a live local of the right type.
-    let found =
-        unsafe { libc::waitpid(task.as_raw(), &raw mut status, libc::__WALL | libc::WNOHANG) };
-    if check(libc::c_long::from(found))? == 0 {
-        return Ok(None);
-    }
-    if !libc::WIFSTOPPED(status) {
-        return Ok(Some(Event::Ended));
+    // SAFETY: the pointer is to a live local of the right type. The flags leave the children of other
+    // threads alone.
+    let found = unsafe { libc::waitpid(-1, &raw mut status, flags) };
+    if found <= 0 {
+        return None;
     }
     // Only a stop before a signal is no event of ptrace(2); the signal has not been delivered yet.
     let is_before_signal = status >> 16 == 0;
-    let signal = libc::WSTOPSIG(status) * libc::c_int::from(is_before_signal);
-    Ok(Some(Event::Stopped(signal)))
+    let event = if libc::WIFSTOPPED(status) {
+        Event::Stopped(libc::WSTOPSIG(status) * libc::c_int::from(is_before_signal))
+    } else {
+        Event::Ended
+    };
+    Some((Pid::from_raw(found), event))
 }
 
 fn request(request: libc::c_uint, task: Pid, data: libc::c_int) -> Result<(), Errno> {
