@@ -3,6 +3,8 @@
 use caps::CapSet;
 use nix::errno::Errno;
 
+use crate::sys::process;
+
 /// Empties every set.
 ///
 /// The bounding set comes first: dropping from it needs `CAP_SETPCAP`, which the last line gives
@@ -12,9 +14,17 @@ pub fn drop_all() -> Result<(), Errno> {
     drop_own()
 }
 
-/// Empties the bounding set, while this process still has the right to.
+/// Empties the bounding set, while this process still has the right to. It drops what the kernel has and not
+/// what a library knows, at one call for each capability.
 pub fn drop_bounding() -> Result<(), Errno> {
-    clear(CapSet::Bounding)
+    for capability in 0.. {
+        match process::drop_from_bounding_set(capability) {
+            // Beyond the kernel's last capability.
+            Err(Errno::EINVAL) => break,
+            dropped => dropped?,
+        }
+    }
+    Ok(())
 }
 
 /// Empties every set of the process except the bounding set.

@@ -10,7 +10,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use super::failure::{Failure, InStep, NOT_REFUSED, Step};
-use crate::sys::refused;
+use crate::sys::{process, refused};
 
 /// Checks the mounts: the root is read-only. File permissions and Landlock would answer `EACCES`.
 pub fn root() -> Result<(), Failure> {
@@ -30,7 +30,8 @@ pub fn landlock() -> Result<(), Failure> {
 
 /// Checks the capabilities, while the filter would still allow their use.
 pub fn capabilities() -> Result<(), Failure> {
-    let used = refused::drop_from_bounding_set();
+    const CAP_CHOWN: libc::c_ulong = 0;
+    let used = process::drop_from_bounding_set(CAP_CHOWN);
     is_refused(used, Errno::EPERM).in_step(Step::PrivilegeWitness)
 }
 

@@ -158,6 +158,16 @@ pub fn enter_namespaces(handle: BorrowedFd, flags: libc::c_int) -> Result<(), Er
     Ok(())
 }
 
+/// Drops a capability from the bounding set (prctl(2)): `EPERM` without `CAP_SETPCAP`, `EINVAL` beyond the
+/// kernel's last capability.
+pub fn drop_from_bounding_set(capability: libc::c_ulong) -> Result<(), Errno> {
+    // SAFETY: integers only.
+    check(libc::c_long::from(unsafe {
+        libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0)
+    }))
+    .map(drop)
+}
+
 /// The size of a page, bytes.
 pub fn page_size() -> u64 {
     // SAFETY: sysconf(3) takes an integer and has no preconditions.

@@ -35,13 +35,3 @@ pub fn set_capabilities() -> Result<(), Errno> {
     // SAFETY: null pointers, which the kernel refuses to read.
     check(unsafe { libc::syscall(libc::SYS_capset, 0_usize, 0_usize) }).map(drop)
 }
-
-/// Drops a capability from the bounding set, which needs `CAP_SETPCAP` (prctl(2)).
-pub fn drop_from_bounding_set() -> Result<(), Errno> {
-    const CAP_CHOWN: libc::c_ulong = 0;
-    // SAFETY: integers only.
-    check(libc::c_long::from(unsafe {
-        libc::prctl(libc::PR_CAPBSET_DROP, CAP_CHOWN, 0, 0, 0)
-    }))
-    .map(drop)
-}
