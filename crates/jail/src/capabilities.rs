@@ -15,9 +15,9 @@ pub fn drop_all() -> Result<(), Errno> {
 }
 
 /// Empties the bounding set, while this process still has the right to. It drops what the kernel has and not
-/// what a library knows, at one call for each capability.
+/// what a library knows, at one call for each capability. All sets have 64 bits.
 pub fn drop_bounding() -> Result<(), Errno> {
-    for capability in 0.. {
+    for capability in 0..u64::BITS.into() {
         match process::drop_from_bounding_set(capability) {
             // Beyond the kernel's last capability.
             Err(Errno::EINVAL) => break,
