@@ -124,9 +124,12 @@ pub struct OutputChoice {
     pub json: bool,
 }
 
-/// Files that are copied for a guest.
+/// What is copied for a guest.
 #[derive(Args, Debug)]
 pub struct TransferChoice {
+    /// Pass what arrives on stdin, as `--set stdio.stdin=pass`
+    #[arg(long = "stdin", short = 'i')]
+    pub passes_stdin: bool,
     /// Copy this file into the work directory before the run
     #[arg(long = "in", value_name = "FILE")]
     pub inputs: Vec<PathBuf>,

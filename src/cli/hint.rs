@@ -1,4 +1,4 @@
-//! A hint for a guest that misses what lies beside its script, where `python3` would have found it.
+//! A hint for a guest that misses what `python3` would have found: what lies beside its script, and stdin.
 //!
 //! A guest chooses the name that it misses, so the hint is for the caller alone: a guest does not
 //! learn from it what there is. Only names beneath the script's directory and the current one count.
@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::host::UNPRIVILEGED_ID;
 use crate::outcome::ExceptionInfo;
+use crate::policy::Stdin;
 
 /// The longest path that is looked up.
 const MAX_NAME: usize = 1024;
@@ -19,12 +20,14 @@ pub struct Surroundings {
     pub current: PathBuf,
     /// Whether the guest sees the script's directory.
     pub is_shown: bool,
+    /// What the guest reads on stdin.
+    pub stdin: Stdin,
     /// The host's directories and files to which a guest of root may write.
     pub writable: Vec<PathBuf>,
 }
 
 impl Surroundings {
-    /// One sentence, if what the exception names lies beside the script.
+    /// One sentence, if what the guest misses is there.
     pub fn hint(&self, error: &ExceptionInfo) -> Option<String> {
         let (found, copied) = match error.name.as_str() {
             "ModuleNotFoundError" => {
@@ -37,6 +40,11 @@ impl Surroundings {
             }
             "PermissionError" => {
                 return self.unwritable(quoted(&error.message, "denied: '")?);
+            }
+            "EOFError" if self.stdin == Stdin::Closed => {
+                return Some(
+                    "nothing is passed on stdin; `-i` passes what arrives there".to_owned(),
+                );
             }
             _ => return None,
         };
@@ -121,6 +129,7 @@ mod tests {
             beside: program.clone(),
             current: directory.path().join("none"),
             is_shown: false,
+            stdin: Stdin::Closed,
             writable: vec!["/srv/out".into()],
         };
         let refused = |name: &str| {
@@ -154,10 +163,14 @@ mod tests {
             );
         }
         assert_eq!(missing(&around, "ValueError", &file("helper.py")), None);
+        let ended = |around: &Surroundings| missing(around, "EOFError", "EOF when reading a line");
+        assert!(ended(&around).is_some_and(|hint| hint.contains("`-i`")));
         let around = Surroundings {
             current: program.clone(),
+            stdin: Stdin::Pass,
             ..around
         };
+        assert_eq!(ended(&around), None);
         let hint = missing(&around, "FileNotFoundError", &file("data/table.csv"));
         assert!(hint.is_some_and(|hint| hint.contains("`--in data/table.csv` copies it")));
         let hint = missing(&around, "FileNotFoundError", &file("../secret"));

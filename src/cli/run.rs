@@ -21,10 +21,16 @@ use super::target::Target;
 use super::transfer::{Outputs, with_inputs};
 use super::tty::Tty;
 
+/// The setting behind `-i`.
+const PASS_STDIN: &str = "stdio.stdin=pass";
+
 /// Runs a script, a module or code.
 pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
     let target = Target::load(&arguments)?;
     let mut choice = arguments.policy;
+    if arguments.transfer.passes_stdin {
+        choice.overrides.push(PASS_STDIN.to_owned());
+    }
     if let Some(project) = &target.project {
         let set = format!("python.project={}", project.display());
         choice.overrides.push(set);
@@ -39,6 +45,7 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
             .map(|path| path.value.clone())
             .collect(),
         beside: target.beside,
+        stdin: policy.stdin(),
         // Without one, nothing relative is found.
         current: std::env::current_dir().unwrap_or_default(),
     };
@@ -63,12 +70,10 @@ pub fn exec(arguments: ExecArguments) -> Result<u8, Failure> {
     let program = arguments.argv.first().cloned().unwrap_or_default();
     let request = Request::program(arguments.argv);
     let mut choice = arguments.policy;
-    let tty = if arguments.terminal {
-        choice.overrides.push("stdio.stdin=pass".to_owned());
-        Some(Tty::prepare()?)
-    } else {
-        None
-    };
+    if arguments.terminal || arguments.transfer.passes_stdin {
+        choice.overrides.push(PASS_STDIN.to_owned());
+    }
+    let tty = arguments.terminal.then(Tty::prepare).transpose()?;
     let policy = chosen(&choice)?;
     launch(
         request,

@@ -187,8 +187,12 @@ fn a_reader_that_stands_still_delays_no_limit() -> Result<(), Failed> {
 
 fn stdin_passes_when_the_policy_says_so() -> Result<(), Failed> {
     let read_all = ["-c", "import sys; print(sys.stdin.read(), end='')"];
-    for (policy, expected) in [("stdio.stdin=pass", "a\nb\n"), ("stdio.stdin=closed", "")] {
-        let mut command = sandfork(&["run", "--set", policy]);
+    for (choice, expected) in [
+        (&["-i"][..], "a\nb\n"),
+        (&["--set", "stdio.stdin=pass"], "a\nb\n"),
+        (&["--set", "stdio.stdin=closed"], ""),
+    ] {
+        let mut command = sandfork(&[&["run"], choice].concat());
         let mut child = command.args(read_all).stdin(Stdio::piped()).spawn()?;
         // The input is not read if the policy closes stdin.
         let _ = child.stdin.take().unwrap().write_all(b"a\nb\n");
@@ -196,7 +200,7 @@ fn stdin_passes_when_the_policy_says_so() -> Result<(), Failed> {
         assert_eq!(
             String::from_utf8_lossy(&output.stdout),
             expected,
-            "{policy}"
+            "{choice:?}"
         );
     }
     Ok(())
