@@ -1,6 +1,7 @@
 """Cells of a session: one namespace, values, tracebacks, `await`, input, ends."""
 
 import subprocess
+import sys
 import unittest
 
 from harness import DATA, Ended, Worker, values
@@ -104,6 +105,63 @@ class Cells(unittest.TestCase):
         error = self.fail("async def f():\n    await asyncio.sleep(0)\n    1 / 0\nawait f()")
         self.assertEqual(error["traceback"].count("File "), 2)
         self.assertNotIn("asyncio/", error["traceback"])
+
+    def test_a_cell_is_on_one_loop_from_its_first_statement(self):
+        self.value("import asyncio\nasync def later():\n    await asyncio.sleep(0.01)\n    return 5")
+        self.assertEqual(self.value("task = asyncio.create_task(later())\nawait task"), 5)
+        self.assertEqual(self.value("a, b = map(asyncio.ensure_future, [later(), later()])"), None)
+        self.assertEqual(self.value("await asyncio.gather(a, b)"), [5, 5])
+        self.assertEqual(self.value("first = asyncio.get_running_loop()"), None)
+        self.assertTrue(self.value("first is asyncio.get_running_loop()"))
+        # A cell that waits for nothing may run a loop of its own.
+        self.assertEqual(self.value("asyncio.run(later())"), 5)
+        self.assertTrue(self.value("first is asyncio.get_running_loop()"))
+
+    def test_tasks_go_on_between_cells(self):
+        self.value("import asyncio\nseen = []")
+        self.value("async def count():\n    for n in range(3):\n        seen.append(n)\n        await asyncio.sleep(0.001)")
+        self.value("task = asyncio.create_task(count())")
+        while not self.value("task.done()"):
+            pass
+        self.assertEqual(self.value("seen"), [0, 1, 2])
+        # Neither an end nor an error of a task ends the session or the other tasks.
+        self.value("async def stop(error):\n    raise error")
+        for error in ("SystemExit(3)", "KeyboardInterrupt()", "ValueError(4)"):
+            self.value("ended = asyncio.create_task(stop(%s)); task = asyncio.create_task(count())" % error)
+            while not self.value("task.done() and ended.done()"):
+                pass
+
+    @unittest.skipIf(sys.version_info < (3, 11), "tasks copy their context before Python 3.11")
+    def test_cells_share_their_context(self):
+        self.value("import asyncio, contextvars\nv = contextvars.ContextVar('v')\nv.set(1)")
+        self.assertEqual(self.value("await asyncio.sleep(0)\nv.get()"), 1)
+        self.value("await asyncio.sleep(0)\nv.set(2)")
+        self.assertEqual(self.value("v.get()"), 2)
+        self.value("v.set(3)")
+        self.assertEqual(self.value("await asyncio.sleep(0, v.get())"), 3)
+
+    def test_a_last_cell_cancels_its_tasks(self):
+        source = "import asyncio\nasync def f():\n    try:\n        await asyncio.sleep(60)\n    finally:\n        print('ended')\nt = asyncio.create_task(f())\nawait asyncio.sleep(0)"
+        self.assertEqual(self.worker.cell(source, then="end").status, "ok")
+        self.assertEqual(self.worker.output()[0], "ended\n")
+
+    def test_the_last_value(self):
+        self.value("6 * 7")
+        self.assertEqual(self.value("_ + 1"), 43)
+        self.value("x = 5\nNone")
+        self.assertEqual(self.value("_"), 43)
+        for name in ("Out", "__", "_3"):
+            self.assertIn("which is `_`", self.fail(name)["message"])
+        self.assertNotIn("`_`", self.fail("other")["message"])
+
+    def test_a_fence_around_a_cell(self):
+        self.assertEqual(self.value("\n```python\nx = 1\nx + 1\n```\n"), 2)
+        self.assertEqual(self.value("```\n%pwd\n```"), self.value("import os\nos.getcwd()"))
+        self.assertIn("line 3", self.fail("```python\n\n1 / 0\n```")["traceback"])
+        for source in ("Here it is:\n```python\n1\n```", "```python\n1\n```\n```python\n2\n```", "```bash\nls\n```"):
+            error = self.fail(source)
+            self.assertEqual(error["name"], "SyntaxError")
+        self.assertIn("is Markdown", self.fail("```python\n1\n```\n```python\n2\n```")["message"])
 
     def test_a_module_is_not_awaited_before_it_is_needed(self):
         self.assertFalse(self.value("import sys\n'asyncio' in sys.modules"))
@@ -313,6 +371,17 @@ class OneRun(unittest.TestCase):
             self.assertEqual((outcome.status, outcome.error["name"]), ("exception", "TypeError"))
             self.assertNotIn("value", outcome.header)
             self.assertNotIn("blob", outcome.header)
+
+    def test_await(self):
+        source = "import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    return 7\nt = asyncio.create_task(f())\nawait t"
+        with Worker(serves="one-run") as worker:
+            self.assertEqual(worker.cell(source).value, 7)
+        with Worker(serves="one-run") as worker:
+            error = worker.cell("import asyncio\nasync def f():\n    1 / 0\nawait f()").error
+            self.assertEqual(error["traceback"].count("File "), 2, error)
+        with Worker(serves="one-run") as worker:
+            source = "import asyncio\nasync def f():\n    return 8\nasyncio.run(f())"
+            self.assertEqual(worker.cell(source).value, 8)
 
     def test_nothing_of_a_session_is_loaded(self):
         source = "import sys\nsorted(m for m in ('_socket', 'select', 'mmap', 're', 'typing', 'asyncio', 'sandfork_guest', 'sandfork_host') if m in sys.modules)"

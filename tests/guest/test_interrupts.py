@@ -40,6 +40,17 @@ class Interrupts(unittest.TestCase):
                 self.assertNotIn("sandfork", outcome.error["traceback"])
                 self.assertEqual(self.worker.value("1"), 1)
 
+    def test_a_task_that_blocks_between_cells(self):
+        self.worker.value("import asyncio, time")
+        self.worker.value("async def hog():\n    await asyncio.sleep(0)\n    print('go')\n    while True: pass")
+        self.worker.value("task = asyncio.create_task(hog())")
+        self.worker.wait_for_output("go")
+        self.worker.begin("1")
+        time.sleep(0.05)
+        self.worker.interrupt()
+        self.assertEqual(self.worker.outcome().error["name"], "KeyboardInterrupt")
+        self.assertEqual(self.worker.value("task.done()"), True)
+
     def test_a_message_that_loops(self):
         outcome = self.interrupted(
             "class S(Exception):\n    def __str__(self):\n        print('go')\n        while True: pass\nraise S"

@@ -90,6 +90,15 @@ class Magics(unittest.TestCase):
         error = self.worker.cell("%time 1\nx = = 2").error
         self.assertEqual((error["name"], "line 2" in error["traceback"]), ("SyntaxError", True))
 
+    def test_what_a_notebook_exports(self):
+        self.assertEqual(self.worker.value("get_ipython().run_line_magic('pwd', '')"), self.worker.value("%pwd"))
+        self.assertEqual(self.worker.value("get_ipython().getoutput('echo a')"), ["a"])
+        self.assertIsNone(self.worker.value("get_ipython().run_line_magic('matplotlib', 'inline')"))
+        self.worker.value("get_ipython().run_cell_magic('writefile', 'made.txt', 'x')")
+        self.assertEqual(self.worker.value("import os\nx = open('made.txt').read()\nos.remove('made.txt')\nx"), "x")
+        self.assertTrue(self.worker.value("get_ipython().user_ns is globals()"))
+        self.assertIn("has no IPython", self.worker.cell("get_ipython().kernel").error["message"])
+
     def test_many_such_lines_take_bounded_work(self):
         error = self.worker.cell("%time\n" * 1000).error
         self.assertEqual(error["name"], "SyntaxError")

@@ -3,11 +3,14 @@
 import _ast
 import sys
 
+from .awaiting import needs_loop, run_alone
 from .program import MODULE, run_module
 
 # Maximum characters. Even with six bytes of JSON for each, this is below the supervisor's bounds.
 # A session that exceeds those is ended.
 MAX_TEXT = 32 * 1024
+# All code may await.
+FLAGS = _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 # `CO_FUTURE_*` of CPython's Include/cpython/code.h, the same since 3.8.
 FUTURE_FLAGS = 0x1FE0000
 # The interpreter's `sys.argv[0]` for a program that is no file.
@@ -23,9 +26,10 @@ def execute(source, kind, filename, namespace):
         return run_module(source.decode())
     source = decoded(source, kind)
     tree = parse(source, filename)
-    last = pop_last_expression(tree)
-    body, last = compile_both(tree, last, filename)
+    body, last = compile_both(tree, pop_last_expression(tree), filename)
     keep_source(filename, text_of(source))
+    if needs_loop(body, last):
+        return run_alone((body, last), namespace)
     if body is not None:
         exec(body, namespace)
     return None if last is None else eval(last, namespace)
@@ -54,9 +58,9 @@ def text_of(source):
     return source if isinstance(source, str) else source.decode("utf-8", "replace")
 
 
-def parse(source, filename, flags=0):
+def parse(source, filename):
     # `ast.parse` would add its own frame to the traceback of a syntax error.
-    return compile(source, filename, "exec", flags | _ast.PyCF_ONLY_AST, dont_inherit=True)
+    return compile(source, filename, "exec", FLAGS | _ast.PyCF_ONLY_AST, dont_inherit=True)
 
 
 def pop_last_expression(tree):
@@ -65,8 +69,9 @@ def pop_last_expression(tree):
     return None
 
 
-def compile_both(tree, last, filename, flags=0):
+def compile_both(tree, last, filename):
     """The code of all but the last expression, and the code of the last expression. Each may be `None`."""
+    flags = FLAGS
     body = compile(tree, filename, "exec", flags, dont_inherit=True) if tree.body else None
     if last is None:
         return body, None

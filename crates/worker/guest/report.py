@@ -15,8 +15,8 @@ REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.E
 
 
 def describe_error(error):
-    note = missing_package(error)
     message = safe_str(error)
+    note = missing_package(error) or missing_name(error, message) or fence(error)
     # An exception whose `__str__` was interrupted is not converted again.
     told = last_line(error, message) if message is INTERRUPTED else format_traceback(error)
     described = {
@@ -55,6 +55,25 @@ def missing_package(error):
         "`interpreter` under [python] in the policy; nothing is installed while code runs)"
         % sys.prefix
     )
+
+
+def missing_name(error, message):
+    """What there is in place of IPython's names for earlier inputs and values."""
+    parts = message.split("'", 2)
+    if not issubclass(type(error), NameError) or len(parts) < 3:
+        return ""
+    name = parts[1]
+    if name in ("In", "Out", "_", "__", "___") or (name[:1] == "_" and name[1:].isdigit()):
+        return " (no earlier inputs and values are kept, but for a session's last one, which is `_`)"
+    return ""
+
+
+def fence(error):
+    """What to do about code with lines of Markdown."""
+    line = attribute(error, "text") if issubclass(type(error), SyntaxError) else None
+    if type(line) is not str or not line.lstrip().startswith("```"):
+        return ""
+    return " (a line with ``` is Markdown: pass the Python between two of them)"
 
 
 def add_note(traceback, note):

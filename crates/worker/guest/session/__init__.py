@@ -54,6 +54,7 @@ class Session:
         self.evaluator = Evaluator(self.displays)
         self.worker = getpid()
         # A builtin, as in IPython, so that modules that the guest imports can use it too.
+        builtins.get_ipython = self.get_ipython
         builtins.display = self.tools.module.display = self.displays.display
         self.stdin = NoInput()
         self.plots.prepare()
@@ -87,10 +88,16 @@ class Session:
                 link_project(project)
             while True:
                 self.answer(*request)
-                request = self.link.request()
+                request = self.next_request()
         except BaseException:
             # The guest broke the link, so nothing can be reported.
             _exit(1)
+
+    def next_request(self):
+        """Waits for a request. The tasks of the event loop go on meanwhile, if there is one."""
+        if self.evaluator.loop.is_open():
+            self.interrupts.between(self.evaluator.loop.go_on, self.link)
+        return self.link.request()
 
     def answer(self, request, payload, passed):
         kind = request["kind"]
@@ -137,6 +144,7 @@ class Session:
         if not interrupted:
             guarded(self.plots.show_figures)
         if request.get("then") == "end":
+            guarded(self.evaluator.loop.close)
             code = guarded(finish, result, code)[0] or code
         else:
             guarded(flush)
@@ -161,10 +169,11 @@ class Session:
         if last == "expression" and value is not None:
             self.displays.show_value(value)
             self.plots.close(value)
+        if last != "statement" and value is not None:
+            # As Python's own prompt does.
+            builtins._ = value
         if last == "text" and value is not None:
-            # What Python's own prompt does with a value.
-            text = values.cut(repr(value), values.MAX_REPR)
-            builtins._, value = value, text
+            value = values.cut(repr(value), values.MAX_REPR)
         result["value"] = encoder.encode(value)
 
     def describe(self, error, result):
@@ -178,6 +187,11 @@ class Session:
             return code
         result.update(error=describe_error(error), denied=denied_by(error))
         return 1
+
+    def get_ipython(self):
+        from .magics import InteractiveShell, Magics
+
+        return InteractiveShell(Magics(self.displays), vars(self.main))
 
     def send(self, result, buffers):
         try:

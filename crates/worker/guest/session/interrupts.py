@@ -15,6 +15,8 @@ from time import sleep
 IDLE = 0
 # In the guest's code, which is interrupted.
 OPEN = 1
+# In the event loop, which runs the guest's tasks until a request arrives.
+BETWEEN = 4
 # In the link's code, which must complete first: the interrupt is raised at its end.
 SHUT = 2
 # In the link's code at a wait that holds nothing, which is interrupted.
@@ -85,6 +87,11 @@ class Interrupts:
             self.pending = not self.resting or self.has_input()
         elif mode == SHUT:
             self.pending = True
+        elif mode == BETWEEN:
+            # For the cell that waits behind a task. An interrupt that comes too late ends no task.
+            self.pending = self.has_input()
+            if self.pending and (frame is None or frame.f_code is not BESIDE):
+                raise KeyboardInterrupt
         else:
             if mode == WAITING:
                 self.mode = SHUT
@@ -113,6 +120,18 @@ class Interrupts:
         except BaseException as error:
             return None, error
 
+    def between(self, act, *args):
+        """Calls a function that runs the guest's tasks between cells."""
+        try:
+            try:
+                self.mode = BETWEEN
+                act(*args)
+            finally:
+                self.mode = IDLE
+        except BaseException:
+            # What a task raises is no one's result, and the loop reports what is an error.
+            pass
+
     def shut(self):
         """Delays interrupts until `open`, while the link's code runs. Other threads are never interrupted."""
         if self.mode == OPEN and get_ident() == self.main:
@@ -140,3 +159,4 @@ class Interrupts:
 
 
 GUARDED = Interrupts.guarded.__code__
+BESIDE = Interrupts.between.__code__

@@ -58,6 +58,8 @@ class Link:
         self.reading = False
         self.taking = False
         self.requests = Mailbox()
+        # What wakes the main thread where it does not wait for the mailbox.
+        self.on_request = None
         self.calls = {}
 
     def has_input(self):
@@ -161,6 +163,8 @@ class Link:
             if owner is not None:
                 owner.messages.append(message)
                 owner.wake()
+                if owner is self.requests and self.on_request is not None:
+                    self.on_request()
             elif message[2] is not None:
                 close(message[2])
 

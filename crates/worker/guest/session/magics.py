@@ -153,6 +153,37 @@ class Magics:
         print("Writing %s" % path)
 
 
+class InteractiveShell:
+    """What `get_ipython()` returns. Code that was converted from a notebook calls it for magics and programs."""
+
+    def __init__(self, magics, user_ns):
+        self.magics = magics
+        self.user_ns = user_ns
+        magics.namespace = user_ns
+
+    def run_line_magic(self, magic_name, line):
+        return self.magics.run("%", magic_name, line)
+
+    def run_cell_magic(self, magic_name, line, cell):
+        return self.magics.run("%%", magic_name, line, cell)
+
+    def magic(self, line):
+        name, _, rest = line.lstrip("%").partition(" ")
+        return self.run_line_magic(name, rest)
+
+    def system(self, cmd):
+        shell(cmd, False)
+
+    def getoutput(self, cmd):
+        return shell(cmd, True)
+
+    def __getattr__(self, name):
+        raise AttributeError(
+            "a sandbox has no IPython: its get_ipython() has run_line_magic, run_cell_magic, system, getoutput and "
+            "user_ns, and not %s" % name
+        )
+
+
 def python_of(line):
     """A line as Python, or `None` if it is none of a notebook's."""
     found = HELP.fullmatch(line)

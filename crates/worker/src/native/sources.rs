@@ -9,6 +9,7 @@ macro_rules! guest_sources {
 
 /// Each file is imported on first use, by the name listed here.
 const SOURCES: &[(&str, &str)] = &guest_sources![
+    "awaiting",
     "cell",
     "ending",
     "fonts",
@@ -19,7 +20,6 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "terminal",
     "report",
     "session/__init__",
-    "session/awaiting",
     "session/charts",
     "session/display",
     "session/evaluate",

@@ -1,0 +1,136 @@
+"""Top-level `await`: code that uses it runs on an event loop."""
+
+import sys
+
+# `CO_COROUTINE` of CPython's Include/cpython/code.h.
+CO_COROUTINE = 0x80
+# What works on a running loop only, so that code without an `await` cannot mean anything else by it.
+LOOP_NAMES = frozenset(("create_task", "ensure_future", "get_running_loop"))
+
+
+def needs_loop(*codes):
+    """Whether code runs on an event loop. All other code runs outside of one, so that it may call
+    `asyncio.run`."""
+    for code in codes:
+        if code is not None and (
+            code.co_flags & CO_COROUTINE or not LOOP_NAMES.isdisjoint(code.co_names)
+        ):
+            return True
+    return False
+
+
+async def evaluate(codes, namespace):
+    value = None
+    for code in codes:
+        if code is not None:
+            value = eval(code, namespace)
+            if code.co_flags & CO_COROUTINE:
+                value = await value
+    return value
+
+
+def run_alone(codes, namespace):
+    """Runs the code of a program on a loop that ends with it."""
+    import asyncio
+
+    return asyncio.run(evaluate(codes, namespace))
+
+
+class EventLoop:
+    """The event loop of a session. Tasks go on while cells await, and between cells."""
+
+    def __init__(self):
+        self.loop = None
+        # What context variables are set to, for all cells. Python 3.11 lets a task have such a context.
+        self.context = None
+
+    def call(self, code, namespace):
+        """Runs code outside of the loop."""
+        if self.context is None:
+            return eval(code, namespace)
+        return self.context.run(eval, code, namespace)
+
+    def run(self, codes, namespace):
+        """Runs code on the loop."""
+        import asyncio
+
+        if not self.is_open():
+            self.loop = asyncio.new_event_loop()
+        # Set each time, because `asyncio.run` in a cell removes it.
+        asyncio.set_event_loop(self.loop)
+        options = {}
+        if sys.version_info >= (3, 11):
+            if self.context is None:
+                from contextvars import copy_context
+
+                self.context = copy_context()
+            options["context"] = self.context
+        task = self.loop.create_task(evaluate(codes, namespace), **options)
+        try:
+            return self.loop.run_until_complete(task)
+        except BaseException:
+            if task.done() and not task.cancelled() and task.exception() is None:
+                # Another task raised `SystemExit` while the loop came to its end.
+                return task.result()
+            self.abandon(task)
+            raise
+
+    def is_open(self):
+        return self.loop is not None and not self.loop.is_closed()
+
+    def go_on(self, link):
+        """Runs the loop until the link has a request."""
+        loop, arrived = self.loop, False
+
+        def look():
+            # While another thread reads, it is that thread's answer that has arrived, or it hands the request
+            # over.
+            if link.requests.messages or not link.reading:
+                stop()
+
+        def stop():
+            nonlocal arrived
+            arrived = True
+            loop.stop()
+
+        loop.add_reader(link.socket, look)
+        link.on_request = lambda: loop.call_soon_threadsafe(stop)
+        try:
+            while not arrived and not link.requests.messages:
+                try:
+                    loop.run_forever()
+                except (KeyboardInterrupt, SystemExit):
+                    # A task's own end is not the session's. An interrupt is for the request that has arrived.
+                    arrived = arrived or link.has_input()
+        finally:
+            link.on_request = None
+            loop.remove_reader(link.socket)
+
+    def abandon(self, task):
+        """Ends an interrupted task, so that it does not run during the next cell."""
+        if task.done():
+            return
+        task.cancel()
+        try:
+            self.loop.run_until_complete(task)
+        except BaseException:
+            # The task's cancellation, or an exception of its cleanup.
+            pass
+
+    def close(self):
+        """Cancels what is left and closes the loop, as `asyncio.run` does at its end."""
+        if not self.is_open():
+            return
+        import asyncio
+
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        left = asyncio.gather(*tasks, return_exceptions=True) if tasks else None
+        try:
+            if left is not None:
+                self.loop.run_until_complete(left)
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        finally:
+            self.loop.close()
