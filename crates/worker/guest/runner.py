@@ -46,7 +46,7 @@ class Runner:
     link = wire
     # The cells of a rehearsal, each with its kind of value.
     rehearsed = (("expression", REHEARSED),)
-    # What a session can do in another way.
+    # A session replaces it, because its cells may have lines of a notebook.
     parse = staticmethod(parse)
 
     def __init__(self):
