@@ -65,7 +65,14 @@ class Outcome:
 
 class Worker:
     def __init__(
-        self, imports=("*",), serves="session", preload=(), warm=False, stdin=None, env=None
+        self,
+        imports=("*",),
+        serves="session",
+        preload=(),
+        warm=False,
+        stdin=None,
+        env=None,
+        rehearses=False,
     ):
         ours, theirs = socket.socketpair()
         self.link = ours
@@ -93,9 +100,12 @@ class Worker:
         self.passed = []
         self.last_id = 0
         self.tools = {}
+        self.serves = serves
         self.frames = 0
         self.out = bytearray()
         self.err = bytearray()
+        if rehearses:
+            self.send({"kind": "rehearse", "serves": serves})
         self.send({"kind": "hello", "version": 2, "serves": serves})
         assert self.receive()[0] == {"kind": "ready", "version": 2}
 
@@ -186,6 +196,8 @@ class Worker:
         number = self.next_id()
         filename = filename or "<cell %d>" % number
         header = {"kind": "cell", "id": number, "filename": filename, "argv": list(argv)}
+        if self.serves == "session":
+            header["source"] = "text"
         source = source.encode() if isinstance(source, str) else source
         self.send({**header, **options}, source)
         return number

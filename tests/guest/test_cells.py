@@ -154,6 +154,13 @@ class Cells(unittest.TestCase):
             self.assertIn("which is `_`", self.fail(name)["message"])
         self.assertNotIn("`_`", self.fail("other")["message"])
 
+    def test_a_rehearsal_leaves_nothing(self):
+        for serves in ("session", "one-run"):
+            for warm in (False, True):
+                with Worker(serves=serves, warm=warm, rehearses=True) as worker:
+                    value = worker.value("import builtins\n[hasattr(builtins, '_'), *(n for n in globals() if n[0] != '_')]")
+                    self.assertEqual(value, [False, "builtins"])
+
     def test_a_fence_around_a_cell(self):
         self.assertEqual(self.value("\n```python\nx = 1\nx + 1\n```\n"), 2)
         self.assertEqual(self.value("```\n%pwd\n```"), self.value("import os\nos.getcwd()"))

@@ -29,26 +29,14 @@ async def evaluate(codes, namespace):
     return value
 
 
-def run_alone(codes, namespace):
-    """Runs the code of a program on a loop that ends with it."""
-    import asyncio
-
-    return asyncio.run(evaluate(codes, namespace))
-
-
 class EventLoop:
-    """The event loop of a session. Tasks go on while cells await, and between cells."""
+    """The event loop of a program or a session. Tasks go on while cells await, and between cells."""
 
-    def __init__(self):
-        self.loop = None
-        # What context variables are set to, for all cells. Python 3.11 lets a task have such a context.
-        self.context = None
-
-    def call(self, code, namespace):
-        """Runs code outside of the loop."""
-        if self.context is None:
-            return eval(code, namespace)
-        return self.context.run(eval, code, namespace)
+    loop = None
+    # What context variables are set to, for all cells. Python 3.11 lets a task have such a context.
+    context = None
+    # Runs code outside of the loop.
+    call = eval
 
     def run(self, codes, namespace):
         """Runs code on the loop."""
@@ -62,8 +50,10 @@ class EventLoop:
         if sys.version_info >= (3, 11):
             if self.context is None:
                 from contextvars import copy_context
+                from functools import partial
 
                 self.context = copy_context()
+                self.call = partial(self.context.run, eval)
             options["context"] = self.context
         task = self.loop.create_task(evaluate(codes, namespace), **options)
         try:
@@ -119,17 +109,12 @@ class EventLoop:
 
     def close(self):
         """Cancels what is left and closes the loop, as `asyncio.run` does at its end."""
-        if not self.is_open():
+        if self.loop is None or self.loop.is_closed():
             return
-        import asyncio
+        from asyncio.runners import _cancel_all_tasks
 
-        tasks = asyncio.all_tasks(self.loop)
-        for task in tasks:
-            task.cancel()
-        left = asyncio.gather(*tasks, return_exceptions=True) if tasks else None
         try:
-            if left is not None:
-                self.loop.run_until_complete(left)
+            _cancel_all_tasks(self.loop)
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
         finally:

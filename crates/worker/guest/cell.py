@@ -1,11 +1,10 @@
-"""Compiles and runs a cell."""
+"""Compiles a cell, and keeps its source."""
 
 import _ast
 import sys
 
-from .awaiting import needs_loop, run_alone
-from .program import MODULE, run_module
-
+# The file name of a cell whose source is the name of a module to run, as `python -m` does.
+MODULE = "<-m>"
 # Maximum characters. Even with six bytes of JSON for each, this is below the supervisor's bounds.
 # A session that exceeds those is ended.
 MAX_TEXT = 32 * 1024
@@ -15,32 +14,19 @@ FLAGS = _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 FUTURE_FLAGS = 0x1FE0000
 # The interpreter's `sys.argv[0]` for a program that is no file.
 ARGV0 = {"<string>": "-c", "<stdin>": "-", MODULE: "-m"}
-# The sources of cells, by their file name in tracebacks, and the maximum of characters to keep.
+# The sources of cells, by their file name in tracebacks, and the maximum of bytes or characters to keep.
 SOURCES = {}
 MAX_SOURCES = 16 << 20
-kept_characters = 0
-
-
-def execute(source, kind, filename, namespace):
-    if filename == MODULE:
-        return run_module(source.decode())
-    source = decoded(source, kind)
-    tree = parse(source, filename)
-    body, last = compile_both(tree, pop_last_expression(tree), filename)
-    keep_source(filename, text_of(source))
-    if needs_loop(body, last):
-        return run_alone((body, last), namespace)
-    if body is not None:
-        exec(body, namespace)
-    return None if last is None else eval(last, namespace)
+kept_length = 0
+MAX_NAME = 256
+# Reads a class's own name, which its metaclass cannot override.
+NAME_OF = type.__dict__["__name__"].__get__
 
 
 def decoded(source, kind):
     """The source without its coding line's effect. A file has the encoding that its coding line names
     (PEP 263). Text is UTF-8, and a coding line in it has no effect."""
-    second = source.find(b"\n") + 1
-    end = source.find(b"\n", second) if second else -1
-    if b"coding" not in (source if end < 0 else source[:end]):
+    if b"coding" not in b"\n".join(source.split(b"\n", 2)[:2]):
         return source
     try:
         if kind == "text":
@@ -102,13 +88,13 @@ def exit_code(stop):
     return 1
 
 
-def keep_source(filename, text):
+def keep_source(filename, source):
     """Keeps the source for tracebacks. Drops the oldest cells of a long session."""
-    global kept_characters
-    kept_characters += len(text) - len(SOURCES.pop(filename, ""))
-    SOURCES[filename] = text
-    while kept_characters > MAX_SOURCES and len(SOURCES) > 1:
-        kept_characters -= len(SOURCES.pop(next(iter(SOURCES))))
+    global kept_length
+    kept_length += len(source) - len(SOURCES.pop(filename, ""))
+    SOURCES[filename] = source
+    while kept_length > MAX_SOURCES and len(SOURCES) > 1:
+        kept_length -= len(SOURCES.pop(next(iter(SOURCES))))
     # Not imported here. A loaded module may be the guest's own, or `None`.
     linecache = sys.modules.get("linecache")
     if linecache is not None:
@@ -120,8 +106,8 @@ def keep_source(filename, text):
 
 
 def forget_source(filename):
-    global kept_characters
-    kept_characters -= len(SOURCES.pop(filename, ""))
+    global kept_length
+    kept_length -= len(SOURCES.pop(filename, ""))
     if "linecache" in sys.modules:
         sys.modules["linecache"].cache.pop(filename, None)
 
@@ -135,7 +121,7 @@ def show_lines(*filenames):
 
 
 def line_entry(filename):
-    text = SOURCES[filename]
+    text = text_of(SOURCES[filename])
     # Every line ends with a newline, as in a file: the position of carets depends on it.
     lines = [line + "\n" for line in text.splitlines()]
     return len(text), None, lines, filename
@@ -149,3 +135,7 @@ def cut(text, limit):
 def clean(text):
     # Lone surrogates have no UTF-8.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def class_name(error):
+    return cut(NAME_OF(type(error)), MAX_NAME)

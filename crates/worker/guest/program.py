@@ -5,8 +5,8 @@ import os
 import sys
 from os.path import abspath, dirname
 
-# The file name of a cell whose source is the name of a module to run, as `python -m` does.
-MODULE = "<-m>"
+from .cell import decoded, text_of
+
 # The work directory has a quota of inodes.
 MAX_LINKS = 1024
 
@@ -19,8 +19,6 @@ class Lines:
         self.kind = kind
 
     def get_source(self, name):
-        from .cell import decoded, text_of
-
         return text_of(decoded(self.source, self.kind))
 
 

@@ -4,12 +4,9 @@ import errno
 import os
 import sys
 
-from .cell import MAX_TEXT, SOURCES, cut, show_lines
+from .cell import MAX_TEXT, SOURCES, class_name, cut, show_lines
 
-MAX_NAME = 256
 MAX_CAUSES = 16
-# Reads a class's own name, which its metaclass cannot override.
-NAME_OF = type.__dict__["__name__"].__get__
 INTERRUPTED = "<interrupted while reading the message>"
 REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
 
@@ -28,10 +25,6 @@ def describe_error(error):
     if issubclass(type(error), OSError) and type(number) is int and abs(number) < 1 << 31:
         described["errno"] = number
     return described
-
-
-def class_name(error):
-    return cut(NAME_OF(type(error)), MAX_NAME)
 
 
 def attribute(error, name):

@@ -15,6 +15,8 @@ from os import write as write_descriptor
 __builtins__ = dict(vars(builtins))
 
 DATA = 1023
+# The field of a message without buffers, its payload, and the descriptor that is passed with it.
+NOTHING = None, b"", None
 
 
 def make_codec():
@@ -51,12 +53,14 @@ dumps, loads = make_codec()
 
 def encode(header, payload=b""):
     data = dumps(header).encode("utf-8")
-    lengths = len(data).to_bytes(4, "little") + len(payload).to_bytes(4, "little")
-    return lengths + data + payload
+    return (len(data) | len(payload) << 32).to_bytes(8, "little") + data + payload
 
 
-def send(header):
-    write(encode(header))
+def send(header, packed=NOTHING):
+    blob, payload, _ = packed
+    if blob is not None:
+        header["blob"] = blob
+    write(encode(header, payload))
 
 
 def write(frame):
@@ -78,18 +82,19 @@ def receive_alone():
 
 
 def receive_frame(ahead):
-    prefix = take(8, ahead)
-    header = take(int.from_bytes(prefix[:4], "little"), ahead)
-    payload = take(int.from_bytes(prefix[4:], "little"), ahead)
-    return loads(header.decode("utf-8")), payload
+    fill(8, ahead)
+    lengths = int.from_bytes(received[:8], "little")
+    middle = 8 + (lengths & 0xFFFFFFFF)
+    end = middle + (lengths >> 32)
+    fill(end, ahead)
+    header, payload = received[8:middle].decode("utf-8"), bytes(received[middle:end])
+    del received[:end]
+    return loads(header), payload
 
 
-def take(count, ahead):
+def fill(count, ahead):
     while len(received) < count:
         part = read_descriptor(DATA, max(count - len(received), ahead))
         if not part:
             _exit(0)
         received.extend(part)
-    taken = bytes(received[:count])
-    del received[:count]
-    return taken

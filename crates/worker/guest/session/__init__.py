@@ -6,74 +6,57 @@ from _signal import SIG_SETMASK, pthread_sigmask
 from os import _exit, getpid
 
 from .. import values, wire
-from ..cell import cut, exit_code, set_argv
-from ..ending import end_as_child, finish
-from ..process import flush
-from ..program import describe_main, link_project
-from ..report import class_name, denied_by, describe_error
+from ..cell import cut
+from ..program import link_project
+from ..runner import REHEARSED, Runner, describe
 from .display import Displays
-from .evaluate import Evaluator
 from .interrupts import Interrupts
 from .link import Link
 from .plots import Plots
 from .shared import NotPassed, pack, unpack
+from .source import read
+from .statement import record_last, take_value
 from .stdin import NoInput
 from .tools import Tools
 
 
-# Rehearsal cells, each with its kind of value.
-REHEARSED = ("expression", b"x = 1\nx + 1"), ("statement", b"x = 1")
-
-
 def warm_up():
     """Imports and allocates what a session's first cell would otherwise do in every worker."""
-    namespace = {"__name__": "__main__", "__builtins__": builtins}
     for _ in range(10):
-        for last, source in REHEARSED:
-            Evaluator().run(source, "<warm>", namespace, last)
-        encoder = values.Encoder()
-        tree = encoder.encode([{"x": 1}, (1.5, "y"), b"z", object()])
-        values.decode(tree, values.split(memoryview(pack(encoder.buffers)[1]), [1]))
+        read(REHEARSED, "<warm>", {}, None)
+        record_last(read(b"x = 1", "<warm>", {}, None)[0])
+        tree, buffers = values.encode([{"x": 1}, (1.5, "y"), b"z", object()])
+        values.decode(tree, values.split(memoryview(pack(buffers)[1]), [1]))
         wire.loads(wire.dumps(tree))
 
 
-class NoLink:
-    """A link that discards what is sent."""
+class Session(Runner):
+    """The cells of a session, which may be interrupted, display objects and call host tools."""
 
-    def send(self, header, packed=(None, b"", None)):
-        wire.encode(header, packed[1])
+    rehearsed = (*Runner.rehearsed, ("statement", b"x = 1"))
+    encode = staticmethod(values.encode)
 
-
-class Session:
     def __init__(self):
+        super().__init__()
         self.interrupts = Interrupts()
+        self.guarded = self.interrupts.guarded
         self.link = Link(self.interrupts)
         self.tools = Tools(self.link, self.interrupts)
         self.displays = Displays(self.link, self.interrupts, self.tools)
         self.plots = Plots(self.displays)
-        self.evaluator = Evaluator(self.displays)
-        self.worker = getpid()
+        # The kind of value of the running cell, and its magic lines if it has any.
+        self.last = "expression"
+        self.magics = None
         # A builtin, as in IPython, so that modules that the guest imports can use it too.
         builtins.get_ipython = self.get_ipython
         builtins.display = self.tools.module.display = self.displays.display
         self.stdin = NoInput()
         self.plots.prepare()
-        self.begin_anew()
 
-    def begin_anew(self):
-        """Starts a new namespace for the next cells."""
-        self.main = type(sys)("__main__")
-        self.main.__builtins__ = builtins
-        sys.modules["__main__"] = self.main
-
-    def rehearse(self, filename):
-        """Runs rehearsal cells, whose results are discarded and whose variables are not kept."""
-        link, self.link = self.link, NoLink()
-        for last, source in REHEARSED:
-            request = {"kind": "cell", "id": 0, "filename": filename, "argv": [], "last": last}
-            self.answer(wire.loads(wire.dumps(request)), source, None)
-        self.link = link
-        self.begin_anew()
+    def rehearse(self):
+        super().rehearse()
+        # It is the value of a cell that the guest has not run.
+        vars(builtins).pop("_", None)
 
     def serve(self, stdin, mask, project=None):
         """Serves requests and never returns. Signals are blocked until it sets the mask."""
@@ -95,23 +78,23 @@ class Session:
 
     def next_request(self):
         """Waits for a request. The tasks of the event loop go on meanwhile, if there is one."""
-        if self.evaluator.loop.is_open():
-            self.interrupts.between(self.evaluator.loop.go_on, self.link)
+        if self.loop.is_open():
+            self.interrupts.between(self.loop.go_on, self.link)
         return self.link.request()
 
     def answer(self, request, payload, passed):
         kind = request["kind"]
-        result = {"kind": "result", "id": request["id"], "status": "ok"}
         if kind == "cell":
-            self.run_cell(request, payload, result)
+            self.run_cell(request, payload)
             return
+        result = {"kind": "result", "id": request["id"], "status": "ok"}
         try:
             if kind == "tools":
                 self.tools.define(request["tools"], vars(self.main))
             else:
                 self.set_variables(request, unpack(request.get("blob"), payload, passed))
         except Exception as error:
-            result.update(status="exception", error=describe_error(error))
+            describe(result, error)
         self.send(result, ())
 
     def set_variables(self, request, buffers):
@@ -119,74 +102,59 @@ class Session:
         for name, tree in request["variables"]:
             vars(self.main)[name] = decoder.decode(tree)
 
-    def run_cell(self, request, source, result):
-        self.prepare(request, source)
-        guarded = self.interrupts.guarded
-        encoder = values.Encoder()
-        _, error = guarded(self.evaluate, request, source, encoder, result)
+    def prepare(self, request, source):
+        self.interrupts.begin(request["id"])
+        self.last = request.get("last", "expression")
+        super().prepare(request, source)
+        sys.modules["__main__"] = self.main
+        # A whole program reads an empty file, as outside a sandbox.
+        sys.stdin = sys.__stdin__ if request.get("then") == "end" else self.stdin
+
+    def evaluate(self, request, source, result):
+        buffers, error = self.guarded(self.attempt, request, source, result)
         self.interrupts.pending = False
-        code = 0
-        if self.interrupts.answered():
+        answered = self.interrupts.answered()
+        if answered:
             error = None
-            encoder = values.Encoder()
-            result["value"] = encoder.encode(*self.interrupts.answered())
+            buffers = self.add_value(result, *answered)
             result["final"] = True
-        elif error is not None:
-            encoder.buffers.clear()
-            result.pop("value", None)
-            code = guarded(self.describe, error, result)[0] or 0
-        if getpid() != self.worker:
-            end_as_child(result, code)
-        interrupted = issubclass(type(error), KeyboardInterrupt)
+        if error is not None:
+            self.guarded(describe, result, error)
+        shows = getpid() == self.worker and not issubclass(type(error), KeyboardInterrupt)
         # The exception's frames refer to this frame. The cycle would keep the cell's objects until a
         # collection, and memory may run out before that.
         error = None
-        if not interrupted:
-            guarded(self.plots.show_figures)
-        if request.get("then") == "end":
-            guarded(self.evaluator.loop.close)
-            code = guarded(finish, result, code)[0] or code
-        else:
-            guarded(flush)
-        self.interrupts.take_signal()
-        self.send(result, encoder.buffers if result["status"] == "ok" else ())
-        if request.get("then") == "end":
-            _exit(code)
+        if shows:
+            self.guarded(self.plots.show_figures)
+        return buffers
 
-    def prepare(self, request, source):
-        filename = request["filename"]
-        self.interrupts.begin(request["id"])
-        set_argv(filename, request["argv"])
-        describe_main(vars(self.main), filename, source, "text")
-        # A whole program reads an empty file, as outside a sandbox.
-        sys.stdin = sys.__stdin__ if request.get("then") == "end" else self.stdin
-        sys.modules["__main__"] = self.main
-
-    def evaluate(self, request, source, encoder, result):
+    def attempt(self, request, source, result):
+        """Runs a cell and adds its value to the result. Returns the value's buffers."""
         self.interrupts.check()
-        last = request.get("last", "expression")
-        value = self.evaluator.run(source, request["filename"], vars(self.main), last)
-        if last == "expression" and value is not None:
+        recorded = None
+        try:
+            value = self.execute(request, source)
+        finally:
+            if self.last == "statement":
+                recorded = take_value(vars(self.main))
+            if self.magics is not None:
+                self.magics.finish()
+        if value is None:
+            return self.add_value(result, recorded)
+        if self.last == "expression":
             self.displays.show_value(value)
             self.plots.close(value)
-        if last != "statement" and value is not None:
-            # As Python's own prompt does.
-            builtins._ = value
-        if last == "text" and value is not None:
+        # As Python's own prompt does.
+        builtins._ = value
+        if self.last == "text":
             value = values.cut(repr(value), values.MAX_REPR)
-        result["value"] = encoder.encode(value)
+        return self.add_value(result, value)
 
-    def describe(self, error, result):
-        # First the parts that need no code of the guest, which may be interrupted again.
-        unsaid = {"name": class_name(error), "message": "", "traceback": ""}
-        result.update(status="exception", error=unsaid)
-        if issubclass(type(error), SystemExit):
-            code = exit_code(error)
-            result.pop("error")
-            result.update(status="exit", exit_code=code)
-            return code
-        result.update(error=describe_error(error), denied=denied_by(error))
-        return 1
+    def parse(self, source, filename):
+        tree, self.magics = read(source, filename, vars(self.main), self.displays)
+        if self.last == "statement":
+            record_last(tree)
+        return tree
 
     def get_ipython(self):
         from .magics import InteractiveShell, Magics
@@ -194,6 +162,7 @@ class Session:
         return InteractiveShell(Magics(self.displays), vars(self.main))
 
     def send(self, result, buffers):
+        self.interrupts.take_signal()
         try:
             packed = pack(buffers)
             # After the send, an interrupt is for the next cell.

@@ -73,7 +73,7 @@ class Link:
         except BlockingIOError:
             return False
 
-    def send(self, header, packed=(None, b"", None)):
+    def send(self, header, packed=wire.NOTHING):
         """Sends a frame, and closes the descriptor of `packed`. Raises `NotPassed` if the kernel refuses
         the descriptor: it counts descriptors in flight for all guests of a user together."""
         blob, payload, descriptor = packed

@@ -1,0 +1,229 @@
+"""Runs cells: the only one of a run, and one after another in a session."""
+
+import atexit
+import builtins
+import sys
+from os import _exit, getpid, sched_yield
+
+from . import wire
+from .awaiting import EventLoop, needs_loop
+from .cell import (
+    MAX_TEXT,
+    MODULE,
+    class_name,
+    clean,
+    compile_both,
+    cut,
+    decoded,
+    exit_code,
+    forget_source,
+    keep_source,
+    parse,
+    pop_last_expression,
+    set_argv,
+)
+from .process import flush
+from .program import describe_main, run_module
+
+MAX_REPR = 16 * 1024
+# Maximum bytes of the buffers of a run's value, which the supervisor keeps until the caller takes the
+# result. The supervisor has the same bound.
+MAX_BUFFERS = 4 << 20
+# Imports nothing, because a policy may allow no module.
+REHEARSED = b"def f(x):\n    return [x + 1]\n\nprint(end='')\nstr(f(1))"
+
+
+class NoLink:
+    """A link that discards what is sent."""
+
+    def send(self, header, packed=wire.NOTHING):
+        wire.encode(header, packed[1])
+
+
+class Runner:
+    """The `__main__` of a run. A session's inherits from it, and adds what only sessions have."""
+
+    link = wire
+    # The cells of a rehearsal, each with its kind of value.
+    rehearsed = (("expression", REHEARSED),)
+    # A session replaces it, because its cells may have lines of a notebook.
+    parse = staticmethod(parse)
+
+    def __init__(self):
+        self.worker = getpid()
+        self.loop = EventLoop()
+        self.begin_anew()
+
+    def begin_anew(self):
+        """Starts a new namespace for the next cells."""
+        self.main = sys.modules["__main__"] = type(sys)("__main__")
+        self.main.__builtins__ = builtins
+
+    def rehearse(self):
+        """Runs rehearsal cells, whose results are discarded and whose variables are not kept."""
+        link, self.link = self.link, NoLink()
+        for last, source in self.rehearsed:
+            request = {"kind": "cell", "id": 0, "filename": "<warm>", "argv": [], "last": last}
+            self.run_cell(wire.loads(wire.dumps(request)), source)
+        self.link = link
+        self.begin_anew()
+        forget_source("<warm>")
+
+    def run_cell(self, request, source):
+        """Runs a cell and sends its result. Ends the process if the program ends with this cell."""
+        self.prepare(request, source)
+        result = {"kind": "result", "id": request["id"], "status": "ok"}
+        packed = self.evaluate(request, source, result)
+        if getpid() != self.worker:
+            end_as_child(result)
+        ends = request.get("then") == "end"
+        if ends:
+            self.guarded(self.finish, result)
+        else:
+            self.guarded(flush)
+        # The buffers belong to nothing if a shutdown step has failed and taken the value.
+        self.send(result, packed if "value" in result else ())
+        if ends:
+            # The kernel often places the woken supervisor on this processor. Without the yield, the exit
+            # of the interpreter would delay it for half a millisecond.
+            sched_yield()
+            _exit(status_of(result))
+
+    def prepare(self, request, source):
+        filename = request["filename"]
+        set_argv(filename, request["argv"])
+        describe_main(self.main.__dict__, filename, source, request.get("source", "file"))
+
+    def evaluate(self, request, source, result):
+        """Runs a cell and adds its value or its exception to the result. Returns the value's buffers as
+        `send` takes them."""
+        try:
+            return self.add_value(result, self.execute(request, source))
+        except BaseException as error:
+            return describe(result, error)
+
+    def execute(self, request, source):
+        """Runs a cell. Returns the value of its last expression."""
+        filename = request["filename"]
+        if filename == MODULE:
+            return run_module(source.decode())
+        source = decoded(source, request.get("source", "file"))
+        tree = self.parse(source, filename)
+        body, last = compile_both(tree, pop_last_expression(tree), filename)
+        keep_source(filename, source)
+        namespace = self.main.__dict__
+        if needs_loop(body, last):
+            return self.loop.run((body, last), namespace)
+        call = self.loop.call
+        if body is not None:
+            call(body, namespace)
+        return None if last is None else call(last, namespace)
+
+    def add_value(self, result, value):
+        """Adds a value to a result. Returns its buffers as `send` takes them."""
+        if is_plain(value):
+            result["value"] = value
+            return ()
+        try:
+            result["value"], packed = self.encode(value)
+        except Exception:
+            # The value is too large, or the guest has changed what the import of the encoder needs.
+            name, shown = clean(type(value).__name__), cut(safe_repr(value), MAX_REPR)
+            result["value"] = {"type": "opaque", "name": name, "repr": shown}
+            return ()
+        return packed
+
+    def encode(self, value):
+        """The tree of a value, and its buffers. Raises `ValueError` if they are too large for a run."""
+        from . import values
+
+        tree, buffers = values.encode(value)
+        if not buffers:
+            return tree, ()
+        lengths = [len(buffer) for buffer in buffers]
+        if values.layout(lengths)[1] > MAX_BUFFERS:
+            raise ValueError
+        return tree, ({"lengths": lengths}, b"".join(values.pieces(buffers)), None)
+
+    @staticmethod
+    def guarded(act, *args):
+        """Calls a function that runs guest code. Returns its result and `None`, or `None` and its
+        exception."""
+        try:
+            return act(*args), None
+        except BaseException as error:
+            return None, error
+
+    def finish(self, result):
+        """Runs the shutdown steps of a program, and changes the result if one of them fails. The
+        supervisor's limits end a thread or a handler that takes too long."""
+        for last_act in (self.loop.close, join_threads, atexit._run_exitfuncs, flush):
+            try:
+                last_act()
+            except BaseException as error:
+                if result["status"] == "ok":
+                    describe(result, error)
+
+    def send(self, result, packed):
+        try:
+            self.link.send(result, packed or wire.NOTHING)
+        except OSError:
+            # The guest closed or broke the socket. The exit status still shows how it ended.
+            pass
+
+
+def describe(result, error):
+    """Changes a result to that of an exception."""
+    result.pop("value", None)
+    if issubclass(type(error), SystemExit):
+        result.update(status="exit", exit_code=1)
+        result["exit_code"] = exit_code(error)
+        return
+    # First the part that needs no code of the guest, which may be interrupted, and no import.
+    unsaid = {"name": class_name(error), "message": "", "traceback": ""}
+    result.update(status="exception", error=unsaid)
+    from .report import denied_by, describe_error
+
+    result.update(error=describe_error(error), denied=denied_by(error))
+
+
+def status_of(result):
+    """The exit status of a program with this result."""
+    return result.get("exit_code", "error" in result)
+
+
+def join_threads():
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading._shutdown()
+
+
+def end_as_child(result):
+    """Ends a child that the guest forked and that reached the end of the cell."""
+    if "error" in result:
+        sys.stderr.write(result["error"]["traceback"])
+    try:
+        atexit._run_exitfuncs()
+        flush()
+    finally:
+        _exit(status_of(result))
+
+
+def safe_repr(value):
+    try:
+        return repr(value)
+    except BaseException as error:
+        return "<%s, whose repr raises %s>" % (type(value).__name__, type(error).__name__)
+
+
+def is_plain(value):
+    """Whether JSON represents the value as it is. Most values do not need the encoder, whose import
+    would delay an interpreter that runs a single cell."""
+    kind = type(value)
+    if value is None or kind is bool:
+        return True
+    if kind is int:
+        return -(2**63) <= value < 2**63
+    if kind is float:
+        return value - value == 0
+    return kind is str and len(value) <= MAX_TEXT and value.isascii()
