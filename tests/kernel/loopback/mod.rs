@@ -1,6 +1,7 @@
 //! `network.mode = "loopback"`: TCP and UDP among a guest's own processes, and nothing else.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -149,11 +150,11 @@ fn nothing_of_one_run_reaches_the_next(world: &World) {
 
 fn a_session_keeps_its_server(world: &World) {
     let sandbox = world.build(loopback());
-    let mut session = sandbox.session().start().expect("a session");
+    let mut session = Arc::new(sandbox).session().expect("a session");
     let mut cell = |code: &str| {
-        let outcome = session.run(code).expect("a cell");
-        fine(&outcome);
-        outcome.stdout()
+        let report = session.run(code).expect("a cell");
+        fine(report.outcome());
+        report.outcome().stdout().into_owned()
     };
     cell(
         "import asyncio\nasync def answer(reader, writer):\n    writer.write(b'here')\n    writer.close()\n\
