@@ -15,6 +15,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "fonts",
     "importers",
     "imports",
+    "network",
     "process",
     "program",
     "terminal",
