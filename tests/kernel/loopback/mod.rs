@@ -119,7 +119,7 @@ fn a_second_tenant_cannot_connect(world: &World) {
 fn nothing_of_one_run_reaches_the_next(world: &World) {
     let code = format!(
         "import socket\n\
-         before = {{name: open('/proc/net/' + name).read() for name in ('snmp', 'netstat', 'tcp', 'sockstat')}}\n\
+         before = {{name: open('/proc/self/net/' + name).read() for name in ('snmp', 'netstat', 'tcp', 'sockstat')}}\n\
          counts = [line.split()[1:] for line in before['snmp'].splitlines() if line.startswith('Tcp:')]\n\
          tcp = dict(zip(*counts))\n\
          assert tcp['ActiveOpens'] == tcp['InSegs'] == tcp['OutRsts'] == '0', tcp\n\
@@ -133,7 +133,7 @@ fn nothing_of_one_run_reaches_the_next(world: &World) {
          served.close()\n\
          assert client.recv(1) == b''\n\
          client.close()\n\
-         assert ' tw 1 ' in open('/proc/net/sockstat').read()\n\
+         assert ' tw 1 ' in open('/proc/self/net/sockstat').read()\n\
          server.close()\n\
          again = socket.socket()\n\
          try:\n    again.bind(('127.0.0.1', {PORT}))\n\
