@@ -29,13 +29,13 @@ impl Sockets {
     /// Those of the namespace of a process, before it runs guest code.
     pub fn of(process: &ProcDir) -> io::Result<Self> {
         let table = process.open("net/sockstat")?;
-        // What setsockopt(2) accepts is doubled, for the kernel's own needs (socket(7)).
-        let [receive, send] = ["rmem_max", "wmem_max"].map(|name| {
+        // TCP's are bounded in the namespace, and the filter lets the guest set no size.
+        let [receive, send] = ["rmem_default", "wmem_default"].map(|name| {
             let path = Path::new("/proc/sys/net/core").join(name);
-            let most: Option<u64> = proc_dir::read(&path).ok()?.trim().parse().ok();
-            most
+            let usual: Option<u64> = proc_dir::read(&path).ok()?.trim().parse().ok();
+            usual
         });
-        let buffer = |most: Option<u64>| (2 * most.unwrap_or(0)).max(LARGEST_BUFFER);
+        let buffer = |usual: Option<u64>| usual.unwrap_or(0).max(LARGEST_BUFFER);
         Ok(Self {
             table,
             each: buffer(receive) + buffer(send),

@@ -175,7 +175,9 @@ impl Step {
             Self::LendNetwork => "make an empty network namespace for the worker (unshare)",
             Self::EnterNetwork => "enter the worker's network namespace (setns)",
             Self::MakeNetwork => "make the worker's own network namespace (unshare)",
-            Self::BoundBuffers => "bound the buffers of the worker's sockets (net.ipv4.tcp_rmem, tcp_wmem)",
+            Self::BoundBuffers => {
+                "bound the buffers of the worker's sockets (net.ipv4.tcp_rmem, tcp_wmem)"
+            }
             Self::RaiseLoopback => "bring up the worker's loopback interface (RTM_NEWLINK)",
             Self::MountTmpfs => "mount the worker's private tmpfs",
             Self::ShowTrees => "show the host's directories beneath a private tmpfs (move_mount)",

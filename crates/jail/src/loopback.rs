@@ -16,8 +16,7 @@ use nix::sys::stat::Mode;
 use super::failure::{Failure, InStep, Step};
 use super::namespaces;
 
-/// The most that a TCP socket's buffers grow to, each way, unless the guest sets their size
-/// (setsockopt(2), up to `net.core.rmem_max` and `wmem_max`).
+/// The most that a TCP socket's buffers grow to, each way.
 pub const LARGEST_BUFFER: u64 = 256 * 1024;
 
 /// The kernel's own values but for the largest, which is many times as much (tcp(7)).

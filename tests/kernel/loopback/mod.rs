@@ -59,14 +59,21 @@ fn without_a_network_nothing_listens(world: &World) {
         let outcome = world.with_shared(standard(), |sandbox| run(sandbox, code));
         ended(&outcome, Status::Exception);
         let said = shown(&outcome);
-        assert!(said.contains("this sandbox has no network"), "{code}\n{said}");
+        assert!(
+            said.contains("this sandbox has no network"),
+            "{code}\n{said}"
+        );
         assert!(said.contains("network.mode"), "{code}\n{said}");
     }
     // With one, a socket that is refused for another reason has no such remedy.
     let raw = "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_RAW, 1)";
     let outcome = world.with_shared(loopback(), |sandbox| run(sandbox, raw));
     ended(&outcome, Status::Exception);
-    assert!(!shown(&outcome).contains("no network"), "{}", shown(&outcome));
+    assert!(
+        !shown(&outcome).contains("no network"),
+        "{}",
+        shown(&outcome)
+    );
 }
 
 /// A port of the host, on which this process listens.

@@ -136,7 +136,6 @@ def options():
             (socket.SOL_SOCKET, socket.SO_REUSEADDR),
             (socket.SOL_SOCKET, socket.SO_REUSEPORT),
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
-            (socket.SOL_SOCKET, socket.SO_RCVBUF),
             (socket.IPPROTO_TCP, socket.TCP_NODELAY),
             (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),
             (socket.IPPROTO_IP, socket.IP_TTL),

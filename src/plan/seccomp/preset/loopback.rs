@@ -7,11 +7,11 @@ use super::uapi::{
     IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP, IPV6_MTU_DISCOVER, IPV6_MULTICAST_HOPS,
     IPV6_MULTICAST_LOOP, IPV6_RECVERR, IPV6_RECVHOPLIMIT, IPV6_RECVPKTINFO, IPV6_RECVTCLASS,
     IPV6_TCLASS, IPV6_UNICAST_HOPS, IPV6_V6ONLY, MSG_FASTOPEN, MSG_OOB, MSG_ZEROCOPY, SO_BROADCAST,
-    SO_DONTROUTE, SO_KEEPALIVE, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, SO_RCVBUF, SO_RCVLOWAT,
-    SO_RCVTIMEO, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDTIMEO, SOCK_DGRAM, SOCK_STREAM,
-    SOCK_TYPE_MASK, SOL_SOCKET, TCP_CORK, TCP_DEFER_ACCEPT, TCP_KEEPCNT, TCP_KEEPIDLE,
-    TCP_KEEPINTVL, TCP_LINGER2, TCP_MAXSEG, TCP_NODELAY, TCP_NOTSENT_LOWAT, TCP_QUICKACK,
-    TCP_SYNCNT, TCP_USER_TIMEOUT, TCP_WINDOW_CLAMP, TCP_ZEROCOPY_RECEIVE,
+    SO_DONTROUTE, SO_KEEPALIVE, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, SO_RCVLOWAT, SO_RCVTIMEO,
+    SO_REUSEADDR, SO_REUSEPORT, SO_SNDTIMEO, SOCK_DGRAM, SOCK_STREAM, SOCK_TYPE_MASK, SOL_SOCKET,
+    TCP_CORK, TCP_DEFER_ACCEPT, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_LINGER2, TCP_MAXSEG,
+    TCP_NODELAY, TCP_NOTSENT_LOWAT, TCP_QUICKACK, TCP_SYNCNT, TCP_USER_TIMEOUT, TCP_WINDOW_CLAMP,
+    TCP_ZEROCOPY_RECEIVE,
 };
 
 /// What of sending is refused: out-of-band data as without a network, and two ways around the plain one that
@@ -74,9 +74,10 @@ pub(super) const RULES: &[Rule] = &[
         Errno::Perm,
     ),
     // A list of what is allowed: the others choose devices and routes, load modules and programs, have the
-    // kernel encrypt or decapsulate, repair connections or join groups.
+    // kernel encrypt or decapsulate, repair connections or join groups. Larger buffers would be
+    // charged to no one (`supervisor/sockets.rs`).
     allow_if(
-        "socket options of timing, buffers and addresses",
+        "socket options of timing and addresses",
         "setsockopt",
         &[
             one_of(1, &[SOL_SOCKET, IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6]),
@@ -89,8 +90,6 @@ pub(super) const RULES: &[Rule] = &[
                         SO_REUSEADDR,
                         SO_DONTROUTE,
                         SO_BROADCAST,
-                        SO_SNDBUF,
-                        SO_RCVBUF,
                         SO_KEEPALIVE,
                         SO_OOBINLINE,
                         SO_LINGER,

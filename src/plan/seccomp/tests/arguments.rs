@@ -104,7 +104,11 @@ fn add_values_around(check: &Check, around: &mut BTreeMap<usize, BTreeSet<u64>>)
     around.extend([0, u64::MAX, 1 << 32, u64::from(!mask)]);
     for (index, &value) in values.iter().enumerate() {
         // The upper bits of one value of a long list stand for those of the others.
-        let bits = if index == 0 || values.len() < 8 { 32 } else { 8 };
+        let bits = if index == 0 || values.len() < 8 {
+            32
+        } else {
+            8
+        };
         let bits = (0..bits).map(|bit| value ^ (1 << bit));
         let near = bits.chain([
             value,

@@ -244,13 +244,15 @@ pub const CASES: &[Case] = &[
     denied("socket", [17, 3, 0, 0, 0, 0], libc::EPERM).with_loopback(),
     denied("socket", [40, 1, 0, 0, 0, 0], libc::EPERM).with_loopback(),
     denied("socketpair", [2, 1, 0, 0, 0, 0], libc::EPERM).with_loopback(),
-    // setsockopt: SO_REUSEADDR, TCP_NODELAY, IP_TTL, IPV6_V6ONLY; SO_BINDTODEVICE, SO_MARK, SO_ZEROCOPY,
+    // setsockopt: SO_REUSEADDR, TCP_NODELAY, IP_TTL, IPV6_V6ONLY; SO_SNDBUF, SO_RCVBUF, SO_BINDTODEVICE, SO_MARK, SO_ZEROCOPY,
     // SO_BINDTOIFINDEX, TCP_CONGESTION, TCP_MD5SIG, TCP_REPAIR, TCP_FASTOPEN, TCP_ULP, IP_OPTIONS,
     // IP_ADD_MEMBERSHIP, IPV6_ADDRFORM, UDP_ENCAP, IPT_SO_SET_REPLACE.
     allowed("setsockopt", [NO_FD, 1, 2, 0, 0, 0]).with_loopback(),
     allowed("setsockopt", [NO_FD, 6, 1, 0, 0, 0]).with_loopback(),
     allowed("setsockopt", [NO_FD, 0, 2, 0, 0, 0]).with_loopback(),
     allowed("setsockopt", [NO_FD, 41, 26, 0, 0, 0]).with_loopback(),
+    denied("setsockopt", [NO_FD, 1, 7, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 1, 8, 0, 0, 0], libc::EPERM).with_loopback(),
     denied("setsockopt", [NO_FD, 1, 25, 0, 0, 0], libc::EPERM).with_loopback(),
     denied("setsockopt", [NO_FD, 1, 36, 0, 0, 0], libc::EPERM).with_loopback(),
     denied("setsockopt", [NO_FD, 1, 60, 0, 0, 0], libc::EPERM).with_loopback(),
@@ -270,8 +272,18 @@ pub const CASES: &[Case] = &[
     allowed("getsockopt", [NO_FD, 1, 35, 0, 0, 0]).with_loopback(),
     denied("getsockopt", [NO_FD, 6, 35, 0, 0, 0], libc::EPERM).with_loopback(),
     denied("sendto", [NO_FD, 0, 0, 0x0400_0000, 0, 0], libc::EOPNOTSUPP).with_loopback(),
-    denied("sendmsg", [NO_FD, 0, 0x2000_0000, 0, 0, 0], libc::EOPNOTSUPP).with_loopback(),
-    denied("sendmmsg", [NO_FD, 0, 0, 0x2000_0000, 0, 0], libc::EOPNOTSUPP).with_loopback(),
+    denied(
+        "sendmsg",
+        [NO_FD, 0, 0x2000_0000, 0, 0, 0],
+        libc::EOPNOTSUPP,
+    )
+    .with_loopback(),
+    denied(
+        "sendmmsg",
+        [NO_FD, 0, 0, 0x2000_0000, 0, 0],
+        libc::EOPNOTSUPP,
+    )
+    .with_loopback(),
     // preadv2: RWF_HIPRI; RWF_NOWAIT, also with more.
     allowed("preadv2", [NO_FD, 0, 0, 0, 0, 1]),
     denied("preadv2", [NO_FD, 0, 0, 0, 0, 8], libc::EOPNOTSUPP),

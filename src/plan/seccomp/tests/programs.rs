@@ -31,7 +31,11 @@ fn the_workers_filter_is_short() {
     for arch in ARCHES {
         for surroundings in SURROUNDINGS {
             // With a loopback interface, it also takes netlink away, and says which sockets there are.
-            let most = if surroundings == Surroundings::Loopback { 88 } else { 70 };
+            let most = if surroundings == Surroundings::Loopback {
+                88
+            } else {
+                70
+            };
             let preset = instructions(&preset_filters(arch, surroundings).worker);
             assert!(preset <= most, "{preset}");
             let no_exec = compile(arch, surroundings, &[] as &[&str], &["execve", "execveat"]);

@@ -265,8 +265,6 @@ fn options_of_sockets_are_those_of_libc() {
         (uapi::SO_REUSEADDR, libc::SO_REUSEADDR),
         (uapi::SO_DONTROUTE, libc::SO_DONTROUTE),
         (uapi::SO_BROADCAST, libc::SO_BROADCAST),
-        (uapi::SO_SNDBUF, libc::SO_SNDBUF),
-        (uapi::SO_RCVBUF, libc::SO_RCVBUF),
         (uapi::SO_KEEPALIVE, libc::SO_KEEPALIVE),
         (uapi::SO_OOBINLINE, libc::SO_OOBINLINE),
         (uapi::SO_LINGER, libc::SO_LINGER),
