@@ -162,7 +162,7 @@ pub const CASES: &[Case] = &[
     allowed("sendmmsg", [NO_FD, 0, 0, 0x4000, 0, 0]),
     denied("sendmmsg", [NO_FD, 0, 0, 1, 0, 0], libc::EOPNOTSUPP),
     // setsockopt: SO_RCVBUF; SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF.
-    allowed("setsockopt", [NO_FD, 1, 8, 0, 0, 0]),
+    allowed("setsockopt", [NO_FD, 1, 9, 0, 0, 0]),
     denied("setsockopt", [NO_FD, 1, 26, 0, 0, 0], libc::EPERM),
     denied("setsockopt", [NO_FD, 1, 50, 0, 0, 0], libc::EPERM),
     denied("setsockopt", [NO_FD, 1, 51, 0, 0, 0], libc::EPERM),
