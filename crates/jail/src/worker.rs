@@ -123,10 +123,7 @@ fn close_in(
         // After the worker joined its cgroup, which becomes the root of the cgroup namespace.
         namespaces::unshare_worker().in_step(Step::UnshareWorker)?;
         // Before the guest's user namespace, which has no privilege over the network namespace.
-        match own.network {
-            Network::None => enter_network(tools).in_step(Step::EnterNetwork)?,
-            Network::Loopback => loopback::make(tools.proc.as_fd())?,
-        }
+        enter_network(own.network, tools)?;
     }
     stopwatch.end_of(Part::Namespaces);
     // Before Landlock, which forbids every mount. Before the guest's user namespace, which has no privilege
@@ -198,9 +195,15 @@ fn set_limits(plan: &WorkerJail, birth: ForkParams) -> Result<(), Failure> {
     }
 }
 
-fn enter_network(tools: &Tools) -> Result<(), Errno> {
-    let lent = tools.network.as_ref().ok_or(Errno::EBADF)?;
-    namespaces::enter_network(lent.as_fd())
+fn enter_network(network: Network, tools: &Tools) -> Result<(), Failure> {
+    match network {
+        Network::None => {
+            let lent = tools.network.as_ref().ok_or(Errno::EBADF);
+            let entered = lent.and_then(|lent| namespaces::enter_network(lent.as_fd()));
+            entered.in_step(Step::EnterNetwork)
+        }
+        Network::Loopback => loopback::make(tools.proc.as_fd()),
+    }
 }
 
 fn load(filters: &[BpfProgram]) -> Result<Option<OwnedFd>, Errno> {
