@@ -95,6 +95,16 @@ pub enum PlanError {
         /// The reason.
         source: SeccompError,
     },
+    /// A loopback interface is asked for, and the only one is the host's.
+    #[error(
+        "{origin}: `network.mode` is \"loopback\", and at level `landlock`, the best of this host, the only \
+         loopback interface is the host's own: allow user namespaces (`sandfork doctor` tells how), or do \
+         without a network (`--set network.mode=none`)"
+    )]
+    NetworkOfTheHost {
+        /// Where the mode was written.
+        origin: Origin,
+    },
     /// There are no filters for this processor.
     #[error("Sandfork has no system call table for this processor: run on x86_64 or aarch64")]
     UnknownArchitecture,

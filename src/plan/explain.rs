@@ -12,7 +12,7 @@ use crate::host::Controller;
 use crate::outcome::{LimitName, LimitSpec};
 use crate::policy::Stdin;
 use sandfork_jail::program::{
-    Access, PathAccess, ProcMount, RlimitResource, RootEntry, UidRange, ZygoteJail,
+    Access, Network, PathAccess, ProcMount, RlimitResource, RootEntry, UidRange, ZygoteJail,
 };
 
 /// Describes what the plan will do. It omits the values of environment variables, because some are
@@ -129,8 +129,11 @@ fn imported(pattern: &String) -> String {
 }
 
 fn network(jail: &ZygoteJail) -> &'static str {
-    match jail.namespaces {
-        Some(_) => "none: an empty network namespace for each worker",
+    match jail.namespaces.map(|own| own.network) {
+        Some(Network::None) => "none: an empty network namespace for each worker",
+        Some(Network::Loopback) => {
+            "loopback: tcp and udp among its own processes, in a network namespace for each worker"
+        }
         None => "none: no socket can be made",
     }
 }

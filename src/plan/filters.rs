@@ -3,7 +3,7 @@
 use super::seccomp::{self, Filters, HOST_WRITES, Rule, SeccompError, Surroundings, compile_with};
 use super::{CgroupPlan, PlanError};
 use crate::host::{Controller, Machine};
-use crate::policy::{Level, Located, Policy};
+use crate::policy::{Level, Located, NetworkMode, Policy};
 
 /// Calls that allocate memory outside every process's size. A cgroup counts that memory, so with
 /// one they are allowed like other calls. A watchdog would not see it.
@@ -34,7 +34,10 @@ pub(super) fn compile(
         Level::Landlock => Surroundings::SharedHost {
             landlock_abi: machine.landlock.abi().unwrap_or(0),
         },
-        Level::Standard | Level::Full => Surroundings::Namespaces,
+        Level::Standard | Level::Full => match policy.network().value {
+            NetworkMode::None => Surroundings::Namespaces,
+            NetworkMode::Loopback => Surroundings::Loopback,
+        },
     };
     let lists = policy.syscalls();
     let names = |list: &[Located<String>]| -> Vec<String> {

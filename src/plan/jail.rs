@@ -10,9 +10,9 @@ use super::places::{PTS, SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, filters, landlock, limits, root};
 use crate::host::{Controller, GUEST_ID, Host, HostUser, IdRange};
-use crate::policy::{Level, Policy, ProcVisibility, SystemFiles};
+use crate::policy::{Level, NetworkMode, Policy, ProcVisibility, SystemFiles};
 use sandfork_jail::program::{
-    HostIds, Identity, LandlockRules, ProcMount, Ptys, Shown, Tmpfs, UidRange, WorkerJail,
+    HostIds, Identity, LandlockRules, Network, ProcMount, Ptys, Shown, Tmpfs, UidRange, WorkerJail,
     ZygoteJail, ZygoteNamespaces,
 };
 
@@ -30,6 +30,10 @@ pub(super) fn prepare(
     let view = View::new(policy, host, level)?;
     let namespaces = (level > Level::Landlock).then(|| ZygoteNamespaces {
         worker_uids: worker_uids(policy, host.machine.user),
+        network: match policy.network().value {
+            NetworkMode::None => Network::None,
+            NetworkMode::Loopback => Network::Loopback,
+        },
     });
     let uids = match namespaces.and_then(|it| it.worker_uids) {
         Some(_) => WorkerUids::EachItsOwn,

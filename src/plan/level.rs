@@ -9,7 +9,7 @@ use super::layer_state::LayerState;
 use super::obstacle::{best_level, obstacles};
 use crate::host::Host;
 use crate::outcome::Layer;
-use crate::policy::{Level, Policy};
+use crate::policy::{Level, NetworkMode, Policy};
 
 /// A layer of a plan.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -34,6 +34,17 @@ pub(super) fn choose(policy: &Policy, host: &Host) -> Result<Level, PlanError> {
             obstacles: obstacles(&host.machine, required),
             available,
         }),
+    }
+}
+
+/// Refuses a network that the level has no namespace for.
+pub(super) fn check_network(policy: &Policy, level: Level) -> Result<(), PlanError> {
+    let network = policy.network();
+    match (network.value, level) {
+        (NetworkMode::Loopback, Level::Landlock) => Err(PlanError::NetworkOfTheHost {
+            origin: network.origin.clone(),
+        }),
+        (NetworkMode::None, _) | (_, Level::Standard | Level::Full) => Ok(()),
     }
 }
 

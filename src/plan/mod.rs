@@ -185,6 +185,7 @@ pub fn needs(policy: &Policy) -> Needs {
 pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
     limits::check(policy, host)?;
     let level = level::choose(policy, host)?;
+    level::check_network(policy, level)?;
     let cgroup = CgroupPlan::new(policy, &host.machine.cgroup);
     let layers = level::layers(host, level, cgroup.as_ref());
     Ok(Plan {

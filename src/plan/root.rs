@@ -13,7 +13,7 @@ use sandfork_jail::program::RootEntry;
 pub(super) const HOSTNAME: &str = "sandfork";
 
 /// The sandbox's own `/etc`: the files that libc reads, with no host contents.
-pub(super) const ETC_FILES: [(&str, &str); 6] = [
+pub(super) const ETC_FILES: [(&str, &str); 7] = [
     // Without it fontconfig prints an error, and finds no font of the system.
     (
         "/etc/fonts/fonts.conf",
@@ -26,6 +26,8 @@ pub(super) const ETC_FILES: [(&str, &str); 6] = [
          </fontconfig>\n",
     ),
     ("/etc/group", "root:x:0:\nguest:x:1000:\nnogroup:x:65534:\n"),
+    // Names have all the addresses of their lines below, not the first one only.
+    ("/etc/host.conf", "multi on\n"),
     ("/etc/hostname", "sandfork\n"),
     ("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
     (

@@ -126,7 +126,7 @@ fn typed(name: &str, values: Values, limits: Limits, cpu_rule: CpuRule) -> Polic
             read: given(values.list(READ)),
             write: given(values.list("filesystem.write")),
         },
-        network: given(values.text("network.mode")).value,
+        network: given(values.text("network.mode")),
         env: EnvPolicy {
             set: variables
                 .map(|(name, value)| (name.clone(), value.value.clone()))

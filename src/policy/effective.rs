@@ -22,7 +22,7 @@ pub struct Policy {
     pub(super) python: PythonPolicy,
     pub(super) imports: ImportPolicy,
     pub(super) filesystem: FilesystemPolicy,
-    pub(super) network: NetworkMode,
+    pub(super) network: Located<NetworkMode>,
     pub(super) env: EnvPolicy,
     pub(super) stdin: Stdin,
     pub(super) limits: Limits,
@@ -160,6 +160,11 @@ impl Policy {
     /// What the guest sees of the host's files.
     pub(crate) fn filesystem(&self) -> &FilesystemPolicy {
         &self.filesystem
+    }
+
+    /// The network that the guest has, and where that was written.
+    pub(crate) fn network(&self) -> &Located<NetworkMode> {
+        &self.network
     }
 
     /// Environment variables.

@@ -57,6 +57,9 @@ keyword! {
         /// No network: an empty network namespace (network_namespaces(7)), if namespaces are available,
         /// and only unix sockets.
         None = "none",
+        /// TCP and UDP among the guest's own processes, over the loopback interface of a network namespace that no
+        /// other worker has.
+        Loopback = "loopback",
     }
 }
 

@@ -37,7 +37,7 @@ pub use effective::{
     SessionPolicy, SyscallPolicy,
 };
 pub use error::PolicyError;
-pub use keyword::{Stdin, SystemFiles};
+pub use keyword::{NetworkMode, Stdin, SystemFiles};
 pub use limits::{AbovePolicy, LimitOverrides};
 
 pub use crate::outcome::{Level, LimitName, Limits};

@@ -18,6 +18,7 @@ mod library;
 mod proc_dir;
 mod received_fd;
 mod run;
+mod sockets;
 mod spawn;
 mod stop;
 mod trace;

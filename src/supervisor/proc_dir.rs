@@ -64,9 +64,13 @@ impl ProcDir {
 
     /// Reads one of the directory's files.
     pub fn read(&self, file: &str) -> io::Result<String> {
+        read_whole(self.open(file)?)
+    }
+
+    /// Opens one of the directory's files.
+    pub fn open(&self, file: &str) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-        let file = openat(self.dir.as_fd(), file, flags, Mode::empty())?;
-        read_whole(File::from(file))
+        Ok(openat(self.dir.as_fd(), file, flags, Mode::empty())?.into())
     }
 
     /// Whether the process is ending or gone.

@@ -7,6 +7,7 @@ use super::error::{SupervisorError, While};
 use super::objects::Objects;
 use super::run::{Files, RunContext, Watch};
 use super::session::{SessionDirectory, SessionRoot};
+use super::sockets::Sockets;
 use super::spawn::{ForWorker, Worker};
 use super::verify::verify;
 use super::worker_uid::WorkerUid;
@@ -15,7 +16,7 @@ use crate::plan::FileQuota;
 use crate::protocol::Request;
 use crate::protocol::message::WorkerMode;
 use sandfork_jail::control::CpuBudgetScope;
-use sandfork_jail::program::HostIds;
+use sandfork_jail::program::{HostIds, Network};
 
 /// A worker in which no guest code has run yet. Dropping it ends it and releases its resources.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct VerifiedWorker {
     pub session: Option<SessionDirectory>,
     /// The worker's own uid, if the plan gives it one.
     _uid: Option<WorkerUid>,
+    /// The sockets of the worker's network namespace, if it has a loopback interface.
+    sockets: Option<Sockets>,
     /// The layers that hold, as the kernel reports them.
     pub enforced: Enforced,
 }
@@ -77,11 +80,18 @@ impl VerifiedWorker {
             session.as_ref(),
             cpu,
         )?;
+        let sockets = match context.jail.network() {
+            Network::None => None,
+            Network::Loopback => {
+                Some(Sockets::of(&worker.proc).when("open the worker's count of sockets")?)
+            }
+        };
         Ok(Self {
             worker,
             cgroup,
             session,
             _uid: uid,
+            sockets,
             enforced,
         })
     }
@@ -103,7 +113,8 @@ impl VerifiedWorker {
     pub fn watch<'a>(&'a self, context: &RunContext<'a>) -> Watch<'a> {
         let (cgroup, session) = (self.cgroup.as_ref(), self.session.as_ref());
         let proc = context.zygote.proc();
-        Watch::new(&self.worker, proc, cgroup, session, context.limits)
+        let watch = Watch::new(&self.worker, proc, cgroup, session, context.limits);
+        watch.with_sockets(self.sockets.as_ref())
     }
 
     /// Starts to answer the calls that its filter forwards.

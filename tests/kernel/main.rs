@@ -28,6 +28,7 @@ mod environment;
 mod fonts;
 mod humaneval;
 mod leftovers;
+mod loopback;
 mod need;
 mod ordinary;
 mod outcomes;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
     tests.extend(ordinary::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());
+    tests.extend(loopback::tests(&world));
     tests.extend(packages::tests());
     tests.extend(pool::tests());
     tests.extend(precedence::tests());

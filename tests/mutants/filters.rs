@@ -136,6 +136,8 @@ fn of_check(name: &str, number: u32, check: &Check) -> Vec<Mutant> {
             .iter()
             .map(|value| lets(&title(*value), with(argument, mask, *value)))
             .collect(),
+        // Its condition and the other check are one argument each, and together what `name` does with any.
+        Check::When { then, .. } => of_check(name, number, then),
     }
 }
 

@@ -85,7 +85,7 @@ fn words_that_a_key_does_not_take_are_refused() {
     assert_snapshot!(refusal("assurance.require = 'ful'"), @r#"tenant.toml:1: assurance.require: "ful" is not known: did you mean "full"? Write "landlock" or "standard" or "full""#);
     assert_snapshot!(refusal("assurance.require = 'maximal'"), @r#"tenant.toml:1: assurance.require: "maximal" is not known: write "landlock" or "standard" or "full""#);
     assert_snapshot!(refusal("filesystem.system = 'program'"), @r#"tenant.toml:1: filesystem.system: "program" is not known: did you mean "programs"? Write "programs" or "libraries""#);
-    assert_snapshot!(refusal("network.mode = 'host'"), @r#"tenant.toml:1: network.mode: "host" is not known: write "none""#);
+    assert_snapshot!(refusal("network.mode = 'host'"), @r#"tenant.toml:1: network.mode: "host" is not known: write "none" or "loopback""#);
     assert_snapshot!(refusal("stdio.stdin = 'open'"), @r#"tenant.toml:1: stdio.stdin: "open" is not known: write "closed" or "pass""#);
 }
 

@@ -80,6 +80,7 @@ pub fn line(number: u32, arguments: [u64; 6]) -> String {
 pub fn surroundings_flag(surroundings: Surroundings) -> String {
     match surroundings {
         Surroundings::Namespaces => "namespaces".to_owned(),
+        Surroundings::Loopback => "loopback".to_owned(),
         Surroundings::SharedHost { landlock_abi } => landlock_abi.to_string(),
     }
 }
@@ -88,6 +89,7 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
     let stage = arguments.next().expect("a stage");
     let surroundings = match arguments.next().expect("surroundings").as_str() {
         "namespaces" => Surroundings::Namespaces,
+        "loopback" => Surroundings::Loopback,
         abi => Surroundings::SharedHost {
             landlock_abi: abi.parse().expect("an ABI"),
         },

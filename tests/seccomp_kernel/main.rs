@@ -28,8 +28,9 @@ const NOT_CALLED: &[&str] = &[
     "vfork",
 ];
 
-const SURROUNDINGS: [Surroundings; 4] = [
+const SURROUNDINGS: [Surroundings; 5] = [
     Surroundings::Namespaces,
+    Surroundings::Loopback,
     Surroundings::SharedHost { landlock_abi: 1 },
     Surroundings::SharedHost { landlock_abi: 3 },
     Surroundings::SharedHost { landlock_abi: 6 },
@@ -127,6 +128,7 @@ fn hand_written_cases() -> Result<(), Failed> {
         let here = |place: Where| match place {
             Where::Anywhere => true,
             Where::Namespaces => surroundings == Surroundings::Namespaces,
+            Where::Loopback => surroundings == Surroundings::Loopback,
             Where::SharedHost { landlock_abi } => {
                 surroundings == Surroundings::SharedHost { landlock_abi }
             }

@@ -36,6 +36,9 @@ pub enum Step {
     UnshareWorker,
     LendNetwork,
     EnterNetwork,
+    MakeNetwork,
+    BoundBuffers,
+    RaiseLoopback,
     MountTmpfs,
     ShowTrees,
     WorkerProc,
@@ -71,7 +74,7 @@ pub enum Step {
     LeavePreload,
 }
 
-const STEPS: [Step; 57] = [
+const STEPS: [Step; 60] = [
     Step::Prepare,
     Step::CloneTrees,
     Step::DropHostIds,
@@ -96,6 +99,9 @@ const STEPS: [Step; 57] = [
     Step::UnshareWorker,
     Step::LendNetwork,
     Step::EnterNetwork,
+    Step::MakeNetwork,
+    Step::BoundBuffers,
+    Step::RaiseLoopback,
     Step::MountTmpfs,
     Step::ShowTrees,
     Step::WorkerProc,
@@ -168,6 +174,11 @@ impl Step {
             Self::UnshareWorker => "make the worker's mount, ipc and uts namespaces (unshare)",
             Self::LendNetwork => "make an empty network namespace for the worker (unshare)",
             Self::EnterNetwork => "enter the worker's network namespace (setns)",
+            Self::MakeNetwork => "make the worker's own network namespace (unshare)",
+            Self::BoundBuffers => {
+                "bound the buffers of the worker's sockets (net.ipv4.tcp_rmem, tcp_wmem)"
+            }
+            Self::RaiseLoopback => "bring up the worker's loopback interface (RTM_NEWLINK)",
             Self::MountTmpfs => "mount the worker's private tmpfs",
             Self::ShowTrees => "show the host's directories beneath a private tmpfs (move_mount)",
             Self::WorkerProc => "mount the worker's own /proc",
@@ -194,7 +205,7 @@ impl Step {
             Self::DeathSignal => "set the parent-death signal",
             Self::Dumpable => "set the dumpable flag",
             Self::WorkerFilter => "load the narrow seccomp filter",
-            Self::SocketWitness => "see that no internet socket can be made",
+            Self::SocketWitness => "see that no socket can be made that the policy does not allow",
             Self::TraceWitness => "see that no process can be traced",
             Self::MountWitness => "see that nothing can be mounted",
             Self::CapsetWitness => "see that capabilities cannot be set",

@@ -19,20 +19,22 @@ use nix::sys::stat::fstat;
 use nix::unistd::getppid;
 
 use super::failure::NOT_REFUSED;
-use super::program::{LandlockRules, PathAccess};
+use super::program::{LandlockRules, Network, PathAccess};
 use crate::sys;
 
 /// Builds the ruleset in this mount namespace.
 ///
 /// The ruleset handles every right that the ABI knows, and each rule must hold exactly as written.
-/// A right that the kernel does not know is an error (`HardRequirement`), never a smaller ruleset.
-fn build(rules: &LandlockRules) -> Result<OwnedFd, Errno> {
+/// A right that the kernel does not know is an error (`HardRequirement`), never a smaller ruleset. A worker
+/// with a loopback interface may use every port of it, and a rule is for one port only: the ruleset leaves
+/// ports out then, and the namespace bounds them.
+fn build(rules: &LandlockRules, network: Network) -> Result<OwnedFd, Errno> {
     let abi = ABI::from(i32::try_from(rules.abi).map_err(|_| Errno::EINVAL)?);
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(abi))
         .map_err(refused)?;
-    if !AccessNet::from_all(abi).is_empty() {
+    if network == Network::None && !AccessNet::from_all(abi).is_empty() {
         ruleset = ruleset
             .handle_access(AccessNet::from_all(abi))
             .map_err(refused)?;
@@ -79,8 +81,8 @@ fn refused<E>(_: E) -> Errno {
 }
 
 /// Enforces the rules on the calling thread.
-pub fn enforce(rules: &LandlockRules) -> Result<(), Errno> {
-    sys::landlock::restrict_self(build(rules)?.as_fd())
+pub fn enforce(rules: &LandlockRules, network: Network) -> Result<(), Errno> {
+    sys::landlock::restrict_self(build(rules, network)?.as_fd())
 }
 
 /// The first ABI that can scope signals.

@@ -21,6 +21,7 @@ pub mod failure;
 mod identity;
 mod landlock;
 mod limits;
+pub mod loopback;
 mod namespaces;
 mod owners;
 mod preload;

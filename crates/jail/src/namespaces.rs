@@ -37,6 +37,11 @@ pub fn enter_network(lent: BorrowedFd) -> Result<(), Errno> {
     setns(lent, CloneFlags::CLONE_NEWNET)
 }
 
+/// Creates a network namespace for this worker alone. The zygote's user namespace owns it.
+pub fn unshare_network() -> Result<(), Errno> {
+    unshare(CloneFlags::CLONE_NEWNET)
+}
+
 /// Creates the guest's user namespace.
 pub fn unshare_user() -> Result<(), Errno> {
     unshare(CloneFlags::CLONE_NEWUSER)

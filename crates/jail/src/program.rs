@@ -50,6 +50,11 @@ impl ZygoteJail {
         self.namespaces?.worker_uids
     }
 
+    /// The network of each worker. Without namespaces, it is that of the host, and the filters close it.
+    pub fn network(&self) -> Network {
+        self.namespaces.map_or(Network::None, |it| it.network)
+    }
+
     /// Replaces [`WORK`] by a directory: in the Landlock rules, as the directory in which guest code
     /// starts, and in the environment.
     pub fn put_work_in(&mut self, directory: &Path) {
@@ -96,6 +101,19 @@ pub struct ZygoteNamespaces {
     /// Host uids of which each worker takes one that no other worker has. `None`: all workers have the
     /// zygote's uid.
     pub worker_uids: Option<UidRange>,
+    /// What a worker's network namespace has.
+    pub network: Network,
+}
+
+/// The network of a worker.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// None: only unix sockets can be made, in an empty namespace that the zygote lends.
+    None,
+    /// TCP and UDP over the loopback interface. The worker makes the namespace, and no other worker ever has
+    /// it: ports, connections that linger and counters stay in a namespace until it ends.
+    Loopback,
 }
 
 /// Consecutive uids of the host.

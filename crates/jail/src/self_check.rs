@@ -10,6 +10,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use super::failure::{Failure, InStep, NOT_REFUSED, Step};
+use super::program::Network;
 use crate::sys::{process, refused};
 
 /// Checks the mounts: the root is read-only. File permissions and Landlock would answer `EACCES`.
@@ -35,10 +36,14 @@ pub fn capabilities() -> Result<(), Failure> {
     is_refused(used, Errno::EPERM).in_step(Step::PrivilegeWitness)
 }
 
-/// Checks the filters: two calls that the zygote's filter always refuses, and two that only the
-/// worker's filter refuses.
-pub fn filters() -> Result<(), Failure> {
-    is_refused(refused::internet_socket(), Errno::EPERM).in_step(Step::SocketWitness)?;
+/// Checks the filters: calls that the zygote's filter always refuses, and calls that only the worker's filter
+/// refuses. With a loopback interface, a socket that could change it belongs to the latter.
+pub fn filters(network: Network) -> Result<(), Failure> {
+    let socket = match network {
+        Network::None => refused::internet_socket(),
+        Network::Loopback => refused::netlink_socket(),
+    };
+    is_refused(socket, Errno::EPERM).in_step(Step::SocketWitness)?;
     is_refused(refused::trace(), Errno::EPERM).in_step(Step::TraceWitness)?;
     is_refused(refused::mount(), Errno::EPERM).in_step(Step::MountWitness)?;
     is_refused(refused::set_capabilities(), Errno::EPERM).in_step(Step::CapsetWitness)

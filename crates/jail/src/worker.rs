@@ -10,10 +10,12 @@ use nix::unistd::{chdir, setsid};
 
 use super::control::CpuBudgetScope;
 use super::failure::{Failure, InStep, Step, encode_report};
-use super::program::{BpfProgram, WorkerJail, ZygoteJail};
+use super::program::{BpfProgram, Network, WorkerJail, ZygoteJail};
 use super::timing::{Part, Stopwatch, Timing};
 use super::zygote::Zygote;
-use super::{DATA, capabilities, cgroup, identity, landlock, limits, namespaces, root, self_check};
+use super::{
+    DATA, capabilities, cgroup, identity, landlock, limits, loopback, namespaces, root, self_check,
+};
 use crate::sys;
 use crate::sys::process::{Dumpable, ForkedChild, Held};
 
@@ -44,8 +46,8 @@ pub struct ForkParams {
 
 /// Puts a just-forked worker into its jail and reports the result to the supervisor.
 ///
-/// `network` is an empty network namespace that the zygote lends, if the jail has namespaces. On success the
-/// process has only its streams and its data socket. It may run guest code as soon as the supervisor, which
+/// `network` is an empty network namespace that the zygote lends, unless the worker makes its own or the jail
+/// has no namespaces. On success the process has only its streams and its data socket. It may run guest code as soon as the supervisor, which
 /// first checks it from outside, sends some.
 pub fn enter(
     child: ForkedChild,
@@ -117,11 +119,11 @@ fn close_in(
         // Before the mounts, which belong to the uid that makes them.
         identity::become_worker(uid).in_step(Step::WorkerUid)?;
     }
-    if jail.namespaces.is_some() {
+    if let Some(own) = &jail.namespaces {
         // After the worker joined its cgroup, which becomes the root of the cgroup namespace.
         namespaces::unshare_worker().in_step(Step::UnshareWorker)?;
         // Before the guest's user namespace, which has no privilege over the network namespace.
-        enter_network(tools).in_step(Step::EnterNetwork)?;
+        enter_network(own.network, tools)?;
     }
     stopwatch.end_of(Part::Namespaces);
     // Before Landlock, which forbids every mount. Before the guest's user namespace, which has no privilege
@@ -156,7 +158,7 @@ fn close_in(
     stopwatch.end_of(Part::Identity);
     if let Some(rules) = &jail.landlock {
         // After the last mount, which Landlock would refuse, and after the last open by path.
-        landlock::enforce(rules).in_step(Step::Landlock)?;
+        landlock::enforce(rules, jail.network()).in_step(Step::Landlock)?;
         self_check::landlock()?;
     }
     if jail.namespaces.is_some() {
@@ -176,7 +178,7 @@ fn close_in(
     stopwatch.end_of(Part::Capabilities);
     // Last: the filter takes away the calls that the lines above needed.
     handles.extend(load(&plan.filters).in_step(Step::WorkerFilter)?);
-    self_check::filters()?;
+    self_check::filters(jail.network())?;
     hand_over(handles).in_step(Step::Report)?;
     limits::set_open_files(&plan.rlimits).in_step(Step::Rlimits)?;
     stopwatch.end_of(Part::Seccomp);
@@ -193,9 +195,15 @@ fn set_limits(plan: &WorkerJail, birth: ForkParams) -> Result<(), Failure> {
     }
 }
 
-fn enter_network(tools: &Tools) -> Result<(), Errno> {
-    let lent = tools.network.as_ref().ok_or(Errno::EBADF)?;
-    namespaces::enter_network(lent.as_fd())
+fn enter_network(network: Network, tools: &Tools) -> Result<(), Failure> {
+    match network {
+        Network::None => {
+            let lent = tools.network.as_ref().ok_or(Errno::EBADF);
+            let entered = lent.and_then(|lent| namespaces::enter_network(lent.as_fd()));
+            entered.in_step(Step::EnterNetwork)
+        }
+        Network::Loopback => loopback::make(tools.proc.as_fd()),
+    }
 }
 
 fn load(filters: &[BpfProgram]) -> Result<Option<OwnedFd>, Errno> {

@@ -13,7 +13,7 @@ REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.E
 
 def describe_error(error):
     message = safe_str(error)
-    note = missing_package(error) or missing_name(error, message) or fence(error)
+    note = missing_package(error) or missing_name(error, message) or fence(error) or no_network(error)
     # An exception whose `__str__` was interrupted is not converted again.
     told = last_line(error, message) if message is INTERRUPTED else format_traceback(error)
     described = {
@@ -67,6 +67,22 @@ def fence(error):
     if type(line) is not str or not line.lstrip().startswith("```"):
         return ""
     return " (a line with ``` is Markdown: pass the Python between two of them)"
+
+
+def no_network(error):
+    """What there could be in place of an internet socket that was refused."""
+    if not issubclass(type(error), OSError):
+        return ""
+    from .network import HINT, made_socket
+
+    # Libraries wrap the exception in their own.
+    for _ in range(MAX_CAUSES):
+        if error is None or HINT in safe_str(error):
+            break
+        if made_socket(error):
+            return " (%s)" % HINT
+        error = attribute(error, "__cause__") or attribute(error, "__context__")
+    return ""
 
 
 def add_note(traceback, note):

@@ -7,6 +7,7 @@ import time
 
 from . import fonts, process, wire, worker
 from .importers import mend_importers
+from .network import Servers
 from .program import check_project
 
 # A second for threads to end.
@@ -55,6 +56,7 @@ def prepare(native, setup):
         from . import imports  # noqa: F401
     if setup["project"] is not None:
         check_project(setup["project"])
+    Servers().prepare()
     preloaded = preload_all(native, setup["preload"])
     lasts = setup["lifetime"] == "many-runs"
     if lasts:

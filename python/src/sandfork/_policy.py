@@ -58,7 +58,7 @@ class FilesystemTable(TypedDict, total=False):
 
 
 class NetworkTable(TypedDict, total=False):
-    """`[network]`: the network mode."""
+    """`[network]`: the network mode, `"none"` or `"loopback"`."""
 
     mode: str
 

@@ -221,6 +221,14 @@ impl Assembler {
                 mask,
                 values,
             } => self.compare(argument, mask, values, failed, passed),
+            Check::When {
+                argument,
+                values,
+                then,
+            } => {
+                let then = self.check(then, passed, failed);
+                self.compare(argument, u32::MAX, values, then, passed)
+            }
         }
     }
 

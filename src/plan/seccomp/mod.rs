@@ -34,6 +34,8 @@ pub use rule::{Check, Errno, Grant, Rule, Verdict};
 pub enum Surroundings {
     /// With namespaces: no process, socket, ipc object or path of the host is visible.
     Namespaces,
+    /// The same, with a loopback interface in the worker's own network namespace.
+    Loopback,
     /// Level `landlock`: these are visible, and only Landlock and these filters protect them.
     SharedHost {
         /// The kernel's Landlock ABI.

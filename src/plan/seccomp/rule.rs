@@ -55,6 +55,15 @@ pub enum Check {
         /// The forbidden values.
         values: &'static [u32],
     },
+    /// Another check holds, if the argument is one of the values.
+    When {
+        /// Index of the argument, 0 to 5.
+        argument: u8,
+        /// The values for which the other check must hold.
+        values: &'static [u32],
+        /// The other check.
+        then: &'static Check,
+    },
 }
 
 /// A filter's answer to a system call.
@@ -200,6 +209,23 @@ pub(super) const fn one_of(argument: u8, values: &'static [u32]) -> Check {
         argument,
         mask: u32::MAX,
         values,
+    }
+}
+
+pub(super) const fn masked_one_of(argument: u8, mask: u32, values: &'static [u32]) -> Check {
+    Check::OneOf {
+        argument,
+        mask,
+        values,
+    }
+}
+
+/// A check that must hold where an argument has one of these values.
+pub(super) const fn when(argument: u8, values: &'static [u32], then: &'static Check) -> Check {
+    Check::When {
+        argument,
+        values,
+        then,
     }
 }
 

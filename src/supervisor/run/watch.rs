@@ -14,6 +14,7 @@ use crate::supervisor::cgroup::WorkerCgroup;
 use crate::supervisor::clock;
 use crate::supervisor::ending::Stop;
 use crate::supervisor::session::SessionDirectory;
+use crate::supervisor::sockets::Sockets;
 use crate::supervisor::spawn::Worker;
 use sandfork_jail::sys::process::page_size;
 use sandfork_jail::sys::procfs;
@@ -64,6 +65,7 @@ pub struct Measured {
 pub struct Watch<'a> {
     cgroup: Option<&'a WorkerCgroup>,
     session: Option<&'a SessionDirectory>,
+    sockets: Option<&'a Sockets>,
     limits: Limits,
     proc: BorrowedFd<'a>,
     main: Pid,
@@ -72,6 +74,7 @@ pub struct Watch<'a> {
     above: Pid,
     next_processes: Instant,
     next_files: Instant,
+    next_sockets: Instant,
     peak: Measured,
     /// Processor time that had been used when the count began, microseconds.
     cpu_before: u64,
@@ -111,12 +114,14 @@ impl<'a> Watch<'a> {
         let mut watch = Self {
             cgroup,
             session,
+            sockets: None,
             limits,
             proc,
             main: Pid::from_raw(worker.proc.pid()),
             above: Pid::from_raw(worker.above_pid),
             next_processes: now,
             next_files: now + FILES_TICK,
+            next_sockets: now + TICK,
             peak: Measured::default(),
             cpu_before: 0,
             charged: Duration::ZERO,
@@ -127,12 +132,17 @@ impl<'a> Watch<'a> {
         watch
     }
 
+    /// Watches these sockets too.
+    pub fn with_sockets(self, sockets: Option<&'a Sockets>) -> Self {
+        Self { sockets, ..self }
+    }
+
     /// When to measure next.
     pub fn next(&self) -> Instant {
-        match self.session {
-            Some(_) => self.next_processes.min(self.next_files),
-            None => self.next_processes,
-        }
+        let files = self.session.map(|_| self.next_files);
+        let sockets = self.sockets.map(|_| self.next_sockets);
+        let others = files.into_iter().chain(sockets);
+        others.fold(self.next_processes, Instant::min)
     }
 
     /// The largest values measured, with only the processor time since the count began.
@@ -157,6 +167,7 @@ impl<'a> Watch<'a> {
         };
         self.next_processes = now + first;
         self.next_files = now + FILES_TICK.max(pace.tick());
+        self.next_sockets = now + pace.tick();
     }
 
     /// Charges the supervisor's work for the guest to the guest's limit on processor time.
@@ -167,6 +178,9 @@ impl<'a> Watch<'a> {
     /// Measures, if it is time to.
     pub fn look(&mut self, now: Instant) -> Option<Stop> {
         let files_due = self.session.is_some() && now >= self.next_files;
+        if let Some(over) = self.look_at_sockets(now) {
+            return Some(over);
+        }
         if now < self.next_processes && !files_due {
             return None;
         }
@@ -235,6 +249,13 @@ impl<'a> Watch<'a> {
         let pids = self.tree().len() as u64;
         self.peak.pids = self.peak.pids.max(pids);
         pids > self.limits.pids()
+    }
+
+    fn look_at_sockets(&mut self, now: Instant) -> Option<Stop> {
+        let sockets = self.sockets.filter(|_| now >= self.next_sockets)?;
+        self.next_sockets = now + self.pace.tick();
+        let exceed = sockets.exceed(self.limits.memory());
+        exceed.then(|| Stop::watchdog(LimitName::Memory))
     }
 
     fn look_at_files(&mut self) -> Option<Stop> {

@@ -1,6 +1,7 @@
 //! Checks a worker from outside, before it gets any guest code. It compares what the kernel reports
 //! of the process with the plan. Only layers that agree count as enforced.
 
+mod loopback;
 mod mounts;
 mod proc_status;
 
@@ -25,7 +26,7 @@ use crate::plan::Layer;
 use crate::policy::Level;
 use sandfork_jail::DATA;
 use sandfork_jail::control::{CpuBudgetScope, NAMESPACES};
-use sandfork_jail::program::{Identity, RlimitResource, ZygoteJail};
+use sandfork_jail::program::{Identity, Network, RlimitResource, ZygoteJail};
 use sandfork_jail::sys;
 
 /// The network namespace's name in [`NAMESPACES`].
@@ -108,6 +109,9 @@ pub fn verify(
     let mut layers = Vec::with_capacity(7);
     if jail.namespaces.is_some() {
         namespaces(worker, jail, others)?;
+        if jail.network() == Network::Loopback {
+            loopback::check(process)?;
+        }
         layers.push(Layer::Namespaces);
         mounts::check(process, jail)?;
         layers.push(Layer::Mounts);

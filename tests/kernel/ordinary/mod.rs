@@ -35,11 +35,15 @@ const SNAPSHOT: &str = concat!(
 );
 
 /// What may differ.
-const DIFFERENT: [(&str, &str); 8] = [
+const DIFFERENT: [(&str, &str); 9] = [
     ("cwd", "a guest starts in its work directory"),
     (
         "sys.path",
         "code that writes a module in the work directory expects to import it",
+    ),
+    (
+        "sys.meta_path",
+        "asyncio would listen on no address, without an error, where no internet socket can be made",
     ),
     (
         "sys.stdout",

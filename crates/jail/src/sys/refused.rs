@@ -5,7 +5,7 @@
 //! arguments before it checks any right.
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 
 use super::check;
 
@@ -13,6 +13,13 @@ use super::check;
 pub fn internet_socket() -> Result<(), Errno> {
     let flags = SockFlag::SOCK_CLOEXEC;
     socket(AddressFamily::Inet, SockType::Stream, flags, None).map(drop)
+}
+
+/// Creates and closes a socket by which network interfaces are configured (rtnetlink(7)).
+pub fn netlink_socket() -> Result<(), Errno> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let route = SockProtocol::NetlinkRoute;
+    socket(AddressFamily::Netlink, SockType::Raw, flags, route).map(drop)
 }
 
 /// Calls mount(2) without a source or target: `EFAULT`.

@@ -4,6 +4,7 @@ here: a finder at the front of `sys.meta_path` patches their modules once they a
 import os
 import sys
 
+from ..network import change_when_loaded
 from .charts import Charts
 
 
@@ -81,16 +82,6 @@ class Plots:
         pyplot = sys.modules.get("matplotlib.pyplot")
         if is_figure(value) and pyplot is not None:
             pyplot.close(value)
-
-
-def change_when_loaded(loader, change):
-    run = loader.exec_module
-
-    def exec_module(module):
-        run(module)
-        change(module)
-
-    loader.exec_module = exec_module
 
 
 def is_figure(value):

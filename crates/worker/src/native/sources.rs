@@ -14,6 +14,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "fonts",
     "importers",
     "imports",
+    "network",
     "process",
     "program",
     "terminal",

@@ -97,5 +97,6 @@ fn numbers(check: &Check) -> Vec<u32> {
         Check::OneOf { mask, values, .. } | Check::NoneOf { mask, values, .. } => {
             values.iter().copied().chain([mask, !mask]).collect()
         }
+        Check::When { values, then, .. } => [values.to_vec(), numbers(then)].concat(),
     }
 }

@@ -80,7 +80,8 @@ impl Case {
         let what = source.byte();
         let arch = [Arch::X86_64, Arch::Aarch64][usize::from(what & 1)];
         let surroundings = match what >> 1 & 7 {
-            0..=3 => Surroundings::Namespaces,
+            0..=1 => Surroundings::Namespaces,
+            2..=3 => Surroundings::Loopback,
             abi => Surroundings::SharedHost {
                 landlock_abi: [0, 1, 3, 6][usize::from(abi) - 4],
             },

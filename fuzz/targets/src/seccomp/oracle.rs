@@ -170,5 +170,13 @@ fn holds(check: Check, call: &Call) -> bool {
         } => values
             .iter()
             .all(|value| low(argument) & u64::from(mask) != u64::from(*value)),
+        Check::When {
+            argument,
+            values,
+            then,
+        } => {
+            let is_there = |value: &u32| low(argument) == u64::from(*value);
+            !values.iter().any(is_there) || holds(*then, call)
+        }
     }
 }

@@ -31,6 +31,9 @@ pub(super) const NAMESPACES: &[Rule] = &[
     ),
 ];
 
+/// Needed if workers have their own loopback interface.
+pub(super) const LOOPBACK: &[Rule] = &[allow("bring the loopback interface up", "socket")];
+
 /// Needed if there are no namespaces and Landlock does not scope signals: see `jail::reaper`.
 pub(super) const SIGNALS: &[Rule] = &[
     allow(

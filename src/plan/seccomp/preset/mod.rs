@@ -5,6 +5,7 @@
 
 mod files;
 mod jail;
+mod loopback;
 mod memory;
 mod processes;
 mod refused;
@@ -41,11 +42,12 @@ impl Preset {
         Self {
             guest: by_syscall(&tables),
             jail: by_syscall(&match surroundings {
-                Surroundings::Namespaces => [jail::ALWAYS, jail::NAMESPACES],
+                Surroundings::Namespaces => vec![jail::ALWAYS, jail::NAMESPACES],
+                Surroundings::Loopback => vec![jail::ALWAYS, jail::NAMESPACES, jail::LOOPBACK],
                 Surroundings::SharedHost { landlock_abi } if landlock_abi < ABI_SCOPE => {
-                    [jail::ALWAYS, jail::SIGNALS]
+                    vec![jail::ALWAYS, jail::SIGNALS]
                 }
-                Surroundings::SharedHost { .. } => [jail::ALWAYS, &[]],
+                Surroundings::SharedHost { .. } => vec![jail::ALWAYS],
             }),
         }
     }
@@ -61,13 +63,17 @@ fn guest_tables(surroundings: Surroundings) -> Vec<&'static [Rule]> {
         sockets::RULES,
         refused::RULES,
     ];
-    if let Surroundings::SharedHost { landlock_abi } = surroundings {
-        tables.push(shared_host::ALWAYS);
-        if landlock_abi < ABI_TRUNCATE {
-            tables.push(shared_host::TRUNCATION_OPEN);
-        }
-        if landlock_abi < ABI_SCOPE {
-            tables.push(shared_host::SIGNALS_OPEN);
+    match surroundings {
+        Surroundings::Namespaces => {}
+        Surroundings::Loopback => tables.push(loopback::RULES),
+        Surroundings::SharedHost { landlock_abi } => {
+            tables.push(shared_host::ALWAYS);
+            if landlock_abi < ABI_TRUNCATE {
+                tables.push(shared_host::TRUNCATION_OPEN);
+            }
+            if landlock_abi < ABI_SCOPE {
+                tables.push(shared_host::SIGNALS_OPEN);
+            }
         }
     }
     tables
@@ -86,11 +92,18 @@ fn by_syscall(tables: &[&'static [Rule]]) -> BTreeMap<&'static str, &'static Rul
 pub(super) fn tables() -> Vec<Vec<Rule>> {
     let preset = guest_tables(Surroundings::Namespaces);
     let replacing = [
+        loopback::RULES,
         shared_host::ALWAYS,
         shared_host::TRUNCATION_OPEN,
         shared_host::SIGNALS_OPEN,
     ];
-    let jail = [jail::ALWAYS, jail::NAMESPACES, jail::SIGNALS].concat();
+    let jail = [
+        jail::ALWAYS,
+        jail::NAMESPACES,
+        jail::LOOPBACK,
+        jail::SIGNALS,
+    ]
+    .concat();
     [
         vec![preset.concat()],
         replacing.map(<[Rule]>::to_vec).to_vec(),

@@ -111,7 +111,10 @@ pub(in super::super) const PERSONALITY_QUERY: u32 = 0xffff_ffff;
 
 // socket.h
 pub(in super::super) const AF_UNIX: u32 = 1;
+pub(in super::super) const AF_INET: u32 = 2;
+pub(in super::super) const AF_INET6: u32 = 10;
 pub(in super::super) const SOCK_STREAM: u32 = 1;
+pub(in super::super) const SOCK_DGRAM: u32 = 2;
 pub(in super::super) const SOCK_SEQPACKET: u32 = 5;
 pub(in super::super) const SOCK_TYPE_MASK: u32 = 0xf;
 pub(in super::super) const MSG_OOB: u32 = 1;
@@ -119,6 +122,65 @@ pub(in super::super) const SO_ATTACH_FILTER: u32 = 26;
 pub(in super::super) const SO_ATTACH_BPF: u32 = 50;
 pub(in super::super) const SO_ATTACH_REUSEPORT_CBPF: u32 = 51;
 pub(in super::super) const SO_ATTACH_REUSEPORT_EBPF: u32 = 52;
+
+pub(in super::super) const MSG_ZEROCOPY: u32 = 0x0400_0000;
+pub(in super::super) const MSG_FASTOPEN: u32 = 0x2000_0000;
+pub(in super::super) const SOL_SOCKET: u32 = 1;
+pub(in super::super) const SO_REUSEADDR: u32 = 2;
+pub(in super::super) const SO_DONTROUTE: u32 = 5;
+pub(in super::super) const SO_BROADCAST: u32 = 6;
+pub(in super::super) const SO_KEEPALIVE: u32 = 9;
+pub(in super::super) const SO_OOBINLINE: u32 = 10;
+pub(in super::super) const SO_LINGER: u32 = 13;
+pub(in super::super) const SO_REUSEPORT: u32 = 15;
+pub(in super::super) const SO_PASSCRED: u32 = 16;
+pub(in super::super) const SO_RCVLOWAT: u32 = 18;
+pub(in super::super) const SO_RCVTIMEO: u32 = 20;
+pub(in super::super) const SO_SNDTIMEO: u32 = 21;
+
+// in.h
+pub(in super::super) const IPPROTO_IP: u32 = 0;
+pub(in super::super) const IPPROTO_TCP: u32 = 6;
+pub(in super::super) const IPPROTO_UDP: u32 = 17;
+pub(in super::super) const IPPROTO_IPV6: u32 = 41;
+pub(in super::super) const IP_TOS: u32 = 1;
+pub(in super::super) const IP_TTL: u32 = 2;
+pub(in super::super) const IP_PKTINFO: u32 = 8;
+pub(in super::super) const IP_MTU_DISCOVER: u32 = 10;
+pub(in super::super) const IP_RECVERR: u32 = 11;
+pub(in super::super) const IP_RECVTTL: u32 = 12;
+pub(in super::super) const IP_RECVTOS: u32 = 13;
+pub(in super::super) const IP_BIND_ADDRESS_NO_PORT: u32 = 24;
+pub(in super::super) const IP_MULTICAST_TTL: u32 = 33;
+pub(in super::super) const IP_MULTICAST_LOOP: u32 = 34;
+
+// in6.h
+pub(in super::super) const IPV6_UNICAST_HOPS: u32 = 16;
+pub(in super::super) const IPV6_MULTICAST_HOPS: u32 = 18;
+pub(in super::super) const IPV6_MULTICAST_LOOP: u32 = 19;
+pub(in super::super) const IPV6_MTU_DISCOVER: u32 = 23;
+pub(in super::super) const IPV6_RECVERR: u32 = 25;
+pub(in super::super) const IPV6_V6ONLY: u32 = 26;
+pub(in super::super) const IPV6_RECVPKTINFO: u32 = 49;
+pub(in super::super) const IPV6_RECVHOPLIMIT: u32 = 51;
+pub(in super::super) const IPV6_RECVTCLASS: u32 = 66;
+pub(in super::super) const IPV6_TCLASS: u32 = 67;
+
+// tcp.h
+pub(in super::super) const TCP_NODELAY: u32 = 1;
+pub(in super::super) const TCP_MAXSEG: u32 = 2;
+pub(in super::super) const TCP_CORK: u32 = 3;
+pub(in super::super) const TCP_KEEPIDLE: u32 = 4;
+pub(in super::super) const TCP_KEEPINTVL: u32 = 5;
+pub(in super::super) const TCP_KEEPCNT: u32 = 6;
+pub(in super::super) const TCP_SYNCNT: u32 = 7;
+pub(in super::super) const TCP_LINGER2: u32 = 8;
+pub(in super::super) const TCP_DEFER_ACCEPT: u32 = 9;
+pub(in super::super) const TCP_WINDOW_CLAMP: u32 = 10;
+pub(in super::super) const TCP_QUICKACK: u32 = 12;
+pub(in super::super) const TCP_USER_TIMEOUT: u32 = 18;
+pub(in super::super) const TCP_NOTSENT_LOWAT: u32 = 25;
+pub(in super::super) const TCP_ZEROCOPY_RECEIVE: u32 = 35;
 
 // resource.h, ioprio.h
 pub(in super::super) const IOPRIO_WHO_PROCESS: u32 = 1;

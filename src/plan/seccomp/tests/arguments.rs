@@ -1,5 +1,7 @@
 //! Arguments around the boundaries of a rule's checks, and the checks' meaning in plain terms.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::super::{Check, Verdict};
 use super::interpreter::Answer;
 
@@ -41,6 +43,11 @@ fn holds(check: &Check, arguments: &[u64; 6]) -> bool {
             mask,
             values,
         } => !values.contains(&(low(argument) & mask)),
+        Check::When {
+            argument,
+            values,
+            then,
+        } => !values.contains(&low(argument)) || holds(then, arguments),
     }
 }
 
@@ -52,8 +59,11 @@ pub(super) fn samples(verdict: &Verdict) -> Vec<[u64; 6]> {
         Verdict::AskIf { asked, checks, .. } => [&[*asked], *checks].concat(),
         Verdict::Allow | Verdict::Refuse { .. } => return samples,
     };
+    let mut around = BTreeMap::new();
     for check in &checks {
-        let (argument, values) = values_around(check);
+        add_values_around(check, &mut around);
+    }
+    for (argument, values) in around {
         samples = samples
             .iter()
             .flat_map(|sample| {
@@ -68,7 +78,8 @@ pub(super) fn samples(verdict: &Verdict) -> Vec<[u64; 6]> {
     samples
 }
 
-fn values_around(check: &Check) -> (usize, Vec<u64>) {
+/// The values to try for each argument that a check looks at.
+fn add_values_around(check: &Check, around: &mut BTreeMap<usize, BTreeSet<u64>>) {
     let (argument, mask, values) = match *check {
         Check::OneOf {
             argument,
@@ -80,10 +91,25 @@ fn values_around(check: &Check) -> (usize, Vec<u64>) {
             mask,
             values,
         } => (argument, mask, values),
+        Check::When {
+            argument,
+            values,
+            then,
+        } => {
+            add_values_around(then, around);
+            (argument, u32::MAX, values)
+        }
     };
-    let mut around = vec![0, u64::MAX, 1 << 32, u64::from(!mask)];
-    for &value in values {
-        let bits = (0..32).map(|bit| value ^ (1 << bit));
+    let around = around.entry(usize::from(argument)).or_default();
+    around.extend([0, u64::MAX, 1 << 32, u64::from(!mask)]);
+    for (index, &value) in values.iter().enumerate() {
+        // The upper bits of one value of a long list stand for those of the others.
+        let bits = if index == 0 || values.len() < 8 {
+            32
+        } else {
+            8
+        };
+        let bits = (0..bits).map(|bit| value ^ (1 << bit));
         let near = bits.chain([
             value,
             value.wrapping_add(1),
@@ -92,5 +118,4 @@ fn values_around(check: &Check) -> (usize, Vec<u64>) {
         ]);
         around.extend(near.flat_map(|value| [u64::from(value), u64::from(value) | GARBAGE]));
     }
-    (usize::from(argument), around)
 }

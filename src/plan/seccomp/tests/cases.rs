@@ -9,6 +9,7 @@
 pub enum Where {
     Anywhere,
     Namespaces,
+    Loopback,
     SharedHost { landlock_abi: u32 },
 }
 
@@ -47,6 +48,10 @@ impl Case {
 
     const fn with_namespaces(self) -> Self {
         self.at(Where::Namespaces)
+    }
+
+    const fn with_loopback(self) -> Self {
+        self.at(Where::Loopback)
     }
 
     const fn on_shared_host(self, landlock_abi: u32) -> Self {
@@ -157,7 +162,7 @@ pub const CASES: &[Case] = &[
     allowed("sendmmsg", [NO_FD, 0, 0, 0x4000, 0, 0]),
     denied("sendmmsg", [NO_FD, 0, 0, 1, 0, 0], libc::EOPNOTSUPP),
     // setsockopt: SO_RCVBUF; SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF.
-    allowed("setsockopt", [NO_FD, 1, 8, 0, 0, 0]),
+    allowed("setsockopt", [NO_FD, 1, 9, 0, 0, 0]),
     denied("setsockopt", [NO_FD, 1, 26, 0, 0, 0], libc::EPERM),
     denied("setsockopt", [NO_FD, 1, 50, 0, 0, 0], libc::EPERM),
     denied("setsockopt", [NO_FD, 1, 51, 0, 0, 0], libc::EPERM),
@@ -220,6 +225,65 @@ pub const CASES: &[Case] = &[
     allowed("getxattr", [0, 0, 0, 0, 0, 0]).with_namespaces(),
     denied("getxattr", [0, 0, 0, 0, 0, 0], libc::EPERM).on_shared_host(6),
     denied("llistxattr", [0, 0, 0, 0, 0, 0], libc::EPERM).on_shared_host(1),
+    // With a loopback interface: AF_UNIX of each type; TCP and UDP by both families, with flags and by name; raw
+    // sockets, ICMP, SCTP, MPTCP and UDP-Lite; AF_NETLINK, AF_PACKET, AF_VSOCK.
+    allowed("socket", [1, 1, 0, 0, 0, 0]).with_loopback(),
+    allowed("socket", [1, 5 | 0o2_000_000, 0, 0, 0, 0]).with_loopback(),
+    allowed("socket", [2, 1, 0, 0, 0, 0]).with_loopback(),
+    allowed("socket", [10, 2 | 0o2_004_000, 17, 0, 0, 0]).with_loopback(),
+    allowed("socket", [10, 1, 6, 0, 0, 0]).with_loopback(),
+    denied("socket", [2, 3, 255, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("socket", [2, 3, 0, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("socket", [2, 2, 1, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("socket", [10, 2, 58, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("socket", [2, 5, 0, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("socket", [2, 1, 132, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("socket", [2, 1, 262, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("socket", [2, 2, 136, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("socket", [16, 3, 0, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("socket", [17, 3, 0, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("socket", [40, 1, 0, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("socketpair", [2, 1, 0, 0, 0, 0], libc::EPERM).with_loopback(),
+    // setsockopt: SO_REUSEADDR, TCP_NODELAY, IP_TTL, IPV6_V6ONLY; SO_SNDBUF, SO_RCVBUF, SO_BINDTODEVICE, SO_MARK, SO_ZEROCOPY,
+    // SO_BINDTOIFINDEX, TCP_CONGESTION, TCP_MD5SIG, TCP_REPAIR, TCP_FASTOPEN, TCP_ULP, IP_OPTIONS,
+    // IP_ADD_MEMBERSHIP, IPV6_ADDRFORM, UDP_ENCAP, IPT_SO_SET_REPLACE.
+    allowed("setsockopt", [NO_FD, 1, 2, 0, 0, 0]).with_loopback(),
+    allowed("setsockopt", [NO_FD, 6, 1, 0, 0, 0]).with_loopback(),
+    allowed("setsockopt", [NO_FD, 0, 2, 0, 0, 0]).with_loopback(),
+    allowed("setsockopt", [NO_FD, 41, 26, 0, 0, 0]).with_loopback(),
+    denied("setsockopt", [NO_FD, 1, 7, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 1, 8, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 1, 25, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 1, 36, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 1, 60, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 1, 62, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 6, 13, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 6, 14, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 6, 19, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 6, 23, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 6, 31, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 0, 4, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 0, 35, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 41, 1, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 17, 100, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("setsockopt", [NO_FD, 0, 64, 0, 0, 0], libc::EPERM).with_loopback(),
+    // getsockopt: SO_ERROR; TCP_ZEROCOPY_RECEIVE. sendto and its kin: MSG_ZEROCOPY, MSG_FASTOPEN.
+    allowed("getsockopt", [NO_FD, 1, 4, 0, 0, 0]).with_loopback(),
+    allowed("getsockopt", [NO_FD, 1, 35, 0, 0, 0]).with_loopback(),
+    denied("getsockopt", [NO_FD, 6, 35, 0, 0, 0], libc::EPERM).with_loopback(),
+    denied("sendto", [NO_FD, 0, 0, 0x0400_0000, 0, 0], libc::EOPNOTSUPP).with_loopback(),
+    denied(
+        "sendmsg",
+        [NO_FD, 0, 0x2000_0000, 0, 0, 0],
+        libc::EOPNOTSUPP,
+    )
+    .with_loopback(),
+    denied(
+        "sendmmsg",
+        [NO_FD, 0, 0, 0x2000_0000, 0, 0],
+        libc::EOPNOTSUPP,
+    )
+    .with_loopback(),
     // preadv2: RWF_HIPRI; RWF_NOWAIT, also with more.
     allowed("preadv2", [NO_FD, 0, 0, 0, 0, 1]),
     denied("preadv2", [NO_FD, 0, 0, 0, 0, 8], libc::EOPNOTSUPP),

@@ -17,8 +17,9 @@ use sandfork_jail::program::BpfProgram;
 const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
 
 /// Each combination of tables that a plan can ask for.
-const SURROUNDINGS: [Surroundings; 4] = [
+const SURROUNDINGS: [Surroundings; 5] = [
     Surroundings::Namespaces,
+    Surroundings::Loopback,
     Surroundings::SharedHost { landlock_abi: 1 },
     Surroundings::SharedHost { landlock_abi: 3 },
     Surroundings::SharedHost { landlock_abi: 6 },

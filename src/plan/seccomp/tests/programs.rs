@@ -6,7 +6,7 @@ use proptest::collection::btree_map;
 use proptest::prelude::*;
 
 use super::super::assemble::{Fallback, assemble};
-use super::super::{Arch, Check, Errno, Grant, Verdict, compile};
+use super::super::{Arch, Check, Errno, Grant, Surroundings, Verdict, compile};
 use super::arguments::{meaning, samples};
 use super::interpreter::{Answer, Call, answer, assert_loadable};
 use super::{ARCHES, SURROUNDINGS, instructions, preset_filters};
@@ -30,10 +30,16 @@ fn the_kernel_would_accept_every_program() {
 fn the_workers_filter_is_short() {
     for arch in ARCHES {
         for surroundings in SURROUNDINGS {
+            // With a loopback interface, it also takes netlink away, and says which sockets there are.
+            let most = if surroundings == Surroundings::Loopback {
+                90
+            } else {
+                70
+            };
             let preset = instructions(&preset_filters(arch, surroundings).worker);
-            assert!(preset <= 70, "{preset}");
+            assert!(preset <= most, "{preset}");
             let no_exec = compile(arch, surroundings, &[] as &[&str], &["execve", "execveat"]);
-            assert!(instructions(&no_exec.unwrap().worker) <= 74);
+            assert!(instructions(&no_exec.unwrap().worker) <= most + 4);
         }
     }
 }

@@ -159,6 +159,7 @@ fn surroundings_of(case: &Case) -> Vec<Surroundings> {
     match case.surroundings {
         Where::Anywhere => SURROUNDINGS.to_vec(),
         Where::Namespaces => vec![Surroundings::Namespaces],
+        Where::Loopback => vec![Surroundings::Loopback],
         Where::SharedHost { landlock_abi } => vec![Surroundings::SharedHost { landlock_abi }],
     }
 }

@@ -19,7 +19,7 @@ use sandfork_jail::control::{
     send_message,
 };
 use sandfork_jail::failure::{Failure, InStep, Step};
-use sandfork_jail::program::ZygoteJail;
+use sandfork_jail::program::{Network as NetworkOf, ZygoteJail};
 use sandfork_jail::sys;
 use sandfork_jail::sys::namespace_init::{InitStacks, NamespaceInit};
 use sandfork_jail::sys::process::{End, Reaped, SingleThreaded};
@@ -59,7 +59,7 @@ pub struct Server {
     home: OwnedFd,
     /// Whether the zygote's next child would be created in another pid namespace.
     is_away: bool,
-    /// The network namespaces, if the jail has namespaces.
+    /// The network namespaces, if workers do not make their own.
     networks: Option<Networks>,
     events: Epoll,
     children: SignalFd,
@@ -109,10 +109,10 @@ impl Server {
         let events = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         events.add(&control, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
         events.add(&children, EpollEvent::new(EpollFlags::EPOLLIN, CHILDREN))?;
-        let networks = jail
-            .namespaces
-            .map(|_| Networks::new(zygote.proc.as_fd()))
-            .transpose()?;
+        let networks = match jail.namespaces.map(|own| own.network) {
+            Some(NetworkOf::None) => Some(Networks::new(zygote.proc.as_fd())?),
+            Some(NetworkOf::Loopback) | None => None,
+        };
         Ok(Self {
             control,
             jail,
@@ -275,7 +275,7 @@ impl Server {
         }
     }
 
-    /// A network namespace for the next worker, if the jail has namespaces.
+    /// A network namespace for the next worker, unless it makes its own.
     fn lend_network(&mut self) -> Result<Option<Network>, Failure> {
         let proc = self.zygote.proc.as_fd();
         let networks = self.networks.as_mut();

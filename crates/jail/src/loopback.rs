@@ -1,0 +1,113 @@
+//! The worker's own loopback interface.
+//!
+//! The kernel does not forget what happened in a network namespace: ports of closed connections stay taken for
+//! a minute, and every packet and error is counted. So this namespace is never lent to another worker, unlike
+//! the empty ones. It ends with the worker's last process and socket.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+};
+use nix::sys::stat::Mode;
+
+use super::failure::{Failure, InStep, Step};
+use super::namespaces;
+
+/// The most that a TCP socket's buffers grow to, each way.
+pub const LARGEST_BUFFER: u64 = 256 * 1024;
+
+/// The kernel's own values but for the largest, which is many times as much (tcp(7)).
+const BUFFERS: [(&str, &str); 2] = [
+    ("sys/net/ipv4/tcp_rmem", "4096 131072 262144"),
+    ("sys/net/ipv4/tcp_wmem", "4096 16384 262144"),
+];
+
+/// Enters a new network namespace that has nothing but a loopback interface with its usual addresses.
+///
+/// `proc` is the root of a procfs that shows the calling process.
+pub fn make(proc: BorrowedFd) -> Result<(), Failure> {
+    namespaces::unshare_network().in_step(Step::MakeNetwork)?;
+    // No cgroup is charged for what waits in connections that were not accepted yet.
+    for (file, value) in BUFFERS {
+        write(proc, file, value).in_step(Step::BoundBuffers)?;
+    }
+    bring_up().in_step(Step::RaiseLoopback)
+}
+
+fn write(proc: BorrowedFd, file: &str, value: &str) -> Result<(), Errno> {
+    let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    let file = openat(proc, file, flags, Mode::empty())?;
+    nix::unistd::write(&file, value.as_bytes()).map(drop)
+}
+
+/// The kernel gives the interface its addresses when it comes up.
+fn bring_up() -> Result<(), Errno> {
+    let socket = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkRoute,
+    )?;
+    send(socket.as_raw_fd(), &request(), MsgFlags::empty())?;
+    let mut answer = [0; 256];
+    let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
+    acknowledged(&answer[..length])
+}
+
+// linux/netlink.h, linux/rtnetlink.h, linux/if.h
+const NLMSG_ERROR: u16 = 2;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const RTM_NEWLINK: u16 = 16;
+const IFF_UP: u32 = 1;
+
+/// The loopback interface is the first of every namespace (`LOOPBACK_IFINDEX` of net/flow.h).
+const LOOPBACK: i32 = 1;
+
+/// `struct nlmsghdr` and `struct ifinfomsg`: sets the flag `IFF_UP` of the loopback interface.
+fn request() -> [u8; 32] {
+    let mut message = [0; 32];
+    message[..4].copy_from_slice(&32_u32.to_ne_bytes());
+    message[4..6].copy_from_slice(&RTM_NEWLINK.to_ne_bytes());
+    message[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+    message[20..24].copy_from_slice(&LOOPBACK.to_ne_bytes());
+    message[24..28].copy_from_slice(&IFF_UP.to_ne_bytes());
+    message[28..].copy_from_slice(&IFF_UP.to_ne_bytes());
+    message
+}
+
+/// Reads `struct nlmsgerr`: 0, or the errno as a negative number.
+fn acknowledged(answer: &[u8]) -> Result<(), Errno> {
+    let kind = answer.get(4..6).and_then(|it| it.try_into().ok());
+    let error = answer.get(16..20).and_then(|it| it.try_into().ok());
+    match (kind.map(u16::from_ne_bytes), error.map(i32::from_ne_bytes)) {
+        (Some(NLMSG_ERROR), Some(0)) => Ok(()),
+        (Some(NLMSG_ERROR), Some(errno)) => Err(Errno::from_raw(-errno)),
+        _ => Err(Errno::EPROTO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_acknowledgement_counts() {
+        let answer = |kind: u16, errno: i32| {
+            let mut answer = [0; 36];
+            answer[4..6].copy_from_slice(&kind.to_ne_bytes());
+            answer[16..20].copy_from_slice(&errno.to_ne_bytes());
+            answer
+        };
+        assert_eq!(acknowledged(&answer(NLMSG_ERROR, 0)), Ok(()));
+        assert_eq!(
+            acknowledged(&answer(NLMSG_ERROR, -libc::EPERM)),
+            Err(Errno::EPERM)
+        );
+        assert_eq!(acknowledged(&answer(RTM_NEWLINK, 0)), Err(Errno::EPROTO));
+        assert_eq!(acknowledged(&[]), Err(Errno::EPROTO));
+    }
+}

@@ -1,0 +1,90 @@
+"""Tells guests that have no network so. It gives messages only: the kernel refuses the sockets."""
+
+import errno
+import functools
+import sys
+
+# SOCK_STREAM, AF_INET and AF_INET6 of Linux. `socket` is not imported: most guests never use it.
+STREAM = 1
+INTERNET = (2, 10)
+HINT = (
+    'this sandbox has no network: `network.mode = "loopback"` in its policy lets its own processes talk over TCP '
+    "and UDP, and none reach further"
+)
+
+
+def is_refused():
+    """Whether no internet socket can be made."""
+    import _socket
+
+    try:
+        _socket.socket(INTERNET[0], STREAM).close()
+    except OSError as error:
+        return error.errno == errno.EPERM
+    return False
+
+
+def made_socket(error):
+    """Whether the exception is that of an internet socket that was refused."""
+    if type(error) is not PermissionError or error.errno != errno.EPERM:
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace and trace.tb_frame
+    if frame is None or not frame.f_code.co_filename.endswith("socket.py"):
+        return False
+    return frame.f_locals.get("family") in INTERNET and is_refused()
+
+
+class Servers:
+    """Patches asyncio once it is loaded. It skips the addresses for which there is no socket, and before
+    Python 3.13 returns a server that listens on none."""
+
+    def __init__(self):
+        self.changes = {"asyncio.base_events": mend}
+
+    def prepare(self):
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name, path=None, target=None):
+        change = self.changes.pop(name, None)
+        if change is None:
+            return None
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None and spec.loader is not None:
+                change_when_loaded(spec.loader, change)
+                return spec
+        return None
+
+
+def change_when_loaded(loader, change):
+    run = loader.exec_module
+
+    def exec_module(module):
+        run(module)
+        change(module)
+
+    loader.exec_module = exec_module
+
+
+def mend(base_events):
+    original = base_events.BaseEventLoop.create_server
+
+    @functools.wraps(original)
+    async def create_server(*args, **kwargs):
+        try:
+            server = await original(*args, **kwargs)
+        except OSError as error:
+            if error.errno is not None or not is_refused():
+                raise
+        else:
+            if server.sockets or not is_refused():
+                return server
+            server.close()
+        raise PermissionError(errno.EPERM, "There is no address to listen on, because " + HINT)
+
+    base_events.BaseEventLoop.create_server = create_server

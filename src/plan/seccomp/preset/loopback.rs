@@ -1,0 +1,167 @@
+//! TCP and UDP within the worker's own network namespace. These rules replace those of the preset.
+
+use super::super::rule::{Errno, Rule, allow_if, clear, masked_one_of, none_of, one_of, when};
+use super::uapi::{
+    AF_INET, AF_INET6, AF_UNIX, IP_BIND_ADDRESS_NO_PORT, IP_MTU_DISCOVER, IP_MULTICAST_LOOP,
+    IP_MULTICAST_TTL, IP_PKTINFO, IP_RECVERR, IP_RECVTOS, IP_RECVTTL, IP_TOS, IP_TTL, IPPROTO_IP,
+    IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP, IPV6_MTU_DISCOVER, IPV6_MULTICAST_HOPS,
+    IPV6_MULTICAST_LOOP, IPV6_RECVERR, IPV6_RECVHOPLIMIT, IPV6_RECVPKTINFO, IPV6_RECVTCLASS,
+    IPV6_TCLASS, IPV6_UNICAST_HOPS, IPV6_V6ONLY, MSG_FASTOPEN, MSG_OOB, MSG_ZEROCOPY, SO_BROADCAST,
+    SO_DONTROUTE, SO_KEEPALIVE, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, SO_RCVLOWAT, SO_RCVTIMEO,
+    SO_REUSEADDR, SO_REUSEPORT, SO_SNDTIMEO, SOCK_DGRAM, SOCK_STREAM, SOCK_TYPE_MASK, SOL_SOCKET,
+    TCP_CORK, TCP_DEFER_ACCEPT, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_LINGER2, TCP_MAXSEG,
+    TCP_NODELAY, TCP_NOTSENT_LOWAT, TCP_QUICKACK, TCP_SYNCNT, TCP_USER_TIMEOUT, TCP_WINDOW_CLAMP,
+    TCP_ZEROCOPY_RECEIVE,
+};
+
+/// What of sending is refused: out-of-band data as without a network, and two ways around the plain one that
+/// few programs use.
+const PLAIN: u32 = MSG_OOB | MSG_FASTOPEN | MSG_ZEROCOPY;
+
+pub(super) const RULES: &[Rule] = &[
+    // The kernel has ICMP, SCTP, MPTCP and UDP-Lite in these families too, and loads a module for some.
+    allow_if(
+        "unix sockets, tcp and udp, no other family or protocol",
+        "socket",
+        &[
+            one_of(0, &[AF_UNIX, AF_INET, AF_INET6]),
+            when(
+                0,
+                &[AF_INET, AF_INET6],
+                &masked_one_of(1, SOCK_TYPE_MASK, &[SOCK_STREAM, SOCK_DGRAM]),
+            ),
+            when(
+                0,
+                &[AF_INET, AF_INET6],
+                &one_of(2, &[0, IPPROTO_TCP, IPPROTO_UDP]),
+            ),
+        ],
+        Errno::Perm,
+    ),
+    allow_if(
+        "pairs of unix sockets, the only family that has them",
+        "socketpair",
+        &[one_of(0, &[AF_UNIX])],
+        Errno::Perm,
+    ),
+    allow_if(
+        "send, but nothing out of band and by no other way",
+        "sendto",
+        &[clear(3, PLAIN)],
+        Errno::NotSupported,
+    ),
+    allow_if(
+        "send messages and descriptors, but nothing out of band and by no other way",
+        "sendmsg",
+        &[clear(2, PLAIN)],
+        Errno::NotSupported,
+    ),
+    allow_if(
+        "send several messages, but nothing out of band and by no other way",
+        "sendmmsg",
+        &[clear(3, PLAIN)],
+        Errno::NotSupported,
+    ),
+    // It maps the kernel's pages into the guest.
+    allow_if(
+        "read socket options, but not received data by one of them",
+        "getsockopt",
+        &[when(
+            1,
+            &[IPPROTO_TCP],
+            &none_of(2, &[TCP_ZEROCOPY_RECEIVE]),
+        )],
+        Errno::Perm,
+    ),
+    // A list of what is allowed: the others choose devices and routes, load modules and programs, have the
+    // kernel encrypt or decapsulate, repair connections or join groups. Larger buffers would be
+    // charged to no one (`supervisor/sockets.rs`).
+    allow_if(
+        "socket options of timing and addresses",
+        "setsockopt",
+        &[
+            one_of(1, &[SOL_SOCKET, IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6]),
+            when(
+                1,
+                &[SOL_SOCKET],
+                &one_of(
+                    2,
+                    &[
+                        SO_REUSEADDR,
+                        SO_DONTROUTE,
+                        SO_BROADCAST,
+                        SO_KEEPALIVE,
+                        SO_OOBINLINE,
+                        SO_LINGER,
+                        SO_REUSEPORT,
+                        SO_PASSCRED,
+                        SO_RCVLOWAT,
+                        SO_RCVTIMEO,
+                        SO_SNDTIMEO,
+                    ],
+                ),
+            ),
+            when(
+                1,
+                &[IPPROTO_IP],
+                &one_of(
+                    2,
+                    &[
+                        IP_TOS,
+                        IP_TTL,
+                        IP_PKTINFO,
+                        IP_MTU_DISCOVER,
+                        IP_RECVERR,
+                        IP_RECVTTL,
+                        IP_RECVTOS,
+                        IP_BIND_ADDRESS_NO_PORT,
+                        IP_MULTICAST_TTL,
+                        IP_MULTICAST_LOOP,
+                    ],
+                ),
+            ),
+            when(
+                1,
+                &[IPPROTO_TCP],
+                &one_of(
+                    2,
+                    &[
+                        TCP_NODELAY,
+                        TCP_MAXSEG,
+                        TCP_CORK,
+                        TCP_KEEPIDLE,
+                        TCP_KEEPINTVL,
+                        TCP_KEEPCNT,
+                        TCP_SYNCNT,
+                        TCP_LINGER2,
+                        TCP_DEFER_ACCEPT,
+                        TCP_WINDOW_CLAMP,
+                        TCP_QUICKACK,
+                        TCP_USER_TIMEOUT,
+                        TCP_NOTSENT_LOWAT,
+                    ],
+                ),
+            ),
+            when(
+                1,
+                &[IPPROTO_IPV6],
+                &one_of(
+                    2,
+                    &[
+                        IPV6_UNICAST_HOPS,
+                        IPV6_MULTICAST_HOPS,
+                        IPV6_MULTICAST_LOOP,
+                        IPV6_MTU_DISCOVER,
+                        IPV6_RECVERR,
+                        IPV6_V6ONLY,
+                        IPV6_RECVPKTINFO,
+                        IPV6_RECVHOPLIMIT,
+                        IPV6_RECVTCLASS,
+                        IPV6_TCLASS,
+                    ],
+                ),
+            ),
+        ],
+        Errno::Perm,
+    ),
+];

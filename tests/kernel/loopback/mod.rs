@@ -1,0 +1,235 @@
+//! `network.mode = "loopback"`: TCP and UDP among a guest's own processes, and nothing else.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sandfork::{LimitName, Mechanism, Status};
+
+use crate::check::{ended, fine, limited, shown};
+use crate::need::Need;
+use crate::recipe::{Recipe, standard};
+use crate::test::{Test, name_of, tests};
+use crate::world::{Python, World, run};
+
+pub fn tests(world: &World) -> Vec<Test> {
+    let mut tests = tests![
+        without_a_network_nothing_listens,
+        the_hosts_services_cannot_be_reached,
+        a_second_tenant_cannot_connect,
+        nothing_of_one_run_reaches_the_next,
+        a_session_keeps_its_server,
+        sockets_without_descriptors_are_counted,
+        sockets_do_not_delay_the_end,
+        a_moderate_number_of_sockets_is_fine,
+    ];
+    let programs = |name: String, recipe: Recipe| {
+        Test::new(name, move |world: &World| {
+            let outcome = world.run(recipe, include_str!("programs.py"));
+            fine(&outcome);
+            assert_eq!(outcome.stdout().lines().count(), 9, "{}", shown(&outcome));
+        })
+    };
+    tests.push(programs(name_of(module_path!(), "programs"), loopback()));
+    let in_each = world.pythons.iter().map(|python: &Python| {
+        let name = format!("programs::cpython-{}", python.version_text());
+        let name = name_of(module_path!(), &name);
+        programs(name, loopback().python(&python.venv)).needs(Need::Packages)
+    });
+    tests.extend(in_each);
+    tests
+}
+
+fn loopback() -> Recipe {
+    standard().set("network.mode=loopback").patient()
+}
+
+/// asyncio skips addresses that it can make no socket for: it must not report a server then.
+fn without_a_network_nothing_listens(world: &World) {
+    let listeners = [
+        "import asyncio\nasyncio.run(asyncio.start_server(print, None, 8000))",
+        "import asyncio\nasyncio.run(asyncio.start_server(print, '127.0.0.1', 0))",
+        "import asyncio\nawait asyncio.start_server(print, 'localhost', 0)",
+        "import socket\nsocket.create_server(('127.0.0.1', 0))",
+        "import http.server as h\nh.HTTPServer(('localhost', 0), h.BaseHTTPRequestHandler)",
+        "import urllib.request\nurllib.request.urlopen('http://127.0.0.1:1/')",
+    ];
+    for code in listeners {
+        let outcome = world.with_shared(standard(), |sandbox| run(sandbox, code));
+        ended(&outcome, Status::Exception);
+        let said = shown(&outcome);
+        assert!(
+            said.contains("this sandbox has no network"),
+            "{code}\n{said}"
+        );
+        assert!(said.contains("network.mode"), "{code}\n{said}");
+    }
+    // With one, a socket that is refused for another reason has no such remedy.
+    let raw = "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_RAW, 1)";
+    let outcome = world.with_shared(loopback(), |sandbox| run(sandbox, raw));
+    ended(&outcome, Status::Exception);
+    assert!(
+        !shown(&outcome).contains("no network"),
+        "{}",
+        shown(&outcome)
+    );
+}
+
+/// A port of the host, on which this process listens.
+fn the_hosts_services_cannot_be_reached(world: &World) {
+    let service = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the host has a loopback");
+    let address = service.local_addr().expect("it is bound");
+    let answers = thread::spawn(move || service.accept().map(drop));
+    let code = format!(
+        "import socket\ntry:\n    socket.create_connection(('127.0.0.1', {}), 5)\n\
+         except ConnectionRefusedError:\n    print('refused')",
+        address.port()
+    );
+    let outcome = world.with_shared(loopback(), |sandbox| run(sandbox, code.as_str()));
+    fine(&outcome);
+    assert_eq!(outcome.stdout(), "refused\n");
+    // From outside it can, and this is its first client.
+    TcpStream::connect(address).expect("the service listens");
+    answers.join().expect("it accepts").expect("it accepts");
+}
+
+const PORT: u16 = 8765;
+
+/// One guest serves while the other, of the same zygote, tries.
+fn a_second_tenant_cannot_connect(world: &World) {
+    let sandbox = world.build(loopback());
+    let serve = format!(
+        "import socket, time\nserver = socket.create_server(('127.0.0.1', {PORT}))\n\
+         server.settimeout(3)\ntry:\n    server.accept()\nexcept TimeoutError:\n    print('alone')\n\
+         except socket.timeout:\n    print('alone')"
+    );
+    // The port is free for the other tenant too.
+    let attempt = format!(
+        "import socket, time\nfor _ in range(20):\n    try:\n\
+         \x20       socket.create_connection(('127.0.0.1', {PORT}), 1)\n        print('connected')\n\
+         \x20   except ConnectionRefusedError:\n        time.sleep(0.1)\n\
+         socket.create_server(('127.0.0.1', {PORT}))\nprint('free')"
+    );
+    thread::scope(|scope| {
+        let server = scope.spawn(|| run(&sandbox, serve.as_str()));
+        let client = run(&sandbox, attempt.as_str());
+        fine(&client);
+        assert_eq!(client.stdout(), "free\n");
+        let server = server.join().expect("it runs");
+        fine(&server);
+        assert_eq!(server.stdout(), "alone\n");
+    });
+}
+
+/// Ports of closed connections stay taken for a minute, and the kernel counts all that happened.
+fn nothing_of_one_run_reaches_the_next(world: &World) {
+    let code = format!(
+        "import socket\n\
+         before = {{name: open('/proc/self/net/' + name).read() for name in ('snmp', 'netstat', 'tcp', 'sockstat')}}\n\
+         counts = [line.split()[1:] for line in before['snmp'].splitlines() if line.startswith('Tcp:')]\n\
+         tcp = dict(zip(*counts))\n\
+         assert tcp['ActiveOpens'] == tcp['InSegs'] == tcp['OutRsts'] == '0', tcp\n\
+         assert len(before['tcp'].splitlines()) == 1, before['tcp']\n\
+         assert ' tw 0 ' in before['sockstat'], before['sockstat']\n\
+         server = socket.socket()\n\
+         server.bind(('127.0.0.1', {PORT}))\n\
+         server.listen()\n\
+         client = socket.create_connection(('127.0.0.1', {PORT}))\n\
+         served = server.accept()[0]\n\
+         served.close()\n\
+         assert client.recv(1) == b''\n\
+         client.close()\n\
+         assert ' tw 1 ' in open('/proc/self/net/sockstat').read()\n\
+         server.close()\n\
+         again = socket.socket()\n\
+         try:\n    again.bind(('127.0.0.1', {PORT}))\n\
+         except OSError as error:\n    print(error.errno)"
+    );
+    let sandbox = world.build(loopback());
+    for _ in 0..5 {
+        let outcome = run(&sandbox, code.as_str());
+        fine(&outcome);
+        // EADDRINUSE: the state that must not reach the next run is there.
+        assert_eq!(outcome.stdout(), "98\n");
+    }
+}
+
+fn a_session_keeps_its_server(world: &World) {
+    let sandbox = world.build(loopback());
+    let mut session = Arc::new(sandbox).session().expect("a session");
+    let mut cell = |code: &str| {
+        let report = session.run(code).expect("a cell");
+        fine(report.outcome());
+        report.outcome().stdout().into_owned()
+    };
+    cell(
+        "import asyncio\nasync def answer(reader, writer):\n    writer.write(b'here')\n    writer.close()\n\
+         server = await asyncio.start_server(answer, '127.0.0.1', 0)\n\
+         port = server.sockets[0].getsockname()[1]",
+    );
+    let said = cell(
+        "reader, writer = await asyncio.open_connection('127.0.0.1', port)\nprint(await reader.read())",
+    );
+    assert_eq!(said, "b'here'\n");
+}
+
+/// One listener and one client at a time: only the kernel's count shows what waits to be accepted.
+const BACKLOG: &str = "\
+import socket
+server = socket.create_server(('127.0.0.1', 0), backlog=4096)
+data = bytes(100_000)
+while True:
+    with socket.create_connection(server.getsockname()) as client:
+        client.send(data)
+";
+
+fn sockets_without_descriptors_are_counted(world: &World) {
+    let sandbox = world.build(loopback().set("limits.memory=64MiB"));
+    let outcome = run(&sandbox, BACKLOG);
+    limited(&outcome, LimitName::Memory, Mechanism::Watchdog);
+}
+
+/// The guest holds as many as it may, full, until its time is over.
+fn sockets_do_not_delay_the_end(world: &World) {
+    let code = "\
+import socket, sys, time
+held = []
+server = socket.create_server(('127.0.0.1', 0), backlog=4096)
+for _ in range(60):
+    client = socket.socket()
+    client.connect(server.getsockname())
+    client.setblocking(False)
+    try:
+        while client.send(bytes(65536)): pass
+    except BlockingIOError: pass
+    held.append(client)
+print('ready', flush=True)
+time.sleep(600)
+";
+    let sandbox = world.build(
+        standard()
+            .set("network.mode=loopback")
+            .set("limits.wall=3s")
+            .set("limits.memory=512MiB"),
+    );
+    let began = Instant::now();
+    let outcome = run(&sandbox, code);
+    ended(&outcome, Status::Timeout);
+    assert_eq!(outcome.stdout(), "ready\n");
+    // The kernel's work after the kill has a bound of its own, which this is far above.
+    assert!(began.elapsed() < Duration::from_secs(30));
+}
+
+fn a_moderate_number_of_sockets_is_fine(world: &World) {
+    let outcome = world.run(
+        loopback(),
+        "import socket, time\n\
+         server = socket.create_server(('127.0.0.1', 0), backlog=128)\n\
+         pairs = [(socket.create_connection(server.getsockname()), server.accept()[0]) for _ in range(100)]\n\
+         time.sleep(0.2)\n\
+         print(len(pairs))",
+    );
+    fine(&outcome);
+    assert_eq!(outcome.stdout(), "100\n");
+}
