@@ -44,7 +44,8 @@ fn holds(check: &Check, arguments: &[u64; 6]) -> bool {
     }
 }
 
-/// Argument vectors around every boundary of a verdict's checks.
+/// Argument vectors around every boundary of a verdict's checks. One argument at a time varies, beside others
+/// that pass and that do not.
 pub(super) fn samples(verdict: &Verdict) -> Vec<[u64; 6]> {
     let mut samples = vec![[0; 6], [u64::MAX; 6], [GARBAGE; 6]];
     let checks = match verdict {
@@ -52,20 +53,33 @@ pub(super) fn samples(verdict: &Verdict) -> Vec<[u64; 6]> {
         Verdict::AskIf { asked, checks, .. } => [&[*asked], *checks].concat(),
         Verdict::Allow | Verdict::Refuse { .. } => return samples,
     };
+    samples.push(passing(&checks));
+    let beside = samples.clone();
     for check in &checks {
         let (argument, values) = values_around(check);
-        samples = samples
-            .iter()
-            .flat_map(|sample| {
-                values.iter().map(move |value| {
-                    let mut sample = *sample;
-                    sample[argument] = *value;
-                    sample
-                })
-            })
-            .collect();
+        for sample in &beside {
+            samples.extend(values.iter().map(|value| {
+                let mut sample = *sample;
+                sample[argument] = *value;
+                sample
+            }));
+        }
     }
     samples
+}
+
+/// Arguments that have one of the values wherever a check demands one.
+fn passing(checks: &[Check]) -> [u64; 6] {
+    let mut arguments = [0; 6];
+    for check in checks {
+        if let Check::OneOf {
+            argument, values, ..
+        } = *check
+        {
+            arguments[usize::from(argument)] = u64::from(values[0]);
+        }
+    }
+    arguments
 }
 
 fn values_around(check: &Check) -> (usize, Vec<u64>) {
