@@ -29,6 +29,7 @@ mod fonts;
 mod humaneval;
 mod leftovers;
 mod need;
+mod openings;
 mod ordinary;
 mod outcomes;
 mod packages;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
     tests.extend(leftovers::tests());
     tests.extend(packages::tests());
     tests.extend(pool::tests());
+    tests.extend(openings::tests());
     tests.extend(precedence::tests());
     tests.extend(sessions::tests());
     let trials = tests

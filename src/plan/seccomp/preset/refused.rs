@@ -33,10 +33,7 @@ pub(super) const RULES: &[Rule] = &[
         "open_by_handle_at",
     ),
     refuse("hands out the handles for it", "name_to_handle_at"),
-    never(
-        "changes what the jail has set",
-        "seccomp capset",
-    ),
+    never("changes what the jail has set", "seccomp capset"),
     never(
         "administers the machine",
         "reboot kexec_load kexec_file_load init_module finit_module delete_module swapon \

@@ -122,16 +122,29 @@ pub const CASES: &[Case] = &[
     allowed("prlimit64", [NO_PROCESS, 7, 0, 0, 0, 0]).with_namespaces(),
     denied("prlimit64", [NO_PROCESS, 7, 0, 0, 0, 0], libc::EPERM).on_shared_host(6),
     denied("prlimit64", [1, 7, 0, 0, 0, 0], libc::EPERM),
-    denied("prlimit64", [0xdead_0000_0000_0001, 7, 0, 0, 0, 0], libc::EPERM),
+    denied(
+        "prlimit64",
+        [0xdead_0000_0000_0001, 7, 0, 0, 0, 0],
+        libc::EPERM,
+    ),
     // Scheduling: SCHED_OTHER; SCHED_FIFO, SCHED_BATCH, SCHED_IDLE, SCHED_RESET_ON_FORK. The kernel would answer
     // EINVAL to a call without parameters, and EFAULT to one without a mask.
     allowed("sched_setscheduler", [0, 0, 0, 0, 0, 0]),
     allowed("sched_setscheduler", [NO_PROCESS, 0, 0, 0, 0, 0]).with_namespaces(),
-    denied("sched_setscheduler", [NO_PROCESS, 0, 0, 0, 0, 0], libc::EPERM).on_shared_host(6),
+    denied(
+        "sched_setscheduler",
+        [NO_PROCESS, 0, 0, 0, 0, 0],
+        libc::EPERM,
+    )
+    .on_shared_host(6),
     denied("sched_setscheduler", [0, 1, 0, 0, 0, 0], libc::EPERM),
     denied("sched_setscheduler", [0, 3, 0, 0, 0, 0], libc::EPERM),
     denied("sched_setscheduler", [0, 5, 0, 0, 0, 0], libc::EPERM),
-    denied("sched_setscheduler", [0, 0x4000_0000, 0, 0, 0, 0], libc::EPERM),
+    denied(
+        "sched_setscheduler",
+        [0, 0x4000_0000, 0, 0, 0, 0],
+        libc::EPERM,
+    ),
     allowed("sched_setparam", [0, 0, 0, 0, 0, 0]),
     allowed("sched_setparam", [NO_PROCESS, 0, 0, 0, 0, 0]).with_namespaces(),
     denied("sched_setparam", [NO_PROCESS, 0, 0, 0, 0, 0], libc::EPERM).on_shared_host(1),
