@@ -143,9 +143,12 @@ impl Mounts<'_> {
 
     fn check_tmpfs(&self, tmpfs: &Tmpfs) -> Checked {
         let at = tmpfs.target.display();
-        let programs = |mount: &Mount| match mount.has(&["noexec"]) {
-            true => Programs::Refused,
-            false => Programs::Run,
+        let programs = |mount: &Mount| {
+            if mount.has(&["noexec"]) {
+                Programs::Refused
+            } else {
+                Programs::Run
+            }
         };
         let own = match self.top(&tmpfs.target) {
             Some(own)
