@@ -87,6 +87,15 @@ pub enum PlanError {
         /// The path.
         path: PathBuf,
     },
+    /// Programs in the work directory need a mount of the worker's own.
+    #[error(
+        "{origin}: `filesystem.work_exec` cannot be had at level `landlock`, where the work directory is one of \
+         the host's: set it to false, or run where level `standard` can be had"
+    )]
+    WorkExecWithoutMounts {
+        /// Where the policy asks for it.
+        origin: Origin,
+    },
     /// A policy may not allow or deny this system call.
     #[error("{origin}: {source}")]
     Syscall {

@@ -12,7 +12,8 @@ use crate::host::Controller;
 use crate::outcome::{LimitName, LimitSpec};
 use crate::policy::Stdin;
 use sandfork_jail::program::{
-    Access, Network, PathAccess, ProcMount, RlimitResource, RootEntry, UidRange, ZygoteJail,
+    Access, Network, PathAccess, ProcMount, Programs, RlimitResource, RootEntry, UidRange,
+    ZygoteJail,
 };
 
 /// Describes what the plan will do. It omits the values of environment variables, because some are
@@ -171,7 +172,10 @@ fn write_files(plan: &Plan, f: &mut String) -> fmt::Result {
     match plan.session_files {
         SessionFiles::Private => {
             for tmpfs in &jail.worker.tmpfs {
-                let quota = format!("{}, {} files", bytes(tmpfs.size), tmpfs.inodes);
+                let mut quota = format!("{}, {} files", bytes(tmpfs.size), tmpfs.inodes);
+                if tmpfs.programs == Programs::Run {
+                    quota.push_str("; the guest runs and loads programs that it makes there");
+                }
                 row(
                     f,
                     &tmpfs.target.display().to_string(),

@@ -10,10 +10,10 @@ use super::places::{PTS, SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, filters, landlock, limits, root};
 use crate::host::{Controller, GUEST_ID, Host, HostUser, IdRange};
-use crate::policy::{Level, NetworkMode, Policy, ProcVisibility, SystemFiles};
+use crate::policy::{Level, Located, NetworkMode, Policy, ProcVisibility, SystemFiles, WorkExec};
 use sandfork_jail::program::{
-    HostIds, Identity, LandlockRules, Network, ProcMount, Ptys, Shown, Tmpfs, UidRange, WorkerJail,
-    ZygoteJail, ZygoteNamespaces,
+    HostIds, Identity, LandlockRules, Network, ProcMount, Programs, Ptys, Shown, Tmpfs, UidRange,
+    WorkerJail, ZygoteJail, ZygoteNamespaces,
 };
 
 /// The most pseudoterminals of a worker. The kernel has 3,072 for all mount namespaces but the first
@@ -27,6 +27,7 @@ pub(super) fn prepare(
     level: Level,
     cgroup: Option<&CgroupPlan>,
 ) -> Result<ZygoteJail, PlanError> {
+    check_work_exec(policy, level)?;
     let view = View::new(policy, host, level)?;
     let namespaces = (level > Level::Landlock).then(|| ZygoteNamespaces {
         worker_uids: worker_uids(policy, host.machine.user),
@@ -56,6 +57,18 @@ pub(super) fn prepare(
             ..worker(policy, host, level, cgroup, &view)
         },
     })
+}
+
+/// Without mounts the work directory is one of the host's: a program that a guest leaves there could be run by others,
+/// and the filters refuse the calls with which compilers mark one.
+fn check_work_exec(policy: &Policy, level: Level) -> Result<(), PlanError> {
+    let Located { value, origin } = &policy.filesystem().work_exec;
+    match (level, value) {
+        (Level::Landlock, WorkExec::Allowed) => Err(PlanError::WorkExecWithoutMounts {
+            origin: origin.clone(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Uids for the workers. Files that a guest writes to the host belong to its uid, and the next guest
@@ -92,13 +105,14 @@ fn worker(
     view: &View,
 ) -> WorkerJail {
     let limits = policy.limits();
-    let quota = |target: &str, size, inodes| {
+    let quota = |target: &str, size, inodes, programs| {
         let shows = view.shown_beneath(Path::new(target));
         Tmpfs {
             target: target.into(),
             size,
             // The inodes of the mount points do not count against the guest.
             inodes: inodes + mount_points(&shows),
+            programs,
             shows,
         }
     };
@@ -110,15 +124,29 @@ fn worker(
         }
         _ => ProcessCount::Own,
     };
+    let programs = match policy.filesystem().work_exec.value {
+        WorkExec::Allowed => Programs::Run,
+        WorkExec::Denied => Programs::Refused,
+    };
     let cpu_is_capped = cgroup.is_some_and(|plan| plan.limits_by(Controller::Cpu));
     WorkerJail {
         tmpfs: match level {
             Level::Landlock => Vec::new(),
             // /dev/shm holds shared memory; it gets as much as /tmp.
             _ => vec![
-                quota(WORK, limits.work_size(), limits.work_inodes()),
-                quota(TMP, limits.tmp_size(), limits.tmp_inodes()),
-                quota(SHM, limits.tmp_size(), limits.tmp_inodes()),
+                quota(WORK, limits.work_size(), limits.work_inodes(), programs),
+                quota(
+                    TMP,
+                    limits.tmp_size(),
+                    limits.tmp_inodes(),
+                    Programs::Refused,
+                ),
+                quota(
+                    SHM,
+                    limits.tmp_size(),
+                    limits.tmp_inodes(),
+                    Programs::Refused,
+                ),
             ],
         },
         proc: proc_mount(policy, level),

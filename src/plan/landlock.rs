@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::places::{ETC, SHM, TMP, WORK};
 use super::root::DEVICES;
 use super::view::View;
-use crate::policy::{Level, Policy, ProcVisibility};
+use crate::policy::{Level, Policy, ProcVisibility, WorkExec};
 use sandfork_jail::program::{PathAccess, PathRule};
 
 pub(super) fn rules(policy: &Policy, level: Level, view: &View) -> Vec<PathRule> {
@@ -37,7 +37,12 @@ fn on_a_root_of_its_own(policy: &Policy) -> Vec<PathRule> {
     if policy.filesystem().proc == ProcVisibility::Own {
         rules.push(rule("/proc", PathAccess::Read));
     }
-    rules.extend([WORK, TMP, SHM].map(|dir| rule(dir, PathAccess::ReadWrite)));
+    let work = match policy.filesystem().work_exec.value {
+        WorkExec::Allowed => PathAccess::ReadWriteExecute,
+        WorkExec::Denied => PathAccess::ReadWrite,
+    };
+    rules.push(rule(WORK, work));
+    rules.extend([TMP, SHM].map(|dir| rule(dir, PathAccess::ReadWrite)));
     rules
 }
 

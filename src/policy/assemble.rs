@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::effective::{
     EnvPolicy, FilesystemPolicy, Freshness, ImportPolicy, Policy, ProcVisibility, PythonPolicy,
-    SessionPolicy, SyscallPolicy,
+    SessionPolicy, SyscallPolicy, WorkExec,
 };
 use super::error::{PolicyError, PolicyProblem, Refused};
 use super::layer::{Author, Layer};
@@ -22,6 +22,7 @@ const INTERPRETER: &str = "python.interpreter";
 const PATH: &str = "python.path";
 const PROJECT: &str = "python.project";
 const IMPORTS: &str = "imports.allow";
+const WORK_EXEC: &str = "filesystem.work_exec";
 const READ: &str = "filesystem.read";
 const SET: &str = "env.set";
 const PASS: &str = "env.pass";
@@ -123,6 +124,7 @@ fn typed(name: &str, values: Values, limits: Limits, cpu_rule: CpuRule) -> Polic
             } else {
                 ProcVisibility::Absent
             },
+            work_exec: work_exec(&values),
             read: given(values.list(READ)),
             write: given(values.list("filesystem.write")),
         },
@@ -147,6 +149,16 @@ fn typed(name: &str, values: Values, limits: Limits, cpu_rule: CpuRule) -> Polic
         require: given(values.text("assurance.require")),
         values,
     }
+}
+
+fn work_exec(values: &Values) -> Located<WorkExec> {
+    let allowed = given(values.flag(WORK_EXEC));
+    let work_exec = if allowed {
+        WorkExec::Allowed
+    } else {
+        WorkExec::Denied
+    };
+    Located::new(work_exec, given(values.origin(WORK_EXEC)).clone())
 }
 
 fn without_places<T>(items: Vec<Located<T>>) -> Vec<T> {

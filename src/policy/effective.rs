@@ -78,6 +78,8 @@ pub struct FilesystemPolicy {
     pub system: SystemFiles,
     /// Whether the guest has a `/proc`.
     pub proc: ProcVisibility,
+    /// Whether programs in the work directory can be run. The origin is that of the key.
+    pub work_exec: Located<WorkExec>,
     /// Absolute host paths shown read-only at the same path. None is beneath one of `write`.
     pub read: Vec<Located<PathBuf>>,
     /// Absolute host paths shown read-write at the same path.
@@ -91,6 +93,15 @@ pub enum ProcVisibility {
     Own,
     /// The guest has no `/proc`.
     Absent,
+}
+
+/// Whether what a guest writes to its work directory can be run and loaded as a library.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WorkExec {
+    /// It can.
+    Allowed,
+    /// It cannot, like everything that a guest can write to.
+    Denied,
 }
 
 /// Environment variables. No name is both set and passed.

@@ -85,6 +85,10 @@ keys! {
     /// true: the guest has a `/proc` that shows its own processes. false: none.
     "filesystem.proc": Kind::Flag;
 
+    /// true: programs and libraries that the guest makes in `/work` can be run and loaded. false: nothing that it can
+    /// write to.
+    "filesystem.work_exec": Kind::Flag;
+
     /// Host files and directories shown read-only at the same path. Appends.
     "filesystem.read": Kind::List(HOST_PATH);
 

@@ -34,7 +34,7 @@ pub use builtin::builtin_names;
 pub use complete::overrides_beginning_with;
 pub use effective::{
     EnvPolicy, FilesystemPolicy, Freshness, ImportPolicy, Policy, ProcVisibility, PythonPolicy,
-    SessionPolicy, SyscallPolicy,
+    SessionPolicy, SyscallPolicy, WorkExec,
 };
 pub use error::PolicyError;
 pub use keyword::{NetworkMode, Stdin, SystemFiles};

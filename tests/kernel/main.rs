@@ -30,6 +30,7 @@ mod humaneval;
 mod leftovers;
 mod loopback;
 mod need;
+mod openings;
 mod ordinary;
 mod outcomes;
 mod packages;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
     tests.extend(loopback::tests(&world));
     tests.extend(packages::tests());
     tests.extend(pool::tests());
+    tests.extend(openings::tests());
     tests.extend(precedence::tests());
     tests.extend(sessions::tests());
     let trials = tests

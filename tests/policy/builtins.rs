@@ -64,6 +64,7 @@ fn standard_says_every_key() {
     [filesystem]
     system = "programs"
     proc = true
+    work_exec = false
     read = []
     write = []
     work_size = "64MiB"

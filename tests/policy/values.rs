@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sandfork::internals::policy::{
     Freshness, ImportPattern, PolicySettings as _, Presence, ProcVisibility, Stdin, SystemFiles,
+    WorkExec,
 };
 use sandfork::{Level, Policy};
 
@@ -26,6 +27,7 @@ allow = ["math", "numpy.*"]
 [filesystem]
 system = "libraries"
 proc = false
+work_exec = true
 read = ["/srv/in"]
 write = ["/srv/out"]
 work_size = "1MiB"
@@ -88,6 +90,7 @@ fn every_key_reaches_the_effective_policy() {
     let filesystem = policy.filesystem();
     assert_eq!(filesystem.system, SystemFiles::Libraries);
     assert_eq!(filesystem.proc, ProcVisibility::Absent);
+    assert_eq!(filesystem.work_exec.value, WorkExec::Allowed);
     assert_eq!(filesystem.read[0].value.to_str(), Some("/srv/in"));
     assert_eq!(filesystem.write[0].value.to_str(), Some("/srv/out"));
     assert_eq!(policy.env().set.get("A").map(String::as_str), Some("1"));

@@ -131,6 +131,12 @@ def signals(_):
 def limits(_):
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     assert resource.prlimit(0, resource.RLIMIT_CORE) == (0, 0)
+    assert resource.prlimit(os.getpid(), resource.RLIMIT_CORE) == (0, 0)
+    os.setresuid(-1, -1, -1)
+    os.setresgid(-1, -1, -1)
+    os.sched_setscheduler(0, os.sched_getscheduler(0), os.sched_getparam(0))
+    os.sched_setparam(0, os.sched_getparam(0))
+    os.sched_setaffinity(0, os.sched_getaffinity(0))
     assert os.sched_getaffinity(0)
     os.nice(1)
     os.setpgid(0, 0)
@@ -143,11 +149,12 @@ def refusals(directory):
             raise AssertionError(family)
         except OSError as error:
             assert error.errno == errno.EPERM
-    try:
-        os.sched_setaffinity(0, os.sched_getaffinity(0))
-        raise AssertionError("affinity")
-    except PermissionError:
-        pass
+    for number in (0, 1, 65534):
+        try:
+            os.setresuid(number, number, number)
+            raise AssertionError(number)
+        except PermissionError:
+            pass
     try:
         os.memfd_create("x")
         raise AssertionError("memfd")

@@ -60,6 +60,7 @@ fn build(rules: &LandlockRules, network: Network) -> Result<OwnedFd, Errno> {
 fn path_rights(allow: PathAccess, abi: ABI) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let all = AccessFs::from_all(abi);
+    let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
     match allow {
         PathAccess::Read => read,
         PathAccess::ReadExecute => read | AccessFs::Execute,
@@ -67,9 +68,8 @@ fn path_rights(allow: PathAccess, abi: ABI) -> BitFlags<AccessFs> {
             let changes = AccessFs::Truncate | AccessFs::IoctlDev;
             AccessFs::ReadFile | AccessFs::WriteFile | (all & changes)
         }
-        PathAccess::ReadWrite => {
-            all & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock)
-        }
+        PathAccess::ReadWrite => all & !(devices | AccessFs::Execute),
+        PathAccess::ReadWriteExecute => all & !devices,
     }
 }
 

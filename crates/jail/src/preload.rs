@@ -12,7 +12,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 
 use super::failure::{Failure, InStep, NOT_REFUSED, Step};
-use super::program::Tmpfs;
+use super::program::{Programs, Tmpfs};
 use super::root;
 use crate::sys::procfs;
 
@@ -64,6 +64,7 @@ fn bounded(tmpfs: &Tmpfs) -> Tmpfs {
     Tmpfs {
         size: tmpfs.size.min(MAX_SIZE),
         inodes: tmpfs.inodes.min(MAX_INODES),
+        programs: Programs::Refused,
         ..tmpfs.clone()
     }
 }

@@ -224,6 +224,8 @@ pub enum PathAccess {
     ReadWriteFile,
     /// Every access except running programs and creating device nodes.
     ReadWrite,
+    /// Every access except creating device nodes.
+    ReadWriteExecute,
 }
 
 /// What each worker applies to itself between the fork and its first cell.
@@ -284,7 +286,7 @@ pub struct Ptys {
     pub most: u32,
 }
 
-/// A private tmpfs (tmpfs(5)): nosuid, nodev, noexec.
+/// A private tmpfs (tmpfs(5)): nosuid, nodev, and noexec unless the plan says otherwise.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Tmpfs {
     /// The path of a `RootEntry::WorkerMountPoint` in the zygote's root.
@@ -293,10 +295,32 @@ pub struct Tmpfs {
     pub size: u64,
     /// Inode quota.
     pub inodes: u64,
+    /// Whether files in it can be run.
+    #[serde(default, skip_serializing_if = "Programs::are_refused")]
+    pub programs: Programs,
     /// What the zygote's root has beneath the target. The tmpfs would hide it, so each worker puts it
     /// back, into its own tmpfs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shows: Vec<Shown>,
+}
+
+/// Whether files of a file system can be run and mapped as code.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Programs {
+    /// `noexec`.
+    #[default]
+    Refused,
+    /// They can. A policy must ask for it explicitly.
+    Run,
+}
+
+impl Programs {
+    // serde requires this signature.
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    fn are_refused(&self) -> bool {
+        *self == Self::Refused
+    }
 }
 
 /// An entry of the zygote's root that a worker's tmpfs shows.

@@ -13,15 +13,15 @@ use nix::unistd::{chdir, pivot_root};
 
 use super::failure::{Failure, InStep, Step};
 use super::owners::Owners;
-use super::program::{Access, ProcMount, Ptys, RootEntry, Shown, Tmpfs, WorkerJail};
+use super::program::{Access, ProcMount, Programs, Ptys, RootEntry, Shown, Tmpfs, WorkerJail};
 use crate::sys::mount as mounts;
 
 /// Where the new root is built before it becomes `/`: a directory that every Linux system has.
 const STAGE: &str = "/proc";
-/// No file of the mount is set-user-ID, a device or a program.
-const NO_PRIVILEGE: MsFlags = MsFlags::MS_NOSUID
-    .union(MsFlags::MS_NODEV)
-    .union(MsFlags::MS_NOEXEC);
+/// No file of the mount is set-user-ID or a device.
+const NO_PRIVILEGE: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
+/// No file of the mount is a program either.
+const NO_PROGRAMS: MsFlags = NO_PRIVILEGE.union(MsFlags::MS_NOEXEC);
 
 /// A host tree, held by descriptor, for one place of the new root.
 pub struct Tree {
@@ -183,11 +183,15 @@ pub fn mount_directories(tmpfs: &[Tmpfs]) -> Result<(), Failure> {
         // Once the tmpfs is mounted, their paths lead into it.
         let shown = hold(&one.shows).in_step(Step::ShowTrees)?;
         let options = format!("mode=0700,size={},nr_inodes={}", one.size, one.inodes);
+        let flags = match one.programs {
+            Programs::Refused => NO_PROGRAMS,
+            Programs::Run => NO_PRIVILEGE,
+        };
         mount(
             Some("sandfork"),
             &one.target,
             Some("tmpfs"),
-            NO_PRIVILEGE,
+            flags,
             Some(options.as_str()),
         )
         .in_step(Step::MountTmpfs)?;
@@ -203,7 +207,7 @@ fn mount_proc() -> Result<(), Failure> {
         Some("proc"),
         "/proc",
         Some("proc"),
-        NO_PRIVILEGE | MsFlags::MS_RDONLY,
+        NO_PROGRAMS | MsFlags::MS_RDONLY,
         Some("subset=pid"),
     )
     .in_step(Step::WorkerProc)

@@ -49,6 +49,7 @@ class FilesystemTable(TypedDict, total=False):
 
     system: str
     proc: bool
+    work_exec: bool
     read: _Paths
     write: _Paths
     work_size: _Size

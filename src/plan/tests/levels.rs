@@ -82,6 +82,16 @@ fn every_kind_of_host() {
 }
 
 #[test]
+fn programs_of_the_guest_need_mounts() {
+    let host = host(Machine {
+        namespaces: no_user_namespaces(),
+        ..machine()
+    });
+    let text = "assurance.require = \"landlock\"\nfilesystem.work_exec = true";
+    insta::assert_snapshot!(refusal(text, &host), @"/srv/tenant.toml:2: `filesystem.work_exec` cannot be had at level `landlock`, where the work directory is one of the host's: set it to false, or run where level `standard` can be had");
+}
+
+#[test]
 fn full_takes_every_controller() {
     let two = cgroup_v2(&[Controller::Memory, Controller::Pids]);
     let host = host(Machine {

@@ -6,7 +6,7 @@ use super::hosts::{host, link, machine, no_user_namespaces, unmerged_system, vir
 use super::{builtin, plan, planned};
 use crate::host::{Host, Interpreter, PathKind};
 use crate::plan::Plan;
-use sandfork_jail::program::{Access, PathAccess, RootEntry, Shown};
+use sandfork_jail::program::{Access, PathAccess, Programs, RootEntry, Shown};
 
 /// The mounts, in order, writable ones marked.
 fn mounts(plan: &Plan) -> Vec<String> {
@@ -342,5 +342,24 @@ fn the_callers_variables_are_passed_by_name_and_set_ones_win() {
     assert_eq!(value("UNSET"), None);
     assert_eq!(value("HOME"), Some("/srv"));
     assert_eq!(value("PATH"), Some("/usr/bin:/usr/local/bin:/bin"));
-    assert!(!super::super::explain(&plan).contains("s3cret"));
+    assert!(!crate::plan::explain(&plan).contains("s3cret"));
+}
+
+#[test]
+fn programs_of_the_guest_run_in_its_work_directory_alone() {
+    let plan = planned("filesystem.work_exec = true", &plain());
+    let runs = |plan: &Plan| -> Vec<String> {
+        let tmpfs = plan.jail.worker.tmpfs.iter();
+        let runs = tmpfs.filter(|tmpfs| tmpfs.programs == Programs::Run);
+        runs.map(|tmpfs| tmpfs.target.display().to_string())
+            .collect()
+    };
+    assert_eq!(runs(&plan), ["/work"]);
+    assert_eq!(allowed(&plan, "/work"), Some(PathAccess::ReadWriteExecute));
+    assert_eq!(allowed(&plan, "/tmp"), Some(PathAccess::ReadWrite));
+    let explained = crate::plan::explain(&plan);
+    assert!(explained.contains("the guest runs and loads programs that it makes there"));
+    let without = planned("", &plain());
+    assert!(runs(&without).is_empty());
+    assert_eq!(allowed(&without, "/work"), Some(PathAccess::ReadWrite));
 }

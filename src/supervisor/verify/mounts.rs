@@ -7,7 +7,9 @@ use crate::host::unescape;
 use crate::plan::Layer;
 use crate::supervisor::error::While;
 use crate::supervisor::proc_dir::ProcDir;
-use sandfork_jail::program::{Access, ProcMount, Ptys, RootEntry, Shown, Tmpfs, ZygoteJail};
+use sandfork_jail::program::{
+    Access, ProcMount, Programs, Ptys, RootEntry, Shown, Tmpfs, ZygoteJail,
+};
 
 /// Compares a worker's mounts with the plan.
 pub fn check(process: &ProcDir, jail: &ZygoteJail) -> Checked {
@@ -141,9 +143,28 @@ impl Mounts<'_> {
 
     fn check_tmpfs(&self, tmpfs: &Tmpfs) -> Checked {
         let at = tmpfs.target.display();
+        let programs = |mount: &Mount| {
+            if mount.has(&["noexec"]) {
+                Programs::Refused
+            } else {
+                Programs::Run
+            }
+        };
         let own = match self.top(&tmpfs.target) {
-            Some(own) if own.kind == "tmpfs" && own.has(&["nodev", "noexec"]) => own,
-            other => return refused(other, format!("a private noexec tmpfs at {at}")),
+            Some(own)
+                if own.kind == "tmpfs"
+                    && own.has(&["nodev"])
+                    && programs(own) == tmpfs.programs =>
+            {
+                own
+            }
+            other => {
+                let noexec = match tmpfs.programs {
+                    Programs::Refused => "noexec ",
+                    Programs::Run => "",
+                };
+                return refused(other, format!("a private {noexec}tmpfs at {at}"));
+            }
         };
         for shown in &tmpfs.shows {
             let Shown::Tree { target, access } = shown else {
@@ -190,6 +211,7 @@ mod tests {
             target: "/tmp".into(),
             size: 1,
             inodes: 1,
+            programs: Programs::Refused,
             shows: vec![Shown::Tree {
                 target: "/tmp/p q".into(),
                 access,
@@ -223,6 +245,26 @@ mod tests {
         let refused = writable.check_entry(&device).err();
         assert!(refused.is_some_and(|error| error.to_string().contains("/dev/null with ro")));
         assert!(mounts(LINES).check_entry(&device).is_err());
+    }
+
+    #[test]
+    fn programs_can_be_run_only_where_the_plan_says_so() {
+        let noexec = "53 50 0:31 / /tmp rw,nosuid,nodev,noexec,relatime - tmpfs sandfork rw\n";
+        let exec = noexec.replace(",noexec", "");
+        let devices = exec.replace(",nodev", "");
+        let holds = |text: &str, programs| {
+            let tmpfs = Tmpfs {
+                programs,
+                shows: Vec::new(),
+                ..tmp(Access::ReadOnly)
+            };
+            mounts(text).check_tmpfs(&tmpfs).is_ok()
+        };
+        assert!(holds(noexec, Programs::Refused));
+        assert!(!holds(&exec, Programs::Refused));
+        assert!(holds(&exec, Programs::Run));
+        assert!(!holds(noexec, Programs::Run));
+        assert!(!holds(&devices, Programs::Run));
     }
 
     #[test]

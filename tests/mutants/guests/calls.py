@@ -42,13 +42,15 @@ def tell(title, answers):
         print(title, kind, spans(sorted(key for key in answers if answers[key] == kind)))
 
 
-def tell_argument(name, number, index, values):
+def tell_argument(name, number, index, values, others=0):
     answers, beyond = {}, {}
     for value in values:
-        before = [0] * index
-        answers[value] = answer(number, *before, value)
+        arguments = [others] * 6
+        arguments[index] = value
+        answers[value] = answer(number, *arguments)
         # The kernel ignores the upper half of these. A filter that checked it could be bypassed.
-        beyond[value] = answer(number, *before, value | 1 << 32)
+        arguments[index] |= 1 << 32
+        beyond[value] = answer(number, *arguments)
     tell(f"{name} {index}", answers)
     if beyond != answers:
         tell(f"{name} {index} with more than 32 bits", beyond)
@@ -77,6 +79,20 @@ ARGUMENTS = [
     ("fcntl", 72, 1, [*range(0, 40), *range(1024, 1060)]),
     ("preadv2", 327, 5, [0, *(1 << bit for bit in range(12))]),
     ("prlimit64", 302, 0, [0, 1, 2, 3, 1000, 0xFFFFFFFF]),
+    ("sched_setscheduler", 144, 1, [*range(0, 8), 0x40000000, 0xFFFFFFFF]),
+]
+
+# Calls that set ids, and how many each of them takes.
+OWN_ID = 1000
+IDENTITY = [
+    ("setuid", 105, 1),
+    ("setgid", 106, 1),
+    ("setreuid", 113, 2),
+    ("setregid", 114, 2),
+    ("setresuid", 117, 3),
+    ("setresgid", 119, 3),
+    ("setfsuid", 122, 1),
+    ("setfsgid", 123, 1),
 ]
 
 # uretprobe and uprobe, which only the kernel's own trampolines may make, and which no filter is asked about.
@@ -86,3 +102,6 @@ tell("call", {number: answer(number) for number in range(0, 640) if number not i
 tell("call of x32", {0x40000000 + number: answer(0x40000000 + number) for number in range(0, 560)})
 for name, number, index, values in ARGUMENTS:
     tell_argument(name, number, index, values)
+for name, number, count in IDENTITY:
+    for index in range(count):
+        tell_argument(name, number, index, bits(OWN_ID - 1, OWN_ID, OWN_ID + 1), OWN_ID)

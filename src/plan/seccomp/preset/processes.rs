@@ -1,17 +1,21 @@
 //! Processes, threads and signals, all within the worker's own pid namespace.
 
 use super::super::rule::{
-    Check, Errno, Grant, Rule, Verdict, allow, allow_if, clear, nothing, one_of,
+    Check, Errno, Grant, Rule, Verdict, allow, allow_if, clear, none_of, nothing, one_of,
 };
 use super::uapi::{
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,
     CLONE_NEWUTS, CLONE_PARENT, FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG,
     FUTEX_REQUEUE, FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAKE, FUTEX_WAKE_BITSET, FUTEX_WAKE_OP,
-    PER_LINUX, PERSONALITY_QUERY, PR_CAPBSET_READ, PR_GET_DUMPABLE, PR_GET_NAME,
+    INIT, PER_LINUX, PERSONALITY_QUERY, PR_CAPBSET_READ, PR_GET_DUMPABLE, PR_GET_NAME,
     PR_GET_NO_NEW_PRIVS, PR_GET_PDEATHSIG, PR_GET_SECCOMP, PR_GET_THP_DISABLE, PR_GET_TID_ADDRESS,
     PR_GET_TIMERSLACK, PR_SET_NAME, PR_SET_NO_NEW_PRIVS, PR_SET_THP_DISABLE, PR_SET_TIMERSLACK,
-    PR_SVE_GET_VL, SELF,
+    PR_SVE_GET_VL, SCHED_OTHER, UNCHANGED,
 };
+use crate::host::GUEST_ID;
+
+/// The id of the guest in its user namespace, and that which leaves an id as it is.
+const OWN_IDS: &[u32] = &[GUEST_ID, UNCHANGED];
 
 const CLONE_NAMESPACES: u32 = CLONE_NEWNS
     | CLONE_NEWCGROUP
@@ -100,10 +104,60 @@ pub(super) const RULES: &[Rule] = &[
         "limits and usage of itself (resource)",
         "getrlimit setrlimit getrusage times",
     ),
+    // The kernel lets a process set the limits of every process with its uid. The guest sees its own processes
+    // and the init, which has its uid where workers have none of their own.
     allow_if(
-        "limits of the caller, named as process 0: hard limits only ever go down",
+        "limits of the worker's processes, but not of its init: hard limits only ever go down",
         "prlimit64",
-        &[one_of(0, &[SELF])],
+        &[none_of(0, &[INIT])],
+        Errno::Perm,
+    ),
+    // A real-time class needs a right that no guest has. SCHED_IDLE needs none, and has the effect of a raised
+    // nice value. Every other attribute of sched_setattr(2) is behind a pointer.
+    allow_if(
+        "stay in the ordinary scheduling class (posix_spawn)",
+        "sched_setscheduler",
+        &[one_of(1, &[SCHED_OTHER])],
+        Errno::Perm,
+    ),
+    allow(
+        "parameters of the class that the process has: the ordinary class has only one value",
+        "sched_setparam",
+    ),
+    // The mask is behind a pointer. A wider one would undo the pinning to `limits.cores`. A narrower one moves
+    // the thread, and each move costs a kernel thread of the highest priority, whose time counts as no guest's.
+    Rule {
+        syscalls: "sched_setaffinity",
+        verdict: Verdict::Refuse {
+            errno: Errno::Nothing,
+            grant: Grant::Never,
+        },
+        reason: "choose processors (taskset), which the scheduler does for the guest",
+    },
+    // The kernel has the last word: a guest has no capability, and its user namespace maps no other id. The
+    // comparison answers EPERM, as programs expect, where the kernel would answer EINVAL.
+    allow_if(
+        "become the user that one is (posix_spawn, make)",
+        "setuid setgid",
+        &[one_of(0, &[GUEST_ID])],
+        Errno::Perm,
+    ),
+    allow_if(
+        "become the user that one is (subprocess with user)",
+        "setreuid setregid",
+        &[one_of(0, OWN_IDS), one_of(1, OWN_IDS)],
+        Errno::Perm,
+    ),
+    allow_if(
+        "become the user that one is (posix_spawn, os.seteuid)",
+        "setresuid setresgid",
+        &[one_of(0, OWN_IDS), one_of(1, OWN_IDS), one_of(2, OWN_IDS)],
+        Errno::Perm,
+    ),
+    allow_if(
+        "ask for the id by which files are opened",
+        "setfsuid setfsgid",
+        &[one_of(0, OWN_IDS)],
         Errno::Perm,
     ),
     // The list leaves out, among others: PR_SET_MM, PR_SET_PTRACER, PR_SET_SECCOMP, PR_SET_DUMPABLE,

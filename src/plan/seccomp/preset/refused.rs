@@ -33,10 +33,7 @@ pub(super) const RULES: &[Rule] = &[
         "open_by_handle_at",
     ),
     refuse("hands out the handles for it", "name_to_handle_at"),
-    never(
-        "changes what the jail has set",
-        "seccomp capset sched_setaffinity",
-    ),
+    never("changes what the jail has set", "seccomp capset"),
     never(
         "administers the machine",
         "reboot kexec_load kexec_file_load init_module finit_module delete_module swapon \
@@ -70,12 +67,12 @@ pub(super) const RULES: &[Rule] = &[
         "mbind get_mempolicy set_mempolicy set_mempolicy_home_node migrate_pages move_pages",
     ),
     refuse(
-        "scheduling classes; without privileges there is nothing to gain",
-        "sched_setscheduler sched_setparam sched_setattr",
+        "scheduling attributes behind a pointer; without privileges there is nothing to gain",
+        "sched_setattr",
     ),
     refuse(
-        "the user namespace has one user",
-        "setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups",
+        "needs a capability even to change nothing, so the kernel too would answer EPERM",
+        "setgroups",
     ),
     // Segments and queues without an attached process count in no process's size, and outlive every
     // process.

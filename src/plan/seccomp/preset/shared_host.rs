@@ -2,11 +2,12 @@
 //! and so are paths for every operation that Landlock does not handle. These rules replace those of
 //! the preset.
 
-use super::super::rule::{Check, Errno, Rule, allow_if, ask_if, never, none_of, one_of};
+use super::super::rule::{Check, Errno, Rule, allow, allow_if, ask_if, never, none_of, one_of};
 use super::files::RECORD_LOCKS;
 use super::uapi::{
     AF_UNIX, F_NOTIFY, F_SETLEASE, F_SETOWN, F_SETOWN_EX, F_SETPIPE_SZ, F_SETSIG,
-    IOPRIO_WHO_PROCESS, O_ACCMODE, O_TRUNC, SELF, SOCK_SEQPACKET, SOCK_STREAM, SOCK_TYPE_MASK,
+    IOPRIO_WHO_PROCESS, O_ACCMODE, O_TRUNC, SCHED_OTHER, SELF, SOCK_SEQPACKET, SOCK_STREAM,
+    SOCK_TYPE_MASK,
 };
 
 /// On every kernel.
@@ -63,8 +64,31 @@ pub(super) const ALWAYS: &[Rule] = &[
     ),
     never(
         "acts on any process of the user",
-        "process_madvise process_mrelease migrate_pages move_pages sched_setscheduler \
-         sched_setparam sched_setattr",
+        "process_madvise process_mrelease migrate_pages move_pages sched_setattr",
+    ),
+    allow_if(
+        "limits of the caller, named as process 0: hard limits only ever go down",
+        "prlimit64",
+        &[one_of(0, &[SELF])],
+        Errno::Perm,
+    ),
+    allow_if(
+        "the caller stays in the ordinary scheduling class",
+        "sched_setscheduler",
+        &[one_of(0, &[SELF]), one_of(1, &[SCHED_OTHER])],
+        Errno::Perm,
+    ),
+    allow_if(
+        "the caller's own parameters, of which the ordinary class has only one value",
+        "sched_setparam",
+        &[one_of(0, &[SELF])],
+        Errno::Perm,
+    ),
+    // The guest has an id of the host, which no table knows. The supervisor has seen that its real, effective
+    // and saved ids are one and that it has no capability: the kernel lets it have no other.
+    allow(
+        "become the user that one is (posix_spawn, make, subprocess with user)",
+        "setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid",
     ),
 ];
 

@@ -186,3 +186,11 @@ pub(in super::super) const TCP_ZEROCOPY_RECEIVE: u32 = 35;
 pub(in super::super) const IOPRIO_WHO_PROCESS: u32 = 1;
 /// The caller itself, in a call that takes a process id.
 pub(in super::super) const SELF: u32 = 0;
+
+/// The first process of a pid namespace.
+pub(in super::super) const INIT: u32 = 1;
+/// In calls that set an id: leave it as it is. As an id it belongs to no user.
+pub(in super::super) const UNCHANGED: u32 = 0xffff_ffff;
+
+// sched.h
+pub(in super::super) const SCHED_OTHER: u32 = 0;

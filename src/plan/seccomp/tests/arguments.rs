@@ -51,7 +51,7 @@ fn holds(check: &Check, arguments: &[u64; 6]) -> bool {
     }
 }
 
-/// Argument vectors around every boundary of a verdict's checks.
+/// Argument vectors with every combination of the values around the boundaries of a verdict's checks.
 pub(super) fn samples(verdict: &Verdict) -> Vec<[u64; 6]> {
     let mut samples = vec![[0; 6], [u64::MAX; 6], [GARBAGE; 6]];
     let checks = match verdict {

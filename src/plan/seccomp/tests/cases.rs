@@ -61,6 +61,11 @@ impl Case {
 
 const NO_FD: u64 = u64::MAX;
 const SIGCHLD: u64 = 17;
+/// No kernel gives a process such a number (`PID_MAX_LIMIT`).
+const NO_PROCESS: u64 = 0x7fff_ffff;
+/// The guest's id, and the number that leaves an id as it is.
+const OWN: u64 = 1000;
+const SAME: u64 = 0xffff_ffff;
 
 pub const CASES: &[Case] = &[
     // clone: a plain child, and each flag that is refused.
@@ -117,9 +122,64 @@ pub const CASES: &[Case] = &[
     allowed("personality", [0xffff_ffff, 0, 0, 0, 0, 0]),
     denied("personality", [0x0004_0000, 0, 0, 0, 0, 0], libc::EPERM),
     denied("personality", [0x0040_0000, 0, 0, 0, 0, 0], libc::EPERM),
-    // prlimit64: RLIMIT_NOFILE of the caller; of init.
+    // prlimit64: RLIMIT_NOFILE of the caller; of another process; of init.
     allowed("prlimit64", [0, 7, 0, 0, 0, 0]),
+    allowed("prlimit64", [NO_PROCESS, 7, 0, 0, 0, 0]).with_namespaces(),
+    denied("prlimit64", [NO_PROCESS, 7, 0, 0, 0, 0], libc::EPERM).on_shared_host(6),
     denied("prlimit64", [1, 7, 0, 0, 0, 0], libc::EPERM),
+    denied(
+        "prlimit64",
+        [0xdead_0000_0000_0001, 7, 0, 0, 0, 0],
+        libc::EPERM,
+    ),
+    // Scheduling: SCHED_OTHER; SCHED_FIFO, SCHED_BATCH, SCHED_IDLE, SCHED_RESET_ON_FORK. The kernel would answer
+    // EINVAL to a call without parameters, and EFAULT to one without a mask.
+    allowed("sched_setscheduler", [0, 0, 0, 0, 0, 0]),
+    allowed("sched_setscheduler", [NO_PROCESS, 0, 0, 0, 0, 0]).with_namespaces(),
+    denied(
+        "sched_setscheduler",
+        [NO_PROCESS, 0, 0, 0, 0, 0],
+        libc::EPERM,
+    )
+    .on_shared_host(6),
+    denied("sched_setscheduler", [0, 1, 0, 0, 0, 0], libc::EPERM),
+    denied("sched_setscheduler", [0, 3, 0, 0, 0, 0], libc::EPERM),
+    denied("sched_setscheduler", [0, 5, 0, 0, 0, 0], libc::EPERM),
+    denied(
+        "sched_setscheduler",
+        [0, 0x4000_0000, 0, 0, 0, 0],
+        libc::EPERM,
+    ),
+    allowed("sched_setparam", [0, 0, 0, 0, 0, 0]),
+    allowed("sched_setparam", [NO_PROCESS, 0, 0, 0, 0, 0]).with_namespaces(),
+    denied("sched_setparam", [NO_PROCESS, 0, 0, 0, 0, 0], libc::EPERM).on_shared_host(1),
+    denied("sched_setparam", [NO_PROCESS, 0, 0, 0, 0, 0], libc::EPERM).on_shared_host(3),
+    denied("sched_setparam", [NO_PROCESS, 0, 0, 0, 0, 0], libc::EPERM).on_shared_host(6),
+    denied("sched_setattr", [0, 0, 0, 0, 0, 0], libc::EPERM),
+    denied("sched_setaffinity", [0, 0, 0, 0, 0, 0], 0),
+    // Ids: the guest's own, and none; root's, another user's, and the guest's beside another's.
+    allowed("setuid", [OWN, 0, 0, 0, 0, 0]).with_namespaces(),
+    allowed("setgid", [OWN, 0, 0, 0, 0, 0]).with_namespaces(),
+    denied("setuid", [0, 0, 0, 0, 0, 0], libc::EPERM).with_namespaces(),
+    denied("setgid", [0, 0, 0, 0, 0, 0], libc::EPERM).with_namespaces(),
+    denied("setuid", [OWN + 1, 0, 0, 0, 0, 0], libc::EPERM).with_namespaces(),
+    allowed("setreuid", [SAME, SAME, 0, 0, 0, 0]),
+    allowed("setreuid", [OWN, OWN, 0, 0, 0, 0]).with_namespaces(),
+    allowed("setregid", [SAME, SAME, 0, 0, 0, 0]),
+    denied("setreuid", [SAME, 0, 0, 0, 0, 0], libc::EPERM).with_namespaces(),
+    denied("setregid", [0, SAME, 0, 0, 0, 0], libc::EPERM).with_namespaces(),
+    allowed("setresuid", [SAME, SAME, SAME, 0, 0, 0]),
+    allowed("setresuid", [SAME, OWN, SAME, 0, 0, 0]).with_namespaces(),
+    allowed("setresgid", [SAME, SAME, SAME, 0, 0, 0]),
+    denied("setresuid", [0, SAME, SAME, 0, 0, 0], libc::EPERM).with_namespaces(),
+    denied("setresuid", [OWN, 0, OWN, 0, 0, 0], libc::EPERM).with_namespaces(),
+    denied("setresuid", [SAME, SAME, 0, 0, 0, 0], libc::EPERM).with_namespaces(),
+    denied("setresgid", [SAME, SAME, OWN - 1, 0, 0, 0], libc::EPERM).with_namespaces(),
+    allowed("setfsuid", [SAME, 0, 0, 0, 0, 0]),
+    allowed("setfsgid", [SAME, 0, 0, 0, 0, 0]),
+    denied("setfsuid", [0, 0, 0, 0, 0, 0], libc::EPERM).with_namespaces(),
+    denied("setfsgid", [0, 0, 0, 0, 0, 0], libc::EPERM).with_namespaces(),
+    denied("setgroups", [0, 0, 0, 0, 0, 0], libc::EPERM),
     // memfd_create: with MFD_NOEXEC_SEAL; without, with MFD_EXEC, with MFD_HUGETLB.
     allowed("memfd_create", [0, 0x8, 0, 0, 0, 0]),
     allowed("memfd_create", [0, 0xb, 0, 0, 0, 0]),

@@ -1,0 +1,89 @@
+//! What a policy or the filters let through for real programs.
+
+use crate::check::fine;
+use crate::recipe::{Recipe, standard};
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        calls_that_change_nothing,
+        programs_of_the_guest_where_the_policy_allows_them,
+        no_programs_of_the_guest_without
+    ]
+}
+
+const NOTHING: &str = "
+import os, resource, subprocess, sys
+
+os.setresuid(-1, -1, -1); os.setresgid(-1, -1, -1)
+os.setuid(os.getuid()); os.setgid(os.getgid())
+os.setreuid(os.getuid(), os.getuid()); os.setregid(os.getgid(), os.getgid())
+os.sched_setscheduler(0, os.sched_getscheduler(0), os.sched_getparam(0))
+os.sched_setaffinity(0, os.sched_getaffinity(0))
+for pid in (0, os.getpid()):
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+assert subprocess.run(['/bin/true'], user=os.getuid(), group=os.getgid()).returncode == 0
+pid = os.posix_spawn('/bin/true', ['true'], {}, resetids=True)
+assert os.waitpid(pid, 0)[1] == 0
+for other in (0, 1, 65534):
+    for change in (os.setuid, os.setgid, os.seteuid, os.setegid):
+        try:
+            change(other)
+            sys.exit('took id %d' % other)
+        except PermissionError:
+            pass
+try:
+    resource.prlimit(1, resource.RLIMIT_NOFILE)
+    sys.exit('sees the limits of the init')
+except PermissionError:
+    pass
+print('fine')
+";
+
+fn calls_that_change_nothing(world: &World) {
+    let outcome = world.run(standard(), NOTHING);
+    fine(&outcome);
+}
+
+/// A copy of a program and a library stand for what a compiler writes.
+const PROGRAM: &str = "
+import ctypes, os, shutil, subprocess
+
+def tried(act):
+    try:
+        return act()
+    except OSError:
+        return 'refused'
+
+def run(directory):
+    path = directory + '/program'
+    shutil.copyfile('/bin/echo', path)
+    os.chmod(path, 0o755)
+    return subprocess.run([path, 'ran'], capture_output=True, text=True).stdout.strip()
+
+def load(directory):
+    path = directory + '/library.so'
+    source = next(path for path in map(str, (line.split()[-1] for line in open('/proc/self/maps'))) if '/libc.so' in path)
+    shutil.copyfile(source, path)
+    return 'loaded' if ctypes.CDLL(path) else ''
+
+print(*(tried(lambda: act(place)) for place in ('/work', '/tmp', '/dev/shm') for act in (run, load)))
+";
+
+fn printed(world: &World, recipe: Recipe) -> String {
+    let outcome = world.run(recipe, PROGRAM);
+    fine(&outcome);
+    outcome.stdout().trim().to_owned()
+}
+
+fn programs_of_the_guest_where_the_policy_allows_them(world: &World) {
+    let printed = printed(world, standard().set("filesystem.work_exec=true"));
+    assert_eq!(printed, "ran loaded refused refused refused refused");
+}
+
+fn no_programs_of_the_guest_without(world: &World) {
+    let printed = printed(world, standard());
+    assert_eq!(printed, "refused refused refused refused refused refused");
+}
