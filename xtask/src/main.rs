@@ -2,6 +2,7 @@
 
 mod ablate;
 mod bench;
+mod compat;
 mod deadlines;
 mod document;
 mod faults;
@@ -38,6 +39,9 @@ enum Task {
     /// Measures all of Sandfork beside what one would pick instead, in one run, and writes a table,
     /// data and a chart. `map` runs HumanEval's programs through `sandfork map` and otherwise
     Bench(bench::Options),
+    /// Runs CPython's own tests, packages and programs outside and inside a sandbox, and puts every
+    /// difference into docs/compatibility.md
+    Compat(compat::Options),
     /// Tries every reader of hostile bytes, with the inputs that CI tries unless others are asked for
     Fuzz(fuzz::Options),
     /// Counts the lines of code of the product and of these tools, without tests
@@ -110,6 +114,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Test(options) => test::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Compat(options) => compat::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Lines => lines::run(),
         Task::Release(options) => release::run(&options),

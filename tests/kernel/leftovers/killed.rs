@@ -43,8 +43,8 @@ pub fn part() {
     };
     assert!(wait_until(|| survivors().is_empty()), "{:#?}", survivors());
     Traces::no_processes();
-    // Only it could have removed them; the next one does.
-    assert_eq!(own_cgroups(cgroups, pid), made);
+    // Only it could have removed them; the next one does. That may be one of another test, which began since.
+    assert!(made.is_superset(&own_cgroups(cgroups, pid)), "{made:?}");
     apart::finishes("next-supervisor");
     assert_eq!(own_cgroups(cgroups, pid), BTreeSet::new());
 }

@@ -53,7 +53,9 @@ pub fn make(contents: &Contents, image: &Path) -> Result<()> {
     for program in &programs {
         stage.take(program)?;
     }
-    stage.take_tree(&contents.workspace.join("tests/escape/probes"), &|_| true)?;
+    for scripts in ["tests/escape/probes", "tests/kernel/ordinary"] {
+        stage.take_tree(&contents.workspace.join(scripts), &|_| true)?;
+    }
     programs.push(contents.python.interpreter.executable.clone());
     // Shared objects need libraries of their own.
     for entry in WalkDir::new(&directory) {

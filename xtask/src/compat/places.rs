@@ -1,0 +1,193 @@
+//! Where the software runs: outside, by `sandfork run`, with its package preloaded, by `sandfork exec`.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::Endings;
+use crate::workspace;
+
+/// How long one item may take, in seconds: long for a machine that does other things too.
+const PATIENCE: u32 = 300;
+
+/// What a roomy policy sets. The keys that open something are off by default.
+const ROOM: [&str; 11] = [
+    "filesystem.work_size=1GiB",
+    "filesystem.work_inodes=100000",
+    "filesystem.tmp_size=512MiB",
+    "filesystem.tmp_inodes=100000",
+    "limits.cores=2",
+    "limits.cpu=600s",
+    "limits.file_size=1GiB",
+    "limits.memory=2GiB",
+    "limits.open_files=1024",
+    "limits.output=64MiB",
+    "limits.pids=512",
+];
+
+/// A place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// An ordinary user with a loopback of its own.
+    Outside,
+    /// `sandfork run`.
+    Run,
+    /// `sandfork run` with the package in `python.preload`.
+    Preloaded,
+    /// `sandfork exec`.
+    Exec,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Outside => "outside",
+            Self::Run => "by `run`",
+            Self::Preloaded => "preloaded",
+            Self::Exec => "by `exec`",
+        })
+    }
+}
+
+/// The command, and the scripts of this module.
+pub struct Places {
+    sandfork: PathBuf,
+    scripts: PathBuf,
+}
+
+impl Places {
+    /// With the command to try.
+    pub fn new(sandfork: PathBuf) -> Result<Self> {
+        let scripts = workspace().join("xtask/src/compat");
+        let sandfork = fs::canonicalize(sandfork)?;
+        Ok(Self { sandfork, scripts })
+    }
+
+    /// Runs a module of CPython's suite. Returns how each test ended.
+    pub fn suite(&self, place: Place, python: &Path, module: &str) -> Result<Endings> {
+        let here = tempfile::tempdir()?;
+        let script = self.scripts.join("suite.py");
+        let mut command = match place {
+            Place::Outside => self.outside(&here, python),
+            Place::Run | Place::Preloaded => self.inside("run", python, &[]),
+            Place::Exec => {
+                let mut exec = self.inside("exec", python, &[]);
+                exec.arg("--in").arg(&script).arg("--").arg(python);
+                exec
+            }
+        };
+        match place {
+            Place::Exec => command.arg("suite.py"),
+            _ => command.arg(&script),
+        };
+        let answer = said(command.arg(module).current_dir(here.path()))?;
+        let last = answer.stdout.lines().last().unwrap_or_default();
+        let Ok(Value::Object(found)) = serde_json::from_str(last) else {
+            bail!("{}", answer.why());
+        };
+        let ending = |(test, how): (String, Value)| Some((test, how.as_str()?.to_owned()));
+        Ok(found.into_iter().filter_map(ending).collect())
+    }
+
+    /// Runs the workload of a package.
+    pub fn package(&self, place: Place, python: &Path, name: &str, code: &str) -> Result<Endings> {
+        let here = tempfile::tempdir()?;
+        let preload = format!("python.preload={name:?}");
+        let mut command = match place {
+            Place::Outside => self.outside(&here, python),
+            Place::Preloaded => self.inside("run", python, &[&preload]),
+            Place::Run | Place::Exec => self.inside("run", python, &[]),
+        };
+        let script = here.path().join("workload.py");
+        fs::write(&script, code)?;
+        one(name, command.arg(&script).current_dir(here.path()))
+    }
+
+    /// Runs a program's script.
+    pub fn program(&self, place: Place, name: &str, script: &str) -> Result<Endings> {
+        let here = tempfile::tempdir()?;
+        let shell = Path::new("/bin/sh");
+        let mut command = if place == Place::Outside {
+            self.outside(&here, shell)
+        } else {
+            let mut exec = self.inside("exec", Path::new("/usr/bin/python3"), &[]);
+            exec.arg("--").arg(shell);
+            exec
+        };
+        one(name, command.args(["-ec", script]).current_dir(here.path()))
+    }
+
+    fn outside(&self, home: &TempDir, program: &Path) -> Command {
+        let mut command = Command::new("timeout");
+        command
+            .args(["--kill-after=5", &PATIENCE.to_string(), "python3"])
+            .arg(self.scripts.join("outside.py"))
+            .arg(program)
+            // As a policy's environment is.
+            .env_clear()
+            .envs([("LANG", "C.UTF-8"), ("TZ", "UTC")])
+            .env("HOME", home.path())
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        command
+    }
+
+    fn inside(&self, verb: &str, python: &Path, settings: &[&str]) -> Command {
+        let mut command = Command::new(&self.sandfork);
+        command.args([verb, "--policy", "standard"]);
+        for setting in ROOM.iter().chain(settings) {
+            command.args(["--set", setting]);
+        }
+        command.arg("--set").arg(format!("limits.wall={PATIENCE}s"));
+        let interpreter = format!("python.interpreter={:?}", python.display().to_string());
+        command.args(["--set", &interpreter]);
+        command
+    }
+}
+
+/// What a command printed, and its status.
+struct Said {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Said {
+    /// The last words of what ended without an answer.
+    fn why(&self) -> String {
+        let lines = self.stderr.lines().rev();
+        let last = lines.map(str::trim).find(|line| !line.is_empty());
+        match (self.code, last) {
+            // `timeout` and Sandfork.
+            (Some(124), _) => "it took too long".to_owned(),
+            (_, Some(last)) => last.chars().take(200).collect(),
+            (code, None) => format!("it ended with {code:?} and no word"),
+        }
+    }
+}
+
+fn said(command: &mut Command) -> Result<Said> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("could not run {}", command.get_program().display()))?;
+    Ok(Said {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+/// An item that is one test: it passes with exit code 0.
+fn one(name: &str, command: &mut Command) -> Result<Endings> {
+    let said = said(command)?;
+    let how = match said.code {
+        Some(0) => "passed".to_owned(),
+        _ => format!("failed: {}", said.why()),
+    };
+    Ok(Endings::from([(name.to_owned(), how)]))
+}
