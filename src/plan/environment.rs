@@ -24,6 +24,17 @@ pub const PRELOAD_ONLY: [(&str, &str); 7] = [
     ("_RJEM_MALLOC_CONF", "background_thread:false"),
 ];
 
+/// Variables by which libraries for linear algebra, data frames and threads learn how many threads to start.
+/// Without them, most would start one for each processor of the host.
+const THREAD_COUNTS: [&str; 6] = [
+    "MKL_NUM_THREADS",
+    "NUMEXPR_MAX_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+    "RAYON_NUM_THREADS",
+];
+
 /// The variables that packages see while they are preloaded.
 ///
 /// They include a directory for matplotlib, which remembers it: the workers' own for temporary files.
@@ -46,6 +57,8 @@ pub(super) fn variables(policy: &Policy, host: &Host, level: Level) -> Vec<(Stri
             .map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
     variables.insert("PATH".to_owned(), search_path(policy, host));
+    let threads = policy.limits().millicores().div_ceil(1000).to_string();
+    variables.extend(THREAD_COUNTS.map(|name| (name.to_owned(), threads.clone())));
     let env = policy.env();
     let passed = env
         .pass

@@ -195,3 +195,18 @@ fn layers_are_listed_once_and_in_order() {
             .all(|layer| layer.state == LayerState::Enforced)
     );
 }
+
+#[test]
+fn libraries_start_as_many_threads_as_there_are_cores() {
+    let count = |toml: &str, name: &str| {
+        let env = planned(toml, &host(machine())).jail.env;
+        let found = env.into_iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value)
+    };
+    let cores = "[limits]\ncores = 1.5";
+    for name in ["OMP_NUM_THREADS", "POLARS_MAX_THREADS"] {
+        assert_eq!(count(cores, name).as_deref(), Some("2"));
+    }
+    let chosen = "[env]\nset = { OMP_NUM_THREADS = \"7\" }";
+    assert_eq!(count(chosen, "OMP_NUM_THREADS").as_deref(), Some("7"));
+}
