@@ -127,7 +127,11 @@ fn hand_written_cases() -> Result<(), Failed> {
     for surroundings in SURROUNDINGS {
         let here = |place: Where| match place {
             Where::Anywhere => true,
-            Where::Namespaces => surroundings == Surroundings::Namespaces,
+            Where::Namespaces => matches!(
+                surroundings,
+                Surroundings::Namespaces | Surroundings::Loopback
+            ),
+            Where::NoNetwork => surroundings == Surroundings::Namespaces,
             Where::Loopback => surroundings == Surroundings::Loopback,
             Where::SharedHost { landlock_abi } => {
                 surroundings == Surroundings::SharedHost { landlock_abi }

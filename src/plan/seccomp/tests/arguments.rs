@@ -51,7 +51,8 @@ fn holds(check: &Check, arguments: &[u64; 6]) -> bool {
     }
 }
 
-/// Argument vectors with every combination of the values around the boundaries of a verdict's checks.
+/// Argument vectors around the boundaries of a verdict's checks. One argument varies beside others that pass
+/// and that do not, and each two of them vary beside others that pass, because a check looks at two at most.
 pub(super) fn samples(verdict: &Verdict) -> Vec<[u64; 6]> {
     let mut samples = vec![[0; 6], [u64::MAX; 6], [GARBAGE; 6]];
     let checks = match verdict {
@@ -63,19 +64,45 @@ pub(super) fn samples(verdict: &Verdict) -> Vec<[u64; 6]> {
     for check in &checks {
         add_values_around(check, &mut around);
     }
-    for (argument, values) in around {
-        samples = samples
-            .iter()
-            .flat_map(|sample| {
-                values.iter().map(move |value| {
-                    let mut sample = *sample;
-                    sample[argument] = *value;
-                    sample
-                })
-            })
-            .collect();
+    let passing = passing(&checks);
+    samples.push(passing);
+    let mut varied = Vec::new();
+    for (argument, values) in &around {
+        let single = samples.iter();
+        varied.extend(single.flat_map(|sample| varying(*sample, *argument, values)));
+        for (other, others) in around.range(argument + 1..) {
+            let first = varying(passing, *argument, values);
+            varied.extend(first.flat_map(|sample| varying(sample, *other, others)));
+        }
     }
+    samples.extend(varied);
     samples
+}
+
+fn varying(
+    sample: [u64; 6],
+    argument: usize,
+    values: &BTreeSet<u64>,
+) -> impl Iterator<Item = [u64; 6]> {
+    values.iter().map(move |value| {
+        let mut sample = sample;
+        sample[argument] = *value;
+        sample
+    })
+}
+
+/// Arguments that have one of the values where a check demands one of any call.
+fn passing(checks: &[Check]) -> [u64; 6] {
+    let mut arguments = [0; 6];
+    for check in checks {
+        if let Check::OneOf {
+            argument, values, ..
+        } = *check
+        {
+            arguments[usize::from(argument)] = u64::from(values[0]);
+        }
+    }
+    arguments
 }
 
 /// The values to try for each argument that a check looks at.

@@ -8,9 +8,13 @@
 #[derive(Clone, Copy, Debug)]
 pub enum Where {
     Anywhere,
+    /// With namespaces, and either network.
     Namespaces,
+    NoNetwork,
     Loopback,
-    SharedHost { landlock_abi: u32 },
+    SharedHost {
+        landlock_abi: u32,
+    },
 }
 
 /// One call. `errno` is the filter's; without it the kernel itself answers.
@@ -48,6 +52,10 @@ impl Case {
 
     const fn with_namespaces(self) -> Self {
         self.at(Where::Namespaces)
+    }
+
+    const fn with_no_network(self) -> Self {
+        self.at(Where::NoNetwork)
     }
 
     const fn with_loopback(self) -> Self {
@@ -200,8 +208,8 @@ pub const CASES: &[Case] = &[
     ),
     // socket: AF_UNIX; AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG, AF_VSOCK, AF_XDP.
     allowed("socket", [1, 1, 0, 0, 0, 0]).with_namespaces(),
-    denied("socket", [2, 1, 0, 0, 0, 0], libc::EPERM).with_namespaces(),
-    denied("socket", [10, 1, 0, 0, 0, 0], libc::EPERM).with_namespaces(),
+    denied("socket", [2, 1, 0, 0, 0, 0], libc::EPERM).with_no_network(),
+    denied("socket", [10, 1, 0, 0, 0, 0], libc::EPERM).with_no_network(),
     denied("socket", [16, 3, 0, 0, 0, 0], libc::EPERM).with_namespaces(),
     denied("socket", [17, 3, 0, 0, 0, 0], libc::EPERM).with_namespaces(),
     denied("socket", [38, 5, 0, 0, 0, 0], libc::EPERM).with_namespaces(),

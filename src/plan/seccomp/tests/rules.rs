@@ -164,7 +164,8 @@ fn cases_written_by_hand_hold() {
 fn surroundings_of(case: &Case) -> Vec<Surroundings> {
     match case.surroundings {
         Where::Anywhere => SURROUNDINGS.to_vec(),
-        Where::Namespaces => vec![Surroundings::Namespaces],
+        Where::Namespaces => vec![Surroundings::Namespaces, Surroundings::Loopback],
+        Where::NoNetwork => vec![Surroundings::Namespaces],
         Where::Loopback => vec![Surroundings::Loopback],
         Where::SharedHost { landlock_abi } => vec![Surroundings::SharedHost { landlock_abi }],
     }
