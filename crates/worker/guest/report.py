@@ -13,7 +13,13 @@ REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.E
 
 def describe_error(error):
     message = safe_str(error)
+    number = attribute(error, "errno")
+    if type(number) is not int or not issubclass(type(error), OSError) or abs(number) >= 1 << 31:
+        number = None
     note = missing_package(error) or missing_name(error, message) or fence(error) or no_network(error)
+    if number is None and is_unmapped(error, message):
+        note = not_executable(message)
+        number = None if note else errno.ENOMEM
     # An exception whose `__str__` was interrupted is not converted again.
     told = last_line(error, message) if message is INTERRUPTED else format_traceback(error)
     described = {
@@ -21,8 +27,7 @@ def describe_error(error):
         "message": cut(message + note, MAX_TEXT),
         "traceback": cut(add_note(told, note), MAX_TEXT),
     }
-    number = attribute(error, "errno")
-    if issubclass(type(error), OSError) and type(number) is int and abs(number) < 1 << 31:
+    if number is not None:
         described["errno"] = number
     return described
 
@@ -83,6 +88,25 @@ def no_network(error):
             return " (%s)" % HINT
         error = attribute(error, "__cause__") or attribute(error, "__context__")
     return ""
+
+
+def is_unmapped(error, message):
+    """Whether the dynamic loader found no place for a library (dlopen(3)). Its exceptions have no errno."""
+    if not issubclass(type(error), (ImportError, OSError)):
+        return False
+    return "failed to map segment from shared object" in message
+
+
+def not_executable(message):
+    """What lets a library be loaded that lies where no program can be run; empty if it lies elsewhere."""
+    path = message.partition(":")[0]
+    try:
+        refused = os.statvfs(path).f_flag & os.ST_NOEXEC
+    except (OSError, ValueError):
+        return ""
+    if not refused:
+        return ""
+    return " (no program or library in this directory can be run; `filesystem.work_exec = true` allows it in /work)"
 
 
 def add_note(traceback, note):

@@ -32,6 +32,34 @@ MAX_BUFFERS = 4 << 20
 # Imports nothing, because a policy may allow no module.
 REHEARSED = b"def f(x):\n    return [x + 1]\n\nprint(end='')\nstr(f(1))"
 
+# Bytes for the report of a guest that has used up its memory. They are mapped but never touched, so they
+# cost an address range, which a worker inherits from its zygote.
+RESERVE = 4 << 20
+
+
+class Reserve:
+    """Memory that is free when the guest's is used up."""
+
+    def __init__(self):
+        self.held = None
+        self.take()
+
+    def take(self):
+        """Reserves the memory, unless it is reserved already. If as much would not be left, the next cell
+        has it: it may be the one that frees the others' memory."""
+        if self.held is None:
+            try:
+                both = bytes(RESERVE), bytes(RESERVE)
+                self.held = both[0]
+            except MemoryError:
+                pass
+
+    def release(self):
+        self.held = None
+
+
+reserve = Reserve()
+
 
 class NoLink:
     """A link that discards what is sent."""
@@ -88,6 +116,7 @@ class Runner:
             # of the interpreter would delay it for half a millisecond.
             sched_yield()
             _exit(status_of(result))
+        reserve.take()
 
     def prepare(self, request, source):
         filename = request["filename"]
@@ -174,6 +203,7 @@ class Runner:
 
 def describe(result, error):
     """Changes a result to that of an exception."""
+    reserve.release()
     result.pop("value", None)
     if issubclass(type(error), SystemExit):
         result.update(status="exit", exit_code=1)
@@ -182,9 +212,14 @@ def describe(result, error):
     # First the part that needs no code of the guest, which may be interrupted, and no import.
     unsaid = {"name": class_name(error), "message": "", "traceback": ""}
     result.update(status="exception", error=unsaid)
-    from .report import denied_by, describe_error
+    try:
+        from .report import denied_by, describe_error
 
-    result.update(error=describe_error(error), denied=denied_by(error))
+        result.update(error=describe_error(error), denied=denied_by(error))
+    except MemoryError:
+        # The guest's threads have used up the reserve too. The name of the exception is enough for the
+        # supervisor to name the limit.
+        pass
 
 
 def status_of(result):

@@ -159,12 +159,18 @@ impl Assembler {
     fn ranges(&mut self, verdicts: &BTreeMap<u32, Verdict>, fallback: u32) -> Vec<(u32, Label)> {
         let otherwise = self.answer(fallback);
         let mut ranges = vec![(0, otherwise)];
+        // Calls of one rule share its instructions.
+        let mut known: Vec<(&Verdict, Label)> = Vec::new();
         let mut expected = 0;
         for (&number, verdict) in verdicts {
             if number != expected {
                 extend(&mut ranges, expected, otherwise);
             }
-            let label = self.verdict(verdict);
+            let label = match known.iter().find(|(other, _)| *other == verdict) {
+                Some((_, label)) => *label,
+                None => self.verdict(verdict),
+            };
+            known.push((verdict, label));
             extend(&mut ranges, number, label);
             expected = number + 1;
         }

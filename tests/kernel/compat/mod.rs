@@ -157,7 +157,7 @@ import sys
 assert {'numpy', 'pandas'} <= set(sys.modules)
 import numpy, pandas, threading, os
 assert pandas.DataFrame({'a': numpy.arange(1000)}).a.sum() == 499500
-assert 'OPENBLAS_NUM_THREADS' not in os.environ
+assert 'JE_ARROW_MALLOC_CONF' not in os.environ
 assert threading.active_count() == 1
 assert (numpy.ones((300, 300)) @ numpy.ones((300, 300)))[0, 0] == 300
 ";

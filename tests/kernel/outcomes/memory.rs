@@ -1,5 +1,7 @@
 //! The limit on memory: a `MemoryError` where that is possible, a kill where it is not.
 
+use std::sync::Arc;
+
 use sandfork::{LimitName, Mechanism, Status};
 
 use crate::check::{by, ended, fine, limited, shown};
@@ -12,6 +14,9 @@ pub fn tests() -> Vec<Test> {
     let mut tests = tests![
         a_list_that_grows,
         a_string_that_doubles,
+        memory_that_is_used_up_to_the_last_byte,
+        a_library_that_finds_no_room,
+        a_session_goes_on_after_all_its_memory_was_used_up,
         a_memory_error_can_be_caught,
         processes_together,
         children_that_are_killed,
@@ -54,6 +59,56 @@ fn a_list_that_grows(world: &World) {
 
 fn a_string_that_doubles(world: &World) {
     raises(world, "text = 'x'\nwhile True: text += text");
+}
+
+/// Takes memory in ever smaller pieces. `kept` holds it.
+const ALL: &str = "\
+kept = []
+size = 1 << 20
+while size > 16:
+    try:
+        while True:
+            kept.append(bytes(size))
+    except MemoryError:
+        size //= 2
+";
+
+/// What describes the exception needs some, too.
+fn memory_that_is_used_up_to_the_last_byte(world: &World) {
+    raises(world, &format!("{ALL}more = [[] for _ in range(100_000)]"));
+}
+
+fn a_session_goes_on_after_all_its_memory_was_used_up(world: &World) {
+    let mut session = Arc::new(world.build(small())).session().expect("it begins");
+    for _ in 0..2 {
+        let code = format!("{ALL}more = [[] for _ in range(100_000)]");
+        let report = session.run(code.as_str()).expect("it runs");
+        limited(report.outcome(), LimitName::Memory, Mechanism::Rlimit);
+        let report = session.run("del kept\n6 * 7").expect("it runs");
+        fine(report.outcome());
+    }
+}
+
+/// The dynamic loader's exceptions have no errno.
+fn a_library_that_finds_no_room(world: &World) {
+    let code = "raise ImportError('/usr/lib/library.so: failed to map segment from shared object')";
+    limited(
+        &world.run(small(), code),
+        LimitName::Memory,
+        Mechanism::Rlimit,
+    );
+    let code = "import ctypes, shutil\n\
+                paths = (line.split()[-1] for line in open('/proc/self/maps'))\n\
+                shutil.copyfile(next(path for path in paths if '/libc.so' in path), 'library.so')\n\
+                ctypes.CDLL('./library.so')";
+    let outcome = world.run(small(), code);
+    assert_eq!(outcome.status(), Status::Exception, "{}", shown(&outcome));
+    let error = outcome.error().expect("the exception is described");
+    assert!(
+        error.message.contains("filesystem.work_exec"),
+        "{}",
+        shown(&outcome)
+    );
 }
 
 fn numpy_array(world: &World) {
