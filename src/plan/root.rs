@@ -32,7 +32,7 @@ pub(super) const ETC_FILES: [(&str, &str); 7] = [
     ("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
     (
         "/etc/nsswitch.conf",
-        "passwd: files\ngroup: files\nhosts: files\n",
+        "passwd: files\ngroup: files\nhosts: files\nprotocols: files\nservices: files\n",
     ),
     (
         "/etc/passwd",
@@ -41,6 +41,37 @@ pub(super) const ETC_FILES: [(&str, &str); 7] = [
          nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
     ),
 ];
+
+/// Files that programs look for, if the policy does not show the host's. They have what the Internet's standards
+/// say, as far as programs ask for it by name.
+const USUAL_FILES: [(&str, &str); 4] = [
+    (
+        "/etc/mime.types",
+        "application/json json\napplication/pdf pdf\napplication/zip zip\nimage/gif gif\nimage/jpeg jpeg jpg\n\
+         image/png png\nimage/svg+xml svg\ntext/css css\ntext/csv csv\ntext/html html htm\n\
+         text/javascript js\ntext/markdown md\ntext/plain txt\n",
+    ),
+    (
+        "/etc/protocols",
+        "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6 41 IPv6\nipv6-icmp 58 IPv6-ICMP\n",
+    ),
+    (
+        "/etc/services",
+        "echo 7/tcp\necho 7/udp\ndaytime 13/tcp\ndaytime 13/udp\nftp-data 20/tcp\nftp 21/tcp\nssh 22/tcp\n\
+         telnet 23/tcp\nsmtp 25/tcp mail\ntime 37/tcp\ntime 37/udp\ndomain 53/tcp\ndomain 53/udp\n\
+         http 80/tcp www\npop3 110/tcp\nntp 123/udp\nimap2 143/tcp imap\nldap 389/tcp\nhttps 443/tcp\n\
+         https 443/udp\nsubmission 587/tcp\nimaps 993/tcp\npop3s 995/tcp\n",
+    ),
+    // `openssl req` does not start without it.
+    (
+        "/etc/ssl/openssl.cnf",
+        "[ req ]\ndistinguished_name = req_distinguished_name\nstring_mask = utf8only\n\
+         [ req_distinguished_name ]\ncommonName = Common Name\n",
+    ),
+];
+
+/// The directory for temporary files that outlive a boot elsewhere. Here nothing does.
+const VAR_TMP: &str = "/var/tmp";
 
 const _: () = assert!(GUEST_ID == 1000, "the guest's entries above name its id");
 
@@ -68,7 +99,16 @@ pub(super) fn entries(policy: &Policy, level: Level, view: &View) -> Vec<RootEnt
         target: path.into(),
         contents: contents.to_owned(),
     }));
+    let usual = USUAL_FILES.iter().filter(|(path, _)| !view.touches(path));
+    entries.extend(usual.map(|(path, contents)| RootEntry::File {
+        target: path.into(),
+        contents: (*contents).to_owned(),
+    }));
     entries.extend([WORK, TMP, SHM].map(mount_point));
+    if !view.touches(VAR_TMP) {
+        // Relative, because an absolute one would lead out of the root while that is built.
+        entries.push(symlink(VAR_TMP, "../tmp"));
+    }
     if has_ptys(policy, level) {
         entries.push(mount_point(PTS));
         // Makes pseudoterminals of the instance that is mounted there.

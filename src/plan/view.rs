@@ -58,6 +58,14 @@ impl View {
         Ok(view)
     }
 
+    /// Whether something at, above or beneath a path is shown.
+    pub(super) fn touches(&self, path: impl AsRef<Path>) -> bool {
+        let path = path.as_ref();
+        let trees = self.trees.iter().map(|tree| &tree.path);
+        let mut shown = trees.chain(self.links.iter().map(|link| &link.path));
+        shown.any(|shown| path.starts_with(shown) || shown.starts_with(path))
+    }
+
     /// The entries beneath one of the session's own directories: each tree that no other tree there
     /// includes, and the links between them.
     pub(super) fn shown_beneath(&self, own: &Path) -> Vec<Shown> {

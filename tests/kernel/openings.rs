@@ -9,7 +9,9 @@ pub fn tests() -> Vec<Test> {
     tests![
         calls_that_change_nothing,
         programs_of_the_guest_where_the_policy_allows_them,
-        no_programs_of_the_guest_without
+        no_programs_of_the_guest_without,
+        files_that_programs_look_for,
+        the_hosts_files_in_their_place,
     ]
 }
 
@@ -86,4 +88,36 @@ fn programs_of_the_guest_where_the_policy_allows_them(world: &World) {
 fn no_programs_of_the_guest_without(world: &World) {
     let printed = printed(world, standard());
     assert_eq!(printed, "refused refused refused refused refused refused");
+}
+
+/// The names are looked up by libc, and the types by the module.
+fn files_that_programs_look_for(world: &World) {
+    let code = "\
+import mimetypes, os, socket, tempfile
+assert socket.getservbyname('https') == 443 and socket.getprotobyname('tcp') == 6
+assert mimetypes.read_mime_types('/etc/mime.types')['.csv'] == 'text/csv'
+assert 'req' in open('/etc/ssl/openssl.cnf').read()
+with tempfile.NamedTemporaryFile(dir='/var/tmp') as file:
+    assert os.listdir('/tmp') == [os.path.basename(file.name)]
+";
+    fine(&world.run(standard(), code));
+}
+
+fn the_hosts_files_in_their_place(world: &World) {
+    let place = tempfile::tempdir_in("/var/tmp").expect("it is made");
+    std::fs::write(place.path().join("shown"), "the host's").expect("it is written");
+    let shown = place.path().display();
+    let code = format!("print(open('{shown}/shown').read())");
+    let outcome = world.run(
+        standard().set(format!("filesystem.read={shown}")),
+        code.as_str(),
+    );
+    fine(&outcome);
+    assert_eq!(outcome.stdout(), "the host's\n");
+    let code = "print(len(open('/etc/passwd').read()) > 0, len(open('/etc/mime.types').read()))";
+    let host = std::fs::read("/etc/mime.types").map(|it| it.len());
+    if let Ok(length) = host {
+        let outcome = world.run(standard().set("filesystem.read=/etc/mime.types"), code);
+        assert_eq!(outcome.stdout(), format!("True {length}\n"));
+    }
 }

@@ -23,7 +23,9 @@ PRINTED = {
     ],
     "web_api": [
         "Warmest city: Rome",
-        "step 1: URLError: <urlopen error [Errno 1] Operation not permitted>",
+        "step 1: URLError: <urlopen error [Errno 1] Operation not permitted> (this sandbox has no network: "
+        '`network.mode = "loopback"` in its policy lets its own processes talk over TCP and UDP, and none reach '
+        "further)",
         "step 2: ValueError: the API has these paths: /forecast",
     ],
     "multi_agent": ["Warmest city: Rome", "Keys within reach of its code: []"],
