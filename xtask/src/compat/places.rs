@@ -16,7 +16,9 @@ use crate::workspace;
 const PATIENCE: u32 = 300;
 
 /// What a roomy policy sets. The keys that open something are off by default.
-const ROOM: [&str; 11] = [
+const ROOM: [&str; 13] = [
+    "network.mode=loopback",
+    "filesystem.work_exec=true",
     "filesystem.work_size=1GiB",
     "filesystem.work_inodes=100000",
     "filesystem.tmp_size=512MiB",
