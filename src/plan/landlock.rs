@@ -31,6 +31,8 @@ pub(super) fn rules(policy: &Policy, level: Level, view: &View) -> Vec<PathRule>
 /// Everything in these directories belongs to the sandbox, or was put there for the guest to use.
 fn on_a_root_of_its_own(policy: &Policy) -> Vec<PathRule> {
     let mut rules = vec![
+        // The directories on the way to what is shown. Their names are those of the policy's paths.
+        rule("/", PathAccess::List),
         rule(ETC, PathAccess::Read),
         rule("/dev", PathAccess::ReadWriteFile),
     ];

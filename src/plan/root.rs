@@ -7,7 +7,7 @@ use super::places::{ETC, PTS, SHM, TMP, WORK};
 use super::view::View;
 use crate::host::GUEST_ID;
 use crate::policy::{Level, Policy, ProcVisibility};
-use sandfork_jail::program::RootEntry;
+use sandfork_jail::program::{RootEntry, WITNESS};
 
 /// The host name of every sandbox.
 pub(super) const HOSTNAME: &str = "sandfork";
@@ -99,6 +99,10 @@ pub(super) fn entries(policy: &Policy, level: Level, view: &View) -> Vec<RootEnt
         target: path.into(),
         contents: contents.to_owned(),
     }));
+    entries.push(RootEntry::File {
+        target: WITNESS.into(),
+        contents: String::new(),
+    });
     let usual = USUAL_FILES.iter().filter(|(path, _)| !view.touches(path));
     entries.extend(usual.map(|(path, contents)| RootEntry::File {
         target: path.into(),

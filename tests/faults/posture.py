@@ -58,6 +58,7 @@ print("processes", sorted(int(name) for name in os.listdir("/proc") if name.isde
 print("ids", os.getpid(), os.getppid(), os.getsid(0), os.getuid(), os.getgid(), os.getgroups())
 print("place", os.getcwd(), os.listdir("."), os.uname().nodename, os.umask(0o77))
 print("list /", attempt(os.listdir, "/"))
+print("read what no rule grants", attempt(os.open, "/.witness", os.O_RDONLY))
 print("write /", attempt(os.open, "/x", os.O_WRONLY | os.O_CREAT))
 print("write /usr", attempt(os.open, "/usr/x", os.O_WRONLY | os.O_CREAT))
 print("read /etc/shadow", attempt(os.open, "/etc/shadow", os.O_RDONLY))

@@ -12,6 +12,7 @@ pub fn tests() -> Vec<Test> {
         no_programs_of_the_guest_without,
         files_that_programs_look_for,
         the_hosts_files_in_their_place,
+        the_directories_of_the_root,
     ]
 }
 
@@ -120,4 +121,20 @@ fn the_hosts_files_in_their_place(world: &World) {
         let outcome = world.run(standard().set("filesystem.read=/etc/mime.types"), code);
         assert_eq!(outcome.stdout(), format!("True {length}\n"));
     }
+}
+
+fn the_directories_of_the_root(world: &World) {
+    let code = "\
+import os
+assert {'dev', 'etc', 'tmp', 'usr', 'work'} <= set(os.listdir('/'))
+assert {'null', 'shm', 'ptmx'} <= set(os.listdir('/dev'))
+assert os.listdir('/var') == ['tmp']
+try:
+    open('/.witness')
+except PermissionError:
+    print('refused')
+";
+    let outcome = world.run(standard(), code);
+    fine(&outcome);
+    assert_eq!(outcome.stdout(), "refused\n");
 }

@@ -12,6 +12,7 @@ use std::process::Command;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 use sandfork::Layer;
+use sandfork_jail::program::WITNESS;
 
 use crate::edit::{Act, Edit, Site, Value, Which, file_of};
 use crate::family::{Call, Role};
@@ -43,7 +44,7 @@ impl Off {
             Layer::Namespaces => namespaces(),
             Layer::Landlock => vec![
                 leave_out(Site::every(Role::Worker, "landlock_restrict_self")),
-                refuse(at(Role::Worker, "openat", "/"), Errno::EACCES),
+                refuse(at(Role::Worker, "openat", WITNESS), Errno::EACCES),
             ],
             Layer::Seccomp => seccomp(),
             Layer::Capabilities => capabilities(),

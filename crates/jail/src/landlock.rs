@@ -62,6 +62,7 @@ fn path_rights(allow: PathAccess, abi: ABI) -> BitFlags<AccessFs> {
     let all = AccessFs::from_all(abi);
     let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
     match allow {
+        PathAccess::List => AccessFs::ReadDir.into(),
         PathAccess::Read => read,
         PathAccess::ReadExecute => read | AccessFs::Execute,
         PathAccess::ReadWriteFile => {

@@ -116,6 +116,9 @@ pub enum Network {
     Loopback,
 }
 
+/// A file of the zygote's root that file permissions let every user read, and no Landlock rule.
+pub const WITNESS: &str = "/.witness";
+
 /// Consecutive uids of the host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct UidRange {
@@ -216,6 +219,8 @@ pub struct PathRule {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathAccess {
+    /// List directories.
+    List,
     /// Read files, list directories.
     Read,
     /// Read files, list directories and run programs.

@@ -10,7 +10,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use super::failure::{Failure, InStep, NOT_REFUSED, Step};
-use super::program::Network;
+use super::program::{Network, WITNESS, ZygoteNamespaces};
 use crate::sys::{process, refused};
 
 /// Checks the mounts: the root is read-only. File permissions and Landlock would answer `EACCES`.
@@ -20,13 +20,14 @@ pub fn root() -> Result<(), Failure> {
     is_refused(made.map(drop), Errno::EROFS).in_step(Step::RootWitness)
 }
 
-/// Checks Landlock: the permissions of `/` allow listing it, and no rule grants that.
+/// Checks Landlock: file permissions allow opening what only a rule could grant, and none does. On a root of the
+/// sandbox's own that is a file of it, and on the host's root the root itself.
 ///
 /// Nothing outside a process shows its Landlock domain, so this is the only evidence.
-pub fn landlock() -> Result<(), Failure> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let listed = open("/", flags, Mode::empty());
-    is_refused(listed.map(drop), Errno::EACCES).in_step(Step::LandlockWitness)
+pub fn landlock(namespaces: Option<ZygoteNamespaces>) -> Result<(), Failure> {
+    let path = namespaces.map_or("/", |_| WITNESS);
+    let opened = open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
+    is_refused(opened.map(drop), Errno::EACCES).in_step(Step::LandlockWitness)
 }
 
 /// Checks the capabilities, while the filter would still allow their use.

@@ -159,7 +159,7 @@ fn close_in(
     if let Some(rules) = &jail.landlock {
         // After the last mount, which Landlock would refuse, and after the last open by path.
         landlock::enforce(rules, jail.network()).in_step(Step::Landlock)?;
-        self_check::landlock()?;
+        self_check::landlock(jail.namespaces)?;
     }
     if jail.namespaces.is_some() {
         self_check::root()?;

@@ -69,7 +69,7 @@ fn the_system_is_shown_once() {
         ]
     );
     assert_eq!(allowed(&plan, "/usr"), Some(PathAccess::ReadExecute));
-    assert_eq!(allowed(&plan, "/"), None);
+    assert_eq!(allowed(&plan, "/"), Some(PathAccess::List));
 }
 
 #[test]
