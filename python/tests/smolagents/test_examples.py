@@ -14,6 +14,10 @@ REFUSED = (
     "Code execution failed at line 'open('/etc/shadow').read()' due to: FileNotFoundError: "
     "[Errno 2] No such file or directory: '/etc/shadow'"
 )
+NO_NETWORK = (
+    'this sandbox has no network: `network.mode = "loopback"` in its policy lets its own processes talk over '
+    "TCP and UDP, and none reach further"
+)
 PRINTED = {
     "agent_with_tools": [
         "Best customer: Ada",
@@ -23,9 +27,7 @@ PRINTED = {
     ],
     "web_api": [
         "Warmest city: Rome",
-        "step 1: URLError: <urlopen error [Errno 1] Operation not permitted> (this sandbox has no network: "
-        '`network.mode = "loopback"` in its policy lets its own processes talk over TCP and UDP, and none reach '
-        "further)",
+        f"step 1: URLError: <urlopen error [Errno 1] Operation not permitted> ({NO_NETWORK})",
         "step 2: ValueError: the API has these paths: /forecast",
     ],
     "multi_agent": ["Warmest city: Rome", "Keys within reach of its code: []"],
