@@ -1,4 +1,5 @@
-# What people do with each package, in a few lines. The tool runs each part alone, as a script.
+# What people do with each package, in a few lines. The tool runs each part alone, as a script. Where the module
+# has another name, it stands in parentheses.
 # package: aiohttp
 import asyncio
 from aiohttp import web, ClientSession
@@ -25,7 +26,7 @@ import attrs
 class Point:
     x: int
 assert attrs.asdict(Point(1)) == {"x": 1}
-# package: beautifulsoup4
+# package: beautifulsoup4 (bs4)
 import bs4
 assert bs4.BeautifulSoup("<p>a</p>", "html.parser").p.text == "a"
 # package: bokeh
@@ -77,7 +78,7 @@ import flask
 app = flask.Flask(__name__)
 app.route("/")(lambda: "hi")
 assert app.test_client().get("/").data == b"hi"
-# package: grpcio
+# package: grpcio (grpc)
 from concurrent import futures
 import grpc
 server = grpc.server(futures.ThreadPoolExecutor(2))
@@ -127,7 +128,7 @@ manager, client = start_new_kernel(kernel_name="python3")
 client.execute_interactive("1 + 1", timeout=60)
 client.stop_channels()
 manager.shutdown_kernel(now=True)
-# package: ipython
+# package: ipython (IPython)
 from IPython.core.interactiveshell import InteractiveShell
 assert InteractiveShell.instance().run_cell("6 * 7").result == 42
 # package: jinja2
@@ -178,7 +179,7 @@ a = numpy.random.default_rng(0).random((300, 300))
 numpy.linalg.svd(a)
 numpy.save("a.npy", a)
 assert numpy.load("a.npy", mmap_mode="r").shape == (300, 300)
-# package: opencv-python-headless
+# package: opencv-python-headless (cv2)
 import cv2, numpy
 cv2.imwrite("a.png", numpy.zeros((10, 10, 3), numpy.uint8))
 assert cv2.imread("a.png").shape == (10, 10, 3)
@@ -203,7 +204,7 @@ child = pexpect.spawn("sh", ["-c", "read a; echo got $a"])
 child.sendline("it")
 child.expect("got it")
 child.wait()
-# package: pillow
+# package: pillow (PIL)
 import PIL.Image, PIL.ImageDraw
 image = PIL.Image.new("RGB", (10, 10))
 PIL.ImageDraw.Draw(image).text((0, 0), "a")
@@ -216,7 +217,7 @@ import polars
 frame = polars.DataFrame({"a": [1, 2, 3]})
 assert frame.lazy().filter(polars.col("a") > 1).collect().height == 2
 frame.write_parquet("a.parquet")
-# package: protobuf
+# package: protobuf (google.protobuf)
 from google.protobuf import struct_pb2
 message = struct_pb2.Struct()
 message.update({"a": 1})
@@ -247,7 +248,7 @@ import pytest
 with open("test_a.py", "w") as file:
     file.write("def test_a(tmp_path, capfd):\n    assert tmp_path.exists()\n")
 assert pytest.main(["-q", "test_a.py"]) == 0
-# package: pyyaml
+# package: pyyaml (yaml)
 import yaml
 assert yaml.safe_load("a: [1]") == {"a": [1]}
 # package: regex
@@ -262,10 +263,10 @@ server.shutdown()
 # package: rich
 import rich.console, rich.table
 rich.console.Console().print(rich.table.Table("a"))
-# package: scikit-image
+# package: scikit-image (skimage)
 import numpy, skimage.filters
 skimage.filters.gaussian(numpy.zeros((10, 10)))
-# package: scikit-learn
+# package: scikit-learn (sklearn)
 import numpy
 from sklearn.ensemble import RandomForestClassifier
 data = numpy.random.default_rng(0).random((100, 4))
@@ -290,7 +291,7 @@ import sqlalchemy
 engine = sqlalchemy.create_engine("sqlite:///a.db")
 with engine.connect() as connection:
     assert connection.execute(sqlalchemy.text("select 1")).scalar() == 1
-# package: starlette and uvicorn
+# package: starlette and uvicorn (uvicorn)
 import asyncio, uvicorn
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse

@@ -96,10 +96,13 @@ impl Places {
         Ok(found.into_iter().filter_map(ending).collect())
     }
 
-    /// Runs the workload of a package.
+    /// Runs the workload of a package: `numpy`, or `pillow (PIL)` with the name of its module.
     pub fn package(&self, place: Place, python: &Path, name: &str, code: &str) -> Result<Endings> {
         let here = tempfile::tempdir()?;
-        let preload = format!("python.preload={name:?}");
+        let module = name
+            .split_once(" (")
+            .map_or(name, |(_, module)| module.trim_end_matches(')'));
+        let preload = format!("python.preload={module}");
         let mut command = match place {
             Place::Outside => self.outside(&here, python),
             Place::Preloaded => self.inside("run", python, &[&preload]),
