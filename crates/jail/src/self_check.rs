@@ -40,11 +40,11 @@ pub fn capabilities() -> Result<(), Failure> {
 /// Checks the filters: calls that the zygote's filter always refuses, and calls that only the worker's filter
 /// refuses. With a loopback interface, a socket that could change it belongs to the latter.
 pub fn filters(network: Network) -> Result<(), Failure> {
-    let socket = match network {
-        Network::None => refused::internet_socket(),
-        Network::Loopback => refused::netlink_socket(),
-    };
-    is_refused(socket, Errno::EPERM).in_step(Step::SocketWitness)?;
+    match network {
+        Network::None => is_refused(refused::internet_socket(), Errno::EPERM),
+        Network::Loopback => is_refused(refused::netlink_socket(), Errno::EOPNOTSUPP),
+    }
+    .in_step(Step::SocketWitness)?;
     is_refused(refused::trace(), Errno::EPERM).in_step(Step::TraceWitness)?;
     is_refused(refused::mount(), Errno::EPERM).in_step(Step::MountWitness)?;
     is_refused(refused::set_capabilities(), Errno::EPERM).in_step(Step::CapsetWitness)
