@@ -1,8 +1,9 @@
 //! `/proc/self/mountinfo` (proc_pid_mountinfo(5)), as far as cgroups need it.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One mount.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -25,7 +26,8 @@ pub(super) fn parse(text: &str) -> Vec<Mount> {
 fn parse_line(line: &str) -> Option<Mount> {
     let (own, filesystem) = line.split_once(" - ")?;
     let mut own = own.split(' ').skip(3);
-    let (root, point) = (unescape(own.next()?), unescape(own.next()?));
+    let mut path = || Some(unescape(own.next()?).into_owned());
+    let (root, point) = (path()?, path()?);
     let mut filesystem = filesystem.split(' ');
     let kind = filesystem.next()?.to_owned();
     let options = filesystem.nth(1)?.split(',').map(str::to_owned).collect();
@@ -38,7 +40,10 @@ fn parse_line(line: &str) -> Option<Mount> {
 }
 
 /// Undoes the kernel's octal escapes of space, tab, newline and backslash.
-pub(crate) fn unescape(field: &str) -> PathBuf {
+pub(crate) fn unescape(field: &str) -> Cow<'_, Path> {
+    if !field.contains('\\') {
+        return Cow::Borrowed(Path::new(field));
+    }
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
@@ -57,7 +62,7 @@ pub(crate) fn unescape(field: &str) -> PathBuf {
             rest = tail;
         }
     }
-    PathBuf::from(OsString::from_vec(bytes))
+    Cow::Owned(PathBuf::from(OsString::from_vec(bytes)))
 }
 
 #[cfg(test)]

@@ -11,26 +11,50 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat, readlinkat};
 use nix::sys::stat::Mode;
 
+use super::descriptors::with_buffer;
 use sandfork_jail::sys;
 use sandfork_jail::sys::procfs::Stat;
-
-/// A buffer that fits any of the files: most are smaller than a page.
-const ENOUGH: usize = 8 * 1024;
 
 /// More than the length of any of the files.
 const MOST: u64 = 4 * 1024 * 1024;
 
 /// Reads a whole file.
 pub fn read(path: &Path) -> io::Result<String> {
-    read_whole(File::open(path)?)
+    read_by(&File::open(path)?, Extent::Lines)
 }
 
-/// Allocates the buffer first. `fs::read_to_string` queries the size first, which these files do
+/// How the kernel generates a file (Documentation/filesystems/seq_file.rst).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Extent {
+    /// Line by line: a read may return some of them.
+    Lines,
+    /// At once: the first read returns all of it that fits.
+    Whole,
+}
+
+/// Reads into the thread's buffer. `fs::read_to_string` queries the size first, which these files do
 /// not have, and then starts with 32 bytes, which takes three times as many system calls.
-fn read_whole(file: File) -> io::Result<String> {
-    let mut text = String::with_capacity(ENOUGH);
-    file.take(MOST).read_to_string(&mut text)?;
-    Ok(text)
+fn read_by(mut file: &File, extent: Extent) -> io::Result<String> {
+    let bytes: io::Result<Vec<u8>> = with_buffer(|buffer| {
+        let mut length = 0;
+        loop {
+            let read = match file.read(&mut buffer[length..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            };
+            length += read;
+            let is_full = length == buffer.len();
+            if !is_full && (read == 0 || extent == Extent::Whole) {
+                return Ok(buffer[..length].to_vec());
+            }
+            if is_full {
+                let mut bytes = buffer.to_vec();
+                file.take(MOST).read_to_end(&mut bytes)?;
+                return Ok(bytes);
+            }
+        }
+    });
+    String::from_utf8(bytes?).map_err(io::Error::other)
 }
 
 /// A process's directory in `/proc`, held open. It always refers to this process, even after
@@ -64,7 +88,13 @@ impl ProcDir {
 
     /// Reads one of the directory's files.
     pub fn read(&self, file: &str) -> io::Result<String> {
-        read_whole(self.open(file)?)
+        read_by(&self.open(file)?, Extent::Lines)
+    }
+
+    /// Reads one of the directory's files that the kernel generates at once: `cgroup`, `limits`, `stat`
+    /// and `status` (`ONE` of fs/proc/base.c).
+    pub fn read_at_once(&self, file: &str) -> io::Result<String> {
+        read_by(&self.open(file)?, Extent::Whole)
     }
 
     /// Opens one of the directory's files.
@@ -75,7 +105,7 @@ impl ProcDir {
 
     /// Whether the process is ending or gone.
     pub fn is_ending(&self) -> bool {
-        match self.read("stat") {
+        match self.read_at_once("stat") {
             Ok(stat) => Stat::parse(&stat).is_some_and(|stat| stat.is_exiting()),
             Err(error) => {
                 let gone = [Errno::ESRCH, Errno::ENOENT].map(|errno| Some(errno as i32));
@@ -92,9 +122,9 @@ impl ProcDir {
     /// The numbers of its open descriptors.
     pub fn descriptors(&self) -> io::Result<Vec<i32>> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let mut dir = Dir::openat(self.dir.as_fd(), "fd", flags, Mode::empty())?;
+        let dir = Dir::openat(self.dir.as_fd(), "fd", flags, Mode::empty())?;
         let mut found = Vec::new();
-        for entry in dir.iter() {
+        for entry in dir {
             let entry = entry?;
             if let Some(number) = entry
                 .file_name()
@@ -129,6 +159,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::supervisor::descriptors::CHUNK;
 
     #[test]
     fn it_is_the_process_s_own() {
@@ -170,7 +201,7 @@ mod tests {
     #[test]
     fn a_file_longer_than_the_room_is_read_whole() {
         let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
-        let text = "line\n".repeat(5 * ENOUGH);
+        let text = "line\n".repeat(CHUNK);
         io::Write::write_all(&mut file, text.as_bytes()).expect("it can be written to");
         assert_eq!(read(file.path()).expect("it can be read"), text);
     }

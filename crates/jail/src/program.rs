@@ -4,6 +4,7 @@
 //! decided again on the other side. A step that finds its data missing is a bug of the plan, and no step
 //! works around it while a process is half jailed.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -174,14 +175,14 @@ pub enum RootEntry {
 
 impl RootEntry {
     /// The path of the entry in the new root.
-    pub fn target(&self) -> PathBuf {
+    pub fn target(&self) -> Cow<'_, Path> {
         match self {
             Self::Directory { target }
             | Self::File { target, .. }
             | Self::Symlink { target, .. }
             | Self::Bind { target, .. }
-            | Self::WorkerMountPoint { target } => target.clone(),
-            Self::Device { name } => PathBuf::from("/dev").join(name),
+            | Self::WorkerMountPoint { target } => Cow::Borrowed(target),
+            Self::Device { name } => Cow::Owned(Path::new("/dev").join(name)),
         }
     }
 }

@@ -104,7 +104,9 @@ pub fn verify(
     cpu: CpuBudgetScope,
 ) -> Result<Enforced, SupervisorError> {
     let process = &worker.proc;
-    let status = process.read("status").when("read the worker's status")?;
+    let status = process
+        .read_at_once("status")
+        .when("read the worker's status")?;
     let status = ProcStatus::parse(&status);
     let mut layers = Vec::with_capacity(7);
     if jail.namespaces.is_some() {
@@ -292,16 +294,20 @@ fn work_directory(process: &ProcDir, session: &SessionDirectory) -> Checked {
 }
 
 fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuBudgetScope) -> Checked {
-    let table = process.read("limits").when("read the worker's limits")?;
+    let table = process
+        .read_at_once("limits")
+        .when("read the worker's limits")?;
     let rows: Vec<&str> = table.lines().collect();
     let row = |name: &str| rows.iter().find_map(|line| line.strip_prefix(name));
     for limit in jail.worker.rlimits_in_force(cpu) {
         let name = proc_limit_name(limit.resource);
         let mut values = row(name).unwrap_or("").split_ascii_whitespace();
         let (soft, hard) = (values.next(), values.next());
-        let wanted = limit.value.to_string();
-        if soft != Some(&wanted) || hard != Some(&wanted) {
-            return differs(Layer::Rlimits, format!("{name} {soft:?} {hard:?}"), wanted);
+        let is_wanted =
+            |value: Option<&str>| value.and_then(|it| it.parse().ok()) == Some(limit.value);
+        if !is_wanted(soft) || !is_wanted(hard) {
+            let found = format!("{name} {soft:?} {hard:?}");
+            return differs(Layer::Rlimits, found, limit.value.to_string());
         }
     }
     // The value depends on the zygote's size at the fork.
@@ -330,7 +336,9 @@ fn proc_limit_name(resource: RlimitResource) -> &'static str {
 }
 
 fn membership(process: &ProcDir, cgroup: &WorkerCgroup) -> Checked {
-    let table = process.read("cgroup").when("read the worker's cgroups")?;
+    let table = process
+        .read_at_once("cgroup")
+        .when("read the worker's cgroups")?;
     for (controller, dir) in cgroup.membership() {
         let wanted = controller.map_or("", crate::host::Controller::name);
         let path = table.lines().find_map(|line| {

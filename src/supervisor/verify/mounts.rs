@@ -1,6 +1,7 @@
 //! The mounts of a worker, from proc_pid_mountinfo(5).
 
-use std::path::{Path, PathBuf};
+use std::borrow::Cow;
+use std::path::Path;
 
 use super::{Checked, differs};
 use crate::host::unescape;
@@ -55,7 +56,7 @@ struct Mount<'t> {
     number: u64,
     /// The number of the mount that contains its mount point.
     parent: u64,
-    point: PathBuf,
+    point: Cow<'t, Path>,
     options: &'t str,
     kind: &'t str,
     /// The options of the file system itself.
