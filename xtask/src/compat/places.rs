@@ -5,15 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use super::Endings;
+use super::{Endings, Found};
 use crate::workspace;
 
-/// How long one item may take, in seconds: long for a machine that does other things too.
-const PATIENCE: u32 = 300;
+/// How long one item may take, in seconds: long for a machine that does other things too. suite.py ends a
+/// module long before that whose test does not end.
+const PATIENCE: u32 = 900;
 
 /// What a roomy policy sets. The keys that open something are off by default.
 const ROOM: [&str; 13] = [
@@ -70,34 +70,51 @@ impl Places {
         Ok(Self { sandfork, scripts })
     }
 
-    /// Runs a module of CPython's suite. Returns how each test ended.
-    pub fn suite(&self, place: Place, python: &Path, module: &str) -> Result<Endings> {
+    /// Runs a module of CPython's suite, or only some of its tests. Returns how each test ended.
+    pub fn suite(
+        &self,
+        place: Place,
+        python: &Path,
+        module: &str,
+        only: &[String],
+    ) -> Result<Found> {
         let here = tempfile::tempdir()?;
         let script = self.scripts.join("suite.py");
+        let names = here.path().join("names");
+        fs::write(&names, only.join("\n"))?;
         let mut command = match place {
             Place::Outside => self.outside(&here, python),
             Place::Run | Place::Preloaded => self.inside("run", python, &[]),
             Place::Exec => {
                 let mut exec = self.inside("exec", python, &[]);
-                exec.arg("--in").arg(&script).arg("--").arg(python);
+                exec.arg("--in").arg(&script);
                 exec
             }
         };
+        if place != Place::Outside {
+            command.arg("--in").arg(&names);
+        }
         match place {
-            Place::Exec => command.arg("suite.py"),
+            Place::Exec => command.arg("--").arg(python).arg("suite.py"),
             _ => command.arg(&script),
         };
-        let answer = said(command.arg(module).current_dir(here.path()))?;
-        let last = answer.stdout.lines().last().unwrap_or_default();
-        let Ok(Value::Object(found)) = serde_json::from_str(last) else {
-            bail!("{}", answer.why());
+        command.arg(module).current_dir(here.path());
+        if !only.is_empty() {
+            command.arg("names");
+        }
+        let answer = said(&mut command)?;
+        let mut found = Found {
+            endings: suite_endings(&answer.stdout),
+            broken: None,
         };
-        let ending = |(test, how): (String, Value)| Some((test, how.as_str()?.to_owned()));
-        Ok(found.into_iter().filter_map(ending).collect())
+        if found.endings.remove("").is_none() {
+            found.broken = Some(answer.why());
+        }
+        Ok(found)
     }
 
     /// Runs the workload of a package: `numpy`, or `pillow (PIL)` with the name of its module.
-    pub fn package(&self, place: Place, python: &Path, name: &str, code: &str) -> Result<Endings> {
+    pub fn package(&self, place: Place, python: &Path, name: &str, code: &str) -> Result<Found> {
         let here = tempfile::tempdir()?;
         let module = name
             .split_once(" (")
@@ -114,7 +131,7 @@ impl Places {
     }
 
     /// Runs a program's script.
-    pub fn program(&self, place: Place, name: &str, script: &str) -> Result<Endings> {
+    pub fn program(&self, place: Place, name: &str, script: &str) -> Result<Found> {
         let here = tempfile::tempdir()?;
         let shell = Path::new("/bin/sh");
         let mut command = if place == Place::Outside {
@@ -187,12 +204,53 @@ fn said(command: &mut Command) -> Result<Said> {
     })
 }
 
+/// How each test ended by the lines of suite.py. A failure outweighs what else is said of the same test:
+/// its parts can end in several ways.
+fn suite_endings(lines: &str) -> Endings {
+    let mut endings = Endings::new();
+    for line in lines.lines() {
+        let Ok((test, how)) = serde_json::from_str::<(String, String)>(line) else {
+            continue;
+        };
+        let known = endings.entry(test).or_insert_with(|| how.clone());
+        if known == "began" || how.starts_with("failed") {
+            *known = how;
+        }
+    }
+    endings
+}
+
 /// An item that is one test: it passes with exit code 0.
-fn one(name: &str, command: &mut Command) -> Result<Endings> {
+fn one(name: &str, command: &mut Command) -> Result<Found> {
     let said = said(command)?;
     let how = match said.code {
         Some(0) => "passed".to_owned(),
         _ => format!("failed: {}", said.why()),
     };
-    Ok(Endings::from([(name.to_owned(), how)]))
+    Ok(Found {
+        endings: Endings::from([(name.to_owned(), how)]),
+        broken: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_ends_in_the_worst_way_that_is_said_of_it() {
+        let lines = r#"
+["a", "began"]
+["a", "failed: in a part"]
+["a", "skipped: in another"]
+["b", "began"]
+["b", "passed"]
+a print
+["c", "began"]
+"#;
+        let endings = suite_endings(lines);
+        let expected = [("a", "failed: in a part"), ("b", "passed"), ("c", "began")];
+        let expected = expected.map(|(test, how)| (test.to_owned(), how.to_owned()));
+        assert_eq!(endings, Endings::from(expected));
+    }
 }
