@@ -281,8 +281,9 @@ fn everywhere(
                     if lost.is_empty() {
                         break;
                     }
-                    // One that is ended again has no ending, and keeps the one that it had.
-                    found.endings.extend(run(*place, &lost).endings);
+                    let again = run(*place, &lost);
+                    found.endings.extend(again.endings);
+                    found.broken = again.broken;
                 }
             });
         }
@@ -290,13 +291,13 @@ fn everywhere(
     found
 }
 
-/// The tests that pass outside, and inside failed or were not reached. One that did not end would not the
-/// next time.
+/// The tests that pass outside, and inside were not reached, or failed where all were reached. One that did
+/// not end would not the next time.
 fn worth_another_try(outside: &Found, inside: &Found) -> Vec<String> {
     let passed = outside.endings.iter().filter(|(_, how)| *how == "passed");
-    let lost = passed.filter(|(test, _)| {
-        let how = inside.endings.get(*test);
-        how.is_none_or(|how| how.starts_with("failed"))
+    let lost = passed.filter(|(test, _)| match inside.endings.get(*test) {
+        None => true,
+        Some(how) => inside.broken.is_none() && how.starts_with("failed"),
     });
     lost.map(|(test, _)| test.clone()).collect()
 }

@@ -1,11 +1,15 @@
 //! Where the software runs: outside, by `sandfork run`, with its package preloaded, by `sandfork exec`.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::{Endings, Found};
@@ -25,7 +29,7 @@ const ROOM: [&str; 13] = [
     "filesystem.tmp_inodes=100000",
     "limits.cores=2",
     "limits.cpu=600s",
-    "limits.file_size=1GiB",
+    "limits.file_size=8GiB",
     "limits.memory=2GiB",
     "limits.open_files=1024",
     "limits.output=64MiB",
@@ -154,6 +158,7 @@ impl Places {
             .env_clear()
             .envs([("LANG", "C.UTF-8"), ("TZ", "UTC")])
             .env("HOME", home.path())
+            .env("TMPDIR", home.path())
             .env("PATH", "/usr/local/bin:/usr/bin:/bin");
         command
     }
@@ -164,6 +169,8 @@ impl Places {
         for setting in ROOM.iter().chain(settings) {
             command.args(["--set", setting]);
         }
+        // What a test makes there it can execute, as outside; the policy allows it in the work directory alone.
+        command.args(["--set", "env.set.TMPDIR=\"/work\""]);
         command.arg("--set").arg(format!("limits.wall={PATIENCE}s"));
         let interpreter = format!("python.interpreter={:?}", python.display().to_string());
         command.args(["--set", &interpreter]);
@@ -192,16 +199,31 @@ impl Said {
     }
 }
 
+/// Runs a command to its end. Its output goes to files, which a process that it leaves behind keeps open
+/// without keeping this waiting, and such processes are ended.
 fn said(command: &mut Command) -> Result<Said> {
-    let output = command
+    let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let mut child = command
+        .process_group(0)
         .stdin(Stdio::null())
-        .output()
+        .stdout(stdout.try_clone()?)
+        .stderr(stderr.try_clone()?)
+        .spawn()
         .with_context(|| format!("could not run {}", command.get_program().display()))?;
+    let status = child.wait()?;
+    _ = killpg(Pid::from_raw(child.id().try_into()?), Signal::SIGKILL);
     Ok(Said {
-        code: output.status.code(),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        code: status.code(),
+        stdout: text(&mut stdout)?,
+        stderr: text(&mut stderr)?,
     })
+}
+
+fn text(file: &mut File) -> Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// How each test ended by the lines of suite.py. A failure outweighs what else is said of the same test:
