@@ -41,7 +41,7 @@ pub use limits::{HardLimits, HostLimits};
 pub(crate) use mountinfo::unescape;
 pub use namespaces::{NamespaceSupport, Refusal, RefusalCause};
 pub use paths::{PathFact, PathKind};
-pub use probe::{HostError, Needs, probe};
+pub use probe::{HostError, HostWithoutInterpreter, Needs, probe};
 pub use seccomp::SeccompSupport;
 pub use system_paths::{SystemPath, SystemPathKind};
 pub use user::{HostUser, IdRange, Ids, UNPRIVILEGED_ID};

@@ -30,6 +30,11 @@ const BOOTSTRAP: &str = concat!(
 /// How long an interpreter may take to report its facts.
 const FACTS_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// An interpreter that was started outside any jail and has not reported its facts yet. Dropping it
+/// ends it.
+#[derive(Debug)]
+pub struct Starting(Launched);
+
 /// An interpreter that runs outside any jail and waits for its plan. Dropping it ends it.
 #[derive(Debug)]
 pub struct Launched {
@@ -38,7 +43,6 @@ pub struct Launched {
     pub(super) their_lifeline: OwnedFd,
     pub(super) log: File,
     pub(super) born_in: OtherNamespaces,
-    facts: String,
     // Dropped last: the process ends when its connections to this process close.
     pub(super) process: Started,
 }
@@ -80,12 +84,12 @@ impl Drop for Started {
     }
 }
 
-impl Launched {
+impl Starting {
     /// Starts `executable` as a future zygote.
     ///
     /// Its environment has only the locale: the caller's environment must not be found in the
     /// memory of a process that workers are copied from.
-    pub fn start(executable: &Path) -> Result<Self, SupervisorError> {
+    pub fn begin(executable: &Path) -> Result<Self, SupervisorError> {
         let (control, theirs) = socket_pair(SockType::SeqPacket).when("make the control socket")?;
         let (their_lifeline, lifeline) = pipe().when("make the lifeline")?;
         let log =
@@ -105,25 +109,31 @@ impl Launched {
                 path: executable.to_owned(),
                 cause: error,
             })?;
-        let mut launched = Self {
+        Ok(Self(Launched {
             control,
             lifeline,
             their_lifeline,
             log,
             born_in,
-            facts: String::new(),
             process: Started(child),
-        };
-        match launched.hear_within(FACTS_TIMEOUT, "the interpreter's start")? {
-            FromZygote::Facts { json } => launched.facts = json,
-            _ => return Err(launched.ended()),
-        }
-        Ok(launched)
+        }))
     }
 
-    /// The facts that the interpreter reported, as JSON.
-    pub fn facts(&self) -> &str {
-        &self.facts
+    /// Waits for the facts that the interpreter reports, as JSON.
+    pub fn facts(self) -> Result<(Launched, String), SupervisorError> {
+        let Self(mut launched) = self;
+        match launched.hear_within(FACTS_TIMEOUT, "the interpreter's start")? {
+            FromZygote::Facts { json } => Ok((launched, json)),
+            _ => Err(launched.ended()),
+        }
+    }
+}
+
+impl Launched {
+    /// Starts `executable` as a future zygote, and waits until it has started.
+    pub fn start(executable: &Path) -> Result<Self, SupervisorError> {
+        let (launched, _) = Starting::begin(executable)?.facts()?;
+        Ok(launched)
     }
 
     /// Receives the next message, which must arrive within `timeout`.

@@ -35,7 +35,7 @@ pub mod session;
 
 pub use error::SupervisorError;
 pub use font_cache::FontCache;
-pub use launch::Launched;
+pub use launch::{Launched, Starting};
 pub(crate) use live::attend;
 pub use live::{
     Caller, CallerEvent, FrameCaller, Payload, Refusal, SessionExit, SessionTerms, await_caller,
