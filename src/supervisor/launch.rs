@@ -119,11 +119,11 @@ impl Starting {
         }))
     }
 
-    /// Waits for the facts that the interpreter reports, as JSON.
+    /// Waits for the facts that the interpreter reports.
     pub fn facts(self) -> Result<(Launched, String), SupervisorError> {
         let Self(mut launched) = self;
         match launched.hear_within(FACTS_TIMEOUT, "the interpreter's start")? {
-            FromZygote::Facts { json } => Ok((launched, json)),
+            FromZygote::Facts { text } => Ok((launched, text)),
             _ => Err(launched.ended()),
         }
     }

@@ -58,10 +58,10 @@ pub fn recv_message<M: DeserializeOwned>(
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FromZygote {
-    /// First message: the facts that the interpreter reports about itself, as JSON.
+    /// First message: the facts that the interpreter reports about itself.
     Facts {
         /// The text that `host::Interpreter::from_facts` reads.
-        json: String,
+        text: String,
     },
     /// A step of the jail failed; the process ends.
     Failed {

@@ -31,7 +31,7 @@ def forget_inherited_signals():
 
 forget_inherited_signals()
 native = load_native()
-entered = loads(native.enter(dumps(_sandfork_facts())))
+entered = loads(native.enter(_sandfork_facts()))
 sources = Sources(native.source)
 sources.add("wire", globals())
 sources.import_module(PACKAGE + ".zygote", None, None, ("main",)).main(native, entered)

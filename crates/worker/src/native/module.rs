@@ -2,7 +2,7 @@
 //!
 //! | function | argument | result |
 //! |---|---|---|
-//! | `enter` | JSON of the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
+//! | `enter` | the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
 //! | `source` | a file of the guest's side, such as `values/encode` | its text, or an empty string if there is none |
 //! | `set_flags` | JSON list of the values of all fields of `sys.flags` | replaces `sys.flags` |
 //! | `preloading` | the module that is imported next, or an empty string after the last one | |
@@ -82,7 +82,7 @@ impl TextFunction for Enter {
         send_message(
             control.as_fd(),
             &FromZygote::Facts {
-                json: facts.to_owned(),
+                text: facts.to_owned(),
             },
             &[],
         )
