@@ -20,7 +20,7 @@ use crate::plan::{Plan, PreloadPlan, SessionFiles, Start, needs, plan};
 use crate::policy::Policy;
 use crate::supervisor::cgroup::{self, CgroupRoot};
 use crate::supervisor::session::SessionRoot;
-use crate::supervisor::{Launched, Starting, SupervisorError};
+use crate::supervisor::{Launched, StartCache, Starting, SupervisorError};
 use sandfork_jail::control::Lifetime;
 
 /// Builds a [`Sandbox`].
@@ -105,13 +105,13 @@ impl SandboxBuilder {
         let policy = self.for_policy();
         let support = CgroupSupport::probe();
         cgroup::make_room(&support)?;
-        let (launched, mut plan) = launch(&policy, support, &environment)?;
+        let (launched, mut plan, start) = launch(&policy, self.lifetime, support, &environment)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         let sessions = match plan.session_files {
             SessionFiles::Private => None,
             SessionFiles::HostDirectory(_) => Some(Arc::new(SessionRoot::create(&plan.jail)?)),
         };
-        let warm = ZygoteManager::start(launched, &mut plan, self.lifetime)?;
+        let warm = ZygoteManager::start(launched, &mut plan, self.lifetime, start)?;
         let policy = PolicyIdentity {
             name: policy.name().to_owned(),
             sha256: policy.sha256().to_owned(),
@@ -142,8 +142,9 @@ impl SandboxBuilder {
     pub(crate) fn try_preloads(&self) -> Result<Vec<PreloadPlan>, Error> {
         let environment = self.caller_environment();
         let policy = self.for_policy();
-        let (launched, mut plan) = launch(&policy, CgroupSupport::probe(), &environment)?;
-        ZygoteManager::start(launched, &mut plan, Lifetime::OneRun)?;
+        let (support, lifetime) = (CgroupSupport::probe(), Lifetime::OneRun);
+        let (launched, mut plan, start) = launch(&policy, lifetime, support, &environment)?;
+        ZygoteManager::start(launched, &mut plan, lifetime, start)?;
         Ok(plan.interpreter.preload)
     }
 }
@@ -152,13 +153,15 @@ impl SandboxBuilder {
 /// takes longer.
 fn launch(
     policy: &Policy,
+    lifetime: Lifetime,
     cgroup: CgroupSupport,
     environment: &CallerEnvironment,
-) -> Result<(Launched, Plan), Error> {
+) -> Result<(Launched, Plan, StartCache), Error> {
     let executable = executable(policy, environment)?;
     let starting = Starting::begin(&executable)?;
     let host = HostWithoutInterpreter::probe(cgroup, &needs(policy), environment);
-    let (launched, facts) = match starting.facts() {
+    let start = StartCache::read(&executable, lifetime);
+    let launched = match starting.launched() {
         // The probe of the interpreter knows what else may have that name.
         Err(error @ SupervisorError::ZygoteEnded { .. }) => {
             probe_interpreter(&executable, environment).map_err(HostError::from)?;
@@ -166,9 +169,9 @@ fn launch(
         }
         other => other?,
     };
-    let interpreter = Interpreter::from_facts(&facts, &executable).map_err(HostError::from)?;
-    let plan = plan(policy, &host?.with(interpreter))?;
-    Ok((launched, plan))
+    let interpreter = Interpreter::from_facts(launched.facts(), &executable);
+    let host = host?.with(interpreter.map_err(HostError::from)?);
+    Ok((launched, plan(policy, &host)?, start))
 }
 
 /// The program behind the policy's `python.interpreter`.

@@ -22,8 +22,6 @@ use sandfork_jail::sys;
 /// The program text of a zygote.
 const BOOTSTRAP: &str = concat!(
     include_str!("../host/interpreter/facts.py"),
-    include_str!(concat!(env!("SANDFORK_GUEST"), "/wire.py")),
-    include_str!(concat!(env!("SANDFORK_GUEST"), "/sources.py")),
     include_str!(concat!(env!("SANDFORK_GUEST"), "/bootstrap.py"))
 );
 
@@ -43,6 +41,7 @@ pub struct Launched {
     pub(super) their_lifeline: OwnedFd,
     pub(super) log: File,
     pub(super) born_in: OtherNamespaces,
+    facts: String,
     // Dropped last: the process ends when its connections to this process close.
     pub(super) process: Started,
 }
@@ -115,25 +114,31 @@ impl Starting {
             their_lifeline,
             log,
             born_in,
+            facts: String::new(),
             process: Started(child),
         }))
     }
 
-    /// Waits for the facts that the interpreter reports.
-    pub fn facts(self) -> Result<(Launched, String), SupervisorError> {
+    /// Waits until it has started and reported its facts.
+    pub fn launched(self) -> Result<Launched, SupervisorError> {
         let Self(mut launched) = self;
         match launched.hear_within(FACTS_TIMEOUT, "the interpreter's start")? {
-            FromZygote::Facts { text } => Ok((launched, text)),
-            _ => Err(launched.ended()),
+            FromZygote::Facts { text } => launched.facts = text,
+            _ => return Err(launched.ended()),
         }
+        Ok(launched)
     }
 }
 
 impl Launched {
     /// Starts `executable` as a future zygote, and waits until it has started.
     pub fn start(executable: &Path) -> Result<Self, SupervisorError> {
-        let (launched, _) = Starting::begin(executable)?.facts()?;
-        Ok(launched)
+        Starting::begin(executable)?.launched()
+    }
+
+    /// The facts that the interpreter reported.
+    pub fn facts(&self) -> &str {
+        &self.facts
     }
 
     /// Receives the next message, which must arrive within `timeout`.

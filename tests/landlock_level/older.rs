@@ -8,7 +8,7 @@ use sandfork::internals::host::{
 };
 use sandfork::internals::plan::{PRELOAD_ONLY, Plan, needs, plan};
 use sandfork::internals::supervisor::session::SessionRoot;
-use sandfork::internals::supervisor::{RunContext, Starting, Zygote, run};
+use sandfork::internals::supervisor::{Launched, RunContext, StartCache, Zygote, run};
 use sandfork::{CallerEnvironment, FileSystem, Override, Policy, PolicyIdentity, Request};
 use sandfork_jail::control::PythonSetup;
 use sandfork_jail::sys::support::landlock_abi;
@@ -50,8 +50,8 @@ fn run_under(
     settings: &[Override],
 ) -> Result<String, Box<dyn std::error::Error>> {
     let policy = Policy::load("standard", settings, &FileSystem)?;
-    let (launched, facts) = Starting::begin(PYTHON.as_ref())?.facts()?;
-    let interpreter = Interpreter::from_facts(&facts, PYTHON.as_ref())?;
+    let launched = Launched::start(PYTHON.as_ref())?;
+    let interpreter = Interpreter::from_facts(launched.facts(), PYTHON.as_ref())?;
     let environment = CallerEnvironment::current();
     let cgroup = CgroupSupport::probe();
     let host = HostWithoutInterpreter::probe(cgroup, &needs(&policy), &environment)?;
@@ -69,7 +69,13 @@ fn run_under(
             .to_vec(),
         ..PythonSetup::default()
     };
-    let zygote = Zygote::enter(launched, plan.jail.clone(), python, None)?;
+    let zygote = Zygote::enter(
+        launched,
+        plan.jail.clone(),
+        python,
+        &StartCache::in_memory(),
+        None,
+    )?;
     let place = RunContext {
         zygote: &zygote,
         jail: &plan.jail,

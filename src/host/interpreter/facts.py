@@ -5,6 +5,7 @@ def _sandfork_facts():
     import os
     import sys
 
+    loader = sys.modules.get("_frozen_importlib_external")
     facts = (
         sys.executable,
         sys.implementation.name,
@@ -14,6 +15,8 @@ def _sandfork_facts():
         sys.base_prefix,
         sys.base_exec_prefix,
         os.path.dirname(os.__file__),
+        # What byte code it runs: nothing is derived from it, but other byte code means other facts.
+        getattr(loader, "MAGIC_NUMBER", b"").hex(),
     )
     # No path has this character.
     return "\0".join(facts)

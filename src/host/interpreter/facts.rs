@@ -32,9 +32,10 @@ impl Interpreter {
             base_prefix,
             base_exec_prefix,
             stdlib,
+            _byte_code,
         ] = fields[..]
         else {
-            return Err(broken(&format!("it has not 8 fields but {}", fields.len())));
+            return Err(broken(&format!("it has not 9 fields but {}", fields.len())));
         };
         let version = parse_version(version).ok_or_else(|| broken("it has no version"))?;
         let paths = [executable, prefix, base_prefix, base_exec_prefix, stdlib].map(Path::new);

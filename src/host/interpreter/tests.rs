@@ -31,6 +31,7 @@ fn refused(field: usize, value: &str) -> String {
         "/usr",
         "/usr",
         "/usr/lib/python3.11",
+        "a70d0d0a",
     ];
     facts[field] = value;
     read(&facts.join("\0")).unwrap_err().to_string()
@@ -216,7 +217,7 @@ fn what_no_interpreter_answers_is_refused() {
         (2, "3.x.1", "it has no version"),
         (2, "3.11", "it has no version"),
         (2, "3.11.1000", "it has no version"),
-        (5, "/usr\0/usr", "it has not 8 fields but 9"),
+        (5, "/usr\0/usr", "it has not 9 fields but 10"),
     ] {
         let error = refused(field, value);
         assert!(error.contains(what), "{error}");
@@ -225,7 +226,7 @@ fn what_no_interpreter_answers_is_refused() {
         read("")
             .unwrap_err()
             .to_string()
-            .contains("not 8 fields but 1")
+            .contains("not 9 fields but 1")
     );
 }
 
@@ -259,6 +260,7 @@ fn links_are_followed_to_the_binary() {
         base.clone(),
         base,
         text(&installation.join("lib/python3.11")),
+        String::new(),
     ];
     let found = read(&facts.join("\0")).unwrap();
     let followed = links.map(|(path, points_at)| Link {
