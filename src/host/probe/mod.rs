@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use nix::errno::Errno as NixErrno;
 
+use super::cache_directory::{cache_directory, resolved};
 use super::{
     Arch, CallerEnvironment, CgroupSupport, ChainStep, Errno, Host, HostLimits, HostUser,
     Interpreter, InterpreterError, KernelVersion, LandlockSupport, Machine, NamespaceSupport,
@@ -74,6 +75,7 @@ pub struct HostWithoutInterpreter {
     system: Vec<SystemPath>,
     paths: BTreeMap<PathBuf, PathFact>,
     caller_env: BTreeMap<String, String>,
+    cache: Option<PathBuf>,
 }
 
 impl HostWithoutInterpreter {
@@ -91,6 +93,7 @@ impl HostWithoutInterpreter {
                 .map(|path| (path.clone(), PathFact::probe(path)))
                 .collect(),
             caller_env: caller_env(&needs.variables, environment),
+            cache: cache_directory().map(|path| resolved(&path)),
         })
     }
 
@@ -102,6 +105,7 @@ impl HostWithoutInterpreter {
             system: self.system,
             paths: self.paths,
             caller_env: self.caller_env,
+            cache: self.cache,
         }
     }
 }

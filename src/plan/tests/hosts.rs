@@ -215,6 +215,7 @@ pub fn host(machine: Machine) -> Host {
         system: system(),
         paths: BTreeMap::new(),
         caller_env: BTreeMap::new(),
+        cache: None,
     }
 }
 

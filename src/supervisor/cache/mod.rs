@@ -8,7 +8,6 @@ mod error;
 mod fonts;
 mod start;
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File};
@@ -24,6 +23,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::{AccessFlags, UnlinkatFlags, eaccess, geteuid, unlinkat};
 use sha2::{Digest, Sha256};
+
+use crate::host::cache_directory;
 
 pub use self::error::Unused;
 pub use self::fonts::FontCache;
@@ -48,20 +49,9 @@ struct CacheFile {
     name: OsString,
 }
 
-/// Sandfork's directory in the cache directory that the environment names.
-fn directory() -> Result<PathBuf, Unused> {
-    let set = |name| {
-        env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let caches = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-    Ok(caches.ok_or(Unused::NoHome)?.join("sandfork"))
-}
-
 /// The directory in which files are kept, or why none are.
 pub fn kept_in() -> Result<PathBuf, Unused> {
-    let directory = directory()?;
+    let directory = cache_directory().ok_or(Unused::NoHome)?;
     match open_directory(&directory) {
         Err(error) if error.is_absence() => may_be_made(&directory)?,
         other => _ = other?,
@@ -76,7 +66,8 @@ pub fn kept_in() -> Result<PathBuf, Unused> {
 impl CacheFile {
     /// The file for what these parts identify.
     fn of<'a>(kind: Kind, identity: impl IntoIterator<Item = &'a OsStr>) -> Result<Self, Unused> {
-        Ok(Self::beneath(&directory()?, kind, identity))
+        let directory = cache_directory().ok_or(Unused::NoHome)?;
+        Ok(Self::beneath(&directory, kind, identity))
     }
 
     fn beneath<'a>(
