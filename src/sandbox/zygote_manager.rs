@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::plan::{LeftToGuest, Plan, PreloadPlan, preload_env};
-use crate::supervisor::{FontCache, Launched, SupervisorError, Zygote};
+use crate::supervisor::{FontCache, Launched, StartCache, SupervisorError, Zygote};
 use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup};
 
 /// The workers of one zygote share its hash seed and its address layout, so no zygote serves for
@@ -20,6 +20,7 @@ const MAX_AGE: Duration = Duration::from_secs(3600);
 pub struct ZygoteManager {
     executable: PathBuf,
     lifetime: Lifetime,
+    start: StartCache,
     current: Mutex<Option<Generation>>,
 }
 
@@ -37,9 +38,10 @@ impl ZygoteManager {
         launched: Launched,
         plan: &mut Plan,
         lifetime: Lifetime,
+        start: StartCache,
     ) -> Result<Self, SupervisorError> {
         let first = Generation {
-            zygote: enter(launched, plan, lifetime)?,
+            zygote: enter(launched, plan, lifetime, &start)?,
             born: Instant::now(),
             workers: 0,
         };
@@ -47,6 +49,7 @@ impl ZygoteManager {
         Ok(Self {
             executable,
             lifetime,
+            start,
             current: Mutex::new(Some(first)),
         })
     }
@@ -81,7 +84,7 @@ impl ZygoteManager {
     fn launch(&self, plan: &Plan, lifetime: Lifetime) -> Result<Arc<Zygote>, SupervisorError> {
         let launched = Launched::start(&self.executable)?;
         // What changed in the environment since then is only this zygote's concern.
-        enter(launched, &mut plan.clone(), lifetime)
+        enter(launched, &mut plan.clone(), lifetime, &self.start)
     }
 
     /// Discards a zygote that has ended or cannot be trusted, so that the next run starts another.
@@ -103,11 +106,12 @@ fn enter(
     mut launched: Launched,
     plan: &mut Plan,
     lifetime: Lifetime,
+    start: &StartCache,
 ) -> Result<Arc<Zygote>, SupervisorError> {
     let fonts = font_cache(plan);
     loop {
         let setup = setup(plan, lifetime);
-        let error = match Zygote::enter(launched, plan.jail.clone(), setup, fonts.as_ref()) {
+        let error = match Zygote::enter(launched, plan.jail.clone(), setup, start, fonts.as_ref()) {
             Ok(zygote) => {
                 leave_absent(&mut plan.interpreter.preload, zygote.preloaded());
                 return Ok(Arc::new(zygote));
@@ -125,11 +129,14 @@ fn font_cache(plan: &Plan) -> Option<FontCache> {
     if interpreter.preload.is_empty() {
         return None;
     }
-    FontCache::of([
+    let cache = FontCache::of([
         OsStr::new(&plan.policy.sha256),
         interpreter.executable.as_os_str(),
         interpreter.environment.as_os_str(),
-    ])
+    ]);
+    cache
+        .inspect_err(|error| tracing::debug!(%error, "no list of fonts is kept"))
+        .ok()
 }
 
 /// Leaves the module of this error to the guest. Fails with the error if that is not possible.

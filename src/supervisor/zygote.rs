@@ -8,11 +8,11 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
+use super::cache::{FontCache, StartCache};
 use super::error::{SupervisorError, While};
-use super::font_cache::FontCache;
 use super::launch::{Launched, Started};
 use super::verify::OtherNamespaces;
-use sandfork_jail::control::{FromZygote, PythonSetup, ToZygote, Unready, send_message};
+use sandfork_jail::control::{FromZygote, Lent, PythonSetup, ToZygote, Unready, send_message};
 use sandfork_jail::failure::{Failure, Step};
 use sandfork_jail::program::ZygoteJail;
 
@@ -43,22 +43,31 @@ impl Zygote {
         mut launched: Launched,
         jail: ZygoteJail,
         python: PythonSetup,
+        start: &StartCache,
         fonts: Option<&FontCache>,
     ) -> Result<Self, SupervisorError> {
+        let codes = start.lend(launched.facts()).ok();
+        let fonts = fonts.and_then(|fonts| Some((fonts, fonts.lend().ok()?)));
+        let lent_codes = codes.iter().map(|lent| (Lent::Codes, lent.as_fd()));
+        let lent_fonts = fonts.iter().map(|(_, lent)| (Lent::Fonts, lent.as_fd()));
+        let (lent, files): (Vec<Lent>, Vec<BorrowedFd>) = lent_codes.chain(lent_fonts).unzip();
         let enter = ToZygote::Enter {
             jail: Box::new(jail),
             python,
+            lent,
         };
-        let fonts = fonts.and_then(|fonts| Some((fonts, fonts.lend().ok()?)));
-        let lifeline = [launched.their_lifeline.as_fd()].into_iter();
-        let lent = fonts.iter().map(|(_, lent)| lent.as_fd());
-        let fds: Vec<BorrowedFd> = lifeline.chain(lent).collect();
+        let fds = [&[launched.their_lifeline.as_fd()][..], &files].concat();
         let sent = send_message(launched.control.as_fd(), &enter, &fds);
         match sent {
             Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(launched.ended()),
             other => other.when("send the plan to the zygote")?,
         }
         let (preloaded, namespaces) = until_ready(&mut launched)?;
+        if let Some(lent) = codes
+            && let Err(error) = start.take_back(&lent, launched.facts())
+        {
+            tracing::debug!(%error, "the byte code is not kept");
+        }
         if let Some((fonts, lent)) = fonts
             && let Err(error) = fonts.take_back(&lent)
         {
