@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sandfork::internals::host::{Host, Interpreter, LandlockSupport};
 use sandfork::internals::plan::{PRELOAD_ONLY, Plan, needs, plan};
+use sandfork::internals::supervisor::driver::block_on;
 use sandfork::internals::supervisor::session::SessionRoot;
 use sandfork::internals::supervisor::{Launched, RunContext, Zygote, run};
 use sandfork::{CallerEnvironment, FileSystem, Override, Policy, PolicyIdentity, Request};
@@ -75,6 +76,6 @@ fn run_under(
         policy: &PolicyIdentity::default(),
         first_core: 0,
     };
-    let outcome = run(&place, &Request::python(code), &mut ())?;
+    let outcome = block_on(run(&place, &Request::python(code), &mut ()))?;
     Ok(serde_json::to_string(&outcome)?)
 }
