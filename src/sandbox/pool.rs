@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::demand::Demand;
 use super::{Inner, nothing_to_read};
 use crate::protocol::message::WorkerMode;
+use crate::supervisor::driver::{block_on, discard};
 use crate::supervisor::{Deferred, SupervisorError, VerifiedWorker, Zygote, clock};
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -28,6 +29,14 @@ pub struct Parked {
     // Dropped first.
     pub verified: VerifiedWorker,
     pub zygote: Arc<Zygote>,
+}
+
+impl Parked {
+    /// Ends the worker and gives back what it used.
+    pub async fn end(self) {
+        self.verified.worker.end().await;
+        discard(self).await;
+    }
 }
 
 /// The parked workers of a sandbox.
@@ -78,23 +87,20 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a ready worker, if there is one. Counts the request in any case; the caller notifies
-    /// the thread later.
-    fn take(&self, cpu: CpuBudgetScope) -> Option<Parked> {
+    /// Takes a ready worker, if there is one, and those before it that have died. Counts the request in
+    /// any case; the caller notifies the thread later.
+    fn take(&self, cpu: CpuBudgetScope) -> (Option<Parked>, Vec<Parked>) {
         let mut state = self.lock();
         let wanted = &mut state.shelves[place(cpu)];
         wanted.demand.note(Instant::now());
         let mut dead = Vec::new();
         // The oldest one, so that no worker waits much longer than the others.
-        let taken = loop {
+        loop {
             match wanted.parked.pop_front() {
                 Some(parked) if parked.verified.worker.has_ended() => dead.push(parked),
-                other => break other,
+                other => return (other, dead),
             }
-        };
-        // Ending workers that have died takes time.
-        drop(state);
-        taken
+        }
     }
 
     /// The next task, with the lock held. `None` if there is nothing to do until the next request,
@@ -143,7 +149,7 @@ impl Filler {
     /// Takes a ready worker, if there is one, and returns a guard that refills the pool later:
     /// making another worker takes a processor for as long as a small run does. The first call
     /// starts the thread.
-    pub fn take<'p>(
+    pub async fn take<'p>(
         &self,
         inner: &'p Arc<Inner>,
         cpu: CpuBudgetScope,
@@ -156,7 +162,12 @@ impl Filler {
         }
         let changed = &inner.pool.changed;
         let refill = Deferred::new(clock::now(), || changed.notify_one());
-        (inner.pool.take(cpu), Some(refill))
+        let (taken, dead) = inner.pool.take(cpu);
+        if !dead.is_empty() {
+            // Ending workers that have died takes time.
+            discard(dead).await;
+        }
+        (taken, Some(refill))
     }
 
     fn start(&self, inner: &Arc<Inner>) {
@@ -195,7 +206,7 @@ impl Filler {
 }
 
 /// Parks workers until the sandbox is dropped.
-fn fill(inner: &Inner) {
+fn fill(inner: &Arc<Inner>) {
     let pool = &inner.pool;
     let mut state = pool.lock();
     while state.phase != Phase::Closing {
@@ -203,7 +214,7 @@ fn fill(inner: &Inner) {
             Ok(Task::Park(cpu)) => {
                 drop(state);
                 let started = Instant::now();
-                let made = inner.park(cpu, None).and_then(|parked| {
+                let made = block_on(inner.park(cpu, None)).and_then(|parked| {
                     parked.verified.rehearse(serves(cpu))?;
                     Ok(parked)
                 });
@@ -251,18 +262,18 @@ fn wait<'p>(
 
 impl Inner {
     /// Makes a worker now, with or without standard input.
-    pub(super) fn park(
-        &self,
+    pub(super) async fn park(
+        self: &Arc<Self>,
         cpu: CpuBudgetScope,
         stdin: Option<OwnedFd>,
     ) -> Result<Parked, SupervisorError> {
-        let zygote = self.zygote()?;
+        let zygote = self.zygote().await?;
         let stdin = stdin.map_or_else(nothing_to_read, Ok)?;
-        match VerifiedWorker::new(&self.place(&zygote), stdin, cpu) {
+        match VerifiedWorker::new(&self.place(&zygote), stdin, cpu).await {
             Ok(verified) => Ok(Parked { verified, zygote }),
             Err(error) => {
                 if error.discredits_zygote() {
-                    self.warm.discard(&zygote);
+                    self.distrust(&zygote).await;
                 }
                 Err(error)
             }

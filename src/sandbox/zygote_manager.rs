@@ -31,6 +31,17 @@ struct Generation {
     workers: u64,
 }
 
+impl Generation {
+    /// Returns the zygote for one more worker, if it may serve one.
+    fn for_a_worker(&mut self) -> Option<Arc<Zygote>> {
+        let may_serve = self.workers < MAX_WORKERS && self.born.elapsed() < MAX_AGE;
+        may_serve.then(|| {
+            self.workers += 1;
+            Arc::clone(&self.zygote)
+        })
+    }
+}
+
 impl ZygoteManager {
     /// Makes the first zygote from an interpreter that has started. Afterwards the plan says which
     /// modules are left to the guest.
@@ -54,26 +65,27 @@ impl ZygoteManager {
         })
     }
 
-    /// Returns a zygote for one worker.
+    /// Returns the zygote in use for one worker, if there is one and none is being made.
+    pub fn current(&self) -> Option<Arc<Zygote>> {
+        let mut current = self.current.try_lock().ok()?;
+        current.as_mut()?.for_a_worker()
+    }
+
+    /// Returns a zygote for one worker: the one in use, or a new one.
     pub fn get(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let generation = match current.take() {
-            Some(generation)
-                if generation.workers < MAX_WORKERS && generation.born.elapsed() < MAX_AGE =>
-            {
-                current.insert(generation)
-            }
-            _ => {
-                let zygote = self.launch(plan, self.lifetime)?;
-                current.insert(Generation {
-                    zygote,
-                    born: Instant::now(),
-                    workers: 0,
-                })
-            }
-        };
-        generation.workers += 1;
-        Ok(Arc::clone(&generation.zygote))
+        if let Some(zygote) = current.as_mut().and_then(Generation::for_a_worker) {
+            return Ok(zygote);
+        }
+        // The last workers of the old one keep it.
+        *current = None;
+        let zygote = self.launch(plan, self.lifetime)?;
+        *current = Some(Generation {
+            zygote: Arc::clone(&zygote),
+            born: Instant::now(),
+            workers: 1,
+        });
+        Ok(zygote)
     }
 
     /// Returns a zygote that has served no worker and will serve only this one.

@@ -29,7 +29,8 @@ use crate::protocol::caller::{
     TaskOutcome, WireOutcome,
 };
 use crate::sandbox::Sandbox;
-use crate::supervisor::{Caller, CallerEvent, FrameCaller, Request, await_caller, wait};
+use crate::supervisor::driver::{block_on, wait};
+use crate::supervisor::{Caller, CallerEvent, FrameCaller, Request, await_caller};
 use sandfork_jail::sys::descriptors::send_some;
 
 /// The most output in one frame, bytes.
@@ -127,7 +128,7 @@ fn listen(
 ) {
     let mut tasks = Some(tasks);
     loop {
-        let received = match await_caller(caller) {
+        let received = match block_on(await_caller(caller)) {
             Ok(CallerEvent::Nothing) => continue,
             Ok(CallerEvent::Request(ClientRequest::Task(header), payload)) => {
                 task(header, &payload.bytes, policy)
@@ -314,7 +315,10 @@ impl<'a> Writer<'a> {
             match send_some(self.socket.as_fd(), &self.bytes[sent..], &[]) {
                 Ok(length) => sent += length,
                 Err(Errno::EAGAIN) => {
-                    wait([Some((self.socket.as_fd(), PollFlags::POLLOUT))], None)?;
+                    block_on(wait(
+                        [Some((self.socket.as_fd(), PollFlags::POLLOUT))],
+                        None,
+                    ))?;
                 }
                 Err(error) => return Err(error),
             }

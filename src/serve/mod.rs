@@ -1,8 +1,8 @@
 //! Sessions and batches for another process: what `sandfork serve` does.
 //!
 //! The other process has one end of a `SOCK_SEQPACKET` pair, and hands a connection over by sending
-//! one byte and one end of a `SOCK_STREAM` pair. Each connection is one session or one batch, on a
-//! thread of its own; what is said on it is [`protocol::caller`](crate::protocol::caller). When the pair's other end
+//! one byte and one end of a `SOCK_STREAM` pair. Each connection is one session or one batch, a task of a
+//! driver; what is said on it is [`protocol::caller`](crate::protocol::caller). When the pair's other end
 //! is closed, however that comes about, everything ends.
 
 mod batch;
@@ -11,8 +11,7 @@ mod policies;
 mod sandboxes;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -20,6 +19,7 @@ use nix::sys::socket::{Shutdown, shutdown};
 
 use self::connection::Connection;
 use self::sandboxes::Sandboxes;
+use crate::supervisor::driver::{Spawned, spawn};
 use sandfork_jail::sys::descriptors::{inherited, receive};
 
 /// The control socket, which this process inherited by number.
@@ -40,13 +40,13 @@ pub fn control_socket(number: i32) -> OwnedFd {
 pub fn serve(control: &OwnedFd) -> Result<(), Errno> {
     raise_open_files();
     let sandboxes = Arc::new(Sandboxes::new());
-    let open = Open::default();
-    let served = accept(control, &sandboxes, &open);
+    let mut open = Open::default();
+    let served = accept(control, &sandboxes, &mut open);
     open.end_all();
     served
 }
 
-fn accept(control: &OwnedFd, sandboxes: &Arc<Sandboxes>, open: &Open) -> Result<(), Errno> {
+fn accept(control: &OwnedFd, sandboxes: &Arc<Sandboxes>, open: &mut Open) -> Result<(), Errno> {
     let mut byte = [0; 1];
     loop {
         let (length, fds) = match receive(control.as_fd(), &mut byte) {
@@ -64,11 +64,8 @@ fn accept(control: &OwnedFd, sandboxes: &Arc<Sandboxes>, open: &Open) -> Result<
         let socket = Arc::new(socket);
         let connection = Connection::new(Arc::clone(&socket), Arc::clone(sandboxes));
         // A host without a thread to spare closes the connection, which its other end sees.
-        let started = thread::Builder::new()
-            .name("session".into())
-            .spawn(move || connection.serve());
-        if let Ok(thread) = started {
-            open.add(&socket, thread);
+        if let Ok(served) = spawn(move || connection.serve()) {
+            open.add(&socket, served);
         }
     }
 }
@@ -83,26 +80,23 @@ fn raise_open_files() {
 
 /// The connections that are open.
 #[derive(Default)]
-struct Open(Mutex<Vec<(Weak<OwnedFd>, JoinHandle<()>)>>);
+struct Open(Vec<(Weak<OwnedFd>, Spawned)>);
 
 impl Open {
-    fn add(&self, socket: &Arc<OwnedFd>, thread: JoinHandle<()>) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|(_, thread)| !thread.is_finished());
-        open.push((Arc::downgrade(socket), thread));
+    fn add(&mut self, socket: &Arc<OwnedFd>, served: Spawned) {
+        self.0.retain(|(_, served)| !served.is_over());
+        self.0.push((Arc::downgrade(socket), served));
     }
 
     fn end_all(self) {
-        let open = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        for (socket, _) in &open {
+        for (socket, _) in &self.0 {
             if let Some(socket) = socket.upgrade() {
-                // Seen by its thread as the caller's end.
+                // Seen by its task as the caller's end.
                 _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
             }
         }
-        for (_, thread) in open {
-            // One that panicked has said so.
-            _ = thread.join();
+        for (_, served) in self.0 {
+            served.join();
         }
     }
 }

@@ -18,8 +18,8 @@ type Answer = Result<(ClientEvent, Payload), Error>;
 /// The answers that a session receives.
 pub type Answers = Receiver<Answer>;
 
-/// The two ends between a session and its thread, and the receiver of events.
-pub fn link() -> Result<(Asker, ThreadCaller, Answers), SessionError> {
+/// The two ends between a session and its task, and the receiver of events.
+pub fn link() -> Result<(Asker, LocalCaller, Answers), SessionError> {
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let bell = EventFd::from_flags(flags).map_err(|errno| SessionError::Tie(errno.into()))?;
     let asked = Arc::new(Asked {
@@ -27,7 +27,7 @@ pub fn link() -> Result<(Asker, ThreadCaller, Answers), SessionError> {
         queue: Mutex::default(),
     });
     let (answers, answered) = channel();
-    let caller = ThreadCaller {
+    let caller = LocalCaller {
         asked: Arc::clone(&asked),
         answers,
     };
@@ -70,14 +70,14 @@ impl Asker {
     }
 }
 
-/// The thread's end of the queue.
+/// The task's end of the queue.
 #[derive(Debug)]
-pub struct ThreadCaller {
+pub struct LocalCaller {
     asked: Arc<Asked>,
     answers: Sender<Answer>,
 }
 
-impl Caller for ThreadCaller {
+impl Caller for LocalCaller {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.asked.bell.as_fd())
     }

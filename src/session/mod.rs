@@ -19,7 +19,6 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
 pub use self::cell::{Cell, CellReport, DisplayOutput, OutgoingValue};
 pub use self::tools::ToolArguments;
@@ -35,9 +34,10 @@ use crate::protocol::ToolDeclaration;
 use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::protocol::message::{Tools, Variables};
 use crate::sandbox::{Sandbox, SessionRequest};
+use crate::supervisor::driver::{Spawned, discard_shared, spawn};
 use crate::supervisor::{OutputSink, Payload};
 
-use self::caller::{Answers, Asker, ThreadCaller, link};
+use self::caller::{Answers, Asker, LocalCaller, link};
 use self::error::SessionError;
 use self::tools::Tool;
 
@@ -49,7 +49,7 @@ use self::tools::Tool;
 pub struct Session {
     asker: Asker,
     answers: Answers,
-    thread: Option<JoinHandle<()>>,
+    task: Option<Spawned>,
     tools: BTreeMap<String, Tool>,
     next_id: u64,
     enforced: Enforced,
@@ -75,42 +75,39 @@ impl Sandbox {
     /// As [`Sandbox::run`]: only when the session could not be provided.
     pub fn session(self: &Arc<Self>) -> Result<Session, Error> {
         let (asker, caller, answers) = link()?;
-        let thread = attend_on_a_thread(Arc::clone(self), caller)?;
+        let task = begin(Arc::clone(self), caller)?;
         match await_opened(&answers) {
             Ok(enforced) => Ok(Session {
                 asker,
                 answers,
-                thread: Some(thread),
+                task: Some(task),
                 tools: BTreeMap::new(),
                 next_id: 0,
                 enforced,
             }),
             Err(error) => {
-                // The thread waits for a request to restart, and no caller is left to send one.
-                hang_up(&asker, thread);
+                // The task waits for a request to restart, and no caller is left to send one.
+                hang_up(&asker, task);
                 Err(error)
             }
         }
     }
 }
 
-/// Ends a session's thread, and waits until it has.
-fn hang_up(asker: &Asker, thread: JoinHandle<()>) {
+/// Ends a session's task, and waits until it has.
+fn hang_up(asker: &Asker, task: Spawned) {
     asker.hang_up();
-    // One that panicked has said so.
-    _ = thread.join();
+    task.join();
 }
 
-fn attend_on_a_thread(
-    sandbox: Arc<Sandbox>,
-    mut caller: ThreadCaller,
-) -> Result<JoinHandle<()>, SessionError> {
-    let attend = move || {
-        // The caller has been ended of an error.
-        _ = sandbox.attend(&mut caller, SessionRequest::default());
+/// Has a driver attend to a session.
+fn begin(sandbox: Arc<Sandbox>, mut caller: LocalCaller) -> Result<Spawned, SessionError> {
+    let attend = async move || {
+        // The caller has received any error.
+        _ = sandbox.attend(&mut caller, SessionRequest::default()).await;
+        discard_shared(sandbox).await;
     };
-    let builder = thread::Builder::new().name("session".into());
-    builder.spawn(attend).map_err(SessionError::Thread)
+    spawn(attend).map_err(SessionError::Thread)
 }
 
 impl Session {
@@ -270,8 +267,8 @@ fn next(answers: &Answers) -> Result<(ClientEvent, Payload), Error> {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            hang_up(&self.asker, thread);
+        if let Some(task) = self.task.take() {
+            hang_up(&self.asker, task);
         }
     }
 }

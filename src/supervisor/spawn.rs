@@ -12,6 +12,7 @@ use nix::sys::socket::{Shutdown, SockType, shutdown};
 use super::cgroup::WorkerCgroup;
 use super::clock;
 use super::descriptors::{pipe, recv_report, socket_pair};
+use super::driver::{block_on, wait};
 use super::error::{SupervisorError, While};
 use super::proc_dir::{ProcDir, number};
 use super::session::SessionDirectory;
@@ -92,7 +93,7 @@ pub struct ForWorker {
 impl Worker {
     /// Requests a worker from the zygote, with this standard input, in this cgroup, with its files
     /// in this directory.
-    pub fn spawn(
+    pub async fn spawn(
         zygote: &Zygote,
         stdin: OwnedFd,
         cgroup: Option<&WorkerCgroup>,
@@ -105,24 +106,25 @@ impl Worker {
             stdout,
             stderr,
             asked,
-        } = OwnEnds::of_request(zygote, stdin.as_fd(), cgroup, session, its)?;
+        } = OwnEnds::of_request(zygote, stdin.as_fd(), cgroup, session, its).await?;
         drop(stdin);
         let deadline = asked + BIRTH_TIMEOUT;
         // The zygote reports the birth before the worker is in its jail. To wait for the worker first
         // saves this thread a wakeup, and a birth that failed ends the worker's socket too.
-        let handed_over = await_report(data.as_fd(), deadline);
+        let handed_over = await_report(data.as_fd(), deadline).await;
         let Born {
             process,
             above,
             beneath,
-        } = await_birth(&monitor, deadline)?;
+        } = await_birth(&monitor, deadline).await?;
         // Runs while the worker closes what it handed over.
         let found =
             ProcDir::of(process.as_fd()).and_then(|proc| Ok((proc, number(above.as_fd())?)));
         let (proc, above_pid) = match found {
             // The worker reports why before it ends, and may end before its directory is opened.
             Err(error) if is_gone(&error) => {
-                let report = handed_over.and_then(|_| await_report(data.as_fd(), deadline));
+                handed_over?;
+                let report = await_report(data.as_fd(), deadline).await;
                 return Err(report.err().unwrap_or(ENDED));
             }
             other => other.when("find the worker in /proc")?,
@@ -147,15 +149,30 @@ impl Worker {
             gone: OnceLock::new(),
             timing: Timing::default(),
         };
-        (worker.directories, _) = handed_over?;
-        if worker.directories.len() > its.directories {
-            worker.listener = worker.directories.pop();
+        let entered = worker.await_jail(handed_over, its, deadline).await;
+        if let Err(error) = entered {
+            worker.end().await;
+            return Err(error);
         }
-        (_, worker.timing) = await_report(worker.data.as_fd(), deadline)?;
-        worker.jailed = clock::now();
-        let born = worker.jailed.checked_sub(worker.timing.total());
-        worker.born = born.unwrap_or(asked).max(asked);
         Ok(worker)
+    }
+
+    /// Takes what it has handed over, and waits until it is in its jail.
+    async fn await_jail(
+        &mut self,
+        handed_over: Result<(Vec<OwnedFd>, Timing), SupervisorError>,
+        its: ForWorker,
+        deadline: Instant,
+    ) -> Result<(), SupervisorError> {
+        (self.directories, _) = handed_over?;
+        if self.directories.len() > its.directories {
+            self.listener = self.directories.pop();
+        }
+        (_, self.timing) = await_report(self.data.as_fd(), deadline).await?;
+        self.jailed = clock::now();
+        let born = self.jailed.checked_sub(self.timing.total());
+        self.born = born.unwrap_or(self.asked).max(self.asked);
+        Ok(())
     }
 
     /// Whether its main process, or everything of it, has ended.
@@ -191,12 +208,15 @@ impl Worker {
     }
 
     /// Kills the worker and waits, for a bounded time, until nothing is left of it.
-    pub fn end(&self) {
+    pub async fn end(&self) {
         if self.gone.get().is_some() {
             return;
         }
         self.kill();
-        while await_input(self.monitor.as_fd(), self.ends_by()).is_ok() {
+        while await_input(self.monitor.as_fd(), self.ends_by())
+            .await
+            .is_ok()
+        {
             // Waits for end of file; an error counts as one.
             match recv_report::<FromMonitor>(self.monitor.as_fd()) {
                 Ok(Some(_)) => {}
@@ -209,7 +229,7 @@ impl Worker {
 /// Every path ends the worker, including error paths, so that nothing is left behind.
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.end();
+        block_on(self.end());
     }
 }
 
@@ -225,9 +245,9 @@ struct OwnEnds {
 
 impl OwnEnds {
     /// Requests a worker that has the other ends.
-    fn of_request(
+    async fn of_request(
         zygote: &Zygote,
-        stdin: BorrowedFd,
+        stdin: BorrowedFd<'_>,
         cgroup: Option<&WorkerCgroup>,
         session: Option<&SessionDirectory>,
         its: ForWorker,
@@ -257,7 +277,7 @@ impl OwnEnds {
             uid: its.uid,
         };
         let asked = clock::now();
-        zygote.request(&spawn, &fds)?;
+        zygote.request(&spawn, &fds, asked + BIRTH_TIMEOUT).await?;
         // The worker's ends close here, so that the end of the worker is visible on this side.
         Ok(Self {
             monitor,
@@ -271,11 +291,11 @@ impl OwnEnds {
 
 /// Waits for a report of the worker's set-up. It makes two, before any guest code runs: what it hands over
 /// (its directories, then the filter's listener), and that its jail is complete.
-fn await_report(
-    data: BorrowedFd,
+async fn await_report(
+    data: BorrowedFd<'_>,
     deadline: Instant,
 ) -> Result<(Vec<OwnedFd>, Timing), SupervisorError> {
-    await_input(data, deadline)?;
+    await_input(data, deadline).await?;
     let mut report = [0; REPORT_LENGTH];
     let (length, fds) = receive(data, &mut report).when("read the worker's report")?;
     match decode_report(&report[..length]) {
@@ -301,8 +321,8 @@ struct Born {
     beneath: Beneath,
 }
 
-fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorError> {
-    await_input(monitor.as_fd(), deadline)?;
+async fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorError> {
+    await_input(monitor.as_fd(), deadline).await?;
     let received = match recv_report(monitor.as_fd()) {
         Err(Errno::ECONNRESET) => None,
         other => other.when("read from the zygote")?,
@@ -329,19 +349,19 @@ fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorE
     }
 }
 
-fn await_input(fd: BorrowedFd, deadline: Instant) -> Result<(), SupervisorError> {
-    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+async fn await_input(fd: BorrowedFd<'_>, deadline: Instant) -> Result<(), SupervisorError> {
     loop {
-        let left = deadline.saturating_duration_since(clock::now());
-        let millis = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut fds, millis) {
-            Err(Errno::EINTR) => {}
-            Ok(0) => {
-                return Err(SupervisorError::WorkerSlow {
-                    seconds: BIRTH_TIMEOUT.as_secs(),
-                });
-            }
-            other => return other.map(drop).when("wait for a worker"),
+        let source = Some((fd, PollFlags::POLLIN));
+        let [found] = wait([source], Some(deadline))
+            .await
+            .when("wait for a worker")?;
+        if !found.is_empty() {
+            return Ok(());
+        }
+        if clock::now() >= deadline {
+            return Err(SupervisorError::WorkerSlow {
+                seconds: BIRTH_TIMEOUT.as_secs(),
+            });
         }
     }
 }

@@ -44,8 +44,8 @@ impl VerifiedWorker {
     ///
     /// When it could not be made, or a layer does not hold ([`SupervisorError::NotEnforced`]).
     /// Nothing of it is left then.
-    pub fn new(
-        context: &RunContext,
+    pub async fn new(
+        context: &RunContext<'_>,
         stdin: OwnedFd,
         cpu: CpuBudgetScope,
     ) -> Result<Self, SupervisorError> {
@@ -71,19 +71,26 @@ impl VerifiedWorker {
                 }),
                 directories: context.jail.worker.writable_directories().count(),
             },
-        )?;
-        let enforced = verify(
+        )
+        .await?;
+        let checked = verify(
             &worker,
             context.jail,
             context.zygote.others(),
             cgroup.as_ref(),
             session.as_ref(),
             cpu,
-        )?;
+        );
         let sockets = match context.jail.network() {
-            Network::None => None,
-            Network::Loopback => {
-                Some(Sockets::of(&worker.proc).when("open the worker's count of sockets")?)
+            Network::None => Ok(None),
+            Network::Loopback => Sockets::of(&worker.proc).map(Some),
+        };
+        let sockets = sockets.when("open the worker's count of sockets");
+        let (enforced, sockets) = match checked.and_then(|enforced| Ok((enforced, sockets?))) {
+            Ok(checked) => checked,
+            Err(error) => {
+                worker.end().await;
+                return Err(error);
             }
         };
         Ok(Self {

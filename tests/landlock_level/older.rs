@@ -7,6 +7,7 @@ use sandfork::internals::host::{
     CgroupSupport, HostWithoutInterpreter, Interpreter, LandlockSupport,
 };
 use sandfork::internals::plan::{PRELOAD_ONLY, Plan, needs, plan};
+use sandfork::internals::supervisor::driver::block_on;
 use sandfork::internals::supervisor::session::SessionRoot;
 use sandfork::internals::supervisor::{Launched, RunContext, StartCache, Zygote, run};
 use sandfork::{CallerEnvironment, FileSystem, Override, Policy, PolicyIdentity, Request};
@@ -85,6 +86,6 @@ fn run_under(
         policy: &PolicyIdentity::default(),
         first_core: 0,
     };
-    let outcome = run(&place, &Request::python(code), &mut ())?;
+    let outcome = block_on(run(&place, &Request::python(code), &mut ()))?;
     Ok(serde_json::to_string(&outcome)?)
 }

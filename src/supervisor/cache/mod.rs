@@ -151,7 +151,7 @@ fn open_directory(path: &Path) -> Result<File, Unused> {
     if !is_private(&metadata) {
         return Err(Unused::NotPrivate { path: path.into() });
     }
-    // Whoever may rename its parent may put another private directory of this user there.
+    // A user who may rename its parent may put another private directory of this user there.
     let parent = path.parent().unwrap_or(path);
     let parent = fs::canonicalize(parent).map_err(|error| Unused::io(parent, error))?;
     parent.ancestors().try_for_each(check_above)?;

@@ -52,11 +52,11 @@ struct Times {
 /// # Errors
 ///
 /// As [`run`](crate::supervisor::run()).
-pub fn serve_run(
-    context: &RunContext,
+pub async fn serve_run(
+    context: &RunContext<'_>,
     verified: &VerifiedWorker,
-    run: OneRun,
-    later: Option<Deferred>,
+    run: OneRun<'_>,
+    later: Option<Deferred<'_>>,
 ) -> Result<Outcome, SupervisorError> {
     let OneRun {
         kind,
@@ -69,13 +69,13 @@ pub fn serve_run(
     let started = clock::now();
     worker_loop.state.start_run(message, started);
     let mut caller = RunCaller { sink, cancel };
-    worker_loop.until_gone(&mut caller, later)?;
+    worker_loop.until_gone(&mut caller, later).await?;
     let gone = clock::now();
     let mut state = worker_loop.state;
     // No process writes any more: the pipes hold the rest.
     state.on_output(Stream::Stdout, gone, &mut caller);
     state.on_output(Stream::Stderr, gone, &mut caller);
-    verified.worker.end();
+    verified.worker.end().await;
     if let Some(failure) = state.failure {
         return Err(failure);
     }

@@ -59,18 +59,19 @@ pub struct RunContext<'a> {
 ///
 /// When no worker could be made, a layer does not hold ([`SupervisorError::NotEnforced`], nothing
 /// was run), or the zygote was ended from outside.
-pub fn run(
-    context: &RunContext,
+pub async fn run(
+    context: &RunContext<'_>,
     request: &Request,
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
     let called = clock::now();
-    trace::in_span(|| {
+    trace::in_span(async {
         let prepared = Prepared::new(context, request)?;
         let stdin = request.open_stdin().when("open stdin")?;
-        let verified = VerifiedWorker::new(context, stdin, CpuBudgetScope::Life)?;
-        prepared.run(&verified, sink, called, None)
+        let verified = VerifiedWorker::new(context, stdin, CpuBudgetScope::Life).await?;
+        prepared.run(&verified, sink, called, None).await
     })
+    .await
 }
 
 /// Runs a request in a verified worker: the part of [`run`] after making one. `called` is when the
@@ -79,15 +80,19 @@ pub fn run(
 /// # Errors
 ///
 /// As [`run`].
-pub(crate) fn run_in(
+pub(crate) async fn run_in(
     verified: &VerifiedWorker,
-    context: &RunContext,
+    context: &RunContext<'_>,
     request: &Request,
     sink: &mut dyn OutputSink,
     called: Instant,
-    later: Option<Deferred>,
+    later: Option<Deferred<'_>>,
 ) -> Result<Outcome, SupervisorError> {
-    trace::in_span(|| Prepared::new(context, request)?.run(verified, sink, called, later))
+    trace::in_span(async {
+        let prepared = Prepared::new(context, request)?;
+        prepared.run(verified, sink, called, later).await
+    })
+    .await
 }
 
 /// A request that passed its checks, before anything was made for it.
@@ -110,12 +115,12 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    fn run(
+    async fn run(
         self,
         verified: &VerifiedWorker,
         sink: &mut dyn OutputSink,
         called: Instant,
-        later: Option<Deferred>,
+        later: Option<Deferred<'_>>,
     ) -> Result<Outcome, SupervisorError> {
         let Self {
             context,
@@ -130,7 +135,7 @@ impl<'a> Prepared<'a> {
             sink,
             cancel: request.cancelled_by(),
         };
-        let outcome = serve_run(&context, verified, run, later)?;
+        let outcome = serve_run(&context, verified, run, later).await?;
         request.collect_from(&verified.worker, &context.jail.worker.cwd, &outcome);
         Ok(outcome)
     }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 pub mod descriptors;
+pub mod epoll;
 pub mod hold;
 pub mod landlock;
 pub mod memory;
