@@ -45,4 +45,4 @@ pub use run::{Cancel, OutputSink, Request, RunContext, run};
 pub(crate) use run::{Deferred, run_in};
 pub use stop::hold_guests;
 pub(crate) use verified_worker::VerifiedWorker;
-pub use zygote::Zygote;
+pub use zygote::{Entering, Zygote};

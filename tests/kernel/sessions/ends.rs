@@ -1,6 +1,8 @@
 //! What a cell can do to end its session, and what is said of it then.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use sandfork::session::SessionState;
 use sandfork::{ErrorKind, Sandbox, Status};
