@@ -33,6 +33,7 @@ pub mod error;
 pub mod files;
 pub mod session;
 
+pub use ending::says_no_memory;
 pub use error::SupervisorError;
 pub use font_cache::FontCache;
 pub use launch::Launched;

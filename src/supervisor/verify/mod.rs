@@ -26,7 +26,7 @@ use crate::plan::Layer;
 use crate::policy::Level;
 use sandfork_jail::DATA;
 use sandfork_jail::control::{CpuBudgetScope, NAMESPACES};
-use sandfork_jail::program::{Identity, Network, RlimitResource, ZygoteJail};
+use sandfork_jail::program::{Identity, Network, ProcessMemory, RlimitResource, ZygoteJail};
 use sandfork_jail::sys;
 
 /// The network namespace's name in [`NAMESPACES`].
@@ -303,6 +303,9 @@ fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuBudgetScope) -> Checked
         if soft != Some(&wanted) || hard != Some(&wanted) {
             return differs(Layer::Rlimits, format!("{name} {soft:?} {hard:?}"), wanted);
         }
+    }
+    if let ProcessMemory::Touched(_) = jail.worker.memory {
+        return Ok(());
     }
     // The value depends on the zygote's size at the fork.
     match row(DATA_LIMIT).and_then(|row| row.split_ascii_whitespace().nth(1)) {

@@ -10,6 +10,10 @@
 //! | `threads` | | the number of threads of the process |
 //! | `fonts` | an empty string, or the list of fonts to keep | the list that an earlier zygote made, or an empty string |
 //! | `shares` | | `memory` if workers would share memory that they could write to, or an empty string |
+//! | `counts_objects` | | `objects` if workers limit what the interpreter allocates, or an empty string |
+//! | `limit_objects` | | in a worker that was checked: begins to |
+//! | `begin_report`, `end_report` | | gives a guest's exception the memory that it needs to be described; takes it back |
+//! | `include_arrays` | the module with numpy's table of functions | counts the data of numpy's arrays as objects |
 //! | `settle` | | makes forks of the loaded memory cheaper; returns for how many bytes |
 //! | `serve` | JSON list of the preloaded modules | in a worker, jailed: what it can read, `nothing` or `input`, and on a second line, if its environment differs from the zygote's, the differences as JSON. Never returns in the zygote |
 
@@ -23,7 +27,12 @@ use nix::errno::Errno;
 use pyo3_ffi::PyObject;
 use serde::Serialize;
 
-use crate::native::python::{self, Flag, TextFunction, create_module, end_of_methods, method};
+use crate::native::allowance::{
+    self, BeginReport, CountsObjects, EndReport, IncludeArrays, LimitObjects,
+};
+use crate::native::python::{
+    self, Flag, TextFunction, action, create_module, end_of_methods, method,
+};
 use crate::native::serve::{ForkHooks, Served, Server};
 use crate::native::sources;
 use sandfork_jail::control::{
@@ -65,6 +74,11 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
             method::<Threads>(),
             method::<Fonts>(),
             method::<Shares>(),
+            method::<CountsObjects>(),
+            action::<LimitObjects>(),
+            action::<BeginReport>(),
+            action::<EndReport>(),
+            method::<IncludeArrays>(),
             method::<Settle>(),
             method::<Serve>(),
             end_of_methods(),
@@ -97,6 +111,7 @@ impl TextFunction for Enter {
         let Some(lifeline) = fds.next() else {
             return Err("the jail came without its lifeline".into());
         };
+        allowance::prepare(jail.worker.memory);
         match zygote::enter(&jail, lifeline) {
             Ok(zygote) => {
                 if python.lifetime == Lifetime::ManyRuns {
