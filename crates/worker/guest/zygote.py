@@ -62,6 +62,7 @@ def prepare(native, setup):
         check_project(setup["project"])
     arrays = {name: lambda module: native.include_arrays(module.__name__) for name in ARRAYS}
     reserve.prepare(native)
+    process.seal_memory_files()
     Patches({"asyncio.base_events": mend_servers, **arrays}).prepare()
     preloaded = preload_all(native, setup["preload"])
     lasts = setup["lifetime"] == "many-runs"
