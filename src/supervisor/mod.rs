@@ -34,6 +34,7 @@ pub mod files;
 pub mod session;
 
 pub use cache::{FontCache, StartCache, kept_in};
+pub use ending::says_no_memory;
 pub use error::SupervisorError;
 pub use launch::{Launched, Starting};
 pub(crate) use live::attend;

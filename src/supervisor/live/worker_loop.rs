@@ -61,6 +61,7 @@ impl<'a> WorkerLoop<'a> {
             limits: context.limits,
             policy: context.policy,
             enforced: &verified.enforced,
+            memory: context.jail.worker.memory,
         };
         let mut state = WorkerLife::new(terms, worker, now);
         if let Purpose::Session(_) = purpose {

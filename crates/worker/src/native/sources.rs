@@ -15,6 +15,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "importers",
     "imports",
     "network",
+    "patches",
     "process",
     "program",
     "terminal",
