@@ -10,16 +10,19 @@ mod connection;
 mod policies;
 mod sandboxes;
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
+use nix::poll::PollFlags;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{Shutdown, shutdown};
 
 use self::connection::Connection;
 use self::sandboxes::Sandboxes;
-use crate::supervisor::driver::{Spawned, spawn};
+use crate::supervisor::driver::{Spawned, Waits, spawn};
 use sandfork_jail::sys::descriptors::{inherited, receive};
 
 /// The control socket, which this process inherited by number.
@@ -36,19 +39,38 @@ pub fn control_socket(number: i32) -> OwnedFd {
 ///
 /// # Errors
 ///
-/// When the control socket is none.
-pub fn serve(control: &OwnedFd) -> Result<(), Errno> {
+/// When the control socket is none, or the process has no thread or descriptor left.
+pub fn serve(control: OwnedFd) -> io::Result<()> {
     raise_open_files();
+    // Dropped here, where the end of a sandbox delays no session.
     let sandboxes = Arc::new(Sandboxes::new());
-    let mut open = Open::default();
-    let served = accept(control, &sandboxes, &mut open);
+    let (sender, receiver) = channel();
+    let shared = Arc::clone(&sandboxes);
+    // A task too, so that a driver is there when a connection comes.
+    spawn(move || async move {
+        let mut open = Open::default();
+        let served = accept(&control, &shared, &mut open).await;
+        _ = sender.send((open, served));
+    })?;
+    let accepted = receiver.recv();
+    let (open, served) = accepted.map_err(io::Error::other)?;
     open.end_all();
-    served
+    Ok(served?)
 }
 
-fn accept(control: &OwnedFd, sandboxes: &Arc<Sandboxes>, open: &mut Open) -> Result<(), Errno> {
+async fn accept(
+    control: &OwnedFd,
+    sandboxes: &Arc<Sandboxes>,
+    open: &mut Open,
+) -> Result<(), Errno> {
     let mut byte = [0; 1];
+    let mut waits = Waits::default();
     loop {
+        let source = Some((control.as_fd(), PollFlags::POLLIN));
+        let [found] = waits.any([source], None, None).await?;
+        if found.is_empty() {
+            continue;
+        }
         let (length, fds) = match receive(control.as_fd(), &mut byte) {
             // More descriptors than one connection has, or none left: the sender sees its own closed.
             Err(Errno::EMSGSIZE | Errno::EMFILE | Errno::ENFILE) => continue,
