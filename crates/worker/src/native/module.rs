@@ -98,14 +98,8 @@ impl TextFunction for Enter {
 
     fn call(facts: &str) -> Result<String, String> {
         let control = take_streams().map_err(words)?;
-        send_message(
-            control.as_fd(),
-            &FromZygote::Facts {
-                text: facts.to_owned(),
-            },
-            &[],
-        )
-        .map_err(words)?;
+        let text = facts.to_owned();
+        send_message(control.as_fd(), &FromZygote::Facts { text }, &[]).map_err(words)?;
         let Some((ToZygote::Enter { jail, python, lent }, fds)) =
             recv_message(control.as_fd(), &mut vec![0; MAX_MESSAGE]).map_err(words)?
         else {
@@ -160,9 +154,9 @@ impl TextFunction for Codes {
     const NAME: &'static CStr = c"codes";
 
     fn call(_: &str) -> Result<String, String> {
-        ENTERED.with_borrow(|entered| {
-            let codes = entered.as_ref().and_then(|entered| entered.codes.as_ref());
-            Ok(codes.map_or_else(String::new, |file| file.as_raw_fd().to_string()))
+        in_jail(|entered| {
+            let number = entered.codes.as_ref().map(AsRawFd::as_raw_fd);
+            Ok(number.map_or_else(String::new, |number| number.to_string()))
         })
     }
 }
@@ -312,8 +306,8 @@ impl TextFunction for Serve {
         else {
             return Err("not in the jail yet".into());
         };
-        let reports = control.try_clone().map_err(|error| error.to_string())?;
         drop((codes, fonts));
+        let reports = control.try_clone().map_err(|error| error.to_string())?;
         if let Err(failure) = zygote.leave_preload() {
             end_with(&reports, failure);
         }
@@ -355,12 +349,8 @@ fn namespaces(proc: BorrowedFd) -> Result<Vec<String>, Errno> {
 /// `nothing` if standard input is the null device (null(4): major number 1, minor number 3), else `input`.
 fn standard_input() -> Result<&'static str, Errno> {
     let stdin = nix::sys::stat::fstat(std::io::stdin())?;
-    let null = nix::sys::stat::makedev(1, 3);
-    Ok(if stdin.st_rdev == null {
-        "nothing"
-    } else {
-        "input"
-    })
+    let is_null = stdin.st_rdev == nix::sys::stat::makedev(1, 3);
+    Ok(if is_null { "nothing" } else { "input" })
 }
 
 struct Interpreter;
