@@ -146,7 +146,7 @@ fn a_worker_that_dies_between_cells_is_told_of(world: &World) {
     let code = "import threading, os, time\n\
                 threading.Thread(target=lambda: (time.sleep(0.5), os._exit(9)), daemon=True).start()";
     run(&mut session, code);
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(2));
     let error = session.run("1").expect_err("the session has ended");
     assert_eq!(error.kind(), ErrorKind::SessionEnded);
     assert!(error.to_string().contains("exited with 9"), "{error}");
