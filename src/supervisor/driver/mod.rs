@@ -1,7 +1,7 @@
 //! Serves many workers and callers on few threads.
 //!
 //! What attends to a worker is a future that waits for descriptors ([`Waits`]), for a time, and for work that
-//! may block ([`offload`]). There are two ways to poll it:
+//! may block ([`offload()`]). There are two ways to poll it:
 //!
 //! - [`block_on`] completes it on the calling thread: each wait is one poll(2), and work that may block is
 //!   done on the spot. This is how a run is served, by the thread that asked for it.
