@@ -3,7 +3,7 @@
 
 use crate::host::{Controller, Host};
 use crate::outcome::{LimitName, Limits, Unit};
-use crate::policy::Policy;
+use crate::policy::{Policy, ProcVisibility};
 use sandfork_jail::program::{ProcessMemory, Rlimit, RlimitResource};
 
 use super::PlanError;
@@ -85,12 +85,14 @@ pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<
 /// whole limit it would be killed.
 ///
 /// Libraries map much more than they touch (torch, mimalloc, thread stacks), so that mappings are counted only
-/// where nothing counts what is touched.
-pub(super) fn process_memory(limits: &Limits, cgroup: Option<&CgroupPlan>) -> ProcessMemory {
+/// where nothing counts what is touched: without a cgroup, or without the `/proc` in which a process measures
+/// itself.
+pub(super) fn process_memory(policy: &Policy, cgroup: Option<&CgroupPlan>) -> ProcessMemory {
     const LEAST_RESERVE: u64 = 8 << 20;
-    let memory = limits.memory();
+    let memory = policy.limits().memory();
     let allowance = memory.saturating_sub((memory / 16).max(LEAST_RESERVE));
-    if cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory)) {
+    let is_counted = cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory));
+    if is_counted && policy.filesystem().proc == ProcVisibility::Own {
         ProcessMemory::Touched(allowance)
     } else {
         ProcessMemory::Mapped(allowance)
