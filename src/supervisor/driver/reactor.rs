@@ -137,7 +137,7 @@ impl Reactor {
         let mut watched = self.watched.borrow_mut();
         if let Some(found) = watched.get_mut(place(number)) {
             found.watches.retain(|other| !Rc::ptr_eq(other, watch));
-            // Fails only if it could not be watched either.
+            // Fails only if the others' could not be watched either.
             _ = self.adapt(number, found);
         }
     }
@@ -159,7 +159,13 @@ impl Reactor {
         let flags = wanted.map_or(EpollFlags::empty(), |events| {
             EpollFlags::from_bits_truncate(events.bits().into())
         });
-        change(self.set.0.as_fd(), how, number, flags)?;
+        let set = self.set.0.as_fd();
+        // The kernel removes a descriptor that is closed, and its number may already be another's.
+        match (how, change(set, how, number, flags)) {
+            (Change::Remove, _) => {}
+            (Change::Modify, Err(Errno::ENOENT)) => change(set, Change::Add, number, flags)?,
+            (_, changed) => changed?,
+        }
         watched.events = wanted;
         Ok(())
     }

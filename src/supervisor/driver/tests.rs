@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::cell::{Cell, RefCell};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -66,6 +66,33 @@ fn a_task_that_can_always_go_on_has_one_turn_for_each_of_another() {
         }),
     ]);
     assert_eq!(of_most.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_number_is_watched_again_if_its_descriptor_was_closed_before_the_watch_ended() {
+    let again = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&again);
+    serve([task(move || async move {
+        // Another test may take the number.
+        for _ in 0..1000 {
+            let mut waits = Waits::<1>::default();
+            let first = EventFd::from_value(1).unwrap();
+            let number = first.as_fd().as_raw_fd();
+            let source = Some((first.as_fd(), PollFlags::POLLIN));
+            waits.any([source], None, None).await.unwrap();
+            drop(first);
+            drop(waits);
+            let second = EventFd::from_value(1).unwrap();
+            if second.as_fd().as_raw_fd() == number {
+                let source = Some((second.as_fd(), PollFlags::POLLIN));
+                let soon = clock::now() + Duration::from_secs(20);
+                assert_eq!(wait([source], Some(soon)).await, Ok([PollFlags::POLLIN]));
+                counted.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        }
+    })]);
+    assert_eq!(again.load(Ordering::Relaxed), 1);
 }
 
 #[test]
