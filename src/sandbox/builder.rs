@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::pool::{Filler, Pool};
 use super::stats::Counts;
-use super::zygote_manager::ZygoteManager;
+use super::zygote_manager::FirstZygote;
 use super::{AtomicUsize, Inner, Sandbox};
 use crate::admission::Admission;
 use crate::error::Error;
@@ -106,12 +106,14 @@ impl SandboxBuilder {
         let support = CgroupSupport::probe();
         cgroup::make_room(&support)?;
         let (launched, mut plan, start) = launch(&policy, self.lifetime, support, &environment)?;
+        let zygote = FirstZygote::begin(launched, &plan, self.lifetime, start)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
+        cgroups.iter().for_each(CgroupRoot::prepare);
         let sessions = match plan.session_files {
             SessionFiles::Private => None,
             SessionFiles::HostDirectory(_) => Some(Arc::new(SessionRoot::create(&plan.jail)?)),
         };
-        let warm = ZygoteManager::start(launched, &mut plan, self.lifetime, start)?;
+        let warm = zygote.finish(&mut plan)?;
         let policy = PolicyIdentity {
             name: policy.name().to_owned(),
             sha256: policy.sha256().to_owned(),
@@ -144,13 +146,13 @@ impl SandboxBuilder {
         let policy = self.for_policy();
         let (support, lifetime) = (CgroupSupport::probe(), Lifetime::OneRun);
         let (launched, mut plan, start) = launch(&policy, lifetime, support, &environment)?;
-        ZygoteManager::start(launched, &mut plan, lifetime, start)?;
+        FirstZygote::begin(launched, &plan, lifetime, start)?.finish(&mut plan)?;
         Ok(plan.interpreter.preload)
     }
 }
 
-/// Starts the interpreter and makes the plan. The host is probed while the interpreter starts, which
-/// takes longer.
+/// Starts the interpreter and makes the plan. What does not depend on what the interpreter reports of itself is
+/// done while it starts, which takes longer.
 fn launch(
     policy: &Policy,
     lifetime: Lifetime,
@@ -161,6 +163,12 @@ fn launch(
     let starting = Starting::begin(&executable)?;
     let host = HostWithoutInterpreter::probe(cgroup, &needs(policy), environment);
     let start = StartCache::read(&executable, lifetime);
+    let plan_for = |facts: &str| -> Result<Plan, Error> {
+        let interpreter = Interpreter::from_facts(facts, &executable).map_err(HostError::from)?;
+        Ok(plan(policy, &host.clone()?.with(interpreter))?)
+    };
+    // Most likely it reports what it reported the last time.
+    let guess = start.facts().map(|facts| (plan_for(&facts), facts));
     let launched = match starting.launched() {
         // The probe of the interpreter knows what else may have that name.
         Err(error @ SupervisorError::ZygoteEnded { .. }) => {
@@ -169,9 +177,11 @@ fn launch(
         }
         other => other?,
     };
-    let interpreter = Interpreter::from_facts(launched.facts(), &executable);
-    let host = host?.with(interpreter.map_err(HostError::from)?);
-    Ok((launched, plan(policy, &host)?, start))
+    let plan = match guess {
+        Some((plan, facts)) if facts == launched.facts() => plan,
+        _ => plan_for(launched.facts()),
+    };
+    Ok((launched, plan?, start))
 }
 
 /// The program behind the policy's `python.interpreter`.

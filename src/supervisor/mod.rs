@@ -46,4 +46,4 @@ pub(crate) use run::{Deferred, run_in};
 pub use stop::hold_guests;
 pub(crate) use verified_worker::VerifiedWorker;
 pub use wait::wait;
-pub use zygote::Zygote;
+pub use zygote::{Entering, Zygote};

@@ -7,18 +7,25 @@ use std::process::{Command, Output};
 
 use nix::unistd::geteuid;
 
+use crate::bad_input::interpreters::file;
+use crate::need::Need;
 use crate::test::{Test, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
-    tests![
+    let another = tests![another_interpreter_at_the_same_path_is_planned_for_as_it_is];
+    let another = another.into_iter().map(|test| test.needs(Need::Packages));
+    let mut tests = tests![
         a_later_start_uses_the_byte_code_of_the_first,
         an_interpreter_that_lasts_has_its_own_byte_code,
         a_file_that_is_not_as_it_was_written_is_replaced,
+        an_environment_is_planned_for_as_it_is,
         what_is_in_other_hands_is_not_used,
         where_nothing_can_be_kept_a_run_is_only_slower,
         doctor_says_where_starts_are_kept,
-    ]
+    ];
+    tests.extend(another);
+    tests
 }
 
 /// The command, for whose user the environment names cache directories.
@@ -59,6 +66,19 @@ impl<'a> Started<'a> {
             ("42\n".into(), String::new())
         );
         text(&logged.stderr)
+    }
+
+    /// What a guest of this interpreter prints, and whether the byte code of an earlier start was used.
+    fn run_with(&self, python: &Path, code: &str) -> (String, bool) {
+        let set = format!("python.interpreter={}", python.display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
+        command.args(["run", "--set", &set, "-c", code]);
+        command.env("XDG_CACHE_HOME", self.home.path());
+        command.env("SANDFORK_LOG", "trace");
+        let said = output(command);
+        let logged = text(&said.stderr);
+        assert!(said.status.success(), "{logged}");
+        (text(&said.stdout).trim().to_owned(), logged.contains(USED))
     }
 
     /// The files that are kept.
@@ -163,6 +183,51 @@ fn a_file_that_is_not_as_it_was_written_is_replaced(world: &World) {
     }
 }
 
+fn an_environment_is_planned_for_as_it_is(world: &World) {
+    let environment = file("unused", 0o644, "");
+    let prefix = environment.path().display().to_string();
+    let interpreter = &world.host.interpreter;
+    fs::create_dir(environment.path().join("bin")).expect("it is ours");
+    let python = environment.path().join("bin/python");
+    symlink(&interpreter.executable, &python).expect("it is ours");
+    let started = Started::new(world);
+    // It is a directory only if the plan shows it.
+    let code = "import os, sys; print(sys.prefix, os.path.isdir(sys.prefix))";
+    let prefix_of_guest = || started.run_with(&python, code);
+    let outside = format!("{} True", interpreter.base_prefix.display());
+    let inside = format!("{prefix} True");
+    let configuration = environment.path().join("pyvenv.cfg");
+    let home = interpreter
+        .executable
+        .parent()
+        .expect("it is in a directory");
+    assert_eq!(prefix_of_guest(), (outside.clone(), false));
+    for _ in 0..2 {
+        assert_eq!(prefix_of_guest(), (outside.clone(), true));
+        fs::write(&configuration, format!("home = {}\n", home.display())).expect("it is ours");
+        // Its answer is the same: what is beside it is looked at each time.
+        assert_eq!(prefix_of_guest(), (inside.clone(), true));
+        fs::remove_file(&configuration).expect("it is ours");
+    }
+}
+
+fn another_interpreter_at_the_same_path_is_planned_for_as_it_is(world: &World) {
+    let directory = file("unused", 0o644, "");
+    let link = directory.path().join("python");
+    let started = Started::new(world);
+    for _ in 0..2 {
+        for python in &world.pythons {
+            _ = fs::remove_file(&link);
+            symlink(&python.executable, &link).expect("it is ours");
+            let code = "import json, sys; print(*sys.version_info[:3], sep='.')";
+            for is_kept in [false, true] {
+                let version = python.version_text();
+                assert_eq!(started.run_with(&link, code), (version, is_kept));
+            }
+        }
+    }
+}
+
 fn what_is_in_other_hands_is_not_used(world: &World) {
     let started = Started::new(world);
     started.run(|_| ());
@@ -180,12 +245,9 @@ fn what_is_in_other_hands_is_not_used(world: &World) {
     let open = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
     };
-    for (path, says) in [
-        (&*directory, "only this user can enter"),
-        (home, "can be written by others"),
-    ] {
+    for path in [&*directory, home] {
         open(path, 0o777);
-        refused(says);
+        refused("can be written by others");
         open(path, 0o700);
     }
     let moved = home.join("moved");
@@ -276,13 +338,14 @@ fn doctor_says_where_starts_are_kept(world: &World) {
     let usable = format!("yes       {}", directory.display());
     assert_eq!(says(home), usable);
     fs::create_dir_all(&directory).expect("it is ours");
-    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).expect("it is ours");
-    assert!(says(home).starts_with("no  "), "{}", says(home));
-    assert!(says(home).contains("only this user can enter"));
-    fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).expect("it is ours");
     assert_eq!(says(home), usable);
-    fs::set_permissions(home, fs::Permissions::from_mode(0o777)).expect("it is ours");
-    assert!(says(home).contains("chmod go-w"), "{}", says(home));
+    for open in [&*directory, home] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o777)).expect("it is ours");
+        let remedy = format!("`chmod go-w {}`", open.display());
+        assert!(says(home).starts_with("no  ") && says(home).contains(&remedy));
+        fs::set_permissions(open, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        assert_eq!(says(home), usable);
+    }
     assert!(says("/dev/null".as_ref()).starts_with("no  "));
 }
 

@@ -8,7 +8,7 @@ use sandfork::internals::host::{
 };
 use sandfork::internals::plan::{PRELOAD_ONLY, Plan, needs, plan};
 use sandfork::internals::supervisor::session::SessionRoot;
-use sandfork::internals::supervisor::{Launched, RunContext, StartCache, Zygote, run};
+use sandfork::internals::supervisor::{Entering, Launched, RunContext, StartCache, run};
 use sandfork::{CallerEnvironment, FileSystem, Override, Policy, PolicyIdentity, Request};
 use sandfork_jail::control::PythonSetup;
 use sandfork_jail::sys::support::landlock_abi;
@@ -69,13 +69,9 @@ fn run_under(
             .to_vec(),
         ..PythonSetup::default()
     };
-    let zygote = Zygote::enter(
-        launched,
-        plan.jail.clone(),
-        python,
-        &StartCache::in_memory(),
-        None,
-    )?;
+    let start = StartCache::in_memory();
+    let entering = Entering::begin(launched, plan.jail.clone(), python, &start, None)?;
+    let zygote = entering.serves(&start, None)?;
     let place = RunContext {
         zygote: &zygote,
         jail: &plan.jail,

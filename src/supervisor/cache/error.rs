@@ -11,32 +11,32 @@ pub enum Unused {
         "neither XDG_CACHE_HOME nor HOME is an absolute path: set one to a directory of this user"
     )]
     NoHome,
-    /// The file or the directory is not this user's alone.
+    /// The file is not this user's alone.
     #[error(
-        "{path} is not a regular file or directory that only this user can enter: remove it", path = path.display()
+        "{path} is not a regular file that only this user can open: it is replaced", path = path.display()
     )]
     NotPrivate {
-        /// The file or the directory.
+        /// The file.
         path: PathBuf,
     },
-    /// Other users can replace the directory.
+    /// Other users can write to the directory, or replace it.
     #[error(
         "{path} can be written by others: close it with `chmod go-w {path}`, or set XDG_CACHE_HOME", path = path.display()
     )]
     Writable {
-        /// A directory above it.
+        /// The directory, or one above it.
         path: PathBuf,
     },
-    /// Another user can replace the directory.
+    /// The directory is another user's, or another user can replace it.
     #[error(
         "{path} belongs to another user: set XDG_CACHE_HOME or HOME to a directory of this user", path = path.display()
     )]
     Foreign {
-        /// A directory above it.
+        /// The directory, or one above it.
         path: PathBuf,
     },
     /// The file is larger than any that is kept.
-    #[error("{path} is too large: remove it", path = path.display())]
+    #[error("{path} is too large: it is replaced", path = path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,

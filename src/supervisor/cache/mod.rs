@@ -1,7 +1,7 @@
 //! Files that are kept for later processes of this user, in the user's cache directory.
 //!
 //! What is kept saves time and decides nothing. A file is read only if this user alone can have written it:
-//! the file and its directory belong to the user and are closed to others, and no one else can put another
+//! the file and its directory belong to the user, no one else may write to them, and no one else can put another
 //! directory in that place. Every failure here means only that the work is done again.
 
 mod error;
@@ -28,6 +28,8 @@ use crate::host::cache_directory;
 
 pub use self::error::Unused;
 pub use self::fonts::FontCache;
+pub(super) use self::fonts::LentFonts;
+pub(super) use self::start::LentCodes;
 pub use self::start::StartCache;
 
 /// What a kind of files has in common.
@@ -95,7 +97,7 @@ impl CacheFile {
         let metadata = file
             .metadata()
             .map_err(|error| Unused::io(&path(), error))?;
-        if !metadata.is_file() || metadata.nlink() != 1 || !is_private(&metadata) {
+        if !is_private(&metadata) {
             return Err(Unused::NotPrivate { path: path() });
         }
         let most = self.kind.most_bytes;
@@ -148,10 +150,11 @@ fn open_directory(path: &Path) -> Result<File, Unused> {
     let directory = nix::fcntl::open(path, flags, Mode::empty());
     let directory = File::from(directory.map_err(|errno| io(errno.into()))?);
     let metadata = directory.metadata().map_err(io)?;
-    if !is_private(&metadata) {
-        return Err(Unused::NotPrivate { path: path.into() });
+    if metadata.uid() != geteuid().as_raw() {
+        return Err(Unused::Foreign { path: path.into() });
     }
-    // Whoever may rename its parent may put another private directory of this user there.
+    check_writers(path, &metadata)?;
+    // Another user who may write to a directory above may put another directory of this user there.
     let parent = path.parent().unwrap_or(path);
     let parent = fs::canonicalize(parent).map_err(|error| Unused::io(parent, error))?;
     parent.ancestors().try_for_each(check_above)?;
@@ -161,13 +164,20 @@ fn open_directory(path: &Path) -> Result<File, Unused> {
 /// Whether only root and this user can rename what is in a directory.
 fn check_above(path: &Path) -> Result<(), Unused> {
     let metadata = fs::metadata(path).map_err(|error| Unused::io(path, error))?;
+    check_owner(path, &metadata)?;
+    // In a sticky directory, such as /tmp, only its owner renames a file.
+    if metadata.mode() & u32::from(Mode::S_ISVTX.bits()) != 0 {
+        return Ok(());
+    }
+    check_writers(path, &metadata)
+}
+
+fn check_writers(path: &Path, metadata: &fs::Metadata) -> Result<(), Unused> {
     let mode = Mode::from_bits_truncate(metadata.mode());
-    let is_writable = mode.intersects(Mode::S_IWGRP | Mode::S_IWOTH);
-    // In a sticky directory, such as /tmp, only the owner renames a file.
-    if is_writable && !mode.contains(Mode::S_ISVTX) {
+    if mode.intersects(Mode::S_IWGRP | Mode::S_IWOTH) {
         return Err(Unused::Writable { path: path.into() });
     }
-    check_owner(path, &metadata)
+    Ok(())
 }
 
 fn check_owner(path: &Path, metadata: &fs::Metadata) -> Result<(), Unused> {
@@ -189,10 +199,12 @@ fn may_be_made(directory: &Path) -> Result<(), Unused> {
     there.map_or(Ok(()), |(path, metadata)| check_owner(path, &metadata))
 }
 
+/// Whether it is a file as this module makes them.
 fn is_private(metadata: &fs::Metadata) -> bool {
     let others = Mode::S_IRWXG | Mode::S_IRWXO;
     let mode = Mode::from_bits_truncate(metadata.mode());
-    metadata.uid() == geteuid().as_raw() && !mode.intersects(others)
+    let is_own = metadata.uid() == geteuid().as_raw() && metadata.nlink() == 1;
+    metadata.is_file() && is_own && !mode.intersects(others)
 }
 
 /// Removes the oldest files of a kind, also those that a killed process left.

@@ -85,6 +85,11 @@ impl StartCache {
         }
     }
 
+    /// The facts that the interpreter reported at an earlier start.
+    pub fn facts(&self) -> Option<String> {
+        Some(self.kept()?.facts.clone())
+    }
+
     /// A file in memory for a zygote whose interpreter reported these facts: its byte code, or an empty file
     /// to fill.
     pub(in crate::supervisor) fn lend(&self, facts: &str) -> io::Result<LentCodes> {

@@ -72,40 +72,42 @@ fn identities_that_share_their_text_differ() {
 }
 
 #[test]
-fn what_others_can_reach_is_not_read() {
+fn a_file_that_others_can_open_is_not_read() {
     let own = Own::new();
     own.file.store(b"text").unwrap();
-    let (path, directory) = (own.path(), own.file.directory.clone());
-    for open in [&path, &directory] {
-        let mode = fs::metadata(open).unwrap().mode();
-        for more in [0o040, 0o020, 0o004, 0o002, 0o001] {
-            set(open, mode | more);
-            let refusal = format!("{} is not a regular", open.display());
-            assert!(own.refusal().starts_with(&refusal), "{more:o}");
-        }
-        set(open, mode);
-        own.file.load().unwrap();
+    for more in [0o040, 0o020, 0o004, 0o002, 0o001] {
+        set(&own.path(), 0o600 | more);
+        assert!(own.refusal().contains("is not a regular file"), "{more:o}");
     }
+    set(&own.path(), 0o600);
+    own.file.load().unwrap();
 }
 
 #[test]
-fn what_others_can_replace_is_not_read() {
+fn directories_that_others_can_write_to_are_not_used() {
     let own = Own::new();
     own.file.store(b"text").unwrap();
-    let above = own.home.path();
-    for (mode, is_read) in [
-        (0o770, false),
-        (0o707, false),
-        (0o1777, true),
-        (0o755, true),
-    ] {
-        set(above, mode);
-        assert_eq!(own.file.load().is_ok(), is_read, "{mode:o}");
-        assert_eq!(own.file.store(b"other").is_ok(), is_read, "{mode:o}");
-        own.file.store(b"text").ok();
+    let cases = [
+        (own.file.directory.clone(), 0o1777, false),
+        (own.file.directory.clone(), 0o755, true),
+        (own.home.path().to_owned(), 0o1777, true),
+        (own.home.path().to_owned(), 0o755, true),
+    ];
+    for path in [own.file.directory.as_path(), own.home.path()] {
+        for mode in [0o770, 0o707, 0o702] {
+            set(path, mode);
+            let remedy = format!("`chmod go-w {}`", path.display());
+            assert!(own.refusal().contains(&remedy), "{}", own.refusal());
+            own.file.store(b"other").unwrap_err();
+        }
+        set(path, 0o700);
     }
-    set(above, 0o777);
-    assert!(own.refusal().contains("chmod go-w"), "{}", own.refusal());
+    for (path, mode, is_used) in cases {
+        set(&path, mode);
+        assert_eq!(own.file.load().is_ok(), is_used, "{mode:o}");
+        assert_eq!(own.file.store(b"text").is_ok(), is_used, "{mode:o}");
+        set(&path, 0o700);
+    }
 }
 
 #[test]
@@ -150,11 +152,12 @@ fn another_users_files_and_directories_are_not_used() {
     }
     let own = Own::new();
     own.file.store(b"text").unwrap();
-    for theirs in [own.path(), own.file.directory.clone()] {
-        chown(&theirs, Some(1), None).unwrap();
-        assert!(own.refusal().contains("is not a regular"));
-        chown(&theirs, Some(0), None).unwrap();
-    }
+    chown(own.path(), Some(1), None).unwrap();
+    assert!(own.refusal().contains("is not a regular"));
+    chown(own.path(), Some(0), None).unwrap();
+    chown(&own.file.directory, Some(1), None).unwrap();
+    assert!(own.refusal().contains("belongs to another user"));
+    chown(&own.file.directory, Some(0), None).unwrap();
     let home = own.home.path();
     chown(home, Some(1), None).unwrap();
     assert!(own.refusal().contains("belongs to another user"));

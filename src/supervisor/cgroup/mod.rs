@@ -72,9 +72,15 @@ impl CgroupRoot {
     pub fn worker(self: &Arc<Self>) -> Result<WorkerCgroup, SupervisorError> {
         let spare = self.lock_spare().pop();
         let made = spare.map_or_else(|| self.make(), Ok)?;
-        let cgroup = WorkerCgroup::new(Arc::clone(self), made);
-        cgroup.open_counters()?;
-        Ok(cgroup)
+        Ok(WorkerCgroup::new(Arc::clone(self), made))
+    }
+
+    /// Makes a cgroup before the first worker is requested.
+    pub fn prepare(&self) {
+        // The first worker's own cgroup fails for the same reason, and its caller is told.
+        if let Ok(made) = self.make() {
+            drop(self.keep(made));
+        }
     }
 
     fn make(&self) -> Result<Made, SupervisorError> {
@@ -94,6 +100,7 @@ impl CgroupRoot {
                 }
             }
         }
+        made.open_counters(&self.plan)?;
         Ok(made)
     }
 
