@@ -2,6 +2,7 @@
 //! self-contained file is installed, and nothing is looked up on disk at run time.
 
 use std::env;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,8 +63,11 @@ fn digest(guest: &Path) -> String {
         hash.update(format!("{} {}\n", name.display(), text.len()));
         hash.update(text);
     }
-    let bytes = hash.finalize();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::new();
+    for byte in hash.finalize() {
+        _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 fn build_worker(sources: &Path, out: &Path) -> PathBuf {

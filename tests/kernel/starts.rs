@@ -319,7 +319,7 @@ fn where_nothing_can_be_kept_a_run_is_only_slower(world: &World) {
             ("ro", "Read-only file system"),
         ] {
             refused(says, &|command| {
-                in_mount(command, started.home.path(), options)
+                in_mount(command, started.home.path(), options);
             });
         }
     }

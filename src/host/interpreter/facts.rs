@@ -90,8 +90,10 @@ fn check(
     } else {
         return Ok(());
     };
-    let path = asked.to_owned();
-    Err(InterpreterError::Unsuitable { path, what })
+    Err(InterpreterError::Unsuitable {
+        path: asked.to_owned(),
+        what,
+    })
 }
 
 /// The symbolic links from a path to the file, and the file.

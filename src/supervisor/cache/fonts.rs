@@ -89,9 +89,9 @@ mod tests {
         };
         write(lend(""), "fonts");
         write(lend("fonts"), "more");
-        let lent = lend("more");
-        lent.file.set_len(FONTS.most_bytes + 1).unwrap();
-        cache.take_back(&lent).unwrap();
+        let too_large = lend("more");
+        too_large.file.set_len(FONTS.most_bytes + 1).unwrap();
+        cache.take_back(&too_large).unwrap();
         write(lend("more"), "");
         lend("more");
     }

@@ -166,7 +166,7 @@ fn check_above(path: &Path) -> Result<(), Unused> {
     let metadata = fs::metadata(path).map_err(|error| Unused::io(path, error))?;
     check_owner(path, &metadata)?;
     // In a sticky directory, such as /tmp, only its owner renames a file.
-    if metadata.mode() & u32::from(Mode::S_ISVTX.bits()) != 0 {
+    if metadata.mode() & Mode::S_ISVTX.bits() != 0 {
         return Ok(());
     }
     check_writers(path, &metadata)
