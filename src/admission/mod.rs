@@ -6,11 +6,11 @@ use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nix::poll::PollFlags;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::error::{Cause, Error, ErrorKind};
-use crate::supervisor::driver::wait;
 use crate::supervisor::error::While;
 use crate::supervisor::{Cancel, SupervisorError};
 
@@ -135,24 +135,20 @@ impl Admission {
     /// # Errors
     ///
     /// Of kind [`Busy`](crate::ErrorKind::Busy), when the queue has no place, or lost the one it gave.
-    pub(crate) async fn enter(
-        &self,
-        client: &Client,
-        cancel: Option<&Cancel>,
-    ) -> Result<Permit, Error> {
+    pub(crate) fn enter(&self, client: &Client, cancel: Option<&Cancel>) -> Result<Permit, Error> {
         match self.0.ask(client)? {
             Asked::Admitted => Ok(Permit(Arc::clone(&self.0))),
-            Asked::Waits(ticket) => self.wait(client, &ticket, cancel).await,
+            Asked::Waits(ticket) => self.wait(client, &ticket, cancel),
         }
     }
 
-    async fn wait(
+    fn wait(
         &self,
         client: &Client,
         ticket: &Arc<Ticket>,
         cancel: Option<&Cancel>,
     ) -> Result<Permit, Error> {
-        let waited = ticket.wait(cancel).await;
+        let waited = ticket.wait(cancel);
         // The fate is decided under this lock, and does not change from here on.
         let mut state = self.0.lock();
         let fate = ticket.fate();
@@ -299,13 +295,13 @@ impl Ticket {
     }
 
     /// Waits until the fate is set, or the run is cancelled.
-    async fn wait(&self, cancel: Option<&Cancel>) -> Result<(), SupervisorError> {
-        let sources = [Some(self.signal.as_fd()), cancel.map(Cancel::as_fd)];
-        let sources = sources.map(|fd| Some((fd?, PollFlags::POLLIN)));
+    fn wait(&self, cancel: Option<&Cancel>) -> Result<(), SupervisorError> {
+        let mut fds = vec![PollFd::new(self.signal.as_fd(), PollFlags::POLLIN)];
+        fds.extend(cancel.map(|cancel| PollFd::new(cancel.as_fd(), PollFlags::POLLIN)));
         loop {
-            let found = wait(sources, None).await.when("wait for a turn")?;
-            if found.iter().any(|found| !found.is_empty()) {
-                return Ok(());
+            match poll(&mut fds, PollTimeout::NONE) {
+                Err(Errno::EINTR) => {}
+                waited => return waited.map(drop).when("wait for a turn"),
             }
         }
     }

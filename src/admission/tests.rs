@@ -7,14 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::supervisor::driver::block_on;
 
 fn admission(in_flight: usize, queue: usize) -> Admission {
     Admission::new(NonZeroUsize::new(in_flight).unwrap(), queue)
-}
-
-fn enter(admission: &Admission, client: &Client, cancel: Option<&Cancel>) -> Result<Permit, Error> {
-    block_on(admission.enter(client, cancel))
 }
 
 fn client(name: &str) -> Client {
@@ -54,7 +49,7 @@ impl Server {
         let (admission, began) = (self.admission.clone(), self.began.clone());
         let name = name.to_owned();
         thread::spawn(move || {
-            let permit = enter(&admission, &client(&name), cancel.as_ref())?;
+            let permit = admission.enter(&client(&name), cancel.as_ref())?;
             began.send((name, permit)).unwrap();
             Ok(())
         })
@@ -95,7 +90,7 @@ fn so_many_run_so_many_wait_and_the_next_is_refused_at_once() {
     };
     assert_eq!(server.admission.load(), full);
     let asked = Instant::now();
-    let refused = enter(&server.admission, &client("a"), None).unwrap_err();
+    let refused = server.admission.enter(&client("a"), None).unwrap_err();
     assert!(asked.elapsed() < Duration::from_secs(5));
     assert_eq!(refused.kind(), ErrorKind::Busy);
     assert_eq!(
@@ -116,17 +111,17 @@ fn so_many_run_so_many_wait_and_the_next_is_refused_at_once() {
 #[test]
 fn without_a_queue_nobody_waits() {
     let admission = admission(1, 0);
-    let permit = enter(&admission, &client("a"), None).unwrap();
-    let refused = enter(&admission, &client("b"), None).unwrap_err();
+    let permit = admission.enter(&client("a"), None).unwrap();
+    let refused = admission.enter(&client("b"), None).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Busy);
     drop(permit);
-    enter(&admission, &client("b"), None).unwrap();
+    admission.enter(&client("b"), None).unwrap();
 }
 
 #[test]
 fn clients_take_turns() {
     let server = Server::new(1, 100);
-    let held = enter(&server.admission, &client("x"), None).unwrap();
+    let held = server.admission.enter(&client("x"), None).unwrap();
     for name in ["a", "a", "a", "a", "b", "b", "c", "a"] {
         server.request(name);
     }
@@ -137,13 +132,13 @@ fn clients_take_turns() {
 #[test]
 fn each_clients_own_keep_their_order() {
     let admission = admission(1, 20);
-    let held = enter(&admission, &client("x"), None).unwrap();
+    let held = admission.enter(&client("x"), None).unwrap();
     let (began, order) = mpsc::channel();
     let requests: Vec<_> = (0..10)
         .map(|number| {
             let (inner, began) = (admission.clone(), began.clone());
             let request = thread::spawn(move || {
-                let permit = enter(&inner, &client("a"), None).unwrap();
+                let permit = inner.enter(&client("a"), None).unwrap();
                 began.send(number).unwrap();
                 drop(permit);
             });
@@ -161,7 +156,7 @@ fn each_clients_own_keep_their_order() {
 #[test]
 fn a_client_that_floods_keeps_nobody_out() {
     let server = Server::new(1, 4);
-    let held = enter(&server.admission, &client("x"), None).unwrap();
+    let held = server.admission.enter(&client("x"), None).unwrap();
     let mut flood: Vec<_> = (0..4).map(|_| server.request("a")).collect();
     assert!(refusal(server.request("a")).starts_with("busy: 1 runs are active and 4 wait"));
     // One of b's takes the place of a's latest, and another the next: then each has two.
@@ -185,7 +180,7 @@ fn a_client_that_floods_keeps_nobody_out() {
 #[test]
 fn with_one_for_each_a_newcomer_is_refused() {
     let server = Server::new(1, 2);
-    let held = enter(&server.admission, &client("x"), None).unwrap();
+    let held = server.admission.enter(&client("x"), None).unwrap();
     let waiting = [server.request("a"), server.request("b")];
     assert!(refusal(server.request("c")).starts_with("busy: 1 runs are active and 2 wait"));
     drop(held);
@@ -198,7 +193,7 @@ fn with_one_for_each_a_newcomer_is_refused() {
 #[test]
 fn one_that_is_called_off_gives_up_its_place() {
     let server = Server::new(1, 2);
-    let held = enter(&server.admission, &client("x"), None).unwrap();
+    let held = server.admission.enter(&client("x"), None).unwrap();
     let cancel = Cancel::new().unwrap();
     let first = server.request_with("a", Some(cancel.clone()));
     let second = server.request("a");
@@ -312,7 +307,7 @@ fn a_crowd_of_threads_is_held_to_both_numbers() {
     let ask = || {
         let (mut accepted, mut refused) = (0, 0);
         while accepted < 20 {
-            match enter(&admission, &client("a"), None) {
+            match admission.enter(&client("a"), None) {
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Busy);
                     refused += 1;

@@ -57,8 +57,8 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
 /// Serves another process until it closes its end.
 fn serve(control_fd: i32) -> Result<u8, Failure> {
     let control = crate::serve::control_socket(control_fd);
-    let served = crate::serve::serve(control);
-    served.map_err(Failure::Setup)?;
+    let served = crate::serve::serve(&control);
+    served.map_err(|errno| Failure::Setup(errno.into()))?;
     Ok(exit_code::OK)
 }
 

@@ -1,8 +1,7 @@
 //! The command's message about an outcome whose status alone is not clear to a person.
 
-use crate::outcome::{Denial, Ending, Layer, LimitName, Limits, Outcome, Reporter};
+use crate::outcome::{Denial, Ending, LimitName, Limits, Outcome, Reporter};
 use crate::policy::Policy;
-use crate::supervisor::says_no_memory;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
@@ -10,8 +9,7 @@ use nix::sys::signal::Signal;
 /// script or program.
 pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<String> {
     match outcome.ending() {
-        Ending::Ok | Ending::Exit(0) => None,
-        Ending::Exception | Ending::Exit(_) => no_memory(outcome, policy.limits()),
+        Ending::Ok | Ending::Exception | Ending::Exit(_) => None,
         Ending::Limit(hit) => Some(limit(hit.name, policy.limits())),
         Ending::NotStarted(errno) => Some(format!(
             "`{guest}` could not be started: {}; the guest has the host's system programs, and \
@@ -37,30 +35,6 @@ fn limit(name: LimitName, limits: &Limits) -> String {
         Some(raised) => format!("{reached}; `--set {}={raised}` allows more", name.key()),
         None => format!("{reached}; `{}` cannot be higher", name.key()),
     }
-}
-
-/// What a guest may have failed for that ended by itself: a process of it found no memory.
-fn no_memory(outcome: &Outcome, limits: &Limits) -> Option<String> {
-    let was_killed = |denial: &Denial| {
-        (denial.reported_by, &*denial.operation) == (Reporter::Kernel, Denial::MEMORY)
-    };
-    let what = if outcome.denied().iter().any(was_killed) {
-        "the kernel killed a process of the run at the limit"
-    } else if !outcome.enforced().layers.contains(&Layer::Cgroup)
-        && says_no_memory(outcome.stderr_bytes())
-    {
-        "a process of the run found no memory within the limit"
-    } else {
-        return None;
-    };
-    let name = LimitName::Memory;
-    let raised = limits.raised_text(name)?;
-    Some(format!(
-        "{what} of {} {}; `--set {}={raised}` allows more",
-        limits.text(name),
-        name.spec().noun,
-        name.key()
-    ))
 }
 
 fn denied(outcome: &Outcome) -> String {
@@ -151,28 +125,6 @@ mod tests {
         ]
         .map(|ending| said(ending).unwrap_or_default());
         insta::assert_snapshot!("ends", sentences.join("\n"));
-    }
-
-    #[test]
-    fn a_process_without_memory_is_named_where_the_guest_failed() {
-        let named = |outcome: &Outcome| sentence(outcome, &Policy::default(), "hello");
-        let killed = |ending| outcome(ending).with_denied([Denial::by_kernel(Denial::MEMORY)]);
-        for ending in [Ending::Exception, Ending::Exit(137)] {
-            let said = named(&killed(ending)).unwrap_or_default();
-            assert!(said.contains("`--set limits.memory=1GiB`"), "{said}");
-        }
-        assert_eq!(named(&killed(Ending::Exit(0))), None);
-        let words = || b"MemoryError\n".to_vec();
-        let without_cgroup = Enforced {
-            level: Level::Standard,
-            layers: Vec::new(),
-        };
-        let failed = Outcome::new(Ending::Exit(1), PolicyIdentity::default(), without_cgroup);
-        let failed = failed.with_output(Vec::new(), words());
-        assert!(named(&failed).is_some_and(|said| said.contains("limits.memory")));
-        // The cgroup would have counted a kill.
-        let failed = outcome(Ending::Exit(1)).with_output(Vec::new(), words());
-        assert_eq!(named(&failed), None);
     }
 
     #[test]

@@ -127,8 +127,7 @@ impl fmt::Display for Enforced {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Denial {
-    /// The operation that was tried. The kernel reports `fork`, and `memory` if it killed a process of the
-    /// run because the limit on memory was reached. A guest reports `file access`, or
+    /// The operation that was tried. The kernel reports `fork`. A guest reports `file access`, or
     /// `system call` if its exception names no file.
     pub operation: String,
     /// The target of the operation: a path.
@@ -140,9 +139,6 @@ pub struct Denial {
 }
 
 impl Denial {
-    /// More memory, for which the kernel killed a process.
-    pub(crate) const MEMORY: &'static str = "memory";
-
     /// A denial that the kernel reported.
     pub fn by_kernel(operation: impl Into<String>) -> Self {
         Self {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
@@ -15,11 +14,10 @@ use crate::outcome::{Enforced, PolicyIdentity, Unit};
 use crate::policy::LimitName;
 use crate::protocol::VERSION;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, ToolTime};
-use crate::supervisor::driver::wait;
 use crate::supervisor::error::While;
 use crate::supervisor::{
     Caller, CallerEvent, Payload, Refusal, SessionExit, SessionTerms, SupervisorError, attend,
-    await_caller,
+    await_caller, wait,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -46,13 +44,13 @@ impl Sandbox {
     /// Serves sessions to a caller, one worker after another, until the caller closes the session
     /// or disconnects.
     ///
-    /// `docs/protocol.md` describes the events, from
+    /// Blocks the calling thread. `docs/protocol.md` describes the events, from
     /// [`ClientEvent::Opened`] on.
     ///
     /// # Errors
     ///
     /// When no worker could be provided. The caller has received the error.
-    pub(crate) async fn attend(
+    pub(crate) fn attend(
         &self,
         caller: &mut dyn Caller,
         request: SessionRequest,
@@ -62,31 +60,29 @@ impl Sandbox {
         let mut stdin = request.stdin;
         let mut restart = None;
         loop {
-            let why = match self
-                .attempt_session(caller, &mut restart, stdin.take(), request.tool_time)
-                .await
-            {
-                Ok(SessionExit::Gone) => return Ok(()),
-                Ok(SessionExit::Closed) => return finish(caller).await,
-                Ok(SessionExit::Restart { id }) => {
-                    restart = Some(id);
-                    continue;
-                }
-                Ok(SessionExit::Ended(why)) => why,
-                Err(error) => {
-                    self.inner.counts.refuse(error.kind());
-                    caller.refuse(restart, error.into());
-                    "no worker could be made".to_owned()
-                }
-            };
-            match serve_ended(caller, &why).await? {
+            let why =
+                match self.attempt_session(caller, &mut restart, stdin.take(), request.tool_time) {
+                    Ok(SessionExit::Gone) => return Ok(()),
+                    Ok(SessionExit::Closed) => return finish(caller),
+                    Ok(SessionExit::Restart { id }) => {
+                        restart = Some(id);
+                        continue;
+                    }
+                    Ok(SessionExit::Ended(why)) => why,
+                    Err(error) => {
+                        self.inner.counts.refuse(error.kind());
+                        caller.refuse(restart, error.into());
+                        "no worker could be made".to_owned()
+                    }
+                };
+            match serve_ended(caller, &why)? {
                 Next::Worker(id) => restart = Some(id),
                 Next::End => return Ok(()),
             }
         }
     }
 
-    async fn attempt_session(
+    fn attempt_session(
         &self,
         caller: &mut dyn Caller,
         restart: &mut Option<u64>,
@@ -95,15 +91,14 @@ impl Sandbox {
     ) -> Result<SessionExit, Error> {
         let (parked, refill) = match &stdin {
             // A worker that is ready has no standard input.
-            None => self.filler.take(&self.inner, CpuBudgetScope::Cell).await,
+            None => self.filler.take(&self.inner, CpuBudgetScope::Cell),
             Some(_) => (None, None),
         };
         let stood_ready = parked.is_some();
-        let parked = match parked {
+        let Parked { verified, zygote } = match parked {
             Some(parked) => parked,
-            None => self.inner.stand(stdin).await?,
+            None => self.inner.stand(stdin)?,
         };
-        let Parked { verified, zygote } = &parked;
         let terms = SessionTerms {
             idle: self.inner.plan.supervision.session_idle,
             age: self.inner.plan.supervision.session_age,
@@ -115,11 +110,10 @@ impl Sandbox {
         // Refills only after the caller can go on. If too few workers were ready, that is soon
         // enough.
         let refill = refill.filter(|_| stood_ready);
-        let left = attend(verified, &self.inner.place(zygote), terms, caller, refill).await;
+        let left = attend(&verified, &self.inner.place(&zygote), terms, caller, refill);
         if !zygote.is_alive() {
-            self.inner.distrust(zygote).await;
+            self.inner.warm.discard(&zygote);
         }
-        parked.end().await;
         Ok(left?)
     }
 
@@ -168,27 +162,27 @@ impl Sandbox {
 impl Inner {
     /// Makes a ready worker now. If the zygote was ended from outside, the session only starts
     /// later.
-    async fn stand(self: &Arc<Self>, stdin: Option<OwnedFd>) -> Result<Parked, SupervisorError> {
+    fn stand(&self, stdin: Option<OwnedFd>) -> Result<Parked, SupervisorError> {
         let again = stdin.as_ref().map(OwnedFd::try_clone).transpose();
-        match self.park(CpuBudgetScope::Cell, stdin).await {
-            Err(SupervisorError::ZygoteGone) => {
-                let again = again.when("copy the input's descriptor")?;
-                self.park(CpuBudgetScope::Cell, again).await
-            }
+        match self.park(CpuBudgetScope::Cell, stdin) {
+            Err(SupervisorError::ZygoteGone) => self.park(
+                CpuBudgetScope::Cell,
+                again.when("copy the input's descriptor")?,
+            ),
             other => other,
         }
     }
 }
 
 /// Serves the caller of a session that has ended, until it requests another worker or disconnects.
-async fn serve_ended(caller: &mut dyn Caller, why: &str) -> Result<Next, Error> {
+fn serve_ended(caller: &mut dyn Caller, why: &str) -> Result<Next, Error> {
     loop {
-        match await_caller(caller).await.when("wait for the caller")? {
+        match await_caller(caller).when("wait for the caller")? {
             CallerEvent::Request(ClientRequest::Restart { id }, _) => {
                 return Ok(Next::Worker(id));
             }
             CallerEvent::Request(ClientRequest::Close, _) => {
-                return finish(caller).await.map(|()| Next::End);
+                return finish(caller).map(|()| Next::End);
             }
             CallerEvent::Request(ask, _) => {
                 // An answer or an interrupt that comes too late is dropped.
@@ -207,13 +201,12 @@ async fn serve_ended(caller: &mut dyn Caller, why: &str) -> Result<Next, Error> 
 }
 
 /// Reports that the session is closed, and waits until the caller can read that.
-async fn finish(caller: &mut dyn Caller) -> Result<(), Error> {
+fn finish(caller: &mut dyn Caller) -> Result<(), Error> {
     caller.answer(ClientEvent::Closed, Payload::default());
     let until = Instant::now() + LAST_WORDS;
     while caller.unsent() > 0 && Instant::now() < until {
         let room = caller.as_fd().map(|fd| (fd, PollFlags::POLLOUT));
-        let waited = wait([room], Some(until)).await;
-        waited.when("wait for the caller")?;
+        wait([room], Some(until)).when("wait for the caller")?;
         caller.flush();
     }
     Ok(())

@@ -29,7 +29,6 @@ use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Plan, Start};
 use crate::policy::Stdin;
 use crate::supervisor::cgroup::CgroupRoot;
-use crate::supervisor::driver::{block_on, offload, offload_long};
 use crate::supervisor::error::While;
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{
@@ -104,7 +103,9 @@ impl Sandbox {
         request: impl Into<Request>,
         sink: &mut dyn OutputSink,
     ) -> Result<Outcome, Error> {
-        block_on(self.serve(&request.into(), sink))
+        let result = self.admit_and_run(&request.into(), sink);
+        self.inner.counts.end(&result);
+        result
     }
 
     /// Counts what the sandbox does now, and what became of what it was asked for.
@@ -126,18 +127,7 @@ impl Sandbox {
         self.inner.counts.by_name()
     }
 
-    /// Runs a request, and counts it.
-    pub(crate) async fn serve(
-        &self,
-        request: &Request,
-        sink: &mut dyn OutputSink,
-    ) -> Result<Outcome, Error> {
-        let result = self.admit_and_run(request, sink).await;
-        self.inner.counts.end(&result);
-        result
-    }
-
-    async fn admit_and_run(
+    fn admit_and_run(
         &self,
         request: &Request,
         sink: &mut dyn OutputSink,
@@ -145,25 +135,21 @@ impl Sandbox {
         if request.has_stdin() && self.inner.plan.supervision.stdin == Stdin::Closed {
             return Err(SupervisorError::StdinRefused.into());
         }
+        let admit =
+            |admission: &Admission| admission.enter(request.for_client(), request.cancelled_by());
         let waiting = self.inner.counts.begin(Activity::Waiting);
-        let _permit = match &self.inner.admission {
-            Some(admission) => {
-                let (client, cancel) = (request.for_client(), request.cancelled_by());
-                Some(admission.enter(client, cancel).await?)
-            }
-            None => None,
-        };
+        let _permit = self.inner.admission.as_ref().map(admit).transpose()?;
         let _running = self.inner.counts.begin(Activity::Running);
         drop(waiting);
-        match self.attempt(request, sink).await {
+        match self.attempt(request, sink) {
             // Nothing has run yet: if the zygote was ended from outside, the run only starts later.
             Err(SupervisorError::ZygoteGone) => {}
             other => return Ok(other?),
         }
-        Ok(self.attempt(request, sink).await?)
+        Ok(self.attempt(request, sink)?)
     }
 
-    async fn attempt(
+    fn attempt(
         &self,
         request: &Request,
         sink: &mut dyn OutputSink,
@@ -173,25 +159,25 @@ impl Sandbox {
         let (parked, refill) = if request.has_stdin() {
             (None, None)
         } else {
-            self.filler.take(&self.inner, CpuBudgetScope::Life).await
+            self.filler.take(&self.inner, CpuBudgetScope::Life)
         };
         let (zygote, ready) = match parked {
             Some(Parked { verified, zygote }) => (zygote, Some(verified)),
-            None => (self.inner.zygote().await?, None),
+            None => (self.inner.zygote()?, None),
         };
         let place = self.inner.place(&zygote);
         let outcome = if let Some(verified) = ready {
-            run_in(&verified, &place, request, sink, called, refill).await
+            run_in(&verified, &place, request, sink, called, refill)
         } else {
             // Too few workers were ready, so that refilling must not wait for the end of this run.
             drop(refill);
-            run(&place, request, sink).await
+            run(&place, request, sink)
         };
         if outcome
             .as_ref()
             .is_err_and(SupervisorError::discredits_zygote)
         {
-            self.inner.distrust(&zygote).await;
+            self.inner.warm.discard(&zygote);
         }
         outcome
     }
@@ -209,25 +195,11 @@ impl Drop for Sandbox {
 }
 
 impl Inner {
-    /// Returns a zygote for one worker. One that has to be made is made where that delays no other task.
-    async fn zygote(self: &Arc<Self>) -> Result<Arc<Zygote>, SupervisorError> {
-        let forks = self.plan.interpreter.start == Start::Forked;
-        if let Some(zygote) = forks.then(|| self.warm.current()).flatten() {
-            return Ok(zygote);
+    fn zygote(&self) -> Result<Arc<Zygote>, SupervisorError> {
+        match self.plan.interpreter.start {
+            Start::Forked => self.warm.get(&self.plan),
+            Start::Cold => self.warm.fresh(&self.plan),
         }
-        let inner = Arc::clone(self);
-        let make = move || match inner.plan.interpreter.start {
-            Start::Forked => inner.warm.get(&inner.plan),
-            Start::Cold => inner.warm.fresh(&inner.plan),
-        };
-        offload_long(make).await.when("start a thread")?
-    }
-
-    /// Sees to it that the next worker gets another zygote than this one.
-    async fn distrust(self: &Arc<Self>, zygote: &Arc<Zygote>) {
-        let (inner, zygote) = (Arc::clone(self), Arc::clone(zygote));
-        // Waits if another is being made, and for the end of this one if nothing else uses it.
-        offload(move || inner.warm.discard(&zygote)).await;
     }
 
     fn place<'a>(&'a self, zygote: &'a Zygote) -> RunContext<'a> {

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use super::demand::Demand;
 use super::{Inner, nothing_to_read};
 use crate::protocol::message::WorkerMode;
-use crate::supervisor::driver::{block_on, discard};
 use crate::supervisor::{Deferred, SupervisorError, VerifiedWorker, Zygote, clock};
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -29,14 +28,6 @@ pub struct Parked {
     // Dropped first.
     pub verified: VerifiedWorker,
     pub zygote: Arc<Zygote>,
-}
-
-impl Parked {
-    /// Ends the worker and gives back what it used.
-    pub async fn end(self) {
-        self.verified.worker.end().await;
-        discard(self).await;
-    }
 }
 
 /// The parked workers of a sandbox.
@@ -87,20 +78,23 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a ready worker, if there is one, and those before it that have died. Counts the request in
-    /// any case; the caller notifies the thread later.
-    fn take(&self, cpu: CpuBudgetScope) -> (Option<Parked>, Vec<Parked>) {
+    /// Takes a ready worker, if there is one. Counts the request in any case; the caller notifies
+    /// the thread later.
+    fn take(&self, cpu: CpuBudgetScope) -> Option<Parked> {
         let mut state = self.lock();
         let wanted = &mut state.shelves[place(cpu)];
         wanted.demand.note(Instant::now());
         let mut dead = Vec::new();
         // The oldest one, so that no worker waits much longer than the others.
-        loop {
+        let taken = loop {
             match wanted.parked.pop_front() {
                 Some(parked) if parked.verified.worker.has_ended() => dead.push(parked),
-                other => return (other, dead),
+                other => break other,
             }
-        }
+        };
+        // Ending workers that have died takes time.
+        drop(state);
+        taken
     }
 
     /// The next task, with the lock held. `None` if there is nothing to do until the next request,
@@ -149,7 +143,7 @@ impl Filler {
     /// Takes a ready worker, if there is one, and returns a guard that refills the pool later:
     /// making another worker takes a processor for as long as a small run does. The first call
     /// starts the thread.
-    pub async fn take<'p>(
+    pub fn take<'p>(
         &self,
         inner: &'p Arc<Inner>,
         cpu: CpuBudgetScope,
@@ -162,12 +156,7 @@ impl Filler {
         }
         let changed = &inner.pool.changed;
         let refill = Deferred::new(clock::now(), || changed.notify_one());
-        let (taken, dead) = inner.pool.take(cpu);
-        if !dead.is_empty() {
-            // Ending workers that have died takes time.
-            discard(dead).await;
-        }
-        (taken, Some(refill))
+        (inner.pool.take(cpu), Some(refill))
     }
 
     fn start(&self, inner: &Arc<Inner>) {
@@ -206,7 +195,7 @@ impl Filler {
 }
 
 /// Parks workers until the sandbox is dropped.
-fn fill(inner: &Arc<Inner>) {
+fn fill(inner: &Inner) {
     let pool = &inner.pool;
     let mut state = pool.lock();
     while state.phase != Phase::Closing {
@@ -214,7 +203,7 @@ fn fill(inner: &Arc<Inner>) {
             Ok(Task::Park(cpu)) => {
                 drop(state);
                 let started = Instant::now();
-                let made = block_on(inner.park(cpu, None)).and_then(|parked| {
+                let made = inner.park(cpu, None).and_then(|parked| {
                     parked.verified.rehearse(serves(cpu))?;
                     Ok(parked)
                 });
@@ -262,18 +251,18 @@ fn wait<'p>(
 
 impl Inner {
     /// Makes a worker now, with or without standard input.
-    pub(super) async fn park(
-        self: &Arc<Self>,
+    pub(super) fn park(
+        &self,
         cpu: CpuBudgetScope,
         stdin: Option<OwnedFd>,
     ) -> Result<Parked, SupervisorError> {
-        let zygote = self.zygote().await?;
+        let zygote = self.zygote()?;
         let stdin = stdin.map_or_else(nothing_to_read, Ok)?;
-        match VerifiedWorker::new(&self.place(&zygote), stdin, cpu).await {
+        match VerifiedWorker::new(&self.place(&zygote), stdin, cpu) {
             Ok(verified) => Ok(Parked { verified, zygote }),
             Err(error) => {
                 if error.discredits_zygote() {
-                    self.distrust(&zygote).await;
+                    self.warm.discard(&zygote);
                 }
                 Err(error)
             }

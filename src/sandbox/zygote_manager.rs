@@ -31,17 +31,6 @@ struct Generation {
     workers: u64,
 }
 
-impl Generation {
-    /// Returns the zygote for one more worker, if it may serve one.
-    fn for_a_worker(&mut self) -> Option<Arc<Zygote>> {
-        let may_serve = self.workers < MAX_WORKERS && self.born.elapsed() < MAX_AGE;
-        may_serve.then(|| {
-            self.workers += 1;
-            Arc::clone(&self.zygote)
-        })
-    }
-}
-
 /// The first zygote while it enters its jail and prepares, which takes longer than anything that the
 /// supervisor has to do meanwhile. Dropping it ends it.
 #[derive(Debug)]
@@ -82,27 +71,26 @@ impl FirstZygote {
 }
 
 impl ZygoteManager {
-    /// Returns the zygote in use for one worker, if there is one and none is being made.
-    pub fn current(&self) -> Option<Arc<Zygote>> {
-        let mut current = self.current.try_lock().ok()?;
-        current.as_mut()?.for_a_worker()
-    }
-
-    /// Returns a zygote for one worker: the one in use, or a new one.
+    /// Returns a zygote for one worker.
     pub fn get(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(zygote) = current.as_mut().and_then(Generation::for_a_worker) {
-            return Ok(zygote);
-        }
-        // The last workers of the old one keep it.
-        *current = None;
-        let zygote = self.launch(plan, self.lifetime)?;
-        *current = Some(Generation {
-            zygote: Arc::clone(&zygote),
-            born: Instant::now(),
-            workers: 1,
-        });
-        Ok(zygote)
+        let generation = match current.take() {
+            Some(generation)
+                if generation.workers < MAX_WORKERS && generation.born.elapsed() < MAX_AGE =>
+            {
+                current.insert(generation)
+            }
+            _ => {
+                let zygote = self.launch(plan, self.lifetime)?;
+                current.insert(Generation {
+                    zygote,
+                    born: Instant::now(),
+                    workers: 0,
+                })
+            }
+        };
+        generation.workers += 1;
+        Ok(Arc::clone(&generation.zygote))
     }
 
     /// Returns a zygote that has served no worker and will serve only this one.

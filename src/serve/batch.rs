@@ -29,8 +29,7 @@ use crate::protocol::caller::{
     TaskOutcome, WireOutcome,
 };
 use crate::sandbox::Sandbox;
-use crate::supervisor::driver::{block_on, wait};
-use crate::supervisor::{Caller, CallerEvent, FrameCaller, Request, await_caller};
+use crate::supervisor::{Caller, CallerEvent, FrameCaller, Request, await_caller, wait};
 use sandfork_jail::sys::descriptors::send_some;
 
 /// The most output in one frame, bytes.
@@ -128,7 +127,7 @@ fn listen(
 ) {
     let mut tasks = Some(tasks);
     loop {
-        let received = match block_on(await_caller(caller)) {
+        let received = match await_caller(caller) {
             Ok(CallerEvent::Nothing) => continue,
             Ok(CallerEvent::Request(ClientRequest::Task(header), payload)) => {
                 task(header, &payload.bytes, policy)
@@ -315,10 +314,7 @@ impl<'a> Writer<'a> {
             match send_some(self.socket.as_fd(), &self.bytes[sent..], &[]) {
                 Ok(length) => sent += length,
                 Err(Errno::EAGAIN) => {
-                    block_on(wait(
-                        [Some((self.socket.as_fd(), PollFlags::POLLOUT))],
-                        None,
-                    ))?;
+                    wait([Some((self.socket.as_fd(), PollFlags::POLLOUT))], None)?;
                 }
                 Err(error) => return Err(error),
             }

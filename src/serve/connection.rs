@@ -5,12 +5,9 @@ use std::sync::Arc;
 
 use super::batch;
 use super::sandboxes::{Sandboxes, Wanted};
-use crate::policy::Policy;
 use crate::protocol::VERSION;
 use crate::protocol::caller::{ClientRequest, Open, OpenBatch};
-use crate::sandbox::{Sandbox, SessionRequest};
-use crate::supervisor::driver::{discard_shared, offload_long};
-use crate::supervisor::error::While;
+use crate::sandbox::SessionRequest;
 use crate::supervisor::{Caller, CallerEvent, FrameCaller, Payload, Refusal, await_caller};
 
 /// A connection that this process received.
@@ -26,12 +23,12 @@ impl Connection {
     }
 
     /// Serves it until its other end is closed.
-    pub async fn serve(self) {
+    pub fn serve(self) {
         // A socket that cannot be used is closed, which the other end notices.
         let Ok(mut caller) = FrameCaller::new(Arc::clone(&self.socket)) else {
             return;
         };
-        while let Some(first) = first_message(&mut caller).await {
+        while let Some(first) = first_message(&mut caller) {
             let version = first.version();
             if version != VERSION {
                 let ours = format!(
@@ -40,51 +37,23 @@ impl Connection {
                 caller.refuse(None, Refusal::Protocol(ours));
                 continue;
             }
-            match self.sandbox(first).await {
-                Ok((first, sandbox, policy)) => {
-                    return self.serve_first(caller, first, sandbox, policy).await;
+            match self.sandboxes.get(&first.wanted()) {
+                Ok((sandbox, policy)) => {
+                    return match first {
+                        First::Session(open, payload) => {
+                            let request = SessionRequest {
+                                stdin: payload.passed,
+                                tool_time: open.tool_time,
+                            };
+                            // The caller has received any error.
+                            _ = sandbox.attend(&mut caller, request);
+                        }
+                        First::Batch(open) => {
+                            batch::serve(caller, &self.socket, sandbox, &policy, &open);
+                        }
+                    };
                 }
-                Err(refusal) => caller.refuse(None, refusal),
-            }
-        }
-    }
-
-    /// The sandbox for a first message. One that has to be made is made where that delays no other task.
-    async fn sandbox(&self, first: First) -> Result<(First, Arc<Sandbox>, Arc<Policy>), Refusal> {
-        let sandboxes = Arc::clone(&self.sandboxes);
-        if let Some((sandbox, policy)) = sandboxes.made(&first.wanted()) {
-            return Ok((first, sandbox, policy));
-        }
-        let find = move || {
-            let made = sandboxes.get(&first.wanted());
-            (first, made)
-        };
-        let (first, made) = offload_long(find).await.when("start a thread")?;
-        let (sandbox, policy) = made?;
-        Ok((first, sandbox, policy))
-    }
-
-    async fn serve_first(
-        self,
-        mut caller: FrameCaller,
-        first: First,
-        sandbox: Arc<Sandbox>,
-        policy: Arc<Policy>,
-    ) {
-        match first {
-            First::Session(open, payload) => {
-                let request = SessionRequest {
-                    stdin: payload.passed,
-                    tool_time: open.tool_time,
-                };
-                // The caller has received any error.
-                _ = sandbox.attend(&mut caller, request).await;
-                discard_shared(sandbox).await;
-            }
-            First::Batch(open) => {
-                let serve = move || batch::serve(caller, &self.socket, sandbox, &policy, &open);
-                // A host without a thread to spare closes the connection, which its other end sees.
-                _ = offload_long(serve).await;
+                Err(error) => caller.refuse(None, error.into()),
             }
         }
     }
@@ -113,9 +82,9 @@ impl First {
 }
 
 /// Waits for the message that states the connection's purpose. `None` if none will come.
-async fn first_message(caller: &mut FrameCaller) -> Option<First> {
+fn first_message(caller: &mut FrameCaller) -> Option<First> {
     loop {
-        match await_caller(caller).await.ok()? {
+        match await_caller(caller).ok()? {
             CallerEvent::Request(ClientRequest::Open(open), payload) => {
                 return Some(First::Session(open, payload));
             }

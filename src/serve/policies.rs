@@ -23,21 +23,15 @@ pub struct Policies(Mutex<HashMap<Said, Arc<Policy>>>);
 type Said = (PolicyChoice, Vec<String>);
 
 impl Policies {
-    /// Returns the policy that a caller names, if it is cached.
-    pub fn known(&self, wanted: &Wanted) -> Option<Arc<Policy>> {
-        let said = (wanted.policy.clone(), wanted.set.to_vec());
-        self.lock().get(&said).map(Arc::clone)
-    }
-
     /// Returns the policy that a caller names.
     pub fn get(&self, wanted: &Wanted) -> Result<Arc<Policy>, Error> {
-        if let Some(known) = self.known(wanted) {
-            return Ok(known);
+        let said = (wanted.policy.clone(), wanted.set.to_vec());
+        if let Some(known) = self.lock().get(&said) {
+            return Ok(Arc::clone(known));
         }
         let (policy, grounds) = load(wanted)?;
         let policy = Arc::new(policy);
         if grounds == Grounds::Words {
-            let said = (wanted.policy.clone(), wanted.set.to_vec());
             let mut known = self.lock();
             if known.len() >= MOST {
                 known.clear();

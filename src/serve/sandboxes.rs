@@ -69,18 +69,6 @@ impl Sandboxes {
         }
     }
 
-    /// Returns the sandbox for these terms and its policy, if they are there and nothing has to be waited for.
-    pub fn made(&self, wanted: &Wanted) -> Option<(Arc<Sandbox>, Arc<Policy>)> {
-        let policy = self.policies.known(wanted)?;
-        let environment = self.environment_of(wanted);
-        let key = SandboxKey::of(&policy, Lifetime::ManyRuns, &environment).ok()?;
-        let mut slots = self.slots.try_lock().ok()?;
-        let slot = slots.get_mut(&key)?;
-        slot.used = Instant::now();
-        let sandbox = slot.sandbox.try_lock().ok()?.clone()?;
-        Some((sandbox, policy))
-    }
-
     /// Returns the sandbox for these terms, made if there is none, and its policy.
     pub fn get(&self, wanted: &Wanted) -> Result<(Arc<Sandbox>, Arc<Policy>), Error> {
         let policy = self.policies.get(wanted)?;

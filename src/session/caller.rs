@@ -18,8 +18,8 @@ type Answer = Result<(ClientEvent, Payload), Error>;
 /// The answers that a session receives.
 pub type Answers = Receiver<Answer>;
 
-/// The two ends between a session and its task, and the receiver of events.
-pub fn link() -> Result<(Asker, LocalCaller, Answers), SessionError> {
+/// The two ends between a session and its thread, and the receiver of events.
+pub fn link() -> Result<(Asker, ThreadCaller, Answers), SessionError> {
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let bell = EventFd::from_flags(flags).map_err(|errno| SessionError::Tie(errno.into()))?;
     let asked = Arc::new(Asked {
@@ -27,7 +27,7 @@ pub fn link() -> Result<(Asker, LocalCaller, Answers), SessionError> {
         queue: Mutex::default(),
     });
     let (answers, answered) = channel();
-    let caller = LocalCaller {
+    let caller = ThreadCaller {
         asked: Arc::clone(&asked),
         answers,
     };
@@ -70,14 +70,14 @@ impl Asker {
     }
 }
 
-/// The task's end of the queue.
+/// The thread's end of the queue.
 #[derive(Debug)]
-pub struct LocalCaller {
+pub struct ThreadCaller {
     asked: Arc<Asked>,
     answers: Sender<Answer>,
 }
 
-impl Caller for LocalCaller {
+impl Caller for ThreadCaller {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.asked.bell.as_fd())
     }

@@ -19,6 +19,7 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 
 pub use self::cell::{Cell, CellReport, DisplayOutput, OutgoingValue};
 pub use self::tools::ToolArguments;
@@ -34,10 +35,9 @@ use crate::protocol::ToolDeclaration;
 use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::protocol::message::{Tools, Variables};
 use crate::sandbox::{Sandbox, SessionRequest};
-use crate::supervisor::driver::{Spawned, discard_shared, spawn};
 use crate::supervisor::{OutputSink, Payload};
 
-use self::caller::{Answers, Asker, LocalCaller, link};
+use self::caller::{Answers, Asker, ThreadCaller, link};
 use self::error::SessionError;
 use self::tools::Tool;
 
@@ -49,7 +49,7 @@ use self::tools::Tool;
 pub struct Session {
     asker: Asker,
     answers: Answers,
-    task: Option<Spawned>,
+    thread: Option<JoinHandle<()>>,
     tools: BTreeMap<String, Tool>,
     next_id: u64,
     enforced: Enforced,
@@ -75,39 +75,42 @@ impl Sandbox {
     /// As [`Sandbox::run`]: only when the session could not be provided.
     pub fn session(self: &Arc<Self>) -> Result<Session, Error> {
         let (asker, caller, answers) = link()?;
-        let task = begin(Arc::clone(self), caller)?;
+        let thread = attend_on_a_thread(Arc::clone(self), caller)?;
         match await_opened(&answers) {
             Ok(enforced) => Ok(Session {
                 asker,
                 answers,
-                task: Some(task),
+                thread: Some(thread),
                 tools: BTreeMap::new(),
                 next_id: 0,
                 enforced,
             }),
             Err(error) => {
-                // The task waits for a request to restart, and no caller is left to send one.
-                hang_up(&asker, task);
+                // The thread waits for a request to restart, and no caller is left to send one.
+                hang_up(&asker, thread);
                 Err(error)
             }
         }
     }
 }
 
-/// Ends a session's task, and waits until it has.
-fn hang_up(asker: &Asker, task: Spawned) {
+/// Ends a session's thread, and waits until it has.
+fn hang_up(asker: &Asker, thread: JoinHandle<()>) {
     asker.hang_up();
-    task.join();
+    // One that panicked has said so.
+    _ = thread.join();
 }
 
-/// Has a driver attend to a session.
-fn begin(sandbox: Arc<Sandbox>, mut caller: LocalCaller) -> Result<Spawned, SessionError> {
-    let attend = async move || {
-        // The caller has received any error.
-        _ = sandbox.attend(&mut caller, SessionRequest::default()).await;
-        discard_shared(sandbox).await;
+fn attend_on_a_thread(
+    sandbox: Arc<Sandbox>,
+    mut caller: ThreadCaller,
+) -> Result<JoinHandle<()>, SessionError> {
+    let attend = move || {
+        // The caller has been ended of an error.
+        _ = sandbox.attend(&mut caller, SessionRequest::default());
     };
-    spawn(attend).map_err(SessionError::Thread)
+    let builder = thread::Builder::new().name("session".into());
+    builder.spawn(attend).map_err(SessionError::Thread)
 }
 
 impl Session {
@@ -267,8 +270,8 @@ fn next(answers: &Answers) -> Result<(ClientEvent, Payload), Error> {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(task) = self.task.take() {
-            hang_up(&self.asker, task);
+        if let Some(thread) = self.thread.take() {
+            hang_up(&self.asker, thread);
         }
     }
 }

@@ -12,7 +12,6 @@ use nix::sys::socket::{Shutdown, SockType, shutdown};
 use super::cgroup::WorkerCgroup;
 use super::clock;
 use super::descriptors::{pipe, recv_report, socket_pair};
-use super::driver::{block_on, wait};
 use super::error::{SupervisorError, While};
 use super::proc_dir::{ProcDir, number};
 use super::session::SessionDirectory;
@@ -93,7 +92,7 @@ pub struct ForWorker {
 impl Worker {
     /// Requests a worker from the zygote, with this standard input, in this cgroup, with its files
     /// in this directory.
-    pub async fn spawn(
+    pub fn spawn(
         zygote: &Zygote,
         stdin: OwnedFd,
         cgroup: Option<&WorkerCgroup>,
@@ -106,25 +105,24 @@ impl Worker {
             stdout,
             stderr,
             asked,
-        } = OwnEnds::of_request(zygote, stdin.as_fd(), cgroup, session, its).await?;
+        } = OwnEnds::of_request(zygote, stdin.as_fd(), cgroup, session, its)?;
         drop(stdin);
         let deadline = asked + BIRTH_TIMEOUT;
         // The zygote reports the birth before the worker is in its jail. To wait for the worker first
         // saves this thread a wakeup, and a birth that failed ends the worker's socket too.
-        let handed_over = await_report(data.as_fd(), deadline).await;
+        let handed_over = await_report(data.as_fd(), deadline);
         let Born {
             process,
             above,
             beneath,
-        } = await_birth(&monitor, deadline).await?;
+        } = await_birth(&monitor, deadline)?;
         // Runs while the worker closes what it handed over.
         let found =
             ProcDir::of(process.as_fd()).and_then(|proc| Ok((proc, number(above.as_fd())?)));
         let (proc, above_pid) = match found {
             // The worker reports why before it ends, and may end before its directory is opened.
             Err(error) if is_gone(&error) => {
-                handed_over?;
-                let report = await_report(data.as_fd(), deadline).await;
+                let report = handed_over.and_then(|_| await_report(data.as_fd(), deadline));
                 return Err(report.err().unwrap_or(ENDED));
             }
             other => other.when("find the worker in /proc")?,
@@ -149,30 +147,15 @@ impl Worker {
             gone: OnceLock::new(),
             timing: Timing::default(),
         };
-        let entered = worker.await_jail(handed_over, its, deadline).await;
-        if let Err(error) = entered {
-            worker.end().await;
-            return Err(error);
+        (worker.directories, _) = handed_over?;
+        if worker.directories.len() > its.directories {
+            worker.listener = worker.directories.pop();
         }
+        (_, worker.timing) = await_report(worker.data.as_fd(), deadline)?;
+        worker.jailed = clock::now();
+        let born = worker.jailed.checked_sub(worker.timing.total());
+        worker.born = born.unwrap_or(asked).max(asked);
         Ok(worker)
-    }
-
-    /// Takes what it has handed over, and waits until it is in its jail.
-    async fn await_jail(
-        &mut self,
-        handed_over: Result<(Vec<OwnedFd>, Timing), SupervisorError>,
-        its: ForWorker,
-        deadline: Instant,
-    ) -> Result<(), SupervisorError> {
-        (self.directories, _) = handed_over?;
-        if self.directories.len() > its.directories {
-            self.listener = self.directories.pop();
-        }
-        (_, self.timing) = await_report(self.data.as_fd(), deadline).await?;
-        self.jailed = clock::now();
-        let born = self.jailed.checked_sub(self.timing.total());
-        self.born = born.unwrap_or(self.asked).max(self.asked);
-        Ok(())
     }
 
     /// Whether its main process, or everything of it, has ended.
@@ -208,15 +191,12 @@ impl Worker {
     }
 
     /// Kills the worker and waits, for a bounded time, until nothing is left of it.
-    pub async fn end(&self) {
+    pub fn end(&self) {
         if self.gone.get().is_some() {
             return;
         }
         self.kill();
-        while await_input(self.monitor.as_fd(), self.ends_by())
-            .await
-            .is_ok()
-        {
+        while await_input(self.monitor.as_fd(), self.ends_by()).is_ok() {
             // Waits for end of file; an error counts as one.
             match recv_report::<FromMonitor>(self.monitor.as_fd()) {
                 Ok(Some(_)) => {}
@@ -229,7 +209,7 @@ impl Worker {
 /// Every path ends the worker, including error paths, so that nothing is left behind.
 impl Drop for Worker {
     fn drop(&mut self) {
-        block_on(self.end());
+        self.end();
     }
 }
 
@@ -245,9 +225,9 @@ struct OwnEnds {
 
 impl OwnEnds {
     /// Requests a worker that has the other ends.
-    async fn of_request(
+    fn of_request(
         zygote: &Zygote,
-        stdin: BorrowedFd<'_>,
+        stdin: BorrowedFd,
         cgroup: Option<&WorkerCgroup>,
         session: Option<&SessionDirectory>,
         its: ForWorker,
@@ -277,7 +257,7 @@ impl OwnEnds {
             uid: its.uid,
         };
         let asked = clock::now();
-        zygote.request(&spawn, &fds, asked + BIRTH_TIMEOUT).await?;
+        zygote.request(&spawn, &fds)?;
         // The worker's ends close here, so that the end of the worker is visible on this side.
         Ok(Self {
             monitor,
@@ -291,11 +271,11 @@ impl OwnEnds {
 
 /// Waits for a report of the worker's set-up. It makes two, before any guest code runs: what it hands over
 /// (its directories, then the filter's listener), and that its jail is complete.
-async fn await_report(
-    data: BorrowedFd<'_>,
+fn await_report(
+    data: BorrowedFd,
     deadline: Instant,
 ) -> Result<(Vec<OwnedFd>, Timing), SupervisorError> {
-    await_input(data, deadline).await?;
+    await_input(data, deadline)?;
     let mut report = [0; REPORT_LENGTH];
     let (length, fds) = receive(data, &mut report).when("read the worker's report")?;
     match decode_report(&report[..length]) {
@@ -321,8 +301,8 @@ struct Born {
     beneath: Beneath,
 }
 
-async fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorError> {
-    await_input(monitor.as_fd(), deadline).await?;
+fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorError> {
+    await_input(monitor.as_fd(), deadline)?;
     let received = match recv_report(monitor.as_fd()) {
         Err(Errno::ECONNRESET) => None,
         other => other.when("read from the zygote")?,
@@ -349,19 +329,19 @@ async fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, Super
     }
 }
 
-async fn await_input(fd: BorrowedFd<'_>, deadline: Instant) -> Result<(), SupervisorError> {
+fn await_input(fd: BorrowedFd, deadline: Instant) -> Result<(), SupervisorError> {
+    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
     loop {
-        let source = Some((fd, PollFlags::POLLIN));
-        let [found] = wait([source], Some(deadline))
-            .await
-            .when("wait for a worker")?;
-        if !found.is_empty() {
-            return Ok(());
-        }
-        if clock::now() >= deadline {
-            return Err(SupervisorError::WorkerSlow {
-                seconds: BIRTH_TIMEOUT.as_secs(),
-            });
+        let left = deadline.saturating_duration_since(clock::now());
+        let millis = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut fds, millis) {
+            Err(Errno::EINTR) => {}
+            Ok(0) => {
+                return Err(SupervisorError::WorkerSlow {
+                    seconds: BIRTH_TIMEOUT.as_secs(),
+                });
+            }
+            other => return other.map(drop).when("wait for a worker"),
         }
     }
 }

@@ -2,14 +2,14 @@
 //! it costs one load and one branch.
 
 use tracing::field::Empty;
-use tracing::{Instrument as _, Span, debug_span};
+use tracing::{Span, debug_span};
 
 use crate::outcome::{Outcome, microseconds};
 
-/// Completes a run in its span.
-pub async fn in_span<E>(run: impl Future<Output = Result<Outcome, E>>) -> Result<Outcome, E> {
-    let span = span();
-    let outcome = run.instrument(span.clone()).await?;
+/// Runs `run` in its span.
+pub fn in_span<E>(run: impl FnOnce() -> Result<Outcome, E>) -> Result<Outcome, E> {
+    let span = span().entered();
+    let outcome = run()?;
     record(&span, &outcome);
     Ok(outcome)
 }

@@ -44,8 +44,8 @@ impl VerifiedWorker {
     ///
     /// When it could not be made, or a layer does not hold ([`SupervisorError::NotEnforced`]).
     /// Nothing of it is left then.
-    pub async fn new(
-        context: &RunContext<'_>,
+    pub fn new(
+        context: &RunContext,
         stdin: OwnedFd,
         cpu: CpuBudgetScope,
     ) -> Result<Self, SupervisorError> {
@@ -71,26 +71,19 @@ impl VerifiedWorker {
                 }),
                 directories: context.jail.worker.writable_directories().count(),
             },
-        )
-        .await?;
-        let checked = verify(
+        )?;
+        let enforced = verify(
             &worker,
             context.jail,
             context.zygote.others(),
             cgroup.as_ref(),
             session.as_ref(),
             cpu,
-        );
+        )?;
         let sockets = match context.jail.network() {
-            Network::None => Ok(None),
-            Network::Loopback => Sockets::of(&worker.proc).map(Some),
-        };
-        let sockets = sockets.when("open the worker's count of sockets");
-        let (enforced, sockets) = match checked.and_then(|enforced| Ok((enforced, sockets?))) {
-            Ok(checked) => checked,
-            Err(error) => {
-                worker.end().await;
-                return Err(error);
+            Network::None => None,
+            Network::Loopback => {
+                Some(Sockets::of(&worker.proc).when("open the worker's count of sockets")?)
             }
         };
         Ok(Self {

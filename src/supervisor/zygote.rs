@@ -6,21 +6,15 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::poll::PollFlags;
 use nix::sys::stat::Mode;
 
 use super::cache::{FontCache, LentCodes, LentFonts, StartCache};
-use super::clock;
-use super::driver::wait;
 use super::error::{SupervisorError, While};
 use super::launch::{Launched, Started};
 use super::verify::OtherNamespaces;
-use sandfork_jail::control::{
-    FromZygote, Lent, PythonSetup, ToZygote, Unready, encode_message, send_message,
-};
+use sandfork_jail::control::{FromZygote, Lent, PythonSetup, ToZygote, Unready, send_message};
 use sandfork_jail::failure::{Failure, Step};
 use sandfork_jail::program::ZygoteJail;
-use sandfork_jail::sys::descriptors::send_some;
 
 /// How long preloading may take.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -59,27 +53,15 @@ impl Zygote {
         self.proc.as_fd()
     }
 
-    /// Requests a worker. Waits while the zygote has many requests.
-    pub(super) async fn request(
+    /// Requests a worker.
+    pub(super) fn request(
         &self,
         request: &ToZygote,
-        fds: &[BorrowedFd<'_>],
-        deadline: Instant,
+        fds: &[BorrowedFd],
     ) -> Result<(), SupervisorError> {
-        let bytes = encode_message(request).when("ask the zygote for a worker")?;
-        loop {
-            match send_some(self.control.as_fd(), &bytes, fds) {
-                Err(Errno::EAGAIN) if clock::now() < deadline => {
-                    let room = Some((self.control.as_fd(), PollFlags::POLLOUT));
-                    let waited = wait([room], Some(deadline)).await;
-                    waited.when("wait for the zygote")?;
-                }
-                // A live zygote that reads no requests is of no more use either.
-                Err(Errno::EAGAIN | Errno::EPIPE | Errno::ECONNRESET) => {
-                    return Err(SupervisorError::ZygoteGone);
-                }
-                other => return other.map(drop).when("ask the zygote for a worker"),
-            }
+        match send_message(self.control.as_fd(), request, fds) {
+            Err(Errno::EPIPE | Errno::ECONNRESET) => Err(SupervisorError::ZygoteGone),
+            other => other.when("ask the zygote for a worker"),
         }
     }
 

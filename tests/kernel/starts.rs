@@ -215,12 +215,14 @@ fn another_interpreter_at_the_same_path_is_planned_for_as_it_is(world: &World) {
     let directory = file("unused", 0o644, "");
     let link = directory.path().join("python");
     let started = Started::new(world);
-    for _ in 0..2 {
+    // Where there is one interpreter, its own second turn follows its first.
+    let is_alone = world.pythons.len() == 1;
+    for is_second in [false, true] {
         for python in &world.pythons {
             _ = fs::remove_file(&link);
             symlink(&python.executable, &link).expect("it is ours");
             let code = "import json, sys; print(*sys.version_info[:3], sep='.')";
-            for is_kept in [false, true] {
+            for is_kept in [is_alone && is_second, true] {
                 let version = python.version_text();
                 assert_eq!(started.run_with(&link, code), (version, is_kept));
             }

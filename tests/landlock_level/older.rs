@@ -7,7 +7,6 @@ use sandfork::internals::host::{
     CgroupSupport, HostWithoutInterpreter, Interpreter, LandlockSupport,
 };
 use sandfork::internals::plan::{PRELOAD_ONLY, Plan, needs, plan};
-use sandfork::internals::supervisor::driver::block_on;
 use sandfork::internals::supervisor::session::SessionRoot;
 use sandfork::internals::supervisor::{Entering, Launched, RunContext, StartCache, run};
 use sandfork::{CallerEnvironment, FileSystem, Override, Policy, PolicyIdentity, Request};
@@ -82,6 +81,6 @@ fn run_under(
         policy: &PolicyIdentity::default(),
         first_core: 0,
     };
-    let outcome = block_on(run(&place, &Request::python(code), &mut ()))?;
+    let outcome = run(&place, &Request::python(code), &mut ())?;
     Ok(serde_json::to_string(&outcome)?)
 }

@@ -30,20 +30,11 @@ pub fn send_message(
     message: &impl Serialize,
     fds: &[BorrowedFd],
 ) -> Result<(), Errno> {
-    send(socket, &encode_message(message)?, fds)
-}
-
-/// Encodes one message.
-///
-/// # Errors
-///
-/// `EMSGSIZE` if it is larger than [`MAX_MESSAGE`].
-pub fn encode_message(message: &impl Serialize) -> Result<Vec<u8>, Errno> {
     let bytes = serde_json::to_vec(message).map_err(|_| Errno::EINVAL)?;
     if bytes.len() > MAX_MESSAGE {
         return Err(Errno::EMSGSIZE);
     }
-    Ok(bytes)
+    send(socket, &bytes, fds)
 }
 
 /// Receives one message, which must fit into `buffer`. Returns `None` at end of file.

@@ -38,31 +38,16 @@ RESERVE = 4 << 20
 
 
 class Reserve:
-    """Memory that is free when the guest's is used up: what is held here where mappings are limited, and what
-    the native half adds where objects are."""
+    """Memory that is free when the guest's is used up."""
 
     def __init__(self):
         self.held = None
-        self.native = None
-
-    def prepare(self, native):
-        """Begins in a zygote."""
-        if native.counts_objects(""):
-            self.native = native
-        else:
-            self.take()
-
-    def begin(self):
-        """Begins to limit objects in a worker."""
-        if self.native is not None:
-            self.native.limit_objects()
+        self.take()
 
     def take(self):
         """Reserves the memory, unless it is reserved already. If as much would not be left, the next cell
         has it: it may be the one that frees the others' memory."""
-        if self.native is not None:
-            self.native.end_report()
-        elif self.held is None:
+        if self.held is None:
             try:
                 both = bytes(RESERVE), bytes(RESERVE)
                 self.held = both[0]
@@ -71,8 +56,6 @@ class Reserve:
 
     def release(self):
         self.held = None
-        if self.native is not None:
-            self.native.begin_report()
 
 
 reserve = Reserve()

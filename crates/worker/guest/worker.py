@@ -13,7 +13,7 @@ from os import _exit
 from . import wire
 from .process import open_stdin, reseed
 from .program import link_project
-from .runner import Runner, reserve
+from .runner import Runner
 
 VERSION = 2
 READY = wire.encode({"kind": "ready", "version": VERSION})
@@ -36,8 +36,6 @@ def main(setup, stdin):
     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
     wire.write(READY)
     hello, _ = wire.receive_alone()
-    # The supervisor has checked the worker. Before that, it would see the file that measuring opens.
-    reserve.begin()
     serves = hello.get("serves")
     if serves == "session":
         from .session import Session

@@ -7,16 +7,12 @@ import time
 
 from . import fonts, process, wire, worker
 from .importers import mend_importers
-from .network import mend_servers
-from .patches import Patches
+from .network import Servers
 from .program import check_project
-from .runner import reserve
 
 # A second for threads to end.
 THREAD_CHECKS = 100
 THREAD_PAUSE = 0.01
-# The modules with numpy's table of functions, in numpy 2 and before.
-ARRAYS = ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath")
 # What else to import with a module, because it holds data that is made at its import: the list of all
 # fonts, which is read from each of them.
 COMPANIONS = {"matplotlib": ("matplotlib.font_manager",)}
@@ -70,10 +66,7 @@ def prepare(native, setup):
     sys.path.extend(setup["path"])
     if setup["project"] is not None:
         check_project(setup["project"])
-    arrays = {name: lambda module: native.include_arrays(module.__name__) for name in ARRAYS}
-    reserve.prepare(native)
-    process.seal_memory_files()
-    Patches({"asyncio.base_events": mend_servers, **arrays}).prepare()
+    Servers().prepare()
     preloaded = preload_all(native, setup["preload"])
     if lasts(setup):
         worker.warm_up()

@@ -128,11 +128,11 @@ fn diagnosed() {
         },
         ..machine()
     };
-    let mut contained = diagnose(&container, Ok(&fine.interpreter));
-    contained.cache = Some(CacheDiagnosis::Usable {
+    let mut with_cache = diagnose(&container, Ok(&fine.interpreter));
+    with_cache.cache = Some(CacheDiagnosis::Usable {
         directory: "/root/.cache/sandfork".into(),
     });
-    insta::assert_snapshot!("doctor_container", contained);
+    insta::assert_snapshot!("doctor_container", with_cache);
 
     let old = Machine {
         landlock: LandlockSupport::NotEnabled,

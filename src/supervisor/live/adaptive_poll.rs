@@ -9,11 +9,17 @@
 //! The polling time is per cell: a guest that wakes the supervisor often, by printing or by calling
 //! tools, makes it spend no more. That time would not be charged to the guest.
 
+use std::os::fd::BorrowedFd;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::poll::PollFlags;
+
 use crate::host::processors;
+use crate::supervisor::clock;
+use crate::supervisor::wait::{wait, wait_awake};
 
 /// How long to poll before sleeping.
 const MOMENT: Duration = Duration::from_micros(200);
@@ -29,13 +35,23 @@ pub struct AdaptivePoll {
 }
 
 impl AdaptivePoll {
-    /// Until when not to sleep in a wait for something that began at `since`.
-    pub fn awake(&self, since: Instant) -> Option<Instant> {
-        (self.soon && Busy::leave_room()).then(|| since + MOMENT)
+    /// As [`wait`], for something that began at `since`.
+    pub fn wait<const N: usize>(
+        &mut self,
+        since: Instant,
+        sources: [Option<(BorrowedFd, PollFlags)>; N],
+        until: Option<Instant>,
+    ) -> Result<[PollFlags; N], Errno> {
+        let found = if self.soon && Busy::leave_room() {
+            wait_awake(sources, since + MOMENT, until)
+        } else {
+            wait(sources, until)
+        };
+        self.learn(clock::now() - since);
+        found
     }
 
-    /// Notes how long after its beginning a wait ended.
-    pub fn learn(&mut self, passed: Duration) {
+    fn learn(&mut self, passed: Duration) {
         self.soon = passed < SOON;
     }
 }
@@ -73,18 +89,20 @@ fn suffice(processors: usize, cells: usize) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
     #[test]
     fn only_what_came_soon_is_waited_for_awake() {
-        let since = Instant::now();
-        let mut poll = AdaptivePoll::default();
-        assert_eq!(poll.awake(since), None);
-        poll.learn(SOON / 2);
-        assert!(poll.soon);
-        poll.learn(SOON);
-        assert_eq!(poll.awake(since), None);
+        let mut wakeful = AdaptivePoll::default();
+        assert!(!wakeful.soon);
+        wakeful.learn(SOON / 2);
+        assert!(wakeful.soon);
+        wakeful.learn(SOON);
+        assert!(!wakeful.soon);
     }
 
     #[test]
@@ -92,5 +110,29 @@ mod tests {
         let rooms = [(0, 1), (0, 2), (1, 2), (2, 2), (2, 3), (2, 4), (3, 4)];
         let found = rooms.map(|(cells, processors)| suffice(processors, cells));
         assert_eq!(found, [false, true, true, false, false, true, false]);
+    }
+
+    #[test]
+    fn what_comes_is_found_whether_one_is_awake_or_not() {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        let waited = |wakeful: &mut AdaptivePoll, patience| {
+            let since = Instant::now();
+            let until = since + patience;
+            let readable = Some((reader.as_fd(), PollFlags::POLLIN));
+            let waited = wakeful.wait(since, [None, readable], Some(until));
+            let [nothing, found] = waited.unwrap();
+            assert_eq!(nothing, PollFlags::empty());
+            (found, Instant::now() >= until)
+        };
+        for soon in [false, true] {
+            // Much longer than the polling time.
+            let nothing = waited(&mut AdaptivePoll { soon }, 100 * MOMENT);
+            assert_eq!(nothing, (PollFlags::empty(), true));
+        }
+        nix::unistd::write(&writer, b"x").unwrap();
+        for soon in [false, true] {
+            let (found, _) = waited(&mut AdaptivePoll { soon }, Duration::from_secs(60));
+            assert_eq!(found, PollFlags::POLLIN);
+        }
     }
 }

@@ -11,8 +11,8 @@ use super::refusal::Refusal;
 use crate::error::Cause;
 use crate::protocol::{ClientEvent, ClientRequest, FrameLimits, MessageError, Transport};
 use crate::supervisor::drain::Stream;
-use crate::supervisor::driver::wait;
 use crate::supervisor::link::{Link, LinkError, Received};
+use crate::supervisor::wait::wait;
 
 /// The data that travels with a message: bytes, or a file.
 #[derive(Debug, Default)]
@@ -87,14 +87,14 @@ pub trait Caller {
 
 /// Waits for a caller when there is nothing else to wait for. Returns its message, or
 /// [`CallerEvent::Nothing`] after sending some of the pending events.
-pub async fn await_caller(caller: &mut dyn Caller) -> Result<CallerEvent, Errno> {
+pub fn await_caller(caller: &mut dyn Caller) -> Result<CallerEvent, Errno> {
     let received = caller.recv();
     if !matches!(received, CallerEvent::Nothing) {
         return Ok(received);
     }
     let mut events = PollFlags::POLLIN;
     events.set(PollFlags::POLLOUT, caller.unsent() > 0);
-    wait([caller.as_fd().map(|fd| (fd, events))], None).await?;
+    wait([caller.as_fd().map(|fd| (fd, events))], None)?;
     caller.flush();
     Ok(CallerEvent::Nothing)
 }

@@ -1,7 +1,7 @@
 //! The life of a worker from its first message to its end: a session, which runs cell after cell for
 //! one caller, or a run, which is a session of one cell.
 //!
-//! One task serves a worker ([`attend`], [`serve_run`]). It receives from the caller, feeds
+//! One thread serves a worker ([`attend`], [`serve_run`]). It receives from the caller, feeds
 //! the worker, drains its output and watches it, during cells and between them, because a guest's
 //! threads and processes outlive the cell that started them. Nothing here waits for the guest, or
 //! for a caller that does not read.
@@ -82,13 +82,12 @@ pub enum SessionExit {
 ///
 /// As [`run`](super::run()). If the worker was lost during a cell, the caller of this function
 /// informs the session's caller.
-pub(crate) async fn attend(
+pub(crate) fn attend(
     verified: &VerifiedWorker,
-    context: &RunContext<'_>,
+    context: &RunContext,
     terms: SessionTerms,
     caller: &mut dyn Caller,
-    later: Option<Deferred<'_>>,
+    later: Option<Deferred>,
 ) -> Result<SessionExit, SupervisorError> {
-    let mut worker_loop = WorkerLoop::new(context, verified, Purpose::Session(terms))?;
-    worker_loop.attend(caller, later).await
+    WorkerLoop::new(context, verified, Purpose::Session(terms))?.attend(caller, later)
 }

@@ -52,11 +52,11 @@ struct Times {
 /// # Errors
 ///
 /// As [`run`](crate::supervisor::run()).
-pub async fn serve_run(
-    context: &RunContext<'_>,
+pub fn serve_run(
+    context: &RunContext,
     verified: &VerifiedWorker,
-    run: OneRun<'_>,
-    later: Option<Deferred<'_>>,
+    run: OneRun,
+    later: Option<Deferred>,
 ) -> Result<Outcome, SupervisorError> {
     let OneRun {
         kind,
@@ -69,13 +69,13 @@ pub async fn serve_run(
     let started = clock::now();
     worker_loop.state.start_run(message, started);
     let mut caller = RunCaller { sink, cancel };
-    worker_loop.until_gone(&mut caller, later).await?;
+    worker_loop.until_gone(&mut caller, later)?;
     let gone = clock::now();
     let mut state = worker_loop.state;
     // No process writes any more: the pipes hold the rest.
     state.on_output(Stream::Stdout, gone, &mut caller);
     state.on_output(Stream::Stderr, gone, &mut caller);
-    verified.worker.end().await;
+    verified.worker.end();
     if let Some(failure) = state.failure {
         return Err(failure);
     }
@@ -100,7 +100,7 @@ pub async fn serve_run(
         ..state.seen(&mut cell, result, Fate::Ended, gone)
     };
     let (stdout, stderr, total) = state.io.take_output();
-    let outcome = report(&state.terms, kind, seen, total, &stderr);
+    let outcome = report(&state.terms, kind, seen, total);
     let blob = blob.filter(|_| outcome.value().is_some());
     Ok(outcome
         .with_output(stdout, stderr)

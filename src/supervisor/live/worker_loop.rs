@@ -14,12 +14,12 @@ use super::{Purpose, SessionExit};
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::recv_report;
 use crate::supervisor::drain::Stream;
-use crate::supervisor::driver::{Waits, is_readable};
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::link::{LinkError, Received};
 use crate::supervisor::run::{Deferred, RunContext};
 use crate::supervisor::stop::Stoppable;
 use crate::supervisor::verified_worker::VerifiedWorker;
+use crate::supervisor::wait::is_readable;
 use sandfork_jail::control::FromMonitor;
 
 /// How often the data socket is read after the main process ended: more than its buffer can hold.
@@ -40,7 +40,6 @@ const UNTAKEN_BYTES: usize = 32 << 20;
 pub struct WorkerLoop<'a> {
     pub(super) state: WorkerLife<'a, JailedWorker<'a>>,
     monitor_open: bool,
-    waits: Waits<6>,
     for_worker: AdaptivePoll,
     for_caller: AdaptivePoll,
     _stoppable: Stoppable,
@@ -61,7 +60,6 @@ impl<'a> WorkerLoop<'a> {
             limits: context.limits,
             policy: context.policy,
             enforced: &verified.enforced,
-            memory: context.jail.worker.memory,
         };
         let mut state = WorkerLife::new(terms, worker, now);
         if let Purpose::Session(_) = purpose {
@@ -71,7 +69,6 @@ impl<'a> WorkerLoop<'a> {
         Ok(Self {
             state,
             monitor_open: true,
-            waits: Waits::default(),
             for_worker: AdaptivePoll::default(),
             for_caller: AdaptivePoll::default(),
             _stoppable: stoppable,
@@ -80,25 +77,25 @@ impl<'a> WorkerLoop<'a> {
 
     /// Serves worker and caller until one of them is gone. `later` is deferred until the first cell
     /// ends.
-    pub async fn attend(
+    pub fn attend(
         &mut self,
         caller: &mut dyn Caller,
-        later: Option<Deferred<'_>>,
+        later: Option<Deferred>,
     ) -> Result<SessionExit, SupervisorError> {
-        let left = self.until_gone(caller, later).await?;
+        let left = self.until_gone(caller, later)?;
         Ok(left.unwrap_or_else(|| self.state.on_end(clock::now(), caller)))
     }
 
     /// Serves until the worker is gone; or until the caller is, or wants no more of it.
-    pub(super) async fn until_gone(
+    pub(super) fn until_gone(
         &mut self,
         caller: &mut dyn Caller,
-        mut later: Option<Deferred<'_>>,
+        mut later: Option<Deferred>,
     ) -> Result<Option<SessionExit>, SupervisorError> {
         let mut left = self.state.on_caller(clock::now(), caller);
         while left.is_none() {
             let due = later.as_ref().map(Deferred::due);
-            let ready = self.wait(caller, due).await.when("wait for the worker")?;
+            let ready = self.wait(caller, due).when("wait for the worker")?;
             caller.flush();
             // Frames first: a worker that breaks the protocol is ended before more of its output is
             // read.
@@ -138,7 +135,7 @@ impl<'a> WorkerLoop<'a> {
     }
 
     /// Waits until `due` at the latest.
-    async fn wait(&mut self, caller: &dyn Caller, due: Option<Instant>) -> Result<Ready, Errno> {
+    fn wait(&mut self, caller: &dyn Caller, due: Option<Instant>) -> Result<Ready, Errno> {
         let outgoing = |unsent: usize| {
             if unsent > 0 {
                 PollFlags::POLLIN | PollFlags::POLLOUT
@@ -169,17 +166,18 @@ impl<'a> WorkerLoop<'a> {
             Some(cell) => (&mut self.for_worker, cell.started),
             None => (&mut self.for_caller, state.waiting_since),
         };
-        let sources = [
-            Some((io.worker().monitor.as_fd(), PollFlags::POLLIN)),
-            data.then(|| (io.link.as_fd(), data_events)),
-            pipe(Stream::Stdout),
-            pipe(Stream::Stderr),
-            caller.as_fd().map(|fd| (fd, outgoing(caller.unsent()))),
-            io.objects.source().filter(|_| !is_ending),
-        ];
-        let found = self.waits.any(sources, poll.awake(since), until).await;
-        poll.learn(clock::now() - since);
-        let [monitor, data, stdout, stderr, caller, objects] = found?;
+        let [monitor, data, stdout, stderr, caller, objects] = poll.wait(
+            since,
+            [
+                Some((io.worker().monitor.as_fd(), PollFlags::POLLIN)),
+                data.then(|| (io.link.as_fd(), data_events)),
+                pipe(Stream::Stdout),
+                pipe(Stream::Stderr),
+                caller.as_fd().map(|fd| (fd, outgoing(caller.unsent()))),
+                io.objects.source().filter(|_| !is_ending),
+            ],
+            until,
+        )?;
         Ok(Ready {
             monitor: is_readable(monitor),
             data_in: is_readable(data) && may_receive,

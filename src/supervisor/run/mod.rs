@@ -59,19 +59,18 @@ pub struct RunContext<'a> {
 ///
 /// When no worker could be made, a layer does not hold ([`SupervisorError::NotEnforced`], nothing
 /// was run), or the zygote was ended from outside.
-pub async fn run(
-    context: &RunContext<'_>,
+pub fn run(
+    context: &RunContext,
     request: &Request,
     sink: &mut dyn OutputSink,
 ) -> Result<Outcome, SupervisorError> {
     let called = clock::now();
-    trace::in_span(async {
+    trace::in_span(|| {
         let prepared = Prepared::new(context, request)?;
         let stdin = request.open_stdin().when("open stdin")?;
-        let verified = VerifiedWorker::new(context, stdin, CpuBudgetScope::Life).await?;
-        prepared.run(&verified, sink, called, None).await
+        let verified = VerifiedWorker::new(context, stdin, CpuBudgetScope::Life)?;
+        prepared.run(&verified, sink, called, None)
     })
-    .await
 }
 
 /// Runs a request in a verified worker: the part of [`run`] after making one. `called` is when the
@@ -80,19 +79,15 @@ pub async fn run(
 /// # Errors
 ///
 /// As [`run`].
-pub(crate) async fn run_in(
+pub(crate) fn run_in(
     verified: &VerifiedWorker,
-    context: &RunContext<'_>,
+    context: &RunContext,
     request: &Request,
     sink: &mut dyn OutputSink,
     called: Instant,
-    later: Option<Deferred<'_>>,
+    later: Option<Deferred>,
 ) -> Result<Outcome, SupervisorError> {
-    trace::in_span(async {
-        let prepared = Prepared::new(context, request)?;
-        prepared.run(verified, sink, called, later).await
-    })
-    .await
+    trace::in_span(|| Prepared::new(context, request)?.run(verified, sink, called, later))
 }
 
 /// A request that passed its checks, before anything was made for it.
@@ -115,12 +110,12 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    async fn run(
+    fn run(
         self,
         verified: &VerifiedWorker,
         sink: &mut dyn OutputSink,
         called: Instant,
-        later: Option<Deferred<'_>>,
+        later: Option<Deferred>,
     ) -> Result<Outcome, SupervisorError> {
         let Self {
             context,
@@ -135,7 +130,7 @@ impl<'a> Prepared<'a> {
             sink,
             cancel: request.cancelled_by(),
         };
-        let outcome = serve_run(&context, verified, run, later).await?;
+        let outcome = serve_run(&context, verified, run, later)?;
         request.collect_from(&verified.worker, &context.jail.worker.cwd, &outcome);
         Ok(outcome)
     }

@@ -44,14 +44,8 @@ pub enum Fate {
     Lives,
 }
 
-/// Makes the outcome without the output, of which `stderr` is a part.
-pub fn report(
-    terms: &LifeTerms,
-    kind: Kind,
-    seen: Seen,
-    output_bytes: u64,
-    stderr: &[u8],
-) -> Outcome {
+/// Makes the outcome without the output.
+pub fn report(terms: &LifeTerms, kind: Kind, seen: Seen, output_bytes: u64) -> Outcome {
     let usage = usage(&seen, output_bytes);
     let stopped = seen.stop.is_some();
     let ending = decide(&Evidence {
@@ -62,15 +56,10 @@ pub fn report(
         no_room: seen.files.no_room,
         cpu_limit_us: u64::try_from(seen.cpu_limit.as_micros()).unwrap_or(u64::MAX),
         kind,
-        memory: terms.memory,
-        stderr,
     });
     let mut denied = Vec::new();
     if seen.counts.refused_forks > Some(0) {
         denied.push(Denial::by_kernel("fork"));
-    }
-    if seen.counts.oom_kills > 0 {
-        denied.push(Denial::by_kernel(Denial::MEMORY));
     }
     // A worker whose exit status contradicts its report is not quoted. A worker that lives on
     // reports where it was interrupted.

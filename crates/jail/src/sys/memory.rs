@@ -52,16 +52,6 @@ pub fn collapse(proc: BorrowedFd) -> Result<usize, Errno> {
         .sum())
 }
 
-/// Returns to the kernel what the C library keeps of freed memory.
-pub fn release_free() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: malloc_trim(3) takes its own locks, and no allocation of this process is under way in this
-    // thread; it releases only pages that no allocation has.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
 /// Whether children of this process would share memory with it that they could write to.
 ///
 /// `maps` shows a file that was opened for reading like one that can be written; `smaps` tells them apart

@@ -6,7 +6,6 @@
 #![allow(unsafe_code)]
 
 pub mod descriptors;
-pub mod epoll;
 pub mod hold;
 pub mod landlock;
 pub mod memory;

@@ -4,7 +4,6 @@
 //! It links no libpython and uses only the stable ABI, so that one library serves every
 //! CPython from 3.9 on.
 
-mod allowance;
 mod module;
 mod networks;
 mod python;

@@ -12,10 +12,6 @@
 //! | `threads` | | the number of threads of the process |
 //! | `fonts` | an empty string, or the list of fonts to keep | the list that an earlier zygote made, or an empty string |
 //! | `shares` | | `memory` if workers would share memory that they could write to, or an empty string |
-//! | `counts_objects` | | `objects` if workers limit what the interpreter allocates, or an empty string |
-//! | `limit_objects` | | in a worker that was checked: begins to |
-//! | `begin_report`, `end_report` | | gives a guest's exception the memory that it needs to be described; takes it back |
-//! | `include_arrays` | the module with numpy's table of functions | counts the data of numpy's arrays as objects |
 //! | `settle` | | makes forks of the loaded memory cheaper; returns for how many bytes |
 //! | `serve` | JSON list of the preloaded modules | in a worker, jailed: what it can read, `nothing` or `input`, and on a second line, if its environment differs from the zygote's, the differences as JSON. Never returns in the zygote |
 
@@ -29,12 +25,7 @@ use nix::errno::Errno;
 use pyo3_ffi::PyObject;
 use serde::Serialize;
 
-use crate::native::allowance::{
-    self, BeginReport, CountsObjects, EndReport, IncludeArrays, LimitObjects,
-};
-use crate::native::python::{
-    self, Flag, TextFunction, action, create_module, end_of_methods, method,
-};
+use crate::native::python::{self, Flag, TextFunction, create_module, end_of_methods, method};
 use crate::native::serve::{ForkHooks, Served, Server};
 use crate::native::sources;
 use sandfork_jail::control::{
@@ -79,11 +70,6 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
             method::<Threads>(),
             method::<Fonts>(),
             method::<Shares>(),
-            method::<CountsObjects>(),
-            action::<LimitObjects>(),
-            action::<BeginReport>(),
-            action::<EndReport>(),
-            method::<IncludeArrays>(),
             method::<Settle>(),
             method::<Serve>(),
             end_of_methods(),
@@ -98,8 +84,14 @@ impl TextFunction for Enter {
 
     fn call(facts: &str) -> Result<String, String> {
         let control = take_streams().map_err(words)?;
-        let text = facts.to_owned();
-        send_message(control.as_fd(), &FromZygote::Facts { text }, &[]).map_err(words)?;
+        send_message(
+            control.as_fd(),
+            &FromZygote::Facts {
+                text: facts.to_owned(),
+            },
+            &[],
+        )
+        .map_err(words)?;
         let Some((ToZygote::Enter { jail, python, lent }, fds)) =
             recv_message(control.as_fd(), &mut vec![0; MAX_MESSAGE]).map_err(words)?
         else {
@@ -110,7 +102,6 @@ impl TextFunction for Enter {
         let Some(lifeline) = fds.next() else {
             return Err("the jail came without its lifeline".into());
         };
-        allowance::prepare(jail.worker.memory);
         match zygote::enter(&jail, lifeline) {
             Ok(zygote) => {
                 if python.lifetime == Lifetime::ManyRuns {
@@ -154,9 +145,9 @@ impl TextFunction for Codes {
     const NAME: &'static CStr = c"codes";
 
     fn call(_: &str) -> Result<String, String> {
-        in_jail(|entered| {
-            let number = entered.codes.as_ref().map(AsRawFd::as_raw_fd);
-            Ok(number.map_or_else(String::new, |number| number.to_string()))
+        ENTERED.with_borrow(|entered| {
+            let codes = entered.as_ref().and_then(|entered| entered.codes.as_ref());
+            Ok(codes.map_or_else(String::new, |file| file.as_raw_fd().to_string()))
         })
     }
 }
@@ -215,13 +206,8 @@ impl TextFunction for TellUnready {
 
 /// Sends a message to the supervisor.
 fn tell(message: &FromZygote) -> Result<(), String> {
-    in_jail(|entered| send_message(entered.control.as_fd(), message, &[]))
-}
-
-/// Calls a function with what `enter` left.
-fn in_jail<T>(act: impl FnOnce(&Entered) -> Result<T, Errno>) -> Result<T, String> {
     ENTERED.with_borrow(|entered| match entered {
-        Some(entered) => act(entered).map_err(words),
+        Some(entered) => send_message(entered.control.as_fd(), message, &[]).map_err(words),
         None => Err("not in the jail yet".into()),
     })
 }
@@ -232,9 +218,12 @@ impl TextFunction for Threads {
     const NAME: &'static CStr = c"threads";
 
     fn call(_: &str) -> Result<String, String> {
-        in_jail(|entered| {
-            let count = sys::process::count_threads(entered.zygote.proc.as_fd())?;
-            Ok(count.to_string())
+        ENTERED.with_borrow(|entered| match entered {
+            Some(entered) => {
+                let count = sys::process::count_threads(entered.zygote.proc.as_fd());
+                count.map(|count| count.to_string()).map_err(words)
+            }
+            None => Err("not in the jail yet".into()),
         })
     }
 }
@@ -269,9 +258,12 @@ impl TextFunction for Shares {
     const NAME: &'static CStr = c"shares";
 
     fn call(_: &str) -> Result<String, String> {
-        in_jail(|entered| {
-            let shares = sys::memory::shares(entered.zygote.proc.as_fd())?;
-            Ok(if shares { "memory" } else { "" }.into())
+        ENTERED.with_borrow(|entered| match entered {
+            Some(entered) => {
+                let shares = sys::memory::shares(entered.zygote.proc.as_fd()).map_err(words)?;
+                Ok(if shares { "memory" } else { "" }.into())
+            }
+            None => Err("not in the jail yet".into()),
         })
     }
 }
@@ -282,9 +274,12 @@ impl TextFunction for Settle {
     const NAME: &'static CStr = c"settle";
 
     fn call(_: &str) -> Result<String, String> {
-        in_jail(|entered| {
-            let bytes = sys::memory::collapse(entered.zygote.proc.as_fd())?;
-            Ok(bytes.to_string())
+        ENTERED.with_borrow(|entered| match entered {
+            Some(entered) => {
+                let bytes = sys::memory::collapse(entered.zygote.proc.as_fd());
+                bytes.map(|bytes| bytes.to_string()).map_err(words)
+            }
+            None => Err("not in the jail yet".into()),
         })
     }
 }
@@ -306,8 +301,8 @@ impl TextFunction for Serve {
         else {
             return Err("not in the jail yet".into());
         };
-        drop((codes, fonts));
         let reports = control.try_clone().map_err(|error| error.to_string())?;
+        drop((codes, fonts));
         if let Err(failure) = zygote.leave_preload() {
             end_with(&reports, failure);
         }
@@ -349,8 +344,12 @@ fn namespaces(proc: BorrowedFd) -> Result<Vec<String>, Errno> {
 /// `nothing` if standard input is the null device (null(4): major number 1, minor number 3), else `input`.
 fn standard_input() -> Result<&'static str, Errno> {
     let stdin = nix::sys::stat::fstat(std::io::stdin())?;
-    let is_null = stdin.st_rdev == nix::sys::stat::makedev(1, 3);
-    Ok(if is_null { "nothing" } else { "input" })
+    let null = nix::sys::stat::makedev(1, 3);
+    Ok(if stdin.st_rdev == null {
+        "nothing"
+    } else {
+        "input"
+    })
 }
 
 struct Interpreter;

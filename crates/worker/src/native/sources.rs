@@ -15,7 +15,6 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "importers",
     "imports",
     "network",
-    "patches",
     "process",
     "program",
     "terminal",

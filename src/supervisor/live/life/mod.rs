@@ -22,7 +22,6 @@ use crate::supervisor::ending::{Kind, Stop};
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::run::{Fate, ONLY_REQUEST, Pace};
 use sandfork_jail::control::{Exit, ExitStatus};
-use sandfork_jail::program::ProcessMemory;
 
 /// How long, from the start of a cell and at the end of a run, descriptors that can wait are not waited
 /// for. A short cell prints, answers and ends within it, and closes one descriptor after another. Each of
@@ -40,8 +39,6 @@ pub struct LifeTerms<'a> {
     pub policy: &'a PolicyIdentity,
     /// The layers that hold.
     pub enforced: &'a Enforced,
-    /// What refuses the guest more memory.
-    pub memory: ProcessMemory,
 }
 
 /// A worker that serves, and all that is kept of it.

@@ -197,7 +197,6 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         limits: limits(),
         policy: &policy,
         enforced: &enforced,
-        memory: ProcessMemory::Mapped(0),
     };
     let mut scene = Scene {
         life: WorkerLife::new(terms, worker, now),

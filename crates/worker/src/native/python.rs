@@ -3,24 +3,18 @@
 //! The interpreter that loads the module provides the symbols: nothing is linked to libpython.
 #![allow(unsafe_code)]
 
-mod allocators;
-mod arrays;
-
 use std::ffi::{CStr, c_int};
 use std::ptr;
 
 use pyo3_ffi::{
-    METH_NOARGS, METH_O, Py_DecRef, Py_IncRef, Py_None, PyBool_FromLong, PyBytes_AsStringAndSize,
-    PyErr_Occurred, PyErr_SetString, PyExc_RuntimeError, PyLong_AsLong, PyLong_FromLongLong,
-    PyMethodDef, PyMethodDefPointer, PyModule_Create, PyModuleDef, PyModuleDef_HEAD_INIT,
-    PyOS_AfterFork_Child, PyOS_AfterFork_Parent, PyOS_BeforeFork, PyObject, PyObject_GetAttrString,
-    PyObject_Type, PyStructSequence_New, PyStructSequence_SetItem, PySys_GetObject,
-    PySys_SetObject, PyUnicode_AsUTF8String, PyUnicode_FromStringAndSize,
+    METH_O, Py_DecRef, PyBool_FromLong, PyBytes_AsStringAndSize, PyErr_Occurred, PyErr_SetString,
+    PyExc_RuntimeError, PyLong_AsLong, PyLong_FromLongLong, PyMethodDef, PyMethodDefPointer,
+    PyModule_Create, PyModuleDef, PyModuleDef_HEAD_INIT, PyOS_AfterFork_Child,
+    PyOS_AfterFork_Parent, PyOS_BeforeFork, PyObject, PyObject_GetAttrString, PyObject_Type,
+    PyStructSequence_New, PyStructSequence_SetItem, PySys_GetObject, PySys_SetObject,
+    PyUnicode_AsUTF8String, PyUnicode_FromStringAndSize,
 };
 use serde::Deserialize;
-
-pub use self::allocators::{Admission, guard_allocators};
-pub use self::arrays::guard_arrays;
 
 /// A function of the module. It takes and returns text, and raises an error as `RuntimeError`.
 pub trait TextFunction {
@@ -40,37 +34,6 @@ pub fn method<F: TextFunction>() -> PyMethodDef {
         },
         ml_flags: METH_O,
         ml_doc: ptr::null(),
-    }
-}
-
-/// A function of the module without argument and result. Calling it needs no memory.
-pub trait Action {
-    /// Its name in Python.
-    const NAME: &'static CStr;
-
-    /// Runs the function, with the interpreter's lock held.
-    fn run();
-}
-
-/// A row of the module's function table.
-pub fn action<A: Action>() -> PyMethodDef {
-    PyMethodDef {
-        ml_name: A::NAME.as_ptr(),
-        ml_meth: PyMethodDefPointer {
-            PyCFunction: run_action::<A>,
-        },
-        ml_flags: METH_NOARGS,
-        ml_doc: ptr::null(),
-    }
-}
-
-extern "C" fn run_action<A: Action>(_module: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
-    A::run();
-    // SAFETY: the interpreter called us and so holds its lock; its `None` lives as long as it does.
-    unsafe {
-        let none = Py_None();
-        Py_IncRef(none);
-        none
     }
 }
 

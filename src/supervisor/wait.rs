@@ -1,0 +1,75 @@
+//! Waits for several descriptors, some of which may be absent.
+
+use std::os::fd::BorrowedFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::clock;
+
+/// Waits until one of these descriptors is ready, until `until`, or until a signal arrives. Returns
+/// the events of each (poll(2)).
+pub fn wait<const N: usize>(
+    sources: [Option<(BorrowedFd, PollFlags)>; N],
+    until: Option<Instant>,
+) -> Result<[PollFlags; N], Errno> {
+    wait_by(sources, |fds| poll(fds, patience(until)))
+}
+
+/// Like `wait`, without sleeping before `awake`. It yields the processor to other threads
+/// meanwhile.
+pub fn wait_awake<const N: usize>(
+    sources: [Option<(BorrowedFd, PollFlags)>; N],
+    awake: Instant,
+    until: Option<Instant>,
+) -> Result<[PollFlags; N], Errno> {
+    wait_by(sources, |fds| {
+        while clock::now() < awake {
+            let ready = poll(fds, PollTimeout::ZERO)?;
+            if ready > 0 {
+                return Ok(ready);
+            }
+            thread::yield_now();
+        }
+        poll(fds, patience(until))
+    })
+}
+
+fn wait_by<const N: usize>(
+    sources: [Option<(BorrowedFd, PollFlags)>; N],
+    wait: impl FnOnce(&mut [PollFd]) -> Result<libc::c_int, Errno>,
+) -> Result<[PollFlags; N], Errno> {
+    let (places, mut fds): (Vec<usize>, Vec<PollFd>) = sources
+        .into_iter()
+        .enumerate()
+        .filter_map(|(place, source)| {
+            let (fd, events) = source?;
+            Some((place, PollFd::new(fd, events)))
+        })
+        .unzip();
+    let mut found = [PollFlags::empty(); N];
+    match wait(&mut fds) {
+        Err(Errno::EINTR) => return Ok(found),
+        other => other?,
+    };
+    for (place, fd) in places.into_iter().zip(&fds) {
+        found[place] = fd.revents().unwrap_or(PollFlags::POLLERR);
+    }
+    Ok(found)
+}
+
+fn patience(until: Option<Instant>) -> PollTimeout {
+    let Some(until) = until else {
+        return PollTimeout::NONE;
+    };
+    let left = until.saturating_duration_since(clock::now());
+    // Rounded up, so that it does not spin with a timeout of zero milliseconds.
+    PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+}
+
+/// Whether there is data to read, or an end or an error that reading would report.
+pub fn is_readable(events: PollFlags) -> bool {
+    !(events - PollFlags::POLLOUT).is_empty()
+}
