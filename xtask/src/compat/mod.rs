@@ -8,18 +8,20 @@ mod places;
 mod report;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use xshell::cmd;
 
-use crate::document::replace;
+use crate::document::{here_and_now, replace};
 use crate::interpreters::{self, Interpreter};
 use crate::test::built;
-use crate::{shell, test_envs, venv};
+use crate::{shell, test_envs, venv, workspace};
 use places::{Place, Places};
 use report::Report;
 
@@ -29,6 +31,10 @@ const PACKAGES: &str = include_str!("packages.py");
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 /// The programs, each under a line `# program: NAME`.
 const PROGRAMS: &str = include_str!("programs.sh");
+
+/// How often an item is tried inside, where it loses a test that fails, or that comes after one that does
+/// not end. So what a busy machine makes late is no difference.
+const TRIES: usize = 3;
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
@@ -44,6 +50,12 @@ pub struct Options {
     /// Only modules, packages or programs with this in their names
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Begins nothing new after so many minutes; the document says what was not reached
+    #[arg(long, value_name = "N")]
+    minutes: Option<u64>,
+    /// Keeps what earlier commands found, also those that took only some
+    #[arg(long)]
+    resume: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -53,32 +65,50 @@ enum Part {
     Programs,
 }
 
-/// How each test of one item ended: its name, and `passed` or the reason.
+/// How each test of an item ended: its name, and `passed` or the reason.
 pub type Endings = BTreeMap<String, String>;
 
-/// Compares the chosen parts, and puts the tables into the document if nothing was left out.
+/// What running an item at one place gave.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Found {
+    /// How each test ended, or that it began.
+    pub endings: Endings,
+    /// Why the item itself did not end, if it did not.
+    pub broken: Option<String>,
+}
+
+/// Compares the chosen parts, and puts their tables into the document if nothing was left out by name.
 pub fn run(options: &Options) -> Result<()> {
-    let places = Places::new(built(
-        "sandfork",
-        &["build", "--release", "--bin", "sandfork"],
-    )?)?;
-    let is_chosen = |part| options.parts.is_empty() || options.parts.contains(&part);
-    let mut texts = Vec::new();
-    if is_chosen(Part::Suite) {
-        for interpreter in chosen(&options.python)? {
-            texts.push(suite(&places, &interpreter, options)?);
+    let sandfork = built("sandfork", &["build", "--release", "--bin", "sandfork"])?;
+    let compat = Compat {
+        places: Places::new(sandfork)?,
+        options,
+        until: options
+            .minutes
+            .map(|minutes| Instant::now() + Duration::from_secs(60 * minutes)),
+    };
+    for part in [Part::Suite, Part::Packages, Part::Programs] {
+        if !options.parts.is_empty() && !options.parts.contains(&part) {
+            continue;
         }
-    }
-    if is_chosen(Part::Packages) {
-        texts.push(packages(&places, options)?);
-    }
-    if is_chosen(Part::Programs) {
-        texts.push(programs(&places, options));
-    }
-    let text = texts.join("\n");
-    print!("\n{text}");
-    if options.parts.is_empty() && options.only.is_none() {
-        replace("compatibility.md", "cargo xtask compat", &text)?;
+        let (name, text) = match part {
+            Part::Suite => {
+                let chosen = chosen(&options.python)?;
+                let texts = chosen.iter().map(|interpreter| compat.suite(interpreter));
+                ("suite", texts.collect::<Result<Vec<_>>>()?.join("\n"))
+            }
+            Part::Packages => ("packages", compat.packages()?),
+            Part::Programs => ("programs", compat.programs()?),
+        };
+        println!("\n{text}");
+        if options.only.is_none() && options.sample.is_none() {
+            let text = format!("Made {}.\n\n{text}", here_and_now()?);
+            replace(
+                "compatibility.md",
+                &format!("cargo xtask compat {name}"),
+                &text,
+            )?;
+        }
     }
     Ok(())
 }
@@ -110,98 +140,166 @@ fn modules(interpreter: &Interpreter) -> Result<Vec<String>> {
     Ok(listed.lines().map(str::to_owned).collect())
 }
 
-fn suite(places: &Places, interpreter: &Interpreter, options: &Options) -> Result<String> {
-    let mut modules = modules(interpreter)?;
-    modules.retain(|module| is_asked(options, module));
-    if let Some(size) = options.sample {
-        modules = sample(modules, size);
-    }
-    let at = [Place::Outside, Place::Run, Place::Exec];
-    let report = compare(&modules, &at, |place, module| {
-        places.suite(place, &interpreter.executable, module)
-    });
-    let title = format!(
-        "### CPython {}'s own tests\n\n{} modules.",
-        interpreter.version_text(),
-        modules.len()
-    );
-    Ok(report.in_words(&title, "tests"))
+/// What all parts share.
+struct Compat<'o> {
+    places: Places,
+    options: &'o Options,
+    until: Option<Instant>,
 }
 
-fn packages(places: &Places, options: &Options) -> Result<String> {
-    let found = interpreters::find().supported;
-    let newest = found.last().context("no CPython 3.9 or later was found")?;
-    let directory = test_envs::place("compat-env")?;
-    let python = venv::make(newest, &directory, REQUIREMENTS)?;
-    let workloads = sections(PACKAGES, "# package: ");
-    let names = names(&workloads, options);
-    let at = [Place::Outside, Place::Run, Place::Preloaded];
-    let report = compare(&names, &at, |place, name| {
-        places.package(place, &python, name, &workloads[name])
-    });
-    let title = format!(
-        "### Packages\n\nCPython {}: {}.",
-        newest.version_text(),
-        names.join(", ")
-    );
-    Ok(report.in_words(&title, "workloads"))
-}
-
-fn programs(places: &Places, options: &Options) -> String {
-    let scripts = sections(PROGRAMS, "# program: ");
-    let names = names(&scripts, options);
-    let report = compare(&names, &[Place::Outside, Place::Exec], |place, name| {
-        places.program(place, name, &scripts[name])
-    });
-    let title = format!("### Programs\n\n{}.", names.join(", "));
-    report.in_words(&title, "scripts")
-}
-
-fn names(sections: &BTreeMap<String, String>, options: &Options) -> Vec<String> {
-    let asked = sections.keys().filter(|name| is_asked(options, name));
-    asked.cloned().collect()
-}
-
-fn is_asked(options: &Options, name: &str) -> bool {
-    let part = options.only.as_deref().unwrap_or_default();
-    name.contains(part)
-}
-
-/// Runs each item at each place, two items at a time.
-fn compare(
-    items: &[String],
-    at: &[Place],
-    run: impl Fn(Place, &str) -> Result<Endings> + Sync,
-) -> Report {
-    let report = Mutex::new(Report::new(at));
-    let waiting = Mutex::new(items.iter());
-    let next = || {
-        waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .next()
-    };
-    let work = || {
-        while let Some(item) = next() {
-            let found: Vec<_> = at
-                .iter()
-                .map(|place| match run(*place, item) {
-                    Ok(endings) => (endings, None),
-                    Err(error) => (Endings::new(), Some(format!("{error:#}"))),
-                })
-                .collect();
-            let line = report
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .add(item, &found);
-            println!("{line}");
+impl Compat<'_> {
+    fn suite(&self, interpreter: &Interpreter) -> Result<String> {
+        let mut modules = modules(interpreter)?;
+        modules.retain(|module| self.is_asked(module));
+        if let Some(size) = self.options.sample {
+            modules = sample(modules, size);
         }
+        let version = interpreter.version_text();
+        let at = [Place::Outside, Place::Run, Place::Exec];
+        let kept = format!("suite-{version}");
+        let report = self.compare(&kept, &modules, &at, |place, module, only| {
+            self.places
+                .suite(place, &interpreter.executable, module, only)
+        })?;
+        Ok(report.in_words(
+            &format!("CPython {version}'s own tests"),
+            "modules",
+            "tests",
+        ))
+    }
+
+    fn packages(&self) -> Result<String> {
+        let found = interpreters::find().supported;
+        let newest = found.last().context("no CPython 3.9 or later was found")?;
+        let directory = test_envs::place("compat-env")?;
+        let python = venv::make(newest, &directory, REQUIREMENTS)?;
+        let workloads = sections(PACKAGES, "# package: ");
+        let names = self.names(&workloads);
+        let at = [Place::Outside, Place::Run, Place::Preloaded];
+        let report = self.compare("packages", &names, &at, |place, name, _| {
+            self.places.package(place, &python, name, &workloads[name])
+        })?;
+        let title = format!("Packages with CPython {}", newest.version_text());
+        Ok(report.in_words(&title, "packages", "workloads"))
+    }
+
+    fn programs(&self) -> Result<String> {
+        let scripts = sections(PROGRAMS, "# program: ");
+        let names = self.names(&scripts);
+        let at = [Place::Outside, Place::Exec];
+        let report = self.compare("programs", &names, &at, |place, name, _| {
+            self.places.program(place, name, &scripts[name])
+        })?;
+        Ok(report.in_words("Programs", "programs", "scripts"))
+    }
+
+    fn names(&self, sections: &BTreeMap<String, String>) -> Vec<String> {
+        let asked = sections.keys().filter(|name| self.is_asked(name));
+        asked.cloned().collect()
+    }
+
+    fn is_asked(&self, name: &str) -> bool {
+        let part = self.options.only.as_deref().unwrap_or_default();
+        name.contains(part)
+    }
+
+    /// Runs each item at all places side by side, two items at a time, and keeps what it found in a
+    /// directory of the target.
+    fn compare(
+        &self,
+        kept: &str,
+        items: &[String],
+        at: &[Place],
+        run: impl Fn(Place, &str, &[String]) -> Result<Found> + Sync,
+    ) -> Result<Report> {
+        let kept = workspace().join("target/compat").join(kept);
+        fs::create_dir_all(&kept)?;
+        let report = Mutex::new(Report::new(at));
+        let waiting = Mutex::new(items.iter());
+        let next = || locked(&waiting).next();
+        let work = || -> Result<()> {
+            while let Some(item) = next() {
+                let file = kept.join(format!("{}.json", item.replace('/', "_")));
+                let earlier = fs::read(&file).ok().filter(|_| self.options.resume);
+                if let Some(found) = earlier {
+                    let found: Vec<Found> = serde_json::from_slice(&found)?;
+                    locked(&report).add(item, &found);
+                } else if self.until.is_some_and(|until| until < Instant::now()) {
+                    locked(&report).leave_out(item);
+                } else {
+                    let since = Instant::now();
+                    let found = everywhere(at, item, &run);
+                    fs::write(&file, serde_json::to_vec(&found)?)?;
+                    let line = locked(&report).add(item, &found);
+                    println!("{line}; {} s", since.elapsed().as_secs());
+                }
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let other = scope.spawn(work);
+            work()?;
+            other.join().unwrap_or(Ok(()))
+        })?;
+        Ok(report.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs an item at all places at once, and again inside what was lost there.
+fn everywhere(
+    at: &[Place],
+    item: &str,
+    run: &(impl Fn(Place, &str, &[String]) -> Result<Found> + Sync),
+) -> Vec<Found> {
+    let run = |place: Place, only: &[String]| {
+        run(place, item, only).unwrap_or_else(|error| Found {
+            endings: Endings::new(),
+            broken: Some(format!("{error:#}")),
+        })
+    };
+    let mut found: Vec<Found> = thread::scope(|scope| {
+        let running: Vec<_> = at
+            .iter()
+            .map(|place| scope.spawn(|| run(*place, &[])))
+            .collect();
+        let ended = running.into_iter().map(|it| it.join().unwrap_or_default());
+        ended.collect()
+    });
+    let Some((outside, inside)) = found.split_first_mut() else {
+        return found;
     };
     thread::scope(|scope| {
-        scope.spawn(work);
-        work();
+        for (found, place) in inside.iter_mut().zip(at.iter().skip(1)) {
+            let (outside, run) = (&*outside, &run);
+            scope.spawn(move || {
+                for _ in 1..TRIES {
+                    let lost = worth_another_try(outside, found);
+                    if lost.is_empty() {
+                        break;
+                    }
+                    let again = run(*place, &lost);
+                    found.endings.extend(again.endings);
+                    found.broken = again.broken;
+                }
+            });
+        }
     });
-    report.into_inner().unwrap_or_else(PoisonError::into_inner)
+    found
+}
+
+/// The tests that pass outside, and inside were not reached, or failed where all were reached. One that did
+/// not end would not the next time.
+fn worth_another_try(outside: &Found, inside: &Found) -> Vec<String> {
+    let passed = outside.endings.iter().filter(|(_, how)| *how == "passed");
+    let lost = passed.filter(|(test, _)| match inside.endings.get(*test) {
+        None => true,
+        Some(how) => inside.broken.is_none() && how.starts_with("failed"),
+    });
+    lost.map(|(test, _)| test.clone()).collect()
 }
 
 /// Texts by the name in the line above each.

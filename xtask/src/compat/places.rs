@@ -1,19 +1,23 @@
 //! Where the software runs: outside, by `sandfork run`, with its package preloaded, by `sandfork exec`.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use super::Endings;
+use super::{Endings, Found};
 use crate::workspace;
 
-/// How long one item may take, in seconds: long for a machine that does other things too.
-const PATIENCE: u32 = 300;
+/// How long one item may take, in seconds: long for a machine that does other things too. suite.py ends a
+/// module long before that whose test does not end.
+const PATIENCE: u32 = 900;
 
 /// What a roomy policy sets. The keys that open something are off by default.
 const ROOM: [&str; 13] = [
@@ -25,7 +29,7 @@ const ROOM: [&str; 13] = [
     "filesystem.tmp_inodes=100000",
     "limits.cores=2",
     "limits.cpu=600s",
-    "limits.file_size=1GiB",
+    "limits.file_size=8GiB",
     "limits.memory=2GiB",
     "limits.open_files=1024",
     "limits.output=64MiB",
@@ -70,34 +74,51 @@ impl Places {
         Ok(Self { sandfork, scripts })
     }
 
-    /// Runs a module of CPython's suite. Returns how each test ended.
-    pub fn suite(&self, place: Place, python: &Path, module: &str) -> Result<Endings> {
+    /// Runs a module of CPython's suite, or only some of its tests. Returns how each test ended.
+    pub fn suite(
+        &self,
+        place: Place,
+        python: &Path,
+        module: &str,
+        only: &[String],
+    ) -> Result<Found> {
         let here = tempfile::tempdir()?;
         let script = self.scripts.join("suite.py");
+        let names = here.path().join("names");
+        fs::write(&names, only.join("\n"))?;
         let mut command = match place {
             Place::Outside => self.outside(&here, python),
             Place::Run | Place::Preloaded => self.inside("run", python, &[]),
             Place::Exec => {
                 let mut exec = self.inside("exec", python, &[]);
-                exec.arg("--in").arg(&script).arg("--").arg(python);
+                exec.arg("--in").arg(&script);
                 exec
             }
         };
+        if place != Place::Outside {
+            command.arg("--in").arg(&names);
+        }
         match place {
-            Place::Exec => command.arg("suite.py"),
+            Place::Exec => command.arg("--").arg(python).arg("suite.py"),
             _ => command.arg(&script),
         };
-        let answer = said(command.arg(module).current_dir(here.path()))?;
-        let last = answer.stdout.lines().last().unwrap_or_default();
-        let Ok(Value::Object(found)) = serde_json::from_str(last) else {
-            bail!("{}", answer.why());
+        command.arg(module).current_dir(here.path());
+        if !only.is_empty() {
+            command.arg("names");
+        }
+        let answer = said(&mut command)?;
+        let mut found = Found {
+            endings: suite_endings(&answer.stdout),
+            broken: None,
         };
-        let ending = |(test, how): (String, Value)| Some((test, how.as_str()?.to_owned()));
-        Ok(found.into_iter().filter_map(ending).collect())
+        if found.endings.remove("").is_none() {
+            found.broken = Some(answer.why());
+        }
+        Ok(found)
     }
 
     /// Runs the workload of a package: `numpy`, or `pillow (PIL)` with the name of its module.
-    pub fn package(&self, place: Place, python: &Path, name: &str, code: &str) -> Result<Endings> {
+    pub fn package(&self, place: Place, python: &Path, name: &str, code: &str) -> Result<Found> {
         let here = tempfile::tempdir()?;
         let module = name
             .split_once(" (")
@@ -114,7 +135,7 @@ impl Places {
     }
 
     /// Runs a program's script.
-    pub fn program(&self, place: Place, name: &str, script: &str) -> Result<Endings> {
+    pub fn program(&self, place: Place, name: &str, script: &str) -> Result<Found> {
         let here = tempfile::tempdir()?;
         let shell = Path::new("/bin/sh");
         let mut command = if place == Place::Outside {
@@ -137,6 +158,7 @@ impl Places {
             .env_clear()
             .envs([("LANG", "C.UTF-8"), ("TZ", "UTC")])
             .env("HOME", home.path())
+            .env("TMPDIR", home.path())
             .env("PATH", "/usr/local/bin:/usr/bin:/bin");
         command
     }
@@ -147,6 +169,8 @@ impl Places {
         for setting in ROOM.iter().chain(settings) {
             command.args(["--set", setting]);
         }
+        // What a test makes there it can execute, as outside; the policy allows it in the work directory alone.
+        command.args(["--set", "env.set.TMPDIR=\"/work\""]);
         command.arg("--set").arg(format!("limits.wall={PATIENCE}s"));
         let interpreter = format!("python.interpreter={:?}", python.display().to_string());
         command.args(["--set", &interpreter]);
@@ -175,24 +199,80 @@ impl Said {
     }
 }
 
+/// Runs a command to its end. Its output goes to files, which a process that it leaves behind keeps open
+/// without keeping this waiting, and such processes are ended.
 fn said(command: &mut Command) -> Result<Said> {
-    let output = command
+    let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let mut child = command
+        .process_group(0)
         .stdin(Stdio::null())
-        .output()
+        .stdout(stdout.try_clone()?)
+        .stderr(stderr.try_clone()?)
+        .spawn()
         .with_context(|| format!("could not run {}", command.get_program().display()))?;
+    let status = child.wait()?;
+    _ = killpg(Pid::from_raw(child.id().try_into()?), Signal::SIGKILL);
     Ok(Said {
-        code: output.status.code(),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        code: status.code(),
+        stdout: text(&mut stdout)?,
+        stderr: text(&mut stderr)?,
     })
 }
 
+fn text(file: &mut File) -> Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// How each test ended by the lines of suite.py. A failure outweighs what else is said of the same test:
+/// its parts can end in several ways.
+fn suite_endings(lines: &str) -> Endings {
+    let mut endings = Endings::new();
+    for line in lines.lines() {
+        let Ok((test, how)) = serde_json::from_str::<(String, String)>(line) else {
+            continue;
+        };
+        let known = endings.entry(test).or_insert_with(|| how.clone());
+        if known == "began" || how.starts_with("failed") {
+            *known = how;
+        }
+    }
+    endings
+}
+
 /// An item that is one test: it passes with exit code 0.
-fn one(name: &str, command: &mut Command) -> Result<Endings> {
+fn one(name: &str, command: &mut Command) -> Result<Found> {
     let said = said(command)?;
     let how = match said.code {
         Some(0) => "passed".to_owned(),
         _ => format!("failed: {}", said.why()),
     };
-    Ok(Endings::from([(name.to_owned(), how)]))
+    Ok(Found {
+        endings: Endings::from([(name.to_owned(), how)]),
+        broken: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_ends_in_the_worst_way_that_is_said_of_it() {
+        let lines = r#"
+["a", "began"]
+["a", "failed: in a part"]
+["a", "skipped: in another"]
+["b", "began"]
+["b", "passed"]
+a print
+["c", "began"]
+"#;
+        let endings = suite_endings(lines);
+        let expected = [("a", "failed: in a part"), ("b", "passed"), ("c", "began")];
+        let expected = expected.map(|(test, how)| (test.to_owned(), how.to_owned()));
+        assert_eq!(endings, Endings::from(expected));
+    }
 }

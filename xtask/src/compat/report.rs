@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Endings;
+use super::Found;
 use super::places::Place;
 use crate::document::{head, row};
 
@@ -12,6 +12,8 @@ const NAMED: usize = 6;
 /// The counts of several items.
 pub struct Report {
     at: Vec<Place>,
+    items: usize,
+    left_out: Vec<String>,
     passed: Vec<usize>,
     causes: BTreeMap<String, Cause>,
 }
@@ -28,30 +30,37 @@ impl Report {
     pub fn new(at: &[Place]) -> Self {
         Self {
             at: at.to_vec(),
+            items: 0,
+            left_out: Vec::new(),
             passed: vec![0; at.len()],
             causes: BTreeMap::new(),
         }
     }
 
-    /// Adds an item: at each place its tests, or why there is no answer. Returns a line that says it.
-    pub fn add(&mut self, item: &str, found: &[(Endings, Option<String>)]) -> String {
-        let Some(((outside, _), inside)) = found.split_first() else {
+    /// Adds an item that was not run.
+    pub fn leave_out(&mut self, item: &str) {
+        self.left_out.push(item.to_owned());
+    }
+
+    /// Adds what an item gave at each place. Returns a line that says it.
+    pub fn add(&mut self, item: &str, found: &[Found]) -> String {
+        let Some((outside, inside)) = found.split_first() else {
             return String::new();
         };
+        self.items += 1;
         let passed = |how: &&String| *how == "passed";
-        let counted = outside.values().filter(passed).count();
+        let counted = outside.endings.values().filter(passed).count();
         self.passed[0] += counted;
         let mut line = format!("{item}: {counted}");
-        for (place, (endings, broken)) in inside.iter().enumerate() {
+        for (place, found) in inside.iter().enumerate() {
             let mut kept = 0;
-            for (test, _) in outside.iter().filter(|(_, how)| passed(how)) {
-                let how = endings.get(test).map(String::as_str);
-                if how == Some("passed") {
+            for (test, _) in outside.endings.iter().filter(|(_, how)| passed(how)) {
+                let how = ending(found, item, test);
+                if how == "passed" {
                     kept += 1;
                     continue;
                 }
-                let how = how.or(broken.as_deref()).unwrap_or("it is not there");
-                let cause = self.causes.entry(in_general(how)).or_default();
+                let cause = self.causes.entry(in_general(&how)).or_default();
                 cause.lost.resize(inside.len(), 0);
                 cause.lost[place] += 1;
                 cause.items.insert(item.to_owned());
@@ -68,8 +77,17 @@ impl Report {
     }
 
     /// The tables.
-    pub fn in_words(&self, title: &str, what: &str) -> String {
-        let mut text = format!("{title}\n\n");
+    pub fn in_words(&self, title: &str, items: &str, what: &str) -> String {
+        let (ran, left_out) = (self.items, self.left_out.len());
+        let extent = match left_out {
+            0 => format!("All {ran} {items}."),
+            _ => format!(
+                "{ran} of {} {items}. Not reached: {}.",
+                ran + left_out,
+                self.left_out.join(", ")
+            ),
+        };
+        let mut text = format!("### {title}\n\n{extent}\n\n");
         text += &head(
             self.at
                 .iter()
@@ -115,6 +133,28 @@ impl Cause {
     }
 }
 
+/// How a test of an item ended at a place, or why it did not.
+fn ending(found: &Found, item: &str, test: &str) -> String {
+    let class = test.rsplit_once('.').map_or(test, |(class, _)| class);
+    let module = class.rsplit_once('.').map_or(class, |(module, _)| module);
+    let broken = found.broken.as_deref();
+    match found.endings.get(test).map(String::as_str) {
+        Some("began") => format!("it did not end: {}", broken.unwrap_or("no reason given")),
+        Some(how) => how.to_owned(),
+        None => {
+            // What is done once for all tests of a class or a module.
+            let shared = [
+                format!("setUpClass ({class})"),
+                format!("setUpModule ({module})"),
+                item.to_owned(),
+            ];
+            let mut shared = shared.iter().filter_map(|name| found.endings.get(name));
+            let why = shared.next().map(String::as_str).or(broken);
+            why.unwrap_or("it is not there").to_owned()
+        }
+    }
+}
+
 /// A reason without what differs from test to test: numbers, paths and quoted names.
 fn in_general(how: &str) -> String {
     let mut general = String::new();
@@ -153,38 +193,66 @@ mod tests {
         assert_eq!(in_general(one), in_general(other));
     }
 
+    fn found(endings: &[(&str, &str)], broken: Option<&str>) -> Found {
+        let owned = |(test, how): &(&str, &str)| ((*test).to_owned(), (*how).to_owned());
+        Found {
+            endings: endings.iter().map(owned).collect(),
+            broken: broken.map(str::to_owned),
+        }
+    }
+
+    fn text(report: &Report) -> String {
+        report.in_words("A title", "modules", "tests")
+    }
+
     #[test]
     fn what_fails_outside_too_is_no_difference() {
-        let endings = |how: [&str; 3]| {
-            let names = ["a", "b", "c"].map(str::to_owned);
-            (
-                names.into_iter().zip(how.map(str::to_owned)).collect(),
-                None,
-            )
-        };
         let mut report = Report::new(&[Place::Outside, Place::Run]);
-        let outside = endings(["passed", "passed", "failed: x"]);
-        let inside = endings(["passed", "skipped: y", "failed: z"]);
+        let outside = found(
+            &[("a", "passed"), ("b", "passed"), ("c", "failed: x")],
+            None,
+        );
+        let inside = found(
+            &[("a", "passed"), ("b", "skipped: y"), ("c", "failed: z")],
+            None,
+        );
         assert_eq!(
             report.add("test_a", &[outside, inside]),
             "test_a: 2, by `run` 1"
         );
-        let text = report.in_words("A title", "tests");
+        report.leave_out("test_b");
+        let text = text(&report);
+        assert!(
+            text.contains("1 of 2 modules. Not reached: test_b.\n"),
+            "{text}"
+        );
         assert!(text.contains("| 2 | 1 (50.0 %) |"), "{text}");
         assert!(text.contains("| `skipped: y` | 1 | test_a |"), "{text}");
         assert!(!text.contains("failed: z"), "{text}");
     }
 
     #[test]
-    fn an_item_without_an_answer_loses_every_test() {
-        let outside: Endings = [("a".to_owned(), "passed".to_owned())].into();
-        let broken = (Endings::new(), Some("it took too long".to_owned()));
-        let mut report = Report::new(&[Place::Outside, Place::Run]);
-        report.add("test_a", &[(outside, None), broken]);
-        let text = report.in_words("A title", "tests");
-        assert!(
-            text.contains("| `it took too long` | 1 | test_a |"),
-            "{text}"
+    fn an_item_that_is_ended_loses_what_it_had_not_run() {
+        let passed = ["t.C.a", "t.C.b", "t.C.c"].map(|test| (test, "passed"));
+        let inside = found(
+            &[("t.C.a", "passed"), ("t.C.b", "began")],
+            Some("it took too long"),
         );
+        let mut report = Report::new(&[Place::Outside, Place::Run]);
+        report.add("t", &[found(&passed, None), inside]);
+        let text = text(&report);
+        assert!(text.contains("| 3 | 1 (33.3 %) |"), "{text}");
+        for cause in ["it did not end: it took too long", "it took too long"] {
+            assert!(text.contains(&format!("| `{cause}` | 1 | t |")), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_class_could_not_begin_with_is_the_cause_for_its_tests() {
+        let inside = found(&[("setUpClass (t.C)", "failed: OSError: no")], None);
+        let mut report = Report::new(&[Place::Outside, Place::Run]);
+        report.add("t", &[found(&[("t.C.a", "passed")], None), inside]);
+        let text = text(&report);
+        assert!(text.contains("| `failed: OSError: no` | 1 | t |"), "{text}");
     }
 }

@@ -1,16 +1,22 @@
-"""Runs modules of CPython's own test suite and prints how each test ended.
+"""Runs a module of CPython's own test suite and reports each test as it begins and ends.
 
-The same file runs outside and inside. The tests print where they like; the last line of the real
-stdout is one JSON object: `{"test.test_a.Class.test_b": "passed" | "skipped: why" | "failed: why"}`.
+The same file runs outside and inside: `suite.py MODULE [NAMES]`, where the file NAMES has the only tests to
+run. The tests print where they like; each line of the real stdout is a JSON list of a test's name and
+"began", "passed", "skipped: why" or "failed: why". So a module that is ended loses only what it had not run.
 """
 
+import faulthandler
+import glob
 import json
 import os
 import runpy
 import sys
-import xml.etree.ElementTree as ElementTree
+import tempfile
+import traceback
+import unittest
 
-REPORT = "report-of-the-suite.xml"
+# A test that takes longer ends its module. Seconds; none takes a third of it alone on a machine.
+PATIENCE = 120
 
 
 def in_short(text):
@@ -19,35 +25,74 @@ def in_short(text):
     return lines[-1][:200] if lines else "no text"
 
 
-def ending(case):
-    """How one test of the report ended."""
-    for child in case:
-        if child.tag == "skipped":
-            return "skipped: " + in_short(child.text)
-        if child.tag in ("failure", "error"):
-            return "failed: " + in_short(child.text or child.get("message"))
-    return "skipped" if case.get("result") == "skipped" else "passed"
+def report(results, say):
+    """Has regrtest's results say each test. Other results are those of tests of unittest itself."""
+
+    def wrap(name, how):
+        original = getattr(unittest.TestResult, name)
+
+        def method(self, test, *details):
+            if type(self).__name__ == "RegressionTestResult":
+                said = how(*details)
+                if said:
+                    say(getattr(test, "test_case", test).id(), said)
+            return original(self, test, *details)
+
+        setattr(unittest.TestResult, name, method)
+
+    def failed(error):
+        return "failed: " + in_short("".join(traceback.format_exception_only(*error[:2])))
+
+    def began():
+        faulthandler.dump_traceback_later(PATIENCE, exit=True, file=results)
+        return "began"
+
+    wrap("startTest", began)
+    wrap("addSuccess", lambda: "passed")
+    wrap("addExpectedFailure", lambda error: "passed")
+    wrap("addSkip", lambda reason: "skipped: " + in_short(reason))
+    wrap("addError", failed)
+    wrap("addFailure", failed)
+    wrap("addUnexpectedSuccess", lambda: "failed: unexpected success")
+    wrap("addSubTest", lambda subtest, error: failed(error) if error else None)
 
 
-def run(module):
-    """Runs a module as `python -m test` does, with its prints thrown away."""
-    sys.argv[1:] = ["--junit-xml", REPORT, module]
+def skipped_whole(printed, module):
+    """Why the module ran no test, in the words of regrtest."""
+    mark = module + " skipped -- "
+    reasons = [line.partition(mark)[2] for line in printed.splitlines() if mark in line]
+    return "skipped: " + reasons[-1][:200] if reasons else None
+
+
+def run(module, names):
+    """Runs a module as `python -m test` does, with its prints kept apart."""
     shown = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    prints = tempfile.TemporaryFile()
+    os.dup2(prints.fileno(), 1)
+    os.dup2(prints.fileno(), 2)
+
+    def say(test, how):
+        os.write(shown, (json.dumps([test, how]) + "\n").encode())
+
+    report(prints, say)
+    only = [word for name in names for word in ("-m", glob.escape(name))]
+    sys.argv[1:] = [module, *only]
     try:
         runpy.run_module("test", run_name="__main__", alter_sys=True)
     except SystemExit:
         pass
-    finally:
-        os.dup2(shown, 1)
-    cases = ElementTree.parse(REPORT).iter("testcase")
-    found = {case.get("name"): ending(case) for case in cases}
-    os.write(1, b"\n" + json.dumps(found).encode() + b"\n")
+    prints.seek(0)
+    why = skipped_whole(prints.read().decode(errors="replace"), module)
+    if why:
+        say(module, why)
+    say("", "ended")
 
 
 if __name__ == "__main__":
-    run(sys.argv[1])
+    chosen = []
+    if len(sys.argv) > 2:
+        with open(sys.argv[2]) as file:
+            chosen = file.read().splitlines()
+    run(sys.argv[1], chosen)
     # What a test left running must not keep the answer.
     os._exit(0)
