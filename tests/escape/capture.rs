@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 /// Far beyond what any probe and any limit of the test profile take, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(11 * 60);
 const POLL: Duration = Duration::from_millis(5);
 
 pub struct Captured {

@@ -32,8 +32,8 @@ const PROFILE: [&str; 10] = [
 
 /// The values of `TIME_LIMIT` and `CPU_LIMIT`.
 const TIGHT: [&str; 2] = ["limits.wall=2s", "limits.cpu=2s"];
-/// What no attempt needs on a machine that has much else to do.
-const PLENTY: [&str; 2] = ["limits.wall=60s", "limits.cpu=60s"];
+/// What no attempt needs, also on an emulated machine that has much else to do.
+const PLENTY: [&str; 2] = ["limits.wall=10m", "limits.cpu=10m"];
 
 /// What the command line prints with `--json`, as far as it is judged here.
 #[derive(Deserialize)]

@@ -3,8 +3,10 @@
 //! again there are runs again.
 
 use std::fs::{self, File};
+use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{process, thread};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sandfork::internals::host::{CgroupSupport, Controller};
@@ -35,7 +37,10 @@ fn no_descriptors(_: &World) {
     apart::finishes("no-descriptors");
 }
 
-fn no_processes(_: &World) {
+fn no_processes(world: &World) {
+    let ceiling = Ceiling::of_test(&world.host.machine.cgroup, process::id());
+    fs::create_dir(&ceiling.0).expect("a supervisor may make some too");
+    let _removed = Removed(&ceiling);
     apart::finishes("no-processes");
 }
 
@@ -145,65 +150,52 @@ pub fn without_descriptors() {
 
 /// The cgroup around this process, and all that it starts, may have no more processes than it has.
 pub fn without_processes() {
-    let cgroups = World::look()
-        .expect("the machine can be looked at")
-        .host
-        .machine
-        .cgroup;
-    let ceiling = Ceiling::enter(&cgroups);
+    let world = World::look().expect("the machine can be looked at");
+    let ceiling = Ceiling::of_test(&world.host.machine.cgroup, parent_id());
+    write(&ceiling.0.join("cgroup.procs"), "0");
     let mut serving = Serving::start();
     ceiling.lower();
     serving.is_without(&["process", "`pids.max`"]);
-    ceiling.lift();
+    write(&ceiling.0.join("pids.max"), "max");
     serving.is_whole();
-    drop(serving);
-    ceiling.leave();
 }
 
-/// A limit of processes around this one.
-struct Ceiling {
-    cgroup: PathBuf,
-    /// Where this process was, if the cgroup is the test's own.
-    before: Option<PathBuf>,
-}
+/// A cgroup for one supervisor, with a limit of processes: others that live meanwhile neither make room
+/// beneath the limit nor are held by it.
+struct Ceiling(PathBuf);
 
 impl Ceiling {
-    fn enter(cgroups: &CgroupSupport) -> Self {
-        match cgroups {
-            CgroupSupport::V1 { controllers } => {
-                let before = controllers[&Controller::Pids].clone();
-                let cgroup = before.join(format!("without-processes-{}", std::process::id()));
-                fs::create_dir(&cgroup).expect("a supervisor may make some too");
-                write(&cgroup.join("cgroup.procs"), "0");
-                Self {
-                    cgroup,
-                    before: Some(before),
-                }
-            }
-            CgroupSupport::V2 { dir, .. } => Self {
-                cgroup: dir.clone(),
-                before: None,
-            },
+    /// The one of a test's process, which makes it and removes it.
+    fn of_test(cgroups: &CgroupSupport, test: u32) -> Self {
+        let above = match cgroups {
+            CgroupSupport::V1 { controllers } => &controllers[&Controller::Pids],
+            CgroupSupport::V2 { dir, .. } => dir,
             CgroupSupport::Nowhere { .. } => unreachable!("it is needed"),
-        }
+        };
+        Self(above.join(format!("without-processes-{test}")))
     }
 
     fn lower(&self) {
-        let current = fs::read_to_string(self.cgroup.join("pids.current"));
+        let current = fs::read_to_string(self.0.join("pids.current"));
         write(
-            &self.cgroup.join("pids.max"),
+            &self.0.join("pids.max"),
             current.expect("it is counted").trim(),
         );
     }
+}
 
-    fn lift(&self) {
-        write(&self.cgroup.join("pids.max"), "max");
-    }
+/// Removes a cgroup with those in it, which are empty: version 2 has the supervisor's own beneath.
+struct Removed<'c>(&'c Ceiling);
 
-    fn leave(self) {
-        if let Some(before) = self.before {
-            write(&before.join("cgroup.procs"), "0");
-            fs::remove_dir(&self.cgroup).expect("nothing is left in it");
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        for entry in fs::read_dir(&self.0.0).into_iter().flatten().flatten() {
+            _ = fs::remove_dir(entry.path());
+        }
+        if let Err(error) = fs::remove_dir(&self.0.0)
+            && !thread::panicking()
+        {
+            panic!("{}: {error}", self.0.0.display());
         }
     }
 }

@@ -107,20 +107,23 @@ fn cpu_of_children_counts(world: &World) {
     );
 }
 
+/// The limit is several times what the run costs without waiting, however slow the machine is, and the wait
+/// is several times the limit.
 fn waiting_costs_no_cpu(world: &World) {
+    let start = world.run(standard(), "import time");
+    fine(&start);
+    let limit = Duration::from_millis(500).max(start.usage().cpu * 4);
+    let wait = limit * 3;
     let outcome = world.run(
-        standard().set("limits.cpu=500ms"),
-        "import time\ntime.sleep(1.5)\nprint('up')",
+        standard()
+            .set(format!("limits.cpu={}ms", limit.as_millis()))
+            .set("limits.wall=10m"),
+        &format!(
+            "import time\ntime.sleep({})\nprint('up')",
+            wait.as_secs_f64()
+        ),
     );
     fine(&outcome);
-    assert!(
-        outcome.usage().wall >= Duration::from_millis(1500),
-        "{}",
-        shown(&outcome)
-    );
-    assert!(
-        outcome.usage().cpu < Duration::from_millis(500),
-        "{}",
-        shown(&outcome)
-    );
+    assert!(outcome.usage().wall >= wait, "{}", shown(&outcome));
+    assert!(outcome.usage().cpu < limit, "{}", shown(&outcome));
 }

@@ -95,10 +95,19 @@ impl Report {
         self.failure.as_deref()
     }
 
-    /// Whether every program did what it should.
-    pub fn is_success(&self) -> bool {
-        let is_good = |ran: &Ran| Suite::of(&ran.name).is_none() || ran.tally().is_success();
-        self.failure.is_none() && self.programs.iter().all(is_good)
+    /// Whether a program was run and did what it should. A run at a level may be refused.
+    pub fn is_done(&self, name: &str) -> bool {
+        self.program(name).is_some_and(|ran| {
+            ran.status.is_some() && (Suite::of(name).is_none() || ran.tally().is_success())
+        })
+    }
+
+    /// Adds what a later guest found: it outweighs what is known of the same programs.
+    pub fn update(&mut self, later: Self) {
+        let is_kept = |ran: &Ran| later.program(&ran.name).is_none();
+        let kept = self.programs.iter().filter(|ran| is_kept(ran)).cloned();
+        let programs = kept.chain(later.programs.iter().cloned()).collect();
+        *self = Self { programs, ..later };
     }
 
     /// Returns a program's result by its name.
@@ -160,6 +169,34 @@ mod tests {
         assert_eq!(report.failure(), Some("one runs after 90 s"));
         let tally = report.programs[0].tally();
         assert_eq!(tally.to_string(), "2 passed, 1 failed, 0 skipped");
+    }
+
+    #[test]
+    fn a_later_guest_adds_its_programs_and_replaces_those_that_failed() {
+        let run = |name: &str, counts: &str, status: u32| {
+            [
+                format!("@sandfork-vm {{\"Began\":\"{name}\"}}"),
+                format!("test result: {counts}"),
+                format!("@sandfork-vm {{\"Ended\":{status}}}"),
+            ]
+        };
+        let guest = |runs: &[[String; 3]]| {
+            let mut lines: Vec<&str> = runs.iter().flatten().map(String::as_str).collect();
+            lines.push("@sandfork-vm \"Finished\"");
+            report(&lines)
+        };
+        let mut kept = guest(&[
+            run("escape", "FAILED. 1 passed; 1 failed", 101),
+            run("kernel", "ok. 2 passed; 0 failed", 0),
+        ]);
+        assert!(kept.is_done("kernel") && !kept.is_done("escape") && !kept.is_done("faults"));
+        kept.update(guest(&[
+            run("escape", "ok. 2 passed; 0 failed", 0),
+            run("faults", "ok. 3 passed; 0 failed", 0),
+        ]));
+        let all = ["kernel", "escape", "faults"];
+        assert!(all.iter().all(|name| kept.is_done(name)));
+        assert_eq!(kept.programs.len(), all.len());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The results of each situation on each kernel, as the tables of docs/hosts.md.
+//! The results of each situation on each kernel, as the tables of docs/hosts.md. Kernels that agree share a
+//! row.
 
 use std::fmt::Write;
 
@@ -11,7 +12,7 @@ use super::situation::Situation;
 use super::suite::Suite;
 use crate::document::{head, row};
 
-/// The results of all situations on one kernel.
+/// The results of all situations on the kernels.
 #[derive(Clone, Debug, Default)]
 pub struct Matrix {
     /// Each situation with its guest's report, in the order of the document.
@@ -67,7 +68,7 @@ impl Matrix {
     fn levels(&self, causes: &mut Causes) -> String {
         let columns = ["Linux", "who", "cgroup (version 2)", "without"].map(str::to_owned);
         let levels = LEVELS.map(|level| format!("`{level}`"));
-        let mut text = head([&columns[..], &levels].concat());
+        let mut rows = Rows::default();
         for (situation, report) in &self.entries {
             let Situation {
                 who,
@@ -75,11 +76,11 @@ impl Matrix {
                 without,
                 ..
             } = situation;
-            let host = [&report.release, *who, cgroup, without].map(str::to_owned);
+            let host = [*who, cgroup, without].map(str::to_owned);
             let levels = LEVELS.map(|level| cell(report, level, causes));
-            text += &row([&host[..], &levels].concat());
+            rows.add(&report.release, [&host[..], &levels].concat());
         }
-        text
+        head([&columns[..], &levels].concat()) + &rows.text()
     }
 
     /// The table of tests, with a column for each program that ran anywhere, and a row for each
@@ -97,18 +98,39 @@ impl Matrix {
         }
         let titles: Vec<String> = columns.iter().map(|name| format!("`{name}`")).collect();
         let host = ["Linux", "who", "cgroup (version 2)"].map(str::to_owned);
-        let mut text = head([&host[..], &titles].concat());
+        let mut rows = Rows::default();
         for (situation, report) in &self.entries {
             let programs: Vec<_> = columns.iter().map(|name| report.program(name)).collect();
             if programs.iter().any(Option::is_some) {
-                let host = [&report.release, situation.who, situation.cgroup].map(str::to_owned);
+                let host = [situation.who, situation.cgroup].map(str::to_owned);
                 let counts = programs.into_iter().map(|program| {
                     program.map_or_else(String::new, |program| program.tally().counts())
                 });
-                text += &row(host.into_iter().chain(counts));
+                rows.add(&report.release, host.into_iter().chain(counts).collect());
             }
         }
-        text
+        head(host.into_iter().chain(titles)) + &rows.text()
+    }
+}
+
+/// Rows of a table: the kernels that agree, and what they agree in.
+#[derive(Default)]
+struct Rows(Vec<(Vec<String>, Vec<String>)>);
+
+impl Rows {
+    fn add(&mut self, kernel: &str, cells: Vec<String>) {
+        match self.0.iter_mut().find(|(_, known)| *known == cells) {
+            Some((kernels, _)) => kernels.push(kernel.to_owned()),
+            None => self.0.push((vec![kernel.to_owned()], cells)),
+        }
+    }
+
+    fn text(&self) -> String {
+        let lines = self
+            .0
+            .iter()
+            .map(|(kernels, cells)| row([kernels.join(", ")].iter().chain(cells)));
+        lines.collect()
     }
 }
 
@@ -198,6 +220,21 @@ Made on a Friday.
 | 6.1.0-50 | ordinary user, logged in | none | 80 passed, 0 failed, 0 skipped |
 ";
         assert_eq!(matrix.render("on a Friday"), expected);
+    }
+
+    #[test]
+    fn kernels_that_agree_share_a_row_and_causes() {
+        let refusal = "sandfork: no cgroup";
+        let answers = [(125, refusal), (0, STANDARD), (0, STANDARD)];
+        let passed = "test result: ok. 80 passed; 0 failed; 0 ignored";
+        let mut both = matrix(answers, passed);
+        let mut newer = matrix(answers, "test result: ok. 81 passed; 0 failed; 0 ignored");
+        newer.entries[0].1.release = "6.12.1".to_owned();
+        both.entries.append(&mut newer.entries);
+        let text = both.render("on a Friday");
+        assert_eq!(text.matches("| 6.1.0-50, 6.12.1 |").count(), 1, "{text}");
+        assert_eq!(text.matches("| 6.12.1 |").count(), 1, "{text}");
+        assert_eq!(text.matches("no cgroup").count(), 1, "{text}");
     }
 
     #[test]

@@ -46,6 +46,8 @@ const DEADLINE: Duration = Duration::from_secs(60 * 60);
 
 /// The command that measures the cost of a cgroup.
 const BENCH: &str = "cargo xtask verify vm --bench";
+/// The command that finds out what each kind of host gives.
+const MATRIX: &str = "cargo xtask verify vm --matrix";
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
@@ -70,7 +72,7 @@ pub struct Options {
     /// Finds out which levels each kind of host gives, for the document
     #[arg(long, conflicts_with_all = ["command", "bench"])]
     matrix: bool,
-    /// Keeps of an earlier matrix what it found where nothing failed
+    /// Keeps of earlier matrices each suite that did not fail, also those that are not asked for now
     #[arg(long, requires = "matrix")]
     resume: bool,
     /// Arguments for each test
@@ -276,41 +278,45 @@ impl Guests {
         ))
     }
 
-    /// Runs every situation on every kernel, and puts the results of each into the document.
+    /// Runs every situation on the kernels, and puts the results into the document if no kernel was left out.
     fn matrix(&self) -> Result<()> {
-        let mut defects = Vec::new();
+        let mut matrix = Matrix::default();
         for kernel in &self.kernels {
             let line = name(&kernel.line);
-            let mut matrix = Matrix::default();
             for (number, situation) in SITUATIONS.into_iter().enumerate() {
                 let kept = self.place.join(format!("matrix-{line}-{number}.json"));
-                let report: Report = match fs::read(&kept) {
+                let mut report = match fs::read(&kept) {
                     Ok(report) if self.options.resume => serde_json::from_slice(&report)?,
-                    _ => self.situation(kernel, situation)?,
+                    _ => Report::default(),
                 };
-                if report.is_success() {
+                if let Some(later) = self.situation(kernel, situation, &report)? {
+                    report.update(later);
                     fs::write(&kept, serde_json::to_vec(&report)?)?;
-                } else {
-                    // There may be one of an earlier matrix.
-                    _ = fs::remove_file(&kept);
                 }
                 matrix.entries.push((situation, report));
             }
-            let command = format!("cargo xtask verify vm --matrix --kernel {line}");
-            let only = match self.options.arguments.as_slice() {
-                [] => String::new(),
-                some => format!(" -- {}", some.join(" ")),
-            };
-            let tables = matrix.render(&self.made(&format!("{command}{only}"))?);
-            println!("\n{tables}");
-            document::replace("hosts.md", &command, &tables)?;
-            defects.extend(matrix.defects());
         }
+        let only = match self.options.arguments.as_slice() {
+            [] => String::new(),
+            some => format!(" -- {}", some.join(" ")),
+        };
+        let tables = matrix.render(&self.made(&format!("{MATRIX}{only}"))?);
+        println!("\n{tables}");
+        if self.kernels.len() == Line::value_variants().len() {
+            document::replace("hosts.md", MATRIX, &tables)?;
+        }
+        let defects = matrix.defects();
         ensure!(defects.is_empty(), "{}", defects.join("\n"));
         Ok(())
     }
 
-    fn situation(&self, kernel: &Kernel, situation: Situation) -> Result<Report> {
+    /// Runs in a situation what is not done there yet. Returns `None` if there is nothing to do.
+    fn situation(
+        &self,
+        kernel: &Kernel,
+        situation: Situation,
+        known: &Report,
+    ) -> Result<Option<Report>> {
         let subject = self.subject.display().to_string();
         let levels = LEVELS.map(|level| levels::program(level, &subject));
         let mut programs: Vec<Program> = levels.into();
@@ -318,12 +324,16 @@ impl Guests {
         if situation.extent == Extent::Tests && is_asked_for {
             programs.extend(self.programs(situation.user));
         }
+        programs.retain(|program| !known.is_done(&program.name));
+        if programs.is_empty() {
+            return Ok(None);
+        }
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let job = Job {
             settings: situation.settings.iter().map(owned).collect(),
             ..self.job(situation.user, programs)
         };
-        self.run(kernel, &job, situation.boot_options)
+        self.run(kernel, &job, situation.boot_options).map(Some)
     }
 }
 
