@@ -24,7 +24,7 @@ pub struct CgroupPlan {
 pub enum CgroupVersion {
     /// One hierarchy for each controller.
     V1,
-    /// One hierarchy. `entry` must be done before the first interpreter starts.
+    /// One hierarchy. `entry` must be done before the first worker.
     V2 {
         /// What the directory still needs.
         entry: V2Entry,

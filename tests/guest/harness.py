@@ -27,7 +27,8 @@ def read(name, root=%(root)r):
 import site, signal
 site.main()
 signal.signal(signal.SIGINT, signal.default_int_handler)
-sources = Sources(read, {})
+sources = Sources(read)
+sources.add("wire", globals())
 def load(name):
     return sources.import_module(PACKAGE + "." + name, None, None, ("*",))
 
@@ -82,7 +83,7 @@ class Worker:
             "warm": warm,
             "stdin": "nothing" if stdin is None else "input",
         }
-        text = (GUEST / "sources.py").read_text() + boot
+        text = "".join((GUEST / name).read_text() for name in ("wire.py", "sources.py")) + boot
         os.dup2(theirs.fileno(), DATA)
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", text],

@@ -18,19 +18,6 @@ THREAD_PAUSE = 0.01
 COMPANIONS = {"matplotlib": ("matplotlib.font_manager",)}
 
 
-def load(setup):
-    """Imports what this zygote and its workers will need of the guest side."""
-    if "*" not in setup["imports"]:
-        # Workers use it, and would each load it.
-        from . import imports  # noqa: F401
-    if lasts(setup):
-        worker.load()
-
-
-def lasts(setup):
-    return setup["lifetime"] == "many-runs"
-
-
 def main(native, entered):
     setup = entered["setup"]
     try:
@@ -64,14 +51,18 @@ def prepare(native, setup):
     process.set_ordinary_flags(native)
     require_apart(native, "site")
     sys.path.extend(setup["path"])
+    if "*" not in setup["imports"]:
+        # Workers use it, and would each load it.
+        from . import imports  # noqa: F401
     if setup["project"] is not None:
         check_project(setup["project"])
     Servers().prepare()
     preloaded = preload_all(native, setup["preload"])
-    if lasts(setup):
+    lasts = setup["lifetime"] == "many-runs"
+    if lasts:
         worker.warm_up()
     mend_importers()
-    if lasts(setup):
+    if lasts:
         gc.collect()
         # These objects live as long as any worker. Without the freeze, the collector would write to
         # their pages and the kernel would copy them.

@@ -131,9 +131,7 @@ pub enum CgroupAbsence {
 }
 
 impl CgroupSupport {
-    /// Finds out where this process may create cgroups. A child of this process is an occupant of its
-    /// cgroup like any other process.
-    pub fn probe() -> Self {
+    pub(super) fn probe() -> Self {
         match (read("/proc/self/mountinfo"), read("/proc/self/cgroup")) {
             (Ok(mounts), Ok(own)) => {
                 Self::choose(&mountinfo::parse(&mounts), &OwnCgroups::parse(&own))
