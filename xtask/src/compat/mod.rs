@@ -9,6 +9,7 @@ mod report;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -239,7 +240,8 @@ impl Compat<'_> {
         thread::scope(|scope| {
             let other = scope.spawn(work);
             work()?;
-            other.join().unwrap_or(Ok(()))
+            // An item that panicked is in no count, so the tables must not be made.
+            other.join().unwrap_or_else(|panic| resume_unwind(panic))
         })?;
         Ok(report.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
@@ -266,7 +268,9 @@ fn everywhere(
             .iter()
             .map(|place| scope.spawn(|| run(*place, &[])))
             .collect();
-        let ended = running.into_iter().map(|it| it.join().unwrap_or_default());
+        let ended = running
+            .into_iter()
+            .map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)));
         ended.collect()
     });
     let Some((outside, inside)) = found.split_first_mut() else {
