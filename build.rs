@@ -2,8 +2,12 @@
 //! self-contained file is installed, and nothing is looked up on disk at run time.
 
 use std::env;
+use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use sha2::{Digest, Sha256};
 
 /// The profile of the embedded library. Cargo takes profiles from the workspace alone, and a package from
 /// its registry has none.
@@ -32,6 +36,38 @@ fn main() {
         "cargo::rustc-env=SANDFORK_GUEST={}",
         worker.join("guest").display()
     );
+    println!(
+        "cargo::rustc-env=SANDFORK_SOURCES_SHA256={}",
+        digest(&worker.join("guest"))
+    );
+}
+
+/// Of the guest's Python code: byte code that is kept from one start to the next belongs to these sources.
+fn digest(guest: &Path) -> String {
+    let (mut directories, mut files) = (vec![guest.to_owned()], Vec::new());
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).expect("the guest's sources are there") {
+            let path = entry.expect("the directory can be read").path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "py") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    let mut hash = Sha256::new();
+    for file in files {
+        let name = file.strip_prefix(guest).expect("it lies there");
+        let text = fs::read(&file).expect("the guest's sources can be read");
+        hash.update(format!("{} {}\n", name.display(), text.len()));
+        hash.update(text);
+    }
+    let mut text = String::new();
+    for byte in hash.finalize() {
+        _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 fn build_worker(sources: &Path, out: &Path) -> PathBuf {

@@ -120,7 +120,7 @@ fn launch(
         return outputs.exit_code(&outcome);
     }
     let draws = tty.as_ref().map_or(Guest::Prints, |_| Guest::Draws);
-    let mut streams = Streams::new(cancel.clone(), draws).map_err(Failure::Setup)?;
+    let mut streams = Streams::new(cancel.clone(), draws);
     let (request, raw) = match tty {
         Some(tty) => tty
             .connect(request, &cancel)

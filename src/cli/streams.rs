@@ -15,8 +15,15 @@ use super::terminal::Neutralizer;
 /// which enforces the guest's deadlines. The policy's limit on output bounds what waits to be
 /// written.
 pub struct Streams {
+    cancel: Cancel,
+    guest: Guest,
+    /// Started with the first output: many guests have none.
+    writer: Option<io::Result<Writer>>,
+}
+
+struct Writer {
     queue: Sender<Piece>,
-    writer: JoinHandle<io::Result<()>>,
+    thread: JoinHandle<io::Result<()>>,
 }
 
 /// What a guest's output is for a terminal.
@@ -34,16 +41,14 @@ enum Piece {
 }
 
 impl Streams {
-    /// The streams of this process. `cancel` ends the run when the output has no reader any more.
-    ///
-    /// # Errors
-    ///
-    /// When the host has no thread left.
-    pub fn new(cancel: Cancel, guest: Guest) -> io::Result<Self> {
-        let (queue, pieces) = mpsc::channel();
-        let write = move || write_all(pieces, guest).inspect_err(|_| cancel.cancel());
-        let writer = thread::Builder::new().spawn(write)?;
-        Ok(Self { queue, writer })
+    /// The streams of this process. `cancel` ends the run when the output cannot be written: it has no
+    /// reader any more, or the host has no thread left.
+    pub fn new(cancel: Cancel, guest: Guest) -> Self {
+        Self {
+            cancel,
+            guest,
+            writer: None,
+        }
     }
 
     /// Shows a traceback where Python would print it.
@@ -60,15 +65,30 @@ impl Streams {
     ///
     /// The error that ended the writing early.
     pub fn finish(self) -> io::Result<()> {
-        drop(self.queue);
-        self.writer
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the writer panicked")))
+        let Some(writer) = self.writer.transpose()? else {
+            return Ok(());
+        };
+        drop(writer.queue);
+        let joined = writer.thread.join();
+        joined.unwrap_or_else(|_| Err(io::Error::other("the writer panicked")))
     }
 
-    fn send(&self, piece: Piece) {
-        // Fails if the writer has ended early; `finish` returns the error.
-        let _ = self.queue.send(piece);
+    fn send(&mut self, piece: Piece) {
+        let (cancel, guest) = (&self.cancel, self.guest);
+        let start = || Writer::start(cancel.clone(), guest).inspect_err(|_| cancel.cancel());
+        if let Ok(writer) = self.writer.get_or_insert_with(start) {
+            // Fails if the writer has ended early; `finish` returns the error.
+            let _ = writer.queue.send(piece);
+        }
+    }
+}
+
+impl Writer {
+    fn start(cancel: Cancel, guest: Guest) -> io::Result<Self> {
+        let (queue, pieces) = mpsc::channel();
+        let write = move || write_all(pieces, guest).inspect_err(|_| cancel.cancel());
+        let thread = thread::Builder::new().spawn(write)?;
+        Ok(Self { queue, thread })
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`probe()`] asks the kernel; a test builds a [`Host`] by hand. This module makes no decision:
 //! `plan` decides from a policy and a host.
 
+mod cache_directory;
 mod cgroup;
 mod environment;
 mod errno;
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use cache_directory::cache_directory;
 pub use cgroup::{CgroupAbsence, CgroupSupport, Controller, SUPERVISOR_LEAF, V2Entry};
 pub use environment::CallerEnvironment;
 pub use errno::Errno;
@@ -41,7 +43,7 @@ pub use limits::{HardLimits, HostLimits};
 pub(crate) use mountinfo::unescape;
 pub use namespaces::{NamespaceSupport, Refusal, RefusalCause};
 pub use paths::{PathFact, PathKind};
-pub use probe::{HostError, Needs, probe};
+pub use probe::{HostError, HostWithoutInterpreter, Needs, probe};
 pub use seccomp::SeccompSupport;
 pub use system_paths::{SystemPath, SystemPathKind};
 pub use user::{HostUser, IdRange, Ids, UNPRIVILEGED_ID};
@@ -85,4 +87,6 @@ pub struct Host {
     pub paths: BTreeMap<PathBuf, PathFact>,
     /// Values of the variables that the policy takes from the caller.
     pub caller_env: BTreeMap<String, String>,
+    /// The directory of the files that later starts take code from, without symbolic links.
+    pub cache: Option<PathBuf>,
 }

@@ -24,7 +24,7 @@ pub struct CgroupPlan {
 pub enum CgroupVersion {
     /// One hierarchy for each controller.
     V1,
-    /// One hierarchy. `entry` must be done before the first worker.
+    /// One hierarchy. `entry` must be done before the first interpreter starts.
     V2 {
         /// What the directory still needs.
         entry: V2Entry,

@@ -24,9 +24,28 @@ pub struct Diagnosis {
     pub layers: Vec<Assessment>,
     /// The interpreter.
     pub interpreter: InterpreterDiagnosis,
+    /// Where starts are kept for later ones, where it was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheDiagnosis>,
     /// What the built-in policies preload, where it was tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preloads: Vec<PreloadDiagnosis>,
+}
+
+/// Whether a start finds what earlier ones left.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum CacheDiagnosis {
+    /// It does.
+    Usable {
+        /// The directory.
+        directory: String,
+    },
+    /// It does not, and takes longer.
+    Unusable {
+        /// The reason and the remedy.
+        error: String,
+    },
 }
 
 /// What became of the preloads of a policy.
@@ -81,6 +100,7 @@ pub fn diagnose(
                 error: error.to_string(),
             },
         },
+        cache: None,
         preloads: Vec::new(),
     }
 }
@@ -132,6 +152,15 @@ impl fmt::Display for Diagnosis {
             InterpreterDiagnosis::Unusable { error } => {
                 writeln!(f, "  {:<14}{:<10}{error}", "interpreter", "no")?;
             }
+        }
+        match &self.cache {
+            Some(CacheDiagnosis::Usable { directory }) => {
+                writeln!(f, "  {:<14}{:<10}{directory}", "cache", "yes")?;
+            }
+            Some(CacheDiagnosis::Unusable { error }) => {
+                writeln!(f, "  {:<14}{:<10}{error}", "cache", "no")?;
+            }
+            None => {}
         }
         for tried in &self.preloads {
             let answer = if tried.error.is_none() { "yes" } else { "no" };

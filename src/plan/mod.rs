@@ -34,7 +34,7 @@ use serde::{Serialize, Serializer};
 pub use crate::outcome::Layer;
 pub use assess::assess;
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
-pub use doctor::{PreloadDiagnosis, diagnose};
+pub use doctor::{CacheDiagnosis, PreloadDiagnosis, diagnose};
 pub use environment::{PRELOAD_ONLY, preload_env};
 pub use error::{Place, PlanError};
 pub use explain::explain;

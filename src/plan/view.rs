@@ -54,6 +54,7 @@ impl View {
         }
         view.trees = arrange(wanted)?;
         check_writable(&view.trees, level)?;
+        check_cache(&view.trees, host)?;
         view.link_interpreter(host);
         Ok(view)
     }
@@ -213,6 +214,23 @@ fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
             .find(|tree| !tree.is_writable() && tree.path.starts_with(&above.path));
         if let Some(tree) = inside {
             let (place, path) = (above.place.clone(), tree.path.clone());
+            return Err(PlanError::WritableCode { place, path });
+        }
+    }
+    Ok(())
+}
+
+/// Later starts take code from the cache directory, and believe what belongs to their user. A mount over it
+/// would protect nothing: a guest that may write above it can rename what is above it.
+fn check_cache(trees: &[Tree], host: &Host) -> Result<(), PlanError> {
+    let is_users = host.machine.user.drop_to.is_none();
+    let Some(cache) = host.cache.as_ref().filter(|_| is_users) else {
+        return Ok(());
+    };
+    for tree in trees.iter().filter(|tree| tree.is_writable()) {
+        let path = tree.resolved.as_ref().unwrap_or(&tree.path);
+        if cache.starts_with(path) || path.starts_with(cache) {
+            let (place, path) = (tree.place.clone(), cache.clone());
             return Err(PlanError::WritableCode { place, path });
         }
     }

@@ -7,20 +7,20 @@ use std::sync::Arc;
 
 use super::pool::{Filler, Pool};
 use super::stats::Counts;
-use super::zygote_manager::ZygoteManager;
+use super::zygote_manager::FirstZygote;
 use super::{AtomicUsize, Inner, Sandbox};
 use crate::admission::Admission;
 use crate::error::Error;
 use crate::host::{
-    CallerEnvironment, Host, Interpreter, InterpreterError, probe_interpreter, processors,
-    resolve_interpreter,
+    CallerEnvironment, CgroupSupport, HostError, HostWithoutInterpreter, Interpreter,
+    InterpreterError, probe_interpreter, processors, resolve_interpreter,
 };
 use crate::outcome::PolicyIdentity;
 use crate::plan::{Plan, PreloadPlan, SessionFiles, Start, needs, plan};
 use crate::policy::Policy;
-use crate::supervisor::cgroup::CgroupRoot;
+use crate::supervisor::cgroup::{self, CgroupRoot};
 use crate::supervisor::session::SessionRoot;
-use crate::supervisor::{Launched, SupervisorError};
+use crate::supervisor::{Launched, StartCache, Starting, SupervisorError};
 use sandfork_jail::control::Lifetime;
 
 /// Builds a [`Sandbox`].
@@ -103,15 +103,17 @@ impl SandboxBuilder {
     pub fn build(self) -> Result<Sandbox, Error> {
         let environment = self.caller_environment();
         let policy = self.for_policy();
-        let executable = executable(&policy, &environment)?;
-        let launched = launch(&executable, &environment)?;
-        let mut plan = plan_for(&policy, &launched, &executable, &environment)?;
+        let support = CgroupSupport::probe();
+        cgroup::make_room(&support)?;
+        let (launched, mut plan, start) = launch(&policy, self.lifetime, support, &environment)?;
+        let zygote = FirstZygote::begin(launched, &plan, self.lifetime, start)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
+        cgroups.iter().for_each(CgroupRoot::prepare);
         let sessions = match plan.session_files {
             SessionFiles::Private => None,
             SessionFiles::HostDirectory(_) => Some(Arc::new(SessionRoot::create(&plan.jail)?)),
         };
-        let warm = ZygoteManager::start(launched, &mut plan, self.lifetime)?;
+        let warm = zygote.finish(&mut plan)?;
         let policy = PolicyIdentity {
             name: policy.name().to_owned(),
             sha256: policy.sha256().to_owned(),
@@ -142,37 +144,44 @@ impl SandboxBuilder {
     pub(crate) fn try_preloads(&self) -> Result<Vec<PreloadPlan>, Error> {
         let environment = self.caller_environment();
         let policy = self.for_policy();
-        let executable = executable(&policy, &environment)?;
-        let launched = launch(&executable, &environment)?;
-        let mut plan = plan_for(&policy, &launched, &executable, &environment)?;
-        ZygoteManager::start(launched, &mut plan, Lifetime::OneRun)?;
+        let (support, lifetime) = (CgroupSupport::probe(), Lifetime::OneRun);
+        let (launched, mut plan, start) = launch(&policy, lifetime, support, &environment)?;
+        FirstZygote::begin(launched, &plan, lifetime, start)?.finish(&mut plan)?;
         Ok(plan.interpreter.preload)
     }
 }
 
-/// Starts the interpreter. If it ends without a message, the probe examines it, because the probe
-/// knows what else may have that name.
-fn launch(executable: &Path, environment: &CallerEnvironment) -> Result<Launched, Error> {
-    let error = match Launched::start(executable) {
-        Err(error @ SupervisorError::ZygoteEnded { .. }) => error,
-        other => return Ok(other?),
-    };
-    let asked = probe_interpreter(executable, environment);
-    asked.map_err(crate::host::HostError::from)?;
-    Err(error.into())
-}
-
-/// The interpreter's own facts decide the plan, so it is started first and asked once.
-fn plan_for(
+/// Starts the interpreter and makes the plan. What does not depend on what the interpreter reports of itself is
+/// done while it starts, which takes longer.
+fn launch(
     policy: &Policy,
-    launched: &Launched,
-    executable: &Path,
+    lifetime: Lifetime,
+    cgroup: CgroupSupport,
     environment: &CallerEnvironment,
-) -> Result<Plan, Error> {
-    let interpreter = Interpreter::from_facts(launched.facts(), executable)
-        .map_err(crate::host::HostError::from)?;
-    let host = Host::with_interpreter(interpreter, &needs(policy), environment)?;
-    Ok(plan(policy, &host)?)
+) -> Result<(Launched, Plan, StartCache), Error> {
+    let executable = executable(policy, environment)?;
+    let starting = Starting::begin(&executable)?;
+    let host = HostWithoutInterpreter::probe(cgroup, &needs(policy), environment);
+    let start = StartCache::read(&executable, lifetime);
+    let plan_for = |facts: &str| -> Result<Plan, Error> {
+        let interpreter = Interpreter::from_facts(facts, &executable).map_err(HostError::from)?;
+        Ok(plan(policy, &host.clone()?.with(interpreter))?)
+    };
+    // Most likely it reports what it reported the last time.
+    let guess = start.facts().map(|facts| (plan_for(&facts), facts));
+    let launched = match starting.launched() {
+        // The probe of the interpreter knows what else may have that name.
+        Err(error @ SupervisorError::ZygoteEnded { .. }) => {
+            probe_interpreter(&executable, environment).map_err(HostError::from)?;
+            return Err(error.into());
+        }
+        other => other?,
+    };
+    let plan = match guess {
+        Some((plan, facts)) if facts == launched.facts() => plan,
+        _ => plan_for(launched.facts()),
+    };
+    Ok((launched, plan?, start))
 }
 
 /// The program behind the policy's `python.interpreter`.
@@ -187,7 +196,7 @@ fn executable(policy: &Policy, environment: &CallerEnvironment) -> Result<PathBu
         }
         Ok(path)
     };
-    Ok(find().map_err(crate::host::HostError::from)?)
+    Ok(find().map_err(HostError::from)?)
 }
 
 pub(super) fn is_script(path: &Path) -> bool {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::plan::{LeftToGuest, Plan, PreloadPlan, preload_env};
-use crate::supervisor::{FontCache, Launched, SupervisorError, Zygote};
+use crate::supervisor::{Entering, FontCache, Launched, StartCache, SupervisorError, Zygote};
 use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup};
 
 /// The workers of one zygote share its hash seed and its address layout, so no zygote serves for
@@ -20,6 +20,7 @@ const MAX_AGE: Duration = Duration::from_secs(3600);
 pub struct ZygoteManager {
     executable: PathBuf,
     lifetime: Lifetime,
+    start: StartCache,
     current: Mutex<Option<Generation>>,
 }
 
@@ -30,27 +31,46 @@ struct Generation {
     workers: u64,
 }
 
-impl ZygoteManager {
-    /// Makes the first zygote from an interpreter that has started. Afterwards the plan says which
-    /// modules are left to the guest.
-    pub fn start(
+/// The first zygote while it enters its jail and prepares, which takes longer than anything that the
+/// supervisor has to do meanwhile. Dropping it ends it.
+#[derive(Debug)]
+pub struct FirstZygote {
+    making: Making,
+    start: StartCache,
+}
+
+impl FirstZygote {
+    /// Begins to make it from an interpreter that has started.
+    pub fn begin(
         launched: Launched,
-        plan: &mut Plan,
+        plan: &Plan,
         lifetime: Lifetime,
+        start: StartCache,
     ) -> Result<Self, SupervisorError> {
+        let making = Making::begin(launched, plan, lifetime, &start)?;
+        Ok(Self { making, start })
+    }
+
+    /// Waits until it serves. Afterwards the plan says which modules are left to the guest.
+    pub fn finish(self, plan: &mut Plan) -> Result<ZygoteManager, SupervisorError> {
+        let Self { making, start } = self;
+        let lifetime = making.lifetime;
         let first = Generation {
-            zygote: enter(launched, plan, lifetime)?,
+            zygote: making.finish(plan, &start)?,
             born: Instant::now(),
             workers: 0,
         };
         let executable = plan.interpreter.executable.clone();
-        Ok(Self {
+        Ok(ZygoteManager {
             executable,
             lifetime,
+            start,
             current: Mutex::new(Some(first)),
         })
     }
+}
 
+impl ZygoteManager {
     /// Returns a zygote for one worker.
     pub fn get(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +101,8 @@ impl ZygoteManager {
     fn launch(&self, plan: &Plan, lifetime: Lifetime) -> Result<Arc<Zygote>, SupervisorError> {
         let launched = Launched::start(&self.executable)?;
         // What changed in the environment since then is only this zygote's concern.
-        enter(launched, &mut plan.clone(), lifetime)
+        let mut plan = plan.clone();
+        Making::begin(launched, &plan, lifetime, &self.start)?.finish(&mut plan, &self.start)
     }
 
     /// Discards a zygote that has ended or cannot be trusted, so that the next run starts another.
@@ -96,26 +117,50 @@ impl ZygoteManager {
     }
 }
 
-/// Makes a zygote. A module that cannot be preloaded spoils the interpreter that tries: its threads
-/// stay, and a package that was imported in part may not be imported again. If the policy can do
-/// without, another interpreter leaves the module to the guest.
-fn enter(
-    mut launched: Launched,
-    plan: &mut Plan,
+/// A zygote that is being made.
+#[derive(Debug)]
+struct Making {
+    entering: Entering,
+    fonts: Option<FontCache>,
     lifetime: Lifetime,
-) -> Result<Arc<Zygote>, SupervisorError> {
-    let fonts = font_cache(plan);
-    loop {
-        let setup = setup(plan, lifetime);
-        let error = match Zygote::enter(launched, plan.jail.clone(), setup, fonts.as_ref()) {
-            Ok(zygote) => {
-                leave_absent(&mut plan.interpreter.preload, zygote.preloaded());
-                return Ok(Arc::new(zygote));
-            }
-            Err(error) => error,
-        };
-        leave_to_guest(&mut plan.interpreter.preload, error)?;
-        launched = Launched::start(&plan.interpreter.executable)?;
+}
+
+impl Making {
+    fn begin(
+        launched: Launched,
+        plan: &Plan,
+        lifetime: Lifetime,
+        start: &StartCache,
+    ) -> Result<Self, SupervisorError> {
+        let fonts = font_cache(plan);
+        let (jail, setup) = (plan.jail.clone(), setup(plan, lifetime));
+        Ok(Self {
+            entering: Entering::begin(launched, jail, setup, start, fonts.as_ref())?,
+            fonts,
+            lifetime,
+        })
+    }
+
+    /// Waits until the zygote serves. A module that cannot be preloaded spoils the interpreter that tries: its
+    /// threads stay, and a package that was imported in part may not be imported again. If the policy can do
+    /// without, another interpreter leaves the module to the guest.
+    fn finish(
+        mut self,
+        plan: &mut Plan,
+        start: &StartCache,
+    ) -> Result<Arc<Zygote>, SupervisorError> {
+        loop {
+            let error = match self.entering.serves(start, self.fonts.as_ref()) {
+                Ok(zygote) => {
+                    leave_absent(&mut plan.interpreter.preload, zygote.preloaded());
+                    return Ok(Arc::new(zygote));
+                }
+                Err(error) => error,
+            };
+            leave_to_guest(&mut plan.interpreter.preload, error)?;
+            let launched = Launched::start(&plan.interpreter.executable)?;
+            self = Self::begin(launched, plan, self.lifetime, start)?;
+        }
     }
 }
 
@@ -125,11 +170,14 @@ fn font_cache(plan: &Plan) -> Option<FontCache> {
     if interpreter.preload.is_empty() {
         return None;
     }
-    FontCache::of([
+    let cache = FontCache::of([
         OsStr::new(&plan.policy.sha256),
         interpreter.executable.as_os_str(),
         interpreter.environment.as_os_str(),
-    ])
+    ]);
+    cache
+        .inspect_err(|error| tracing::debug!(%error, "no list of fonts is kept"))
+        .ok()
 }
 
 /// Leaves the module of this error to the guest. Fails with the error if that is not possible.

@@ -22,13 +22,16 @@ use sandfork_jail::sys;
 /// The program text of a zygote.
 const BOOTSTRAP: &str = concat!(
     include_str!("../host/interpreter/facts.py"),
-    include_str!(concat!(env!("SANDFORK_GUEST"), "/wire.py")),
-    include_str!(concat!(env!("SANDFORK_GUEST"), "/sources.py")),
     include_str!(concat!(env!("SANDFORK_GUEST"), "/bootstrap.py"))
 );
 
 /// How long an interpreter may take to report its facts.
 const FACTS_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// An interpreter that was started outside any jail and has not reported its facts yet. Dropping it
+/// ends it.
+#[derive(Debug)]
+pub struct Starting(Launched);
 
 /// An interpreter that runs outside any jail and waits for its plan. Dropping it ends it.
 #[derive(Debug)]
@@ -80,12 +83,12 @@ impl Drop for Started {
     }
 }
 
-impl Launched {
+impl Starting {
     /// Starts `executable` as a future zygote.
     ///
     /// Its environment has only the locale: the caller's environment must not be found in the
     /// memory of a process that workers are copied from.
-    pub fn start(executable: &Path) -> Result<Self, SupervisorError> {
+    pub fn begin(executable: &Path) -> Result<Self, SupervisorError> {
         let (control, theirs) = socket_pair(SockType::SeqPacket).when("make the control socket")?;
         let (their_lifeline, lifeline) = pipe().when("make the lifeline")?;
         let log =
@@ -105,7 +108,7 @@ impl Launched {
                 path: executable.to_owned(),
                 cause: error,
             })?;
-        let mut launched = Self {
+        Ok(Self(Launched {
             control,
             lifeline,
             their_lifeline,
@@ -113,15 +116,27 @@ impl Launched {
             born_in,
             facts: String::new(),
             process: Started(child),
-        };
+        }))
+    }
+
+    /// Waits until it has started and reported its facts.
+    pub fn launched(self) -> Result<Launched, SupervisorError> {
+        let Self(mut launched) = self;
         match launched.hear_within(FACTS_TIMEOUT, "the interpreter's start")? {
-            FromZygote::Facts { json } => launched.facts = json,
+            FromZygote::Facts { text } => launched.facts = text,
             _ => return Err(launched.ended()),
         }
         Ok(launched)
     }
+}
 
-    /// The facts that the interpreter reported, as JSON.
+impl Launched {
+    /// Starts `executable` as a future zygote, and waits until it has started.
+    pub fn start(executable: &Path) -> Result<Self, SupervisorError> {
+        Starting::begin(executable)?.launched()
+    }
+
+    /// The facts that the interpreter reported.
     pub fn facts(&self) -> &str {
         &self.facts
     }

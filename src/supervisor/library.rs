@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::OnceLock;
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use sandfork_jail::sys;
 
 /// The library's bytes.
 static LIBRARY: &[u8] = include_bytes!(env!("SANDFORK_WORKER"));
@@ -36,10 +36,6 @@ fn create() -> std::io::Result<OwnedFd> {
     }?;
     let mut file = File::from(memfd);
     file.write_all(LIBRARY)?;
-    let seals = SealFlag::F_SEAL_WRITE
-        | SealFlag::F_SEAL_SHRINK
-        | SealFlag::F_SEAL_GROW
-        | SealFlag::F_SEAL_SEAL;
-    fcntl(file.as_fd(), FcntlArg::F_ADD_SEALS(seals))?;
+    sys::sealed::seal(file.as_fd())?;
     Ok(OwnedFd::from(file))
 }

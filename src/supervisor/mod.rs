@@ -2,12 +2,12 @@
 //! outside, feeds it, watches its limits, ends it, and reports the outcome.
 
 mod as_guest;
+mod cache;
 pub mod clock;
 mod descriptors;
 mod disconnect;
 mod drain;
 mod ending;
-mod font_cache;
 mod launch;
 mod link;
 mod live;
@@ -33,9 +33,9 @@ pub mod error;
 pub mod files;
 pub mod session;
 
+pub use cache::{FontCache, StartCache, kept_in};
 pub use error::SupervisorError;
-pub use font_cache::FontCache;
-pub use launch::Launched;
+pub use launch::{Launched, Starting};
 pub(crate) use live::attend;
 pub use live::{
     Caller, CallerEvent, FrameCaller, Payload, Refusal, SessionExit, SessionTerms, await_caller,
@@ -46,4 +46,4 @@ pub(crate) use run::{Deferred, run_in};
 pub use stop::hold_guests;
 pub(crate) use verified_worker::VerifiedWorker;
 pub use wait::wait;
-pub use zygote::Zygote;
+pub use zygote::{Entering, Zygote};

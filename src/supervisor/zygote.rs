@@ -1,4 +1,4 @@
-//! A zygote that serves requests: it forks a jailed worker for each.
+//! A zygote: how it comes to serve, and the requests for workers, of which it forks one for each.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
@@ -8,11 +8,11 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
+use super::cache::{FontCache, LentCodes, LentFonts, StartCache};
 use super::error::{SupervisorError, While};
-use super::font_cache::FontCache;
 use super::launch::{Launched, Started};
 use super::verify::OtherNamespaces;
-use sandfork_jail::control::{FromZygote, PythonSetup, ToZygote, Unready, send_message};
+use sandfork_jail::control::{FromZygote, Lent, PythonSetup, ToZygote, Unready, send_message};
 use sandfork_jail::failure::{Failure, Step};
 use sandfork_jail::program::ZygoteJail;
 
@@ -38,51 +38,6 @@ pub struct Zygote {
 }
 
 impl Zygote {
-    /// Lets a started interpreter enter its jail, preload and serve.
-    pub fn enter(
-        mut launched: Launched,
-        jail: ZygoteJail,
-        python: PythonSetup,
-        fonts: Option<&FontCache>,
-    ) -> Result<Self, SupervisorError> {
-        let enter = ToZygote::Enter {
-            jail: Box::new(jail),
-            python,
-        };
-        let fonts = fonts.and_then(|fonts| Some((fonts, fonts.lend().ok()?)));
-        let lifeline = [launched.their_lifeline.as_fd()].into_iter();
-        let lent = fonts.iter().map(|(_, lent)| lent.as_fd());
-        let fds: Vec<BorrowedFd> = lifeline.chain(lent).collect();
-        let sent = send_message(launched.control.as_fd(), &enter, &fds);
-        match sent {
-            Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(launched.ended()),
-            other => other.when("send the plan to the zygote")?,
-        }
-        let (preloaded, namespaces) = until_ready(&mut launched)?;
-        if let Some((fonts, lent)) = fonts
-            && let Err(error) = fonts.take_back(&lent)
-        {
-            tracing::debug!(%error, "the list of fonts is not kept");
-        }
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let proc = open("/proc", flags, Mode::empty()).when("open /proc")?;
-        let Launched {
-            process,
-            control,
-            lifeline,
-            born_in,
-            ..
-        } = launched;
-        Ok(Self {
-            control,
-            others: born_in.with_zygote(namespaces),
-            proc,
-            preloaded,
-            _lifeline: lifeline,
-            process: Mutex::new(process),
-        })
-    }
-
     /// The modules of the preload list that it has imported.
     pub fn preloaded(&self) -> &[String] {
         &self.preloaded
@@ -114,6 +69,87 @@ impl Zygote {
     pub fn is_alive(&self) -> bool {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         process.is_alive()
+    }
+}
+
+/// An interpreter that was let into its jail, and prepares there to serve. Dropping it ends it.
+#[derive(Debug)]
+pub struct Entering {
+    launched: Launched,
+    codes: Option<LentCodes>,
+    fonts: Option<LentFonts>,
+}
+
+impl Entering {
+    /// Lets a started interpreter enter its jail, with what earlier zygotes left.
+    pub fn begin(
+        mut launched: Launched,
+        jail: ZygoteJail,
+        python: PythonSetup,
+        start: &StartCache,
+        fonts: Option<&FontCache>,
+    ) -> Result<Self, SupervisorError> {
+        let codes = start.lend(launched.facts()).ok();
+        let fonts = fonts.and_then(|fonts| fonts.lend().ok());
+        let lent_codes = codes.iter().map(|lent| (Lent::Codes, lent.as_fd()));
+        let lent_fonts = fonts.iter().map(|lent| (Lent::Fonts, lent.as_fd()));
+        let (lent, files): (Vec<Lent>, Vec<BorrowedFd>) = lent_codes.chain(lent_fonts).unzip();
+        let enter = ToZygote::Enter {
+            jail: Box::new(jail),
+            python,
+            lent,
+        };
+        let fds = [&[launched.their_lifeline.as_fd()][..], &files].concat();
+        match send_message(launched.control.as_fd(), &enter, &fds) {
+            Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(launched.ended()),
+            other => other.when("send the plan to the zygote")?,
+        }
+        Ok(Self {
+            launched,
+            codes,
+            fonts,
+        })
+    }
+
+    /// Waits until it serves, and keeps what it leaves to later zygotes.
+    pub fn serves(
+        self,
+        start: &StartCache,
+        fonts: Option<&FontCache>,
+    ) -> Result<Zygote, SupervisorError> {
+        let Self {
+            mut launched,
+            codes,
+            fonts: lent_fonts,
+        } = self;
+        let (preloaded, namespaces) = until_ready(&mut launched)?;
+        if let Some(lent) = codes
+            && let Err(error) = start.take_back(&lent, launched.facts())
+        {
+            tracing::debug!(%error, "the byte code is not kept");
+        }
+        if let (Some(fonts), Some(lent)) = (fonts, lent_fonts)
+            && let Err(error) = fonts.take_back(&lent)
+        {
+            tracing::debug!(%error, "the list of fonts is not kept");
+        }
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let proc = open("/proc", flags, Mode::empty()).when("open /proc")?;
+        let Launched {
+            process,
+            control,
+            lifeline,
+            born_in,
+            ..
+        } = launched;
+        Ok(Zygote {
+            control,
+            others: born_in.with_zygote(namespaces),
+            proc,
+            preloaded,
+            _lifeline: lifeline,
+            process: Mutex::new(process),
+        })
     }
 }
 

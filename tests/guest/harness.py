@@ -27,8 +27,7 @@ def read(name, root=%(root)r):
 import site, signal
 site.main()
 signal.signal(signal.SIGINT, signal.default_int_handler)
-sources = Sources(read)
-sources.add("wire", globals())
+sources = Sources(read, {})
 def load(name):
     return sources.import_module(PACKAGE + "." + name, None, None, ("*",))
 
@@ -83,7 +82,7 @@ class Worker:
             "warm": warm,
             "stdin": "nothing" if stdin is None else "input",
         }
-        text = "".join((GUEST / name).read_text() for name in ("wire.py", "sources.py")) + boot
+        text = (GUEST / "sources.py").read_text() + boot
         os.dup2(theirs.fileno(), DATA)
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", text],

@@ -40,6 +40,7 @@ mod precedence;
 mod programs;
 mod recipe;
 mod sessions;
+mod starts;
 mod test;
 #[path = "../common/traced.rs"]
 #[allow(dead_code, reason = "what other tracers do is there too")]
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
     tests.extend(openings::tests());
     tests.extend(precedence::tests());
     tests.extend(sessions::tests());
+    tests.extend(starts::tests());
     let trials = tests
         .into_iter()
         .map(|test| test.into_trial(&world))

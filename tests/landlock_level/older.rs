@@ -3,10 +3,12 @@
 use std::process::exit;
 use std::sync::Arc;
 
-use sandfork::internals::host::{Host, Interpreter, LandlockSupport};
+use sandfork::internals::host::{
+    CgroupSupport, HostWithoutInterpreter, Interpreter, LandlockSupport,
+};
 use sandfork::internals::plan::{PRELOAD_ONLY, Plan, needs, plan};
 use sandfork::internals::supervisor::session::SessionRoot;
-use sandfork::internals::supervisor::{Launched, RunContext, Zygote, run};
+use sandfork::internals::supervisor::{Entering, Launched, RunContext, StartCache, run};
 use sandfork::{CallerEnvironment, FileSystem, Override, Policy, PolicyIdentity, Request};
 use sandfork_jail::control::PythonSetup;
 use sandfork_jail::sys::support::landlock_abi;
@@ -50,8 +52,10 @@ fn run_under(
     let policy = Policy::load("standard", settings, &FileSystem)?;
     let launched = Launched::start(PYTHON.as_ref())?;
     let interpreter = Interpreter::from_facts(launched.facts(), PYTHON.as_ref())?;
-    let mut host =
-        Host::with_interpreter(interpreter, &needs(&policy), &CallerEnvironment::current())?;
+    let environment = CallerEnvironment::current();
+    let cgroup = CgroupSupport::probe();
+    let host = HostWithoutInterpreter::probe(cgroup, &needs(&policy), &environment)?;
+    let mut host = host.with(interpreter);
     host.machine.landlock = LandlockSupport::Abi { abi };
     let plan = Plan {
         cgroup: None,
@@ -65,7 +69,9 @@ fn run_under(
             .to_vec(),
         ..PythonSetup::default()
     };
-    let zygote = Zygote::enter(launched, plan.jail.clone(), python, None)?;
+    let start = StartCache::in_memory();
+    let entering = Entering::begin(launched, plan.jail.clone(), python, &start, None)?;
+    let zygote = entering.serves(&start, None)?;
     let place = RunContext {
         zygote: &zygote,
         jail: &plan.jail,

@@ -58,10 +58,10 @@ pub fn recv_message<M: DeserializeOwned>(
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FromZygote {
-    /// First message: the facts that the interpreter reports about itself, as JSON.
+    /// First message: the facts that the interpreter reports about itself.
     Facts {
         /// The text that `host::Interpreter::from_facts` reads.
-        json: String,
+        text: String,
     },
     /// A step of the jail failed; the process ends.
     Failed {
@@ -132,13 +132,14 @@ pub enum Unready {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ToZygote {
-    /// Enter this jail, then prepare. Descriptors: the lifeline, and if anything is preloaded, a memory
-    /// file with the list of fonts that an earlier zygote made, or to write it to.
+    /// Enter this jail, then prepare. Descriptors: the lifeline, and one memory file for each of `lent`.
     Enter {
         /// The jail.
         jail: Box<ZygoteJail>,
         /// How to prepare the interpreter in it.
         python: PythonSetup,
+        /// What earlier zygotes left to this one.
+        lent: Vec<Lent>,
     },
     /// Fork a worker. Descriptors: stdin, stdout, stderr, data, monitor, then cgroup files.
     Spawn {
@@ -152,6 +153,17 @@ pub enum ToZygote {
         /// workers.
         uid: Option<u32>,
     },
+}
+
+/// What a memory file holds that the supervisor lends to a zygote. If it is empty, the zygote fills it for
+/// later zygotes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lent {
+    /// Byte code of the guest's side. The file is sealed once it is filled.
+    Codes,
+    /// The list of fonts that matplotlib makes at its import.
+    Fonts,
 }
 
 /// What a worker's limit on processor time applies to.

@@ -1,8 +1,11 @@
-# The last part of a zygote's `python -I -S -c` program, after host/interpreter/facts.py, wire.py and
-# sources.py. It reports the interpreter's facts, enters the jail and runs the sources that it
-# receives there.
+# The last part of a zygote's `python -I -S -c` program, after host/interpreter/facts.py. It reports the
+# interpreter's facts, enters the jail and runs the guest side there. Each start compiles it, so it is small.
 # Descriptor 0 is the control socket, descriptor 1 the sealed memfd with the native module.
 import _signal
+import builtins
+import marshal
+import posix
+import sys
 
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import ExtensionFileLoader
@@ -29,9 +32,19 @@ def forget_inherited_signals():
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
 
 
+def kept_codes(number):
+    """The code of each source, as an earlier zygote of this Python compiled it. Empty for a new file."""
+    kept = posix.pread(number, posix.fstat(number).st_size, 0)
+    return marshal.loads(kept) if kept else {}
+
+
 forget_inherited_signals()
 native = load_native()
-entered = loads(native.enter(dumps(_sandfork_facts())))
-sources = Sources(native.source)
-sources.add("wire", globals())
-sources.import_module(PACKAGE + ".zygote", None, None, ("main",)).main(native, entered)
+entered = native.enter(_sandfork_facts())
+file = native.codes("")
+codes = kept_codes(int(file)) if file else {}
+# Its own builtins, as the modules that it imports have: a guest may replace `len` in the shared ones.
+namespace = {"__builtins__": dict(vars(builtins))}
+code = codes.get("sources") or compile(native.source("sources"), "<sandfork sources>", "exec", 0, True, 2)
+exec(code, namespace)
+namespace["start"](native, entered, codes, file)

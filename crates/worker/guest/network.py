@@ -1,7 +1,6 @@
 """Tells guests that have no network so. It gives messages only: the kernel refuses the sockets."""
 
 import errno
-import functools
 import sys
 
 # SOCK_STREAM, AF_INET and AF_INET6 of Linux. `socket` is not imported: most guests never use it.
@@ -72,6 +71,10 @@ def change_when_loaded(loader, change):
 
 
 def mend(base_events):
+    # Only here: its import, with that of `collections`, takes as long as all that an interpreter for a
+    # single run imports besides.
+    import functools
+
     original = base_events.BaseEventLoop.create_server
 
     @functools.wraps(original)

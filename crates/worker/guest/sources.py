@@ -1,6 +1,9 @@
 """Imports the guest side of a worker from memory: the interpreter has no file to read it from."""
 
+import builtins
+import marshal
 import sys
+from os import ftruncate, write
 
 from _frozen_importlib import ModuleSpec
 
@@ -11,20 +14,28 @@ class Sources:
     """Imports the guest side as a package that is hidden from guest code. Its modules are in `sys.modules`
     only while one of them imports another, at load time or on first use."""
 
-    def __init__(self, source):
+    def __init__(self, source, codes):
         self.source = source
+        # The code of sources by their names: from an earlier zygote of this Python, and compiled here.
+        self.codes = codes
+        self.compiled = {}
         self.loaded = {}
         self.shown = False
         # Copies, so that a guest that replaces `len` or `__import__` does not affect these modules, and a
         # policy's list of imports does not restrict them.
         self.original = __import__
-        self.builtins = {**__builtins__, "__import__": self.import_module}
+        self.builtins = {**vars(builtins), "__import__": self.import_module}
 
-    def add(self, name, namespace):
-        """Adds a module that is loaded already."""
-        module = type(sys)("%s.%s" % (PACKAGE, name))
-        module.__dict__.update(namespace, __name__=module.__name__)
-        self.loaded[module.__name__] = module
+    def code(self, name):
+        """The code of a source, or `None` if there is none of that name."""
+        code = self.codes.get(name) or self.compiled.get(name)
+        if code is None:
+            text = self.source(name)
+            if text:
+                # Optimization level 2 drops docstrings, which are not used in a worker.
+                code = compile(text, "<sandfork %s>" % name, "exec", 0, True, 2)
+                self.compiled[name] = code
+        return code
 
     def import_module(self, name, globals=None, locals=None, fromlist=(), level=0):
         if self.shown or not (level or name.startswith(PACKAGE)):
@@ -42,23 +53,48 @@ class Sources:
 
     def find_spec(self, name, path=None, target=None):
         if name == PACKAGE:
-            return ModuleSpec(name, self, is_package=True, loader_state="")
+            return ModuleSpec(name, self, is_package=True, loader_state=compile("", "", "exec"))
         if not name.startswith(PACKAGE + "."):
             return None
         place = name.partition(".")[2].replace(".", "/")
-        source = self.source(place)
-        package = "" if source else self.source(place + "/__init__")
-        if not source and not package:
+        code = self.code(place)
+        package = None if code else self.code(place + "/__init__")
+        if not code and not package:
             return None
-        state = source or package
-        return ModuleSpec(name, self, origin=place, loader_state=state, is_package=not source)
+        return ModuleSpec(
+            name, self, origin=place, loader_state=code or package, is_package=not code
+        )
 
     def create_module(self, spec):
         return None
 
     def exec_module(self, module):
-        spec = module.__spec__
         module.__dict__["__builtins__"] = self.builtins
-        # Optimization level 2 drops docstrings, which are not used in a worker.
-        code = compile(spec.loader_state, "<sandfork %s>" % spec.origin, "exec", 0, True, 2)
-        exec(code, module.__dict__)
+        exec(module.__spec__.loader_state, module.__dict__)
+
+
+def start(native, entered, codes, file):
+    """Continues as a zygote. `file` is the number of the memory file that `codes` comes from, or of an empty
+    one for the next zygotes."""
+    sources = Sources(native.source, codes)
+    wire = sources.import_module(PACKAGE + ".wire", None, None, ("loads",))
+    zygote = sources.import_module(PACKAGE + ".zygote", None, None, ("main",))
+    entered = wire.loads(entered)
+    zygote.load(entered["setup"])
+    if file:
+        # Now, because only the interpreter's own library has run: no package may write to the file.
+        if not codes:
+            keep(int(file), sources)
+        native.keep("")
+    zygote.main(native, entered)
+
+
+def keep(number, sources):
+    sources.code("sources")
+    packed = marshal.dumps(sources.compiled)
+    try:
+        while packed:
+            packed = packed[write(number, packed) :]
+    except OSError:
+        # There is no memory left. The supervisor keeps nothing of an empty file.
+        ftruncate(number, 0)

@@ -3,16 +3,10 @@
 It uses the accelerators of the `json` package without the package, which imports `re`. That import
 would take a third of the startup time of an interpreter that runs a single cell."""
 
-import builtins
-
 # Imported by name, here and elsewhere, because a guest may replace attributes of `os`.
 from os import _exit
 from os import read as read_descriptor
 from os import write as write_descriptor
-
-# This module and the package use their own builtins: a guest may replace `len` or `__import__` in
-# the shared ones.
-__builtins__ = dict(vars(builtins))
 
 DATA = 1023
 # The field of a message without buffers, its payload, and the descriptor that is passed with it.

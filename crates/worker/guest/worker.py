@@ -59,6 +59,11 @@ def main(setup, stdin):
     runner.run_cell(request, payload)
 
 
+def load():
+    """Imports what a worker that runs a single cell imports only on first use."""
+    from . import report, session  # noqa: F401
+
+
 def warm_up():
     """Imports and allocates what the first cell would otherwise import and allocate in every worker.
 

@@ -18,6 +18,19 @@ THREAD_PAUSE = 0.01
 COMPANIONS = {"matplotlib": ("matplotlib.font_manager",)}
 
 
+def load(setup):
+    """Imports what this zygote and its workers will need of the guest side."""
+    if "*" not in setup["imports"]:
+        # Workers use it, and would each load it.
+        from . import imports  # noqa: F401
+    if lasts(setup):
+        worker.load()
+
+
+def lasts(setup):
+    return setup["lifetime"] == "many-runs"
+
+
 def main(native, entered):
     setup = entered["setup"]
     try:
@@ -51,18 +64,14 @@ def prepare(native, setup):
     process.set_ordinary_flags(native)
     require_apart(native, "site")
     sys.path.extend(setup["path"])
-    if "*" not in setup["imports"]:
-        # Workers use it, and would each load it.
-        from . import imports  # noqa: F401
     if setup["project"] is not None:
         check_project(setup["project"])
     Servers().prepare()
     preloaded = preload_all(native, setup["preload"])
-    lasts = setup["lifetime"] == "many-runs"
-    if lasts:
+    if lasts(setup):
         worker.warm_up()
     mend_importers()
-    if lasts:
+    if lasts(setup):
         gc.collect()
         # These objects live as long as any worker. Without the freeze, the collector would write to
         # their pages and the kernel would copy them.

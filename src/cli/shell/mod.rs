@@ -145,7 +145,7 @@ impl Shell {
     /// Runs a cell and shows what it prints, its value, and how it ended.
     fn run(&mut self, cell: Cell) -> Result<Ended, Failure> {
         let cancel = Cancel::new().map_err(Failure::Setup)?;
-        let mut streams = Streams::new(cancel, Guest::Prints).map_err(Failure::Setup)?;
+        let mut streams = Streams::new(cancel, Guest::Prints);
         let ran = self
             .session
             .borrow_mut()

@@ -131,7 +131,9 @@ pub enum CgroupAbsence {
 }
 
 impl CgroupSupport {
-    pub(super) fn probe() -> Self {
+    /// Finds out where this process may create cgroups. A child of this process is an occupant of its
+    /// cgroup like any other process.
+    pub fn probe() -> Self {
         match (read("/proc/self/mountinfo"), read("/proc/self/cgroup")) {
             (Ok(mounts), Ok(own)) => {
                 Self::choose(&mountinfo::parse(&mounts), &OwnCgroups::parse(&own))

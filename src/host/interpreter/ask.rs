@@ -10,14 +10,10 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{Interpreter, InterpreterError, Rejection};
+use super::{FACTS_SCRIPT, Interpreter, InterpreterError, Rejection};
 use crate::host::CallerEnvironment;
 
-/// Defines `_sandfork_facts()`, which returns the text for [`Interpreter::from_facts`]. It is
-/// written for CPython 3.9 and later, and runs on any Python 3.
-pub(super) const FACTS_SCRIPT: &str = include_str!("facts.py");
-
-const PRINT_FACTS: &str = "\nimport json\nprint(json.dumps(_sandfork_facts()))\n";
+const PRINT_FACTS: &str = "\nprint(_sandfork_facts())\n";
 
 /// Python 2 supports neither `-I` nor half of the script. Every Python supports this much.
 const PRINT_VERSION: &str = "import sys; print('%d.%d.%d' % tuple(sys.version_info[:3]))";

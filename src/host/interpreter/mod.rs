@@ -1,6 +1,7 @@
 //! The Python interpreter that becomes the zygote: where it is, what it is, and what it needs.
 
 mod ask;
+mod facts;
 mod resolve;
 
 use std::fs;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use ask::probe;
+use facts::FACTS_SCRIPT;
 pub use resolve::resolve;
 
 /// A CPython that Sandfork can use.
@@ -36,8 +38,6 @@ pub struct Interpreter {
     pub programs: Vec<PathBuf>,
     /// The directories of the installation that contain libraries and no programs.
     pub libraries: Vec<PathBuf>,
-    /// Whether it was built without the global interpreter lock.
-    pub free_threaded: bool,
     /// The virtual environment, if the interpreter belongs to one.
     pub venv: Option<PathBuf>,
     /// Who can execute it.
@@ -185,58 +185,6 @@ pub enum Rejection {
 
 /// The oldest CPython that is supported.
 pub const OLDEST: (u8, u8) = (3, 9);
-
-impl Interpreter {
-    /// Reads what `facts.py` printed, and refuses an unsuitable interpreter.
-    ///
-    /// `asked` is the path under which it ran, for the error.
-    pub fn from_facts(json: &str, asked: &Path) -> Result<Self, InterpreterError> {
-        let broken = |how: String| InterpreterError::Broken {
-            path: asked.to_owned(),
-            how,
-        };
-        let mut found: Self = serde_json::from_str(json.trim())
-            .map_err(|error| broken(format!("its answer cannot be read: {error}")))?;
-        let paths = [
-            &found.executable,
-            &found.binary,
-            &found.prefix,
-            &found.base_prefix,
-        ];
-        if let Some(path) = paths.iter().find(|path| !path.is_absolute()) {
-            return Err(broken(format!(
-                "it names the relative path `{}`",
-                path.display()
-            )));
-        }
-        found.check(asked)?;
-        found.reach = Reach::of(&found.binary);
-        Ok(found)
-    }
-
-    fn check(&self, asked: &Path) -> Result<(), InterpreterError> {
-        let unsuitable = |what| {
-            Err(InterpreterError::Unsuitable {
-                path: asked.to_owned(),
-                what,
-            })
-        };
-        let (major, minor, patch) = self.version;
-        if self.implementation != "cpython" {
-            let implementation = self.implementation.clone();
-            return unsuitable(Rejection::Implementation { implementation });
-        }
-        if (major, minor) < OLDEST {
-            return unsuitable(Rejection::TooOld {
-                version: format!("{major}.{minor}.{patch}"),
-            });
-        }
-        if self.free_threaded {
-            return unsuitable(Rejection::FreeThreaded);
-        }
-        Ok(())
-    }
-}
 
 impl Reach {
     fn of(binary: &Path) -> Self {

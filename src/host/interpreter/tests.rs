@@ -20,31 +20,25 @@ fn script(dir: &Path, name: &str, body: &str) -> PathBuf {
     path
 }
 
-fn facts(changes: &[(&str, serde_json::Value)]) -> String {
-    let mut facts = serde_json::json!({
-        "executable": "/usr/bin/python3",
-        "links": [{"path": "/usr/bin/python3", "points_at": "python3.11"}],
-        "binary": "/usr/bin/python3.11",
-        "implementation": "cpython",
-        "version": [3, 11, 2],
-        "prefix": "/usr",
-        "base_prefix": "/usr",
-        "stdlib": "/usr/lib/python3.11",
-        "programs": ["/usr/bin"],
-        "libraries": ["/usr/lib"],
-        "free_threaded": false,
-        "venv": null,
-    });
-    for (key, value) in changes {
-        facts[*key] = value.clone();
-    }
-    facts.to_string()
+/// What CPython 3.11 of Debian answers, with one field changed.
+fn refused(field: usize, value: &str) -> String {
+    let mut facts = [
+        "/usr/bin/python3",
+        "cpython",
+        "3.11.2",
+        "",
+        "/usr",
+        "/usr",
+        "/usr",
+        "/usr/lib/python3.11",
+        "a70d0d0a",
+    ];
+    facts[field] = value;
+    read(&facts.join("\0")).unwrap_err().to_string()
 }
 
-fn refused(json: &str) -> String {
-    Interpreter::from_facts(json, Path::new("/opt/python"))
-        .unwrap_err()
-        .to_string()
+fn read(facts: &str) -> Result<Interpreter, InterpreterError> {
+    Interpreter::from_facts(facts, Path::new("/opt/python"))
 }
 
 #[test]
@@ -205,25 +199,81 @@ fn what_will_not_do_is_said() {
     );
     fs::remove_dir_all(old.parent().unwrap()).unwrap();
 
-    for (key, value, what) in [
-        (
-            "version",
-            serde_json::json!([3, 8, 18]),
-            "/opt/python is Python 3.8.18,",
-        ),
-        (
-            "implementation",
-            "pypy".into(),
-            "/opt/python is not CPython but pypy,",
-        ),
-        (
-            "free_threaded",
-            true.into(),
-            "/opt/python is a free-threaded build of CPython,",
-        ),
-        ("executable", "".into(), "it names the relative path ``"),
+    for (field, value, what) in [
+        (1, "pypy", "/opt/python is not CPython but pypy,"),
+        (2, "3.8.18", "/opt/python is Python 3.8.18,"),
+        (3, "t", "/opt/python is a free-threaded build of CPython,"),
     ] {
-        let error = refused(&facts(&[(key, value)]));
+        let error = refused(field, value);
         assert!(error.contains(what), "{error}");
     }
+}
+
+#[test]
+fn what_no_interpreter_answers_is_refused() {
+    for (field, value, what) in [
+        (0, "", "it names the relative path ``"),
+        (7, "lib", "it names the relative path `lib`"),
+        (2, "3.x.1", "it has no version"),
+        (2, "3.11", "it has no version"),
+        (2, "3.11.1000", "it has no version"),
+        (5, "/usr\0/usr", "it has not 9 fields but 10"),
+    ] {
+        let error = refused(field, value);
+        assert!(error.contains(what), "{error}");
+    }
+    assert!(
+        read("")
+            .unwrap_err()
+            .to_string()
+            .contains("not 9 fields but 1")
+    );
+}
+
+#[test]
+fn links_are_followed_to_the_binary() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let installation = at("installation");
+    for inside in ["bin", "lib/python3.11", "lib64"] {
+        fs::create_dir_all(installation.join(inside)).unwrap();
+    }
+    fs::create_dir_all(at("env/bin")).unwrap();
+    fs::write(at("env/pyvenv.cfg"), "").unwrap();
+    fs::write(installation.join("bin/python3.11"), "").unwrap();
+    let links = [
+        ("env/bin/python", "./python3"),
+        ("env/bin/python3", "../../installation/bin/python3"),
+        ("installation/bin/python3", "python3.11"),
+    ];
+    for (link, target) in links {
+        symlink(target, at(link)).unwrap();
+    }
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let base = text(&installation);
+    let facts = [
+        text(&at("env/bin/python")),
+        "cpython".into(),
+        "3.11.2".into(),
+        String::new(),
+        base.clone(),
+        base.clone(),
+        base,
+        text(&installation.join("lib/python3.11")),
+        String::new(),
+    ];
+    let found = read(&facts.join("\0")).unwrap();
+    let followed = links.map(|(path, points_at)| Link {
+        path: at(path),
+        points_at: points_at.into(),
+    });
+    assert_eq!(found.links, followed);
+    assert_eq!(found.binary, installation.join("bin/python3.11"));
+    assert_eq!(found.prefix, at("env"));
+    assert_eq!(found.venv, Some(at("env")));
+    assert_eq!(found.programs, [installation.join("bin")]);
+    let libraries = ["lib", "lib/python3.11", "lib64"].map(|name| installation.join(name));
+    assert_eq!(found.libraries, libraries);
+    fs::create_dir(installation.join("conda-meta")).unwrap();
+    assert_eq!(read(&facts.join("\0")).unwrap().programs, [installation]);
 }

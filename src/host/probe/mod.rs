@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use nix::errno::Errno as NixErrno;
 
+use super::cache_directory::{cache_directory, resolved};
 use super::{
     Arch, CallerEnvironment, CgroupSupport, ChainStep, Errno, Host, HostLimits, HostUser,
     Interpreter, InterpreterError, KernelVersion, LandlockSupport, Machine, NamespaceSupport,
@@ -47,6 +48,11 @@ impl Machine {
     /// Probes the kernel. Takes about a millisecond. The result stays valid as long as the process
     /// runs with the same ids in the same cgroup.
     pub fn probe() -> Result<Self, HostError> {
+        Self::with_cgroup(CgroupSupport::probe())
+    }
+
+    /// Probes the rest of the kernel, for known support of cgroups.
+    fn with_cgroup(cgroup: CgroupSupport) -> Result<Self, HostError> {
         let user = HostUser::probe();
         Ok(Self {
             kernel: KernelVersion::probe().ok_or(HostError::UnknownKernel)?,
@@ -55,43 +61,52 @@ impl Machine {
             namespaces: NamespaceSupport::probe(user)?,
             landlock: LandlockSupport::probe(),
             seccomp: SeccompSupport::probe(),
-            cgroup: CgroupSupport::probe(),
+            cgroup,
             limits: HostLimits::probe(),
         })
     }
 }
 
-impl Host {
-    /// Finds out what else a plan needs, for a known machine and interpreter.
-    pub fn new(
-        machine: Machine,
-        interpreter: Interpreter,
-        needs: &Needs,
-        environment: &CallerEnvironment,
-    ) -> Self {
-        Self {
-            machine,
-            interpreter,
-            system: SystemPath::probe_all(),
-            paths: needs
-                .paths
-                .iter()
-                .map(|path| (path.clone(), PathFact::probe(path)))
-                .collect(),
-            caller_env: caller_env(&needs.variables, environment),
-        }
-    }
+/// Everything that a plan needs to know besides the policy and the interpreter. An interpreter takes
+/// longer to start than all of this takes to find out.
+#[derive(Clone, Debug)]
+pub struct HostWithoutInterpreter {
+    machine: Machine,
+    system: Vec<SystemPath>,
+    paths: BTreeMap<PathBuf, PathFact>,
+    caller_env: BTreeMap<String, String>,
+    cache: Option<PathBuf>,
 }
 
-impl Host {
-    /// Probes the kernel, for a known interpreter.
-    pub fn with_interpreter(
-        interpreter: Interpreter,
+impl HostWithoutInterpreter {
+    /// Finds out what a plan needs, for known support of cgroups.
+    pub fn probe(
+        cgroup: CgroupSupport,
         needs: &Needs,
         environment: &CallerEnvironment,
     ) -> Result<Self, HostError> {
-        let machine = Machine::probe()?;
-        Ok(Self::new(machine, interpreter, needs, environment))
+        let paths = needs.paths.iter();
+        Ok(Self {
+            machine: Machine::with_cgroup(cgroup)?,
+            system: SystemPath::probe_all(),
+            paths: paths
+                .map(|path| (path.clone(), PathFact::probe(path)))
+                .collect(),
+            caller_env: caller_env(&needs.variables, environment),
+            cache: cache_directory().map(|path| resolved(&path)),
+        })
+    }
+
+    /// The host with this interpreter.
+    pub fn with(self, interpreter: Interpreter) -> Host {
+        Host {
+            machine: self.machine,
+            interpreter,
+            system: self.system,
+            paths: self.paths,
+            caller_env: self.caller_env,
+            cache: self.cache,
+        }
     }
 }
 
@@ -109,7 +124,8 @@ pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, HostError> {
     let environment = CallerEnvironment::current();
     let path = interpreter::resolve(interpreter, &environment)?;
     let interpreter = interpreter::probe(&path, &environment)?;
-    Host::with_interpreter(interpreter, needs, &environment)
+    let host = HostWithoutInterpreter::probe(CgroupSupport::probe(), needs, &environment)?;
+    Ok(host.with(interpreter))
 }
 
 impl Cause for HostError {

@@ -130,6 +130,28 @@ fn writable_code() {
 }
 
 #[test]
+fn a_writable_directory_with_the_cache() {
+    let mut host = host(Machine {
+        user: USER,
+        ..machine()
+    });
+    host.cache = Some("/srv/cache/sandfork".into());
+    for path in ["/srv", "/srv/cache/sandfork", "/srv/cache/sandfork/new"] {
+        let host = host.clone().with_directory(path);
+        let refused = refusal(&format!("filesystem.write = [\"{path}\"]"), &host);
+        assert_eq!(
+            refused.to_string(),
+            "/srv/tenant.toml:1: /srv/cache/sandfork is where code is run from, and cannot be writable: \
+             name a directory of data in `filesystem.write`"
+        );
+    }
+    // Its guests are another user.
+    host.machine.user = ROOT;
+    let host = host.with_directory("/srv");
+    super::planned("filesystem.write = [\"/srv\"]", &host);
+}
+
+#[test]
 fn without_mounts_code_beneath_a_writable_directory() {
     let mut host = host(Machine {
         user: USER,

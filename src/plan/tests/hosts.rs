@@ -172,7 +172,6 @@ pub fn system_python() -> Interpreter {
         libraries: ["/usr/lib", "/usr/lib/python3.11", "/usr/lib64"]
             .map(PathBuf::from)
             .into(),
-        free_threaded: false,
         venv: None,
         reach: Reach::Everyone,
     }
@@ -216,6 +215,7 @@ pub fn host(machine: Machine) -> Host {
         system: system(),
         paths: BTreeMap::new(),
         caller_env: BTreeMap::new(),
+        cache: None,
     }
 }
 

@@ -19,8 +19,8 @@ pub use self::worker::WorkerCgroup;
 use self::worker::Made;
 use super::error::{SupervisorError, While};
 use super::instance_name;
-use crate::host::{SUPERVISOR_LEAF, V2Entry, processors};
-use crate::plan::{CgroupPlan, CgroupVersion, Hierarchy, Presence};
+use crate::host::{CgroupSupport, SUPERVISOR_LEAF, V2Entry, processors};
+use crate::plan::{CgroupPlan, CgroupVersion, Presence};
 
 /// This supervisor's directory in each hierarchy, which holds its workers' cgroups.
 ///
@@ -51,8 +51,10 @@ impl CgroupRoot {
             can_reset_peaks: AtomicBool::new(true),
         };
         for hierarchy in &plan.hierarchies {
-            if let CgroupVersion::V2 { entry } = plan.version {
-                enter_v2(hierarchy, entry)?;
+            if plan.version != CgroupVersion::V1 {
+                let parent = &hierarchy.parent;
+                files::enable_controllers(parent, hierarchy)
+                    .map_err(refused("enable the controllers of", parent))?;
             }
             sweep(&hierarchy.parent);
             let dir = hierarchy.parent.join(&name);
@@ -70,9 +72,15 @@ impl CgroupRoot {
     pub fn worker(self: &Arc<Self>) -> Result<WorkerCgroup, SupervisorError> {
         let spare = self.lock_spare().pop();
         let made = spare.map_or_else(|| self.make(), Ok)?;
-        let cgroup = WorkerCgroup::new(Arc::clone(self), made);
-        cgroup.open_counters()?;
-        Ok(cgroup)
+        Ok(WorkerCgroup::new(Arc::clone(self), made))
+    }
+
+    /// Makes a cgroup before the first worker is requested.
+    pub fn prepare(&self) {
+        // The first worker's own cgroup fails for the same reason, and its caller is told.
+        if let Ok(made) = self.make() {
+            drop(self.keep(made));
+        }
     }
 
     fn make(&self) -> Result<Made, SupervisorError> {
@@ -92,6 +100,7 @@ impl CgroupRoot {
                 }
             }
         }
+        made.open_counters(&self.plan)?;
         Ok(made)
     }
 
@@ -148,17 +157,22 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// The kernel enables controllers only in a cgroup that has no processes itself. A supervisor that
-/// is alone in a delegated cgroup therefore first moves into a child of it.
-fn enter_v2(hierarchy: &Hierarchy, entry: V2Entry) -> Result<(), SupervisorError> {
-    let dir = &hierarchy.parent;
-    if entry == V2Entry::MoveSelf {
-        let leaf = dir.join(SUPERVISOR_LEAF);
-        make_dir(&leaf)?;
-        let procs = leaf.join("cgroup.procs");
-        fs::write(&procs, "0").map_err(refused("move the supervisor into", &leaf))?;
-    }
-    files::enable_controllers(dir, hierarchy).map_err(refused("enable the controllers of", dir))
+/// Moves this process into a child of its cgroup, if it is alone there and the cgroup is to be the
+/// parent of its workers': the kernel enables controllers only in a cgroup that has no process itself.
+/// A process that it starts is born where it is, so this comes before the first interpreter.
+pub fn make_room(support: &CgroupSupport) -> Result<(), SupervisorError> {
+    let CgroupSupport::V2 {
+        dir,
+        entry: V2Entry::MoveSelf,
+        ..
+    } = support
+    else {
+        return Ok(());
+    };
+    let leaf = dir.join(SUPERVISOR_LEAF);
+    make_dir(&leaf)?;
+    let procs = leaf.join("cgroup.procs");
+    fs::write(&procs, "0").map_err(refused("move the supervisor into", &leaf))
 }
 
 fn make_dir(dir: &Path) -> Result<(), SupervisorError> {

@@ -10,7 +10,7 @@ use super::counts::MOST_CHARGED;
 use super::open_files::OpenFiles;
 use super::{CgroupRoot, Counts, files, leftovers, refused, remove_tree};
 use crate::host::Controller;
-use crate::plan::{CgroupVersion, Hierarchy, Presence, Setting};
+use crate::plan::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
 use crate::supervisor::error::SupervisorError;
 
 /// The cgroup of one worker. When dropped it is kept for another worker if it is as good as new.
@@ -59,6 +59,18 @@ impl Made {
     pub(super) fn dirs(&self) -> &[PathBuf] {
         &self.dirs
     }
+
+    /// Opens the counter files, while a failure can still be reported. If the supervisor ran out of
+    /// descriptors during the run, it could not report which limit the run reached.
+    pub(super) fn open_counters(&self, plan: &CgroupPlan) -> Result<(), SupervisorError> {
+        for (hierarchy, dir) in plan.hierarchies.iter().zip(&self.dirs) {
+            for name in files::counters(plan.version, hierarchy) {
+                let opened = self.open.open(dir, name);
+                opened.map_err(|error| refused("open", &dir.join(name))(error))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Also removes a cgroup whose creation failed halfway.
@@ -77,18 +89,6 @@ impl WorkerCgroup {
             last: Cell::new(None),
             is_changed: Cell::new(false),
         }
-    }
-
-    /// Opens the counter files, while a failure can still be reported. If the supervisor ran out of
-    /// descriptors during the run, it could not report which limit the run reached.
-    pub(super) fn open_counters(&self) -> Result<(), SupervisorError> {
-        for (hierarchy, dir) in self.places() {
-            for name in files::counters(self.root.plan.version, hierarchy) {
-                let opened = self.made.open.open(dir, name);
-                opened.map_err(|error| refused("open", &dir.join(name))(error))?;
-            }
-        }
-        Ok(())
     }
 
     /// The open files through which a process joins, one for each hierarchy.

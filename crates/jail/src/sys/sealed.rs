@@ -18,6 +18,15 @@ pub fn is_unchanging(file: BorrowedFd) -> bool {
     SealFlag::from_bits_truncate(seals).contains(UNCHANGING)
 }
 
+/// Keeps the length and the bytes of a memory file as they are from now on.
+pub fn seal(file: BorrowedFd) -> Result<(), Errno> {
+    fcntl(
+        file,
+        FcntlArg::F_ADD_SEALS(UNCHANGING | SealFlag::F_SEAL_SEAL),
+    )
+    .map(drop)
+}
+
 /// The bytes of a file that can no longer change, mapped and not copied.
 #[derive(Debug)]
 pub struct SealedBytes {

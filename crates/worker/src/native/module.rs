@@ -2,8 +2,10 @@
 //!
 //! | function | argument | result |
 //! |---|---|---|
-//! | `enter` | JSON of the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
+//! | `enter` | the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
 //! | `source` | a file of the guest's side, such as `values/encode` | its text, or an empty string if there is none |
+//! | `codes` | | the number of a memory file with byte code of an earlier zygote, or of an empty one to write it to; an empty string if there is none |
+//! | `keep` | | closes that file, and leaves what was written to later zygotes |
 //! | `set_flags` | JSON list of the values of all fields of `sys.flags` | replaces `sys.flags` |
 //! | `preloading` | the module that is imported next, or an empty string after the last one | |
 //! | `unready` | JSON of `Unready` | |
@@ -16,7 +18,7 @@
 use std::cell::RefCell;
 use std::ffi::CStr;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
@@ -27,7 +29,7 @@ use crate::native::python::{self, Flag, TextFunction, create_module, end_of_meth
 use crate::native::serve::{ForkHooks, Served, Server};
 use crate::native::sources;
 use sandfork_jail::control::{
-    FromZygote, Lifetime, MAX_MESSAGE, NAMESPACES, PythonSetup, ToZygote, recv_message,
+    FromZygote, Lent, Lifetime, MAX_MESSAGE, NAMESPACES, PythonSetup, ToZygote, recv_message,
     send_message,
 };
 use sandfork_jail::failure::Failure;
@@ -43,6 +45,7 @@ struct Entered {
     control: OwnedFd,
     jail: ZygoteJail,
     zygote: Zygote,
+    codes: Option<OwnedFd>,
     fonts: Option<File>,
 }
 
@@ -59,6 +62,8 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
         vec![
             method::<Enter>(),
             method::<Source>(),
+            method::<Codes>(),
+            method::<Keep>(),
             method::<SetFlags>(),
             method::<TellPreloading>(),
             method::<TellUnready>(),
@@ -82,12 +87,12 @@ impl TextFunction for Enter {
         send_message(
             control.as_fd(),
             &FromZygote::Facts {
-                json: facts.to_owned(),
+                text: facts.to_owned(),
             },
             &[],
         )
         .map_err(words)?;
-        let Some((ToZygote::Enter { jail, python }, fds)) =
+        let Some((ToZygote::Enter { jail, python, lent }, fds)) =
             recv_message(control.as_fd(), &mut vec![0; MAX_MESSAGE]).map_err(words)?
         else {
             // The supervisor wanted only the facts, or refused them.
@@ -105,11 +110,17 @@ impl TextFunction for Enter {
                     sys::memory::share_page_tables(zygote.proc.as_fd()).map_err(words)?;
                 }
                 let setup = reply(&jail.env, &python)?;
+                let mut lent: Vec<(Lent, OwnedFd)> = lent.into_iter().zip(fds).collect();
+                let mut take = |wanted: Lent| {
+                    let place = lent.iter().position(|(kind, _)| *kind == wanted)?;
+                    Some(lent.swap_remove(place).1)
+                };
                 ENTERED.set(Some(Entered {
                     control,
                     jail: *jail,
                     zygote,
-                    fonts: fds.next().map(File::from),
+                    codes: take(Lent::Codes),
+                    fonts: take(Lent::Fonts).map(File::from),
                 }));
                 Ok(setup)
             }
@@ -125,6 +136,34 @@ impl TextFunction for Source {
 
     fn call(wanted: &str) -> Result<String, String> {
         Ok(sources::find(wanted).unwrap_or_default().to_owned())
+    }
+}
+
+struct Codes;
+
+impl TextFunction for Codes {
+    const NAME: &'static CStr = c"codes";
+
+    fn call(_: &str) -> Result<String, String> {
+        ENTERED.with_borrow(|entered| {
+            let codes = entered.as_ref().and_then(|entered| entered.codes.as_ref());
+            Ok(codes.map_or_else(String::new, |file| file.as_raw_fd().to_string()))
+        })
+    }
+}
+
+struct Keep;
+
+impl TextFunction for Keep {
+    const NAME: &'static CStr = c"keep";
+
+    fn call(_: &str) -> Result<String, String> {
+        let taken = ENTERED.with_borrow_mut(|entered| entered.as_mut()?.codes.take());
+        if let Some(file) = taken {
+            // The supervisor keeps only what can no longer change.
+            _ = sys::sealed::seal(file.as_fd());
+        }
+        Ok(String::new())
     }
 }
 
@@ -256,13 +295,14 @@ impl TextFunction for Serve {
             control,
             jail,
             mut zygote,
+            codes,
             fonts,
         }) = ENTERED.take()
         else {
             return Err("not in the jail yet".into());
         };
         let reports = control.try_clone().map_err(|error| error.to_string())?;
-        drop(fonts);
+        drop((codes, fonts));
         if let Err(failure) = zygote.leave_preload() {
             end_with(&reports, failure);
         }

@@ -1,4 +1,4 @@
-//! The Python code that runs inside, without the part with which the zygote's bootstrap starts.
+//! The Python code that runs inside, without the bootstrap, which runs before it.
 
 /// Lists files of `guest`, each with its text.
 macro_rules! guest_sources {
@@ -32,6 +32,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "session/statement",
     "session/stdin",
     "session/tools",
+    "sources",
     "values/__init__",
     "values/arrays",
     "values/arrow_tables",
@@ -46,6 +47,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "values/standard",
     "values/table",
     "values/tables",
+    "wire",
     "worker",
     "zygote",
 ];

@@ -1,0 +1,146 @@
+//! Derives what a plan needs of an interpreter from the little that only the interpreter knows of itself.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use super::{Interpreter, InterpreterError, Link, OLDEST, Reach, Rejection};
+
+/// Defines `_sandfork_facts()`, which returns the text for [`Interpreter::from_facts`]. It is written for
+/// CPython 3.9 and later, and runs on any Python 3.
+pub const FACTS_SCRIPT: &str = include_str!("facts.py");
+
+/// As many as the kernel follows (path_resolution(7)).
+const MOST_LINKS: usize = 40;
+
+impl Interpreter {
+    /// Reads what `_sandfork_facts()` returned, and refuses an unsuitable interpreter.
+    ///
+    /// `asked` is the path under which it ran, for the error.
+    pub fn from_facts(facts: &str, asked: &Path) -> Result<Self, InterpreterError> {
+        let broken = |how: &str| InterpreterError::Broken {
+            path: asked.to_owned(),
+            how: format!("its answer cannot be read: {how}"),
+        };
+        let fields: Vec<&str> = facts.trim_end_matches('\n').split('\0').collect();
+        let [
+            executable,
+            implementation,
+            version,
+            abiflags,
+            prefix,
+            base_prefix,
+            base_exec_prefix,
+            stdlib,
+            _byte_code,
+        ] = fields[..]
+        else {
+            return Err(broken(&format!("it has not 9 fields but {}", fields.len())));
+        };
+        let version = parse_version(version).ok_or_else(|| broken("it has no version"))?;
+        let paths = [executable, prefix, base_prefix, base_exec_prefix, stdlib].map(Path::new);
+        if let Some(path) = paths.iter().find(|path| !path.is_absolute()) {
+            let path = path.display();
+            return Err(broken(&format!("it names the relative path `{path}`")));
+        }
+        let [executable, prefix, base_prefix, base_exec_prefix, stdlib] = paths;
+        check(asked, implementation, version, abiflags)?;
+        let (links, binary) = follow(executable);
+        let venv = virtual_environment(executable);
+        Ok(Self {
+            executable: executable.to_owned(),
+            links,
+            implementation: implementation.to_owned(),
+            version,
+            prefix: venv.as_deref().unwrap_or(prefix).to_owned(),
+            base_prefix: base_prefix.to_owned(),
+            stdlib: stdlib.to_owned(),
+            programs: vec![programs(base_prefix, &binary)],
+            libraries: libraries(
+                stdlib,
+                [Some(base_prefix), Some(base_exec_prefix), venv.as_deref()],
+            ),
+            venv,
+            reach: Reach::of(&binary),
+            binary,
+        })
+    }
+}
+
+fn parse_version(text: &str) -> Option<(u8, u8, u8)> {
+    let mut numbers = text.split('.').map(|number| number.parse().ok());
+    let mut next = || numbers.next().flatten();
+    Some((next()?, next()?, next()?))
+}
+
+fn check(
+    asked: &Path,
+    implementation: &str,
+    (major, minor, patch): (u8, u8, u8),
+    abiflags: &str,
+) -> Result<(), InterpreterError> {
+    let what = if implementation != "cpython" {
+        let implementation = implementation.to_owned();
+        Rejection::Implementation { implementation }
+    } else if (major, minor) < OLDEST {
+        let version = format!("{major}.{minor}.{patch}");
+        Rejection::TooOld { version }
+    } else if abiflags.contains('t') {
+        Rejection::FreeThreaded
+    } else {
+        return Ok(());
+    };
+    Err(InterpreterError::Unsuitable {
+        path: asked.to_owned(),
+        what,
+    })
+}
+
+/// The symbolic links from a path to the file, and the file.
+fn follow(path: &Path) -> (Vec<Link>, PathBuf) {
+    let (mut links, mut path) = (Vec::new(), path.to_owned());
+    while links.len() < MOST_LINKS
+        && let Ok(points_at) = fs::read_link(&path)
+    {
+        let beside = path.parent().unwrap_or(&path);
+        let next = without_dots(&beside.join(&points_at));
+        links.push(Link { path, points_at });
+        path = next;
+    }
+    (links, path)
+}
+
+/// The path without `.` and `..`, as Python's `os.path.normpath` makes it.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => _ = plain.pop(),
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// The virtual environment that an interpreter belongs to, if any.
+fn virtual_environment(executable: &Path) -> Option<PathBuf> {
+    let home = executable.parent()?.parent()?;
+    home.join("pyvenv.cfg").is_file().then(|| home.to_owned())
+}
+
+/// A conda environment keeps data all over its prefix. Any other prefix may be shared with what is none of
+/// the guest's business, as `~/.local` is.
+fn programs(base_prefix: &Path, binary: &Path) -> PathBuf {
+    let is_conda = base_prefix.join("conda-meta").is_dir();
+    let beside = binary.parent().unwrap_or(binary);
+    let programs = if is_conda { base_prefix } else { beside };
+    programs.to_owned()
+}
+
+fn libraries(stdlib: &Path, bases: [Option<&Path>; 3]) -> Vec<PathBuf> {
+    let beneath = |base: &Path| ["lib", "lib64"].map(|name| base.join(name));
+    let named = bases.into_iter().flatten().flat_map(beneath);
+    let all: BTreeSet<PathBuf> = named.chain([stdlib.to_owned()]).collect();
+    all.into_iter().filter(|path| path.is_dir()).collect()
+}

@@ -1,0 +1,70 @@
+//! Why a file in the cache directory is not used.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a file is not read or not written. Each text names the path and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum Unused {
+    /// The environment names no cache directory.
+    #[error(
+        "neither XDG_CACHE_HOME nor HOME is an absolute path: set one to a directory of this user"
+    )]
+    NoHome,
+    /// The file is not this user's alone.
+    #[error(
+        "{path} is not a regular file that only this user can open: it is replaced", path = path.display()
+    )]
+    NotPrivate {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Other users can write to the directory, or replace it.
+    #[error(
+        "{path} can be written by others: close it with `chmod go-w {path}`, or set XDG_CACHE_HOME", path = path.display()
+    )]
+    Writable {
+        /// The directory, or one above it.
+        path: PathBuf,
+    },
+    /// The directory is another user's, or another user can replace it.
+    #[error(
+        "{path} belongs to another user: set XDG_CACHE_HOME or HOME to a directory of this user", path = path.display()
+    )]
+    Foreign {
+        /// The directory, or one above it.
+        path: PathBuf,
+    },
+    /// The file is larger than any that is kept.
+    #[error("{path} is too large: it is replaced", path = path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is torn, or another version of Sandfork wrote it.
+    #[error("{path} is torn, or was not written by this version: it is replaced", path = path.display())]
+    Torn {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The kernel refused.
+    #[error("{path}: {cause}", path = path.display())]
+    Io {
+        /// The file or the directory.
+        path: PathBuf,
+        /// The kernel's error.
+        cause: io::Error,
+    },
+}
+
+impl Unused {
+    pub(super) fn io(path: &Path, cause: io::Error) -> Self {
+        let path = path.to_owned();
+        Self::Io { path, cause }
+    }
+
+    /// Whether nothing was kept yet.
+    pub(super) fn is_absence(&self) -> bool {
+        matches!(self, Self::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
+    }
+}

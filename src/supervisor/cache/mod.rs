@@ -1,0 +1,248 @@
+//! Files that are kept for later processes of this user, in the user's cache directory.
+//!
+//! What is kept saves time and decides nothing. A file is read only if this user alone can have written it:
+//! the file and its directory belong to the user, no one else may write to them, and no one else can put another
+//! directory in that place. Every failure here means only that the work is done again.
+
+mod error;
+mod fonts;
+mod start;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use nix::dir::Dir;
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::{Mode, fstatat};
+use nix::unistd::{AccessFlags, UnlinkatFlags, eaccess, geteuid, unlinkat};
+use sha2::{Digest, Sha256};
+
+use crate::host::cache_directory;
+
+pub use self::error::Unused;
+pub use self::fonts::FontCache;
+pub(super) use self::fonts::LentFonts;
+pub(super) use self::start::LentCodes;
+pub use self::start::StartCache;
+
+/// What a kind of files has in common.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    /// The beginning of their names, with the version of their contents.
+    prefix: &'static str,
+    /// The largest file, bytes.
+    most_bytes: u64,
+    /// How many files are kept.
+    most_files: usize,
+}
+
+/// A file in the user's cache directory. It may not exist.
+#[derive(Clone, Debug)]
+struct CacheFile {
+    kind: Kind,
+    directory: PathBuf,
+    name: OsString,
+}
+
+/// The directory in which files are kept, or why none are.
+pub fn kept_in() -> Result<PathBuf, Unused> {
+    let directory = cache_directory().ok_or(Unused::NoHome)?;
+    match open_directory(&directory) {
+        Err(error) if error.is_absence() => may_be_made(&directory)?,
+        other => _ = other?,
+    }
+    let there = directory.ancestors().find(|path| path.exists());
+    let there = there.unwrap_or(&directory);
+    let writable = AccessFlags::W_OK | AccessFlags::X_OK;
+    eaccess(there, writable).map_err(|errno| Unused::io(there, errno.into()))?;
+    Ok(directory)
+}
+
+impl CacheFile {
+    /// The file for what these parts identify.
+    fn of<'a>(kind: Kind, identity: impl IntoIterator<Item = &'a OsStr>) -> Result<Self, Unused> {
+        let directory = cache_directory().ok_or(Unused::NoHome)?;
+        Ok(Self::beneath(&directory, kind, identity))
+    }
+
+    fn beneath<'a>(
+        directory: &Path,
+        kind: Kind,
+        identity: impl IntoIterator<Item = &'a OsStr>,
+    ) -> Self {
+        let mut name = kind.prefix.to_owned();
+        for byte in &digest(identity.into_iter().map(OsStr::as_encoded_bytes))[..16] {
+            _ = write!(name, "{byte:02x}");
+        }
+        Self {
+            kind,
+            directory: directory.to_owned(),
+            name: name.into(),
+        }
+    }
+
+    fn load(&self) -> Result<Vec<u8>, Unused> {
+        let directory = open_directory(&self.directory)?;
+        let path = || self.directory.join(&self.name);
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = openat(&directory, &*self.name, flags, Mode::empty());
+        let file = File::from(file.map_err(|errno| Unused::io(&path(), errno.into()))?);
+        let metadata = file
+            .metadata()
+            .map_err(|error| Unused::io(&path(), error))?;
+        if !is_private(&metadata) {
+            return Err(Unused::NotPrivate { path: path() });
+        }
+        let most = self.kind.most_bytes;
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(most)).unwrap_or(0));
+        let read = file.take(most + 1).read_to_end(&mut bytes);
+        read.map_err(|error| Unused::io(&path(), error))?;
+        if bytes.len() as u64 > most {
+            return Err(Unused::TooLarge { path: path() });
+        }
+        Ok(bytes)
+    }
+
+    fn store(&self, bytes: &[u8]) -> Result<(), Unused> {
+        if !self.directory.exists() {
+            may_be_made(&self.directory)?;
+            let mut builder = DirBuilder::new();
+            let made = builder.recursive(true).mode(0o700).create(&self.directory);
+            made.map_err(|error| Unused::io(&self.directory, error))?;
+        }
+        let directory = open_directory(&self.directory)?;
+        let stored = self.store_in(&directory, bytes);
+        stored.map_err(|error| Unused::io(&self.directory.join(&self.name), error))
+    }
+
+    /// Replaces the file at one moment: another process finds the old one or the new one.
+    fn store_in(&self, directory: &File, bytes: &[u8]) -> io::Result<()> {
+        let mut temporary = self.name.clone();
+        temporary.push(format!(".{}", process::id()));
+        let write = || {
+            let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
+            let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+            let created = openat(directory, &*temporary, flags | OFlag::O_CLOEXEC, mode)?;
+            File::from(created).write_all(bytes)?;
+            Ok(renameat(directory, &*temporary, directory, &*self.name)?)
+        };
+        let renamed: io::Result<()> = write();
+        if renamed.is_err() {
+            // It may be one that a killed process with this number left.
+            _ = unlinkat(directory, &*temporary, UnlinkatFlags::NoRemoveDir);
+        }
+        prune(directory.as_fd(), self.kind)?;
+        renamed
+    }
+}
+
+/// Opens a directory if only this user can have put files into it.
+fn open_directory(path: &Path) -> Result<File, Unused> {
+    let io = |error| Unused::io(path, error);
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let directory = nix::fcntl::open(path, flags, Mode::empty());
+    let directory = File::from(directory.map_err(|errno| io(errno.into()))?);
+    let metadata = directory.metadata().map_err(io)?;
+    if metadata.uid() != geteuid().as_raw() {
+        return Err(Unused::Foreign { path: path.into() });
+    }
+    check_writers(path, &metadata)?;
+    // Another user who may write to a directory above may put another directory of this user there.
+    let parent = path.parent().unwrap_or(path);
+    let parent = fs::canonicalize(parent).map_err(|error| Unused::io(parent, error))?;
+    parent.ancestors().try_for_each(check_above)?;
+    Ok(directory)
+}
+
+/// Whether only root and this user can rename what is in a directory.
+fn check_above(path: &Path) -> Result<(), Unused> {
+    let metadata = fs::metadata(path).map_err(|error| Unused::io(path, error))?;
+    check_owner(path, &metadata)?;
+    // In a sticky directory, such as /tmp, only its owner renames a file.
+    if metadata.mode() & Mode::S_ISVTX.bits() != 0 {
+        return Ok(());
+    }
+    check_writers(path, &metadata)
+}
+
+fn check_writers(path: &Path, metadata: &fs::Metadata) -> Result<(), Unused> {
+    let mode = Mode::from_bits_truncate(metadata.mode());
+    if mode.intersects(Mode::S_IWGRP | Mode::S_IWOTH) {
+        return Err(Unused::Writable { path: path.into() });
+    }
+    Ok(())
+}
+
+fn check_owner(path: &Path, metadata: &fs::Metadata) -> Result<(), Unused> {
+    let owner = metadata.uid();
+    if owner == 0 || owner == geteuid().as_raw() {
+        Ok(())
+    } else {
+        Err(Unused::Foreign { path: path.into() })
+    }
+}
+
+/// A directory that another user's directory is to hold is not made: with `sudo`, `HOME` may be another
+/// user's, who could then keep nothing there.
+fn may_be_made(directory: &Path) -> Result<(), Unused> {
+    let there = directory.ancestors().find_map(|path| {
+        let metadata = fs::metadata(path).ok()?;
+        Some((path, metadata))
+    });
+    there.map_or(Ok(()), |(path, metadata)| check_owner(path, &metadata))
+}
+
+/// Whether it is a file as this module makes them.
+fn is_private(metadata: &fs::Metadata) -> bool {
+    let others = Mode::S_IRWXG | Mode::S_IRWXO;
+    let mode = Mode::from_bits_truncate(metadata.mode());
+    let is_own = metadata.uid() == geteuid().as_raw() && metadata.nlink() == 1;
+    metadata.is_file() && is_own && !mode.intersects(others)
+}
+
+/// Removes the oldest files of a kind, also those that a killed process left.
+fn prune(directory: BorrowedFd, kind: Kind) -> io::Result<()> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let mut files = Vec::new();
+    for entry in Dir::openat(directory, ".", flags, Mode::empty())? {
+        let name = entry?.file_name().to_owned();
+        if !name.to_bytes().starts_with(kind.prefix.as_bytes()) {
+            continue;
+        }
+        let stat = fstatat(directory, &*name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        files.push((stat.st_mtime, stat.st_mtime_nsec, name));
+    }
+    files.sort_by(|one, other| other.cmp(one));
+    for (_, _, name) in files.iter().skip(kind.most_files) {
+        _ = unlinkat(directory, &**name, UnlinkatFlags::NoRemoveDir);
+    }
+    Ok(())
+}
+
+/// A digest that differs whenever one of the parts does.
+fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+/// A file in memory that a zygote reads and writes.
+fn memory_file(bytes: &[u8]) -> io::Result<File> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let mut file = File::from(memfd_create(c"sandfork-lent", flags)?);
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+use super::*;
+
+const KIND: Kind = Kind {
+    prefix: "test-",
+    most_bytes: 1000,
+    most_files: 4,
+};
+
+/// A file beneath a directory of its own, which is removed with the value.
+struct Own {
+    home: tempfile::TempDir,
+    file: CacheFile,
+}
+
+impl Own {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let file = file(home.path(), "one");
+        Self { home, file }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.file.directory.join(&self.file.name)
+    }
+
+    /// Why the file is not read.
+    fn refusal(&self) -> String {
+        self.file.load().unwrap_err().to_string()
+    }
+}
+
+fn file(caches: &Path, identity: &str) -> CacheFile {
+    CacheFile::beneath(&caches.join("sandfork"), KIND, [OsStr::new(identity)])
+}
+
+fn set(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn what_is_stored_is_read_by_its_like_alone() {
+    let own = Own::new();
+    assert!(own.file.load().unwrap_err().is_absence());
+    for text in ["text", "more text", ""] {
+        own.file.store(text.as_bytes()).unwrap();
+        assert_eq!(own.file.load().unwrap(), text.as_bytes());
+    }
+    assert!(
+        file(own.home.path(), "other")
+            .load()
+            .unwrap_err()
+            .is_absence()
+    );
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!(
+        (mode(&own.file.directory), mode(&own.path())),
+        (0o700, 0o600)
+    );
+    assert_eq!(fs::read_dir(&own.file.directory).unwrap().count(), 1);
+}
+
+#[test]
+fn identities_that_share_their_text_differ() {
+    let name = |parts: [&'static str; 2]| {
+        CacheFile::beneath(Path::new("/"), KIND, parts.map(OsStr::new)).name
+    };
+    assert_ne!(name(["one", "two"]), name(["onet", "wo"]));
+}
+
+#[test]
+fn a_file_that_others_can_open_is_not_read() {
+    let own = Own::new();
+    own.file.store(b"text").unwrap();
+    for more in [0o040, 0o020, 0o004, 0o002, 0o001] {
+        set(&own.path(), 0o600 | more);
+        assert!(own.refusal().contains("is not a regular file"), "{more:o}");
+    }
+    set(&own.path(), 0o600);
+    own.file.load().unwrap();
+}
+
+#[test]
+fn directories_that_others_can_write_to_are_not_used() {
+    let own = Own::new();
+    own.file.store(b"text").unwrap();
+    let cases = [
+        (own.file.directory.clone(), 0o1777, false),
+        (own.file.directory.clone(), 0o755, true),
+        (own.home.path().to_owned(), 0o1777, true),
+        (own.home.path().to_owned(), 0o755, true),
+    ];
+    for path in [own.file.directory.as_path(), own.home.path()] {
+        for mode in [0o770, 0o707, 0o702] {
+            set(path, mode);
+            let remedy = format!("`chmod go-w {}`", path.display());
+            assert!(own.refusal().contains(&remedy), "{}", own.refusal());
+            own.file.store(b"other").unwrap_err();
+        }
+        set(path, 0o700);
+    }
+    for (path, mode, is_used) in cases {
+        set(&path, mode);
+        assert_eq!(own.file.load().is_ok(), is_used, "{mode:o}");
+        assert_eq!(own.file.store(b"text").is_ok(), is_used, "{mode:o}");
+        set(&path, 0o700);
+    }
+}
+
+#[test]
+fn links_are_not_followed() {
+    let own = Own::new();
+    own.file.store(b"text").unwrap();
+    let (path, elsewhere) = (own.path(), own.home.path().join("elsewhere"));
+    fs::hard_link(&path, &elsewhere).unwrap();
+    assert!(own.refusal().contains("is not a regular"));
+    fs::remove_file(&path).unwrap();
+    symlink(&elsewhere, &path).unwrap();
+    own.refusal();
+    // Storing replaces the link, and not what it leads to.
+    own.file.store(b"again").unwrap();
+    assert_eq!(own.file.load().unwrap(), b"again");
+    assert_eq!(fs::read(&elsewhere).unwrap(), b"text");
+    let moved = own.home.path().join("moved");
+    fs::rename(&own.file.directory, &moved).unwrap();
+    symlink(&moved, &own.file.directory).unwrap();
+    own.refusal();
+    own.file.store(b"other").unwrap_err();
+}
+
+#[test]
+fn special_files_are_not_waited_for() {
+    let own = Own::new();
+    own.file.store(b"text").unwrap();
+    fs::remove_file(own.path()).unwrap();
+    nix::unistd::mkfifo(&own.path(), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    assert!(own.refusal().contains("is not a regular"));
+    fs::remove_file(own.path()).unwrap();
+    fs::create_dir(own.path()).unwrap();
+    own.refusal();
+    own.file.store(b"other").unwrap_err();
+    assert_eq!(fs::read_dir(&own.file.directory).unwrap().count(), 1);
+}
+
+#[test]
+fn another_users_files_and_directories_are_not_used() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let own = Own::new();
+    own.file.store(b"text").unwrap();
+    chown(own.path(), Some(1), None).unwrap();
+    assert!(own.refusal().contains("is not a regular"));
+    chown(own.path(), Some(0), None).unwrap();
+    chown(&own.file.directory, Some(1), None).unwrap();
+    assert!(own.refusal().contains("belongs to another user"));
+    chown(&own.file.directory, Some(0), None).unwrap();
+    let home = own.home.path();
+    chown(home, Some(1), None).unwrap();
+    assert!(own.refusal().contains("belongs to another user"));
+    // As with `sudo`, which may keep HOME: no directory of root's is left there.
+    fs::remove_dir_all(&own.file.directory).unwrap();
+    let error = own.file.store(b"other").unwrap_err().to_string();
+    assert!(error.contains("belongs to another user"), "{error}");
+    let error = file(&home.join("new"), "one").store(b"other").unwrap_err();
+    assert!(matches!(error, Unused::Foreign { .. }), "{error}");
+    assert_eq!(fs::read_dir(home).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_too_large_is_not_read() {
+    let own = Own::new();
+    own.file.store(&[0; 1000]).unwrap();
+    own.file.load().unwrap();
+    own.file.store(&[0; 1001]).unwrap();
+    assert!(own.refusal().contains("is too large"));
+}
+
+#[test]
+fn the_oldest_go_and_other_files_stay() {
+    let own = Own::new();
+    own.file.store(b"text").unwrap();
+    fs::write(own.file.directory.join("other"), "").unwrap();
+    for number in 0..10 {
+        let other = file(own.home.path(), &number.to_string());
+        other.store(b"text").unwrap();
+    }
+    let count = fs::read_dir(&own.file.directory).unwrap().count();
+    assert_eq!(count, KIND.most_files + 1);
+    assert!(own.file.directory.join("other").exists());
+}
+
+#[test]
+fn what_a_killed_process_left_is_removed() {
+    let own = Own::new();
+    own.file.store(b"text").unwrap();
+    let mut left = own.path().into_os_string();
+    left.push(format!(".{}", process::id()));
+    fs::write(&left, "half").unwrap();
+    own.file.store(b"other").unwrap_err();
+    own.file.store(b"other").unwrap();
+    assert_eq!(own.file.load().unwrap(), b"other");
+    assert!(!Path::new(&left).exists());
+}
+
+#[test]
+fn without_a_place_nothing_is_kept() {
+    let home = tempfile::tempdir().unwrap();
+    let plain = home.path().join("plain");
+    fs::write(&plain, "").unwrap();
+    let own = file(&plain, "one");
+    own.store(b"text").unwrap_err();
+    own.load().unwrap_err();
+}

@@ -1,0 +1,369 @@
+//! What the start of an interpreter leaves on disk for the next one, and what becomes of it in other hands.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use nix::unistd::geteuid;
+
+use crate::bad_input::interpreters::file;
+use crate::need::Need;
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    let another = tests![another_interpreter_at_the_same_path_is_planned_for_as_it_is];
+    let another = another.into_iter().map(|test| test.needs(Need::Packages));
+    let mut tests = tests![
+        a_later_start_uses_the_byte_code_of_the_first,
+        an_interpreter_that_lasts_has_its_own_byte_code,
+        a_file_that_is_not_as_it_was_written_is_replaced,
+        an_environment_is_planned_for_as_it_is,
+        what_is_in_other_hands_is_not_used,
+        where_nothing_can_be_kept_a_run_is_only_slower,
+        doctor_says_where_starts_are_kept,
+    ];
+    tests.extend(another);
+    tests
+}
+
+/// The command, for whose user the environment names cache directories.
+struct Started<'a> {
+    world: &'a World,
+    home: tempfile::TempDir,
+}
+
+impl<'a> Started<'a> {
+    fn new(world: &'a World) -> Self {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        Self { world, home }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
+        let interpreter = &self.world.host.interpreter.executable;
+        let set = format!("python.interpreter={}", interpreter.display());
+        command.args(arguments).args(["--set", &set]);
+        command.env("XDG_CACHE_HOME", self.home.path());
+        command
+    }
+
+    /// A run of a guest, which prints what it must, and nothing on stderr. Returns what the log says.
+    #[track_caller]
+    fn run(&self, change: impl Fn(&mut Command)) -> String {
+        let run = |level: &str| {
+            let mut command = self.command(&["run", "-c", "print(6 * 7)"]);
+            command.env("SANDFORK_LOG", level);
+            change(&mut command);
+            output(command)
+        };
+        let logged = run("trace");
+        assert_eq!(text(&logged.stdout), "42\n", "{}", text(&logged.stderr));
+        let said = run("off");
+        assert_eq!(
+            (text(&said.stdout), text(&said.stderr)),
+            ("42\n".into(), String::new())
+        );
+        text(&logged.stderr)
+    }
+
+    /// What a guest of this interpreter prints, and whether the byte code of an earlier start was used.
+    fn run_with(&self, python: &Path, code: &str) -> (String, bool) {
+        let set = format!("python.interpreter={}", python.display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
+        command.args(["run", "--set", &set, "-c", code]);
+        command.env("XDG_CACHE_HOME", self.home.path());
+        command.env("SANDFORK_LOG", "trace");
+        let said = output(command);
+        let logged = text(&said.stderr);
+        assert!(said.status.success(), "{logged}");
+        (text(&said.stdout).trim().to_owned(), logged.contains(USED))
+    }
+
+    /// The files that are kept.
+    fn files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.directory()).into_iter().flatten();
+        let paths = entries.map(|entry| entry.expect("it can be read").path());
+        paths.collect()
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.home.path().join("sandfork")
+    }
+}
+
+fn output(mut command: Command) -> Output {
+    command.output().expect("the command can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const USED: &str = "the byte code of an earlier start is used";
+const UNUSED: &str = "the byte code that is kept is not used";
+
+fn a_later_start_uses_the_byte_code_of_the_first(world: &World) {
+    let started = Started::new(world);
+    let run = || {
+        let mut command = started.command(&["run", "-c", "1"]);
+        command.env("SANDFORK_LOG", "trace");
+        text(&output(command).stderr)
+    };
+    let first = run();
+    assert!(!first.contains("byte code"), "{first}");
+    let [file] = &started.files()[..] else {
+        panic!("{:?}", started.files());
+    };
+    let written = fs::metadata(file).expect("it was kept");
+    assert_eq!(written.mode() & 0o777, 0o600);
+    for _ in 0..2 {
+        let later = run();
+        assert!(later.contains(USED), "{later}");
+    }
+    let kept = fs::metadata(file).expect("it is kept");
+    assert_eq!(
+        (kept.ino(), kept.mtime_nsec()),
+        (written.ino(), written.mtime_nsec())
+    );
+}
+
+fn an_interpreter_that_lasts_has_its_own_byte_code(world: &World) {
+    let started = Started::new(world);
+    let tasks = started.home.path().join("tasks.jsonl");
+    fs::write(
+        &tasks,
+        "{\"code\": \"print(6 * 7)\", \"expect\": {\"stdout\": \"42\\n\"}}\n",
+    )
+    .expect("it is ours");
+    let map = || {
+        let mut command = started.command(&["map"]);
+        command.arg(&tasks).env("SANDFORK_LOG", "trace");
+        let said = output(command);
+        assert!(
+            text(&said.stdout).contains("\"ok\""),
+            "{}",
+            text(&said.stderr)
+        );
+        text(&said.stderr)
+    };
+    started.run(|_| ());
+    assert!(!map().contains(USED));
+    assert!(map().contains(USED));
+    assert_eq!(started.files().len(), 2);
+    // Code that lasts runs sessions too, whose sources are several times as large.
+    let mut sizes: Vec<u64> = started
+        .files()
+        .iter()
+        .map(|file| fs::metadata(file).expect("it is kept").len())
+        .collect();
+    sizes.sort_unstable();
+    assert!(sizes[1] > 3 * sizes[0], "{sizes:?}");
+}
+
+fn a_file_that_is_not_as_it_was_written_is_replaced(world: &World) {
+    let started = Started::new(world);
+    started.run(|_| ());
+    let [file] = &started.files()[..] else {
+        panic!("{:?}", started.files());
+    };
+    let whole = fs::read(file).expect("it was kept");
+    let middle = whole.len() / 2;
+    let mut changed = whole.clone();
+    changed[middle] ^= 1;
+    let too_large = vec![0; 5 << 20];
+    for bytes in [&whole[..middle], &changed, &[], b"text", &too_large] {
+        fs::write(file, bytes).expect("it is ours");
+        let logged = started.run(|_| ());
+        assert!(logged.contains(UNUSED), "{logged}");
+        let later = started.run(|_| ());
+        assert!(later.contains(USED), "{later}");
+        assert_eq!(fs::read(file).expect("it was kept").len(), whole.len());
+    }
+}
+
+fn an_environment_is_planned_for_as_it_is(world: &World) {
+    let environment = file("unused", 0o644, "");
+    let prefix = environment.path().display().to_string();
+    let interpreter = &world.host.interpreter;
+    fs::create_dir(environment.path().join("bin")).expect("it is ours");
+    let python = environment.path().join("bin/python");
+    symlink(&interpreter.executable, &python).expect("it is ours");
+    let started = Started::new(world);
+    // It is a directory only if the plan shows it.
+    let code = "import os, sys; print(sys.prefix, os.path.isdir(sys.prefix))";
+    let prefix_of_guest = || started.run_with(&python, code);
+    let outside = format!("{} True", interpreter.base_prefix.display());
+    let inside = format!("{prefix} True");
+    let configuration = environment.path().join("pyvenv.cfg");
+    let home = interpreter
+        .executable
+        .parent()
+        .expect("it is in a directory");
+    assert_eq!(prefix_of_guest(), (outside.clone(), false));
+    for _ in 0..2 {
+        assert_eq!(prefix_of_guest(), (outside.clone(), true));
+        fs::write(&configuration, format!("home = {}\n", home.display())).expect("it is ours");
+        // Its answer is the same: what is beside it is looked at each time.
+        assert_eq!(prefix_of_guest(), (inside.clone(), true));
+        fs::remove_file(&configuration).expect("it is ours");
+    }
+}
+
+fn another_interpreter_at_the_same_path_is_planned_for_as_it_is(world: &World) {
+    let directory = file("unused", 0o644, "");
+    let link = directory.path().join("python");
+    let started = Started::new(world);
+    // Where there is one interpreter, its own second turn follows its first.
+    let is_alone = world.pythons.len() == 1;
+    for is_second in [false, true] {
+        for python in &world.pythons {
+            _ = fs::remove_file(&link);
+            symlink(&python.executable, &link).expect("it is ours");
+            let code = "import json, sys; print(*sys.version_info[:3], sep='.')";
+            for is_kept in [is_alone && is_second, true] {
+                let version = python.version_text();
+                assert_eq!(started.run_with(&link, code), (version, is_kept));
+            }
+        }
+    }
+}
+
+fn what_is_in_other_hands_is_not_used(world: &World) {
+    let started = Started::new(world);
+    started.run(|_| ());
+    let [file] = &started.files()[..] else {
+        panic!("{:?}", started.files());
+    };
+    let (home, directory) = (started.home.path(), started.directory());
+    let refused = |says: &str| {
+        let logged = started.run(|_| ());
+        assert!(
+            !logged.contains(USED) && logged.contains(says),
+            "{says}: {logged}"
+        );
+    };
+    let open = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    };
+    for path in [&*directory, home] {
+        open(path, 0o777);
+        refused("can be written by others");
+        open(path, 0o700);
+    }
+    let moved = home.join("moved");
+    fs::rename(&directory, &moved).expect("it is ours");
+    symlink(&moved, &directory).expect("it is ours");
+    refused("sandfork");
+    fs::remove_file(&directory).expect("it is ours");
+    fs::rename(&moved, &directory).expect("it is ours");
+    // A file that the user does not write to alone is replaced.
+    open(file, 0o620);
+    let logged = started.run(|_| ());
+    assert!(logged.contains(UNUSED), "{logged}");
+    assert_eq!(
+        fs::metadata(file).expect("it is kept").mode() & 0o777,
+        0o600
+    );
+    fs::hard_link(file, &moved).expect("it is ours");
+    fs::remove_file(file).expect("it is ours");
+    symlink(&moved, file).expect("it is ours");
+    let logged = started.run(|_| ());
+    assert!(logged.contains(UNUSED), "{logged}");
+    assert!(started.run(|_| ()).contains(USED));
+    assert!(fs::symlink_metadata(file).expect("it is kept").is_file());
+    if geteuid().is_root() {
+        // As with `sudo`, which may keep HOME.
+        for theirs in [&*directory, home] {
+            chown(theirs, Some(1), None).expect("root may");
+            let logged = started.run(|_| ());
+            assert!(!logged.contains(USED), "{logged}");
+            chown(theirs, Some(0), None).expect("root may");
+        }
+        chown(file, Some(1), None).expect("root may");
+        let logged = started.run(|_| ());
+        assert!(logged.contains(UNUSED), "{logged}");
+        fs::remove_dir_all(&directory).expect("it is ours");
+        chown(home, Some(1), None).expect("root may");
+        refused("belongs to another user");
+        assert!(!directory.exists(), "root's directory is in another user's");
+        chown(home, Some(0), None).expect("root may");
+    }
+}
+
+fn where_nothing_can_be_kept_a_run_is_only_slower(world: &World) {
+    let started = Started::new(world);
+    let refused = |says: &str, change: &dyn Fn(&mut Command)| {
+        let logged = started.run(change);
+        assert!(
+            !logged.contains(USED) && logged.contains(says),
+            "{says}: {logged}"
+        );
+        assert!(started.files().is_empty(), "{says}");
+    };
+    refused("neither XDG_CACHE_HOME nor HOME", &|command| {
+        command.env_remove("XDG_CACHE_HOME").env_remove("HOME");
+    });
+    refused("neither XDG_CACHE_HOME nor HOME", &|command| {
+        command.env("XDG_CACHE_HOME", "relative").env("HOME", "");
+    });
+    refused("the byte code is not kept", &|command| {
+        command.env("XDG_CACHE_HOME", "/dev/null");
+    });
+    // Neither a directory nor a file can be made there, by root either.
+    refused("the byte code is not kept", &|command| {
+        command.env("XDG_CACHE_HOME", "/proc");
+    });
+    if geteuid().is_root() {
+        for (options, says) in [
+            ("size=16k", "No space left"),
+            ("ro", "Read-only file system"),
+        ] {
+            refused(says, &|command| {
+                in_mount(command, started.home.path(), options);
+            });
+        }
+    }
+}
+
+fn doctor_says_where_starts_are_kept(world: &World) {
+    let started = Started::new(world);
+    let says = |home: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
+        command.arg("doctor").env("XDG_CACHE_HOME", home);
+        let said = text(&output(command).stdout);
+        let line = said.lines().find_map(|line| line.strip_prefix("  cache "));
+        line.expect("it has the line").trim().to_owned()
+    };
+    let (home, directory) = (started.home.path(), started.directory());
+    let usable = format!("yes       {}", directory.display());
+    assert_eq!(says(home), usable);
+    fs::create_dir_all(&directory).expect("it is ours");
+    assert_eq!(says(home), usable);
+    for open in [&*directory, home] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o777)).expect("it is ours");
+        let remedy = format!("`chmod go-w {}`", open.display());
+        assert!(says(home).starts_with("no  ") && says(home).contains(&remedy));
+        fs::set_permissions(open, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        assert_eq!(says(home), usable);
+    }
+    assert!(says("/dev/null".as_ref()).starts_with("no  "));
+}
+
+/// The command, with a file system of these options over a directory.
+fn in_mount(command: &mut Command, directory: &Path, options: &str) {
+    let script = "mount -t tmpfs -o \"$1\" none \"$2\" && shift 2 && exec \"$@\"";
+    let mut mounted = Command::new("unshare");
+    mounted.args(["-m", "sh", "-c", script, "sh", options]);
+    mounted
+        .arg(directory)
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            mounted.env(name, value);
+        }
+    }
+    *command = mounted;
+}
