@@ -278,7 +278,7 @@ const UNSAFE: [(&str, usize); 18] = [
     ("crates/jail/src/sys/descriptors.rs", 7),
     ("crates/jail/src/sys/hold.rs", 2),
     ("crates/jail/src/sys/landlock.rs", 1),
-    ("crates/jail/src/sys/memory.rs", 2),
+    ("crates/jail/src/sys/memory.rs", 3),
     ("crates/jail/src/sys/mount.rs", 6),
     ("crates/jail/src/sys/namespace_init.rs", 7),
     ("crates/jail/src/sys/pidfd.rs", 3),

@@ -33,11 +33,13 @@ def load(name):
 
 load("process").open_streams()
 worker = load("worker")
+class native:
+    trim = staticmethod(lambda nothing: "")
 for name in %(preload)r:
     __import__(name)
 if %(warm)r:
     worker.warm_up()
-worker.main({"imports": %(imports)r, "project": None}, %(stdin)r)
+worker.main(native, {"imports": %(imports)r, "project": None}, %(stdin)r)
 """
 # Timeout of each step in seconds.
 PATIENCE = 30

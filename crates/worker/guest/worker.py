@@ -19,7 +19,7 @@ VERSION = 2
 READY = wire.encode({"kind": "ready", "version": VERSION})
 
 
-def main(setup, stdin):
+def main(native, setup, stdin):
     if stdin == "input":
         open_stdin()
     reseed()
@@ -40,7 +40,7 @@ def main(setup, stdin):
     if serves == "session":
         from .session import Session
 
-        runner = Session()
+        runner = Session(native.trim)
     else:
         runner = Runner()
     if hello["kind"] == "rehearse":

@@ -51,7 +51,7 @@ def main(native, entered):
     # From here on the process is a worker.
     if changed:
         os.environ.update(wire.loads(changed))
-    worker.main(setup, stdin)
+    worker.main(native, setup, stdin)
 
 
 def prepare(native, setup):

@@ -9,8 +9,15 @@ use crate::test::{Test, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
-    tests![a_failed_cell_gives_back_what_it_held]
+    tests![
+        a_failed_cell_gives_back_what_it_held,
+        a_cell_that_runs_out_of_memory_leaves_it_to_the_next
+    ]
 }
+
+/// Whether the guest has less than 60 MiB in memory.
+const IS_SMALL: &str = "import re\n\
+    int(re.search('VmRSS:\\s*(\\d+)', open('/proc/self/status').read())[1]) < 60 << 10";
 
 fn a_failed_cell_gives_back_what_it_held(world: &World) {
     let mut session = open(world, standard());
@@ -24,7 +31,25 @@ fn a_failed_cell_gives_back_what_it_held(world: &World) {
         SessionState::Live,
     );
     // No cycle has to be collected first.
-    let resident = "import re\n\
-                    int(re.search('VmRSS:\\\\s*(\\\\d+)', open('/proc/self/status').read())[1]) < 60 << 10";
-    assert_eq!(value(&mut session, resident), "True");
+    assert_eq!(value(&mut session, IS_SMALL), "True");
+}
+
+fn a_cell_that_runs_out_of_memory_leaves_it_to_the_next(world: &World) {
+    let mut session = open(world, standard().set("limits.memory=96MiB"));
+    // What the cell frees lies below an object that stays: blocks this small are in the C library's heap.
+    let code = "stays = []\n\
+                def fill():\n\
+                \x20   held = []\n\
+                \x20   try:\n\
+                \x20       while True: held.append(bytearray(64 << 10))\n\
+                \x20   except MemoryError:\n\
+                \x20       stays.append(held.pop())\n\
+                \x20       raise\n\
+                fill()";
+    assert_ended(
+        &run(&mut session, code),
+        Status::MemoryLimit,
+        SessionState::Live,
+    );
+    assert_eq!(value(&mut session, IS_SMALL), "True");
 }

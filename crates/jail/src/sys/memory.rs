@@ -52,6 +52,17 @@ pub fn collapse(proc: BorrowedFd) -> Result<usize, Errno> {
         .sum())
 }
 
+/// Gives the memory back to the kernel that the C library keeps for later (malloc_trim(3)).
+///
+/// By itself the library gives back only what lies above the last object that is still in use.
+pub fn trim() {
+    // SAFETY: it takes no pointer, and any thread may call it at any time.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
 /// Whether children of this process would share memory with it that they could write to.
 ///
 /// `maps` shows a file that was opened for reading like one that can be written; `smaps` tells them apart

@@ -36,8 +36,9 @@ class Session(Runner):
     rehearsed = (*Runner.rehearsed, ("statement", b"x = 1"))
     encode = staticmethod(values.encode)
 
-    def __init__(self):
+    def __init__(self, trim):
         super().__init__()
+        self.trim = trim
         self.interrupts = Interrupts()
         self.guarded = self.interrupts.guarded
         self.link = Link(self.interrupts)
@@ -123,7 +124,12 @@ class Session(Runner):
         shows = getpid() == self.worker and not issubclass(type(error), KeyboardInterrupt)
         # The exception's frames refer to this frame. The cycle would keep the cell's objects until a
         # collection, and memory may run out before that.
+        ran_out = issubclass(type(error), MemoryError)
         error = None
+        if ran_out:
+            # The C library keeps what lies below an object that is still in use. The next cell would have
+            # as much less.
+            self.trim("")
         if shows:
             self.guarded(self.plots.show_figures)
         return buffers

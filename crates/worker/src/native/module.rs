@@ -14,6 +14,7 @@
 //! | `shares` | | `memory` if workers would share memory that they could write to, or an empty string |
 //! | `settle` | | makes forks of the loaded memory cheaper; returns for how many bytes |
 //! | `serve` | JSON list of the preloaded modules | in a worker, jailed: what it can read, `nothing` or `input`, and on a second line, if its environment differs from the zygote's, the differences as JSON. Never returns in the zygote |
+//! | `trim` | | in a worker: gives the memory back to the kernel that the C library keeps for later |
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -72,6 +73,7 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
             method::<Shares>(),
             method::<Settle>(),
             method::<Serve>(),
+            method::<Trim>(),
             end_of_methods(),
         ],
     )
@@ -332,6 +334,17 @@ impl TextFunction for Serve {
                 Ok(format!("{input}\n{env}"))
             }
         }
+    }
+}
+
+struct Trim;
+
+impl TextFunction for Trim {
+    const NAME: &'static CStr = c"trim";
+
+    fn call(_: &str) -> Result<String, String> {
+        sys::memory::trim();
+        Ok(String::new())
     }
 }
 
