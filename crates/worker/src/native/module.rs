@@ -208,10 +208,11 @@ impl TextFunction for TellUnready {
 
 /// Sends a message to the supervisor.
 fn tell(message: &FromZygote) -> Result<(), String> {
-    ENTERED.with_borrow(|entered| match entered {
-        Some(entered) => send_message(entered.control.as_fd(), message, &[]).map_err(words),
-        None => Err("not in the jail yet".into()),
-    })
+    in_jail(|entered| send_message(entered.control.as_fd(), message, &[]).map_err(words))
+}
+
+fn in_jail<T>(act: impl FnOnce(&Entered) -> Result<T, String>) -> Result<T, String> {
+    ENTERED.with_borrow(|entered| act(entered.as_ref().ok_or("not in the jail yet")?))
 }
 
 struct Threads;
@@ -220,12 +221,9 @@ impl TextFunction for Threads {
     const NAME: &'static CStr = c"threads";
 
     fn call(_: &str) -> Result<String, String> {
-        ENTERED.with_borrow(|entered| match entered {
-            Some(entered) => {
-                let count = sys::process::count_threads(entered.zygote.proc.as_fd());
-                count.map(|count| count.to_string()).map_err(words)
-            }
-            None => Err("not in the jail yet".into()),
+        in_jail(|entered| {
+            let count = sys::process::count_threads(entered.zygote.proc.as_fd());
+            count.map(|count| count.to_string()).map_err(words)
         })
     }
 }
@@ -260,12 +258,9 @@ impl TextFunction for Shares {
     const NAME: &'static CStr = c"shares";
 
     fn call(_: &str) -> Result<String, String> {
-        ENTERED.with_borrow(|entered| match entered {
-            Some(entered) => {
-                let shares = sys::memory::shares(entered.zygote.proc.as_fd()).map_err(words)?;
-                Ok(if shares { "memory" } else { "" }.into())
-            }
-            None => Err("not in the jail yet".into()),
+        in_jail(|entered| {
+            let shares = sys::memory::shares(entered.zygote.proc.as_fd()).map_err(words)?;
+            Ok(if shares { "memory" } else { "" }.into())
         })
     }
 }
@@ -276,12 +271,9 @@ impl TextFunction for Settle {
     const NAME: &'static CStr = c"settle";
 
     fn call(_: &str) -> Result<String, String> {
-        ENTERED.with_borrow(|entered| match entered {
-            Some(entered) => {
-                let bytes = sys::memory::collapse(entered.zygote.proc.as_fd());
-                bytes.map(|bytes| bytes.to_string()).map_err(words)
-            }
-            None => Err("not in the jail yet".into()),
+        in_jail(|entered| {
+            let bytes = sys::memory::collapse(entered.zygote.proc.as_fd());
+            bytes.map(|bytes| bytes.to_string()).map_err(words)
         })
     }
 }
@@ -293,16 +285,14 @@ impl TextFunction for Serve {
 
     fn call(preloaded: &str) -> Result<String, String> {
         let preloaded = serde_json::from_str(preloaded).map_err(|error| error.to_string())?;
-        let Some(Entered {
+        let entered = ENTERED.take().ok_or("not in the jail yet")?;
+        let Entered {
             control,
             jail,
             mut zygote,
             codes,
             fonts,
-        }) = ENTERED.take()
-        else {
-            return Err("not in the jail yet".into());
-        };
+        } = entered;
         let reports = control.try_clone().map_err(|error| error.to_string())?;
         drop((codes, fonts));
         if let Err(failure) = zygote.leave_preload() {
