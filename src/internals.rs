@@ -71,3 +71,20 @@ pub mod protocol {
 pub mod supervisor {
     pub use crate::supervisor::*;
 }
+
+pub mod sandbox {
+    use crate::sandbox::SandboxBuilder;
+    pub use sandfork_jail::control::RunPath;
+
+    /// What only tests set.
+    pub trait BuilderInternals {
+        #[must_use]
+        fn run_path(self, run_path: RunPath) -> Self;
+    }
+
+    impl BuilderInternals for SandboxBuilder {
+        fn run_path(self, run_path: RunPath) -> Self {
+            self.with_run_path(run_path)
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::pool::{Filler, Pool};
 use super::stats::Counts;
-use super::zygote_manager::FirstZygote;
+use super::zygote_manager::{FirstZygote, Serving};
 use super::{AtomicUsize, Inner, Sandbox};
 use crate::admission::Admission;
 use crate::error::Error;
@@ -22,6 +22,8 @@ use crate::supervisor::cgroup::{self, CgroupRoot};
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{Launched, StartCache, Starting, SupervisorError};
 use sandfork_jail::control::Lifetime;
+#[cfg(feature = "internals")]
+use sandfork_jail::control::RunPath;
 
 /// Builds a [`Sandbox`].
 #[derive(Clone, Debug, Default)]
@@ -29,7 +31,7 @@ pub struct SandboxBuilder {
     /// `None` stands for the built-in policy: loading it takes longer than finding an existing
     /// sandbox.
     policy: Option<Policy>,
-    lifetime: Lifetime,
+    serving: Serving,
     environment: Option<CallerEnvironment>,
     ready: Option<usize>,
     admission: Option<Admission>,
@@ -61,7 +63,7 @@ impl SandboxBuilder {
     /// sooner; it can run more, but more slowly.
     #[must_use]
     pub fn lifetime(mut self, lifetime: Lifetime) -> Self {
-        self.lifetime = lifetime;
+        self.serving.lifetime = lifetime;
         self
     }
 
@@ -72,6 +74,13 @@ impl SandboxBuilder {
     #[must_use]
     pub fn ready(mut self, most: usize) -> Self {
         self.ready = Some(most);
+        self
+    }
+
+    /// Sets what serves a run in its worker.
+    #[cfg(feature = "internals")]
+    pub(crate) fn with_run_path(mut self, run_path: RunPath) -> Self {
+        self.serving.run_path = run_path;
         self
     }
 
@@ -105,8 +114,9 @@ impl SandboxBuilder {
         let policy = self.for_policy();
         let support = CgroupSupport::probe();
         cgroup::make_room(&support)?;
-        let (launched, mut plan, start) = launch(&policy, self.lifetime, support, &environment)?;
-        let zygote = FirstZygote::begin(launched, &plan, self.lifetime, start)?;
+        let (launched, mut plan, start) =
+            launch(&policy, self.serving.lifetime, support, &environment)?;
+        let zygote = FirstZygote::begin(launched, &plan, self.serving, start)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         cgroups.iter().for_each(CgroupRoot::prepare);
         let sessions = match plan.session_files {
@@ -118,7 +128,7 @@ impl SandboxBuilder {
             name: policy.name().to_owned(),
             sha256: policy.sha256().to_owned(),
         };
-        let ready = match (self.lifetime, plan.interpreter.start) {
+        let ready = match (self.serving.lifetime, plan.interpreter.start) {
             (Lifetime::ManyRuns, Start::Forked) => self.ready.unwrap_or_else(usual_ready),
             // Without forking, each ready worker would cost a whole interpreter.
             _ => 0,
@@ -144,9 +154,13 @@ impl SandboxBuilder {
     pub(crate) fn try_preloads(&self) -> Result<Vec<PreloadPlan>, Error> {
         let environment = self.caller_environment();
         let policy = self.for_policy();
-        let (support, lifetime) = (CgroupSupport::probe(), Lifetime::OneRun);
-        let (launched, mut plan, start) = launch(&policy, lifetime, support, &environment)?;
-        FirstZygote::begin(launched, &plan, lifetime, start)?.finish(&mut plan)?;
+        let serving = Serving {
+            lifetime: Lifetime::OneRun,
+            ..Serving::default()
+        };
+        let support = CgroupSupport::probe();
+        let (launched, mut plan, start) = launch(&policy, serving.lifetime, support, &environment)?;
+        FirstZygote::begin(launched, &plan, serving, start)?.finish(&mut plan)?;
         Ok(plan.interpreter.preload)
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::plan::{LeftToGuest, Plan, PreloadPlan, preload_env};
 use crate::supervisor::{Entering, FontCache, Launched, StartCache, SupervisorError, Zygote};
-use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup};
+use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup, RunPath};
 
 /// The workers of one zygote share its hash seed and its address layout, so no zygote serves for
 /// long. After this many workers, or this time, the next run starts another.
@@ -19,9 +19,18 @@ const MAX_AGE: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub struct ZygoteManager {
     executable: PathBuf,
-    lifetime: Lifetime,
+    serving: Serving,
     start: StartCache,
     current: Mutex<Option<Generation>>,
+}
+
+/// How zygotes serve.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Serving {
+    /// How many runs each is for.
+    pub lifetime: Lifetime,
+    /// What serves a run in its worker.
+    pub run_path: RunPath,
 }
 
 #[derive(Debug)]
@@ -44,17 +53,17 @@ impl FirstZygote {
     pub fn begin(
         launched: Launched,
         plan: &Plan,
-        lifetime: Lifetime,
+        serving: Serving,
         start: StartCache,
     ) -> Result<Self, SupervisorError> {
-        let making = Making::begin(launched, plan, lifetime, &start)?;
+        let making = Making::begin(launched, plan, serving, &start)?;
         Ok(Self { making, start })
     }
 
     /// Waits until it serves. Afterwards the plan says which modules are left to the guest.
     pub fn finish(self, plan: &mut Plan) -> Result<ZygoteManager, SupervisorError> {
         let Self { making, start } = self;
-        let lifetime = making.lifetime;
+        let serving = making.serving;
         let first = Generation {
             zygote: making.finish(plan, &start)?,
             born: Instant::now(),
@@ -63,7 +72,7 @@ impl FirstZygote {
         let executable = plan.interpreter.executable.clone();
         Ok(ZygoteManager {
             executable,
-            lifetime,
+            serving,
             start,
             current: Mutex::new(Some(first)),
         })
@@ -81,7 +90,7 @@ impl ZygoteManager {
                 current.insert(generation)
             }
             _ => {
-                let zygote = self.launch(plan, self.lifetime)?;
+                let zygote = self.launch(plan, self.serving)?;
                 current.insert(Generation {
                     zygote,
                     born: Instant::now(),
@@ -95,14 +104,21 @@ impl ZygoteManager {
 
     /// Returns a zygote that has served no worker and will serve only this one.
     pub fn fresh(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
-        self.launch(plan, Lifetime::OneRun)
+        let lifetime = Lifetime::OneRun;
+        self.launch(
+            plan,
+            Serving {
+                lifetime,
+                ..self.serving
+            },
+        )
     }
 
-    fn launch(&self, plan: &Plan, lifetime: Lifetime) -> Result<Arc<Zygote>, SupervisorError> {
+    fn launch(&self, plan: &Plan, serving: Serving) -> Result<Arc<Zygote>, SupervisorError> {
         let launched = Launched::start(&self.executable)?;
         // What changed in the environment since then is only this zygote's concern.
         let mut plan = plan.clone();
-        Making::begin(launched, &plan, lifetime, &self.start)?.finish(&mut plan, &self.start)
+        Making::begin(launched, &plan, serving, &self.start)?.finish(&mut plan, &self.start)
     }
 
     /// Discards a zygote that has ended or cannot be trusted, so that the next run starts another.
@@ -122,22 +138,22 @@ impl ZygoteManager {
 struct Making {
     entering: Entering,
     fonts: Option<FontCache>,
-    lifetime: Lifetime,
+    serving: Serving,
 }
 
 impl Making {
     fn begin(
         launched: Launched,
         plan: &Plan,
-        lifetime: Lifetime,
+        serving: Serving,
         start: &StartCache,
     ) -> Result<Self, SupervisorError> {
         let fonts = font_cache(plan);
-        let (jail, setup) = (plan.jail.clone(), setup(plan, lifetime));
+        let (jail, setup) = (plan.jail.clone(), setup(plan, serving));
         Ok(Self {
             entering: Entering::begin(launched, jail, setup, start, fonts.as_ref())?,
             fonts,
-            lifetime,
+            serving,
         })
     }
 
@@ -159,7 +175,7 @@ impl Making {
             };
             leave_to_guest(&mut plan.interpreter.preload, error)?;
             let launched = Launched::start(&plan.interpreter.executable)?;
-            self = Self::begin(launched, plan, self.lifetime, start)?;
+            self = Self::begin(launched, plan, self.serving, start)?;
         }
     }
 }
@@ -216,7 +232,7 @@ fn leave_absent(preload: &mut [PreloadPlan], loaded: &[String]) {
     }
 }
 
-fn setup(plan: &Plan, lifetime: Lifetime) -> PythonSetup {
+fn setup(plan: &Plan, serving: Serving) -> PythonSetup {
     let interpreter = &plan.interpreter;
     let preload = |module: &PreloadPlan| PreloadModule {
         name: module.module.clone(),
@@ -227,7 +243,8 @@ fn setup(plan: &Plan, lifetime: Lifetime) -> PythonSetup {
         },
     };
     PythonSetup {
-        lifetime,
+        lifetime: serving.lifetime,
+        run_path: serving.run_path,
         path: interpreter
             .path
             .iter()

@@ -15,6 +15,8 @@ sys.path.insert(0, str(GUEST))
 import values  # noqa: E402, it is found there
 
 DATA = 1023
+# The native half, as the tests' build embeds it.
+LIBRARY = os.environ["SANDFORK_WORKER"]
 # The steps of a zygote before it serves, on an ordinary interpreter.
 BOOT = """
 def read(name, root=%(root)r):
@@ -24,7 +26,11 @@ def read(name, root=%(root)r):
     except OSError:
         return ""
 
-import site, signal
+import _imp, site, signal
+from _frozen_importlib import ModuleSpec
+from _frozen_importlib_external import ExtensionFileLoader
+loader = ExtensionFileLoader("_sandfork", %(library)r)
+native = _imp.create_dynamic(ModuleSpec("_sandfork", loader, origin=%(library)r))
 site.main()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sources = Sources(read, {})
@@ -33,13 +39,15 @@ def load(name):
 
 load("process").open_streams()
 worker = load("worker")
-class native:
-    trim = staticmethod(lambda nothing: "")
 for name in %(preload)r:
     __import__(name)
 if %(warm)r:
-    worker.warm_up()
-worker.main(native, {"imports": %(imports)r, "project": None}, %(stdin)r)
+    worker.warm_up(native)
+setup = {"imports": %(imports)r, "project": None, "run_path": %(run_path)r}
+if "*" not in setup["imports"]:
+    load("imports").guard_imports(setup["imports"])
+offered = load("zygote").offer(setup)
+worker.main(native, setup, offered, %(stdin)r, "", False, None)
 """
 # Timeout of each step in seconds.
 PATIENCE = 30
@@ -74,6 +82,7 @@ class Worker:
         stdin=None,
         env=None,
         rehearses=False,
+        run_path="native",
     ):
         ours, theirs = socket.socketpair()
         self.link = ours
@@ -82,6 +91,8 @@ class Worker:
             "imports": list(imports),
             "preload": list(preload),
             "warm": warm,
+            "library": LIBRARY,
+            "run_path": run_path,
             "stdin": "nothing" if stdin is None else "input",
         }
         text = (GUEST / "sources.py").read_text() + boot
@@ -103,11 +114,13 @@ class Worker:
         self.tools = {}
         self.serves = serves
         self.frames = 0
+        # Sent with the next frame.
+        self.unsent = b""
         self.out = bytearray()
         self.err = bytearray()
         if rehearses:
             self.send({"kind": "rehearse", "serves": serves})
-        self.send({"kind": "hello", "version": 2, "serves": serves})
+        self.send({"kind": "hello", "version": 2, "serves": serves}, waits=serves == "one-run")
         assert self.receive()[0] == {"kind": "ready", "version": 2}
 
     def __enter__(self):
@@ -115,6 +128,11 @@ class Worker:
 
     def __exit__(self, *_):
         self.close()
+
+    def close_link(self):
+        """How the process ended. Its output can still be read."""
+        self.link.close()
+        return self.process.wait(PATIENCE)
 
     def close(self):
         """How the process ended, after the link was closed."""
@@ -134,7 +152,7 @@ class Worker:
 
     # Frames.
 
-    def send(self, header, payload=b"", buffers=()):
+    def send(self, header, payload=b"", buffers=(), waits=False):
         passed = None
         if buffers:
             lengths = [len(buffer) for buffer in buffers]
@@ -148,7 +166,10 @@ class Worker:
                 payload = blob
         data = encode_json(header)
         frame = len(data).to_bytes(4, "little") + len(payload).to_bytes(4, "little")
-        frame += data + payload
+        frame = self.unsent + frame + data + payload
+        self.unsent = frame if waits else b""
+        if waits:
+            return
         if passed is not None:
             sent = socket.send_fds(self.link, [frame], [passed])
             frame = frame[sent:]

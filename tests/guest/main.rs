@@ -76,6 +76,7 @@ fn run(file: &Path, python: &Interpreter) -> Result<(), Failed> {
         .arg(file)
         .current_dir(HERE)
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("SANDFORK_WORKER", env!("SANDFORK_WORKER"))
         // A figure's fonts are listed once, and not in a home directory.
         .env("MPLCONFIGDIR", python.venv.join("matplotlib"))
         .output()?;

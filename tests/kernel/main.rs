@@ -87,12 +87,16 @@ fn main() -> ExitCode {
     tests.extend(precedence::tests());
     tests.extend(sessions::tests());
     tests.extend(starts::tests());
-    let trials = tests
-        .into_iter()
-        .map(|test| test.into_trial(&world))
-        .collect();
+    // Every status, also where Python alone serves the run.
+    let by_python = Arc::new(world.by_python());
+    let again = outcomes::tests().into_iter().map(|test| {
+        let test = test.named(|name| name.replacen("outcomes", "outcomes_by_python", 1));
+        test.into_trial(&by_python)
+    });
+    let trials = tests.into_iter().map(|test| test.into_trial(&world));
+    let trials = trials.chain(again).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     // Ends the shared sandboxes, which exiting would not.
-    drop(world);
+    drop((world, by_python));
     conclusion.exit_code()
 }

@@ -30,6 +30,12 @@ impl Test {
         self
     }
 
+    /// Under another name.
+    pub fn named(mut self, name: impl FnOnce(&str) -> String) -> Self {
+        self.name = name(&self.name);
+        self
+    }
+
     /// As the harness takes it. Whether it is ignored is decided before it runs, never by how it
     /// goes.
     pub fn into_trial(self, world: &Arc<World>) -> Trial {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use sandfork::internals::host::{self, Host};
 use sandfork::internals::plan::needs;
+use sandfork::internals::sandbox::{BuilderInternals as _, RunPath};
 use sandfork::{Outcome, Request, Sandbox};
 use serde::Deserialize;
 
@@ -56,6 +57,7 @@ pub struct World {
     /// Those that this user can execute.
     pub pythons: Vec<Python>,
     too_old: Vec<OldPython>,
+    run_path: RunPath,
     shared: Mutex<HashMap<Recipe, Arc<OnceLock<Sandbox>>>>,
 }
 
@@ -73,8 +75,20 @@ impl World {
             host,
             pythons,
             too_old,
+            run_path: RunPath::default(),
             shared: Mutex::default(),
         })
+    }
+
+    /// The same machine, with sandboxes whose runs Python alone serves.
+    pub fn by_python(&self) -> Self {
+        Self {
+            host: self.host.clone(),
+            pythons: self.pythons.clone(),
+            too_old: self.too_old.clone(),
+            run_path: RunPath::Python,
+            shared: Mutex::default(),
+        }
     }
 
     /// An old Python of this version.
@@ -108,7 +122,8 @@ impl World {
     /// A sandbox for one test.
     pub fn build(&self, recipe: Recipe) -> Sandbox {
         let policy = recipe.python_unless_named(self.python()).policy();
-        let built = Sandbox::builder().policy(policy).ready(0).build();
+        let builder = Sandbox::builder().policy(policy).ready(0);
+        let built = builder.run_path(self.run_path).build();
         built.unwrap_or_else(|error| panic!("no sandbox: {error}"))
     }
 

@@ -190,6 +190,8 @@ pub struct PythonSetup {
     pub imports: Vec<String>,
     /// How many workers the zygote will fork.
     pub lifetime: Lifetime,
+    /// What serves the runs of its workers.
+    pub run_path: RunPath,
     /// Environment variables with their values while modules are preloaded, so that their libraries
     /// start no threads. Each worker gets the environment's own values back.
     pub preload_env: Vec<(String, String)>,
@@ -204,6 +206,17 @@ pub enum Lifetime {
     ManyRuns,
     /// One: the zygote skips preparation that does not pay off within a single run.
     OneRun,
+}
+
+/// What serves a run in its worker. A run has the same outcome either way: tests compare them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunPath {
+    /// The native library, as far as it recognises the program and its value.
+    #[default]
+    Native,
+    /// Python alone.
+    Python,
 }
 
 /// One module of the preload list.

@@ -89,12 +89,8 @@ def exit_code(stop):
 
 
 def keep_source(filename, source):
-    """Keeps the source for tracebacks. Drops the oldest cells of a long session."""
-    global kept_length
-    kept_length += len(source) - len(SOURCES.pop(filename, ""))
-    SOURCES[filename] = source
-    while kept_length > MAX_SOURCES and len(SOURCES) > 1:
-        kept_length -= len(SOURCES.pop(next(iter(SOURCES))))
+    """Keeps the source for tracebacks."""
+    note_source(filename, source)
     # Not imported here. A loaded module may be the guest's own, or `None`.
     linecache = sys.modules.get("linecache")
     if linecache is not None:
@@ -103,6 +99,15 @@ def keep_source(filename, source):
         except Exception:
             # The guest has replaced or changed the module.
             pass
+
+
+def note_source(filename, source):
+    """Keeps the source for reports. Drops the oldest cells of a long session."""
+    global kept_length
+    kept_length += len(source) - len(SOURCES.pop(filename, ""))
+    SOURCES[filename] = source
+    while kept_length > MAX_SOURCES and len(SOURCES) > 1:
+        kept_length -= len(SOURCES.pop(next(iter(SOURCES))))
 
 
 def forget_source(filename):

@@ -76,6 +76,11 @@ def flush():
             stream.flush()
 
 
+def needs_seed():
+    """Whether `reseed` has something to do."""
+    return "numpy.random" in sys.modules or "multiprocessing.process" in sys.modules
+
+
 def reseed():
     """Gives this worker random numbers of its own.
 

@@ -18,6 +18,7 @@ from .cell import (
     exit_code,
     forget_source,
     keep_source,
+    note_source,
     parse,
     pop_last_expression,
     set_argv,
@@ -77,10 +78,13 @@ class Runner:
     # A session replaces it, because its cells may have lines of a notebook.
     parse = staticmethod(parse)
 
-    def __init__(self):
-        self.worker = getpid()
+    def __init__(self, worker, main=None):
+        self.worker = worker
         self.loop = EventLoop()
-        self.begin_anew()
+        if main is None:
+            self.begin_anew()
+        else:
+            self.main = main
 
     def begin_anew(self):
         """Starts a new namespace for the next cells."""
@@ -100,8 +104,21 @@ class Runner:
     def run_cell(self, request, source):
         """Runs a cell and sends its result. Ends the process if the program ends with this cell."""
         self.prepare(request, source)
-        result = {"kind": "result", "id": request["id"], "status": "ok"}
-        packed = self.evaluate(request, source, result)
+        result = ok_of(request)
+        self.conclude(request, result, self.evaluate(request, source, result))
+
+    def take_over(self, request, source, value, error):
+        """Continues after the native way of a run has executed its program."""
+        note_source(request["filename"], decoded(source, request.get("source", "file")))
+        result = ok_of(request)
+        try:
+            packed = self.add_value(result, value) if error is None else describe(result, error)
+        except BaseException as second:
+            packed = describe(result, second)
+        self.conclude(request, result, packed)
+
+    def conclude(self, request, result, packed):
+        """Sends the result of a cell. Ends the process if the program ends with this cell."""
         if getpid() != self.worker:
             end_as_child(result)
         ends = request.get("then") == "end"
@@ -199,6 +216,10 @@ class Runner:
         except OSError:
             # The guest closed or broke the socket. The exit status still shows how it ended.
             pass
+
+
+def ok_of(request):
+    return {"kind": "result", "id": request["id"], "status": "ok"}
 
 
 def describe(result, error):

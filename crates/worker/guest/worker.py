@@ -5,36 +5,38 @@ Large packages are imported where they are needed, so that an interpreter that r
 does not wait for them. An interpreter that serves many cells imports them in `warm_up`."""
 
 import _signal
+import _warnings
+import atexit
+import builtins
 import errno
 import os
 import sys
 from os import _exit
 
 from . import wire
-from .process import open_stdin, reseed
+from .awaiting import LOOP_NAMES
+from .process import needs_seed, open_stdin, reseed
 from .program import link_project
-from .runner import Runner
+from .runner import REHEARSED, Runner, reserve
 
 VERSION = 2
 READY = wire.encode({"kind": "ready", "version": VERSION})
+# A filter of warnings, as the module keeps them: all are errors.
+AS_ERROR = ("error", None, Warning, None, 0)
 
 
-def main(native, setup, stdin):
-    if stdin == "input":
-        open_stdin()
-    reseed()
-    if "*" not in setup["imports"]:
-        from .imports import guard_imports
-
-        guard_imports(setup["imports"])
-    # The work directory comes first: code that writes a module expects to import it.
-    sys.path.insert(0, os.getcwd())
+def main(native, setup, offered, stdin, changed, has_begun, left):
+    """Serves the supervisor. `offered` is what the native way of a run takes, or `None` if Python serves all. That
+    way may have begun already, and `left` is what it has left."""
+    if not has_begun:
+        begin(setup, stdin, changed)
+        # Blocks an interrupt of the first cell until its handler is installed.
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
+        left = wire.write(READY) if offered is None else native.run(offered)
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, []) - {_signal.SIGINT}
+    if left is not None:
+        take_over(mask, *left)
     project = setup["project"]
-    if project is not None:
-        sys.path.insert(0, project)
-    # Blocks an interrupt of the first cell until its handler is installed.
-    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
-    wire.write(READY)
     hello, _ = wire.receive_alone()
     serves = hello.get("serves")
     if serves == "session":
@@ -42,7 +44,7 @@ def main(native, setup, stdin):
 
         runner = Session(native.trim)
     else:
-        runner = Runner()
+        runner = Runner(os.getpid())
     if hello["kind"] == "rehearse":
         runner.rehearse()
         wire.receive_alone()
@@ -59,12 +61,55 @@ def main(native, setup, stdin):
     runner.run_cell(request, payload)
 
 
+def begin(setup, stdin, changed):
+    """Gives this worker what it does not share with others."""
+    if changed:
+        os.environ.update(wire.loads(changed))
+    if stdin == "input":
+        open_stdin()
+    if needs_seed():
+        reseed()
+    work = os.getcwd()
+    if sys.path[0] != work:
+        # It comes first: code that writes a module expects to import it.
+        sys.path.insert(0, work)
+    if setup["project"] is not None:
+        sys.path.insert(0, setup["project"])
+
+
+def take_over(mask, worker, header, source, main, value, error):
+    """Continues a run where its native way has stopped: before its program, or after it."""
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+    request = {**wire.loads(header.decode("utf-8")), "then": "end"}
+    runner = Runner(worker, main)
+    if main is None:
+        runner.run_cell(request, source)
+    runner.take_over(request, source, value, error)
+
+
+def offer():
+    """What the native way of a run takes from here, in the order of its `Offer`."""
+    linecache = sys.modules.get("linecache")
+    return (
+        reseed if needs_seed() else None,
+        READY,
+        REHEARSED,
+        builtins,
+        LOOP_NAMES.isdisjoint,
+        sys.modules.get("warnings", _warnings).filters,
+        AS_ERROR,
+        None if linecache is None else linecache.cache,
+        atexit._ncallbacks,
+        reserve.release,
+    )
+
+
 def load():
     """Imports what a worker that runs a single cell imports only on first use."""
     from . import report, session  # noqa: F401
 
 
-def warm_up():
+def warm_up(native):
     """Imports and allocates what the first cell would otherwise import and allocate in every worker.
 
     `threading` is not imported: most guests never use it, and its hook after a fork would cost each
@@ -76,9 +121,10 @@ def warm_up():
     from .report import describe_error
 
     main = sys.modules["__main__"]
-    runner = Runner()
+    runner = Runner(os.getpid())
     for _ in range(10):
         runner.rehearse()
+        native.rehearse(offer())
     sys.modules["__main__"] = main
     try:
         exec(compile("1/0", "<warm>", "exec"), {})

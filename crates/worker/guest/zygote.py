@@ -47,11 +47,20 @@ def main(native, entered):
         process.flush()
     except BaseException as error:
         native.unready(wire.dumps({"cause": "startup", "error": describe(error)}))
-    stdin, _, changed = native.serve(wire.dumps(preloaded)).partition("\n")
+    if entered["work"] is not None:
+        # It comes first: code that writes a module expects to import it.
+        sys.path.insert(0, entered["work"])
+    offered = offer(setup)
+    born = native.serve((wire.dumps(preloaded), offered))
     # From here on the process is a worker.
-    if changed:
-        os.environ.update(wire.loads(changed))
-    worker.main(native, setup, stdin)
+    worker.main(native, setup, offered, *born)
+
+
+def offer(setup):
+    """What the native way of a run takes, if workers are to use that."""
+    # The files of a project are linked between request and run.
+    is_native = setup["run_path"] == "native" and setup["project"] is None
+    return worker.offer() if is_native else None
 
 
 def prepare(native, setup):
@@ -64,12 +73,16 @@ def prepare(native, setup):
     process.set_ordinary_flags(native)
     require_apart(native, "site")
     sys.path.extend(setup["path"])
+    if "*" not in setup["imports"]:
+        from .imports import guard_imports
+
+        guard_imports(setup["imports"])
     if setup["project"] is not None:
         check_project(setup["project"])
     Servers().prepare()
     preloaded = preload_all(native, setup["preload"])
     if lasts(setup):
-        worker.warm_up()
+        worker.warm_up(native)
     mend_importers()
     if lasts(setup):
         gc.collect()

@@ -15,10 +15,12 @@ use crate::traced::{before_call, born, call_names, seize, to_next_call};
 /// fcntl(2).
 const FCNTL: u64 = 72;
 const F_GETFD: u64 = 1;
+/// exit_group(2).
+const EXIT_GROUP: u64 = 231;
 /// clock_gettime(2).
 const CLOCK_GETTIME: u64 = 228;
 
-/// System calls by the calling process.
+/// System calls by the calling process, and page faults.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
     /// The process that was seized, all its threads.
@@ -27,6 +29,8 @@ pub struct Counts {
     pub zygote: usize,
     /// Those that were born in it.
     pub worker: usize,
+    /// Page faults that a worker had until its end.
+    pub faults: usize,
 }
 
 impl Counts {
@@ -36,13 +40,21 @@ impl Counts {
             supervisor: self.supervisor.min(other.supervisor),
             zygote: self.zygote.min(other.zygote),
             worker: self.worker.min(other.worker),
+            faults: self.faults.min(other.faults),
         }
     }
 
     pub fn is_within(&self, least: &Self, most: &Self) -> bool {
-        let each = |counts: &Self| [counts.supervisor, counts.zygote, counts.worker];
+        let each = |counts: &Self| {
+            [
+                counts.supervisor,
+                counts.zygote,
+                counts.worker,
+                counts.faults,
+            ]
+        };
         let [counted, least, most] = [self, least, most].map(each);
-        (0..3).all(|who| (least[who]..=most[who]).contains(&counted[who]))
+        (0..4).all(|who| (least[who]..=most[who]).contains(&counted[who]))
     }
 }
 
@@ -173,6 +185,9 @@ impl Tracer {
         let Some(span) = self.spans.last_mut() else {
             return;
         };
+        if role == Role::Worker && call == EXIT_GROUP {
+            span.counts.faults = span.counts.faults.max(faults(pid));
+        }
         let who = match role {
             // What it does between two spans is not theirs.
             Role::Supervisor if !self.inside => return,
@@ -196,4 +211,13 @@ impl Tracer {
         }
         true
     }
+}
+
+/// The faults of a process that needed no I/O (proc_pid_stat(5), `minflt`).
+fn faults(pid: Pid) -> usize {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name of the program, in parentheses, may have spaces.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let minflt = fields.split_ascii_whitespace().nth(7);
+    minflt.and_then(|count| count.parse().ok()).unwrap_or(0)
 }

@@ -37,7 +37,7 @@ class Session(Runner):
     encode = staticmethod(values.encode)
 
     def __init__(self, trim):
-        super().__init__()
+        super().__init__(getpid())
         self.trim = trim
         self.interrupts = Interrupts()
         self.guarded = self.interrupts.guarded

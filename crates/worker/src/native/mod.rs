@@ -4,9 +4,11 @@
 //! It links no libpython and uses only the stable ABI, so that one library serves every
 //! CPython from 3.9 on.
 
+mod enter;
 mod module;
 mod networks;
 mod python;
 mod reaper;
+mod run;
 mod serve;
 mod sources;

@@ -1,11 +1,11 @@
-//! The Python module `_sandfork`: functions of text, called in this order by the bootstrap.
+//! The Python module `_sandfork`: functions, called in this order by the bootstrap.
 //!
 //! | function | argument | result |
 //! |---|---|---|
 //! | `enter` | the interpreter's facts | in the zygote, jailed: JSON of `Prepared` |
 //! | `source` | a file of the guest's side, such as `values/encode` | its text, or an empty string if there is none |
 //! | `codes` | | the number of a memory file with byte code of an earlier zygote, or of an empty one to write it to; an empty string if there is none |
-//! | `keep` | | closes that file, and leaves what was written to later zygotes |
+//! | `keep` | | leaves what was written to that file to later zygotes: nothing more can be written to it |
 //! | `set_flags` | JSON list of the values of all fields of `sys.flags` | replaces `sys.flags` |
 //! | `preloading` | the module that is imported next, or an empty string after the last one | |
 //! | `unready` | JSON of `Unready` | |
@@ -13,46 +13,28 @@
 //! | `fonts` | an empty string, or the list of fonts to keep | the list that an earlier zygote made, or an empty string |
 //! | `shares` | | `memory` if workers would share memory that they could write to, or an empty string |
 //! | `settle` | | makes forks of the loaded memory cheaper; returns for how many bytes |
-//! | `serve` | JSON list of the preloaded modules | in a worker, jailed: what it can read, `nothing` or `input`, and on a second line, if its environment differs from the zygote's, the differences as JSON. Never returns in the zygote |
+//! | `rehearse` | what Python offers, as `run` takes it | does once what each worker would otherwise do first |
+//! | `serve` | JSON list of the preloaded modules, and what Python offers or `None` | in a worker, jailed: what it can read, `nothing` or `input`; where its environment differs from the zygote's, as JSON; whether its run was begun as by `run`, and what that returned. Never returns in the zygote |
+//! | `run` | what Python offers (`offer` in `worker.py`) | in a worker: greets the supervisor and serves its run. Returns only what is left to Python |
 //! | `trim` | | in a worker: gives the memory back to the kernel that the C library keeps for later |
 
-use std::cell::RefCell;
 use std::ffi::CStr;
-use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 use pyo3_ffi::PyObject;
-use serde::Serialize;
 
-use crate::native::python::{self, Flag, TextFunction, create_module, end_of_methods, method};
+use crate::native::enter::{self, Enter, Entered, end_with, in_jail, words};
+use crate::native::python::{
+    self, Flag, Object, ObjectFunction, Raised, TextFunction, create_module, end_of_methods,
+    method, object_method, raise,
+};
+use crate::native::run::{Offer, Rehearse, Run};
 use crate::native::serve::{ForkHooks, Served, Server};
 use crate::native::sources;
-use sandfork_jail::control::{
-    FromZygote, Lent, Lifetime, MAX_MESSAGE, NAMESPACES, PythonSetup, ToZygote, recv_message,
-    send_message,
-};
-use sandfork_jail::failure::Failure;
-use sandfork_jail::program::ZygoteJail;
+use sandfork_jail::control::{FromZygote, NAMESPACES, send_message};
 use sandfork_jail::sys;
-use sandfork_jail::zygote::{self, Zygote};
-
-/// Descriptor 0 of the process, as the supervisor starts it, is the control socket.
-const CONTROL: i32 = 0;
-
-/// What `enter` leaves for `serve`. The zygote has one thread.
-struct Entered {
-    control: OwnedFd,
-    jail: ZygoteJail,
-    zygote: Zygote,
-    codes: Option<OwnedFd>,
-    fonts: Option<File>,
-}
-
-thread_local! {
-    static ENTERED: RefCell<Option<Entered>> = const { RefCell::new(None) };
-}
 
 /// CPython's entry point into the module.
 #[allow(unsafe_code)] // the name is what CPython looks for; nothing else exports it
@@ -71,64 +53,14 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
             method::<Threads>(),
             method::<Fonts>(),
             method::<Shares>(),
+            object_method::<Rehearse>(),
             method::<Settle>(),
-            method::<Serve>(),
+            object_method::<Serve>(),
+            object_method::<Run>(),
             method::<Trim>(),
             end_of_methods(),
         ],
     )
-}
-
-struct Enter;
-
-impl TextFunction for Enter {
-    const NAME: &'static CStr = c"enter";
-
-    fn call(facts: &str) -> Result<String, String> {
-        let control = take_streams().map_err(words)?;
-        send_message(
-            control.as_fd(),
-            &FromZygote::Facts {
-                text: facts.to_owned(),
-            },
-            &[],
-        )
-        .map_err(words)?;
-        let Some((ToZygote::Enter { jail, python, lent }, fds)) =
-            recv_message(control.as_fd(), &mut vec![0; MAX_MESSAGE]).map_err(words)?
-        else {
-            // The supervisor wanted only the facts, or refused them.
-            sys::process::exit_now(0);
-        };
-        let mut fds = fds.into_iter();
-        let Some(lifeline) = fds.next() else {
-            return Err("the jail came without its lifeline".into());
-        };
-        match zygote::enter(&jail, lifeline) {
-            Ok(zygote) => {
-                if python.lifetime == Lifetime::ManyRuns {
-                    // Before any module is preloaded: a worker uses too little of the libraries that packages
-                    // load.
-                    sys::memory::share_page_tables(zygote.proc.as_fd()).map_err(words)?;
-                }
-                let setup = reply(&jail.env, &python)?;
-                let mut lent: Vec<(Lent, OwnedFd)> = lent.into_iter().zip(fds).collect();
-                let mut take = |wanted: Lent| {
-                    let place = lent.iter().position(|(kind, _)| *kind == wanted)?;
-                    Some(lent.swap_remove(place).1)
-                };
-                ENTERED.set(Some(Entered {
-                    control,
-                    jail: *jail,
-                    zygote,
-                    codes: take(Lent::Codes),
-                    fonts: take(Lent::Fonts).map(File::from),
-                }));
-                Ok(setup)
-            }
-            Err(failure) => end_with(&control, failure),
-        }
-    }
 }
 
 struct Source;
@@ -147,9 +79,9 @@ impl TextFunction for Codes {
     const NAME: &'static CStr = c"codes";
 
     fn call(_: &str) -> Result<String, String> {
-        ENTERED.with_borrow(|entered| {
-            let codes = entered.as_ref().and_then(|entered| entered.codes.as_ref());
-            Ok(codes.map_or_else(String::new, |file| file.as_raw_fd().to_string()))
+        in_jail(|entered| {
+            let number = entered.codes.as_ref().map(AsRawFd::as_raw_fd);
+            Ok(number.map_or_else(String::new, |number| number.to_string()))
         })
     }
 }
@@ -160,12 +92,13 @@ impl TextFunction for Keep {
     const NAME: &'static CStr = c"keep";
 
     fn call(_: &str) -> Result<String, String> {
-        let taken = ENTERED.with_borrow_mut(|entered| entered.as_mut()?.codes.take());
-        if let Some(file) = taken {
-            // The supervisor keeps only what can no longer change.
-            _ = sys::sealed::seal(file.as_fd());
-        }
-        Ok(String::new())
+        in_jail(|entered| {
+            if let Some(file) = &entered.codes {
+                // If this fails, the supervisor keeps nothing of it.
+                _ = sys::sealed::seal(file.as_fd());
+            }
+            Ok(String::new())
+        })
     }
 }
 
@@ -211,10 +144,6 @@ fn tell(message: &FromZygote) -> Result<(), String> {
     in_jail(|entered| send_message(entered.control.as_fd(), message, &[]).map_err(words))
 }
 
-fn in_jail<T>(act: impl FnOnce(&Entered) -> Result<T, String>) -> Result<T, String> {
-    ENTERED.with_borrow(|entered| act(entered.as_ref().ok_or("not in the jail yet")?))
-}
-
 struct Threads;
 
 impl TextFunction for Threads {
@@ -234,8 +163,8 @@ impl TextFunction for Fonts {
     const NAME: &'static CStr = c"fonts";
 
     fn call(new: &str) -> Result<String, String> {
-        ENTERED.with_borrow(|entered| {
-            let Some(file) = entered.as_ref().and_then(|entered| entered.fonts.as_ref()) else {
+        in_jail(|entered| {
+            let Some(file) = &entered.fonts else {
                 return Ok(String::new());
             };
             let text = |error: std::io::Error| error.to_string();
@@ -280,49 +209,77 @@ impl TextFunction for Settle {
 
 struct Serve;
 
-impl TextFunction for Serve {
+impl ObjectFunction for Serve {
     const NAME: &'static CStr = c"serve";
 
-    fn call(preloaded: &str) -> Result<String, String> {
-        let preloaded = serde_json::from_str(preloaded).map_err(|error| error.to_string())?;
-        let entered = ENTERED.take().ok_or("not in the jail yet")?;
-        let Entered {
-            control,
-            jail,
-            mut zygote,
-            codes,
-            fonts,
-        } = entered;
-        let reports = control.try_clone().map_err(|error| error.to_string())?;
-        drop((codes, fonts));
-        if let Err(failure) = zygote.leave_preload() {
-            end_with(&reports, failure);
-        }
-        let namespaces = namespaces(zygote.proc.as_fd()).map_err(words)?;
-        let server = match Server::new(control, jail, zygote) {
-            Ok(server) => server,
-            Err(failure) => end_with(&reports, failure),
+    fn call(argument: &Object) -> Result<Object, Raised> {
+        let [preloaded, offer] = argument.items()?;
+        let preloaded = preloaded.to_text()?;
+        let born = serve(&preloaded).map_err(|message| raise(&message))?;
+        // Where there is something to read or another environment, Python prepares the worker first.
+        let is_ready = !offer.is_none() && born.input == "nothing" && born.env.is_empty();
+        let left = if is_ready {
+            Offer::of(&offer)?.serve()?
+        } else {
+            Object::none()
         };
-        let ready = FromZygote::Ready {
-            preloaded,
-            namespaces,
-        };
-        send_message(reports.as_fd(), &ready, &[]).map_err(words)?;
-        drop(reports);
-        match server.serve(&Interpreter).map_err(words)? {
-            Served::Finished => sys::process::exit_now(0),
-            Served::Failed => sys::process::exit_now(1),
-            Served::Worker { env } => {
-                // After the jail is complete: a hook of a preloaded package may start a thread, and a process
-                // with threads cannot enter a user namespace.
-                python::after_fork_in_child();
-                let input = standard_input().map_err(words)?;
-                if env.is_empty() {
-                    return Ok(input.to_owned());
-                }
-                let env = serde_json::to_string(&env).map_err(|error| error.to_string())?;
-                Ok(format!("{input}\n{env}"))
-            }
+        Object::list(vec![
+            Object::text(born.input)?,
+            Object::text(&born.env)?,
+            Object::truth(is_ready)?,
+            left,
+        ])
+    }
+}
+
+/// A worker in its jail.
+struct Born {
+    /// `nothing` or `input`.
+    input: &'static str,
+    /// The variables of its environment that differ from the zygote's, as JSON; empty if there are none.
+    env: String,
+}
+
+/// Serves requests for workers. Returns in a worker.
+fn serve(preloaded: &str) -> Result<Born, String> {
+    let preloaded = serde_json::from_str(preloaded).map_err(|error| error.to_string())?;
+    let Entered {
+        control,
+        jail,
+        mut zygote,
+        codes,
+        fonts,
+    } = enter::leave()?;
+    let reports = control.try_clone().map_err(|error| error.to_string())?;
+    drop((codes, fonts));
+    if let Err(failure) = zygote.leave_preload() {
+        end_with(&reports, failure);
+    }
+    let namespaces = namespaces(zygote.proc.as_fd()).map_err(words)?;
+    let server = match Server::new(control, jail, zygote) {
+        Ok(server) => server,
+        Err(failure) => end_with(&reports, failure),
+    };
+    let ready = FromZygote::Ready {
+        preloaded,
+        namespaces,
+    };
+    send_message(reports.as_fd(), &ready, &[]).map_err(words)?;
+    drop(reports);
+    match server.serve(&Interpreter).map_err(words)? {
+        Served::Finished => sys::process::exit_now(0),
+        Served::Failed => sys::process::exit_now(1),
+        Served::Worker { env } => {
+            // After the jail is complete: a hook of a preloaded package may start a thread, and a process
+            // with threads cannot enter a user namespace.
+            python::after_fork_in_child();
+            let input = standard_input().map_err(words)?;
+            let env = if env.is_empty() {
+                String::new()
+            } else {
+                serde_json::to_string(&env).map_err(|error| error.to_string())?
+            };
+            Ok(Born { input, env })
         }
     }
 }
@@ -365,35 +322,4 @@ impl ForkHooks for Interpreter {
     fn after_in_parent(&self) {
         python::after_fork_in_parent();
     }
-}
-
-/// Moves the control socket off descriptor 0 and gives the interpreter harmless streams: output of a package
-/// that is being preloaded is discarded.
-fn take_streams() -> Result<OwnedFd, Errno> {
-    sys::descriptors::relocate_stdio(CONTROL)
-}
-
-fn end_with(control: &OwnedFd, failure: Failure) -> ! {
-    let message = FromZygote::Failed {
-        step: failure.step as u16,
-        errno: failure.errno as i32,
-    };
-    // Without a supervisor to receive the message, the process can only end.
-    _ = send_message(control.as_fd(), &message, &[]);
-    sys::process::exit_now(1)
-}
-
-/// What the bootstrap needs to continue in the jail.
-#[derive(Serialize)]
-struct Prepared<'a> {
-    env: &'a [(String, String)],
-    setup: &'a PythonSetup,
-}
-
-fn reply(env: &[(String, String)], setup: &PythonSetup) -> Result<String, String> {
-    serde_json::to_string(&Prepared { env, setup }).map_err(|error| error.to_string())
-}
-
-fn words(errno: Errno) -> String {
-    errno.to_string()
 }

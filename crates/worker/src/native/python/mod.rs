@@ -3,18 +3,24 @@
 //! The interpreter that loads the module provides the symbols: nothing is linked to libpython.
 #![allow(unsafe_code)]
 
+mod object;
+
 use std::ffi::{CStr, c_int};
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use pyo3_ffi::{
-    METH_O, Py_DecRef, PyBool_FromLong, PyBytes_AsStringAndSize, PyErr_Occurred, PyErr_SetString,
-    PyExc_RuntimeError, PyLong_AsLong, PyLong_FromLongLong, PyMethodDef, PyMethodDefPointer,
-    PyModule_Create, PyModuleDef, PyModuleDef_HEAD_INIT, PyOS_AfterFork_Child,
+    METH_O, Py_DecRef, PyBool_FromLong, PyBytes_AsStringAndSize, PyCFunction, PyErr_Occurred,
+    PyErr_SetString, PyExc_RuntimeError, PyLong_AsLong, PyLong_FromLongLong, PyMethodDef,
+    PyMethodDefPointer, PyModule_Create, PyModuleDef, PyModuleDef_HEAD_INIT, PyOS_AfterFork_Child,
     PyOS_AfterFork_Parent, PyOS_BeforeFork, PyObject, PyObject_GetAttrString, PyObject_Type,
     PyStructSequence_New, PyStructSequence_SetItem, PySys_GetObject, PySys_SetObject,
     PyUnicode_AsUTF8String, PyUnicode_FromStringAndSize,
 };
 use serde::Deserialize;
+
+pub use self::object::{
+    Mode, Object, Plain, Raised, clear_exception, compile, evaluate, handle_signals,
+};
 
 /// A function of the module. It takes and returns text, and raises an error as `RuntimeError`.
 pub trait TextFunction {
@@ -25,12 +31,30 @@ pub trait TextFunction {
     fn call(argument: &str) -> Result<String, String>;
 }
 
+/// A function of the module that takes and returns objects.
+pub trait ObjectFunction {
+    /// Its name in Python.
+    const NAME: &'static CStr;
+
+    /// Runs the function, with the interpreter's lock held.
+    fn call(argument: &Object) -> Result<Object, Raised>;
+}
+
 /// A row of the module's function table.
 pub fn method<F: TextFunction>() -> PyMethodDef {
+    row(F::NAME, trampoline::<F>)
+}
+
+/// A row of the table, for a function that takes and returns objects.
+pub fn object_method<F: ObjectFunction>() -> PyMethodDef {
+    row(F::NAME, object_trampoline::<F>)
+}
+
+fn row(name: &'static CStr, function: PyCFunction) -> PyMethodDef {
     PyMethodDef {
-        ml_name: F::NAME.as_ptr(),
+        ml_name: name.as_ptr(),
         ml_meth: PyMethodDefPointer {
-            PyCFunction: trampoline::<F>,
+            PyCFunction: function,
         },
         ml_flags: METH_O,
         ml_doc: ptr::null(),
@@ -83,6 +107,16 @@ extern "C" fn trampoline<F: TextFunction>(
     }
 }
 
+extern "C" fn object_trampoline<F: ObjectFunction>(
+    _module: *mut PyObject,
+    argument: *mut PyObject,
+) -> *mut PyObject {
+    let Some(argument) = NonNull::new(argument).map(Object::borrowed) else {
+        return ptr::null_mut();
+    };
+    F::call(&argument).map_or_else(|Raised| ptr::null_mut(), Object::into_raw)
+}
+
 /// The UTF-8 text of a `str`; `None` with an exception set when it is not one.
 fn text(object: *mut PyObject) -> Option<String> {
     // SAFETY: the interpreter called us with a valid object and holds its lock; the new reference
@@ -104,7 +138,8 @@ fn text(object: *mut PyObject) -> Option<String> {
     }
 }
 
-fn raise(message: &str) {
+/// Sets an exception.
+pub fn raise(message: &str) -> Raised {
     let message = std::ffi::CString::new(message.replace('\0', " ")).unwrap_or_default();
     // SAFETY: the interpreter called us and holds its lock; the message is copied.
     unsafe {
@@ -112,6 +147,7 @@ fn raise(message: &str) {
             PyErr_SetString(PyExc_RuntimeError, message.as_ptr());
         }
     }
+    Raised
 }
 
 /// The value of a field of `sys.flags`.

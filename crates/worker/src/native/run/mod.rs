@@ -1,0 +1,269 @@
+//! The native way of a run: from its request to its result without Python code of ours.
+//!
+//! The guest's `runner.py` says what a run is. This does the same for the programs and the values that it
+//! recognises. What it does not recognise it leaves to Python before it has had an effect: all that it was
+//! sent, a run that it has received, or a run whose program has ended. A guest can change what it uses only by
+//! code in the same process, which could change the result itself.
+
+mod last_statement;
+mod link;
+mod program;
+mod request;
+
+use std::ffi::CStr;
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::unistd::{Pid, getpid};
+use serde::Serialize;
+
+use self::link::Link;
+use self::program::Program;
+use self::request::{Received, recognise};
+use crate::native::python::{Object, ObjectFunction, Plain, Raised, clear_exception};
+use sandfork_jail::sys;
+
+/// What Python provides, in the order of `offer` in the guest's `worker.py`.
+pub struct Offer {
+    /// Gives the worker random numbers of its own; `None` if it needs none.
+    reseed: Object,
+    /// The frame of the first message.
+    ready: Object,
+    /// The source of a rehearsal.
+    rehearsed: Object,
+    /// The module `builtins`.
+    builtins: Object,
+    /// Whether the names of a code object show that it needs no event loop.
+    needs_no_loop: Object,
+    /// The filters of warnings, and the one by which every warning is an error.
+    filters: Object,
+    as_error: Object,
+    /// The lines of files, for tracebacks; `None` if no module needs them yet.
+    lines: Object,
+    /// Counts the registered exit functions.
+    count_exit_functions: Object,
+    /// Frees memory for a report.
+    release_reserve: Object,
+}
+
+impl Offer {
+    /// Reads it.
+    pub fn of(tuple: &Object) -> Result<Self, Raised> {
+        let [
+            reseed,
+            ready,
+            rehearsed,
+            builtins,
+            needs_no_loop,
+            filters,
+            as_error,
+            lines,
+            count_exit_functions,
+            release_reserve,
+        ] = tuple.items()?;
+        Ok(Self {
+            reseed,
+            ready,
+            rehearsed,
+            builtins,
+            needs_no_loop,
+            filters,
+            as_error,
+            lines,
+            count_exit_functions,
+            release_reserve,
+        })
+    }
+
+    /// Greets the supervisor, and serves its run. Ends the process with the run, or returns what is left to
+    /// Python: `None` for all that was sent, or a list for `take_over` in the guest's `worker.py`.
+    pub fn serve(&self) -> Result<Object, Raised> {
+        if !self.reseed.is_none() {
+            self.reseed.call()?;
+        }
+        // An interrupt that comes with the request waits for the program.
+        mask_interrupts(SigmaskHow::SIG_BLOCK);
+        let link = Link::inherited();
+        link.send(self.ready.as_bytes()?);
+        let mut start = [0; 4096];
+        loop {
+            match recognise(link.peek(&mut start)) {
+                Received::Other => return Ok(Object::none()),
+                Received::Rehearse(length) => {
+                    link.take(length);
+                    self.rehearse()?;
+                }
+                Received::Run(run) => {
+                    let frames = link.take(run.source.end);
+                    return self.run(&link, &run, &frames[run.source.clone()]);
+                }
+            }
+        }
+    }
+
+    /// Runs a program whose result is discarded and whose variables are not kept.
+    fn rehearse(&self) -> Result<(), Raised> {
+        const NAME: &str = "<warm>";
+        let source = self.rehearsed.as_bytes()?;
+        if let Some(program) = Program::prepare(self, NAME, &[NAME], source) {
+            let streams = Streams::current();
+            let executed = program.execute();
+            let concluded = executed.and_then(|value| self.conclude(&value, &streams, getpid()));
+            if concluded.is_err() {
+                clear_exception();
+            }
+            program.forget(self)?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, link: &Link, run: &request::Run, source: &[u8]) -> Result<Object, Raised> {
+        let (cell, worker) = (&run.cell, getpid());
+        let arguments = cell.argv.iter().map(String::as_str);
+        let argv: Vec<&str> = std::iter::once(cell.name()).chain(arguments).collect();
+        let leave = |rest: [Object; 3]| {
+            let process = usize::try_from(worker.as_raw()).unwrap_or(0);
+            let sent = [
+                Object::count(process)?,
+                Object::bytes(run.header)?,
+                Object::bytes(source)?,
+            ];
+            Object::list(sent.into_iter().chain(rest).collect())
+        };
+        let Some(program) = Program::prepare(self, cell.filename, &argv, source) else {
+            return leave([Object::none(), Object::none(), Object::none()]);
+        };
+        let streams = Streams::current();
+        mask_interrupts(SigmaskHow::SIG_UNBLOCK);
+        let ended = program.execute().and_then(|value| {
+            let plain = self.conclude(&value, &streams, worker)?;
+            Ok((value, plain))
+        });
+        match ended {
+            Ok((_, Some(plain))) => {
+                link.send(&answer(cell.id, &plain));
+                // The kernel often places the woken supervisor on this processor. Without the yield, the exit
+                // of the interpreter would delay it for half a millisecond.
+                std::thread::yield_now();
+                sys::process::exit_now(0)
+            }
+            Ok((value, None)) => {
+                self.release_reserve();
+                leave([program.into_main(), value, Object::none()])
+            }
+            Err(Raised) => {
+                let error = Object::exception();
+                // First, so that there is memory for a report of its lack.
+                self.release_reserve();
+                leave([program.into_main(), Object::none(), error])
+            }
+        }
+    }
+
+    /// The steps after a program, if its value is plain and none of the steps needs Python; `None` if one
+    /// does. Only the last of them has an effect, which Python may have again.
+    fn conclude(
+        &self,
+        value: &Object,
+        streams: &Streams,
+        worker: Pid,
+    ) -> Result<Option<Plain>, Raised> {
+        // A child that the guest has forked gets here too.
+        let Some(plain) = value.plain().filter(|_| getpid() == worker) else {
+            return Ok(None);
+        };
+        let has_threads = match Object::system(c"modules").filter(Object::is_dict) {
+            Some(modules) => modules.item(c"threading").is_some(),
+            None => true,
+        };
+        if has_threads
+            || self.count_exit_functions.call()?.int() != Some(0)
+            || !streams.are_current()
+        {
+            return Ok(None);
+        }
+        streams.flush()?;
+        Ok(Some(plain))
+    }
+
+    /// Frees the reserve, which Python code of ours needs as well.
+    fn release_reserve(&self) {
+        if self.release_reserve.call().is_err() {
+            clear_exception();
+        }
+    }
+}
+
+/// `run`: [`Offer::serve`], after Python has prepared the worker.
+pub struct Run;
+
+impl ObjectFunction for Run {
+    const NAME: &'static CStr = c"run";
+
+    fn call(offer: &Object) -> Result<Object, Raised> {
+        Offer::of(offer)?.serve()
+    }
+}
+
+/// `rehearse`: does once, in a zygote, what each worker would otherwise do first.
+pub struct Rehearse;
+
+impl ObjectFunction for Rehearse {
+    const NAME: &'static CStr = c"rehearse";
+
+    fn call(offer: &Object) -> Result<Object, Raised> {
+        Offer::of(offer)?.rehearse()?;
+        Ok(Object::none())
+    }
+}
+
+/// The output streams that a program had at its start.
+struct Streams([Option<Object>; 2]);
+
+impl Streams {
+    fn current() -> Self {
+        Self([c"stdout", c"stderr"].map(Object::system))
+    }
+
+    fn are_current(&self) -> bool {
+        Self::current().0 == self.0
+    }
+
+    fn flush(&self) -> Result<(), Raised> {
+        for stream in self.0.iter().flatten() {
+            if !stream.attribute(c"closed")?.is_true()? {
+                stream.attribute(c"flush")?.call()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn mask_interrupts(how: SigmaskHow) {
+    let mut interrupt = SigSet::empty();
+    interrupt.add(Signal::SIGINT);
+    // Cannot fail with these arguments.
+    _ = sigprocmask(how, Some(&interrupt), None);
+}
+
+/// The frame of a result.
+fn answer(id: u64, value: &Plain) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Answer<'a> {
+        kind: &'static str,
+        id: u64,
+        status: &'static str,
+        value: &'a Plain,
+    }
+    let answer = Answer {
+        kind: "result",
+        id,
+        status: "ok",
+        value,
+    };
+    let mut frame = vec![0; 8];
+    // Writing to memory cannot fail, nor can a plain value.
+    _ = serde_json::to_writer(&mut frame, &answer);
+    let length = u32::try_from(frame.len() - 8).unwrap_or(u32::MAX);
+    frame[..4].copy_from_slice(&length.to_le_bytes());
+    frame
+}

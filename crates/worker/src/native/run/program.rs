@@ -1,0 +1,179 @@
+//! A program, compiled for its run.
+
+use std::ffi::CString;
+
+use super::Offer;
+use super::last_statement::{LastStatement, find};
+use crate::native::python::{
+    Mode, Object, Raised, clear_exception, compile, evaluate, handle_signals,
+};
+
+/// A program that is ready to be executed, and the module that it is executed in.
+pub struct Program {
+    main: Object,
+    namespace: Object,
+    /// All statements but a last expression.
+    body: Option<Object>,
+    last: Option<Object>,
+    filename: Object,
+}
+
+impl Program {
+    /// Compiles a program and prepares its `__main__`; `None` if that is left to Python.
+    pub fn prepare(offer: &Offer, filename: &str, argv: &[&str], source: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(source).ok()?;
+        if !is_ordinary(text) {
+            return None;
+        }
+        let prepared = Self::compile(offer, filename, text).and_then(|codes| match codes {
+            Some([body, last]) => Self::place(offer, filename, argv, text, [body, last]).map(Some),
+            None => Ok(None),
+        });
+        prepared.unwrap_or_else(|Raised| {
+            clear_exception();
+            None
+        })
+    }
+
+    fn compile(
+        offer: &Offer,
+        filename: &str,
+        text: &str,
+    ) -> Result<Option<[Option<Object>; 2]>, Raised> {
+        let Some((body, last)) = find(text).and_then(|last| parts(text, last)) else {
+            return Ok(None);
+        };
+        let Ok(name) = CString::new(filename) else {
+            return Ok(None);
+        };
+        let compiled = |part: Option<CString>, mode| {
+            part.map(|source| compile(&source, &name, mode)).transpose()
+        };
+        // A warning is shown once: by Python, which compiles the program then.
+        offer.filters.insert_first(&offer.as_error)?;
+        let last = compiled(last, Mode::Expression);
+        let body = last.is_ok().then(|| compiled(body, Mode::Program));
+        if last.is_err() || matches!(body, Some(Err(Raised))) {
+            clear_exception();
+        }
+        offer.filters.remove_first()?;
+        let (Ok(last), Some(Ok(body))) = (last, body) else {
+            return Ok(None);
+        };
+        for code in [&body, &last].into_iter().flatten() {
+            let names = code.attribute(c"co_names")?;
+            if !offer.needs_no_loop.call_with(&names)?.is_true()? {
+                return Ok(None);
+            }
+        }
+        Ok(Some([body, last]))
+    }
+
+    /// Makes the module, and tells `sys` and `linecache` of the program.
+    fn place(
+        offer: &Offer,
+        filename: &str,
+        argv: &[&str],
+        text: &str,
+        [body, last]: [Option<Object>; 2],
+    ) -> Result<Self, Raised> {
+        let (main, namespace) = Object::module(c"__main__")?;
+        namespace.set_named(c"__builtins__", &offer.builtins)?;
+        let modules = Object::system(c"modules").ok_or(Raised)?;
+        modules.set_named(c"__main__", &main)?;
+        let argv: Vec<Object> = argv
+            .iter()
+            .map(|text| Object::text(text))
+            .collect::<Result<_, _>>()?;
+        if Object::system(c"orig_argv").is_some() {
+            let executable = Object::system(c"executable").unwrap_or_else(Object::none);
+            let all = std::iter::once(executable).chain(argv.iter().cloned());
+            Object::set_system(c"orig_argv", &Object::list(all.collect())?)?;
+        }
+        Object::set_system(c"argv", &Object::list(argv)?)?;
+        let filename = Object::text(filename)?;
+        if offer.lines.is_dict() {
+            offer
+                .lines
+                .set_item(&filename, &lines_of(text, &filename)?)?;
+        }
+        Ok(Self {
+            main,
+            namespace,
+            body,
+            last,
+            filename,
+        })
+    }
+
+    /// Executes the program. Returns the value of its last statement, if that is an expression.
+    pub fn execute(&self) -> Result<Object, Raised> {
+        if let Some(body) = &self.body {
+            evaluate(body, &self.namespace)?;
+        }
+        let value = match &self.last {
+            Some(last) => evaluate(last, &self.namespace)?,
+            None => Object::none(),
+        };
+        // A signal that came with the last instruction belongs to the program too.
+        handle_signals()?;
+        Ok(value)
+    }
+
+    /// Its `__main__`.
+    pub fn into_main(self) -> Object {
+        self.main
+    }
+
+    /// Removes its lines.
+    pub fn forget(&self, offer: &Offer) -> Result<(), Raised> {
+        if offer.lines.is_dict() {
+            offer.lines.remove_item(&self.filename)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether this reads the source as Python does. Exotic ends of lines and encodings are left to Python, and
+/// so is what one statement changes for the compilation of the next.
+fn is_ordinary(text: &str) -> bool {
+    let mut start = text.splitn(3, '\n').take(2);
+    let is_control = |byte: u8| byte < b' ' && byte != b'\n' && byte != b'\t';
+    !(text.bytes().any(is_control)
+        || text.contains(['\u{85}', '\u{2028}', '\u{2029}'])
+        || text.starts_with('\u{feff}')
+        || start.any(|line| line.contains("coding"))
+        || text.contains("__future__"))
+}
+
+/// The source of all but a last expression, and the source of that, each on its own lines.
+fn parts(text: &str, last: LastStatement) -> Option<(Option<CString>, Option<CString>)> {
+    let LastStatement::Candidate { start, is_only } = last else {
+        return Some((Some(CString::new(text).ok()?), None));
+    };
+    let (body, last) = text.split_at_checked(start)?;
+    let lines = body.bytes().filter(|byte| *byte == b'\n').count();
+    let mut padded = vec![b'\n'; lines];
+    padded.extend_from_slice(last.as_bytes());
+    let body = (!is_only).then(|| CString::new(body).ok()).flatten();
+    Some((body, Some(CString::new(padded).ok()?)))
+}
+
+/// The entry of `linecache` for a program (`line_entry` of the guest's `cell.py`).
+fn lines_of(text: &str, filename: &Object) -> Result<Object, Raised> {
+    let line = |line: &str| match line.strip_suffix('\n') {
+        Some(_) => Object::text(line),
+        None => Object::text(&format!("{line}\n")),
+    };
+    let lines = text
+        .split_inclusive('\n')
+        .map(line)
+        .collect::<Result<_, _>>()?;
+    let entry = vec![
+        Object::count(text.chars().count())?,
+        Object::none(),
+        Object::list(lines)?,
+        filename.clone(),
+    ];
+    Object::tuple(entry)
+}

@@ -1,0 +1,285 @@
+"""A run has the same outcome by its native way and by Python alone."""
+
+import re
+import unittest
+
+from harness import Worker
+
+# Whether Python code of ours is beneath the program.
+BY_PYTHON = """
+import sys
+frame, found = sys._getframe(), False
+while frame is not None:
+    found = found or frame.f_code.co_filename == "<sandfork runner>"
+    frame = frame.f_back
+"""
+
+# Programs that the native way executes.
+NATIVE = [
+    "",
+    "\n# nothing\n",
+    "pass",
+    "x = 1",
+    "1",
+    "x = 2\nx * 21",
+    "-1",
+    "2 ** 63 - 1",
+    "2 ** 63",
+    "-2 ** 63",
+    "-2 ** 63 - 1",
+    "True",
+    "False",
+    "None",
+    "0.1 + 0.2",
+    "1e300 * 1e300",
+    "-0.0",
+    "1e22",
+    "float('nan')",
+    "'text'",
+    "'tab\\t \"quote\" \\\\ \\x00 \\x7f \\x1f\\n'",
+    "'é'",
+    "'\\ud800'",
+    "'x' * (1 << 15)",
+    "'x' * ((1 << 15) + 1)",
+    "[1, (2, 'b'), {3: b'c'}]",
+    "b'bytes'",
+    "object",
+    "class I(int):\n    def __repr__(self): return 'mine'\nI(3)",
+    "class S(str):\n    def __len__(self): return 10 ** 9\nS('a')",
+    "class F(float):\n    def __sub__(self, other): raise ValueError\nF(1)",
+    "class O:\n    def __repr__(self): raise KeyError\nO()",
+    "print('a')",
+    "print('a', end='')",
+    "import sys\nsys.stderr.write('b')\nsys.stdout.write('a')",
+    "print('é ✓')",
+    "x = 1 if True else 2\n(\n  x,\n)",
+    "'''\nx = 1\n'''",
+    "x = '''\n1\n'''",
+    "f'{1 + 1}'",
+    "lambda: 0\n1",
+    "def f():\n    return __name__\nf()",
+    "import sys\nsys.argv",
+    "import sys\nhasattr(sys, 'orig_argv') and sys.orig_argv[1:]",
+    "sorted(n for n in globals() if n != '__builtins__')",
+    "__name__, __doc__, __package__, __loader__, __spec__, __builtins__.__name__",
+    "'doc'\nx = 1\n__doc__",
+    "'doc'",
+    "import sys\nsys.modules['__main__'].__dict__ is globals()",
+    "import __main__\n__main__.x = 5\nx",
+    "x: int = 1\n__annotations__",
+    "1 / 0",
+    "x = 1\n\n\n1 / 0",
+    "def f():\n    1 / 0\n\nf()",
+    "def f(x):\n    return f(x)\nf(1)",
+    "try:\n    {}['a']\nexcept KeyError as e:\n    raise RuntimeError('b') from e",
+    "raise ValueError('\\ud800 x')",
+    "class E(Exception):\n    def __str__(self): raise KeyError\nraise E",
+    "class G(BaseException): pass\nraise G",
+    "raise KeyboardInterrupt",
+    "raise GeneratorExit",
+    "raise StopIteration(1)",
+    "open('/no/such/file')",
+    "import no_such_module",
+    "import sys\nsys.exit()",
+    "import sys\nsys.exit(3)",
+    "import sys\nsys.exit('words')",
+    "import sys\nsys.exit(-1)",
+    "raise SystemExit(None)",
+    "exit(4)",
+    "import os\nos._exit(5)",
+    "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
+    "import os, signal\nos.kill(os.getpid(), signal.SIGINT)",
+    "import signal\nsignal.raise_signal(signal.SIGTERM)",
+    "import signal\ndef h(*_): raise OSError(7, 'seven')\nsignal.signal(signal.SIGUSR1, h)\nsignal.raise_signal(signal.SIGUSR1)",
+    "import signal\n(signal.getsignal(2) is signal.default_int_handler, signal.pthread_sigmask(0, []))",
+    "import atexit\natexit.register(print, 'end')\n7",
+    "import atexit\ndef f(): 1 / 0\natexit.register(f)\n7",
+    "import atexit\ndef f(): raise SystemExit(9)\natexit.register(f)\n7",
+    "import threading, time\nt = threading.Thread(target=lambda: (time.sleep(0.05), print('late')))\nt.start()\n8",
+    "import _thread, time\n_thread.start_new_thread(time.sleep, (60,))\n8",
+    "import threading\n9",
+    "import sys, io\nsys.stdout = io.StringIO()\nprint('lost')\n1",
+    "import sys\nsys.stdout = None\n1",
+    "import sys\ndel sys.stdout\n1",
+    "import sys\nsys.stdout.close()\n1",
+    "import os, sys\nos.close(1)\nsys.stdout.write('x')\n1",
+    "import sys\nclass S:\n    closed = property(lambda _: 1/0)\nsys.stdout = S()",
+    "import sys\nsys.stdout.flush = lambda: 1 / 0\n1",
+    "import sys\nsys.modules = None\n1",
+    "import sys\nsys.modules.clear()\n1",
+    "import sys\nclass M(dict):\n    def get(self, *_): raise KeyError('mine')\nsys.modules = M(sys.modules)\n1",
+    "import builtins\nbuiltins.len = builtins.repr = None\n[1]",
+    "import builtins\nbuiltins.__import__ = None\n[b'x']",
+    "import os\nos.write = os.read = None\n1",
+    "import os\nif os.fork() == 0:\n    1 / 0\nos.wait()[1]",
+    "import os\npid = os.fork()\npid and os.wait()[1]",
+    "import os\nif os.fork():\n    os.wait()\nprint('both')",
+    "import os, atexit\natexit.register(print, 'end')\nif os.fork():\n    os.wait()\n1",
+    "import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    traceback.print_exc()",
+    "import inspect\ndef f():\n    return 1\ninspect.getsource(f)",
+    "import linecache\n[linecache.getline('<cell 1>', n) for n in (1, 2, 3)]",
+    "import linecache\nlinecache.clearcache()\n1 / 0",
+    "import asyncio\nasync def f():\n    return 8\nasyncio.run(f())",
+    "import sys\nsys.setrecursionlimit(60)\ndef f(): f()\nf()",
+    "import sys\nsys.settrace(lambda *_: None)\n1",
+    "def g():\n    yield 1\nnext(g())",
+    "class D:\n    def __del__(self): print('gone')\nd = D()\ndel d\n1",
+    "class D:\n    def __del__(self): print('gone')\nD()\n1",
+    "print('é')  # ✓\nx = 'é'\nx == 'é'",
+    "x = lambda y: y\nx(3)",
+    "if True:\n    x = 3\nelse:\n    x = 4",
+    "for i in range(3): print(i)",
+    "@print\ndef f(): pass",
+]
+
+# Programs that are left to Python.
+LEFT = [
+    "1; 2",
+    "x = 1; x",
+    "def f(:",
+    "x = 1\n1 +",
+    "(1",
+    "'a",
+    "x = 'a' b",
+    "  1",
+    "if 1:\n1",
+    "return 1",
+    "yield 1",
+    "1\\",
+    "\\\n1",
+    "'\\d'",
+    "x = '\\d'\n1",
+    "x = 1\nx is 1",
+    "assert (1, 'always')\n1",
+    "1()",
+    "1\n'\\d'",
+    "# coding: utf-8\n1",
+    "from __future__ import annotations\nx: y\n__annotations__",
+    "x = 1\r\nx",
+    "x = 1\x0c\nx",
+    "x = '\u2028'\n1 / 0",
+    "x = 1\x00",
+    "import asyncio\nasync def f():\n    return 7\nawait f()",
+    "import asyncio\nawait asyncio.sleep(0)\nt = asyncio.create_task(asyncio.sleep(0, 5))\nawait t",
+    "import asyncio\nasyncio.get_running_loop() is not None",
+    "*(1, 2),",
+    "[await_ for await_ in ()] or await None",
+]
+
+
+def shown(text):
+    """Without addresses, and without the depth at which our own frames end a recursion."""
+    return re.sub(r"0x[0-9a-f]+|repeated \d+ more", "...", text)
+
+
+def outcome(program, run_path, **options):
+    settings = {name: options.pop(name) for name in ("warm", "rehearses") if name in options}
+    with Worker(serves="one-run", run_path=run_path, **settings) as worker:
+        try:
+            found = worker.cell(program, **options)
+            found = (found.header, repr(found.value))
+        except Exception as error:
+            # The program has ended the process.
+            found = type(error).__name__
+        code = worker.close_link()
+        out, err = worker.output()
+        return shown(repr((found, out, err, code)))
+
+
+def shows_lines(source):
+    """Whether a program shows lines of sources, which a warm interpreter does another way."""
+    return any(word in source for word in ("/ 0", "trace", "linecache", "inspect", "warn", "def f(): f()"))
+
+
+class RunPaths(unittest.TestCase):
+    maxDiff = None
+
+    def same(self, program, **options):
+        paths = [outcome(program, path, **options) for path in ("native", "python")]
+        self.assertEqual(*paths, program)
+
+    def by_python(self, source, run_path="native", **options):
+        """Whether Python code of ours runs a program."""
+        before = BY_PYTHON + "print('by Python' if found else 'natively')\n"
+        with Worker(serves="one-run", run_path=run_path, **options) as worker:
+            try:
+                worker.cell(before + source)
+            except Exception:
+                pass
+            worker.close_link()
+            return worker.output()[0].startswith("by Python")
+
+    def test_programs_that_are_executed_natively(self):
+        for source in NATIVE:
+            with self.subTest(source):
+                self.same(source, warm=shows_lines(source))
+
+    def test_programs_that_are_left(self):
+        for source in LEFT:
+            with self.subTest(source):
+                self.same(source, warm=shows_lines(source))
+
+    def test_cold_and_rehearsed_workers(self):
+        for source in ("1", "1 / 0", "x = 1", "[1]", "sorted(globals())", "import linecache\nlen(linecache.cache)"):
+            for options in ({}, {"warm": True, "rehearses": True}, {"rehearses": True}):
+                with self.subTest(source, **options):
+                    self.same(source, **options)
+
+    def test_names_and_arguments(self):
+        source = "import sys\nprint(sys.argv, getattr(sys, 'orig_argv', [])[1:], globals().get('__file__'))\n1 / 0"
+        for filename in ("<string>", "<stdin>", "<cell 7>", "<é>", "<a\\b>", "script.py", "/no/where/script.py", "<-m>", ""):
+            for argv in ([], ["a", "é", ""]):
+                with self.subTest(filename=filename, argv=argv):
+                    self.same(source, filename=filename, argv=argv, warm=True)
+        for options in ({"source": "text"}, {"source": "file"}, {"then": "end"}, {"last": "text"}, {"last": "statement"}):
+            self.same("x = 1\nx + 1", warm=True, **options)
+
+    def test_source_of_any_length(self):
+        for length in (4000, 4096, 5000, 60_000, 70_000):
+            self.same("x = '%s'\nlen(x)" % ("y" * length), warm=True)
+        self.same(b"x = '\xff'\n1", warm=True)
+
+    def test_the_native_way_is_taken(self):
+        # A program that ends with a statement, and one that ends with an expression.
+        for source in ("", "1", "[1]", "print(2)", "def f():\n    return f'{1}'\nf()"):
+            self.assertFalse(self.by_python(source, warm=True), source)
+            self.assertFalse(self.by_python(source, warm=True, rehearses=True), source)
+            self.assertTrue(self.by_python(source, run_path="python", warm=True), source)
+        for source in ("1; 2", "await None", "x = '\\d'"):
+            self.assertTrue(self.by_python(source, warm=True), source)
+
+    def test_an_interrupt_before_the_program(self):
+        for path in ("native", "python"):
+            with Worker(serves="one-run", run_path=path, warm=True) as worker:
+                worker.begin("while True: pass")
+                worker.interrupt()
+                try:
+                    self.assertEqual(worker.outcome().error["name"], "KeyboardInterrupt")
+                except Exception:
+                    # Python may wait for the program when it comes.
+                    self.assertEqual(path, "python")
+
+    def test_memory_that_is_used_up(self):
+        source = (
+            "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1 << 28, 1 << 28))\n"
+            "kept = []\nwhile True:\n    kept.append(bytearray(100))"
+        )
+        for path in ("native", "python"):
+            with Worker(serves="one-run", run_path=path, warm=True) as worker:
+                self.assertEqual(worker.cell(source).error["name"], "MemoryError", path)
+
+    def test_a_guest_without_its_socket(self):
+        for path in ("native", "python"):
+            with Worker(serves="one-run", run_path=path, warm=True) as worker:
+                with self.assertRaises(Exception):
+                    worker.cell("import os\nos.close(1023)\n1")
+                self.assertEqual(worker.close_link(), 0)
+
+    def test_an_end_of_the_supervisor(self):
+        for path in ("native", "python"):
+            worker = Worker(serves="one-run", run_path=path, warm=True)
+            self.assertEqual(worker.close(), 0, path)
+
+
+if __name__ == "__main__":
+    unittest.main()
