@@ -104,7 +104,7 @@ impl Changes for Mutation {
             self.standing.insert(pid);
         }
         // It receives data from the supervisor, which has verified it before.
-        if self.standing.contains(&pid) && call.is(&["read"]) && call.is_on_data() {
+        if self.standing.contains(&pid) && call.is(&["read", "recvfrom"]) && call.is_on_data() {
             if let Err(error) = off.take_away(pid) {
                 self.tell(error);
             }
