@@ -12,11 +12,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{SFlag, fstat};
 
-use sandfork_jail::sys::sealed::{UNCHANGING, is_unchanging};
+use sandfork_jail::sys::sealed::{self, is_unchanging};
 
 /// The unit of `st_blocks` (stat(2)), bytes.
 const BLOCK: u64 = 512;
@@ -64,7 +62,8 @@ fn copy(from: &File, length: u64) -> Result<OwnedFd, Errno> {
             .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
         done += part.len() as u64;
     }
-    seal(to.into())
+    sealed::seal(to.as_fd())?;
+    Ok(to.into())
 }
 
 /// Returns a sealed file with these bytes.
@@ -74,24 +73,12 @@ pub fn sealed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<OwnedFd,
         file.write_all(piece)
             .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
     }
-    seal(file.into())
+    sealed::seal(file.as_fd())?;
+    Ok(file.into())
 }
 
 fn memory_file() -> Result<OwnedFd, Errno> {
-    // `MFD_NOEXEC_SEAL` of `linux/memfd.h`, which nix does not name yet. A host may allow only this
-    // kind. Linux before 6.3 does not know the flag.
-    const MFD_NOEXEC_SEAL: MFdFlags = MFdFlags::from_bits_retain(0x8);
-    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    match memfd_create(c"sandfork-value", flags | MFD_NOEXEC_SEAL) {
-        Err(Errno::EINVAL) => memfd_create(c"sandfork-value", flags),
-        other => other,
-    }
-}
-
-fn seal(file: OwnedFd) -> Result<OwnedFd, Errno> {
-    let seals = UNCHANGING | SealFlag::F_SEAL_SEAL;
-    fcntl(file.as_fd(), FcntlArg::F_ADD_SEALS(seals))?;
-    Ok(file)
+    sealed::memory_file(c"sandfork-value")
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ mod fonts;
 mod start;
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,12 +18,12 @@ use std::process;
 
 use nix::dir::Dir;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::{AccessFlags, UnlinkatFlags, eaccess, geteuid, unlinkat};
 use sha2::{Digest, Sha256};
 
 use crate::host::cache_directory;
+use sandfork_jail::sys::sealed;
 
 pub use self::error::Unused;
 pub use self::fonts::FontCache;
@@ -77,14 +76,13 @@ impl CacheFile {
         kind: Kind,
         identity: impl IntoIterator<Item = &'a OsStr>,
     ) -> Self {
-        let mut name = kind.prefix.to_owned();
-        for byte in &digest(identity.into_iter().map(OsStr::as_encoded_bytes))[..16] {
-            _ = write!(name, "{byte:02x}");
-        }
+        let digest = digest(identity.into_iter().map(OsStr::as_encoded_bytes));
+        let mut first = [0; 16];
+        first.copy_from_slice(&digest[..16]);
         Self {
             kind,
             directory: directory.to_owned(),
-            name: name.into(),
+            name: format!("{}{:032x}", kind.prefix, u128::from_be_bytes(first)).into(),
         }
     }
 
@@ -238,8 +236,7 @@ fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
 
 /// A file in memory that a zygote reads and writes.
 fn memory_file(bytes: &[u8]) -> io::Result<File> {
-    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    let mut file = File::from(memfd_create(c"sandfork-lent", flags)?);
+    let mut file = File::from(sealed::memory_file(c"sandfork-lent")?);
     file.write_all(bytes)?;
     Ok(file)
 }

@@ -1,16 +1,30 @@
 //! Files that can no longer change (memfd_create(2), fcntl(2) `F_ADD_SEALS`), and their bytes.
 
+use std::ffi::CStr;
 use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 
 /// The seals that keep a file's length and bytes as they are.
-pub const UNCHANGING: SealFlag = SealFlag::F_SEAL_SHRINK
+const UNCHANGING: SealFlag = SealFlag::F_SEAL_SHRINK
     .union(SealFlag::F_SEAL_GROW)
     .union(SealFlag::F_SEAL_WRITE);
+
+/// Makes an empty file in memory that can be sealed.
+pub fn memory_file(name: &CStr) -> Result<OwnedFd, Errno> {
+    // `MFD_NOEXEC_SEAL` of `linux/memfd.h`, which nix does not name yet. A host may allow only this
+    // kind. Linux before 6.3 does not know the flag.
+    const MFD_NOEXEC_SEAL: MFdFlags = MFdFlags::from_bits_retain(0x8);
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    match memfd_create(name, flags | MFD_NOEXEC_SEAL) {
+        Err(Errno::EINVAL) => memfd_create(name, flags),
+        other => other,
+    }
+}
 
 /// Whether a file can no longer change. File systems without seals answer `EINVAL`, which means no.
 pub fn is_unchanging(file: BorrowedFd) -> bool {
