@@ -76,20 +76,26 @@ def flush():
             stream.flush()
 
 
+# What has random numbers of its own that a fork copies, with how a worker gets others. `random` reseeds itself
+# after a fork. OpenSSL and `tempfile` do so when the process id changes, and a worker's id is never the
+# zygote's. Generators that ask the kernel need nothing. That leaves numpy's global generator, and
+# multiprocessing's authentication key, which it creates at import.
+RESEEDED = {
+    "numpy.random": lambda module: module.seed(),
+    "multiprocessing.process": lambda module: setattr(
+        module.current_process(), "authkey", os.urandom(32)
+    ),
+}
+
+
 def needs_seed():
     """Whether `reseed` has something to do."""
-    return "numpy.random" in sys.modules or "multiprocessing.process" in sys.modules
+    return not RESEEDED.keys().isdisjoint(sys.modules)
 
 
 def reseed():
-    """Gives this worker random numbers of its own.
-
-    `random` reseeds itself after a fork. OpenSSL and `tempfile` do so when the process id changes, and a
-    worker's id is never the zygote's. Generators that ask the kernel need nothing. That leaves numpy's
-    global generator, and multiprocessing's authentication key, which it creates at import."""
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed()
-    processes = sys.modules.get("multiprocessing.process")
-    if processes is not None:
-        processes.current_process().authkey = os.urandom(32)
+    """Gives this worker random numbers of its own."""
+    for name, renew in RESEEDED.items():
+        module = sys.modules.get(name)
+        if module is not None:
+            renew(module)

@@ -67,8 +67,7 @@ def begin(setup, stdin, changed):
         os.environ.update(wire.loads(changed))
     if stdin == "input":
         open_stdin()
-    if needs_seed():
-        reseed()
+    reseed()
     work = os.getcwd()
     if sys.path[0] != work:
         # It comes first: code that writes a module expects to import it.

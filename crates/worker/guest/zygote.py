@@ -21,7 +21,6 @@ COMPANIONS = {"matplotlib": ("matplotlib.font_manager",)}
 def load(setup):
     """Imports what this zygote and its workers will need of the guest side."""
     if "*" not in setup["imports"]:
-        # Workers use it, and would each load it.
         from . import imports  # noqa: F401
     if lasts(setup):
         worker.load()
