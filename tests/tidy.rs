@@ -293,7 +293,7 @@ const UNSAFE: [(&str, usize); 19] = [
     ("crates/jail/src/sys/terminal.rs", 1),
     // The name by which CPython finds the module's entry point.
     ("crates/worker/src/native/module.rs", 1),
-    ("crates/worker/src/native/python/mod.rs", 8),
+    ("crates/worker/src/native/python/mod.rs", 6),
     ("crates/worker/src/native/python/object.rs", 37),
 ];
 

@@ -104,14 +104,11 @@ impl ZygoteManager {
 
     /// Returns a zygote that has served no worker and will serve only this one.
     pub fn fresh(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
-        let lifetime = Lifetime::OneRun;
-        self.launch(
-            plan,
-            Serving {
-                lifetime,
-                ..self.serving
-            },
-        )
+        let serving = Serving {
+            lifetime: Lifetime::OneRun,
+            ..self.serving
+        };
+        self.launch(plan, serving)
     }
 
     fn launch(&self, plan: &Plan, serving: Serving) -> Result<Arc<Zygote>, SupervisorError> {

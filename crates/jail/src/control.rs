@@ -157,7 +157,7 @@ pub enum ToZygote {
 
 /// What a memory file holds that the supervisor lends to a zygote. If it is empty, the zygote fills it for
 /// later zygotes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lent {
     /// Byte code of the guest's side. The file is sealed once it is filled.

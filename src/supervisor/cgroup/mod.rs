@@ -77,7 +77,7 @@ impl CgroupRoot {
 
     /// Makes a cgroup before the first worker is requested.
     pub fn prepare(&self) {
-        // The first worker's own cgroup fails for the same reason, and its caller is told.
+        // If this fails, so does the first worker's own cgroup, and that run reports the error.
         if let Ok(made) = self.make() {
             drop(self.keep(made));
         }

@@ -1,6 +1,7 @@
 //! `enter`: from an interpreter outside any jail to a zygote in one, and what the later functions need of it.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -78,17 +79,13 @@ impl TextFunction for Enter {
                     sys::memory::share_page_tables(zygote.proc.as_fd()).map_err(words)?;
                 }
                 let setup = reply(&jail, &python)?;
-                let mut lent: Vec<(Lent, OwnedFd)> = lent.into_iter().zip(fds).collect();
-                let mut take = |wanted: Lent| {
-                    let place = lent.iter().position(|(kind, _)| *kind == wanted)?;
-                    Some(lent.swap_remove(place).1)
-                };
+                let mut lent: BTreeMap<Lent, OwnedFd> = lent.into_iter().zip(fds).collect();
                 ENTERED.set(Some(Entered {
                     control,
                     jail: *jail,
                     zygote,
-                    codes: take(Lent::Codes),
-                    fonts: take(Lent::Fonts).map(File::from),
+                    codes: lent.remove(&Lent::Codes),
+                    fonts: lent.remove(&Lent::Fonts).map(File::from),
                 }));
                 Ok(setup)
             }

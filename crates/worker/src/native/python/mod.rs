@@ -5,16 +5,15 @@
 
 mod object;
 
-use std::ffi::{CStr, c_int};
+use std::ffi::CStr;
 use std::ptr::{self, NonNull};
 
 use pyo3_ffi::{
-    METH_O, Py_DecRef, PyBool_FromLong, PyBytes_AsStringAndSize, PyCFunction, PyErr_Occurred,
-    PyErr_SetString, PyExc_RuntimeError, PyLong_AsLong, PyLong_FromLongLong, PyMethodDef,
-    PyMethodDefPointer, PyModule_Create, PyModuleDef, PyModuleDef_HEAD_INIT, PyOS_AfterFork_Child,
+    METH_O, Py_DecRef, PyBool_FromLong, PyCFunction, PyErr_Occurred, PyErr_SetString,
+    PyExc_RuntimeError, PyLong_AsLong, PyLong_FromLongLong, PyMethodDef, PyMethodDefPointer,
+    PyModule_Create, PyModuleDef, PyModuleDef_HEAD_INIT, PyOS_AfterFork_Child,
     PyOS_AfterFork_Parent, PyOS_BeforeFork, PyObject, PyObject_GetAttrString, PyObject_Type,
     PyStructSequence_New, PyStructSequence_SetItem, PySys_GetObject, PySys_SetObject,
-    PyUnicode_AsUTF8String, PyUnicode_FromStringAndSize,
 };
 use serde::Deserialize;
 
@@ -90,52 +89,29 @@ extern "C" fn trampoline<F: TextFunction>(
     _module: *mut PyObject,
     argument: *mut PyObject,
 ) -> *mut PyObject {
-    let Some(argument) = text(argument) else {
-        return ptr::null_mut();
-    };
-    match F::call(&argument) {
-        Ok(reply) => {
-            let length = reply.len().try_into().unwrap_or(0);
-            // SAFETY: the interpreter called us and so holds its lock; pointer and length are of
-            // one live string, which is copied.
-            unsafe { PyUnicode_FromStringAndSize(reply.as_ptr().cast(), length) }
-        }
-        Err(message) => {
-            raise(&message);
-            ptr::null_mut()
-        }
-    }
+    call(argument, |argument| {
+        let reply = F::call(&argument.to_text()?).map_err(|message| raise(&message))?;
+        Object::text(&reply)
+    })
 }
 
 extern "C" fn object_trampoline<F: ObjectFunction>(
     _module: *mut PyObject,
     argument: *mut PyObject,
 ) -> *mut PyObject {
+    call(argument, F::call)
+}
+
+/// Calls a function with what the interpreter passes, and returns what it expects: a new reference, or null
+/// with an exception set.
+fn call(
+    argument: *mut PyObject,
+    function: impl FnOnce(&Object) -> Result<Object, Raised>,
+) -> *mut PyObject {
     let Some(argument) = NonNull::new(argument).map(Object::borrowed) else {
         return ptr::null_mut();
     };
-    F::call(&argument).map_or_else(|Raised| ptr::null_mut(), Object::into_raw)
-}
-
-/// The UTF-8 text of a `str`; `None` with an exception set when it is not one.
-fn text(object: *mut PyObject) -> Option<String> {
-    // SAFETY: the interpreter called us with a valid object and holds its lock; the new reference
-    // is released below, after its bytes were copied.
-    unsafe {
-        let bytes = PyUnicode_AsUTF8String(object);
-        if bytes.is_null() {
-            return None;
-        }
-        let (mut start, mut length) = (ptr::null_mut(), 0);
-        let status: c_int = PyBytes_AsStringAndSize(bytes, &raw mut start, &raw mut length);
-        let copied = (status == 0).then(|| {
-            let length = usize::try_from(length).unwrap_or(0);
-            String::from_utf8_lossy(std::slice::from_raw_parts(start.cast::<u8>(), length))
-                .into_owned()
-        });
-        Py_DecRef(bytes);
-        copied
-    }
+    function(&argument).map_or_else(|Raised| ptr::null_mut(), Object::into_raw)
 }
 
 /// Sets an exception.

@@ -324,7 +324,9 @@ impl Object {
 
     /// The UTF-8 text of a `str`.
     pub fn to_text(&self) -> Result<String, Raised> {
-        super::text(self.as_ptr()).ok_or(Raised)
+        // SAFETY: the call checks the type.
+        let encoded = Self::owned(unsafe { PyUnicode_AsUTF8String(self.as_ptr()) })?;
+        Ok(String::from_utf8_lossy(encoded.as_bytes()?).into_owned())
     }
 
     /// The text of a `str` of ASCII that is not long.
@@ -336,15 +338,12 @@ impl Object {
         if characters > MAX_TEXT {
             return None;
         }
-        // SAFETY: as above.
-        let encoded = Self::owned(unsafe { PyUnicode_AsUTF8String(self.as_ptr()) });
-        let Ok(encoded) = encoded else {
+        let Ok(text) = self.to_text() else {
             // It has lone surrogates, or memory is used up.
             clear_exception();
             return None;
         };
-        let text = std::str::from_utf8(encoded.as_bytes().ok()?).ok()?;
-        text.is_ascii().then(|| text.to_owned())
+        text.is_ascii().then_some(text)
     }
 
     fn is_exactly(&self, kind: *const PyTypeObject) -> bool {

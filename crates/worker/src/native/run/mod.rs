@@ -46,31 +46,21 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Reads it.
+    /// Reads it. The fields are in the order of the tuple.
     pub fn of(tuple: &Object) -> Result<Self, Raised> {
-        let [
-            reseed,
-            ready,
-            rehearsed,
-            builtins,
-            needs_no_loop,
-            filters,
-            as_error,
-            lines,
-            count_exit_functions,
-            release_reserve,
-        ] = tuple.items()?;
+        let mut items = tuple.items::<10>()?.into_iter();
+        let mut next = || items.next().ok_or(Raised);
         Ok(Self {
-            reseed,
-            ready,
-            rehearsed,
-            builtins,
-            needs_no_loop,
-            filters,
-            as_error,
-            lines,
-            count_exit_functions,
-            release_reserve,
+            reseed: next()?,
+            ready: next()?,
+            rehearsed: next()?,
+            builtins: next()?,
+            needs_no_loop: next()?,
+            filters: next()?,
+            as_error: next()?,
+            lines: next()?,
+            count_exit_functions: next()?,
+            release_reserve: next()?,
         })
     }
 

@@ -52,12 +52,12 @@ impl Program {
         // A warning is shown once: by Python, which compiles the program then.
         offer.filters.insert_first(&offer.as_error)?;
         let last = compiled(last, Mode::Expression);
-        let body = last.is_ok().then(|| compiled(body, Mode::Program));
-        if last.is_err() || matches!(body, Some(Err(Raised))) {
+        let both = last.and_then(|last| Ok([compiled(body, Mode::Program)?, last]));
+        if both.is_err() {
             clear_exception();
         }
         offer.filters.remove_first()?;
-        let (Ok(last), Some(Ok(body))) = (last, body) else {
+        let Ok([body, last]) = both else {
             return Ok(None);
         };
         for code in [&body, &last].into_iter().flatten() {
