@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use sandfork::internals::protocol::Denied;
 use sandfork::{
     Denial, Ending, Enforced, ExceptionInfo, Layer, Level, LimitHit, LimitName, Mechanism, Outcome,
-    PolicyIdentity, Status, Usage, Value,
+    PolicyIdentity, Reporter, Status, Usage, Value,
 };
 
 fn policy() -> PolicyIdentity {
@@ -59,15 +58,13 @@ fn a_run_that_a_limit_ended() {
         "",
         "Traceback ...\nMemoryError\n",
     ))
-    .with_denied([
-        Denial::by_kernel("ptrace"),
-        Denied {
-            operation: "open".into(),
-            target: Some("/etc/shadow".into()),
-            errno: Some(13),
-        }
-        .into_denial(),
-    ]);
+    .with_denied(
+        [
+            Denial::new("ptrace", Reporter::Kernel),
+            Denial::new("import", Reporter::Guest),
+        ],
+        3,
+    );
 
     assert!(!outcome.is_ok());
     insta::assert_json_snapshot!("memory_limit", outcome);

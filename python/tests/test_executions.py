@@ -211,13 +211,14 @@ def test_a_limit_keeps_the_guests_traceback() -> None:
 
 
 def test_what_the_supervisor_saw() -> None:
-    denied = {"operation": "file access", "target": "/etc/x", "errno": 13, "reported_by": "guest"}
-    execution = ended(denied=[denied])
+    denied = {"operation": "access", "target": "/etc/x", "errno": 13, "reported_by": "guest"}
+    execution = ended(denied=[denied], denied_omitted=2)
     assert execution.usage.wall_ms == 1.5
     assert execution.usage.peak_memory_bytes == 1 << 20
     assert execution.enforced == sandfork.Enforced("full", ("namespaces", "seccomp"))
     assert execution.policy == sandfork.PolicyIdentity("standard", "0" * 64)
-    assert execution.denied == (sandfork.Denial("file access", "/etc/x", 13, "guest"),)
+    assert execution.denied == (sandfork.Denial("access", "/etc/x", 13, "guest"),)
+    assert execution.denied_omitted == 2
     assert (execution.exit_code, execution.execution_count, execution.session) == (0, 3, "live")
     assert not execution.final
     assert not execution.restarted
@@ -443,3 +444,15 @@ def test_a_display_keeps_what_is_sound() -> None:
     result = _result.decoded(header, [])
     assert result.formats() == ["text"]
     assert result.is_main_result
+
+
+def test_a_denial_says_what_allows_it() -> None:
+    explained = {"layer": "mounts", "file": "a.py", "line": 3, "key": "filesystem.read", "on_host": True, "count": 2}
+    told = {"operation": "access", "target": "/srv/\x1b[2J", "reported_by": "guest", **explained}
+    [denial] = ended(denied=[told]).denied
+    assert (denial.file, denial.line, denial.on_host, denial.count) == ("a.py", 3, True, 2)
+    said = r"access /srv/\x1b[2J by mounts"
+    assert str(denial) == f"{said} (`filesystem.read` of the policy allows it)"
+    [denial] = ended(denied=[{**told, "target": "/srv/x", "set": "filesystem.read=/srv/x"}]).denied
+    assert str(denial) == "access /srv/x by mounts (`filesystem.read=/srv/x` in the policy allows it)"
+    assert str(sandfork.Denial("fork", None, None, "kernel")) == "fork"

@@ -122,6 +122,7 @@ fn infrastructure(error: &Error) -> Value {
         "usage": null,
         "enforced": null,
         "denied": [],
+        "denied_omitted": 0,
         "policy": null,
     })
 }

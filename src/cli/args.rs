@@ -124,6 +124,14 @@ pub struct OutputChoice {
     pub json: bool,
 }
 
+/// What a command says of refusals.
+#[derive(Args, Debug)]
+pub struct ExplainChoice {
+    /// Show all that the guest is known to have been refused, and the settings that allow it
+    #[arg(long)]
+    pub explain: bool,
+}
+
 /// What is copied for a guest.
 #[derive(Args, Debug)]
 pub struct TransferChoice {
@@ -146,6 +154,8 @@ pub struct RunArguments {
     pub policy: PolicyChoice,
     #[command(flatten)]
     pub output: OutputChoice,
+    #[command(flatten)]
+    pub explain: ExplainChoice,
     #[command(flatten)]
     pub transfer: TransferChoice,
     /// Run this code
@@ -183,6 +193,8 @@ pub struct ExecArguments {
     pub policy: PolicyChoice,
     #[command(flatten)]
     pub output: OutputChoice,
+    #[command(flatten)]
+    pub explain: ExplainChoice,
     #[command(flatten)]
     pub transfer: TransferChoice,
     /// Give the program a terminal of its own, connected to this one

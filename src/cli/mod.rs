@@ -2,6 +2,7 @@
 
 mod args;
 mod complete;
+mod denials;
 mod drawing;
 mod failure;
 mod hint;
@@ -15,6 +16,7 @@ mod report;
 mod run;
 mod script;
 mod shell;
+mod shell_word;
 mod streams;
 mod target;
 mod terminal;

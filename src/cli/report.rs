@@ -129,7 +129,8 @@ mod tests {
 
     #[test]
     fn a_denied_call_is_named_where_the_kernel_told() {
-        let outcome = outcome(Ending::Denied).with_denied([Denial::by_kernel("ptrace")]);
+        let outcome =
+            outcome(Ending::Denied).with_denied([Denial::new("ptrace", Reporter::Kernel)], 0);
         let sentence = sentence(&outcome, &Policy::default(), "hello");
         assert!(sentence.is_some_and(|sentence| sentence.contains("`ptrace`")));
     }

@@ -1,15 +1,16 @@
 //! `sandfork run` and `sandfork exec`: run one guest and return its exit code.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
-use crate::outcome::{Ending, ExceptionInfo};
+use crate::outcome::{Denial, Ending, ExceptionInfo, Reporter};
 use crate::policy::{Policy, Stdin};
 use crate::{Cancel, Lifetime, Request, Sandbox};
 
-use super::args::{ExecArguments, OutputChoice, RunArguments, TransferChoice};
+use super::args::{ExecArguments, ExplainChoice, OutputChoice, RunArguments, TransferChoice};
+use super::denials::{self, Shown};
 use super::failure::{Failure, say};
 use super::hint::Surroundings;
 use super::interrupt::Interrupts;
@@ -58,7 +59,7 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
         target.request,
         &policy,
         &arguments.transfer,
-        &arguments.output,
+        &told(&arguments.output, &arguments.explain),
         None,
         "the script",
         &hint,
@@ -79,7 +80,7 @@ pub fn exec(arguments: ExecArguments) -> Result<u8, Failure> {
         request,
         &policy,
         &arguments.transfer,
-        &arguments.output,
+        &told(&arguments.output, &arguments.explain),
         tty,
         &program,
         &|_| None,
@@ -91,7 +92,7 @@ fn launch(
     request: Request,
     policy: &Policy,
     transfer: &TransferChoice,
-    output: &OutputChoice,
+    told: &Told,
     tty: Option<Tty>,
     guest: &str,
     hint: &dyn Fn(&ExceptionInfo) -> Option<String>,
@@ -101,7 +102,7 @@ fn launch(
     let interrupts = Interrupts::take(move || to_end.cancel()).map_err(Failure::Setup)?;
     let outputs = Arc::new(Outputs::new(transfer, policy)?);
     let request = with_inputs(request, &transfer.inputs, policy)?;
-    let mut request = request.cancel(&cancel);
+    let mut request = told.of(request).cancel(&cancel);
     if !outputs.is_empty() {
         let outputs = Arc::clone(&outputs);
         request = request.collect(move |work, outcome| outputs.collect(work, outcome));
@@ -114,7 +115,7 @@ fn launch(
         .lifetime(Lifetime::OneRun)
         .build()?;
     interrupts.end_what_runs();
-    if output.json {
+    if told.json {
         let outcome = sandbox.run(request)?;
         print_json(&outcome)?;
         return outputs.exit_code(&outcome);
@@ -135,11 +136,49 @@ fn launch(
     streams.finish()?;
     // What follows is the command's own.
     drop(raw);
-    let hint = || outcome.error().and_then(hint);
-    if let Some(sentence) = sentence(&outcome, policy, guest).or_else(hint) {
-        say(&sentence);
+    let sentence = sentence(&outcome, policy, guest);
+    let hint = outcome
+        .error()
+        .and_then(hint)
+        .filter(|_| sentence.is_none());
+    let is_told = |denial: &Denial| {
+        sentence.is_some() && denial.operation == "limit"
+            || hint.is_some() && denial.reported_by == Reporter::Guest
+    };
+    let mut refused = Vec::new();
+    if let Some(shown) = told.denials {
+        refused = denials::lines(&outcome, shown, &is_told);
+    }
+    for said in sentence.iter().chain(&hint).chain(&refused) {
+        say(said);
     }
     outputs.exit_code(&outcome)
+}
+
+/// What the command says of an outcome.
+struct Told {
+    json: bool,
+    denials: Option<Shown>,
+}
+
+fn told(output: &OutputChoice, explain: &ExplainChoice) -> Told {
+    // A person at a terminal can do something about it. The readers of a file want the guest's output.
+    let first = io::stderr().is_terminal().then_some(Shown::First);
+    Told {
+        json: output.json,
+        denials: explain.explain.then_some(Shown::All).or(first),
+    }
+}
+
+impl Told {
+    /// The request, so that its outcome has what will be said.
+    fn of(&self, request: Request) -> Request {
+        match self.denials {
+            // JSON may be for others than who started the command: `--explain` asks for what the host has.
+            Some(shown) if shown == Shown::All || !self.json => request.ask_host(),
+            _ => request,
+        }
+    }
 }
 
 /// Copies the command's stdin through a pipe. A descriptor of the caller would give the guest the

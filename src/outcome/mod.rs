@@ -42,6 +42,7 @@ pub struct Outcome {
     usage: Usage,
     enforced: Enforced,
     denied: Vec<Denial>,
+    denied_omitted: u64,
     policy: PolicyIdentity,
 }
 
@@ -65,6 +66,7 @@ impl Outcome {
             usage: Usage::default(),
             enforced,
             denied: Vec::new(),
+            denied_omitted: 0,
             policy,
         }
     }
@@ -105,10 +107,11 @@ impl Outcome {
         self
     }
 
-    /// Appends refused operations.
+    /// Appends refused operations, and counts those that are not listed.
     #[must_use]
-    pub fn with_denied(mut self, denied: impl IntoIterator<Item = Denial>) -> Self {
+    pub fn with_denied(mut self, denied: impl IntoIterator<Item = Denial>, omitted: u64) -> Self {
         self.denied.extend(denied);
+        self.denied_omitted += omitted;
         self
     }
 }
@@ -205,9 +208,15 @@ impl Outcome {
         &self.enforced
     }
 
-    /// The refused operations that were observed.
+    /// The refused operations that were observed, at most 64: first what the guest's exception tells of, then
+    /// the limit that was reached, then what the kernel counted.
     pub fn denied(&self) -> &[Denial] {
         &self.denied
+    }
+
+    /// How many refusals [`denied`](Self::denied) leaves out.
+    pub const fn denied_omitted(&self) -> u64 {
+        self.denied_omitted
     }
 
     /// The policy under which it ran.
@@ -231,6 +240,7 @@ impl Serialize for Outcome {
             usage: &'a Usage,
             enforced: &'a Enforced,
             denied: &'a [Denial],
+            denied_omitted: u64,
             policy: &'a PolicyIdentity,
         }
         Json {
@@ -244,6 +254,7 @@ impl Serialize for Outcome {
             usage: &self.usage,
             enforced: &self.enforced,
             denied: &self.denied,
+            denied_omitted: self.denied_omitted,
             policy: &self.policy,
         }
         .serialize(serializer)

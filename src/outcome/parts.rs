@@ -123,34 +123,61 @@ impl fmt::Display for Enforced {
     }
 }
 
-/// One operation that was refused.
+/// An operation that was refused, and what would allow it.
+///
+/// Equal refusals are one denial with a count. What the guest reports proves nothing: a hostile guest may
+/// report what it never tried, to have its caller grant it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Denial {
-    /// The operation that was tried. The kernel reports `fork`. A guest reports `file access`, or
-    /// `system call` if its exception names no file.
+    /// What was tried: `fork` and `limit`, or what an exception of the guest tells of: `import`, `access` to a path,
+    /// `run` a program, `socket`, or `system call` if it names no file.
     pub operation: String,
-    /// The target of the operation: a path.
+    /// The target of the operation: a path, a module, the limit that was reached.
     pub target: Option<String>,
     /// The error that the guest got; none if it was killed.
     pub errno: Option<i32>,
-    /// Who reported it. A guest's report proves nothing.
+    /// The layer that refused it. None if it is no layer: the list of imports, a clock of the supervisor, or a
+    /// permission of the host's file.
+    pub layer: Option<Layer>,
+    /// The guest's file in which it was tried. Always the guest's report.
+    pub file: Option<String>,
+    /// The line in that file.
+    pub line: Option<u32>,
+    /// The key of the policy that allows it. None if no key does.
+    pub key: Option<String>,
+    /// The argument of `--set` that allows it, such as `filesystem.read=/srv/data`. None also where the value of
+    /// the key is for its user to decide.
+    pub set: Option<String>,
+    /// Whether the host has the path that was not shown. None if the host was not asked or has no certain
+    /// answer. A path that the host lacks is no denial.
+    pub on_host: Option<bool>,
+    /// How often it was refused.
+    pub count: u64,
+    /// The source of this report.
     pub reported_by: Reporter,
 }
 
 impl Denial {
-    /// A denial that the kernel reported.
-    pub fn by_kernel(operation: impl Into<String>) -> Self {
+    /// A denial that nothing more is known of.
+    pub fn new(operation: impl Into<String>, reported_by: Reporter) -> Self {
         Self {
             operation: operation.into(),
             target: None,
             errno: None,
-            reported_by: Reporter::Kernel,
+            layer: None,
+            file: None,
+            line: None,
+            key: None,
+            set: None,
+            on_host: None,
+            count: 1,
+            reported_by,
         }
     }
 }
 
-/// Who reported a denial.
+/// The source of a report of a denial.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reporter {
@@ -158,6 +185,8 @@ pub enum Reporter {
     Guest,
     /// The kernel, to the supervisor.
     Kernel,
+    /// The supervisor.
+    Supervisor,
 }
 
 /// The policy of a run.

@@ -10,6 +10,7 @@ mod environment;
 mod error;
 mod explain;
 mod filters;
+mod grants;
 mod jail;
 mod landlock;
 mod layer_state;
@@ -39,6 +40,8 @@ pub use environment::{PRELOAD_ONLY, preload_env};
 pub use error::{Place, PlanError};
 pub use explain::explain;
 pub use filters::check_syscalls;
+pub(crate) use grants::is_deceptive;
+pub use grants::{Explanation, Grants, PathVerdict, Want, of_limit};
 pub use layer_state::LayerState;
 pub use level::LayerPlan;
 pub use preload::{LeftToGuest, PreloadPlan};
@@ -254,4 +257,4 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-pub(crate) use tests::sample;
+pub(crate) use tests::{sample, sample_grants};

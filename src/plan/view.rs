@@ -249,7 +249,7 @@ fn check_reach(host: &Host, level: Level) -> Result<(), PlanError> {
 }
 
 /// The path without `.` and `..`, computed as text.
-fn normal(path: &Path) -> PathBuf {
+pub(super) fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {

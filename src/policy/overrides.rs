@@ -70,6 +70,11 @@ fn key_path(key: &str) -> Option<Vec<String>> {
 }
 
 impl Override {
+    /// Whether a policy could have the key and the value, in itself.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.layer(None).is_ok_and(|layer| layer.errors.is_empty())
+    }
+
     /// The override as a policy text of one key.
     pub(super) fn layer(&self, directory: Option<&Path>) -> Result<Layer, Vec<PolicyError>> {
         let source = Source::argument();

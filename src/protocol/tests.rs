@@ -191,6 +191,8 @@ fn results() -> impl Strategy<Value = CellResult> {
             operation,
             target,
             errno,
+            count: 1,
+            ..Denied::default()
         });
     (any::<u64>(), ended, prop::collection::vec(denied, 0..3)).prop_map(|(id, ended, denied)| {
         let mut result = CellResult::new(id, ended);

@@ -16,8 +16,8 @@ use crate::protocol::VERSION;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, ToolTime};
 use crate::supervisor::error::While;
 use crate::supervisor::{
-    Caller, CallerEvent, Payload, Refusal, SessionExit, SessionTerms, SupervisorError, attend,
-    await_caller, wait,
+    AskHost, Caller, CallerEvent, Payload, Refusal, RunContext, SessionExit, SessionTerms,
+    SupervisorError, attend, await_caller, wait,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -31,6 +31,8 @@ pub struct SessionRequest {
     pub stdin: Option<OwnedFd>,
     /// How much of the time that host tools run is excluded from the cell's time.
     pub tool_time: ToolTime,
+    /// Whether the host is asked which of the paths that the guest was not shown it has.
+    pub ask_host: AskHost,
 }
 
 /// What follows a worker.
@@ -57,24 +59,23 @@ impl Sandbox {
     ) -> Result<(), Error> {
         let _session = self.inner.counts.begin(Activity::Session);
         let caller = &mut CountedCaller::new(caller, &self.inner.counts);
-        let mut stdin = request.stdin;
+        let mut request = request;
         let mut restart = None;
         loop {
-            let why =
-                match self.attempt_session(caller, &mut restart, stdin.take(), request.tool_time) {
-                    Ok(SessionExit::Gone) => return Ok(()),
-                    Ok(SessionExit::Closed) => return finish(caller),
-                    Ok(SessionExit::Restart { id }) => {
-                        restart = Some(id);
-                        continue;
-                    }
-                    Ok(SessionExit::Ended(why)) => why,
-                    Err(error) => {
-                        self.inner.counts.refuse(error.kind());
-                        caller.refuse(restart, error.into());
-                        "no worker could be made".to_owned()
-                    }
-                };
+            let why = match self.attempt_session(caller, &mut restart, &mut request) {
+                Ok(SessionExit::Gone) => return Ok(()),
+                Ok(SessionExit::Closed) => return finish(caller),
+                Ok(SessionExit::Restart { id }) => {
+                    restart = Some(id);
+                    continue;
+                }
+                Ok(SessionExit::Ended(why)) => why,
+                Err(error) => {
+                    self.inner.counts.refuse(error.kind());
+                    caller.refuse(restart, error.into());
+                    "no worker could be made".to_owned()
+                }
+            };
             match serve_ended(caller, &why)? {
                 Next::Worker(id) => restart = Some(id),
                 Next::End => return Ok(()),
@@ -86,9 +87,9 @@ impl Sandbox {
         &self,
         caller: &mut dyn Caller,
         restart: &mut Option<u64>,
-        stdin: Option<OwnedFd>,
-        tool_time: ToolTime,
+        request: &mut SessionRequest,
     ) -> Result<SessionExit, Error> {
+        let stdin = request.stdin.take();
         let (parked, refill) = match &stdin {
             // A worker that is ready has no standard input.
             None => self.filler.take(&self.inner, CpuBudgetScope::Cell),
@@ -103,14 +104,18 @@ impl Sandbox {
             idle: self.inner.plan.supervision.session_idle,
             age: self.inner.plan.supervision.session_age,
             cpu_rule: self.inner.plan.supervision.cpu_rule,
-            tool_time,
+            tool_time: request.tool_time,
         };
         let opened = self.opened(restart.take(), &verified.enforced);
         caller.answer(ClientEvent::Opened(Box::new(opened)), Payload::default());
         // Refills only after the caller can go on. If too few workers were ready, that is soon
         // enough.
         let refill = refill.filter(|_| stood_ready);
-        let left = attend(&verified, &self.inner.place(&zygote), terms, caller, refill);
+        let context = RunContext {
+            ask_host: request.ask_host,
+            ..self.inner.place(&zygote)
+        };
+        let left = attend(&verified, &context, terms, caller, refill);
         if !zygote.is_alive() {
             self.inner.warm.discard(&zygote);
         }

@@ -16,7 +16,7 @@ use crate::host::{
     InterpreterError, probe_interpreter, processors, resolve_interpreter,
 };
 use crate::outcome::PolicyIdentity;
-use crate::plan::{Plan, PreloadPlan, SessionFiles, Start, needs, plan};
+use crate::plan::{Grants, Plan, PreloadPlan, SessionFiles, Start, needs, plan};
 use crate::policy::Policy;
 use crate::supervisor::cgroup::{self, CgroupRoot};
 use crate::supervisor::session::SessionRoot;
@@ -124,6 +124,7 @@ impl SandboxBuilder {
             SessionFiles::HostDirectory(_) => Some(Arc::new(SessionRoot::create(&plan.jail)?)),
         };
         let warm = zygote.finish(&mut plan)?;
+        let grants = Grants::new(&policy, &plan);
         let policy = PolicyIdentity {
             name: policy.name().to_owned(),
             sha256: policy.sha256().to_owned(),
@@ -137,6 +138,7 @@ impl SandboxBuilder {
             pool: Pool::new(ready),
             plan,
             policy,
+            grants,
             cgroups: cgroups.map(Arc::new),
             sessions,
             warm,

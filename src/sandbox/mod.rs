@@ -26,13 +26,13 @@ use self::zygote_manager::ZygoteManager;
 use crate::admission::Admission;
 use crate::error::Error;
 use crate::outcome::{Outcome, PolicyIdentity};
-use crate::plan::{Plan, Start};
+use crate::plan::{Grants, Plan, Start};
 use crate::policy::Stdin;
 use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::error::While;
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{
-    OutputSink, Request, RunContext, SupervisorError, Zygote, clock, run, run_in,
+    AskHost, OutputSink, Request, RunContext, SupervisorError, Zygote, clock, run, run_in,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -60,6 +60,7 @@ struct Inner {
     sessions: Option<Arc<SessionRoot>>,
     plan: Plan,
     policy: PolicyIdentity,
+    grants: Grants,
     admission: Option<Admission>,
     runs: AtomicUsize,
     counts: Counts,
@@ -211,6 +212,8 @@ impl Inner {
             limits: self.plan.supervision.limits,
             policy: &self.policy,
             first_core: self.runs.fetch_add(1, Ordering::Relaxed),
+            grants: &self.grants,
+            ask_host: AskHost::No,
         }
     }
 }

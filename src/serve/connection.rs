@@ -8,7 +8,9 @@ use super::sandboxes::{Sandboxes, Wanted};
 use crate::protocol::VERSION;
 use crate::protocol::caller::{ClientRequest, Open, OpenBatch};
 use crate::sandbox::SessionRequest;
-use crate::supervisor::{Caller, CallerEvent, FrameCaller, Payload, Refusal, await_caller};
+use crate::supervisor::{
+    AskHost, Caller, CallerEvent, FrameCaller, Payload, Refusal, await_caller,
+};
 
 /// A connection that this process received.
 pub struct Connection {
@@ -44,6 +46,11 @@ impl Connection {
                             let request = SessionRequest {
                                 stdin: payload.passed,
                                 tool_time: open.tool_time,
+                                ask_host: if open.ask_host {
+                                    AskHost::Yes
+                                } else {
+                                    AskHost::No
+                                },
                             };
                             // The caller has received any error.
                             _ = sandbox.attend(&mut caller, request);

@@ -142,6 +142,7 @@ mod tests {
             set: set.iter().map(|set| (*set).to_owned()).collect(),
             environ: BTreeMap::default(),
             tool_time: ToolTime::default(),
+            ask_host: false,
             stdin: false,
         };
         policies.get(&(&open).into())

@@ -4,6 +4,7 @@
 mod as_guest;
 mod cache;
 pub mod clock;
+mod denials;
 mod descriptors;
 mod disconnect;
 mod drain;
@@ -41,7 +42,7 @@ pub use live::{
     Caller, CallerEvent, FrameCaller, Payload, Refusal, SessionExit, SessionTerms, await_caller,
 };
 pub use received_fd::sealed;
-pub use run::{Cancel, OutputSink, Request, RunContext, run};
+pub use run::{AskHost, Cancel, OutputSink, Request, RunContext, run};
 pub(crate) use run::{Deferred, run_in};
 pub use stop::hold_guests;
 pub(crate) use verified_worker::VerifiedWorker;

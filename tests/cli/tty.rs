@@ -22,6 +22,7 @@ trials! {
     limits_hold_at_a_terminal,
     no_terminal_is_a_clear_error,
     code_makes_pseudoterminals,
+    a_terminal_shows_what_was_refused,
 }
 
 const SHELL: [&str; 6] = ["exec", "-t", "--", "sh", "-i", "-m"];
@@ -153,5 +154,23 @@ fn code_makes_pseudoterminals() -> Result<(), Failed> {
     let output = sandfork(&["run", "-c", code]).output()?;
     let printed = String::from_utf8(output.stdout)?.replace('\r', "");
     assert_eq!(printed, "/dev/pts/15\n5 0\n/dev/pts/14 0\n");
+    Ok(())
+}
+
+fn a_terminal_shows_what_was_refused() -> Result<(), Failed> {
+    let setting = "--set filesystem.read=/etc/shadow";
+    let mut person = Person::with(&["run", "-c", "open('/etc/shadow')"])?;
+    person.see(setting)?;
+    assert_eq!(person.code()?, Some(1));
+    // What the guest names does not act on the terminal.
+    let code = "raise PermissionError(13, 'no', '/work/\\x1b[2J\\u202e')";
+    let explained = sandfork(&["run", "--explain", "-c", code]).output()?;
+    let said = String::from_utf8(explained.stderr)?;
+    let said = said.lines().last().unwrap_or_default();
+    assert!(said.contains("the guest says it was refused"), "{said}");
+    assert!(!said.contains(['\x1b', '\u{202e}']), "{said:?}");
+    // A file gets the guest's output only.
+    let unasked = sandfork(&["run", "-c", "open('/etc/shadow')"]).output()?;
+    assert!(!String::from_utf8(unasked.stderr)?.contains("refused"));
     Ok(())
 }

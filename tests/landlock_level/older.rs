@@ -6,9 +6,9 @@ use std::sync::Arc;
 use sandfork::internals::host::{
     CgroupSupport, HostWithoutInterpreter, Interpreter, LandlockSupport,
 };
-use sandfork::internals::plan::{PRELOAD_ONLY, Plan, needs, plan};
+use sandfork::internals::plan::{Grants, PRELOAD_ONLY, Plan, needs, plan};
 use sandfork::internals::supervisor::session::SessionRoot;
-use sandfork::internals::supervisor::{Entering, Launched, RunContext, StartCache, run};
+use sandfork::internals::supervisor::{AskHost, Entering, Launched, RunContext, StartCache, run};
 use sandfork::{CallerEnvironment, FileSystem, Override, Policy, PolicyIdentity, Request};
 use sandfork_jail::control::PythonSetup;
 use sandfork_jail::sys::support::landlock_abi;
@@ -80,6 +80,8 @@ fn run_under(
         limits: plan.supervision.limits,
         policy: &PolicyIdentity::default(),
         first_core: 0,
+        grants: &Grants::new(&policy, &plan),
+        ask_host: AskHost::No,
     };
     let outcome = run(&place, &Request::python(code), &mut ())?;
     Ok(serde_json::to_string(&outcome)?)

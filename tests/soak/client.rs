@@ -179,6 +179,7 @@ impl Client {
             environ: BTreeMap::new(),
             tool_time: ToolTime::default(),
             stdin: false,
+            ask_host: false,
         };
         self.ask(&ClientRequest::Open(Box::new(open)), &[])?;
         self.hear()?.expect("opened").map(drop)

@@ -18,6 +18,8 @@ ARGV0 = {"<string>": "-c", "<stdin>": "-", MODULE: "-m"}
 SOURCES = {}
 MAX_SOURCES = 16 << 20
 kept_length = 0
+# What the guest was refused during the cell, for its result (`claims.py`).
+CLAIMS = {}
 MAX_NAME = 256
 # Reads a class's own name, which its metaclass cannot override.
 NAME_OF = type.__dict__["__name__"].__get__

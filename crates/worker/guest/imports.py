@@ -8,6 +8,8 @@ import functools
 import importlib
 import sys
 
+# Maximum characters of a name in a report.
+MAX_NAME = 256
 # The guard of the policy's list, if it has one.
 GUARDS = []
 # The module with the session's tools, which the caller provides.
@@ -86,6 +88,10 @@ class Guard:
                 self.installed = [module for entry in self.listed for module in modules_of(entry)]
             if is_allowed(name, self.installed):
                 return
+        from .cell import clean
+        from .claims import claim, place_of_frame
+
+        claim("import", clean(name[:MAX_NAME]), place_of_frame(sys._getframe(1)))
         raise ImportError(
             "Import of %s is not allowed. Authorized imports are: %s" % (name, sorted(self.listed)),
             name=name,

@@ -5,10 +5,9 @@ import os
 import sys
 
 from .cell import MAX_TEXT, SOURCES, class_name, cut, show_lines
+from .claims import MAX_CAUSES, attribute
 
-MAX_CAUSES = 16
 INTERRUPTED = "<interrupted while reading the message>"
-REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
 
 
 def describe_error(error):
@@ -30,15 +29,6 @@ def describe_error(error):
     if number is not None:
         described["errno"] = number
     return described
-
-
-def attribute(error, name):
-    """An attribute of an untrusted object, or `None`. `isinstance` is no alternative: it reads the
-    object's `__class__`."""
-    try:
-        return getattr(error, name, None)
-    except BaseException:
-        return None
 
 
 def missing_package(error):
@@ -111,25 +101,6 @@ def not_executable(message):
 
 def add_note(traceback, note):
     return traceback.rstrip("\n") + note + "\n" if note else traceback
-
-
-def denied_by(error):
-    """The refused operations behind an uncaught exception, as far as the guest side sees them."""
-    found = []
-    # Bounded, because the causes of exceptions may form a cycle.
-    for _ in range(MAX_CAUSES):
-        number = attribute(error, "errno")
-        if issubclass(type(error), OSError) and number in REFUSALS:
-            refusal = {"operation": "system call", "errno": number}
-            filename = attribute(error, "filename")
-            if isinstance(filename, (str, bytes)):
-                refusal["operation"] = "file access"
-                refusal["target"] = cut(os.fsdecode(filename), 4096)
-            found.append(refusal)
-        error = attribute(error, "__cause__") or attribute(error, "__context__")
-        if error is None:
-            break
-    return found
 
 
 def format_traceback(error):

@@ -8,6 +8,7 @@ from os import _exit, getpid, sched_yield
 from . import wire
 from .awaiting import EventLoop, needs_loop
 from .cell import (
+    CLAIMS,
     MAX_TEXT,
     MODULE,
     class_name,
@@ -126,6 +127,9 @@ class Runner:
             self.guarded(self.finish, result)
         else:
             self.guarded(flush)
+        if CLAIMS:
+            result["denied"] = list(CLAIMS.values())
+            CLAIMS.clear()
         # The buffers belong to nothing if a shutdown step has failed and taken the value.
         self.send(result, packed if "value" in result else ())
         if ends:
@@ -234,9 +238,11 @@ def describe(result, error):
     unsaid = {"name": class_name(error), "message": "", "traceback": ""}
     result.update(status="exception", error=unsaid)
     try:
-        from .report import denied_by, describe_error
+        from .claims import claim_error
+        from .report import describe_error
 
-        result.update(error=describe_error(error), denied=denied_by(error))
+        result["error"] = describe_error(error)
+        claim_error(error)
     except MemoryError:
         # The guest's threads have used up the reserve too. The name of the exception is enough for the
         # supervisor to name the limit.

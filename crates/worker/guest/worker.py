@@ -15,6 +15,7 @@ from os import _exit
 
 from . import wire
 from .awaiting import LOOP_NAMES
+from .cell import CLAIMS
 from .process import needs_seed, open_stdin, reseed
 from .program import link_project
 from .runner import REHEARSED, Runner, reserve
@@ -99,6 +100,7 @@ def offer():
         AS_ERROR,
         None if linecache is None else linecache.cache,
         atexit._ncallbacks,
+        CLAIMS.__len__,
         reserve.release,
     )
 
@@ -117,6 +119,7 @@ def warm_up(native):
     import linecache
 
     from . import session
+    from .claims import claim_error
     from .report import describe_error
 
     main = sys.modules["__main__"]
@@ -129,6 +132,7 @@ def warm_up(native):
         exec(compile("1/0", "<warm>", "exec"), {})
     except ZeroDivisionError as error:
         wire.dumps(describe_error(error))
+        claim_error(error)
     session.warm_up()
     linecache.clearcache()
 

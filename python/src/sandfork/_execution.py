@@ -161,8 +161,14 @@ class Execution:
 
     @property
     def denied(self) -> tuple[Denial, ...]:
-        """Refused operations, as far as they could be observed."""
+        """Refused operations, as far as they could be observed, at most 64: first what the exception tells of, then
+        the limit that was reached, then what the kernel counted."""
         return _reports.denials(self._outcome.get("denied", ()))
+
+    @property
+    def denied_omitted(self) -> int:
+        """The number of refusals that `denied` leaves out."""
+        return int(self._outcome.get("denied_omitted", 0))
 
     @property
     def policy(self) -> PolicyIdentity:
@@ -212,6 +218,7 @@ class Execution:
             "usage": asdict(self.usage),
             "enforced": asdict(self.enforced),
             "denied": [asdict(denial) for denial in self.denied],
+            "denied_omitted": self.denied_omitted,
             "policy": asdict(self.policy),
             "session": self.session,
         }

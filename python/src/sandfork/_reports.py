@@ -51,15 +51,44 @@ class Enforced:
 
 @dataclass(frozen=True)
 class Denial:
-    """One refused operation, as far as it could be observed."""
+    """One refused operation, as far as it could be observed, and what would allow it. Equal refusals are one, with
+    a count."""
 
     operation: str
+    """What was tried: `fork` and `limit`, or what an exception of the guest tells of: `import`, `access` to a path,
+    `run` a program, `socket`, or `system call` if it names no file."""
     target: str | None
-    """The path of the operation, or `None`."""
+    """The path, module or amount of a limit, or `None`."""
     errno: int | None
-    """The errno that the guest received; `None` if the guest was killed."""
+    """The errno that the guest received, or `None`."""
     reported_by: str
-    """`kernel` or `guest`. A report of the guest proves nothing."""
+    """`kernel`, `supervisor` or `guest`. A report of the guest proves nothing: before you grant what it names, make
+    sure that the code needs it."""
+    layer: str | None = None
+    """The layer that refused it, or `None` if no layer did."""
+    file: str | None = None
+    """The guest's file in which it was tried, by its own report."""
+    line: int | None = None
+    key: str | None = None
+    """The key of the policy that allows it; `None` if no key does."""
+    set: str | None = None
+    """The argument of the command's `--set` that allows it, such as `filesystem.read=/srv/data`."""
+    on_host: bool | None = None
+    """Whether the host has the path that was not shown; `None` unless `ask_host` was set."""
+    count: int = 1
+
+    def __str__(self) -> str:
+        """One line: what was refused, and what allows it. Characters of a target that act on a terminal are escaped."""
+        what = self.operation
+        if self.target is not None:
+            what += " " + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in self.target)
+        if self.layer is not None:
+            what += f" by {self.layer}"
+        if self.set is not None:
+            return f"{what} (`{self.set}` in the policy allows it)"
+        if self.key is not None:
+            return f"{what} (`{self.key}` of the policy allows it)"
+        return what
 
 
 @dataclass(frozen=True)
@@ -138,7 +167,17 @@ def enforced(told: Mapping[str, Any]) -> Enforced:
 def denials(told: Any) -> tuple[Denial, ...]:
     return tuple(
         Denial(
-            str(d.get("operation", "")), d.get("target"), d.get("errno"), str(d.get("reported_by", "guest"))
+            operation=str(d.get("operation", "")),
+            target=d.get("target"),
+            errno=d.get("errno"),
+            reported_by=str(d.get("reported_by", "guest")),
+            layer=d.get("layer"),
+            file=d.get("file"),
+            line=d.get("line"),
+            key=d.get("key"),
+            set=d.get("set"),
+            on_host=d.get("on_host"),
+            count=int(d.get("count", 1)),
         )
         for d in told
     )

@@ -49,6 +49,7 @@ class BaseSandbox:
         on_stderr: OnText | None = None,
         on_result: OnResult | None = None,
         on_death: str = "raise",
+        ask_host: bool = False,
     ) -> None:
         if on_death not in ("raise", "restart"):
             raise RequestError(f'on_death is {on_death!r}: give "raise" or "restart"')
@@ -57,6 +58,8 @@ class BaseSandbox:
         calls = Calls(collect(tools), timeout=tool_timeout, budget=tool_budget, approve=approve)
         allowed = calls.time_allowed(tool_time, counted=count_tool_time)
         opening = {"kind": "open", "policy": policy_choice(policy), "set": [], "tool_time": allowed}
+        if ask_host:
+            opening["ask_host"] = True
         revive, variables = on_death == "restart", checked_variables(variables)
         self._session = Session(opening, calls, variables=variables, revive=revive)
         self._begin()
@@ -112,6 +115,8 @@ class Sandbox(BaseSandbox):
     - `on_death`: what the next call does after the guest's process has ended (a limit, a crash). `"raise"`
       raises `SessionEnded`. `"restart"` starts a fresh session with the same tools and variables, and sets
       `Execution.restarted`.
+    - `ask_host`: whether `Execution.denied` says which of the paths that the guest was not shown the host has. If
+      you hand that on, to the author of the code or to a model, you tell them what there is on the host.
 
     The time for which tools and `approve` keep a cell waiting does not count towards its `timeout`, unless
     `count_tool_time` is set. `tool_time` bounds this uncounted time, in seconds for each cell: otherwise a

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod errors;
+mod grants;
 mod hosts;
 mod levels;
 mod session;
@@ -49,6 +50,11 @@ fn planned(toml: &str, host: &Host) -> Plan {
 
 fn refusal(toml: &str, host: &Host) -> PlanError {
     plan(&policy(toml), host).unwrap_err()
+}
+
+/// What a plan for a host with everything grants, for tests elsewhere.
+pub(crate) fn sample_grants(toml: &str) -> super::Grants {
+    super::Grants::new(&policy(toml), &sample(toml))
 }
 
 /// A plan for a host with everything, for tests elsewhere.

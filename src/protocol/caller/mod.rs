@@ -76,6 +76,9 @@ pub struct Open {
     /// Whether a descriptor for the guest's standard input comes with the message.
     #[serde(default)]
     pub stdin: bool,
+    /// Whether the host is asked which of the paths that the guest was not shown it has.
+    #[serde(default)]
+    pub ask_host: bool,
 }
 
 /// A policy by name or path, or its text.

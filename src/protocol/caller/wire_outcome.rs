@@ -19,6 +19,7 @@ impl Serialize for WireOutcome {
             error: Option<&'a ExceptionInfo>,
             usage: &'a Usage,
             denied: &'a [Denial],
+            denied_omitted: u64,
         }
         let outcome = &self.0;
         Json {
@@ -28,6 +29,7 @@ impl Serialize for WireOutcome {
             error: outcome.error(),
             usage: outcome.usage(),
             denied: outcome.denied(),
+            denied_omitted: outcome.denied_omitted(),
         }
         .serialize(serializer)
     }

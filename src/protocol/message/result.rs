@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::{Denial, ExceptionInfo, Reporter};
+use crate::outcome::ExceptionInfo;
 use crate::protocol::{Blob, Value};
 
 /// How a cell or a program ended.
@@ -14,7 +14,7 @@ pub struct CellResult {
     pub id: u64,
     /// The guest's report of how it ended.
     pub ended: Ended,
-    /// Operations that raised a permission error which the guest's side noticed.
+    /// Operations that were refused, as far as the guest's side noticed.
     pub denied: Vec<Denied>,
     /// What completed the cell.
     pub finish: Finish,
@@ -72,36 +72,43 @@ pub struct GuestError {
     pub errno: Option<i32>,
 }
 
-/// One operation that was refused, as the guest's side observed it.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+/// An operation that was refused, as far as the guest's side noticed.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Denied {
-    /// The operation that was tried: `file access`, or `system call` if the exception names no
-    /// file.
+    /// The operation that was tried: `access`, `run`, `import`, `socket`, or `system call`. `more` counts those
+    /// that have no entry of their own.
     pub operation: String,
-    /// The target of the operation: a path.
+    /// The target of the operation: an absolute path, or the name of a module.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// The error that the guest got.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
+    /// The guest's file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The line in that file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// How often it was tried.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub count: u64,
+}
+
+const fn once() -> u64 {
+    1
+}
+
+// serde passes a field by reference, even a small one.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_once(count: &u64) -> bool {
+    *count == 1
 }
 
 impl GuestError {
     /// The exception of an outcome.
     pub fn into_exception(self) -> ExceptionInfo {
         ExceptionInfo::new(self.name, self.message, self.traceback)
-    }
-}
-
-impl Denied {
-    /// The denial of an outcome.
-    pub fn into_denial(self) -> Denial {
-        Denial {
-            operation: self.operation,
-            target: self.target,
-            errno: self.errno,
-            reported_by: Reporter::Guest,
-        }
     }
 }
 

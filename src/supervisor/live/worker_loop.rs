@@ -17,6 +17,7 @@ use crate::supervisor::drain::Stream;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::link::{LinkError, Received};
 use crate::supervisor::run::{Deferred, RunContext};
+use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::stop::Stoppable;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use crate::supervisor::wait::is_readable;
@@ -60,6 +61,9 @@ impl<'a> WorkerLoop<'a> {
             limits: context.limits,
             policy: context.policy,
             enforced: &verified.enforced,
+            grants: context.grants,
+            own: verified.session.as_ref().map(SessionDirectory::path),
+            ask_host: context.ask_host,
         };
         let mut state = WorkerLife::new(terms, worker, now);
         if let Purpose::Session(_) = purpose {

@@ -29,6 +29,7 @@ use super::trace;
 use super::verified_worker::VerifiedWorker;
 use super::zygote::Zygote;
 use crate::outcome::{Outcome, PolicyIdentity};
+use crate::plan::Grants;
 use crate::policy::Limits;
 use sandfork_jail::control::CpuBudgetScope;
 use sandfork_jail::program::ZygoteJail;
@@ -50,6 +51,23 @@ pub struct RunContext<'a> {
     pub policy: &'a PolicyIdentity,
     /// The processor to start at, if the plan pins workers.
     pub first_core: usize,
+    /// What the policy grants, to explain what was refused.
+    pub grants: &'a Grants,
+    /// Whether the host is asked which of the paths that a guest was not shown it has.
+    pub ask_host: AskHost,
+}
+
+/// Whether the host is asked which of the paths that a guest was not shown it has.
+///
+/// The answer is for the caller. A caller that hands it on, to the author of the code or to a model, tells them
+/// what there is on the host.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum AskHost {
+    /// It is not: a path that the host lacks and one that is hidden are reported alike.
+    #[default]
+    No,
+    /// It is.
+    Yes,
 }
 
 /// Runs a request in a fresh worker: requests the fork, checks the worker from outside, sends the
@@ -104,7 +122,11 @@ impl<'a> Prepared<'a> {
             return Err(SupervisorError::NoTerminal);
         }
         Ok(Self {
-            context: RunContext { limits, ..*context },
+            context: RunContext {
+                limits,
+                ask_host: request.asks_host(),
+                ..*context
+            },
             request,
             message: request.encode()?,
         })

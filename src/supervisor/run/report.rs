@@ -1,12 +1,16 @@
 //! Makes a run's outcome from the evidence.
 
+use std::cell::OnceCell;
 use std::time::Duration;
 
+use super::AskHost;
 use super::files::Files;
 use super::watch::Measured;
-use crate::outcome::{Denial, Ending, Outcome, Phases, Usage};
-use crate::protocol::{CellResult, Denied, Ended};
+use crate::host::Lookup;
+use crate::outcome::{Ending, Outcome, Phases, Usage};
+use crate::protocol::{CellResult, Ended};
 use crate::supervisor::cgroup::Counts;
+use crate::supervisor::denials::Refused;
 use crate::supervisor::ending::{Evidence, Kind, Stop, decide};
 use crate::supervisor::live::LifeTerms;
 use sandfork_jail::control::Exit;
@@ -57,10 +61,6 @@ pub fn report(terms: &LifeTerms, kind: Kind, seen: Seen, output_bytes: u64) -> O
         cpu_limit_us: u64::try_from(seen.cpu_limit.as_micros()).unwrap_or(u64::MAX),
         kind,
     });
-    let mut denied = Vec::new();
-    if seen.counts.refused_forks > Some(0) {
-        denied.push(Denial::by_kernel("fork"));
-    }
     // A worker whose exit status contradicts its report is not quoted. A worker that lives on
     // reports where it was interrupted.
     let believed = match ending {
@@ -70,18 +70,36 @@ pub fn report(terms: &LifeTerms, kind: Kind, seen: Seen, output_bytes: u64) -> O
         _ => false,
     };
     let (mut value, mut error) = (None, None);
+    let mut claims = Vec::new();
     if let Some(result) = seen.result.filter(|_| believed) {
-        denied.extend(result.denied.into_iter().map(Denied::into_denial));
+        claims = result.denied;
         match result.ended {
             Ended::Ok(said) => value = said,
             Ended::Exception(said) => error = Some(said),
             Ended::Exit(_) => {}
         }
     }
+    let lookup = OnceCell::new();
+    let denials = Refused {
+        grants: terms.grants,
+        limits: &terms.limits,
+        ending: &ending,
+        counts: &seen.counts,
+        claims,
+        own: terms.own,
+        exists: &|path| match terms.ask_host {
+            AskHost::No => None,
+            AskHost::Yes => lookup
+                .get_or_init(|| Lookup::new().ok())
+                .as_ref()?
+                .exists(path),
+        },
+    };
+    let denials = denials.explained();
     let outcome = Outcome::new(ending, terms.policy.clone(), terms.enforced.clone())
         .with_value(value)
         .with_usage(usage)
-        .with_denied(denied);
+        .with_denied(denials.listed, denials.omitted);
     match error {
         Some(error) => outcome.with_error(error.into_exception()),
         None => outcome,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use super::AskHost;
 use super::stdin::Stdin;
 use crate::outcome::Outcome;
 use crate::policy::{LimitName, LimitOverrides, Limits};
@@ -40,6 +41,7 @@ pub struct Request {
     client: Arc<str>,
     cancel: Option<Cancel>,
     collector: Option<Collector>,
+    ask_host: AskHost,
 }
 
 /// Looks at the work directory after a run.
@@ -109,6 +111,7 @@ impl Request {
             client: Arc::from(""),
             cancel: None,
             collector: None,
+            ask_host: AskHost::No,
         }
     }
 
@@ -213,6 +216,21 @@ impl Request {
     pub fn client(mut self, client: impl Into<Arc<str>>) -> Self {
         self.client = client.into();
         self
+    }
+
+    /// Asks the host which of the paths that the guest wanted and was not shown it has. A path that it lacks is
+    /// then no [`Denial`](crate::Denial), and one that it has is marked (`on_host`).
+    ///
+    /// The host is not asked by default: who passes the answer on to the author of the code tells them what there
+    /// is on the host. A lookup opens nothing, follows no link, and is made on local file systems only.
+    #[must_use]
+    pub fn ask_host(mut self) -> Self {
+        self.ask_host = AskHost::Yes;
+        self
+    }
+
+    pub(super) fn asks_host(&self) -> AskHost {
+        self.ask_host
     }
 
     /// Lets another thread cancel the run, even before it starts.

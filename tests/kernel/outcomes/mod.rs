@@ -1,5 +1,6 @@
 //! Every status, reached by a real guest.
 
+mod denials;
 mod endings;
 mod files;
 mod frames;
@@ -15,6 +16,7 @@ use crate::test::Test;
 
 pub fn tests() -> Vec<Test> {
     [
+        denials::tests(),
         endings::tests(),
         time::tests(),
         memory::tests(),

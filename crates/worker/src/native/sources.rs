@@ -11,6 +11,7 @@ macro_rules! guest_sources {
 const SOURCES: &[(&str, &str)] = &guest_sources![
     "awaiting",
     "cell",
+    "claims",
     "fonts",
     "importers",
     "imports",

@@ -51,7 +51,7 @@ def failure(code: str, filename: str, execution: Execution, lost: str, wall: flo
         return CodeTimeout(f"Code execution exceeded the maximum execution time{of}: {told.value}; {left}.")
     if execution.status != "exception":
         return CodeError(f"Code execution was stopped: {told.value}; {left}.")
-    raised = _syntax_error(filename, told) or _exception(code, filename, told)
+    raised = _syntax_error(filename, told) or _exception(code, filename, told) + _refused(execution)
     return CodeError(f"{raised}\nThe session ended with it: {lost}." if lost else raised)
 
 
@@ -77,6 +77,15 @@ def _exception(code: str, filename: str, told: ExecutionError) -> str:
     if told.traceback.count('\n  File "') < 2:
         return said
     return f"{said}\n{_shortened(told.traceback.rstrip())}"
+
+
+def _refused(execution: Execution) -> str:
+    """The first refusal that a policy could allow. The executor never asks the host what it has, so the model does
+    not learn it from this."""
+    # The message of an import names its list, and no change of the policy helps against a limit.
+    denials = (denial for denial in execution.denied if denial.key and denial.operation not in ("import", "limit"))
+    first = next(denials, None)
+    return "" if first is None else f"\nThe sandbox refused: {first}"
 
 
 def _shortened(text: str) -> str:

@@ -4,6 +4,7 @@
 //! events; each comes with its time. What the machine does to the worker goes through [`WorkerIo`], so
 //! that its tests need no kernel.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::caller::{Caller, CallerEvent};
@@ -13,6 +14,7 @@ use super::finish::StreamSink;
 use super::worker_io::WorkerIo;
 use super::{Purpose, SessionExit, SessionTerms};
 use crate::outcome::{Enforced, Limits, PolicyIdentity};
+use crate::plan::Grants;
 use crate::protocol::message::{AfterCell, WorkerMode};
 use crate::protocol::{MessageError, Request, VERSION};
 use crate::supervisor::cgroup::Counts;
@@ -20,7 +22,7 @@ use crate::supervisor::disconnect::Disconnect;
 use crate::supervisor::drain::{Drained, Stream};
 use crate::supervisor::ending::{Kind, Stop};
 use crate::supervisor::error::SupervisorError;
-use crate::supervisor::run::{Fate, ONLY_REQUEST, Pace};
+use crate::supervisor::run::{AskHost, Fate, ONLY_REQUEST, Pace};
 use sandfork_jail::control::{Exit, ExitStatus};
 
 /// How long, from the start of a cell and at the end of a run, descriptors that can wait are not waited
@@ -39,6 +41,12 @@ pub struct LifeTerms<'a> {
     pub policy: &'a PolicyIdentity,
     /// The layers that hold.
     pub enforced: &'a Enforced,
+    /// What the policy grants.
+    pub grants: &'a Grants,
+    /// The guest's own directory on the host, if it has no file system of its own.
+    pub own: Option<&'a Path>,
+    /// Whether the host is asked which paths it has.
+    pub ask_host: AskHost,
 }
 
 /// A worker that serves, and all that is kept of it.

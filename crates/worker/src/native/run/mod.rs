@@ -41,6 +41,8 @@ pub struct Offer {
     lines: Object,
     /// Counts the registered exit functions.
     count_exit_functions: Object,
+    /// Counts what the guest was refused, which Python reports.
+    count_claims: Object,
     /// Frees memory for a report.
     release_reserve: Object,
 }
@@ -48,7 +50,7 @@ pub struct Offer {
 impl Offer {
     /// Reads it. The fields are in the order of the tuple.
     pub fn of(tuple: &Object) -> Result<Self, Raised> {
-        let mut items = tuple.items::<10>()?.into_iter();
+        let mut items = tuple.items::<11>()?.into_iter();
         let mut next = || items.next().ok_or(Raised);
         Ok(Self {
             reseed: next()?,
@@ -60,6 +62,7 @@ impl Offer {
             as_error: next()?,
             lines: next()?,
             count_exit_functions: next()?,
+            count_claims: next()?,
             release_reserve: next()?,
         })
     }
@@ -167,6 +170,7 @@ impl Offer {
         };
         if has_threads
             || self.count_exit_functions.call()?.int() != Some(0)
+            || self.count_claims.call()?.int() != Some(0)
             || !streams.are_current()
         {
             return Ok(None);

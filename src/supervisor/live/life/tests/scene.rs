@@ -14,7 +14,7 @@ use crate::supervisor::files::FileError;
 use crate::supervisor::link::LinkError;
 use crate::supervisor::live::files::Done;
 use crate::supervisor::live::{Payload, Refusal};
-use crate::supervisor::run::{Files, Measured};
+use crate::supervisor::run::{AskHost, Files, Measured};
 
 pub const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
@@ -181,6 +181,7 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         level: Level::Full,
         layers: Vec::new(),
     };
+    let grants = crate::plan::sample_grants("");
     let now = Instant::now();
     let worker = FakeWorker {
         now,
@@ -197,6 +198,9 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         limits: limits(),
         policy: &policy,
         enforced: &enforced,
+        grants: &grants,
+        own: None,
+        ask_host: AskHost::No,
     };
     let mut scene = Scene {
         life: WorkerLife::new(terms, worker, now),

@@ -1,0 +1,132 @@
+"""What the guest was refused, as far as its own process sees it: the exceptions that it did not catch, and the
+imports that its policy does not list. It proves nothing to the supervisor, which shows it to
+its caller as the guest's own report."""
+
+import errno
+from os import fsdecode, getcwd
+from posixpath import join, normpath
+
+from .cell import CLAIMS, SOURCES, clean
+
+# The supervisor looks at as many.
+MOST = 64
+MAX_CAUSES = 16
+# Bytes of a path, as the kernel takes it.
+MAX_PATH = 4096
+REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
+# A path that the guest is not shown is missing for it.
+MISSING = (errno.ENOENT, errno.ENOTDIR)
+# Functions of `subprocess` and `os` whose exceptions name a program.
+RUNS = ("_execute_child", "_execvpe", "_spawnvef")
+
+
+def claim(operation, target, place, number=None):
+    """Adds a refusal. Equal ones are counted."""
+    filename, line = place
+    key = operation, target, filename, line
+    known = CLAIMS.get(key)
+    if known is None:
+        if len(CLAIMS) >= MOST:
+            operation, target, key = "more", None, None
+            known = CLAIMS.get(key)
+        if known is None:
+            known = CLAIMS[key] = {"operation": operation, "count": 0}
+            if key is not None:
+                known.update(file=filename, line=line)
+            if target is not None:
+                known["target"] = target
+    if number is not None:
+        known["errno"] = number
+    known["count"] += 1
+
+
+def claim_error(error):
+    """Adds the refusals behind an uncaught exception. The attributes of an exception may be code of the guest: what
+    they raise changes nothing."""
+    try:
+        # Bounded, because the causes of exceptions may form a cycle.
+        for _ in range(MAX_CAUSES):
+            if issubclass(type(error), OSError):
+                claim_os_error(error)
+            error = attribute(error, "__cause__") or attribute(error, "__context__")
+            if error is None:
+                break
+    except BaseException:
+        pass
+
+
+def claim_os_error(error):
+    from .network import made_socket
+
+    number = attribute(error, "errno")
+    if type(number) is not int or number not in REFUSALS + MISSING:
+        return
+    runs, place = place_of(error.__traceback__)
+    named = [attribute(error, name) for name in ("filename", "filename2")]
+    targets = [target for target in map(program if runs else absolute, named) if target is not None]
+    for target in targets:
+        claim("run" if runs else "access", target, place, number)
+    if not targets and named == [None, None] and number in REFUSALS:
+        operation = "socket" if made_socket(error) else "system call"
+        claim(operation, None, place, number)
+
+
+def attribute(error, name):
+    """An attribute of an untrusted object, or `None`. `isinstance` is no alternative: it reads the
+    object's `__class__`."""
+    try:
+        return getattr(error, name, None)
+    except BaseException:
+        return None
+
+
+def place_of(trace):
+    """Whether a program was to be run, and the innermost line of the guest's own code, or else the innermost line."""
+    runs, own, last = False, None, ("", 0)
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith("<sandfork "):
+            last = code.co_filename, trace.tb_lineno or 0
+            if code.co_filename in SOURCES:
+                own = last
+            runs = code.co_name in RUNS
+        trace = trace.tb_next
+    return runs, clean_place(own or last)
+
+
+def place_of_frame(frame):
+    """The innermost line of the guest's own code that a frame was called from, or else the frame's own."""
+    last = None
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith("<sandfork "):
+            here = code.co_filename, frame.f_lineno or 0
+            if code.co_filename in SOURCES:
+                return clean_place(here)
+            last = last or here
+        frame = frame.f_back
+    return clean_place(last or ("", 0))
+
+
+def clean_place(place):
+    filename, line = place
+    return clean(filename)[:MAX_PATH], line
+
+
+def absolute(name):
+    """A name of a file as an absolute path, or `None` if the kernel takes no such path, or it has no text."""
+    if type(name) not in (str, bytes):
+        return None
+    try:
+        path = normpath(join(getcwd(), fsdecode(name)))
+        length = len(path.encode("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return path if length <= MAX_PATH and "\0" not in path else None
+
+
+def program(name):
+    """The path of a program. One without a slash was looked up in the directories of programs."""
+    if type(name) in (str, bytes) and name and "/" not in fsdecode(name):
+        name = "/usr/bin/" + fsdecode(name)
+    return absolute(name)

@@ -1,0 +1,184 @@
+//! Shows what a guest was refused, and the setting that allows it.
+
+use std::fmt::Write as _;
+
+use crate::outcome::{Denial, Layer, Outcome, Reporter};
+use crate::plan::is_deceptive;
+
+use super::shell_word::quoted;
+
+/// How many denials a run that did not end well shows on a terminal.
+const FIRST: usize = 3;
+
+/// Which denials are shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Shown {
+    /// The first of a run that did not end well.
+    First,
+    /// All of any run.
+    All,
+}
+
+/// One line for each denial that is shown. `told` says whether another message has named a denial already.
+pub fn lines(outcome: &Outcome, shown: Shown, told: &dyn Fn(&Denial) -> bool) -> Vec<String> {
+    let all: Vec<&Denial> = outcome
+        .denied()
+        .iter()
+        .filter(|denial| !told(denial))
+        .collect();
+    let most = match shown {
+        Shown::All => all.len(),
+        Shown::First if outcome.is_ok() => return Vec::new(),
+        Shown::First => FIRST,
+    };
+    let mut lines: Vec<String> = all.iter().take(most).map(|denial| line(denial)).collect();
+    let left = all.len().saturating_sub(most);
+    match (shown, left, outcome.denied_omitted()) {
+        (Shown::First, 1.., _) => lines.push(format!(
+            "{left} more {} refused; `--explain` shows all",
+            if left == 1 { "was" } else { "were" }
+        )),
+        (Shown::All, _, omitted @ 1..) => {
+            lines.push(format!("{omitted} more were refused, and are not listed"));
+        }
+        _ => {}
+    }
+    lines
+}
+
+/// What was refused, where, by what, how often, by whose report, and what allows it.
+fn line(denial: &Denial) -> String {
+    let said = match denial.reported_by {
+        Reporter::Guest => "the guest says it was refused",
+        Reporter::Kernel | Reporter::Supervisor => "refused",
+    };
+    format!("{said}: {}; {}", what(denial), remedy(denial))
+}
+
+fn what(denial: &Denial) -> String {
+    let mut text = denial.operation.clone();
+    if let Some(target) = &denial.target {
+        // Writing to a string does not fail.
+        _ = write!(text, " {}", harmless(target));
+    }
+    match (&denial.file, denial.line) {
+        (Some(file), Some(line @ 1..)) if !file.is_empty() => {
+            _ = write!(text, " ({}:{line})", harmless(file));
+        }
+        _ => {}
+    }
+    if let Some(layer) = denial.layer {
+        _ = write!(text, " by {}", by(layer));
+    }
+    if denial.count > 1 {
+        _ = write!(text, ", {} times", denial.count);
+    }
+    text
+}
+
+/// A guest's text, in which no character acts on the terminal or makes it look like another one.
+fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_deceptive(character) {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+fn by(layer: Layer) -> String {
+    match layer {
+        Layer::Mounts => "the mounts".to_owned(),
+        Layer::Namespaces => "the namespaces".to_owned(),
+        Layer::Cgroup => "the cgroup".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn remedy(denial: &Denial) -> String {
+    match (&denial.set, &denial.key) {
+        (Some(set), _) => {
+            let doubt = match (denial.on_host, set.starts_with("filesystem.")) {
+                (None, true) if denial.target.as_deref().is_some_and(|it| set.ends_with(it)) => {
+                    ", if the host has it"
+                }
+                _ => "",
+            };
+            format!("`--set {}` allows it{doubt}", quoted(set))
+        }
+        (None, Some(key)) => format!("`{key}` of the policy allows it"),
+        (None, None) if denial.layer.is_none() && denial.target.is_none() => {
+            "its exception does not say which call it was".to_owned()
+        }
+        (None, None) if denial.layer.is_none() => {
+            "by the permissions of the file, not by the policy".to_owned()
+        }
+        (None, None) => "no key of a policy allows it".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{Ending, Enforced, Level, PolicyIdentity};
+
+    fn outcome(ending: Ending, paths: usize, omitted: u64) -> Outcome {
+        let enforced = Enforced {
+            level: Level::Full,
+            layers: Vec::new(),
+        };
+        let denials = (0..paths).map(|number| Denial {
+            target: Some(format!("/srv/{number}")),
+            layer: Some(Layer::Mounts),
+            file: Some("a.py".to_owned()),
+            line: Some(2),
+            key: Some("filesystem.read".to_owned()),
+            set: Some(format!("filesystem.read=/srv/{number}")),
+            ..Denial::new("access", Reporter::Guest)
+        });
+        Outcome::new(ending, PolicyIdentity::default(), enforced).with_denied(denials, omitted)
+    }
+
+    #[test]
+    fn a_terminal_gets_the_first_and_explain_all() {
+        let none = |_: &Denial| false;
+        let failed = outcome(Ending::Exception, 5, 2);
+        let first = lines(&failed, Shown::First, &none);
+        assert_eq!(first.len(), FIRST + 1);
+        assert_eq!(first[FIRST], "2 more were refused; `--explain` shows all");
+        assert_eq!(
+            first[0],
+            "the guest says it was refused: access /srv/0 (a.py:2) by the mounts; \
+             `--set filesystem.read=/srv/0` allows it, if the host has it"
+        );
+        let all = lines(&failed, Shown::All, &none);
+        assert_eq!(all.len(), 6);
+        assert_eq!(all[5], "2 more were refused, and are not listed");
+        assert_eq!(lines(&failed, Shown::All, &|_| true).len(), 1);
+        let fine = outcome(Ending::Ok, 2, 0);
+        assert!(lines(&fine, Shown::First, &none).is_empty());
+        assert_eq!(lines(&fine, Shown::All, &none).len(), 2);
+    }
+
+    #[test]
+    fn each_remedy_is_of_its_cause() {
+        let of = |denial: Denial| remedy(&denial);
+        let new = |operation| Denial::new(operation, Reporter::Guest);
+        assert!(of(new("system call")).contains("does not say which call"));
+        let target = Some("/work/x".to_owned());
+        let own = Denial {
+            target,
+            ..new("access")
+        };
+        assert!(of(own.clone()).contains("permissions"));
+        let layer = Some(Layer::Mounts);
+        let never = Denial { layer, ..own };
+        assert_eq!(of(never.clone()), "no key of a policy allows it");
+        let key = Some("filesystem.write".to_owned());
+        let unset = Denial { key, ..never };
+        assert_eq!(of(unset), "`filesystem.write` of the policy allows it");
+    }
+}

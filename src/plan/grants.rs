@@ -1,0 +1,321 @@
+//! What a plan grants, and the key of a policy that would grant what was refused.
+//!
+//! Nothing here asks the host: paths are compared as text with what the plan shows. The answers are for the
+//! caller, never for the guest.
+
+use std::path::{Path, PathBuf};
+
+use super::Plan;
+use super::places::{SHM, TMP, WORK, clash};
+use super::view::normal;
+use crate::outcome::{Layer, LimitName, Limits};
+use crate::policy::{ImportPattern, Level, Override, Policy, SystemFiles};
+use sandfork_jail::program::{Access, Network, PathAccess, PathRule, ProcMount, RootEntry};
+
+/// The longest path that a guest may name: `PATH_MAX`.
+const MAX_PATH: usize = 4096;
+
+/// What a sandbox grants its guests.
+#[derive(Clone, Debug)]
+pub struct Grants {
+    level: Level,
+    network: Network,
+    /// Paths that the policy shows read-only.
+    read: Vec<PathBuf>,
+    system: SystemFiles,
+    proc: ProcMount,
+    imports: Vec<ImportPattern>,
+    root: Vec<RootEntry>,
+    rules: Vec<PathRule>,
+}
+
+/// What a guest wanted of a path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Want {
+    /// To read or list it.
+    Read,
+    /// To write to it or to make it.
+    Write,
+    /// To run it.
+    Run,
+}
+
+/// What a policy says of a refused operation.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Explanation {
+    /// The layer that refused it, if one did.
+    pub layer: Option<Layer>,
+    /// The key that would allow it.
+    pub key: Option<&'static str>,
+    /// The value of the key.
+    pub value: Option<String>,
+}
+
+/// What a plan says of a path.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum PathVerdict {
+    /// No rule of the sandbox refuses what was wanted.
+    Granted,
+    /// The guest does not see the path. It may or may not be on the host.
+    Hidden(Explanation),
+    /// The guest sees the path, and may not do what it wanted.
+    Refused(Explanation),
+}
+
+impl Explanation {
+    fn by(layer: Layer) -> Self {
+        Self {
+            layer: Some(layer),
+            ..Self::default()
+        }
+    }
+
+    /// Names the key that allows it, and a value, which is left out if no policy could have it.
+    fn allowed_by(self, key: &'static str, value: impl Into<String>) -> Self {
+        let value = value.into();
+        let set: Result<Override, _> = format!("{key}={value}").parse();
+        let can_be_set = set.is_ok_and(|set| set.is_valid()) && !value.contains(is_deceptive);
+        Self {
+            key: Some(key),
+            value: can_be_set.then_some(value),
+            ..self
+        }
+    }
+
+    /// The argument of `--set`.
+    pub fn set(&self) -> Option<String> {
+        Some(format!("{}={}", self.key?, self.value.as_ref()?))
+    }
+}
+
+impl Grants {
+    /// The grants of a plan that was made from this policy.
+    pub fn new(policy: &Policy, plan: &Plan) -> Self {
+        let landlock = plan.jail.landlock.as_ref();
+        Self {
+            level: plan.level,
+            network: plan.jail.network(),
+            read: policy
+                .filesystem()
+                .read
+                .iter()
+                .map(|path| path.value.clone())
+                .collect(),
+            system: policy.filesystem().system,
+            proc: plan.jail.worker.proc,
+            imports: policy.imports().allow.clone(),
+            root: plan.jail.root.clone(),
+            rules: landlock
+                .map(|rules| rules.paths.clone())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// What would allow an internet socket, or `None` if the plan allows one.
+    pub fn of_socket(&self) -> Option<Explanation> {
+        let refused = Explanation::by(Layer::Seccomp);
+        match (self.network, self.level) {
+            (Network::Loopback, _) => None,
+            // Its guests are in the host's network namespace.
+            (Network::None, Level::Landlock) => Some(refused),
+            (Network::None, _) => Some(refused.allowed_by("network.mode", "loopback")),
+        }
+    }
+
+    /// What would allow the import of a module, or `None` if the policy's list allows it.
+    pub fn of_import(&self, module: &str) -> Option<Explanation> {
+        let is_listed = |pattern: &ImportPattern| *pattern == ImportPattern::Everything;
+        let refused = !self.imports.iter().any(is_listed);
+        refused.then(|| Explanation::default().allowed_by("imports.allow", module))
+    }
+
+    /// What the plan says of a path that a guest named. `own` is the guest's directory on the host, if it has no
+    /// file system of its own.
+    pub fn of_path(&self, path: &Path, want: Want, own: Option<&Path>) -> PathVerdict {
+        let is_own = |own: &Path| path.starts_with(own);
+        if !path.is_absolute() || path.as_os_str().len() > MAX_PATH || own.is_some_and(is_own) {
+            return PathVerdict::Granted;
+        }
+        let path = normal(path);
+        let found = self.through_links(&path);
+        match (self.shows(&found), want) {
+            (false, _) => PathVerdict::Hidden(self.hidden(&path, want)),
+            (true, Want::Read) => PathVerdict::Granted,
+            (true, Want::Write) if self.allows(&found, Want::Write) => PathVerdict::Granted,
+            (true, Want::Write) => PathVerdict::Refused(self.unwritable(&path)),
+            (true, Want::Run) if self.allows(&found, Want::Run) => PathVerdict::Granted,
+            (true, Want::Run) => PathVerdict::Refused(self.not_runnable(&found)),
+        }
+    }
+
+    /// The layer that decides which paths there are.
+    fn view_layer(&self) -> Layer {
+        match self.level {
+            Level::Landlock => Layer::Landlock,
+            Level::Standard | Level::Full => Layer::Mounts,
+        }
+    }
+
+    fn hidden(&self, path: &Path, want: Want) -> Explanation {
+        let hidden = Explanation::by(self.view_layer());
+        if path.starts_with("/proc") && self.level > Level::Landlock {
+            return match self.proc {
+                ProcMount::Absent => hidden.allowed_by("filesystem.proc", "true"),
+                ProcMount::Own => hidden,
+            };
+        }
+        if clash(path).is_some() {
+            return hidden;
+        }
+        if self.system == SystemFiles::Libraries && is_program(path) && want != Want::Write {
+            return hidden.allowed_by("filesystem.system", "programs");
+        }
+        let key = match want {
+            Want::Write => "filesystem.write",
+            Want::Read | Want::Run => "filesystem.read",
+        };
+        match path.to_str() {
+            Some(text) => hidden.allowed_by(key, text),
+            None => Explanation {
+                key: Some(key),
+                ..hidden
+            },
+        }
+    }
+
+    /// A path that is shown read-only can be made writable only if the policy shows it, and not the system or
+    /// the interpreter.
+    fn unwritable(&self, path: &Path) -> Explanation {
+        let refused = Explanation::by(self.view_layer());
+        match self.read.iter().find(|read| path.starts_with(read)) {
+            // To be writable, it must not be in the other list.
+            Some(read) if read == path => Explanation {
+                key: Some("filesystem.write"),
+                ..refused
+            },
+            Some(_) => refused.allowed_by("filesystem.write", path.to_string_lossy()),
+            None => refused,
+        }
+    }
+
+    fn not_runnable(&self, path: &Path) -> Explanation {
+        let refused = Explanation::by(self.view_layer());
+        if path.starts_with(WORK) && self.level > Level::Landlock {
+            return refused.allowed_by("filesystem.work_exec", "true");
+        }
+        if self.system == SystemFiles::Libraries {
+            return refused.allowed_by("filesystem.system", "programs");
+        }
+        refused
+    }
+
+    /// Resolves the sandbox's own links at the start of a path, such as `/lib` on a system with a merged `/usr`.
+    fn through_links(&self, path: &Path) -> PathBuf {
+        let resolved = self.root.iter().find_map(|entry| match entry {
+            RootEntry::Symlink { target, points_at } => {
+                let rest = path.strip_prefix(target).ok()?;
+                let parent = target.parent().unwrap_or(Path::new("/"));
+                Some(normal(&parent.join(points_at).join(rest)))
+            }
+            _ => None,
+        });
+        resolved.unwrap_or_else(|| path.to_owned())
+    }
+
+    fn shows(&self, path: &Path) -> bool {
+        if self.level == Level::Landlock {
+            return self
+                .rule(path)
+                .is_some_and(|rule| rule.allow != PathAccess::List);
+        }
+        self.root.iter().any(|entry| match entry {
+            RootEntry::Bind { target, .. } | RootEntry::WorkerMountPoint { target } => {
+                path.starts_with(target) || target.starts_with(path)
+            }
+            RootEntry::Directory { .. }
+            | RootEntry::File { .. }
+            | RootEntry::Symlink { .. }
+            | RootEntry::Device { .. } => entry.target().starts_with(path),
+        })
+    }
+
+    /// Whether the nearest mount and Landlock's rules allow it.
+    fn allows(&self, path: &Path, want: Want) -> bool {
+        let is_writable = |entry: &RootEntry| match entry {
+            RootEntry::Bind { access, .. } => *access == Access::ReadWrite,
+            RootEntry::WorkerMountPoint { target } => {
+                [WORK, TMP, SHM].iter().any(|own| target == Path::new(own))
+            }
+            RootEntry::Device { .. } => true,
+            _ => false,
+        };
+        let above = self
+            .root
+            .iter()
+            .map(|entry| (entry.target(), is_writable(entry)));
+        let above = above.filter(|(target, _)| path.starts_with(target));
+        let nearest = above.max_by_key(|(target, _)| target.components().count());
+        let is_mounted_so = self.level == Level::Landlock
+            || want != Want::Write
+            || nearest.is_some_and(|(_, writable)| writable);
+        let access = self.rule(path).map(|rule| rule.allow);
+        is_mounted_so
+            && match want {
+                Want::Read => access.is_some_and(|access| access != PathAccess::List),
+                Want::Write => matches!(
+                    access,
+                    Some(
+                        PathAccess::ReadWrite
+                            | PathAccess::ReadWriteExecute
+                            | PathAccess::ReadWriteFile
+                    )
+                ),
+                Want::Run => matches!(
+                    access,
+                    Some(PathAccess::ReadExecute | PathAccess::ReadWriteExecute)
+                ),
+            }
+    }
+
+    /// The Landlock rule nearest to a path. Landlock adds up the rules above a path, and no plan has one that
+    /// takes away.
+    fn rule(&self, path: &Path) -> Option<&PathRule> {
+        let above = self
+            .rules
+            .iter()
+            .filter(|rule| path.starts_with(&rule.path));
+        above.max_by_key(|rule| rule.path.components().count())
+    }
+}
+
+/// Whether a text with this character may look like another one, or act on a terminal. A guest chooses names that
+/// its caller is to copy.
+pub(crate) fn is_deceptive(c: char) -> bool {
+    let is_invisible = matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    );
+    c.is_control() || is_invisible
+}
+
+/// Whether a path of the system looks like that of a program.
+fn is_program(path: &Path) -> bool {
+    let of_system = ["/usr", "/bin", "/sbin"]
+        .iter()
+        .any(|system| path.starts_with(system));
+    of_system && path.iter().any(|part| part == "bin" || part == "sbin")
+}
+
+/// What would raise a limit.
+pub fn of_limit(name: LimitName, limits: &Limits, layer: Option<Layer>) -> Explanation {
+    let reached = Explanation {
+        layer,
+        key: Some(name.key()),
+        value: None,
+    };
+    match limits.raised_text(name) {
+        Some(raised) => reached.allowed_by(name.key(), raised),
+        None => reached,
+    }
+}

@@ -1,0 +1,225 @@
+//! What a plan says of refused operations.
+
+use std::path::Path;
+
+use super::super::{Explanation, Grants, PathVerdict, Want, of_limit};
+use super::hosts::{host, machine};
+use super::{plan, policy};
+use crate::host::Host;
+use crate::outcome::{Layer, LimitName};
+use crate::policy::Override;
+
+const TENANT: &str = "
+    [filesystem]
+    read = ['/srv/in', '/srv/in/deep']
+    write = ['/srv/out']
+";
+
+fn of(toml: &str, host: &Host) -> Grants {
+    let policy = policy(toml);
+    let host = host
+        .clone()
+        .with_directory("/srv/in")
+        .with_directory("/srv/in/deep")
+        .with_directory("/srv/out");
+    Grants::new(&policy, &plan(&policy, &host).unwrap())
+}
+
+fn grants(toml: &str) -> Grants {
+    of(toml, &host(machine()))
+}
+
+/// What is wrong with a path, and what to set: `-` for nothing.
+fn said(grants: &Grants, path: &str, want: Want) -> String {
+    let explained = |explained: Explanation| {
+        let layer = explained
+            .layer
+            .map_or("-".into(), |layer| layer.to_string());
+        let set = explained.set();
+        if let Some(set) = &set {
+            assert!(set.parse::<Override>().unwrap().is_valid(), "{set}");
+        }
+        let key = explained.key.unwrap_or("-");
+        format!("{layer} {}", set.unwrap_or_else(|| key.to_owned()))
+    };
+    match grants.of_path(Path::new(path), want, None) {
+        PathVerdict::Granted => "granted".to_owned(),
+        PathVerdict::Hidden(why) => format!("hidden {}", explained(why)),
+        PathVerdict::Refused(why) => format!("refused {}", explained(why)),
+    }
+}
+
+#[test]
+fn each_path_has_the_key_that_shows_it() {
+    use Want::{Read, Run, Write};
+    let standard = grants(TENANT);
+    for (path, want, expected) in [
+        (
+            "/srv/data/x.csv",
+            Read,
+            "hidden mounts filesystem.read=/srv/data/x.csv",
+        ),
+        (
+            "/srv/data/x.csv",
+            Write,
+            "hidden mounts filesystem.write=/srv/data/x.csv",
+        ),
+        (
+            "/srv/../root/x",
+            Read,
+            "hidden mounts filesystem.read=/root/x",
+        ),
+        (
+            "/etc/shadow",
+            Read,
+            "hidden mounts filesystem.read=/etc/shadow",
+        ),
+        // The sandbox has its own.
+        ("/etc/passwd", Read, "granted"),
+        ("/srv", Read, "granted"),
+        ("/srv/in/x", Read, "granted"),
+        ("/srv/out/x", Write, "granted"),
+        ("/work/x", Write, "granted"),
+        ("/tmp/x", Write, "granted"),
+        ("/var/tmp/x", Write, "granted"),
+        ("/dev/shm/x", Write, "granted"),
+        ("/dev/null", Write, "granted"),
+        ("/bin/ls", Run, "granted"),
+        ("/lib/x.so", Read, "granted"),
+        ("/proc/self/status", Read, "granted"),
+        // No key opens these.
+        ("/dev/kvm", Read, "hidden mounts -"),
+        ("/sys/kernel", Read, "hidden mounts -"),
+        ("/usr/lib/x", Write, "refused mounts -"),
+        ("/proc/self/oom_adj", Write, "refused mounts -"),
+        // A path in one list cannot be in the other.
+        ("/srv/in", Write, "refused mounts filesystem.write"),
+        (
+            "/srv/in/x",
+            Write,
+            "refused mounts filesystem.write=/srv/in/x",
+        ),
+        (
+            "/work/made",
+            Run,
+            "refused mounts filesystem.work_exec=true",
+        ),
+        ("/tmp/made", Run, "refused mounts -"),
+        // What no policy can name.
+        ("/srv/a\u{1b}[2Jb", Read, "hidden mounts filesystem.read"),
+        ("/srv/a\u{202e}b", Read, "hidden mounts filesystem.read"),
+    ] {
+        assert_eq!(said(&standard, path, want), expected, "{path} {want:?}");
+    }
+}
+
+#[test]
+fn a_path_that_is_no_name_for_a_file_is_nothing() {
+    let long = format!("/{}", "x".repeat(5000));
+    assert_eq!(said(&grants(""), &long, Want::Read), "granted");
+    assert_eq!(said(&grants(""), "relative", Want::Read), "granted");
+}
+
+#[test]
+fn strict_hides_programs_and_proc() {
+    use Want::{Read, Run};
+    let strict = grants("extends = 'strict'");
+    for (path, want, expected) in [
+        ("/bin/sh", Read, "hidden mounts filesystem.system=programs"),
+        (
+            "/usr/bin/git",
+            Run,
+            "hidden mounts filesystem.system=programs",
+        ),
+        (
+            "/usr/share/dict",
+            Read,
+            "hidden mounts filesystem.read=/usr/share/dict",
+        ),
+        (
+            "/proc/self/status",
+            Read,
+            "hidden mounts filesystem.proc=true",
+        ),
+    ] {
+        assert_eq!(said(&strict, path, want), expected, "{path}");
+    }
+}
+
+/// A grant is real: with it, the same path is granted.
+#[test]
+fn what_is_suggested_grants_it() {
+    for path in [
+        "/srv/data",
+        "/root/x",
+        "/etc/hosts.equiv",
+        "/opt/it's here/a b",
+    ] {
+        for want in [Want::Read, Want::Write] {
+            let PathVerdict::Hidden(why) = grants("").of_path(Path::new(path), want, None) else {
+                panic!("{path} is hidden");
+            };
+            let set: Override = why.set().unwrap().parse().unwrap();
+            let policy =
+                crate::policy::Policy::load("standard", &[set], &crate::policy::BuiltInsOnly)
+                    .unwrap();
+            let host = host(machine()).with_directory(path);
+            let granted = Grants::new(&policy, &plan(&policy, &host).unwrap());
+            assert_eq!(
+                granted.of_path(Path::new(path), want, None),
+                PathVerdict::Granted
+            );
+        }
+    }
+}
+
+#[test]
+fn level_landlock_hides_by_landlock() {
+    let without = crate::host::Machine {
+        namespaces: super::hosts::no_user_namespaces(),
+        ..machine()
+    };
+    let landlock = of(
+        "[assurance]\nrequire = 'landlock'\n[filesystem]\nread = ['/srv/in']",
+        &host(without),
+    );
+    assert_eq!(said(&landlock, "/srv/in/x", Want::Read), "granted");
+    assert_eq!(
+        said(&landlock, "/root", Want::Read),
+        "hidden landlock filesystem.read=/root"
+    );
+    assert_eq!(said(&landlock, "/dev/kvm", Want::Read), "hidden landlock -");
+    let own = Path::new("/tmp/sandfork-1");
+    let verdict = |path| landlock.of_path(Path::new(path), Want::Write, Some(own));
+    assert_eq!(verdict("/tmp/sandfork-1/x"), PathVerdict::Granted);
+    assert!(matches!(
+        verdict("/tmp/sandfork-2/x"),
+        PathVerdict::Hidden(_)
+    ));
+    let socket = landlock.of_socket().unwrap();
+    assert_eq!(
+        (socket.layer, socket.key, socket.set()),
+        (Some(Layer::Seccomp), None, None)
+    );
+}
+
+#[test]
+fn a_socket_has_the_mode_that_allows_it() {
+    let set = |toml| Some(grants(toml).of_socket()?.set());
+    assert_eq!(set(""), Some(Some("network.mode=loopback".to_owned())));
+    assert_eq!(set("[network]\nmode = 'loopback'"), None);
+}
+
+#[test]
+fn imports_and_limits_have_theirs() {
+    assert_eq!(grants("").of_import("os"), None);
+    let listed = grants("[imports]\nallow = ['math']");
+    let set = |module| listed.of_import(module).unwrap().set();
+    assert_eq!(set("os.path").as_deref(), Some("imports.allow=os.path"));
+    // A hostile guest chooses the name.
+    assert_eq!(set("os\"]\n[syscalls]"), None);
+    let limits = *policy("").limits();
+    let of = |name| of_limit(name, &limits, None).set();
+    assert_eq!(of(LimitName::Wall).as_deref(), Some("limits.wall=1m"));
+    assert_eq!(of(LimitName::Cores).as_deref(), Some("limits.cores=2"));
+}

@@ -1,0 +1,106 @@
+//! What an outcome says of refusals.
+
+use sandfork::internals::plan::SandboxPlan as _;
+use sandfork::{Denial, Layer, Level, Outcome, Request};
+
+use crate::check::{fine, shown};
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::{World, run};
+
+pub fn tests() -> Vec<Test> {
+    tests![
+        a_refusal_is_explained,
+        only_the_caller_learns_what_the_host_has,
+        what_the_plan_grants_is_no_refusal,
+        a_forged_report_is_bounded,
+    ]
+}
+
+fn only(outcome: &Outcome) -> &Denial {
+    let [denial] = outcome.denied() else {
+        panic!("one denial: {}", shown(outcome))
+    };
+    denial
+}
+
+fn a_refusal_is_explained(world: &World) {
+    world.with_shared(standard(), |sandbox| {
+        let by = match sandbox.plan().level {
+            Level::Landlock => Layer::Landlock,
+            _ => Layer::Mounts,
+        };
+        let outcome = run(sandbox, "x = 1\nopen('/srv/not shown')");
+        let denial = only(&outcome);
+        assert_eq!(
+            (denial.operation.as_str(), denial.target.as_deref()),
+            ("access", Some("/srv/not shown"))
+        );
+        assert_eq!((denial.layer, denial.line), (Some(by), Some(2)));
+        assert_eq!(
+            denial.set.as_deref(),
+            Some("filesystem.read=/srv/not shown")
+        );
+        assert_eq!(denial.on_host, None);
+
+        let outcome = run(sandbox, "import socket\nsocket.socket()");
+        let denial = only(&outcome);
+        assert_eq!(denial.operation, "socket", "{}", shown(&outcome));
+        assert_eq!((denial.layer, denial.line), (Some(Layer::Seccomp), Some(2)));
+    });
+}
+
+/// The host has one of two files. The caller that asks is told which; the guest cannot tell.
+fn only_the_caller_learns_what_the_host_has(world: &World) {
+    let (there, missing) = ("/etc/shadow", "/etc/shadow.of-no-host");
+    let code =
+        |path| format!("try: open('{path}')\nexcept OSError as e: print(e.errno)\nopen('{path}')");
+    world.with_shared(standard(), |sandbox| {
+        let ask = |path| run(sandbox, Request::python(code(path)).ask_host());
+        let (of_there, of_missing) = (ask(there), ask(missing));
+        assert_eq!(only(&of_there).on_host, Some(true));
+        assert_eq!(of_missing.denied(), [], "{}", shown(&of_missing));
+        let unasked = run(sandbox, code(missing).as_str());
+        assert_eq!(only(&unasked).on_host, None);
+        // At level `landlock` a guest has the host's root, and the kernel's own error tells.
+        if sandbox.plan().level > Level::Landlock {
+            assert_eq!(of_there.stdout(), of_missing.stdout());
+        }
+    });
+}
+
+fn what_the_plan_grants_is_no_refusal(world: &World) {
+    world.with_shared(standard(), |sandbox| {
+        for code in ["open('missing')", "1 / 0", "import no_such_module"] {
+            let outcome = run(sandbox, code);
+            assert_eq!(outcome.denied(), [], "{}", shown(&outcome));
+        }
+        let outcome = run(sandbox, "try: open('/srv/x')\nexcept OSError: pass");
+        fine(&outcome);
+        assert_eq!(outcome.denied(), [], "{}", shown(&outcome));
+    });
+}
+
+/// A guest that changes its own side's record lengthens and deceives no outcome.
+fn a_forged_report_is_bounded(world: &World) {
+    let forge = "import gc
+gc.unfreeze()
+found = [d for d in gc.get_objects() if type(d) is dict and d.get('CLAIMS') is not None]
+claims = found[0]['CLAIMS']
+for n in range(1000):
+    claims[n] = {'operation': 'access', 'target': '/srv/%d' % n, 'count': 2 ** 63}
+claims[0] = {'operation': 'ptrace', 'count': 1}
+claims[1] = {'operation': 'fork', 'count': 1}
+claims[2] = {'operation': 'access', 'target': '/srv/\\x1b[2J', 'errno': 2}";
+    world.with_shared(standard(), |sandbox| {
+        let outcome = run(sandbox, forge);
+        fine(&outcome);
+        assert_eq!(outcome.denied().len(), 62, "{}", shown(&outcome));
+        assert_eq!(outcome.denied_omitted(), u64::MAX);
+        for denial in outcome.denied() {
+            assert_eq!(denial.operation, "access");
+            assert_eq!(denial.reported_by, sandfork::Reporter::Guest);
+        }
+        assert_eq!(outcome.denied()[0].set, None);
+    });
+}
