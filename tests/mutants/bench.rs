@@ -15,6 +15,7 @@ use crate::subject::{self, Went};
 use crate::tracer::{Changes, Tracer};
 use crate::verdict::{Verdict, judge};
 use sandfork::Layer;
+use sandfork::internals::plan::seccomp::Surroundings;
 
 /// What a guest asks for, with what of the policy.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -43,6 +44,14 @@ pub const POSTURE: [Guest; 3] = [
     },
 ];
 
+/// The one that looks at a network of its own.
+pub const NETWORK: Guest = Guest {
+    settings: LOOPBACK,
+    ..guest("network")
+};
+
+const LOOPBACK: &str = "network.mode=loopback";
+
 /// Those that run into a limit, and are only run where one is missing.
 const LIMITS: [Guest; 3] = [
     guest("memory"),
@@ -53,10 +62,13 @@ const LIMITS: [Guest; 3] = [
     },
 ];
 
-/// The guests that look at a layer, those first that see most of it.
-pub fn guests(layer: Layer) -> Vec<Guest> {
+/// The guests that look at what a mutant changes, those first that see most of it.
+pub fn guests(mutant: &Mutant) -> Vec<Guest> {
+    if mutant.surroundings == Surroundings::Loopback {
+        return vec![NETWORK];
+    }
     let [calls, files, process] = POSTURE;
-    match layer {
+    match mutant.layer {
         Layer::Seccomp => vec![calls, process, files],
         Layer::Mounts | Layer::Landlock => vec![files, process, calls],
         Layer::Cgroup => [&LIMITS[..], &[process]].concat(),
@@ -136,19 +148,24 @@ impl Bench {
     /// Every mutant of the observed setup of the jail.
     pub fn mutants(&mut self) -> Vec<Mutant> {
         if self.mutants.is_empty() {
-            let steps = self.record();
-            self.mutants = [parts::mutants(&steps), filters::mutants()].concat();
+            let alone = parts::mutants(&self.record(""));
+            let with_network = parts::mutants(&self.record(LOOPBACK));
+            let is_new = |mutant: &Mutant| alone.iter().all(|known| known.name != mutant.name);
+            let of_network = with_network.into_iter().filter(is_new);
+            let of_network = of_network.map(|mutant| mutant.in_(Surroundings::Loopback));
+            let of_network = of_network.collect();
+            self.mutants = [alone, of_network, filters::mutants()].concat();
         }
         self.mutants.clone()
     }
 
-    /// Every step of a sandbox's set-up and of a worker's, as they are made.
-    fn record(&mut self) -> Vec<Step> {
+    /// Every step of a sandbox's set-up with these settings and of a worker's, as they are made.
+    fn record(&mut self, settings: &str) -> Vec<Step> {
         let recorder = Recorder::default();
         let steps = recorder.steps.clone();
         self.tracer.changes = Some(Box::new(recorder));
         self.standing = None;
-        let built = self.ask("build ");
+        let built = self.ask(&format!("build {settings}"));
         assert_eq!(built, Some(Went::Well));
         let went = self.ask("run tasks");
         assert!(matches!(went, Some(Went::Ran { .. })), "{went:?}");
@@ -179,7 +196,12 @@ impl Bench {
         if found != Verdict::Survived {
             return found;
         }
-        for off in doubles(mutant.layer) {
+        // What is particular to a network has no double.
+        let doubles = match mutant.surroundings {
+            Surroundings::Loopback => &[],
+            _ => doubles(mutant.layer),
+        };
+        for off in doubles {
             if let Verdict::Guest { difference, .. } = self.compare(mutant, Some(*off)) {
                 return Verdict::Doubled {
                     by: *off,
@@ -191,7 +213,7 @@ impl Bench {
     }
 
     fn compare(&mut self, mutant: &Mutant, off: Option<Layer>) -> Verdict {
-        let guests = guests(mutant.layer);
+        let guests = guests(mutant);
         let sound: Vec<Went> = guests.iter().map(|guest| self.sound(*guest, off)).collect();
         let change = self.change(mutant.edits.clone(), off);
         for (guest, sound) in guests.iter().zip(&sound) {

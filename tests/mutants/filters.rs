@@ -4,6 +4,8 @@
 //! From the preset's own tables, so that there is one for each rule, and from the list of all system
 //! calls, so that there is one for each call that no rule names.
 
+use std::iter;
+
 use sandfork::Layer;
 use sandfork::internals::plan::seccomp::{
     Arch, Check, Preset, Surroundings, Verdict, syscall_number, syscalls,
@@ -70,34 +72,74 @@ impl Calls {
     }
 }
 
-/// Every mutant of the filters of a guest with namespaces.
+/// Every mutant of the filters of a guest with namespaces, with and without a loopback interface.
 pub fn mutants() -> Vec<Mutant> {
     let guest = Preset::of(Surroundings::Namespaces).guest;
     let mut all: Vec<Mutant> = syscalls(Arch::X86_64)
         .filter(|(name, _)| !guest.contains_key(name))
         .map(|(name, number)| lets(name, Calls::Number(number)))
         .collect();
-    for (name, rule) in guest {
-        let Some(number) = syscall_number(Arch::X86_64, name) else {
-            continue;
-        };
-        match rule.verdict {
-            Verdict::Allow => all.push(forgets(name, Calls::Number(number))),
-            Verdict::Refuse { .. } => all.push(lets(name, Calls::Number(number))),
-            Verdict::AllowIf { checks, .. } | Verdict::AskIf { checks, .. } => {
-                let any = format!("{name} with any arguments");
-                all.push(lets(&any, Calls::Number(number)));
-                all.extend(
-                    checks
-                        .iter()
-                        .flat_map(|check| of_check(name, number, check)),
-                );
-            }
-        }
-    }
+    all.extend(
+        guest
+            .iter()
+            .flat_map(|(name, rule)| of_rule(name, rule.verdict)),
+    );
+    // Those of the rules that a loopback interface replaces.
+    let others = Preset::of(Surroundings::Loopback).guest;
+    let replaced = others.iter().filter(|(name, rule)| {
+        let verdict = guest.get(*name).map(|rule| rule.verdict);
+        verdict != Some(rule.verdict)
+    });
+    let replaced = replaced.flat_map(|(name, rule)| of_rule(name, rule.verdict));
+    all.extend(replaced.map(|mutant| Mutant {
+        name: format!("{} with a loopback", mutant.name),
+        ..mutant.in_(Surroundings::Loopback)
+    }));
     all.push(lets("calls of x32", Calls::X32));
     all.push(lets("another architecture", Calls::OtherArchitecture));
     all
+}
+
+/// Every mutant of the rule of one call.
+fn of_rule(name: &str, verdict: Verdict) -> Vec<Mutant> {
+    let Some(number) = syscall_number(Arch::X86_64, name) else {
+        return Vec::new();
+    };
+    match verdict {
+        Verdict::Allow => vec![forgets(name, Calls::Number(number))],
+        Verdict::Refuse { .. } => vec![lets(name, Calls::Number(number))],
+        Verdict::AllowIf { checks, .. } | Verdict::AskIf { checks, .. } => {
+            let any = format!("{name} with any arguments");
+            let any = lets(&any, Calls::Number(number));
+            let each = checks
+                .iter()
+                .flat_map(|check| of_check(name, number, check));
+            let ignored = match verdict {
+                Verdict::AllowIf { ignored, .. } => ignored,
+                _ => &[],
+            };
+            let done = ignored.iter().flat_map(|check| match *check {
+                Check::OneOf {
+                    argument,
+                    mask,
+                    values,
+                } => values
+                    .iter()
+                    .map(|value| {
+                        let with = Calls::Argument {
+                            number,
+                            argument,
+                            mask,
+                            value: *value,
+                        };
+                        lets(&format!("{name} with {value:#x}"), with)
+                    })
+                    .collect(),
+                _ => Vec::new(),
+            });
+            iter::once(any).chain(each).chain(done).collect()
+        }
+    }
 }
 
 /// Each value that a condition names.

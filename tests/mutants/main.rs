@@ -49,7 +49,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use sandfork::{Layer, Level};
 
-use bench::{Bench, POSTURE};
+use bench::{Bench, NETWORK, POSTURE};
 use mutant::Mutant;
 use verdict::Verdict;
 
@@ -69,7 +69,8 @@ fn main() -> ExitCode {
         test_threads: Some(1),
         ..Arguments::from_args()
     };
-    let sound = POSTURE.map(|guest| {
+    let guests = POSTURE.into_iter().chain([NETWORK]);
+    let sound = guests.map(|guest| {
         trial(format!("sound::{}", guest.name), move |bench| {
             sound::compare(guest.name, &bench.sound(guest, None))
         })

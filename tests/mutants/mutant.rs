@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use nix::unistd::Pid;
 use sandfork::Layer;
+use sandfork::internals::plan::seccomp::Surroundings;
 
 use crate::edit::{Edit, Made};
 use crate::family::{Call, Role};
@@ -18,12 +19,27 @@ pub struct Mutant {
     pub layer: Layer,
     pub name: String,
     pub edits: Vec<Edit>,
+    /// Those in which it is a mutant.
+    pub surroundings: Surroundings,
 }
 
 impl Mutant {
     pub fn new(layer: Layer, name: impl Into<String>, edits: Vec<Edit>) -> Self {
         let name = name.into();
-        Self { layer, name, edits }
+        Self {
+            layer,
+            name,
+            edits,
+            surroundings: Surroundings::Namespaces,
+        }
+    }
+
+    /// The same in other surroundings.
+    pub fn in_(self, surroundings: Surroundings) -> Self {
+        Self {
+            surroundings,
+            ..self
+        }
     }
 }
 

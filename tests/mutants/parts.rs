@@ -139,6 +139,9 @@ fn of(step: &Step, steps: &[Step]) -> Vec<Mutant> {
         ("setns", _) if call.role == Role::Worker => {
             left_out(Layer::Namespaces, "worker without its network".to_owned())
         }
+        ("sendto", _) if call.role == Role::Worker => {
+            left_out(Layer::Namespaces, "loopback not brought up".to_owned())
+        }
         ("sethostname", _) => left_out(Layer::Namespaces, "host name".to_owned()),
         ("mount", Detail::Mount { .. }) => mounted(step, who),
         ("mount_setattr", Detail::Tree { path, attributes }) => bits(*attributes, MOUNT)
@@ -308,7 +311,7 @@ fn granted(step: &Step, rights: u64, steps: &[Step]) -> Vec<Mutant> {
 /// A file of a cgroup's, or of an id map's.
 fn setting(step: &Step, who: &str, file: &str, value: &str) -> Vec<Mutant> {
     let layer = match file {
-        "uid_map" | "gid_map" | "setgroups" => Layer::Namespaces,
+        "uid_map" | "gid_map" | "setgroups" | "tcp_rmem" | "tcp_wmem" => Layer::Namespaces,
         "tasks" | "cgroup.procs" => Layer::Cgroup,
         _ if ["memory.", "pids.", "cpu.", "cgroup."]
             .iter()

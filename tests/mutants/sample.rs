@@ -44,6 +44,10 @@ pub const SAMPLE: &[Sample] = &[
     look("mounts: worker, tmpfs at /work without noexec"),
     guest("files", "mounts: worker, tmpfs at /tmp without mode=0700"),
     guest("files", "mounts: worker, proc at /proc without subset=pid"),
+    guest(
+        "files",
+        "mounts: worker, devpts at /dev/pts without ptmxmode=0666",
+    ),
     look("landlock: worker not enforced"),
     guest("files", "landlock: refer not handled"),
     guest(
@@ -54,6 +58,14 @@ pub const SAMPLE: &[Sample] = &[
     guest("calls", "seccomp: lets clone with 0x10000000"),
     guest("calls", "seccomp: forgets mkdir"),
     guest("process", "seccomp: lets another architecture"),
+    guest(
+        "network",
+        "seccomp: lets setsockopt with 0x7 with a loopback",
+    ),
+    guest(
+        "network",
+        "namespaces: worker does not write 4096 131072 262144 to tcp_rmem",
+    ),
     set_up("seccomp: worker's filter not loaded"),
     look("capabilities: worker keeps capability 21 in the bounding set"),
     guest(

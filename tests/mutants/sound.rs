@@ -6,10 +6,11 @@ use sandfork::Layer;
 use crate::bench::{Bench, POSTURE};
 use crate::subject::Went;
 
-const WRITTEN: [(&str, &str); 3] = [
+const WRITTEN: [(&str, &str); 4] = [
     ("calls", include_str!("sound/calls.txt")),
     ("files", include_str!("sound/files.txt")),
     ("process", include_str!("sound/process.txt")),
+    ("network", include_str!("sound/network.txt")),
 ];
 
 /// Compares what a guest found with what is written.

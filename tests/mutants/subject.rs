@@ -19,10 +19,11 @@ const VARIABLE: &str = "SANDFORK_MUTANTS_SUBJECT";
 const ANOTHER_GROUP: u32 = 31_338;
 
 /// The guests, by name.
-const GUESTS: [(&str, &str); 6] = [
+const GUESTS: [(&str, &str); 7] = [
     ("calls", include_str!("guests/calls.py")),
     ("files", include_str!("guests/files.py")),
     ("process", include_str!("guests/process.py")),
+    ("network", include_str!("guests/network.py")),
     ("memory", include_str!("guests/memory.py")),
     ("tasks", include_str!("guests/tasks.py")),
     ("cores", include_str!("guests/cores.py")),

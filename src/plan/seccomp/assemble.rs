@@ -193,7 +193,14 @@ impl Assembler {
         match verdict {
             Verdict::Allow => self.answer(RET_ALLOW),
             Verdict::Refuse { errno, .. } => self.answer(error(*errno)),
-            Verdict::AllowIf { checks, otherwise } => self.allow_if(checks, *otherwise),
+            Verdict::AllowIf {
+                ignored,
+                checks,
+                otherwise,
+            } => {
+                let rest = self.allow_if(checks, *otherwise);
+                self.ignore_if(ignored, rest)
+            }
             Verdict::AskIf {
                 asked,
                 checks,
@@ -213,6 +220,17 @@ impl Assembler {
             .iter()
             .rev()
             .fold(allowed, |passed, check| self.check(check, passed, refused))
+    }
+
+    fn ignore_if(&mut self, ignored: &[Check], rest: Label) -> Label {
+        if ignored.is_empty() {
+            return rest;
+        }
+        let nothing = self.answer(error(Errno::Nothing));
+        ignored
+            .iter()
+            .rev()
+            .fold(nothing, |passed, check| self.check(check, passed, rest))
     }
 
     fn check(&mut self, check: &Check, passed: Label, failed: Label) -> Label {

@@ -73,6 +73,8 @@ pub enum Verdict {
     Allow,
     /// The call is allowed if every check holds.
     AllowIf {
+        /// The conditions under which it succeeds and does nothing, if there are any.
+        ignored: &'static [Check],
         /// The conditions.
         checks: &'static [Check],
         /// The error if a condition fails.
@@ -114,7 +116,11 @@ impl Verdict {
         match self {
             Self::AskIf {
                 checks, otherwise, ..
-            } => Self::AllowIf { checks, otherwise },
+            } => Self::AllowIf {
+                ignored: &[],
+                checks,
+                otherwise,
+            },
             other => other,
         }
     }
@@ -141,9 +147,24 @@ pub(super) const fn allow_if(
     checks: &'static [Check],
     otherwise: Errno,
 ) -> Rule {
+    allow_or_ignore_if(reason, syscalls, &[], checks, otherwise)
+}
+
+/// A rule by which a call succeeds and does nothing where all of `ignored` hold.
+pub(super) const fn allow_or_ignore_if(
+    reason: &'static str,
+    syscalls: &'static str,
+    ignored: &'static [Check],
+    checks: &'static [Check],
+    otherwise: Errno,
+) -> Rule {
     Rule {
         syscalls,
-        verdict: Verdict::AllowIf { checks, otherwise },
+        verdict: Verdict::AllowIf {
+            ignored,
+            checks,
+            otherwise,
+        },
         reason,
     }
 }

@@ -142,6 +142,11 @@ def options():
         ):
             stream.setsockopt(level, option, 1)
             assert stream.getsockopt(level, option) >= 1, option
+        # Answered, without effect.
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            before = stream.getsockopt(socket.SOL_SOCKET, option)
+            stream.setsockopt(socket.SOL_SOCKET, option, 8 << 20)
+            assert stream.getsockopt(socket.SOL_SOCKET, option) == before, option
 
 
 def nothing_further():

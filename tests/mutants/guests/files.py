@@ -153,6 +153,7 @@ def size(place):
     print(f"{place}: mode", oct(os.stat(place).st_mode & 0o7777))
 
 
+tell("make a pseudoterminal", os.openpty)
 places()
 shown()
 rest()

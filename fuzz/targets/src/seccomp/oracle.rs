@@ -139,7 +139,14 @@ fn meaning(verdict: &Verdict, call: &Call) -> Answer {
         Verdict::Allow => Answer::Allow,
         Verdict::Refuse { errno, .. } => refused(errno),
         Verdict::AskIf { asked, .. } if holds(asked, call) => Answer::Ask,
-        Verdict::AllowIf { checks, otherwise }
+        Verdict::AllowIf { ignored, .. }
+            if !ignored.is_empty() && ignored.iter().all(|check| holds(*check, call)) =>
+        {
+            refused(Errno::Nothing)
+        }
+        Verdict::AllowIf {
+            checks, otherwise, ..
+        }
         | Verdict::AskIf {
             checks, otherwise, ..
         } => {

@@ -1,17 +1,19 @@
 //! TCP and UDP within the worker's own network namespace. These rules replace those of the preset.
 
-use super::super::rule::{Errno, Rule, allow_if, clear, masked_one_of, none_of, one_of, when};
+use super::super::rule::{
+    Errno, Rule, allow_if, allow_or_ignore_if, clear, masked_one_of, none_of, one_of, when,
+};
 use super::uapi::{
     AF_INET, AF_INET6, AF_UNIX, IP_BIND_ADDRESS_NO_PORT, IP_MTU_DISCOVER, IP_MULTICAST_LOOP,
     IP_MULTICAST_TTL, IP_PKTINFO, IP_RECVERR, IP_RECVTOS, IP_RECVTTL, IP_TOS, IP_TTL, IPPROTO_IP,
     IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP, IPV6_MTU_DISCOVER, IPV6_MULTICAST_HOPS,
     IPV6_MULTICAST_LOOP, IPV6_RECVERR, IPV6_RECVHOPLIMIT, IPV6_RECVPKTINFO, IPV6_RECVTCLASS,
     IPV6_TCLASS, IPV6_UNICAST_HOPS, IPV6_V6ONLY, MSG_FASTOPEN, MSG_OOB, MSG_ZEROCOPY, SO_BROADCAST,
-    SO_DONTROUTE, SO_KEEPALIVE, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, SO_RCVLOWAT, SO_RCVTIMEO,
-    SO_REUSEADDR, SO_REUSEPORT, SO_SNDTIMEO, SOCK_DGRAM, SOCK_STREAM, SOCK_TYPE_MASK, SOL_SOCKET,
-    TCP_CORK, TCP_DEFER_ACCEPT, TCP_KEEPCNT, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_LINGER2, TCP_MAXSEG,
-    TCP_NODELAY, TCP_NOTSENT_LOWAT, TCP_QUICKACK, TCP_SYNCNT, TCP_USER_TIMEOUT, TCP_WINDOW_CLAMP,
-    TCP_ZEROCOPY_RECEIVE,
+    SO_DONTROUTE, SO_KEEPALIVE, SO_LINGER, SO_OOBINLINE, SO_PASSCRED, SO_RCVBUF, SO_RCVLOWAT,
+    SO_RCVTIMEO, SO_REUSEADDR, SO_REUSEPORT, SO_SNDBUF, SO_SNDTIMEO, SOCK_DGRAM, SOCK_STREAM,
+    SOCK_TYPE_MASK, SOL_SOCKET, TCP_CORK, TCP_DEFER_ACCEPT, TCP_KEEPCNT, TCP_KEEPIDLE,
+    TCP_KEEPINTVL, TCP_LINGER2, TCP_MAXSEG, TCP_NODELAY, TCP_NOTSENT_LOWAT, TCP_QUICKACK,
+    TCP_SYNCNT, TCP_USER_TIMEOUT, TCP_WINDOW_CLAMP, TCP_ZEROCOPY_RECEIVE,
 };
 
 /// What of sending is refused: out-of-band data as without a network, and two ways around the plain one that
@@ -75,11 +77,12 @@ pub(super) const RULES: &[Rule] = &[
         Errno::Perm,
     ),
     // A list of what is allowed: the others choose devices and routes, load modules and programs, have the
-    // kernel encrypt or decapsulate, repair connections or join groups. Larger buffers would be
-    // charged to no one (`supervisor/sockets.rs`).
-    allow_if(
-        "socket options of timing and addresses",
+    // kernel encrypt or decapsulate, repair connections or join groups. Larger buffers would be charged to no one
+    // (`supervisor/sockets.rs`), and servers that ask for them run as well without.
+    allow_or_ignore_if(
+        "socket options of timing and addresses, the sizes of buffers without effect",
         "setsockopt",
+        &[one_of(1, &[SOL_SOCKET]), one_of(2, &[SO_SNDBUF, SO_RCVBUF])],
         &[
             one_of(1, &[SOL_SOCKET, IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6]),
             when(

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::{Check, Verdict};
+use super::super::{Check, Errno, Verdict};
 use super::interpreter::Answer;
 
 /// The kernel takes the low half of an argument, so the upper half must never change an answer.
@@ -14,7 +14,12 @@ pub(super) fn meaning(verdict: &Verdict, arguments: &[u64; 6]) -> Answer {
         Verdict::Allow => Answer::Allow,
         Verdict::Refuse { errno, .. } => Answer::Errno(*errno as u16),
         Verdict::AskIf { asked, .. } if holds(asked, arguments) => Answer::Ask,
-        Verdict::AllowIf { checks, otherwise }
+        Verdict::AllowIf { ignored, .. } if all_hold(ignored, arguments) => {
+            Answer::Errno(Errno::Nothing as u16)
+        }
+        Verdict::AllowIf {
+            checks, otherwise, ..
+        }
         | Verdict::AskIf {
             checks, otherwise, ..
         } => {
@@ -25,6 +30,11 @@ pub(super) fn meaning(verdict: &Verdict, arguments: &[u64; 6]) -> Answer {
             }
         }
     }
+}
+
+/// Whether there are conditions, and each holds.
+fn all_hold(checks: &[Check], arguments: &[u64; 6]) -> bool {
+    !checks.is_empty() && checks.iter().all(|check| holds(check, arguments))
 }
 
 fn holds(check: &Check, arguments: &[u64; 6]) -> bool {
@@ -56,7 +66,9 @@ fn holds(check: &Check, arguments: &[u64; 6]) -> bool {
 pub(super) fn samples(verdict: &Verdict) -> Vec<[u64; 6]> {
     let mut samples = vec![[0; 6], [u64::MAX; 6], [GARBAGE; 6]];
     let checks = match verdict {
-        Verdict::AllowIf { checks, .. } => checks.to_vec(),
+        Verdict::AllowIf {
+            ignored, checks, ..
+        } => [*ignored, *checks].concat(),
         Verdict::AskIf { asked, checks, .. } => [&[*asked], *checks].concat(),
         Verdict::Allow | Verdict::Refuse { .. } => return samples,
     };

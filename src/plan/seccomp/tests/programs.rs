@@ -49,7 +49,13 @@ fn the_zygotes_filter_is_not_long() {
     for arch in ARCHES {
         for surroundings in SURROUNDINGS {
             let preset = instructions(&preset_filters(arch, surroundings).zygote);
-            assert!(preset <= 300, "{preset}");
+            // With a loopback interface, it also lists socket options.
+            let most = if surroundings == Surroundings::Loopback {
+                302
+            } else {
+                290
+            };
+            assert!(preset <= most, "{surroundings:?}: {preset}");
         }
     }
 }
@@ -94,7 +100,7 @@ fn verdict() -> impl Strategy<Value = Verdict> {
         2 => errno().prop_map(|errno| Verdict::Refuse { errno, grant: Grant::Never }),
         1 => (check(), errno()).prop_map(|(check, otherwise)| {
             // Rules are constants; the few of a test may live as long as the process.
-            Verdict::AllowIf { checks: Vec::leak(vec![check]), otherwise }
+            Verdict::AllowIf { ignored: &[], checks: Vec::leak(vec![check]), otherwise }
         }),
     ]
 }
