@@ -1,20 +1,30 @@
 //! Handles Ctrl-C and similar signals: the first ends the running guest, so that its outcome is
-//! still reported; the second ends the command. Ctrl-Z stops the guest with the command.
+//! still reported; the second ends the command. Ctrl-Z stops the guest with the command. The thread that waits for
+//! them is the pulse of the guests' clock too.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::outcome::exit_code::INTERRUPTED;
+use crate::supervisor::clock::{self, Beat};
 use crate::supervisor::hold_guests;
-use nix::sys::signal::{SigSet, Signal, raise};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill, raise};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
-use nix::unistd::{getpgrp, tcgetpgrp};
+use nix::unistd::{getpgrp, getpid, tcgetpgrp};
 
 use super::failure::say;
 use super::tty;
+
+/// How often the pulse of the guests' clock beats.
+const PULSE: Duration = Duration::from_millis(200);
 
 /// Signals that end the running guest instead of the command.
 #[derive(Debug)]
@@ -50,15 +60,26 @@ impl Interrupts {
             Signal::SIGTERM,
             Signal::SIGHUP,
             Signal::SIGTSTP,
+            Signal::SIGCONT,
         ];
         let signals: SigSet = taken.into_iter().collect();
         signals.thread_block()?;
+        let signals =
+            SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let modes = Modes::of_stdin();
+        clock::beat(Beat::Due);
         thread::Builder::new().spawn(move || {
-            while let Ok(signal) = signals.wait() {
-                match signal {
-                    Signal::SIGTSTP => stop(&modes),
-                    other => handle(other),
+            loop {
+                match next(&signals) {
+                    Ok(Some(Signal::SIGTSTP)) => stop(&modes),
+                    Ok(Some(Signal::SIGCONT)) => {
+                        clock::beat(Beat::Continued);
+                        // The size of the terminal may have changed meanwhile. Ignored unless a thread waits for it.
+                        _ = kill(getpid(), Signal::SIGWINCH);
+                    }
+                    Ok(Some(other)) => handle(other),
+                    Ok(None) => clock::beat(Beat::Due),
+                    Err(_) => return,
                 }
             }
         })?;
@@ -69,6 +90,21 @@ impl Interrupts {
     pub fn end_what_runs(&self) {
         self.running.store(true, Ordering::SeqCst);
     }
+}
+
+/// Waits for a signal for the time of one beat. What arrived while the process was stopped is found before the beat
+/// that was due meanwhile.
+fn next(signals: &SignalFd) -> Result<Option<Signal>, Errno> {
+    let timeout = PollTimeout::try_from(PULSE).unwrap_or(PollTimeout::MAX);
+    match poll(
+        &mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)],
+        timeout,
+    ) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(errno) => return Err(errno),
+    }
+    let received = signals.read_signal()?;
+    Ok(received.and_then(|it| Signal::try_from(it.ssi_signo.cast_signed()).ok()))
 }
 
 /// Stops this process until it is continued, and its guests with it. The terminal has the modes meanwhile

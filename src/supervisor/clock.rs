@@ -1,4 +1,8 @@
 //! The clock of guests: it stands while the command is stopped, so that no limit on time runs meanwhile.
+//!
+//! SIGSTOP stops a process without a word, and its guests go on. A command therefore has a pulse: the clock never
+//! gets far ahead of the last beat, and the first beat after SIGCONT leaves out the time without one. A pulse that is
+//! only late, on a busy machine, leaves out nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,19 +13,53 @@ struct Clock {
     stands_since: Option<Instant>,
     /// How long it has stood before.
     stood: Duration,
+    /// The last beat, if there is a pulse.
+    beat: Option<Instant>,
+}
+
+/// How far the clock goes on without a beat. A stop that is not seen to begin counts for so long.
+const LATEST: Duration = Duration::from_secs(1);
+
+impl Clock {
+    /// The time without a guest's limits.
+    fn now(&self) -> Instant {
+        let now = Instant::now();
+        self.beat.map_or(now, |beat| now.min(beat + LATEST))
+    }
 }
 
 static CLOCK: Mutex<Clock> = Mutex::new(Clock {
     stands_since: None,
     stood: Duration::ZERO,
+    beat: None,
 });
 
 /// The time of guests. Only comparable with other times of guests.
 pub fn now() -> Instant {
     let clock = lock();
-    let now = clock.stands_since.unwrap_or_else(Instant::now);
+    let now = clock.stands_since.unwrap_or_else(|| clock.now());
     // The clock has not stood for longer than the process lives.
     now.checked_sub(clock.stood).unwrap_or(now)
+}
+
+/// Why there is a beat.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Beat {
+    /// It was time for one.
+    Due,
+    /// The process was continued after a stop.
+    Continued,
+}
+
+/// The process runs: a part of its pulse, which is to come several times within a second from now on.
+pub fn beat(why: Beat) {
+    let mut clock = lock();
+    let shown = clock.now();
+    let now = Instant::now();
+    if why == Beat::Continued && clock.stands_since.is_none() {
+        clock.stood += now - shown;
+    }
+    clock.beat = Some(now);
 }
 
 /// Stops the clock until the value is dropped.
@@ -33,7 +71,8 @@ pub(super) struct Standing {
 impl Standing {
     /// Stops the clock now.
     pub fn begin() -> Self {
-        lock().stands_since = Some(Instant::now());
+        let mut clock = lock();
+        clock.stands_since = Some(clock.now());
         Self { is_void: false }
     }
 
@@ -50,6 +89,8 @@ impl Drop for Standing {
         if let Some(since) = since.filter(|_| !self.is_void) {
             clock.stood += since.elapsed();
         }
+        // There was no pulse meanwhile.
+        clock.beat = clock.beat.map(|_| Instant::now());
     }
 }
 

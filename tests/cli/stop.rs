@@ -18,6 +18,7 @@ use super::trials;
 
 trials! {
     a_stopped_command_stops_its_guest_and_the_clock,
+    a_stop_that_cannot_be_caught_is_not_counted,
     a_guest_that_continues_itself_stays_stopped,
     a_guest_that_forks_without_end_stays_stopped,
     a_parent_inside_vfork_goes_on_with_its_child,
@@ -113,6 +114,31 @@ fn a_stopped_command_stops_its_guest_and_the_clock() -> Result<(), Failed> {
     assert_eq!(code, Some(0), "the wall clock went on");
     let (code, _) = run_with_a_stop("tick(60)")?;
     assert_eq!(code, Some(124), "the wall clock did not go on");
+    Ok(())
+}
+
+/// SIGSTOP: the guest goes on, and its clock does not.
+fn a_stop_that_cannot_be_caught_is_not_counted() -> Result<(), Failed> {
+    for (seconds, code) in [(5.0, 0), (60.0, 124)] {
+        let guest = format!("{TICK}tick({seconds})");
+        let limits = ["--set", "limits.wall=4s", "--set", "limits.output=10MiB"];
+        let mut child = stoppable(&[&["run"][..], &limits, &["-c", &guest]].concat()).spawn()?;
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut first = String::new();
+        stdout.read_line(&mut first)?;
+        let pid = Pid::from_raw(child.id().cast_signed());
+        signal(&child, Signal::SIGSTOP);
+        let status = waitpid(pid, Some(WaitPidFlag::WUNTRACED))?;
+        assert_eq!(status, WaitStatus::Stopped(pid, Signal::SIGSTOP));
+        let from = now();
+        sleep(2 * STOPPED);
+        let to = now();
+        signal(&child, Signal::SIGCONT);
+        let times: Result<Vec<f64>, _> = stdout.lines().map(|line| line.unwrap().parse()).collect();
+        let is_meanwhile = |time: &f64| (from.as_secs_f64()..to.as_secs_f64()).contains(time);
+        assert!(times?.iter().any(is_meanwhile), "the guest did not go on");
+        assert_eq!(child.wait()?.code(), Some(code));
+    }
     Ok(())
 }
 
