@@ -11,7 +11,7 @@ use sandfork_measure::Samples;
 use serde::Serialize;
 
 use crate::processes::{Process, Role, family};
-use crate::unwilling::{GUESTS, Guest, Held};
+use crate::unwilling::{GUESTS, Guest, Held, Network};
 
 /// What a cell that does not end when it is interrupted has beside it.
 pub const GRACE: Duration = Duration::from_secs(1);
@@ -71,16 +71,19 @@ impl Times {
 
 /// Runs about so many guests, as many of each kind.
 pub fn measure(guests: usize) -> Result<Report, Error> {
-    let sandbox = Arc::new(Sandbox::builder().policy(policy()).ready(0).build()?);
-    // What the first one does for all that follow is no part of an end.
-    sandbox.run("pass")?;
+    let sandbox = build(&[])?;
+    let with_network = build(&["network.mode=loopback"])?;
     let mut wrong = Vec::new();
     let (mut all, mut kinds) = (Samples::default(), Vec::new());
     for guest in GUESTS {
         let mut samples = Samples::default();
         let mut ready = 0;
         for _ in 0..guests.div_ceil(GUESTS.len()) {
-            let end = end(&sandbox, guest)?;
+            let sandbox = match guest.network {
+                Network::None => &sandbox,
+                Network::Loopback => &with_network,
+            };
+            let end = end(sandbox, guest)?;
             wrong.extend(end.wrong(guest));
             ready += usize::from(end.was_ready);
             samples.push(end.beyond);
@@ -186,8 +189,13 @@ fn survivors() -> Vec<Process> {
     }
 }
 
-fn policy() -> Policy {
-    let sets: Result<Vec<Override>, _> = LIMITS.iter().map(|set| set.parse()).collect();
+fn build(more: &[&str]) -> Result<Arc<Sandbox>, Error> {
+    let sets = LIMITS.iter().chain(more).map(|set| set.parse());
+    let sets: Result<Vec<Override>, _> = sets.collect();
     let policy = sets.and_then(|sets| Policy::load("standard", &sets, &FileSystem));
-    policy.expect("it is built in, and the limits are right")
+    let policy = policy.expect("it is built in, and the limits are right");
+    let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
+    // What the first one does for all that follow is no part of an end.
+    sandbox.run("pass")?;
+    Ok(Arc::new(sandbox))
 }

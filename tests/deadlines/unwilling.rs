@@ -12,6 +12,14 @@ pub struct Guest {
     pub held: Held,
     /// The time that it has.
     pub limit: Duration,
+    pub network: Network,
+}
+
+/// Whether it needs a network of its own.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Network {
+    None,
+    Loopback,
 }
 
 /// The time that a guest has which only does not want to end.
@@ -36,6 +44,7 @@ const fn run(name: &'static str, code: &'static str) -> Guest {
         code,
         held: Held::Run,
         limit: LIMIT,
+        network: Network::None,
     }
 }
 
@@ -53,10 +62,11 @@ const fn cell(name: &'static str, code: &'static str) -> Guest {
         code,
         held: Held::Cell,
         limit: LIMIT,
+        network: Network::None,
     }
 }
 
-pub const GUESTS: [Guest; 23] = [
+pub const GUESTS: [Guest; 24] = [
     run("blocks every signal", DEAF),
     run(
         "is stopped",
@@ -79,6 +89,10 @@ pub const GUESTS: [Guest; 23] = [
         "holds sockets with descriptors under way in a ring",
         SOCKETS,
     ),
+    Guest {
+        network: Network::Loopback,
+        ..hoards("holds full connections that nothing accepts", CONNECTIONS)
+    },
     hoards("holds full pipes", PIPES),
     hoards("holds timers", TIMERS),
     hoards("holds watches of epoll", WATCHES),
@@ -285,6 +299,24 @@ def hold():
         socket.send_fds(own, [b'x'], [end.fileno() for end in pairs[(number + 1) % len(pairs)]])
     return pairs
 in_all(40, hold)
+";
+
+/// Most of them have no descriptor. A guest with more than fit into its memory is ended before its time.
+const CONNECTIONS: &str = "\
+def hold():
+    kept = []
+    server = socket.create_server(('127.0.0.1', 0), backlog=64)
+    for _ in range(30):
+        client = socket.create_connection(server.getsockname())
+        client.setblocking(False)
+        kept.append(client)
+        try:
+            while True:
+                client.send(bytes(1 << 16))
+        except BlockingIOError:
+            pass
+    return server, kept
+in_all(8, hold)
 ";
 
 const PIPES: &str = "\

@@ -193,7 +193,9 @@ impl Attempt<'_> {
     /// Puts the paths of this machine into an override.
     fn fill_in(&self, set: &str) -> String {
         let modules = self.world.script(MODULES).display().to_string();
-        set.replace("{SHARED}", &self.party.bait.variables["SHARED"])
+        let variables = &self.party.bait.variables;
+        set.replace("{SHARED}", &variables["SHARED"])
+            .replace("{WRITABLE}", &variables["WRITABLE"])
             .replace("{MODULES}", &modules)
     }
 }

@@ -106,6 +106,12 @@ def shown(directory):
     return path
 
 
+def writable(directory):
+    """A directory of the user to which tenants may write."""
+    os.mkdir(directory)
+    return directory
+
+
 def main(directory, tag):
     marker = os.path.join(directory, "marker")
     os.mkdir(marker)
@@ -138,6 +144,7 @@ def main(directory, tag):
         "SHMKEY": key,
         "MQ": "/" + tag,
         "SHM_BAIT": shared,
+        "WRITABLE": writable(os.path.join(directory, "written")),
         "SHARED": shown(os.path.join(directory, "shown")),
         "HOSTNAME_REAL": os.uname().nodename,
         "HOSTHOME": os.environ["HOME"],

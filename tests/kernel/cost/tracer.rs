@@ -44,6 +44,15 @@ impl Counts {
         }
     }
 
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            supervisor: self.supervisor + other.supervisor,
+            zygote: self.zygote + other.zygote,
+            worker: self.worker + other.worker,
+            faults: self.faults + other.faults,
+        }
+    }
+
     pub fn is_within(&self, least: &Self, most: &Self) -> bool {
         let each = |counts: &Self| {
             [
