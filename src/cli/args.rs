@@ -158,6 +158,9 @@ pub struct RunArguments {
     pub explain: ExplainChoice,
     #[command(flatten)]
     pub transfer: TransferChoice,
+    /// Give the script a terminal of its own, connected to this one
+    #[arg(long, short, conflicts_with = "json")]
+    pub terminal: bool,
     /// Run this code
     #[arg(short = 'c', value_name = "CODE", allow_hyphen_values = true)]
     pub code: Option<String>,

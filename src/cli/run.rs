@@ -1,6 +1,6 @@
 //! `sandfork run` and `sandfork exec`: run one guest and return its exit code.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
@@ -19,6 +19,7 @@ use super::print_json;
 use super::report::sentence;
 use super::streams::{Guest, Streams};
 use super::target::Target;
+use super::terminal::harmless;
 use super::transfer::{Outputs, with_inputs};
 use super::tty::Tty;
 
@@ -29,9 +30,10 @@ const PASS_STDIN: &str = "stdio.stdin=pass";
 pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
     let target = Target::load(&arguments)?;
     let mut choice = arguments.policy;
-    if arguments.transfer.passes_stdin {
+    if arguments.terminal || arguments.transfer.passes_stdin {
         choice.overrides.push(PASS_STDIN.to_owned());
     }
+    let tty = arguments.terminal.then(Tty::prepare).transpose()?;
     if let Some(project) = &target.project {
         let set = format!("python.project={}", project.display());
         choice.overrides.push(set);
@@ -60,7 +62,7 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
         &policy,
         &arguments.transfer,
         &told(&arguments.output, &arguments.explain),
-        None,
+        tty,
         "the script",
         &hint,
     )
@@ -129,13 +131,22 @@ fn launch(
         None => (request, None),
     };
     let outcome = sandbox.run_streaming(request, &mut streams)?;
-    if let (Ending::Exception | Ending::Limit(_), Some(error)) = (outcome.ending(), outcome.error())
-    {
-        streams.show_traceback(&error.traceback);
+    let traceback = match (outcome.ending(), outcome.error()) {
+        (Ending::Exception | Ending::Limit(_), Some(error)) => error.traceback.as_str(),
+        _ => "",
+    };
+    match raw {
+        None => {
+            streams.show_traceback(traceback);
+            streams.finish()?;
+        }
+        Some(raw) => {
+            streams.finish()?;
+            // What follows is the command's own.
+            drop(raw);
+            _ = write!(io::stderr(), "{}", harmless(traceback));
+        }
     }
-    streams.finish()?;
-    // What follows is the command's own.
-    drop(raw);
     let sentence = sentence(&outcome, policy, guest);
     let hint = outcome
         .error()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::regular_file::open_regular;
 use crate::Request;
 use crate::protocol::FrameLimits;
-use crate::protocol::message::SourceKind;
+use crate::protocol::message::{SourceKind, has_coding_line};
 use thiserror::Error;
 
 /// The longest script, in bytes: what one frame carries.
@@ -135,6 +135,11 @@ impl Script {
     pub fn request(self) -> Request {
         Request::source(self.source, self.kind).filename(self.name)
     }
+
+    /// The same, with its file in the work directory.
+    pub fn request_with_file(self) -> Request {
+        Request::source(self.source, self.kind).own_file(&self.name)
+    }
 }
 
 fn utf8<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str, ScriptError> {
@@ -146,12 +151,6 @@ fn utf8<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str, ScriptError> {
             line: bytes[..at].split(|byte| *byte == b'\n').count(),
         }
     })
-}
-
-/// Whether one of the first two lines may name an encoding (PEP 263). The guest's Python reads it.
-fn has_coding_line(source: &[u8]) -> bool {
-    let mut lines = source.split(|byte| *byte == b'\n').take(2);
-    lines.any(|line| line.contains(&b'#') && line.windows(6).any(|word| word == b"coding"))
 }
 
 /// Opens a script, which may be a pipe such as `<(...)` of a shell.

@@ -1,4 +1,4 @@
-//! The command's own terminal while a guest's terminal is connected to it (`exec -t`): its modes, its size,
+//! The command's own terminal while a guest's terminal is connected to it (`-t`): its modes, its size,
 //! and what is typed.
 
 use std::env;
@@ -61,7 +61,7 @@ impl Tty {
             while let Ok(signal) = signals().wait() {
                 match signal {
                     Signal::SIGQUIT => cancel.cancel(),
-                    // The size may have changed while the command was stopped. Fails at the end of the guest.
+                    // Fails at the end of the guest.
                     _ => _ = sizes.size(),
                 }
             }
@@ -74,7 +74,7 @@ impl Tty {
         thread::Builder::new()
             .spawn(typed)
             .map_err(Failure::Setup)?;
-        Ok((request.terminal(&kind()).stdin(guest), raw))
+        Ok((request.with_terminal(&kind()).stdin(guest), raw))
     }
 }
 
@@ -84,9 +84,7 @@ fn setup(errno: nix::errno::Errno) -> Failure {
 
 /// Signals that change the size, and the one that would end the command in raw mode.
 fn signals() -> SigSet {
-    [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGQUIT]
-        .into_iter()
-        .collect()
+    [Signal::SIGWINCH, Signal::SIGQUIT].into_iter().collect()
 }
 
 /// The caller's `TERM`, from which the guest's programs know what they may draw.

@@ -247,6 +247,7 @@ fn lengths_at_the_limit_pass_and_one_more_does_not() {
 #[test]
 fn requests_are_written_as_documented() {
     let cell = Request::Cell {
+        terminal: None,
         id: 1,
         filename: "x.py".into(),
         argv: vec!["a".into()],

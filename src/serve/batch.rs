@@ -185,7 +185,7 @@ fn read(
         TaskProgram::Code { source, args } => {
             let request = Request::text(std::mem::take(source)).args(args.drain(..));
             match filename {
-                Some(name) => request.filename(name),
+                Some(name) => request.own_file(&name),
                 None => request,
             }
         }

@@ -30,6 +30,7 @@ trials! {
     tasks_come_through_a_pipe_as_they_are_written,
     a_zygote_that_is_killed_costs_no_task,
     results_keep_the_order_of_the_tasks,
+    a_script_of_a_task_finds_its_own_file,
     a_terminal_shows_a_bar,
     a_terminal_shows_a_bar_where_the_results_go_to_a_file,
     a_terminal_that_may_show_results_shows_no_bar,
@@ -387,6 +388,47 @@ fn results_keep_the_order_of_the_tasks() -> Result<(), Failed> {
 }
 
 /// A task file whose tasks end one after the other, slowly enough for a bar.
+/// Processes that are spawned import it, and `inspect` reads it.
+const OWN_FILE: &str = "
+import inspect, multiprocessing, os
+def double(number):
+    return 2 * number
+if __name__ == '__main__':
+    with multiprocessing.get_context('spawn').Pool(1) as pool:
+        print(pool.map(double, [3])[0], os.path.abspath(__file__), len(inspect.getsource(double).splitlines()))
+";
+
+fn a_script_of_a_task_finds_its_own_file() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    fs::create_dir(directory.path().join("beneath"))?;
+    fs::write(directory.path().join("beneath/script.py"), OWN_FILE)?;
+    let absolute = directory.path().join("beneath/script.py");
+    let tasks = [
+        json!({"id": 1, "file": "beneath/script.py"}),
+        json!({"id": 2, "file": absolute}),
+    ];
+    let mut lines = String::new();
+    for task in &tasks {
+        writeln!(lines, "{task}")?;
+    }
+    fs::write(directory.path().join("tasks.jsonl"), lines)?;
+    let mut map = sandfork(&["map", "--ordered", "tasks.jsonl"]);
+    let output = map.current_dir(directory.path()).output()?;
+    let results = String::from_utf8(output.stdout)?;
+    let results: Result<Vec<Value>, _> = results.lines().map(serde_json::from_str).collect();
+    let results = results?;
+    let said: Vec<&str> = results
+        .iter()
+        .map(|result| result["stdout"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        said,
+        ["6 /work/beneath/script.py 2\n", "6 /work/script.py 2\n"],
+        "{results:#?}"
+    );
+    Ok(())
+}
+
 fn slow() -> Batch {
     Batch::new(vec!["import time; time.sleep(0.5)"; 4])
 }

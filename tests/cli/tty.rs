@@ -1,6 +1,7 @@
-//! `sandfork exec -t`: a program with a terminal of its own.
+//! `-t` of `sandfork exec` and `run`: a program with a terminal of its own.
 
 use std::fs;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ use super::trials;
 trials! {
     a_shell_controls_its_jobs,
     the_guest_s_terminal_is_its_own,
+    the_guest_s_terminal_has_the_size_of_the_caller_s,
+    a_script_asks_and_stops_in_a_debugger,
+    an_exception_is_shown_after_the_terminal,
     a_terminal_is_restored_at_every_end,
     a_stopped_command_gives_the_terminal_back,
     what_a_guest_leaves_behind_is_undone,
@@ -59,6 +63,74 @@ fn the_guest_s_terminal_is_its_own() -> Result<(), Failed> {
     person.see("\r\n/dev/pts/0\r\nxterm\r\n")?;
     person.types("exit\r")?;
     assert_eq!(person.code()?, Some(0));
+    Ok(())
+}
+
+fn the_guest_s_terminal_has_the_size_of_the_caller_s() -> Result<(), Failed> {
+    let code = "while :; do stty size; sleep 0.1; done";
+    let resize = |person: &Person, rows: &str, columns: &str| -> Result<(), Failed> {
+        let mut stty = Command::new("stty");
+        stty.args(["rows", rows, "cols", columns])
+            .stdin(person.terminal.try_clone()?);
+        assert!(stty.status()?.success());
+        Ok(())
+    };
+    let mut person = Person::with(&["exec", "-t", "--", "sh", "-c", code])?;
+    person.see("\r\n")?;
+    resize(&person, "33", "101")?;
+    person.see("33 101\r\n")?;
+    // Also while the command is stopped.
+    signal(&person.shell, Signal::SIGSTOP);
+    resize(&person, "44", "99")?;
+    signal(&person.shell, Signal::SIGCONT);
+    person.see("44 99\r\n")?;
+    signal(&person.shell, Signal::SIGTERM);
+    assert_eq!(person.code()?, Some(130));
+    Ok(())
+}
+
+const ASKS: &str = "import os
+print(os.ttyname(0), input('name? '))
+number = 6
+breakpoint()
+print(number)
+";
+
+fn a_script_asks_and_stops_in_a_debugger() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let script = directory.path().join("asks.py");
+    fs::write(&script, ASKS)?;
+    let mut person = Person::with(&["run", "-t", script.to_str().unwrap()])?;
+    person.see("name? ")?;
+    person.types("Ada\r")?;
+    person.see("/dev/pts/0 Ada\r\n")?;
+    person.see("(Pdb) ")?;
+    person.types("number = 42\r")?;
+    person.see("(Pdb) ")?;
+    person.types("continue\r")?;
+    person.see("42\r\n")?;
+    assert_eq!(person.code()?, Some(0));
+    Ok(())
+}
+
+fn an_exception_is_shown_after_the_terminal() -> Result<(), Failed> {
+    let code = "print('begun'); input(); raise ValueError('wrong')";
+    let mut person = Person::with(&["run", "-t", "-c", code])?;
+    let before = modes(&person)?;
+    person.see("begun\r\n")?;
+    person.types("\r")?;
+    let seen = person.see("ValueError: wrong\r\n")?;
+    assert!(
+        seen.contains("\r\n  File \"<string>\", line 1, in <module>\r\n"),
+        "{seen:?}"
+    );
+    assert_eq!(person.code()?, Some(1));
+    assert!(modes(&person)? == before);
+    let mut person = Person::with(&["run", "-t", "-c", "print('on'); input()"])?;
+    person.see("on\r\n")?;
+    person.types("\x03")?;
+    person.see("KeyboardInterrupt")?;
+    person.code()?;
     Ok(())
 }
 

@@ -215,7 +215,7 @@ fn mount_proc() -> Result<(), Failure> {
 
 /// Mounts a worker's own pseudoterminals. Every mount of devpts is an instance of its own (Linux 4.7).
 fn mount_ptys(ptys: &Ptys) -> Result<(), Failure> {
-    let options = format!("newinstance,ptmxmode=0666,mode=0600,max={}", ptys.most);
+    let options = format!("ptmxmode=0666,max={}", ptys.most);
     mount(
         Some("sandfork"),
         &ptys.target,

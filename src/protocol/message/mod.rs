@@ -14,7 +14,7 @@ use thiserror::Error;
 pub use reply::{Display, Reply, ToolCall};
 pub use request::{
     AfterCell, Request, ResultMode, SourceKind, ToolAnswer, ToolDeclaration, Tools, Variables,
-    WorkerMode,
+    WorkerMode, has_coding_line,
 };
 pub use result::{CellResult, Denied, Ended, Finish, GuestError};
 

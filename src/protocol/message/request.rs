@@ -40,6 +40,9 @@ pub enum Request {
         /// What the source is.
         #[serde(default, skip_serializing_if = "SourceKind::is_default")]
         source: SourceKind,
+        /// The only program of a worker may have a terminal of its own, as a program of [`Exec`](Self::Exec).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        terminal: Option<String>,
     },
     /// Run a program of the sandbox and report how it ended.
     Exec {
@@ -132,6 +135,12 @@ impl SourceKind {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Whether one of the first two lines of a source may name an encoding (PEP 263). The guest's Python reads it.
+pub fn has_coding_line(source: &[u8]) -> bool {
+    let mut lines = source.split(|byte| *byte == b'\n').take(2);
+    lines.any(|line| line.contains(&b'#') && line.windows(6).any(|word| word == b"coding"))
 }
 
 /// What a session's worker does after a cell.

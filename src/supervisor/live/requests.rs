@@ -88,6 +88,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             return;
         };
         let request = Request::Cell {
+            terminal: None,
             id,
             filename,
             argv,

@@ -1,6 +1,7 @@
 //! One run from its request to its outcome: feeds the worker, drains its output, watches and ends
 //! it.
 
+mod cancel;
 mod deferred;
 mod files;
 mod report;
@@ -12,7 +13,8 @@ mod watch;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub use self::request::{Cancel, Request};
+pub use self::cancel::Cancel;
+pub use self::request::Request;
 pub use super::drain::OutputSink;
 
 pub(crate) use self::deferred::Deferred;
@@ -118,7 +120,7 @@ struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     fn new(context: &RunContext<'a>, request: &'a Request) -> Result<Self, SupervisorError> {
         let limits = request.limits(context.limits)?;
-        if request.has_terminal() && context.jail.worker.ptys.is_none() {
+        if request.terminal().is_some() && context.jail.worker.ptys.is_none() {
             return Err(SupervisorError::NoTerminal);
         }
         Ok(Self {

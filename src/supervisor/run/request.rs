@@ -2,18 +2,17 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::eventfd::{EfdFlags, EventFd};
-
 use super::AskHost;
+use super::cancel::Cancel;
 use super::stdin::Stdin;
 use crate::outcome::Outcome;
 use crate::policy::{LimitName, LimitOverrides, Limits};
-use crate::protocol::message::{AfterCell, ResultMode, SourceKind, WorkerMode};
+use crate::protocol::message::{AfterCell, ResultMode, SourceKind, WorkerMode, has_coding_line};
 use crate::protocol::{self, MessageError, VERSION};
 use crate::supervisor::ending::Kind;
 use crate::supervisor::error::SupervisorError;
@@ -126,6 +125,31 @@ impl Request {
         self
     }
 
+    /// Names a script, and puts its file where code finds it by `__file__`: in the work directory, at the path by which
+    /// the caller names it if that leads down from the caller's directory, or else by its last name.
+    #[must_use]
+    pub(crate) fn own_file(self, path: &str) -> Self {
+        let source = match &*self.program {
+            // Text was decoded, so that its coding line is wrong about it.
+            Program::Python { source, kind, .. }
+                if *kind == SourceKind::File || !has_coding_line(source) =>
+            {
+                source.clone()
+            }
+            _ => return self.filename(path),
+        };
+        let at = |path: &str| GuestPath::parse_file(path).ok();
+        let by_name = || at(path.rsplit('/').next()?);
+        match Some(path)
+            .filter(|it| !it.starts_with('/'))
+            .and_then(at)
+            .or_else(by_name)
+        {
+            Some(place) => self.filename(place.to_string()).file(place, source),
+            None => self.filename(path),
+        }
+    }
+
     /// Adds arguments: `sys.argv[1:]`, or arguments of a program.
     #[must_use]
     pub fn args(mut self, more: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -164,17 +188,17 @@ impl Request {
         self
     }
 
-    /// Gives a program a terminal of its own, of this kind (`TERM`). Standard input then carries records,
+    /// Gives the program a terminal of its own, of this kind (`TERM`). Standard input then carries records,
     /// as docs/protocol.md describes them.
     #[must_use]
-    pub(crate) fn terminal(mut self, kind: &str) -> Self {
+    pub(crate) fn with_terminal(mut self, kind: &str) -> Self {
         self.terminal = Some(kind.into());
         self
     }
 
-    /// Whether a program gets a terminal of its own.
-    pub(super) fn has_terminal(&self) -> bool {
-        self.terminal.is_some()
+    /// The kind of the program's own terminal, if it has one.
+    pub(super) fn terminal(&self) -> Option<String> {
+        self.terminal.as_deref().map(str::to_owned)
     }
 
     /// Sets a wall-clock limit below the policy's `limits.wall`.
@@ -318,6 +342,7 @@ impl Request {
                     last: ResultMode::Expression,
                     then: AfterCell::End,
                     source: *kind,
+                    terminal: self.terminal(),
                 };
                 cell.encode_into(source, &mut bytes)?;
             }
@@ -325,7 +350,7 @@ impl Request {
                 let exec = protocol::Request::Exec {
                     id: ONLY_REQUEST,
                     argv: argv.clone(),
-                    terminal: self.terminal.as_deref().map(str::to_owned),
+                    terminal: self.terminal(),
                 };
                 exec.encode_into(&[], &mut bytes)?;
             }
@@ -357,28 +382,35 @@ impl From<String> for Request {
     }
 }
 
-/// Cancels a run from any thread; its outcome is then `interrupted`. Clones are the same handle.
-#[derive(Clone, Debug)]
-pub struct Cancel(Arc<EventFd>);
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
 
-impl Cancel {
-    /// Makes an unused handle.
-    ///
-    /// # Errors
-    ///
-    /// When the process has no descriptor left (eventfd(2)).
-    pub fn new() -> io::Result<Self> {
-        let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        Ok(Self(Arc::new(event)))
+    /// The name of a request, and the path of its file.
+    fn placed(request: &Request) -> (String, Option<String>) {
+        let Program::Python { filename, .. } = &*request.program else {
+            panic!("it is Python");
+        };
+        let file = request.files().first().map(|(path, _)| path.to_string());
+        (filename.clone(), file)
     }
 
-    /// Ends the runs that have this handle, and those that get it later: a handle works once.
-    pub fn cancel(&self) {
-        // Fails only after 2^64 calls.
-        _ = self.0.write(1);
+    #[test]
+    fn a_script_has_its_file_where_its_name_leads() {
+        let of = |path: &str| placed(&Request::python("pass").own_file(path));
+        let at = |place: &str| (place.to_owned(), Some(place.to_owned()));
+        assert_eq!(of("a/b.py"), at("a/b.py"));
+        assert_eq!(of("./b.py"), at("b.py"));
+        assert_eq!(of("/srv/tasks/b.py"), at("b.py"));
+        assert_eq!(of("../tasks/b.py"), at("b.py"));
+        // No file can have this name.
+        assert_eq!(of("tasks/.."), ("tasks/..".to_owned(), None));
     }
 
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+    #[test]
+    fn text_with_a_coding_line_has_no_file() {
+        let text = Request::text("# coding: latin-1\n".to_owned());
+        assert_eq!(placed(&text.own_file("a.py")), ("a.py".to_owned(), None));
     }
 }

@@ -239,7 +239,7 @@ impl Policies {
             }
             TaskProgram::File { path, args } => {
                 let script = Script::load(Origin::Task(path.clone())).map_err(no_script)?;
-                script.request().args(args.drain(..))
+                script.request_with_file().args(args.drain(..))
             }
             TaskProgram::Program(argv) => Request::program(std::mem::take(argv)),
         };
