@@ -12,6 +12,7 @@ use clap_complete::Shell;
 use clap_complete::engine::ArgValueCompleter;
 
 use super::complete::{overrides, policies};
+use super::learn::Accept;
 use super::terminal::harmless;
 use sandfork_jail::control::MAX_WORKERS;
 
@@ -40,7 +41,7 @@ impl Arguments {
             // An option behind `-c CODE` or a program may be meant for either.
             let for_guest = std::env::args_os()
                 .nth(1)
-                .is_some_and(|name| name == "run" || name == "exec");
+                .is_some_and(|name| name == "run" || name == "exec" || name == "learn");
             let untold = error.get(ContextKind::Suggested).is_none();
             if for_guest && untold && error.kind() == ErrorKind::UnknownArgument {
                 let tip = StyledStr::from("what is meant for the guest stands behind `--`");
@@ -71,6 +72,8 @@ pub enum Command {
     Run(RunArguments),
     /// Run any program of the sandbox
     Exec(ExecArguments),
+    /// Run Python, and write the policy that lets it pass
+    Learn(LearnArguments),
     /// Type Python into a session, which keeps its variables and files
     Shell(ShellArguments),
     /// Run many tasks, each in a fresh sandbox
@@ -161,6 +164,13 @@ pub struct RunArguments {
     /// Give the script a terminal of its own, connected to this one
     #[arg(long, short, conflicts_with = "json")]
     pub terminal: bool,
+    #[command(flatten)]
+    pub target: TargetChoice,
+}
+
+/// The Python that is run.
+#[derive(Args, Debug)]
+pub struct TargetChoice {
     /// Run this code
     #[arg(short = 'c', value_name = "CODE", allow_hyphen_values = true)]
     pub code: Option<String>,
@@ -186,6 +196,28 @@ pub struct RunArguments {
         required_unless_present_any = ["code", "module"]
     )]
     pub rest: Vec<OsString>,
+}
+
+/// `sandfork learn`.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "sandfork learn [OPTIONS] <FILE|DIR|-|-c CODE|-m MODULE> [ARG...]",
+    after_help = "Without --accept, a person at the terminal is asked about each refusal. Each run starts the script \
+        anew, so what it does to paths of filesystem.write is done again. Exit codes: 0 the script passes; \
+        2 usage; otherwise those of the script's last run."
+)]
+pub struct LearnArguments {
+    #[command(flatten)]
+    pub policy: PolicyChoice,
+    /// Allow what is refused of these kinds, without asking: read, write, import, net, program, proc and limit, each
+    /// alone or with a value, as in `read:/srv,limit:memory`
+    #[arg(long, value_name = "KIND[:VALUE]", value_delimiter = ',')]
+    pub accept: Vec<Accept>,
+    /// Write the policy to this file instead of stdout
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub target: TargetChoice,
 }
 
 /// `sandfork exec`.
@@ -306,6 +338,15 @@ pub enum PolicyCommand {
             add = ArgValueCompleter::new(policies)
         )]
         policies: Vec<String>,
+    },
+    /// Print the keys in which two policies differ, and which of them allows more
+    Diff {
+        /// A built-in policy, or a policy file
+        #[arg(value_name = "A", add = ArgValueCompleter::new(policies))]
+        before: String,
+        /// Another one
+        #[arg(value_name = "B", add = ArgValueCompleter::new(policies))]
+        after: String,
     },
     /// Print the JSON Schema of a policy file, for editors
     Schema,

@@ -46,8 +46,8 @@ pub fn lines(outcome: &Outcome, shown: Shown, told: &dyn Fn(&Denial) -> bool) ->
     lines
 }
 
-/// What was refused, where, by what, how often, by whose report, and what allows it.
-fn line(denial: &Denial) -> String {
+/// What was refused and by whose report, and what allows it.
+pub fn line(denial: &Denial) -> String {
     let said = match denial.reported_by {
         Reporter::Guest => "the guest says it was refused",
         Reporter::Kernel | Reporter::Supervisor => "refused",
@@ -55,7 +55,8 @@ fn line(denial: &Denial) -> String {
     format!("{said}: {}; {}", what(denial), remedy(denial))
 }
 
-fn what(denial: &Denial) -> String {
+/// What was refused, where, by which layer, and how often.
+pub fn what(denial: &Denial) -> String {
     let mut text = denial.operation.clone();
     if let Some(target) = &denial.target {
         // Writing to a string does not fail.

@@ -7,6 +7,7 @@ use crate::outcome::exit_code;
 use crate::policy::PolicyError;
 use thiserror::Error;
 
+use super::learn::LearnError;
 use super::log::LogError;
 use super::map::MapError;
 use super::script::ScriptError;
@@ -31,6 +32,9 @@ pub enum Failure {
     /// A file could not be copied in or out.
     #[error(transparent)]
     Transfer(#[from] TransferError),
+    /// A policy could not be learnt.
+    #[error(transparent)]
+    Learn(#[from] LearnError),
     /// The tasks or the results of `map` are invalid.
     #[error(transparent)]
     Map(#[from] MapError),
@@ -66,11 +70,12 @@ impl Failure {
             // writer.
             _ if self.is_broken_pipe() => exit_code::BROKEN_PIPE,
             Self::Script(_) | Self::Policy(_) | Self::Log(_) | Self::NoTerminal => exit_code::USAGE,
+            Self::Learn(error) if error.is_usage() => exit_code::USAGE,
             Self::Transfer(error) if error.is_usage() => exit_code::USAGE,
             Self::Sandbox(error) => error.exit_code(),
             Self::Map(error) => error.exit_code(),
             Self::Setup(_) => exit_code::SANDBOX_UNAVAILABLE,
-            Self::Output(_) | Self::Transfer(_) => exit_code::NOT_WRITTEN,
+            Self::Output(_) | Self::Transfer(_) | Self::Learn(_) => exit_code::NOT_WRITTEN,
         }
     }
 

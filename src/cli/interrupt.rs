@@ -86,6 +86,11 @@ impl Interrupts {
         Ok(())
     }
 
+    /// From now on a signal ends the command: nothing runs.
+    pub fn end_the_command(&self) {
+        self.running.store(false, Ordering::SeqCst);
+    }
+
     /// From now on a signal calls `end` first.
     pub fn end_what_runs(&self) {
         self.running.store(true, Ordering::SeqCst);

@@ -7,6 +7,7 @@ mod drawing;
 mod failure;
 mod hint;
 mod interrupt;
+mod learn;
 mod log;
 mod map;
 mod plan;
@@ -46,6 +47,7 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
     match arguments.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Exec(arguments) => run::exec(arguments),
+        Command::Learn(arguments) => learn::learn(&arguments),
         Command::Shell(arguments) => shell::shell(&arguments),
         Command::Map(arguments) => map::map(&arguments),
         Command::Plan(arguments) => plan::plan(&arguments),

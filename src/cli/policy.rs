@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::Error;
 use crate::outcome::exit_code;
 use crate::plan::{PreloadPlan, check_syscalls};
-use crate::policy::{self, Override, Policy, PolicyError};
+use crate::policy::{self, Difference, Override, Policy, PolicyError};
 use crate::policy_source::FileSystem;
 
 use super::args::{PolicyChoice, PolicyCommand};
@@ -33,12 +33,36 @@ pub fn policy(command: PolicyCommand) -> Result<u8, Failure> {
             let host = if any_host { Host::Any } else { Host::This };
             check(&policies, host)
         }
+        PolicyCommand::Diff { before, after } => diff(&before, &after),
         PolicyCommand::Schema => print_json(&policy::schema()),
     }
 }
 
 fn load(name: &str) -> Result<Policy, PolicyError> {
     Policy::load(name, &[], &FileSystem)
+}
+
+/// Prints each difference, and who allows more. The exit code is that of diff(1).
+fn diff(before: &str, after: &str) -> Result<u8, Failure> {
+    let differences = load(before)?.differences(&load(after)?);
+    let keys = differences.iter().map(|difference| difference.key.len());
+    let width = keys.max().unwrap_or(0);
+    let mut text = String::new();
+    for Difference {
+        key,
+        change,
+        effect,
+    } in &differences
+    {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{effect:8}  {key:width$}  {}", harmless_line(change));
+    }
+    print(text)?;
+    Ok(if differences.is_empty() {
+        exit_code::OK
+    } else {
+        exit_code::DIFFERENT
+    })
 }
 
 fn list() -> String {

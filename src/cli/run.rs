@@ -28,7 +28,7 @@ const PASS_STDIN: &str = "stdio.stdin=pass";
 
 /// Runs a script, a module or code.
 pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
-    let target = Target::load(&arguments)?;
+    let target = Target::load(&arguments.target)?;
     let mut choice = arguments.policy;
     if arguments.terminal || arguments.transfer.passes_stdin {
         choice.overrides.push(PASS_STDIN.to_owned());

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use super::args::RunArguments;
+use super::args::TargetChoice;
 use super::script::{Origin, Script, ScriptError};
 use crate::Request;
 
@@ -23,9 +23,21 @@ pub struct Target {
 /// The file that makes a directory a program.
 const MAIN: &str = "__main__.py";
 
+impl TargetChoice {
+    /// What it names, as a person would call it.
+    pub fn name(&self) -> String {
+        match (&self.module, &self.code, self.rest.first()) {
+            (Some(module), ..) => format!("-m {}", module.first().map_or("", String::as_str)),
+            (_, Some(_), _) => "-c".to_owned(),
+            (.., Some(path)) => path.to_string_lossy().into_owned(),
+            _ => "stdin".to_owned(),
+        }
+    }
+}
+
 impl Target {
     /// Reads what the arguments name.
-    pub fn load(arguments: &RunArguments) -> Result<Self, ScriptError> {
+    pub fn load(arguments: &TargetChoice) -> Result<Self, ScriptError> {
         let mut rest = arguments.rest.iter().peekable();
         if let Some(module) = &arguments.module {
             let (name, own) = module.split_first().ok_or(ScriptError::NoModule)?;
@@ -49,7 +61,7 @@ impl Target {
         Self::of_file(&path, own, arguments)
     }
 
-    fn without_file(request: Request, arguments: &RunArguments) -> Result<Self, ScriptError> {
+    fn without_file(request: Request, arguments: &TargetChoice) -> Result<Self, ScriptError> {
         let beside = current_dir()?;
         let project = arguments.project.as_deref();
         Ok(Self {
@@ -63,7 +75,7 @@ impl Target {
     fn of_file(
         path: &Path,
         own: Vec<String>,
-        arguments: &RunArguments,
+        arguments: &TargetChoice,
     ) -> Result<Self, ScriptError> {
         let (path, is_program) = match path.join(MAIN) {
             main if path.is_dir() => (main, true),

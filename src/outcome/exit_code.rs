@@ -35,6 +35,8 @@ use super::{Ending, Status};
 pub const OK: u8 = 0;
 /// An uncaught exception.
 pub const EXCEPTION: u8 = 1;
+/// Two policies differ.
+pub const DIFFERENT: u8 = 1;
 /// What the command has to say could not be written.
 pub const NOT_WRITTEN: u8 = 1;
 /// An argument, the script or the policy is wrong.

@@ -11,11 +11,13 @@ mod assemble;
 mod builtin;
 mod chain;
 mod complete;
+mod diff;
 mod effective;
 mod error;
 mod keys;
 mod keyword;
 mod layer;
+mod learnt;
 mod limits;
 mod load;
 mod module_name;
@@ -32,12 +34,14 @@ mod values;
 
 pub use builtin::builtin_names;
 pub use complete::overrides_beginning_with;
+pub use diff::{Difference, Effect};
 pub use effective::{
     EnvPolicy, FilesystemPolicy, Freshness, ImportPolicy, Policy, ProcVisibility, PythonPolicy,
     SessionPolicy, SyscallPolicy, WorkExec,
 };
 pub use error::PolicyError;
 pub use keyword::{NetworkMode, Stdin, SystemFiles};
+pub(crate) use learnt::{Grant, learnt};
 pub use limits::{AbovePolicy, LimitOverrides};
 
 pub use crate::outcome::{Level, LimitName, Limits};

@@ -122,6 +122,24 @@ impl FromStr for ImportPattern {
     }
 }
 
+impl ImportPattern {
+    /// Whether it allows every module that the other one allows.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let is_beneath = |name: &str, package: &str| {
+            let rest = name.strip_prefix(package);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        match (self, other) {
+            (Self::Everything, _) => true,
+            (Self::Package(package), Self::Module(name) | Self::Package(name)) => {
+                is_beneath(name, package)
+            }
+            (Self::Module(module), Self::Module(name)) => module == name,
+            (Self::Module(_), Self::Package(_)) | (_, Self::Everything) => false,
+        }
+    }
+}
+
 impl fmt::Display for ImportPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

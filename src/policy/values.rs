@@ -175,7 +175,7 @@ impl Values {
         self.0.get(key).map(|said| &said.origin)
     }
 
-    fn value(&self, key: &str) -> Option<&Value> {
+    pub(super) fn value(&self, key: &str) -> Option<&Value> {
         self.0.get(key).map(|said| &said.value)
     }
 

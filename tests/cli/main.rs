@@ -7,6 +7,7 @@
 mod behaviour;
 mod complete;
 mod killed_map;
+mod learn;
 mod map;
 mod map_input;
 mod program;
@@ -29,6 +30,7 @@ fn main() {
         .chain(map::trials())
         .chain(map_input::trials())
         .chain(killed_map::trials())
+        .chain(learn::trials())
         .chain(program::trials())
         .chain(shell::trials())
         .chain(stop::trials())

@@ -1,0 +1,137 @@
+//! What `--accept` lets a policy be widened by.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::policy::Override;
+
+/// The kinds, and the keys that each stands for. A key that ends with a dot stands for its section.
+const KINDS: [(&str, &[&str]); 7] = [
+    ("read", &["filesystem.read"]),
+    ("write", &["filesystem.write"]),
+    ("import", &["imports.allow"]),
+    ("net", &["network.mode"]),
+    ("program", &["filesystem.system", "filesystem.work_exec"]),
+    ("proc", &["filesystem.proc"]),
+    (
+        "limit",
+        &[
+            "limits.",
+            "filesystem.work_size",
+            "filesystem.work_inodes",
+            "filesystem.tmp_size",
+            "filesystem.tmp_inodes",
+        ],
+    ),
+];
+
+/// One kind of settings, and the values that are accepted of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Accept {
+    keys: &'static [&'static str],
+    only: Option<String>,
+}
+
+/// Why a text is no kind.
+#[derive(Debug, Error)]
+#[error("`{0}` is none of {names}; after `:` it may have a value, as in `read:/srv`", names = Names)]
+pub struct UnknownKind(String);
+
+struct Names;
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&KINDS.map(|(name, _)| name).join(", "))
+    }
+}
+
+impl FromStr for Accept {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+        let (name, only) = match text.split_once(':') {
+            Some((name, only)) if !only.is_empty() => (name, Some(only.to_owned())),
+            Some(_) => return Err(UnknownKind(text.to_owned())),
+            None => (text, None),
+        };
+        let known = KINDS.iter().find(|(kind, _)| *kind == name);
+        let (_, keys) = known.ok_or_else(|| UnknownKind(text.to_owned()))?;
+        Ok(Self { keys, only })
+    }
+}
+
+impl Accept {
+    /// Whether it covers a setting.
+    pub fn covers(&self, key: &str, set: &Override) -> bool {
+        let is_meant =
+            |meant: &&str| meant.ends_with('.') && key.starts_with(*meant) || *meant == key;
+        self.keys.iter().any(is_meant) && self.only.as_ref().is_none_or(|only| fits(key, set, only))
+    }
+}
+
+/// Whether a value is what was named: a path beneath it, a module in it, a limit of that name, the value itself.
+fn fits(key: &str, set: &Override, only: &str) -> bool {
+    let set = set.to_string();
+    let value = set.split_once('=').map_or("", |(_, value)| value);
+    match key {
+        "filesystem.read" | "filesystem.write" => Path::new(value).starts_with(only),
+        "imports.allow" => {
+            let rest = value.strip_prefix(only);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        }
+        "network.mode" => value == only,
+        _ => key.rsplit_once('.').is_some_and(|(_, name)| name == only),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn covers(accept: &str, set: &str) -> bool {
+        let key = set.split_once('=').unwrap().0;
+        let accept: Accept = accept.parse().unwrap();
+        accept.covers(key, &set.parse().unwrap())
+    }
+
+    #[test]
+    fn a_kind_covers_its_keys_and_a_value_narrows_it() {
+        for (accept, set) in [
+            ("read", "filesystem.read=/srv/x"),
+            ("read:/srv", "filesystem.read=/srv/x"),
+            ("write:/srv/x", "filesystem.write=/srv/x"),
+            ("import:os", "imports.allow=os.path"),
+            ("net:loopback", "network.mode=loopback"),
+            ("limit:wall", "limits.wall=1m"),
+            ("limit", "filesystem.work_size=1GiB"),
+            ("program", "filesystem.work_exec=true"),
+            ("proc", "filesystem.proc=true"),
+        ] {
+            assert!(covers(accept, set), "{accept} {set}");
+        }
+        for (accept, set) in [
+            ("read", "filesystem.write=/srv/x"),
+            ("read:/srv", "filesystem.read=/srvx"),
+            ("read:/srv", "filesystem.read=/etc/shadow"),
+            ("import:os", "imports.allow=osx"),
+            ("net", "syscalls.allow=splice"),
+            ("limit:wall", "limits.memory=1GiB"),
+            ("limit", "filesystem.work_exec=true"),
+        ] {
+            assert!(!covers(accept, set), "{accept} {set}");
+        }
+    }
+
+    #[test]
+    fn other_words_are_refused_with_the_kinds() {
+        for text in ["", "all", "read:", "reads", ":x"] {
+            let refused = text.parse::<Accept>().unwrap_err().to_string();
+            assert!(refused.contains("read, write, import"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! `sandfork learn`: runs a script, asks what of its refusals to allow, and writes the policy that lets it pass.
+//!
+//! Every run is jailed by the policy as far as it was learnt. What a guest claims to need is a claim: it is shown,
+//! and nothing is allowed that was not accepted.
+
+mod accept;
+mod ask;
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::outcome::{Denial, Outcome, exit_code};
+use crate::policy::{Grant, Override, Policy, learnt};
+use crate::policy_source::FileSystem;
+use crate::{Cancel, Lifetime, Request, Sandbox};
+
+use super::args::LearnArguments;
+use super::denials::{line, what};
+use super::failure::{Failure, say};
+use super::interrupt::Interrupts;
+use super::plan::plan_here;
+use super::print;
+use super::report::sentence;
+use super::target::Target;
+use super::terminal::harmless;
+
+pub use self::accept::Accept;
+use self::ask::{Answer, ask};
+
+/// The most runs before the last word. Each of them was allowed more than the one before.
+const MOST_RUNS: usize = 64;
+
+/// Why a policy could not be learnt.
+#[derive(Debug, Error)]
+pub enum LearnError {
+    /// Without a terminal and without `--accept`.
+    #[error(
+        "stdin is no terminal that could be asked what to allow: say it with `--accept`, such as \
+         `--accept read:/srv,import`"
+    )]
+    NoAnswers,
+    /// The policy's file exists.
+    #[error("-o: `{0}` exists; remove it, or name another file")]
+    Exists(PathBuf),
+    /// The policy could not be written.
+    #[error("-o: `{path}` cannot be written: {cause}")]
+    Unwritable {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+}
+
+impl LearnError {
+    /// Whether it was found before anything ran.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, Self::Unwritable { .. })
+    }
+}
+
+/// Learns a policy.
+pub fn learn(arguments: &LearnArguments) -> Result<u8, Failure> {
+    let asks = arguments.accept.is_empty();
+    if asks && !io::stdin().is_terminal() {
+        return Err(LearnError::NoAnswers.into());
+    }
+    // Before a script runs for a policy that could not be kept.
+    if let Some(path) = arguments
+        .output
+        .as_ref()
+        .filter(|path| path.symlink_metadata().is_ok())
+    {
+        return Err(LearnError::Exists(path.clone()).into());
+    }
+    let target = Target::load(&arguments.target)?;
+    let mut given: Vec<Override> = Vec::new();
+    for set in &arguments.policy.overrides {
+        given.push(set.parse()?);
+    }
+    if let Some(project) = &target.project {
+        given.push(format!("python.project={}", project.display()).parse()?);
+    }
+    let cancel = Cancel::new().map_err(Failure::Setup)?;
+    let to_end = cancel.clone();
+    let interrupts = Interrupts::take(move || to_end.cancel()).map_err(Failure::Setup)?;
+    let mut learner = Learner {
+        base: &arguments.policy.policy,
+        given,
+        script: target.script,
+        request: target.request.cancel(&cancel).ask_host(),
+        interrupts,
+        learnt: Vec::new(),
+        declined: Vec::new(),
+        answers: if asks {
+            Answers::OfPerson
+        } else {
+            Answers::Given(&arguments.accept)
+        },
+    };
+    let last = learner.learn()?;
+    if !last.is_ok() {
+        return Ok(learner.give_up(&last));
+    }
+    learner.forget_the_needless()?;
+    for denial in last.denied() {
+        say(&format!("{}; the script passes without it", line(denial)));
+    }
+    let name = arguments.target.name();
+    write(&learner.policy_file(&name)?, arguments.output.as_deref())
+}
+
+/// Who says what is allowed.
+enum Answers<'a> {
+    OfPerson,
+    Given(&'a [Accept]),
+}
+
+/// A setting that was accepted.
+#[derive(Clone, Debug)]
+struct Learnt {
+    grant: Grant,
+    /// Whether it was the only one that was accepted between two runs, of which the second came further.
+    alone: bool,
+}
+
+struct Learner<'a> {
+    base: &'a str,
+    given: Vec<Override>,
+    script: Option<PathBuf>,
+    request: Request,
+    interrupts: Interrupts,
+    learnt: Vec<Learnt>,
+    declined: Vec<String>,
+    answers: Answers<'a>,
+}
+
+impl Learner<'_> {
+    /// Runs until the script passes, or nothing more is accepted. Returns the last outcome.
+    fn learn(&mut self) -> Result<Outcome, Failure> {
+        for number in 1..=MOST_RUNS {
+            let outcome = self.run(&self.policy(&self.learnt)?)?;
+            say(&format!("run {number} ended with `{}`", outcome.status()));
+            if outcome.is_ok() || !self.accept_some(&outcome)? {
+                return Ok(outcome);
+            }
+        }
+        self.run(&self.policy(&self.learnt)?)
+    }
+
+    fn policy(&self, learnt: &[Learnt]) -> Result<Policy, Failure> {
+        let learnt = learnt.iter().map(|learnt| learnt.grant.set.clone());
+        let sets: Vec<Override> = self.given.iter().cloned().chain(learnt).collect();
+        let policy = Policy::load(self.base, &sets, &FileSystem)?;
+        Ok(match &self.script {
+            Some(script) => policy.with_script(script.clone()),
+            None => policy,
+        })
+    }
+
+    fn run(&self, policy: &Policy) -> Result<Outcome, Failure> {
+        let sandbox = Sandbox::builder()
+            .policy(policy.clone())
+            .lifetime(Lifetime::OneRun)
+            .build()?;
+        self.interrupts.end_what_runs();
+        let outcome = sandbox.run(&self.request);
+        self.interrupts.end_the_command();
+        Ok(outcome?)
+    }
+
+    /// Whether some of what was refused is allowed from now on.
+    fn accept_some(&mut self, outcome: &Outcome) -> Result<bool, Failure> {
+        let before = self.learnt.len();
+        for denial in outcome.denied() {
+            if !self.consider(denial)? {
+                return Ok(false);
+            }
+        }
+        let accepted = &mut self.learnt[before..];
+        if let [only] = accepted {
+            only.alone = true;
+        }
+        Ok(!accepted.is_empty())
+    }
+
+    /// Accepts or declines a setting that would allow what was refused. `false` to stop.
+    fn consider(&mut self, denial: &Denial) -> Result<bool, Failure> {
+        let (Some(set), Some(key)) = (&denial.set, &denial.key) else {
+            return Ok(true);
+        };
+        let is_known = self.declined.contains(set)
+            || self
+                .learnt
+                .iter()
+                .any(|learnt| learnt.grant.set.to_string() == *set);
+        if is_known {
+            return Ok(true);
+        }
+        let accepted = match self.answers {
+            Answers::Given(accept) => {
+                let setting: Override = set.parse()?;
+                accept
+                    .iter()
+                    .any(|accept| accept.covers(key, &setting))
+                    .then(|| set.clone())
+            }
+            Answers::OfPerson => {
+                let answer = ask(denial, set, &mut io::stdin().lock(), &mut io::stderr())?;
+                match answer {
+                    Answer::Yes(set) => Some(set),
+                    Answer::No => None,
+                    Answer::Quit => return Ok(false),
+                }
+            }
+        };
+        let Some(accepted) = accepted else {
+            self.declined.push(set.clone());
+            return Ok(true);
+        };
+        let grant = Grant {
+            set: accepted.parse()?,
+            why: what(denial),
+        };
+        let learnt = Learnt {
+            grant,
+            alone: false,
+        };
+        let with: Vec<Learnt> = self
+            .learnt
+            .iter()
+            .cloned()
+            .chain([learnt.clone()])
+            .collect();
+        // A setting that no policy could have beside the others, or that this host cannot give.
+        match self
+            .policy(&with)
+            .and_then(|policy| Ok(plan_here(&policy)?))
+        {
+            Ok(_) => {
+                say(&format!("allowed: {accepted}"));
+                self.learnt.push(learnt);
+            }
+            Err(error) => {
+                say(&format!("not allowed: {accepted}: {error}"));
+                self.declined.push(set.clone());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Leaves out each setting without which the script passes too.
+    fn forget_the_needless(&mut self) -> Result<(), Failure> {
+        let mut number = 0;
+        while number < self.learnt.len() {
+            let mut without = self.learnt.clone();
+            let left_out = without.remove(number);
+            let is_needless = !left_out.alone && self.run(&self.policy(&without)?)?.is_ok();
+            if is_needless {
+                say(&format!("not needed: {}", left_out.grant.set));
+                self.learnt = without;
+            } else {
+                number += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says why the script does not pass. Returns the exit code.
+    fn give_up(&self, outcome: &Outcome) -> u8 {
+        if let Some(error) = outcome.error() {
+            // Nothing else is known of the end.
+            _ = io::stderr().write_all(harmless(&error.traceback).as_bytes());
+        }
+        let limits = self.policy(&self.learnt);
+        if let Some(sentence) = limits
+            .ok()
+            .and_then(|policy| sentence(outcome, &policy, "the script"))
+        {
+            say(&sentence);
+        }
+        for denial in outcome
+            .denied()
+            .iter()
+            .filter(|denial| denial.operation != "limit")
+        {
+            say(&line(denial));
+        }
+        say("the script does not pass with what was allowed: no policy was written");
+        outcome.exit_code()
+    }
+
+    fn policy_file(&self, name: &str) -> Result<String, Failure> {
+        let about = format!(
+            "Learnt by `sandfork learn` from {name}: what lets it run to its end, and why."
+        );
+        let given = self.given.iter().map(|set| Grant {
+            set: set.clone(),
+            why: "given with `--set`".to_owned(),
+        });
+        let grants: Vec<Grant> = given
+            .chain(self.learnt.iter().map(|learnt| learnt.grant.clone()))
+            .collect();
+        let base = match Policy::builtin(self.base) {
+            Some(_) => self.base.to_owned(),
+            None => std::path::absolute(self.base)?.display().to_string(),
+        };
+        let current = std::env::current_dir().ok();
+        Ok(learnt(&about, &base, &grants, current.as_deref())?)
+    }
+}
+
+fn write(policy: &str, output: Option<&Path>) -> Result<u8, Failure> {
+    let Some(path) = output else {
+        return print(policy);
+    };
+    let written = fs::File::create_new(path).and_then(|mut file| {
+        file.write_all(policy.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(|cause| LearnError::Unwritable {
+        path: path.to_owned(),
+        cause,
+    })?;
+    say(&format!("{} lets the script pass", path.display()));
+    Ok(exit_code::OK)
+}

@@ -1,0 +1,250 @@
+//! Writes a policy file from a base and single settings, each with the reason for it.
+
+use std::fmt::Write as _;
+
+use super::error::PolicyError;
+use super::keys::{SECTIONS, keys_of};
+use super::overrides::Override;
+use super::values::{ListChange, Value, Values};
+use crate::outcome::Unit;
+
+/// A setting, and why a policy has it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Grant {
+    /// The setting.
+    pub set: Override,
+    /// The reason. It may quote a guest.
+    pub why: String,
+}
+
+/// A policy file that builds on `base` and has these settings. Of two values of one key the later one counts.
+/// `about` is its first comment. A relative path starts from `directory`.
+///
+/// # Errors
+/// If a setting is not one.
+pub fn learnt(
+    about: &str,
+    base: &str,
+    grants: &[Grant],
+    directory: Option<&std::path::Path>,
+) -> Result<String, PolicyError> {
+    let mut read: Vec<(Values, &str)> = Vec::new();
+    for grant in grants {
+        let layer = grant.set.layer(directory).map_err(first)?;
+        if let Some(error) = layer.errors.into_iter().next() {
+            return Err(error);
+        }
+        read.push((layer.values, &grant.why));
+    }
+    let mut file = format!("{}extends = {}\n", comment(about), quoted(base));
+    for (section, _) in SECTIONS {
+        let mut lines = String::new();
+        for key in keys_of(section) {
+            let said: Vec<(&Value, &str)> = read
+                .iter()
+                .filter_map(|(values, why)| Some((values.value(key.name)?, *why)))
+                .collect();
+            write_key(key.parts().1, &said, &mut lines);
+        }
+        if !lines.is_empty() {
+            // Writing to a string does not fail.
+            _ = write!(file, "\n[{section}]\n{lines}");
+        }
+    }
+    Ok(file)
+}
+
+fn first(errors: Vec<PolicyError>) -> PolicyError {
+    let mut errors = errors.into_iter();
+    errors.next().expect("a text that is refused has an error")
+}
+
+fn write_key(name: &str, said: &[(&Value, &str)], file: &mut String) {
+    let Some((last, why)) = said.last() else {
+        return;
+    };
+    match last {
+        Value::List(_) => write_list(name, said, file),
+        Value::Variables(_) => {
+            for (value, why) in said {
+                if let Value::Variables(set) = value {
+                    for (variable, value) in set {
+                        _ = writeln!(
+                            file,
+                            "{}{name}.{variable} = {}",
+                            comment(why),
+                            quoted(&value.value)
+                        );
+                    }
+                }
+            }
+        }
+        other => _ = writeln!(file, "{}{name} = {}", comment(why), scalar(other)),
+    }
+}
+
+fn write_list(name: &str, said: &[(&Value, &str)], file: &mut String) {
+    let lists: Vec<(&ListChange, &str)> = said
+        .iter()
+        .filter_map(|(value, why)| match value {
+            Value::List(list) => Some((list, *why)),
+            _ => None,
+        })
+        .collect();
+    if lists.iter().all(|(list, _)| list.remove.is_empty()) {
+        _ = writeln!(file, "{name} = [");
+        for (list, why) in lists {
+            for item in &list.add {
+                _ = writeln!(file, "  {}, # {}", quoted(&item.value), one_line(why));
+            }
+        }
+        file.push_str("]\n");
+        return;
+    }
+    // An inline table is one line.
+    let texts = |pick: fn(&ListChange) -> &Vec<super::Located<String>>| {
+        let items = lists.iter().flat_map(|(list, _)| pick(list));
+        items
+            .map(|item| quoted(&item.value))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    for (_, why) in &lists {
+        file.push_str(&comment(why));
+    }
+    let (remove, add) = (texts(|list| &list.remove), texts(|list| &list.add));
+    let add = if add.is_empty() {
+        String::new()
+    } else {
+        format!(", add = [{add}]")
+    };
+    _ = writeln!(file, "{name} = {{ remove = [{remove}]{add} }}");
+}
+
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::Flag(flag) => flag.to_string(),
+        Value::Limit(limit, amount) => match limit.spec().unit {
+            Unit::Count | Unit::Cores => limit.spec().unit.text(*amount),
+            Unit::Duration | Unit::Size => quoted(&limit.spec().unit.text(*amount)),
+        },
+        Value::Term(Some(time)) => quoted(&Unit::Duration.text(*time)),
+        Value::Term(None) => quoted(super::keys::NEVER),
+        Value::Text(text) => quoted(text),
+        Value::List(_) | Value::Variables(_) => String::new(),
+    }
+}
+
+/// A string of TOML.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+fn comment(text: &str) -> String {
+    format!("# {}\n", one_line(text))
+}
+
+/// A text without line breaks and other control characters, which would end a comment.
+fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::{Policy, PolicySource};
+
+    /// A single policy file.
+    struct File(String);
+
+    impl PolicySource for File {
+        fn read(&self, _: &std::path::Path) -> std::io::Result<String> {
+            Ok(self.0.clone())
+        }
+
+        fn current_dir(&self) -> std::io::Result<std::path::PathBuf> {
+            Ok("/srv".into())
+        }
+    }
+
+    fn grants(sets: &[(&str, &str)]) -> Vec<Grant> {
+        let grant = |(set, why): &(&str, &str)| Grant {
+            set: set.parse().unwrap(),
+            why: (*why).to_owned(),
+        };
+        sets.iter().map(grant).collect()
+    }
+
+    fn written(grants: &[Grant]) -> String {
+        learnt("Learnt.", "strict", grants, Some("/srv".as_ref())).unwrap()
+    }
+
+    /// The file has the effect of the settings.
+    fn assert_same_effect(grants: &[Grant]) {
+        let text = written(grants);
+        let file = Policy::load("./learnt.toml", &[], &File(text.clone()));
+        let sets: Vec<Override> = grants.iter().map(|grant| grant.set.clone()).collect();
+        let set = Policy::load("strict", &sets, &File(String::new())).unwrap();
+        assert_eq!(file.unwrap().sha256(), set.sha256(), "{text}");
+    }
+
+    #[test]
+    fn each_line_has_its_reason() {
+        let grants = grants(&[
+            (
+                "filesystem.read=/srv/in.csv",
+                "open /srv/in.csv (train.py:3)",
+            ),
+            (
+                "syscalls.deny={ remove = [\"execve\"] }",
+                "execve by seccomp",
+            ),
+            ("limits.wall=1m", "limit 30s on the clock"),
+            ("filesystem.read=/srv/it's \"here\"", "open (train.py:4)"),
+            ("limits.pids=32", "fork"),
+            ("network.mode=loopback", "socket AF_INET"),
+            ("limits.wall=2m", "limit 1m on the clock"),
+            ("env.set.A=b", "given"),
+            ("session.idle=never", "given"),
+            ("filesystem.work_exec=true", "run /work/a.out"),
+        ]);
+        insta::assert_snapshot!(written(&grants));
+        assert_same_effect(&grants);
+    }
+
+    /// A guest chooses the names of what it misses.
+    #[test]
+    fn a_reason_cannot_set_a_key() {
+        let hostile = "open /a\n[syscalls]\nallow = ['splice']\r\u{85}\u{2028}x # ]";
+        let grants = grants(&[
+            ("filesystem.read=/srv/x", hostile),
+            ("filesystem.work_exec=true", hostile),
+            ("syscalls.deny={ remove = [\"execve\"] }", hostile),
+        ]);
+        assert_same_effect(&grants);
+    }
+
+    #[test]
+    fn what_is_no_setting_is_refused() {
+        let grants = grants(&[("filesystem.read=/proc/1", "")]);
+        assert!(learnt("", "standard", &grants, None).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_and_any_reason_are_written_so_that_they_are_read(
+            path in "/srv/[^\0]{1,20}", why in any::<String>()
+        ) {
+            let set: Override = format!("filesystem.read={path}").parse().unwrap();
+            if set.is_valid() {
+                assert_same_effect(&[Grant { set, why }]);
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `sandfork learn`, and `sandfork policy diff`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use libtest_mimic::Failed;
+
+use super::behaviour::sandfork;
+use super::shell::Person;
+use super::trials;
+
+trials! {
+    a_learnt_policy_lets_the_script_pass_and_says_why,
+    a_person_is_asked_and_may_decline,
+    what_the_script_does_not_need_is_left_out,
+    nothing_is_written_for_a_script_that_does_not_pass,
+    bad_input_is_refused_before_anything_runs,
+    two_policies_are_compared,
+}
+
+/// A directory that a guest is not shown, with a script that reads a file in it.
+fn scene() -> Result<tempfile::TempDir, Failed> {
+    let directory = tempfile::tempdir_in("/var/tmp")?;
+    let data = directory.path().join("data.csv");
+    fs::write(&data, "1,2\n")?;
+    let script = format!("print(open({:?}).read())\n", data.display().to_string());
+    fs::write(directory.path().join("reads.py"), script)?;
+    Ok(directory)
+}
+
+fn in_scene(scene: &Path, arguments: &[&str]) -> Result<Output, Failed> {
+    Ok(sandfork(arguments).current_dir(scene).output()?)
+}
+
+fn a_learnt_policy_lets_the_script_pass_and_says_why() -> Result<(), Failed> {
+    let scene = scene()?;
+    let run = |arguments: &[&str]| in_scene(scene.path(), arguments);
+    assert_eq!(run(&["run", "reads.py"])?.status.code(), Some(1));
+    let accept = format!("read:{}", scene.path().display());
+    let learnt = run(&[
+        "learn",
+        "--accept",
+        &accept,
+        "-o",
+        "learnt.toml",
+        "reads.py",
+    ])?;
+    assert!(learnt.status.success(), "{learnt:?}");
+    let policy = fs::read_to_string(scene.path().join("learnt.toml"))?;
+    let data = scene.path().join("data.csv");
+    let (data, script) = (data.display(), scene.path().join("reads.py"));
+    let line = format!("\"{data}\", # access {data} ({}:1)", script.display());
+    assert!(policy.contains(&line), "{policy}");
+    let passes = run(&["run", "--policy", "./learnt.toml", "reads.py"])?;
+    assert_eq!(String::from_utf8_lossy(&passes.stdout), "1,2\n\n");
+    Ok(())
+}
+
+fn a_person_is_asked_and_may_decline() -> Result<(), Failed> {
+    let scene = scene()?;
+    let script = scene.path().join("reads.py");
+    let output = scene.path().join("learnt.toml");
+    let arguments = [
+        "learn",
+        "-o",
+        output.to_str().unwrap(),
+        script.to_str().unwrap(),
+    ];
+    let mut person = Person::with(&arguments)?;
+    person.see("[q] stop: ")?;
+    person.types("n\r")?;
+    person.see("no policy was written")?;
+    assert_eq!(person.code()?, Some(1));
+    assert!(!output.exists());
+    let mut person = Person::with(&arguments)?;
+    person.see("[q] stop: ")?;
+    person.types("y\r")?;
+    person.see("lets the script pass")?;
+    assert_eq!(person.code()?, Some(0));
+    assert!(fs::read_to_string(output)?.contains("data.csv"));
+    Ok(())
+}
+
+/// Two refusals in one run, of which the script survives the first.
+const SURVIVES: &str = "
+try:
+    import wave
+except ImportError:
+    pass
+import socket
+socket.create_server(('127.0.0.1', 0))
+";
+
+fn what_the_script_does_not_need_is_left_out() -> Result<(), Failed> {
+    let arguments = [
+        "learn",
+        "--set",
+        "imports.allow=[\"socket\"]",
+        "--accept",
+        "import,net",
+        "-c",
+        SURVIVES,
+    ];
+    let learnt = sandfork(&arguments).output()?;
+    assert!(learnt.status.success(), "{learnt:?}");
+    let policy = String::from_utf8(learnt.stdout)?;
+    let said = String::from_utf8(learnt.stderr)?;
+    assert!(policy.contains("mode = \"loopback\""), "{policy}");
+    assert!(!policy.contains("wave"), "{policy}");
+    assert!(said.contains("not needed: imports.allow=wave"), "{said}");
+    Ok(())
+}
+
+fn nothing_is_written_for_a_script_that_does_not_pass() -> Result<(), Failed> {
+    let scene = scene()?;
+    let run = |arguments: &[&str]| in_scene(scene.path(), arguments);
+    let declined = [
+        "learn",
+        "--accept",
+        "read:/srv",
+        "-o",
+        "learnt.toml",
+        "reads.py",
+    ];
+    let declined = run(&declined)?;
+    assert_eq!(declined.status.code(), Some(1));
+    let said = String::from_utf8(declined.stderr)?;
+    assert!(said.contains("No such file"), "{said}");
+    assert!(said.contains("no policy was written"), "{said}");
+    let fails = run(&["learn", "--accept", "read", "-c", "raise SystemExit(7)"])?;
+    assert_eq!(fails.status.code(), Some(7));
+    assert!(fails.stdout.is_empty());
+    assert!(!scene.path().join("learnt.toml").exists());
+    Ok(())
+}
+
+fn bad_input_is_refused_before_anything_runs() -> Result<(), Failed> {
+    let scene = scene()?;
+    fs::write(scene.path().join("there.toml"), "mine")?;
+    for (arguments, said) in [
+        (&["learn", "reads.py"][..], "say it with `--accept`"),
+        (
+            &["learn", "--accept", "all", "reads.py"],
+            "`all` is none of read, write",
+        ),
+        (&["learn", "--accept", "read", "missing.py"], "missing.py"),
+        (
+            &["learn", "--accept", "read", "-o", "there.toml", "reads.py"],
+            "`there.toml` exists",
+        ),
+    ] {
+        let refused = sandfork(arguments)
+            .current_dir(scene.path())
+            .stdin(std::process::Stdio::null())
+            .output()?;
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let stderr = String::from_utf8(refused.stderr)?;
+        assert!(stderr.contains(said), "{stderr}");
+    }
+    assert_eq!(fs::read_to_string(scene.path().join("there.toml"))?, "mine");
+    Ok(())
+}
+
+fn two_policies_are_compared() -> Result<(), Failed> {
+    let scene = scene()?;
+    fs::write(
+        scene.path().join("mine.toml"),
+        "extends = \"standard\"\n[limits]\nwall = \"2s\"\n[filesystem]\nread = [\"/srv\"]\n",
+    )?;
+    let run = |arguments: &[&str]| in_scene(scene.path(), arguments);
+    let differ = run(&["policy", "diff", "standard", "./mine.toml"])?;
+    assert_eq!(differ.status.code(), Some(1));
+    let lines = String::from_utf8(differ.stdout)?;
+    let lines: Vec<Vec<&str>> = lines
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            vec!["wider", "filesystem.read", "+", "/srv"],
+            vec!["narrower", "limits.wall", "30s", "->", "2s"],
+        ]
+    );
+    let same = run(&["policy", "diff", "standard", "standard"])?;
+    assert_eq!((same.status.code(), same.stdout.len()), (Some(0), 0));
+    let missing = run(&["policy", "diff", "standard", "./missing.toml"])?;
+    assert_eq!(missing.status.code(), Some(2));
+    Ok(())
+}
