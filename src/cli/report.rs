@@ -9,14 +9,18 @@ use nix::sys::signal::Signal;
 /// script or program.
 pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<String> {
     match outcome.ending() {
-        Ending::Ok | Ending::Exception | Ending::Exit(_) => None,
+        Ending::Ok | Ending::Exit(0) => None,
+        Ending::Exception | Ending::Exit(_) => no_memory(outcome, policy.limits()),
         Ending::Limit(hit) => Some(limit(hit.name, policy.limits())),
         Ending::NotStarted(errno) => Some(format!(
             "`{guest}` could not be started: {}; the guest has the host's system programs, and \
              what `--set filesystem.read=PATH` shows it",
             Errno::from_raw(*errno).desc()
         )),
-        Ending::Denied => Some(denied(outcome)),
+        Ending::Denied => Some(
+            "the run was killed by seccomp for a system call that the policy does not allow"
+                .to_owned(),
+        ),
         Ending::Signal(number) => Some(format!("the run was ended by {}", signal(*number))),
         Ending::ProtocolViolation(how) => Some(format!(
             "the run was ended, for it tampered with its link to the supervisor: {how}"
@@ -37,16 +41,21 @@ fn limit(name: LimitName, limits: &Limits) -> String {
     }
 }
 
-fn denied(outcome: &Outcome) -> String {
-    let by_kernel = |denial: &&Denial| denial.reported_by == Reporter::Kernel;
-    match outcome.denied().iter().find(by_kernel) {
-        Some(denial) => format!(
-            "the run was killed by seccomp for the system call `{}`, which the policy does not allow",
-            denial.operation
-        ),
-        None => "the run was killed by seccomp for a system call that the policy does not allow"
-            .to_owned(),
-    }
+/// What a guest may have failed for that ended by itself: a process of it found no memory.
+fn no_memory(outcome: &Outcome, limits: &Limits) -> Option<String> {
+    let is_memory = |denial: &&Denial| denial.operation == Denial::MEMORY;
+    let what = match outcome.denied().iter().find(is_memory)?.reported_by {
+        Reporter::Kernel => "the kernel killed a process of the run at the limit",
+        _ => "a process of the run found no memory within the limit",
+    };
+    let name = LimitName::Memory;
+    let raised = limits.raised_text(name)?;
+    Some(format!(
+        "{what} of {} {}; `--set {}={raised}` allows more",
+        limits.text(name),
+        name.spec().noun,
+        name.key()
+    ))
 }
 
 /// `signal 11 (SIGSEGV)`; real-time signals have no name.
@@ -128,10 +137,22 @@ mod tests {
     }
 
     #[test]
-    fn a_denied_call_is_named_where_the_kernel_told() {
-        let outcome =
-            outcome(Ending::Denied).with_denied([Denial::new("ptrace", Reporter::Kernel)], 0);
-        let sentence = sentence(&outcome, &Policy::default(), "hello");
-        assert!(sentence.is_some_and(|sentence| sentence.contains("`ptrace`")));
+    fn a_process_without_memory_is_named_where_the_guest_failed() {
+        let said = |ending, reporter| {
+            let memory = Denial::new(Denial::MEMORY, reporter);
+            let outcome = outcome(ending).with_denied([memory], 0);
+            sentence(&outcome, &Policy::default(), "hello")
+        };
+        for ending in [Ending::Exception, Ending::Exit(137)] {
+            for reporter in [Reporter::Kernel, Reporter::Guest] {
+                let said = said(ending.clone(), reporter).unwrap_or_default();
+                assert!(said.contains("`--set limits.memory=1GiB`"), "{said}");
+            }
+        }
+        assert_eq!(said(Ending::Exit(0), Reporter::Kernel), None);
+        assert_eq!(
+            sentence(&outcome(Ending::Exit(1)), &Policy::default(), ""),
+            None
+        );
     }
 }

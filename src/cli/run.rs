@@ -152,8 +152,12 @@ fn launch(
         .error()
         .and_then(hint)
         .filter(|_| sentence.is_none());
+    let names = |said: &String, denial: &Denial| {
+        let set = denial.set.as_ref();
+        denial.operation == "limit" || set.is_some_and(|set| said.contains(set))
+    };
     let is_told = |denial: &Denial| {
-        sentence.is_some() && denial.operation == "limit"
+        sentence.as_ref().is_some_and(|said| names(said, denial))
             || hint.is_some() && denial.reported_by == Reporter::Guest
     };
     let mut refused = Vec::new();

@@ -124,6 +124,8 @@ pub enum Mechanism {
     Cgroup,
     /// A resource limit of a process (getrlimit(2)).
     Rlimit,
+    /// The interpreter, which makes no more objects shortly before a control group would end the guest.
+    Interpreter,
     /// The quota of a private tmpfs (tmpfs(5)).
     Tmpfs,
     /// The supervisor's sampling of the process tree, on hosts without a control group.

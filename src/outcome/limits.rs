@@ -127,9 +127,9 @@ limits! {
     Cpu, cpu: Duration, "limits.cpu", 1..=MONTH, Run, CpuLimit, "processor time", "of processor time";
 
     /// Memory of all processes together, their files in `/work` and `/tmp` included.
-    // The memory controller of cgroups(7) limits it. Without it, `RLIMIT_DATA` limits each process
-    // (getrlimit(2)), and the watchdog limits the sum over all of them, without the session's files, which have
-    // quotas of their own. CPython alone needs most of the minimum.
+    // The memory controller of cgroups(7) limits it, and shortly before that the interpreter's allocators refuse
+    // objects. Without it, `RLIMIT_DATA` limits each process (getrlimit(2)), and the watchdog limits the sum over all
+    // of them, without the session's files, which have quotas of their own. CPython alone needs most of the minimum.
     Memory, memory: Size, "limits.memory", 16 << 20..=PIB, Worker, MemoryLimit, "memory", "of memory";
 
     /// Processes and threads at once.

@@ -130,15 +130,15 @@ impl fmt::Display for Enforced {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Denial {
-    /// What was tried: `fork` and `limit`, or what an exception of the guest tells of: `import`, `access` to a path,
-    /// `run` a program, `socket`, or `system call` if it names no file.
+    /// What was tried: `fork`, `memory` and `limit`, or what an exception of the guest tells of: `import`, `access` to
+    /// a path, `run` a program, `socket`, or `system call` if it names no file.
     pub operation: String,
     /// The target of the operation: a path, a module, the limit that was reached.
     pub target: Option<String>,
     /// The error that the guest got; none if it was killed.
     pub errno: Option<i32>,
-    /// The layer that refused it. None if it is no layer: the list of imports, a clock of the supervisor, or a
-    /// permission of the host's file.
+    /// The layer that refused it. None if it is no layer: the list of imports, a clock of the supervisor, the
+    /// interpreter, or a permission of the host's file.
     pub layer: Option<Layer>,
     /// The guest's file in which it was tried. Always the guest's report.
     pub file: Option<String>,
@@ -159,6 +159,9 @@ pub struct Denial {
 }
 
 impl Denial {
+    /// More memory, which a process of the run did not get although no limit ended the run.
+    pub(crate) const MEMORY: &'static str = "memory";
+
     /// A denial that nothing more is known of.
     pub fn new(operation: impl Into<String>, reported_by: Reporter) -> Self {
         Self {

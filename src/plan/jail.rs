@@ -155,7 +155,7 @@ fn worker(
             most: MOST_PTYS,
         }),
         rlimits: limits::rlimits(host, limits, count),
-        data_allowance: limits::data_allowance(limits),
+        memory: limits::process_memory(policy, cgroup),
         process_headroom: limits::process_headroom(limits, count),
         pin_to_cores: limits::pin_to_cores(host, limits).filter(|_| !cpu_is_capped),
         filters: Vec::new(),

@@ -1,12 +1,13 @@
 //! Resource limits of a worker, and the check that the host has the resources that the policy
 //! promises.
 
-use crate::host::Host;
+use crate::host::{Controller, Host};
 use crate::outcome::{LimitName, Limits, Unit};
-use crate::policy::Policy;
-use sandfork_jail::program::{Rlimit, RlimitResource};
+use crate::policy::{Policy, ProcVisibility};
+use sandfork_jail::program::{ProcessMemory, Rlimit, RlimitResource};
 
 use super::PlanError;
+use super::cgroup::CgroupPlan;
 use super::words::amount;
 
 /// The stack of a main thread: the usual default of distributions. CPython's recursion limit and
@@ -79,13 +80,23 @@ pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<
         .collect()
 }
 
-/// Bytes that `RLIMIT_DATA` adds to the zygote's size: the limit, minus a reserve for the kernel's
+/// What one process may have beyond the zygote's size: the limit, minus a reserve for the kernel's
 /// own use and the session's files. If it is reached first, the guest gets a `MemoryError`; at the
 /// whole limit it would be killed.
-pub(super) fn data_allowance(limits: &Limits) -> u64 {
+///
+/// Libraries map much more than they touch (torch, mimalloc, thread stacks), so that mappings are counted only
+/// where nothing counts what is touched: without a cgroup, or without the `/proc` in which a process measures
+/// itself.
+pub(super) fn process_memory(policy: &Policy, cgroup: Option<&CgroupPlan>) -> ProcessMemory {
     const LEAST_RESERVE: u64 = 8 << 20;
-    let memory = limits.memory();
-    memory.saturating_sub((memory / 16).max(LEAST_RESERVE))
+    let memory = policy.limits().memory();
+    let allowance = memory.saturating_sub((memory / 16).max(LEAST_RESERVE));
+    let is_counted = cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory));
+    if is_counted && policy.filesystem().proc == ProcVisibility::Own {
+        ProcessMemory::Touched(allowance)
+    } else {
+        ProcessMemory::Mapped(allowance)
+    }
 }
 
 /// How many processes an ordinary user's ceiling leaves to the other workers that start while one

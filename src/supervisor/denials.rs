@@ -26,6 +26,8 @@ pub struct Refused<'a> {
     pub ending: &'a Ending,
     /// What the cgroup counted.
     pub counts: &'a Counts,
+    /// Who tells that a process of the run found no memory.
+    pub without_memory: Option<Reporter>,
     /// What the guest says that it was refused.
     pub claims: Vec<Denied>,
     /// The guest's own directory on the host, if it has no file system of its own.
@@ -59,6 +61,9 @@ impl Refused<'_> {
         if let Ending::Limit(hit) = self.ending {
             all.add(limit(*hit, self.limits));
         }
+        if let Some(memory) = self.memory() {
+            all.add(memory);
+        }
         if let Some(count @ 1..) = self.counts.refused_forks {
             let explained = of_limit(LimitName::Pids, self.limits, Some(Layer::Cgroup));
             all.add(Denial {
@@ -67,6 +72,22 @@ impl Refused<'_> {
             });
         }
         all
+    }
+
+    /// The memory that a process of the run did not get. None if the ending names the limit, or the guest ended
+    /// well and only its words tell of it.
+    fn memory(&self) -> Option<Denial> {
+        let (layer, count) = match (self.without_memory?, self.ending) {
+            (_, Ending::Limit(hit)) if hit.name == LimitName::Memory => return None,
+            (Reporter::Guest, Ending::Ok | Ending::Exit(0)) => return None,
+            (Reporter::Guest, _) => (Layer::Rlimits, 1),
+            _ => (Layer::Cgroup, self.counts.oom_kills),
+        };
+        let explained = of_limit(LimitName::Memory, self.limits, Some(layer));
+        Some(Denial {
+            count,
+            ..denial(Denial::MEMORY, self.without_memory?, &explained)
+        })
     }
 
     /// What a claim amounts to. None if the plan grants what it says was refused, or it is not a claim that the
@@ -153,17 +174,16 @@ fn denial(operation: impl Into<String>, reported_by: Reporter, explained: &Expla
 }
 
 fn limit(hit: LimitHit, limits: &Limits) -> Denial {
-    let layer = match hit.by {
-        Mechanism::Cgroup => Some(Layer::Cgroup),
-        Mechanism::Rlimit => Some(Layer::Rlimits),
-        Mechanism::Tmpfs => Some(Layer::Mounts),
-        Mechanism::Watchdog | Mechanism::Deadline | Mechanism::Supervisor => None,
+    let (layer, reported_by) = match hit.by {
+        Mechanism::Cgroup => (Some(Layer::Cgroup), Reporter::Kernel),
+        Mechanism::Rlimit => (Some(Layer::Rlimits), Reporter::Kernel),
+        Mechanism::Tmpfs => (Some(Layer::Mounts), Reporter::Kernel),
+        Mechanism::Interpreter => (None, Reporter::Guest),
+        Mechanism::Watchdog | Mechanism::Deadline | Mechanism::Supervisor => {
+            (None, Reporter::Supervisor)
+        }
     };
     let amount = format!("{} {}", limits.text(hit.name), hit.name.spec().noun);
-    let reported_by = match layer {
-        Some(_) => Reporter::Kernel,
-        None => Reporter::Supervisor,
-    };
     Denial {
         target: Some(amount),
         ..denial("limit", reported_by, &of_limit(hit.name, limits, layer))
@@ -203,6 +223,7 @@ mod tests {
                 refused_forks,
                 ..Counts::default()
             },
+            without_memory: None,
             claims,
             own: None,
             exists,
@@ -347,5 +368,33 @@ mod tests {
         let all = ended("", Vec::new(), &memory, None, &|_| None).listed;
         assert_eq!(all[0].layer, Some(Layer::Cgroup));
         assert_eq!(all[0].reported_by, Reporter::Kernel);
+    }
+
+    #[test]
+    fn a_process_that_found_no_memory_is_named_unless_the_ending_does() {
+        let told = |ending: Ending, by| {
+            Refused {
+                grants: &crate::plan::sample_grants(""),
+                limits: &crate::plan::sample("").supervision.limits,
+                ending: &ending,
+                counts: &Counts {
+                    oom_kills: 2,
+                    ..Counts::default()
+                },
+                without_memory: Some(by),
+                claims: Vec::new(),
+                own: None,
+                exists: &|_| None,
+            }
+            .memory()
+        };
+        let killed = told(Ending::Exit(0), Reporter::Kernel).unwrap();
+        assert_eq!((killed.layer, killed.count), (Some(Layer::Cgroup), 2));
+        assert_eq!(killed.key.as_deref(), Some("limits.memory"));
+        let said = told(Ending::Exit(1), Reporter::Guest).unwrap();
+        assert_eq!((said.layer, said.count), (Some(Layer::Rlimits), 1));
+        assert_eq!(told(Ending::Exit(0), Reporter::Guest), None);
+        let (name, by) = (LimitName::Memory, Mechanism::Cgroup);
+        assert!(told(Ending::Limit(LimitHit { name, by }), Reporter::Kernel).is_none());
     }
 }

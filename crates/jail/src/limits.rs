@@ -85,8 +85,8 @@ fn tasks_of_machine(loadavg: &str) -> Option<u64> {
 
 /// Limits private writable memory to what the zygote already has plus the allowance.
 ///
-/// It sets `RLIMIT_DATA` and not `RLIMIT_AS`: address space that is only reserved (numpy's and Go's
-/// arenas, thread stacks) does not count, but memory that can be written does.
+/// It sets `RLIMIT_DATA` and not `RLIMIT_AS`: address space that is only reserved (`PROT_NONE`) does not
+/// count. What can be written counts whether it is touched or not.
 pub fn set_data(zygote_bytes: u64, allowance: u64) -> Result<(), Errno> {
     let bytes = zygote_bytes.saturating_add(allowance);
     setrlimit(Resource::RLIMIT_DATA, bytes, bytes)

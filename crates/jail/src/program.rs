@@ -234,6 +234,19 @@ pub enum PathAccess {
     ReadWriteExecute,
 }
 
+/// What refuses a process more memory than the limit of all processes together, before that limit ends it.
+/// The amounts are bytes beyond the zygote's own size at the fork.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProcessMemory {
+    /// `RLIMIT_DATA`, which counts what is mapped, also where nothing is touched. Where no cgroup counts
+    /// memory, it is the wall.
+    Mapped(u64),
+    /// The interpreter's allocators, which count what is touched and refuse Python's objects more. A guest can
+    /// evade them, and libraries with allocators of their own do: the cgroup is the wall.
+    Touched(u64),
+}
+
 /// What each worker applies to itself between the fork and its first cell.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct WorkerJail {
@@ -245,8 +258,8 @@ pub struct WorkerJail {
     pub ptys: Option<Ptys>,
     /// Resource limits, soft and hard alike (getrlimit(2)).
     pub rlimits: Vec<Rlimit>,
-    /// Bytes that `RLIMIT_DATA` adds to the zygote's own size at the fork.
-    pub data_allowance: u64,
+    /// What holds the memory of one process.
+    pub memory: ProcessMemory,
     /// What `RLIMIT_NPROC` adds to the number of tasks of the whole machine at the fork, if the kernel
     /// counts everything that the user runs. It bounds a fork bomb until the supervisor ends it.
     pub process_headroom: Option<u64>,

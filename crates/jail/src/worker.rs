@@ -10,7 +10,7 @@ use nix::unistd::{chdir, setsid};
 
 use super::control::CpuBudgetScope;
 use super::failure::{Failure, InStep, Step, encode_report};
-use super::program::{BpfProgram, Network, WorkerJail, ZygoteJail};
+use super::program::{BpfProgram, Network, ProcessMemory, WorkerJail, ZygoteJail};
 use super::timing::{Part, Stopwatch, Timing};
 use super::zygote::Zygote;
 use super::{
@@ -187,7 +187,9 @@ fn close_in(
 
 fn set_limits(plan: &WorkerJail, birth: ForkParams) -> Result<(), Failure> {
     limits::set_all(plan.rlimits_in_force(birth.cpu)).in_step(Step::Rlimits)?;
-    limits::set_data(birth.zygote_bytes, plan.data_allowance).in_step(Step::Rlimits)?;
+    if let ProcessMemory::Mapped(allowance) = plan.memory {
+        limits::set_data(birth.zygote_bytes, allowance).in_step(Step::Rlimits)?;
+    }
     match plan.pin_to_cores {
         // Before the filter, which takes the call away.
         Some(cores) => limits::pin(cores, birth.first_core).in_step(Step::PinProcessors),

@@ -1,7 +1,6 @@
 """Tells guests that have no network so. It gives messages only: the kernel refuses the sockets."""
 
 import errno
-import sys
 
 # SOCK_STREAM, AF_INET and AF_INET6 of Linux. `socket` is not imported: most guests never use it.
 STREAM = 1
@@ -36,41 +35,9 @@ def made_socket(error):
     return frame.f_locals.get("family") in INTERNET and is_refused()
 
 
-class Servers:
-    """Patches asyncio once it is loaded. It skips the addresses for which there is no socket, and before
-    Python 3.13 returns a server that listens on none."""
-
-    def __init__(self):
-        self.changes = {"asyncio.base_events": mend}
-
-    def prepare(self):
-        sys.meta_path.insert(0, self)
-
-    def find_spec(self, name, path=None, target=None):
-        change = self.changes.pop(name, None)
-        if change is None:
-            return None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target)
-            if spec is not None and spec.loader is not None:
-                change_when_loaded(spec.loader, change)
-                return spec
-        return None
-
-
-def change_when_loaded(loader, change):
-    run = loader.exec_module
-
-    def exec_module(module):
-        run(module)
-        change(module)
-
-    loader.exec_module = exec_module
-
-
-def mend(base_events):
+def mend_servers(base_events):
+    """Patches asyncio, which skips the addresses for which there is no socket, and before Python 3.13 returns a
+    server that listens on none."""
     # Only here: its import, with that of `collections`, takes as long as all that an interpreter for a
     # single run imports besides.
     import functools

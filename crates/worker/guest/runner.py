@@ -40,16 +40,24 @@ RESERVE = 4 << 20
 
 
 class Reserve:
-    """Memory that is free when the guest's is used up."""
+    """Memory that is free when the guest's is used up: what is held here where mappings are limited, and what
+    the native half adds where objects are."""
 
     def __init__(self):
         self.held = None
+        self.native = None
         self.take()
+
+    def leave_to(self, native):
+        """Leaves it to the native half, which limits objects."""
+        self.held, self.native = None, native
 
     def take(self):
         """Reserves the memory, unless it is reserved already. If as much would not be left, the next cell
         has it: it may be the one that frees the others' memory."""
-        if self.held is None:
+        if self.native is not None:
+            self.native.end_report(None)
+        elif self.held is None:
             try:
                 both = bytes(RESERVE), bytes(RESERVE)
                 self.held = both[0]
@@ -58,6 +66,8 @@ class Reserve:
 
     def release(self):
         self.held = None
+        if self.native is not None:
+            self.native.begin_report(None)
 
 
 reserve = Reserve()

@@ -39,6 +39,8 @@ def main(native, setup, offered, stdin, changed, has_begun, left):
         take_over(mask, *left)
     project = setup["project"]
     hello, _ = wire.receive_alone()
+    # The supervisor has checked the worker.
+    native.limit_objects(None)
     serves = hello.get("serves")
     if serves == "session":
         from .session import Session

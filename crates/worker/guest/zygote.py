@@ -7,12 +7,16 @@ import time
 
 from . import fonts, process, wire, worker
 from .importers import mend_importers
-from .network import Servers
+from .network import mend_servers
+from .patches import Patches
 from .program import check_project
+from .runner import reserve
 
 # A second for threads to end.
 THREAD_CHECKS = 100
 THREAD_PAUSE = 0.01
+# The modules with numpy's table of functions, in numpy 2 and before.
+ARRAYS = ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath")
 # What else to import with a module, because it holds data that is made at its import: the list of all
 # fonts, which is read from each of them.
 COMPANIONS = {"matplotlib": ("matplotlib.font_manager",)}
@@ -37,7 +41,7 @@ def main(native, entered):
         os.environ.update(entered["env"])
         os.environ.update(setup["preload_env"])
         process.open_streams()
-        preloaded = prepare(native, setup)
+        preloaded = prepare(native, setup, entered["limits_objects"])
         # The libraries have read these variables. Guests see the policy's values.
         for name, _ in setup["preload_env"]:
             del os.environ[name]
@@ -62,7 +66,7 @@ def offer(setup):
     return worker.offer() if is_native else None
 
 
-def prepare(native, setup):
+def prepare(native, setup, limits_objects):
     import site
 
     # `-S` delayed `site` until the jail is closed, because a `.pth` file can run any code.
@@ -78,7 +82,11 @@ def prepare(native, setup):
         guard_imports(setup["imports"])
     if setup["project"] is not None:
         check_project(setup["project"])
-    Servers().prepare()
+    changes = {"asyncio.base_events": mend_servers}
+    if limits_objects:
+        reserve.leave_to(native)
+        changes.update(dict.fromkeys(ARRAYS, native.include_arrays))
+    Patches(changes).prepare()
     preloaded = preload_all(native, setup["preload"])
     if lasts(setup):
         worker.warm_up(native)

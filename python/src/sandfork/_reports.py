@@ -36,7 +36,8 @@ class Limit:
     name: str
     """The limit's key in the policy, such as `limits.wall`."""
     by: str
-    """The mechanism that enforced it: `cgroup`, `rlimit`, `tmpfs`, `watchdog`, `deadline` or `supervisor`."""
+    """The mechanism that enforced it: `cgroup`, `rlimit`, `interpreter`, `tmpfs`, `watchdog`, `deadline` or
+    `supervisor`."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Denial:
     a count."""
 
     operation: str
-    """What was tried: `fork` and `limit`, or what an exception of the guest tells of: `import`, `access` to a path,
-    `run` a program, `socket`, or `system call` if it names no file."""
+    """What was tried: `fork`, `memory` and `limit`, or what an exception of the guest tells of: `import`, `access` to a
+    path, `run` a program, `socket`, or `system call` if it names no file."""
     target: str | None
     """The path, module or amount of a limit, or `None`."""
     errno: int | None

@@ -1,13 +1,18 @@
 //! Decides a run's one ending from the evidence. Pure: what the supervisor did and what the kernel
 //! counted take precedence over what the worker reports.
 
+mod no_memory;
+
 use nix::errno::Errno;
+
+use self::no_memory::says_no_memory;
 
 use super::cgroup::Counts;
 use super::run::NoRoom;
-use crate::outcome::{Ending, LimitHit, LimitName, Mechanism, Scope};
+use crate::outcome::{Ending, LimitHit, LimitName, Mechanism, Reporter, Scope};
 use crate::protocol::{CellResult, Ended, GuestError};
 use sandfork_jail::control::{Exit, ExitStatus};
+use sandfork_jail::program::ProcessMemory;
 
 /// Why the supervisor ended a run.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -99,6 +104,10 @@ pub struct Evidence<'a> {
     pub cpu_limit_us: u64,
     /// The kind of code that was run.
     pub kind: Kind,
+    /// What refuses the guest more memory.
+    pub memory: ProcessMemory,
+    /// What the guest wrote to its standard error.
+    pub stderr: &'a [u8],
 }
 
 /// The ending that the evidence shows.
@@ -129,8 +138,33 @@ fn by_signal(signal: i32, evidence: &Evidence) -> Ending {
         libc::SIGKILL if cpu_us >= evidence.cpu_limit_us => {
             limit(LimitName::Cpu, Mechanism::Rlimit)
         }
+        libc::SIGABRT if has_found_no_memory(evidence) => no_memory(evidence),
         signal => Ending::Signal(signal),
     }
+}
+
+/// Who tells that a process of the run found no memory, if one did: not only the one whose end is decided.
+pub fn without_memory(evidence: &Evidence) -> Option<Reporter> {
+    if evidence.counts.oom_kills > 0 {
+        Some(Reporter::Kernel)
+    } else {
+        has_found_no_memory(evidence).then_some(Reporter::Guest)
+    }
+}
+
+/// Whether a program without `MemoryError` gave up for a limit that the kernel does not count.
+fn has_found_no_memory(evidence: &Evidence) -> bool {
+    matches!(evidence.memory, ProcessMemory::Mapped(_)) && says_no_memory(evidence.stderr)
+}
+
+/// The guest was refused more memory.
+fn no_memory(evidence: &Evidence) -> Ending {
+    let by = match evidence.memory {
+        ProcessMemory::Mapped(_) => Mechanism::Rlimit,
+        ProcessMemory::Touched(_) => Mechanism::Interpreter,
+    };
+    let name = LimitName::Memory;
+    Ending::Limit(LimitHit { name, by })
 }
 
 fn by_itself(code: i32, evidence: &Evidence) -> Ending {
@@ -138,12 +172,14 @@ fn by_itself(code: i32, evidence: &Evidence) -> Ending {
     match (evidence.result.map(|result| &result.ended), code) {
         (Some(Ended::Ok(_)), 0) => Ending::Ok,
         (Some(Ended::Exception(error)), _) if evidence.kind == Kind::Program => {
-            Ending::NotStarted(error.errno.unwrap_or(Errno::ENOEXEC as i32))
+            match error.errno.unwrap_or(Errno::ENOEXEC as i32) {
+                libc::ENOMEM => no_memory(evidence),
+                errno => Ending::NotStarted(errno),
+            }
         }
-        (Some(Ended::Exception(error)), 1) => match limit_behind(error, evidence) {
-            Some(hit) => Ending::Limit(hit),
-            None => Ending::Exception,
-        },
+        (Some(Ended::Exception(error)), 1) => {
+            limit_behind(error, evidence).unwrap_or(Ending::Exception)
+        }
         // The worker exited, or its exit status contradicts its report: the kernel's status counts.
         _ => Ending::Exit(code),
     }
@@ -153,11 +189,11 @@ fn by_itself(code: i32, evidence: &Evidence) -> Ending {
 ///
 /// A false report can only mislabel the guest's own failure, so the report is enough where the
 /// kernel keeps no count. Where the kernel does count (refused forks), the count must agree.
-fn limit_behind(error: &GuestError, evidence: &Evidence) -> Option<LimitHit> {
+fn limit_behind(error: &GuestError, evidence: &Evidence) -> Option<Ending> {
     let counts = &evidence.counts;
-    let hit = |name, by| Some(LimitHit { name, by });
+    let hit = |name, by| Some(Ending::Limit(LimitHit { name, by }));
     if error.name == "MemoryError" || error.name.ends_with("ArrayMemoryError") {
-        return hit(LimitName::Memory, Mechanism::Rlimit);
+        return Some(no_memory(evidence));
     }
     let no_thread = error.name == "RuntimeError" && error.message.contains("start new thread");
     let errno = error.errno.map(Errno::from_raw);
@@ -165,13 +201,13 @@ fn limit_behind(error: &GuestError, evidence: &Evidence) -> Option<LimitHit> {
         return match counts.refused_forks {
             Some(1..) => hit(LimitName::Pids, Mechanism::Cgroup),
             // The thread limit did not refuse the thread, so there was no memory for its stack.
-            Some(_) if no_thread => hit(LimitName::Memory, Mechanism::Rlimit),
+            Some(_) if no_thread => Some(no_memory(evidence)),
             Some(_) => None,
             None => hit(LimitName::Pids, Mechanism::Rlimit),
         };
     }
     match errno? {
-        Errno::ENOMEM => hit(LimitName::Memory, Mechanism::Rlimit),
+        Errno::ENOMEM => Some(no_memory(evidence)),
         Errno::EFBIG => hit(LimitName::FileSize, Mechanism::Rlimit),
         Errno::EMFILE => hit(LimitName::OpenFiles, Mechanism::Rlimit),
         Errno::ENOSPC | Errno::EDQUOT => match evidence.no_room {

@@ -9,6 +9,8 @@ fn evidence<'a>() -> Evidence<'a> {
         cpu_limit_us: 2_000_000,
         no_room: NoRoom::Quota(None),
         kind: Kind::Cell,
+        memory: ProcessMemory::Mapped(0),
+        stderr: b"",
     }
 }
 
@@ -116,6 +118,55 @@ fn a_soft_memory_error_is_not_an_oom_kill() {
             by: Mechanism::Rlimit
         })
     );
+}
+
+#[test]
+fn a_memory_error_is_the_interpreters_where_a_cgroup_counts_what_is_touched() {
+    let result = raised("MemoryError", None);
+    let seen = Evidence {
+        exit: Some(exited(1)),
+        result: Some(&result),
+        memory: ProcessMemory::Touched(0),
+        ..evidence()
+    };
+    assert!(matches!(decide(&seen), Ending::Limit(hit) if hit.by == Mechanism::Interpreter));
+}
+
+#[test]
+fn an_abort_is_the_memory_limit_if_mappings_are_limited_and_its_last_words_say_so() {
+    let aborted = |memory, stderr| {
+        decide(&Evidence {
+            exit: Some(killed(libc::SIGABRT, 0)),
+            memory,
+            stderr,
+            ..evidence()
+        })
+    };
+    let words = b"terminate called after throwing an instance of 'std::bad_alloc'";
+    let limited = aborted(ProcessMemory::Mapped(0), words);
+    assert!(matches!(limited, Ending::Limit(hit) if hit.name == LimitName::Memory));
+    let by_itself = Ending::Signal(libc::SIGABRT);
+    assert_eq!(
+        aborted(ProcessMemory::Mapped(0), b"assertion failed"),
+        by_itself
+    );
+    assert_eq!(aborted(ProcessMemory::Touched(0), words), by_itself);
+}
+
+#[test]
+fn a_program_that_finds_no_memory_at_its_start_has_reached_the_limit() {
+    let not_started = |errno| {
+        let result = raised("OSError", Some(errno));
+        decide(&Evidence {
+            exit: Some(exited(127)),
+            result: Some(&result),
+            kind: Kind::Program,
+            ..evidence()
+        })
+    };
+    let limited = not_started(libc::ENOMEM);
+    assert!(matches!(limited, Ending::Limit(hit) if hit.name == LimitName::Memory));
+    assert_eq!(not_started(libc::ENOENT), Ending::NotStarted(libc::ENOENT));
 }
 
 #[test]

@@ -76,11 +76,11 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         now: Instant,
         caller: &mut dyn Caller,
     ) -> &'static str {
-        let output_bytes = self.hand_out_the_rest(&mut cell, now, caller);
+        let (output_bytes, stderr) = self.hand_out_the_rest(&mut cell, now, caller);
         let said = result.or_else(|| cell.result.take());
         let mut said = said.map(Said::new).unwrap_or_default();
         let seen = self.seen(&mut cell, said.result.take(), fate, now);
-        let outcome = report(&self.terms, Kind::Cell, seen, output_bytes);
+        let outcome = report(&self.terms, Kind::Cell, seen, output_bytes, &stderr);
         let status = outcome.status().as_str();
         if !outcome.is_ok() {
             said = said.without_value();
@@ -102,13 +102,13 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         status
     }
 
-    /// Forwards the remaining output. Returns how much the whole cell printed.
+    /// Forwards the remaining output. Returns how much the whole cell printed, and its standard error.
     fn hand_out_the_rest(
         &mut self,
         cell: &mut CellUnderWay,
         now: Instant,
         caller: &mut dyn Caller,
-    ) -> u64 {
+    ) -> (u64, Vec<u8>) {
         let mut sink = StreamSink {
             caller,
             id: cell.id,
@@ -127,7 +127,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             sink.stdout(&stdout);
             sink.stderr(&stderr);
         }
-        total
+        (total, stderr)
     }
 
     pub(super) fn seen(

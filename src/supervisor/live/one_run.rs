@@ -100,7 +100,7 @@ pub fn serve_run(
         ..state.seen(&mut cell, result, Fate::Ended, gone)
     };
     let (stdout, stderr, total) = state.io.take_output();
-    let outcome = report(&state.terms, kind, seen, total);
+    let outcome = report(&state.terms, kind, seen, total, &stderr);
     let blob = blob.filter(|_| outcome.value().is_some());
     Ok(outcome
         .with_output(stdout, stderr)

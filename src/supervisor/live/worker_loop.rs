@@ -64,6 +64,7 @@ impl<'a> WorkerLoop<'a> {
             grants: context.grants,
             own: verified.session.as_ref().map(SessionDirectory::path),
             ask_host: context.ask_host,
+            memory: context.jail.worker.memory,
         };
         let mut state = WorkerLife::new(terms, worker, now);
         if let Purpose::Session(_) = purpose {

@@ -11,7 +11,7 @@ use crate::outcome::{Ending, Outcome, Phases, Usage};
 use crate::protocol::{CellResult, Ended};
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::denials::Refused;
-use crate::supervisor::ending::{Evidence, Kind, Stop, decide};
+use crate::supervisor::ending::{Evidence, Kind, Stop, decide, without_memory};
 use crate::supervisor::live::LifeTerms;
 use sandfork_jail::control::Exit;
 
@@ -48,11 +48,17 @@ pub enum Fate {
     Lives,
 }
 
-/// Makes the outcome without the output.
-pub fn report(terms: &LifeTerms, kind: Kind, seen: Seen, output_bytes: u64) -> Outcome {
+/// Makes the outcome without the output, of which `stderr` is a part.
+pub fn report(
+    terms: &LifeTerms,
+    kind: Kind,
+    seen: Seen,
+    output_bytes: u64,
+    stderr: &[u8],
+) -> Outcome {
     let usage = usage(&seen, output_bytes);
     let stopped = seen.stop.is_some();
-    let ending = decide(&Evidence {
+    let evidence = Evidence {
         stop: seen.stop,
         exit: seen.exit,
         result: seen.result.as_ref(),
@@ -60,7 +66,11 @@ pub fn report(terms: &LifeTerms, kind: Kind, seen: Seen, output_bytes: u64) -> O
         no_room: seen.files.no_room,
         cpu_limit_us: u64::try_from(seen.cpu_limit.as_micros()).unwrap_or(u64::MAX),
         kind,
-    });
+        memory: terms.memory,
+        stderr,
+    };
+    let ending = decide(&evidence);
+    let without_memory = without_memory(&evidence);
     // A worker whose exit status contradicts its report is not quoted. A worker that lives on
     // reports where it was interrupted.
     let believed = match ending {
@@ -85,6 +95,7 @@ pub fn report(terms: &LifeTerms, kind: Kind, seen: Seen, output_bytes: u64) -> O
         limits: &terms.limits,
         ending: &ending,
         counts: &seen.counts,
+        without_memory,
         claims,
         own: terms.own,
         exists: &|path| match terms.ask_host {

@@ -16,7 +16,6 @@ use crate::supervisor::ending::Stop;
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::sockets::Sockets;
 use crate::supervisor::spawn::Worker;
-use sandfork_jail::sys::process::page_size;
 use sandfork_jail::sys::procfs;
 
 /// How often the tree of a worker without a cgroup is measured.
@@ -292,6 +291,10 @@ impl<'a> Watch<'a> {
 
     fn measure(&self, tree: Vec<Pid>) -> Measured {
         let stat = |pid| procfs::stat(self.proc, pid).ok();
+        let resident = |pid| {
+            let sizes = procfs::sizes(self.proc, &format!("{pid}/statm"));
+            sizes.map_or(0, |sizes| sizes.resident)
+        };
         // The parent of the orphans has waited for those that ended.
         let orphans = stat(self.above).map_or(0, |stat| stat.waited_ticks);
         let without_processes = Measured {
@@ -303,7 +306,7 @@ impl<'a> Watch<'a> {
             let ticks = stat.own_ticks + stat.waited_ticks;
             Measured {
                 cpu_us: sum.cpu_us + ticks * MICROSECONDS_PER_TICK,
-                memory: sum.memory + resident(pid).unwrap_or(0),
+                memory: sum.memory + resident(pid),
                 pids: sum.pids + stat.threads,
             }
         })
@@ -326,13 +329,6 @@ impl<'a> Watch<'a> {
         }
         found
     }
-}
-
-/// Field 2 of `/proc/PID/statm`, bytes.
-fn resident(pid: Pid) -> Option<u64> {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * page_size())
 }
 
 /// `Pss` of `/proc/PID/smaps_rollup`, bytes.

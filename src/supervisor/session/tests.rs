@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use sandfork_jail::program::{
-    Identity, LandlockRules, PathAccess, PathRule, ProcMount, WorkerJail,
+    Identity, LandlockRules, PathAccess, PathRule, ProcMount, ProcessMemory, WorkerJail,
 };
 
 /// A jail without namespaces, in which the guest may read these paths.
@@ -38,7 +38,7 @@ fn jail(readable: &[&Path]) -> ZygoteJail {
             proc: ProcMount::Absent,
             ptys: None,
             rlimits: Vec::new(),
-            data_allowance: 0,
+            memory: ProcessMemory::Mapped(0),
             process_headroom: None,
             pin_to_cores: None,
             filters: Vec::new(),

@@ -26,7 +26,7 @@ use crate::plan::Layer;
 use crate::policy::Level;
 use sandfork_jail::DATA;
 use sandfork_jail::control::{CpuBudgetScope, NAMESPACES};
-use sandfork_jail::program::{Identity, Network, RlimitResource, ZygoteJail};
+use sandfork_jail::program::{Identity, Network, ProcessMemory, RlimitResource, ZygoteJail};
 use sandfork_jail::sys;
 
 /// The network namespace's name in [`NAMESPACES`].
@@ -309,6 +309,9 @@ fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuBudgetScope) -> Checked
             let found = format!("{name} {soft:?} {hard:?}");
             return differs(Layer::Rlimits, found, limit.value.to_string());
         }
+    }
+    if let ProcessMemory::Touched(_) = jail.worker.memory {
+        return Ok(());
     }
     // The value depends on the zygote's size at the fork.
     match row(DATA_LIMIT).and_then(|row| row.split_ascii_whitespace().nth(1)) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandfork::{LimitName, Mechanism, Status};
+use sandfork::{LimitName, Mechanism, Request, Sandbox, Status};
 
 use crate::check::{by, ended, fine, limited, shown};
 use crate::need::Need;
@@ -18,6 +18,9 @@ pub fn tests() -> Vec<Test> {
         a_library_that_finds_no_room,
         a_session_goes_on_after_all_its_memory_was_used_up,
         a_memory_error_can_be_caught,
+        freed_memory_is_had_again,
+        a_library_that_aborts_for_lack_of_memory,
+        a_child_without_memory,
         processes_together,
         children_that_are_killed,
     ];
@@ -27,7 +30,7 @@ pub fn tests() -> Vec<Test> {
             .map(|test| test.needs(Need::Packages)),
     );
     tests.extend(
-        tests![files_count_too]
+        tests![files_count_too, memory_that_is_only_mapped]
             .into_iter()
             .map(|test| test.needs(Need::Cgroup)),
     );
@@ -40,10 +43,16 @@ fn small() -> Recipe {
     standard().set("limits.memory=200MiB")
 }
 
+/// What refuses a guest more before it is killed.
+fn refusal(sandbox: &Sandbox) -> Mechanism {
+    by(sandbox, Mechanism::Interpreter, Mechanism::Rlimit)
+}
+
 /// Not killed: the guest got the exception, and did not catch it.
 fn raises(world: &World, code: &str) {
-    let outcome = world.run(small(), code);
-    limited(&outcome, LimitName::Memory, Mechanism::Rlimit);
+    let sandbox = world.build(small());
+    let outcome = run(&sandbox, code);
+    limited(&outcome, LimitName::Memory, refusal(&sandbox));
     assert_eq!(outcome.exit_code(), 137);
     let error = outcome.error().expect("the exception is described");
     assert!(error.name.ends_with("MemoryError"), "{}", shown(&outcome));
@@ -79,11 +88,13 @@ fn memory_that_is_used_up_to_the_last_byte(world: &World) {
 }
 
 fn a_session_goes_on_after_all_its_memory_was_used_up(world: &World) {
-    let mut session = Arc::new(world.build(small())).session().expect("it begins");
+    let sandbox = Arc::new(world.build(small()));
+    let refusal = refusal(&sandbox);
+    let mut session = sandbox.session().expect("it begins");
     for _ in 0..2 {
         let code = format!("{ALL}more = [[] for _ in range(100_000)]");
         let report = session.run(code.as_str()).expect("it runs");
-        limited(report.outcome(), LimitName::Memory, Mechanism::Rlimit);
+        limited(report.outcome(), LimitName::Memory, refusal);
         let report = session.run("del kept\n6 * 7").expect("it runs");
         fine(report.outcome());
     }
@@ -92,11 +103,8 @@ fn a_session_goes_on_after_all_its_memory_was_used_up(world: &World) {
 /// The dynamic loader's exceptions have no errno.
 fn a_library_that_finds_no_room(world: &World) {
     let code = "raise ImportError('/usr/lib/library.so: failed to map segment from shared object')";
-    limited(
-        &world.run(small(), code),
-        LimitName::Memory,
-        Mechanism::Rlimit,
-    );
+    let sandbox = world.build(small());
+    limited(&run(&sandbox, code), LimitName::Memory, refusal(&sandbox));
     let code = "import ctypes, shutil\n\
                 paths = (line.split()[-1] for line in open('/proc/self/maps'))\n\
                 shutil.copyfile(next(path for path in paths if '/libc.so' in path), 'library.so')\n\
@@ -113,6 +121,93 @@ fn a_library_that_finds_no_room(world: &World) {
 
 fn numpy_array(world: &World) {
     raises(world, "import numpy\nnumpy.ones(1 << 28)");
+    raises(
+        world,
+        "import numpy\na = numpy.ones(1 << 20)\nwhile True: a = numpy.concatenate([a, a])",
+    );
+    let code = "import numpy\nkept = []\nwhile True: kept.append(numpy.ones(1 << 17))";
+    let sandbox = Arc::new(world.build(small().set("python.preload=numpy")));
+    let mut session = sandbox.session().expect("it begins");
+    for _ in 0..2 {
+        let report = session.run(code).expect("it runs");
+        limited(report.outcome(), LimitName::Memory, refusal(&sandbox));
+        let report = session
+            .run("del kept; numpy.ones(1 << 20).sum()")
+            .expect("it runs");
+        fine(report.outcome());
+    }
+}
+
+/// What torch, mimalloc and thread stacks do: they map far more than they touch.
+fn memory_that_is_only_mapped(world: &World) {
+    let code = "import mmap, threading\n\
+                private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS\n\
+                both = mmap.PROT_READ | mmap.PROT_WRITE\n\
+                mapped = mmap.mmap(-1, 10 << 30, flags=private, prot=both)\n\
+                mapped[5 << 30] = 1\n\
+                import ctypes\n\
+                libc = ctypes.CDLL(None, use_errno=True)\n\
+                libc.mmap.restype = ctypes.c_void_p\n\
+                size = ctypes.c_size_t(10 << 30)\n\
+                reserved = libc.mmap(None, size, 0, private, -1, ctypes.c_long(0))\n\
+                assert reserved != ctypes.c_void_p(-1).value\n\
+                assert libc.mprotect(ctypes.c_void_p(reserved), size, both) == 0, ctypes.get_errno()\n\
+                ctypes.memset(reserved + (5 << 30), 1, 1)\n\
+                threading.stack_size(256 << 20)\n\
+                barrier = threading.Barrier(17)\n\
+                for _ in range(16): threading.Thread(target=barrier.wait).start()\n\
+                barrier.wait()\n";
+    fine(&world.run(small(), code));
+}
+
+/// Memory that was freed can be had again, also where the C library or the interpreter keeps it.
+fn freed_memory_is_had_again(world: &World) {
+    let code = "\
+def fill(size):
+    kept = []
+    try:
+        while True: kept.append(b'x' * size)
+    except MemoryError:
+        return len(kept) * size
+fill(1 << 20)
+sizes = [fill(size) for size in (64 << 10, 1 << 10, 100, 20 << 20, 64 << 10)]
+assert min(sizes) > 80 << 20, sizes
+grown = []
+while len(grown) < 100 << 17: grown.append(None)
+";
+    fine(&world.run(small(), code));
+}
+
+/// A shell exits as usual when its child is killed or fails, so only the kernel, or the child's words, name the
+/// limit.
+fn a_child_without_memory(world: &World) {
+    let sandbox = world.build(small());
+    let hog = "import ctypes\nkept = []\nwhile True: kept.append(b'x' * (1 << 20))";
+    let python = world.program().display().to_string();
+    let request = Request::program(
+        ["sh", "-c", "\"$0\" -c \"$1\"; exit 3", python.as_str(), hog]
+            .map(str::to_owned)
+            .to_vec(),
+    );
+    let outcome = run(&sandbox, request);
+    assert_eq!(outcome.exit_code(), 3, "{}", shown(&outcome));
+    let mut denied = outcome.denied().iter();
+    let told = denied.any(|denial| denial.operation == "memory");
+    assert!(told, "{}", shown(&outcome));
+}
+
+/// C++ has no `MemoryError`: the program aborts, and only its last words say why.
+fn a_library_that_aborts_for_lack_of_memory(world: &World) {
+    let sandbox = world.build(small());
+    let code = "import ctypes\n\
+                new = ctypes.CDLL('libstdc++.so.6')._Znwm\n\
+                new.restype = ctypes.c_void_p\n\
+                while True: ctypes.memset(new(ctypes.c_size_t(1 << 20)), 1, 1 << 20)";
+    let outcome = run(&sandbox, code);
+    let holds = by(&sandbox, Mechanism::Cgroup, Mechanism::Rlimit);
+    limited(&outcome, LimitName::Memory, holds);
+    let outcome = run(&sandbox, "import os; os.abort()");
+    ended(&outcome, Status::Signal);
 }
 
 fn a_memory_error_can_be_caught(world: &World) {

@@ -1,13 +1,15 @@
 //! Process information from a procfs (proc(5)). It is read through a descriptor, so it does not
 //! matter where, or whether, the procfs is mounted.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
+
+use super::process::page_size;
 
 /// Part of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,6 +60,52 @@ impl Stat {
     pub fn is_exiting(&self) -> bool {
         self.flags & EXITING != 0
     }
+}
+
+/// Part of `/proc/PID/statm`, in bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sizes {
+    /// The memory that is resident.
+    pub resident: u64,
+    /// Private memory that can be written, resident or not.
+    pub data: u64,
+}
+
+/// Reads the sizes of a process from the file at this path.
+pub fn sizes(proc: BorrowedFd, statm: &str) -> Result<Sizes, Errno> {
+    Sizes::parse(&read(proc, statm)?).ok_or(Errno::EIO)
+}
+
+impl Sizes {
+    fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.split_ascii_whitespace();
+        let mut bytes = |skipped| Some(fields.nth(skipped)?.parse::<u64>().ok()? * page_size());
+        Some(Self {
+            resident: bytes(1)?,
+            data: bytes(3)?,
+        })
+    }
+}
+
+/// The private memory of a process that is resident, and its page tables, bytes: `RssAnon` and `VmPTE` of the
+/// `status` file at this path. Allocates nothing.
+pub fn private(proc: impl AsFd, status: &str) -> Result<u64, Errno> {
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    let file = openat(proc, status, flags, Mode::empty())?;
+    // The file has less than 2 KiB, of which these are in the first half.
+    let mut text = [0; 4096];
+    let length = nix::unistd::read(&file, &mut text)?;
+    private_in(&text[..length]).ok_or(Errno::EIO)
+}
+
+fn private_in(status: &[u8]) -> Option<u64> {
+    let lines = || status.split(|byte| *byte == b'\n');
+    let kib = |name: &[u8]| {
+        let value = lines().find_map(|line| line.strip_prefix(name))?;
+        let value = std::str::from_utf8(value).ok()?;
+        value.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some((kib(b"RssAnon:")? + kib(b"VmPTE:")?) << 10)
 }
 
 /// The children of a process, of all its threads. The list may be incomplete while children come

@@ -1,10 +1,9 @@
-"""Supports matplotlib's figures, charts and IPython's displays if the guest uses them. None is imported
-here: a finder at the front of `sys.meta_path` patches their modules once they are loaded."""
+"""Supports matplotlib's figures, charts and IPython's displays if the guest uses them."""
 
 import os
 import sys
 
-from ..network import change_when_loaded
+from ..patches import Patches
 from .charts import Charts
 
 
@@ -12,13 +11,14 @@ class Plots:
     def __init__(self, displays):
         self.displays = displays
         displays.formatters.append(figure_forms)
-        self.changes = {
+        changes = {
             "matplotlib.pyplot": self.take_pyplot,
             "matplotlib.figure": self.take_figure,
             "IPython.core.display_functions": self.take_ipython,
             "IPython.core.display": self.take_ipython,
         }
-        self.charts = Charts(displays, self.changes)
+        self.charts = Charts(displays, changes)
+        self.patches = Patches(changes)
 
     def prepare(self):
         """Selects the in-memory backend, also for the guest's subprocesses, because there is no screen."""
@@ -27,23 +27,7 @@ class Plots:
         if matplotlib is not None:
             # A preloaded matplotlib read its environment in the zygote.
             matplotlib.rcParams["backend"] = os.environ["MPLBACKEND"]
-        for name, change in self.changes.items():
-            if name in sys.modules:
-                change(sys.modules[name])
-        sys.meta_path.insert(0, self)
-
-    def find_spec(self, name, path=None, target=None):
-        change = self.changes.get(name)
-        if change is None:
-            return None
-        for finder in sys.meta_path:
-            if finder is self:
-                continue
-            spec = finder.find_spec(name, path, target)
-            if spec is not None and spec.loader is not None:
-                change_when_loaded(spec.loader, change)
-                return spec
-        return None
+        self.patches.prepare()
 
     def take_pyplot(self, pyplot):
         def show(*args, **kwargs):

@@ -15,7 +15,7 @@ use sandfork_jail::control::{
     FromZygote, Lent, Lifetime, MAX_MESSAGE, PythonSetup, ToZygote, recv_message, send_message,
 };
 use sandfork_jail::failure::Failure;
-use sandfork_jail::program::ZygoteJail;
+use sandfork_jail::program::{ProcessMemory, ZygoteJail};
 use sandfork_jail::sys;
 use sandfork_jail::zygote::{self, Zygote};
 
@@ -118,6 +118,8 @@ struct Prepared<'a> {
     setup: &'a PythonSetup,
     /// The work directory, if it is the same for all workers.
     work: Option<&'a Path>,
+    /// Whether workers limit what the interpreter allocates.
+    limits_objects: bool,
 }
 
 fn reply(jail: &ZygoteJail, setup: &PythonSetup) -> Result<String, String> {
@@ -125,6 +127,7 @@ fn reply(jail: &ZygoteJail, setup: &PythonSetup) -> Result<String, String> {
         env: &jail.env,
         setup,
         work: jail.namespaces.map(|_| jail.worker.cwd.as_path()),
+        limits_objects: matches!(jail.worker.memory, ProcessMemory::Touched(_)),
     };
     serde_json::to_string(&prepared).map_err(|error| error.to_string())
 }

@@ -4,6 +4,7 @@
 //! It links no libpython and uses only the stable ABI, so that one library serves every
 //! CPython from 3.9 on.
 
+mod allowance;
 mod enter;
 mod module;
 mod networks;

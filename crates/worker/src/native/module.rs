@@ -13,6 +13,9 @@
 //! | `fonts` | an empty string, or the list of fonts to keep | the list that an earlier zygote made, or an empty string |
 //! | `shares` | | `memory` if workers would share memory that they could write to, or an empty string |
 //! | `settle` | | makes forks of the loaded memory cheaper; returns for how many bytes |
+//! | `limit_objects` | | in a worker that was checked: begins to limit what the interpreter allocates |
+//! | `begin_report`, `end_report` | | gives a guest's exception the memory that it needs to be described; takes it back |
+//! | `include_arrays` | the module with numpy's table of functions | counts the data of numpy's arrays as objects |
 //! | `rehearse` | what Python offers, as `run` takes it | does once what each worker would otherwise do first |
 //! | `serve` | JSON list of the preloaded modules, and what Python offers or `None` | in a worker, jailed: what it can read, `nothing` or `input`; where its environment differs from the zygote's, as JSON; whether its run was begun as by `run`, and what that returned. Never returns in the zygote |
 //! | `run` | what Python offers (`offer` in `worker.py`) | in a worker: greets the supervisor and serves its run. Returns only what is left to Python |
@@ -25,6 +28,7 @@ use std::os::unix::fs::FileExt;
 use nix::errno::Errno;
 use pyo3_ffi::PyObject;
 
+use crate::native::allowance::{BeginReport, EndReport, IncludeArrays, LimitObjects};
 use crate::native::enter::{self, Enter, Entered, end_with, in_jail, words};
 use crate::native::python::{
     self, Flag, Object, ObjectFunction, Raised, TextFunction, create_module, end_of_methods,
@@ -53,6 +57,10 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
             method::<Threads>(),
             method::<Fonts>(),
             method::<Shares>(),
+            object_method::<LimitObjects>(),
+            object_method::<BeginReport>(),
+            object_method::<EndReport>(),
+            object_method::<IncludeArrays>(),
             object_method::<Rehearse>(),
             method::<Settle>(),
             object_method::<Serve>(),

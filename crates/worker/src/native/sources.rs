@@ -16,6 +16,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "importers",
     "imports",
     "network",
+    "patches",
     "process",
     "program",
     "terminal",

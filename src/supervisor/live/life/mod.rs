@@ -24,6 +24,7 @@ use crate::supervisor::ending::{Kind, Stop};
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::run::{AskHost, Fate, ONLY_REQUEST, Pace};
 use sandfork_jail::control::{Exit, ExitStatus};
+use sandfork_jail::program::ProcessMemory;
 
 /// How long, from the start of a cell and at the end of a run, descriptors that can wait are not waited
 /// for. A short cell prints, answers and ends within it, and closes one descriptor after another. Each of
@@ -47,6 +48,8 @@ pub struct LifeTerms<'a> {
     pub own: Option<&'a Path>,
     /// Whether the host is asked which paths it has.
     pub ask_host: AskHost,
+    /// What refuses the guest more memory.
+    pub memory: ProcessMemory,
 }
 
 /// A worker that serves, and all that is kept of it.

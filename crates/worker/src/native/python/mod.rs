@@ -3,6 +3,8 @@
 //! The interpreter that loads the module provides the symbols: nothing is linked to libpython.
 #![allow(unsafe_code)]
 
+mod allocators;
+mod arrays;
 mod object;
 
 use std::ffi::CStr;
@@ -17,6 +19,8 @@ use pyo3_ffi::{
 };
 use serde::Deserialize;
 
+pub use self::allocators::{Admission, guard_allocators};
+pub use self::arrays::guard_arrays;
 pub use self::object::{
     Mode, Object, Plain, Raised, clear_exception, compile, evaluate, handle_signals,
 };

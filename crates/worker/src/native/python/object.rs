@@ -69,7 +69,7 @@ impl Clone for Object {
 
 impl Object {
     /// Takes over a new reference, or reports the exception that a null pointer stands for.
-    fn owned(new: *mut PyObject) -> Result<Self, Raised> {
+    pub(super) fn owned(new: *mut PyObject) -> Result<Self, Raised> {
         NonNull::new(new).map(Self).ok_or(Raised)
     }
 
@@ -85,7 +85,7 @@ impl Object {
         std::mem::ManuallyDrop::new(self).0.as_ptr()
     }
 
-    fn as_ptr(&self) -> *mut PyObject {
+    pub(super) fn as_ptr(&self) -> *mut PyObject {
         self.0.as_ptr()
     }
 

@@ -19,6 +19,7 @@ use serde::Serialize;
 use self::link::Link;
 use self::program::Program;
 use self::request::{Received, recognise};
+use crate::native::allowance;
 use crate::native::python::{Object, ObjectFunction, Plain, Raised, clear_exception};
 use sandfork_jail::sys;
 
@@ -86,6 +87,7 @@ impl Offer {
                     self.rehearse()?;
                 }
                 Received::Run(run) => {
+                    allowance::begin();
                     let frames = link.take(run.source.end);
                     return self.run(&link, &run, &frames[run.source.clone()]);
                 }

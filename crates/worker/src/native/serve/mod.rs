@@ -3,7 +3,7 @@
 mod fork;
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -13,13 +13,14 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpid};
 
 use self::fork::Forked;
+use crate::native::allowance;
 use crate::native::networks::{Network, Networks};
 use sandfork_jail::control::{
     Beneath, Exit, ExitStatus, FromMonitor, MAX_MESSAGE, MAX_WORKERS, ToZygote, recv_message,
     send_message,
 };
 use sandfork_jail::failure::{Failure, InStep, Step};
-use sandfork_jail::program::{Network as NetworkOf, ZygoteJail};
+use sandfork_jail::program::{Network as NetworkOf, ProcessMemory, ZygoteJail};
 use sandfork_jail::sys;
 use sandfork_jail::sys::namespace_init::{InitStacks, NamespaceInit};
 use sandfork_jail::sys::process::{End, Reaped, SingleThreaded};
@@ -85,8 +86,12 @@ impl Server {
     /// Prepares to serve. Fails with `EBUSY` if the process has more than one thread.
     pub fn new(control: OwnedFd, jail: ZygoteJail, zygote: Zygote) -> Result<Self, Failure> {
         let single = SingleThreaded::count(zygote.proc.as_fd()).in_step(Step::Fork)?;
-        let zygote_bytes = data_size(zygote.proc.as_fd()).in_step(Step::Fork)?;
-        Self::watching(control, jail, zygote, single, zygote_bytes).in_step(Step::Fork)
+        let proc = zygote.proc.as_fd();
+        if let ProcessMemory::Touched(bytes) = jail.worker.memory {
+            allowance::set_allowance(proc, bytes).in_step(Step::Fork)?;
+        }
+        let sizes = sys::procfs::sizes(proc, "self/statm").in_step(Step::Fork)?;
+        Self::watching(control, jail, zygote, single, sizes.data).in_step(Step::Fork)
     }
 
     fn watching(
@@ -368,24 +373,4 @@ fn tell_not_born(monitor: &OwnedFd, Failure { step, errno }: Failure) {
         errno: errno as i32,
     };
     _ = send_message(monitor.as_fd(), &message, &[]);
-}
-
-/// This process's private writable memory, bytes: field 6 of `/proc/self/statm` (proc(5)).
-fn data_size(proc: BorrowedFd) -> Result<u64, Errno> {
-    use nix::fcntl::{OFlag, openat};
-    use nix::sys::stat::Mode;
-    let statm = openat(
-        proc,
-        "self/statm",
-        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )?;
-    let mut text = [0; 128];
-    let length = nix::unistd::read(&statm, &mut text)?;
-    let pages: u64 = std::str::from_utf8(&text[..length])
-        .ok()
-        .and_then(|text| text.split_ascii_whitespace().nth(5))
-        .and_then(|field| field.parse().ok())
-        .ok_or(Errno::EIO)?;
-    Ok(pages * sys::process::page_size())
 }

@@ -201,6 +201,7 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         grants: &grants,
         own: None,
         ask_host: AskHost::No,
+        memory: ProcessMemory::Mapped(0),
     };
     let mut scene = Scene {
         life: WorkerLife::new(terms, worker, now),

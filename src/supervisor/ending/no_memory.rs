@@ -1,0 +1,50 @@
+//! Recognises a program that ended because it found no memory, by what it wrote last.
+//!
+//! Where `RLIMIT_DATA` holds the limit, the kernel counts no refusal, so that these words are the only evidence.
+//! A guest that writes them without reason mislabels its own end.
+
+/// How much of what a program wrote counts.
+const LAST: usize = 4 << 10;
+
+/// What languages and libraries write, in lower case.
+const PHRASES: [&str; 9] = [
+    // strerror(ENOMEM): the C library's loader, shells, Go
+    "cannot allocate memory",
+    // the C library's loader, of a library
+    "failed to map segment from shared object",
+    // C++
+    "std::bad_alloc",
+    // Rust: `memory allocation of 8 bytes failed`
+    "memory allocation of ",
+    // Python, as a child
+    "memoryerror",
+    // node, Go, Java, git
+    "out of memory",
+    "outofmemoryerror",
+    // Java
+    "could not reserve enough space",
+    // GNU: `virtual memory exhausted`
+    "memory exhausted",
+];
+
+/// Whether the last words of this output are about a lack of memory.
+pub fn says_no_memory(stderr: &[u8]) -> bool {
+    let last = &stderr[stderr.len().saturating_sub(LAST)..];
+    let last = String::from_utf8_lossy(last).to_ascii_lowercase();
+    PHRASES.iter().any(|phrase| last.contains(phrase))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_words_count() {
+        let abort = "terminate called after throwing an instance of 'std::bad_alloc'\n";
+        assert!(says_no_memory(abort.as_bytes()));
+        assert!(says_no_memory(b"sh: 1: Cannot allocate memory\n"));
+        assert!(!says_no_memory(b"memory: 3 MiB allocated\n\xff"));
+        let long_ago = format!("{abort}{}", "x".repeat(LAST));
+        assert!(!says_no_memory(long_ago.as_bytes()));
+    }
+}
