@@ -1,5 +1,7 @@
 //! What a policy or the filters let through for real programs.
 
+use sandfork::internals::host::CgroupSupport;
+
 use crate::check::fine;
 use crate::recipe::{Recipe, standard};
 use crate::test::{Test, tests};
@@ -14,6 +16,7 @@ pub fn tests() -> Vec<Test> {
         a_second_place_for_temporary_files,
         the_hosts_files_in_their_place,
         the_directories_of_the_root,
+        memory_files_of_callers_who_name_no_flag,
     ]
 }
 
@@ -148,4 +151,47 @@ except PermissionError:
     let outcome = world.run(standard(), code);
     fine(&outcome);
     assert_eq!(outcome.stdout(), "refused\n");
+}
+
+/// The filter allows only what can never be executed, and `os.memfd_create` asks for that.
+const MEMORY_FILES: &str = "
+import errno, fcntl, mmap, os
+
+def refused(name, *flags):
+    try:
+        os.memfd_create(name, *flags)
+    except OSError as error:
+        return error.errno == errno.EPERM
+
+given = '%s'
+if given == 'none':
+    assert refused('x') and refused('x', 0)
+else:
+    for flags in ((), (0,), (os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC,)):
+        file = os.memfd_create('x', *flags)
+        os.ftruncate(file, 1 << 20)
+        with mmap.mmap(file, 1 << 20) as mapped:
+            mapped[:4] = b'mine'
+        assert os.pread(file, 4, 0) == b'mine'
+        assert os.get_inheritable(file) == (flags == (0,)), flags
+        assert os.fstat(file).st_mode & 0o111 == 0
+        try:
+            os.fchmod(file, 0o777)
+            raise SystemExit('made it executable')
+        except PermissionError:
+            pass
+MFD_EXEC = 0x10
+assert refused('x', MFD_EXEC)
+";
+
+fn memory_files_of_callers_who_name_no_flag(world: &World) {
+    // Without a cgroup that counts them there are none, and before Linux 6.3 all can be executed.
+    let machine = &world.host.machine;
+    let counted = !matches!(machine.cgroup, CgroupSupport::Nowhere { .. });
+    let given = if counted && (machine.kernel.major, machine.kernel.minor) >= (6, 3) {
+        "sealed"
+    } else {
+        "none"
+    };
+    fine(&world.run(standard(), &MEMORY_FILES.replace("%s", given)));
 }

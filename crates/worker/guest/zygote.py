@@ -86,6 +86,7 @@ def prepare(native, setup, limits_objects):
     if limits_objects:
         reserve.leave_to(native)
         changes.update(dict.fromkeys(ARRAYS, native.include_arrays))
+    process.seal_memory_files()
     Patches(changes).prepare()
     preloaded = preload_all(native, setup["preload"])
     if lasts(setup):

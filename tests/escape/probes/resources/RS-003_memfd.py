@@ -10,7 +10,7 @@ errno = ["ENOMEM", "EFBIG"]
 
 [[expect]]
 errno = ["EPERM"]
-why = "memfd_create without MFD_NOEXEC_SEAL is refused: SF-003 fills sealed ones"
+why = "without a cgroup, or before Linux 6.3, memfd_create is refused"
 
 [[expect]]
 status = ["memory-limit"]
