@@ -83,14 +83,19 @@ pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<
 /// What one process may have beyond the zygote's size: the limit, minus a reserve for the kernel's
 /// own use and the session's files. If it is reached first, the guest gets a `MemoryError`; at the
 /// whole limit it would be killed.
+pub(crate) fn allowance(limits: &Limits) -> u64 {
+    const LEAST_RESERVE: u64 = 8 << 20;
+    let memory = limits.memory();
+    memory.saturating_sub((memory / 16).max(LEAST_RESERVE))
+}
+
+/// How the [`allowance`] of a process is counted.
 ///
 /// Libraries map much more than they touch (torch, mimalloc, thread stacks), so that mappings are counted only
 /// where nothing counts what is touched: without a cgroup, or without the `/proc` in which a process measures
 /// itself.
 pub(super) fn process_memory(policy: &Policy, cgroup: Option<&CgroupPlan>) -> ProcessMemory {
-    const LEAST_RESERVE: u64 = 8 << 20;
-    let memory = policy.limits().memory();
-    let allowance = memory.saturating_sub((memory / 16).max(LEAST_RESERVE));
+    let allowance = allowance(policy.limits());
     let is_counted = cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory));
     if is_counted && policy.filesystem().proc == ProcVisibility::Own {
         ProcessMemory::Touched(allowance)

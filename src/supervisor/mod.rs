@@ -12,6 +12,7 @@ mod ending;
 mod launch;
 mod link;
 mod live;
+mod machine_calls;
 mod objects;
 
 mod instance_name;

@@ -1,5 +1,6 @@
 //! Kernel objects whose cost is not charged to the guest. The worker's filter forwards each of the
-//! guest's calls that creates one, and the supervisor answers it here.
+//! guest's calls that creates one, and the supervisor answers it here. It forwards the calls of
+//! [`machine_calls`] too.
 //!
 //! **File locks.** The kernel charges a lock to no cgroup and does not bound their number, and each
 //! close(2) of a file walks all record locks on it under a spinlock. A guest that splits one lock
@@ -27,9 +28,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{fstat, major, minor};
 use nix::unistd::Pid;
 
-use super::proc_dir;
 use super::run::Watch;
 use super::spawn::Worker;
+use super::{machine_calls, proc_dir};
 use sandfork_jail::sys::seccomp::{Asked, Reply, answer, asked, waits};
 
 /// The most record locks that a worker may have at once. sqlite3 has half a dozen for each
@@ -158,6 +159,9 @@ impl<'a> Objects<'a> {
     }
 
     fn reply(&mut self, listener: BorrowedFd, call: Asked, watch: &Watch) -> Reply {
+        if let Some(reply) = machine_calls::reply(listener, call, watch.limits()) {
+            return reply;
+        }
         if libc::c_long::from(call.call) == libc::SYS_epoll_ctl {
             return if self.watches.take(Instant::now()) {
                 Reply::Continue

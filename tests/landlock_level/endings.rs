@@ -66,9 +66,10 @@ open('module.py', 'w').write('name = \"module\"')
 import module; print(module.name)
 print(sqlite3.connect('file.db').execute('select 1').fetchall())
 print(zoneinfo.ZoneInfo('Europe/Paris').key)
+print(os.sched_getaffinity(0), os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGESIZE') >> 20)
 ",
     );
-    let wanted = "thread\nprocess\nprogram\n1\n9\nmodule\n[(1,)]\nEurope/Paris\n";
+    let wanted = "thread\nprocess\nprogram\n1\n9\nmodule\n[(1,)]\nEurope/Paris\n{0} 512\n";
     assert_eq!(run["stdout"], wanted, "{run}");
     Ok(())
 }

@@ -18,6 +18,7 @@ mod capabilities;
 mod cgroup;
 pub mod control;
 pub mod failure;
+pub mod filter;
 mod identity;
 mod landlock;
 mod limits;

@@ -10,6 +10,7 @@ use nix::unistd::{chdir, setsid};
 
 use super::control::CpuBudgetScope;
 use super::failure::{Failure, InStep, Step, encode_report};
+use super::filter::unheard;
 use super::program::{BpfProgram, Network, ProcessMemory, WorkerJail, ZygoteJail};
 use super::timing::{Part, Stopwatch, Timing};
 use super::zygote::Zygote;
@@ -211,7 +212,13 @@ fn enter_network(network: Network, tools: &Tools) -> Result<(), Failure> {
 fn load(filters: &[BpfProgram]) -> Result<Option<OwnedFd>, Errno> {
     let mut listener = None;
     for filter in filters {
-        listener = listener.or(sys::seccomp::load_with_listener(filter)?);
+        match sys::seccomp::load_with_listener(filter) {
+            Ok(own) => listener = Some(own),
+            // A container manager listens to a filter of its own. The kernel answers calls that would be asked
+            // about with `ENOSYS`.
+            Err(Errno::EBUSY) => sys::seccomp::load(&unheard(filter))?,
+            Err(errno) => return Err(errno),
+        }
     }
     Ok(listener)
 }

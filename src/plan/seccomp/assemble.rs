@@ -8,10 +8,11 @@
 
 use std::collections::BTreeMap;
 
+use sandfork_jail::filter::{ASK_OR_ALLOW, RETURN};
 use sandfork_jail::program::{BpfInstruction, BpfProgram};
 
 use super::Arch;
-use super::rule::{Check, Errno, Verdict};
+use super::rule::{Check, Errno, Unheard, Verdict};
 
 // linux/bpf_common.h
 const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
@@ -19,7 +20,6 @@ const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
 const JUMP: u16 = 0x05; // BPF_JMP | BPF_JA
 const JUMP_IF_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
 const JUMP_IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
-const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 
 // linux/seccomp.h
 const RET_KILL_PROCESS: u32 = 0x8000_0000;
@@ -202,12 +202,16 @@ impl Assembler {
                 self.ignore_if(ignored, rest)
             }
             Verdict::AskIf {
+                unheard,
                 asked,
                 checks,
                 otherwise,
             } => {
                 let unasked = self.allow_if(checks, *otherwise);
-                let ask = self.answer(RET_ASK);
+                let ask = self.answer(match unheard {
+                    Unheard::NoSys => RET_ASK,
+                    Unheard::Allow => ASK_OR_ALLOW,
+                });
                 self.check(asked, ask, unasked)
             }
         }

@@ -66,6 +66,16 @@ pub enum Check {
     },
 }
 
+/// The answer to a call about which the supervisor would be asked, in a worker that it cannot listen to: the kernel
+/// has one listener at most for the filters of a process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unheard {
+    /// `ENOSYS`: the call costs others something.
+    NoSys,
+    /// The call is allowed: the kernel describes the host instead of the sandbox.
+    Allow,
+}
+
 /// A filter's answer to a system call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
@@ -82,6 +92,8 @@ pub enum Verdict {
     },
     /// Like `AllowIf`, but the worker's supervisor decides first if a condition holds.
     AskIf {
+        /// The answer if no supervisor can be asked.
+        unheard: Unheard,
         /// The condition under which the supervisor is asked.
         asked: Check,
         /// The conditions.
@@ -180,9 +192,24 @@ pub(super) const fn ask_if(
     Rule {
         syscalls,
         verdict: Verdict::AskIf {
+            unheard: Unheard::NoSys,
             asked,
             checks,
             otherwise,
+        },
+        reason,
+    }
+}
+
+/// A rule for a call that describes the machine. The supervisor answers it in the place of the kernel.
+pub(super) const fn describe(reason: &'static str, syscalls: &'static str) -> Rule {
+    Rule {
+        syscalls,
+        verdict: Verdict::AskIf {
+            unheard: Unheard::Allow,
+            asked: ALWAYS,
+            checks: &[],
+            otherwise: Errno::Perm,
         },
         reason,
     }

@@ -144,6 +144,11 @@ impl<'a> Watch<'a> {
         others.fold(self.next_processes, Instant::min)
     }
 
+    /// The limits of the run.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// The largest values measured, with only the processor time since the count began.
     pub fn since_begin(&self) -> Measured {
         Measured {

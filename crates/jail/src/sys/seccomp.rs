@@ -14,15 +14,13 @@ pub fn load(program: &[(u16, u8, u8, u32)]) -> Result<(), Errno> {
     load_with(program, 0).map(drop)
 }
 
-/// Loads a filter and returns a listener, on which the filter's notifications can be answered. `None`
-/// if another filter of the thread has a listener already: the kernel then answers those calls with
-/// `ENOSYS`.
-pub fn load_with_listener(program: &[(u16, u8, u8, u32)]) -> Result<Option<OwnedFd>, Errno> {
+/// Loads a filter and returns a listener, on which the filter's notifications can be answered. `EBUSY`
+/// if another filter of the thread has a listener already.
+pub fn load_with_listener(program: &[(u16, u8, u8, u32)]) -> Result<OwnedFd, Errno> {
     match load_with(program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER) {
         // The standard streams are open, so the kernel returns none of their numbers.
         Ok(number) if number <= libc::c_long::from(libc::STDERR_FILENO) => Err(Errno::EBADF),
-        Ok(number) => Ok(Some(owned(number))),
-        Err(Errno::EBUSY) => load(program).map(|()| None),
+        Ok(number) => Ok(owned(number)),
         Err(errno) => Err(errno),
     }
 }
@@ -71,6 +69,8 @@ pub enum Reply {
     Continue,
     /// The call returns this error.
     Error(Errno),
+    /// The call returns this value.
+    Value(i64),
 }
 
 /// Receives the next notification of a listener that poll(2) reports as readable. `None` if its thread
@@ -113,13 +113,14 @@ pub fn waits(listener: BorrowedFd, id: u64) -> bool {
 
 /// Answers a call. A call whose thread is gone needs no answer.
 pub fn answer(listener: BorrowedFd, id: u64, reply: Reply) -> Result<(), Errno> {
-    let (error, flags) = match reply {
-        Reply::Continue => (0, CONTINUE),
-        Reply::Error(errno) => (-(errno as i32), 0),
+    let (val, error, flags) = match reply {
+        Reply::Continue => (0, 0, CONTINUE),
+        Reply::Error(errno) => (0, -(errno as i32), 0),
+        Reply::Value(value) => (value, 0, 0),
     };
     let reply = libc::seccomp_notif_resp {
         id,
-        val: 0,
+        val,
         error,
         flags,
     };

@@ -1,7 +1,7 @@
 //! Processes, threads and signals, all within the worker's own pid namespace.
 
 use super::super::rule::{
-    Check, Errno, Grant, Rule, Verdict, allow, allow_if, clear, none_of, nothing, one_of,
+    Check, Errno, Grant, Rule, Verdict, allow, allow_if, clear, describe, none_of, nothing, one_of,
 };
 use super::uapi::{
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,
@@ -92,9 +92,13 @@ pub(super) const RULES: &[Rule] = &[
          sigaltstack signalfd signalfd4 pause restart_syscall",
     ),
     allow(
-        "ask for scheduling, yield (os.sched_getaffinity, os.cpu_count)",
-        "sched_yield sched_getaffinity sched_getscheduler sched_getparam sched_getattr \
+        "ask for scheduling, yield",
+        "sched_yield sched_getscheduler sched_getparam sched_getattr \
          sched_get_priority_max sched_get_priority_min sched_rr_get_interval getcpu",
+    ),
+    describe(
+        "how many processors there are (os.sched_getaffinity, nproc): limits.cores",
+        "sched_getaffinity",
     ),
     allow("ask for priorities", "getpriority ioprio_get ioprio_set"),
     // A process with a raised nice value dies slowly on a busy machine, and its caller would wait for

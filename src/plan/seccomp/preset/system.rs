@@ -1,6 +1,6 @@
 //! Time, randomness and what the machine is.
 
-use super::super::rule::{Rule, allow};
+use super::super::rule::{Rule, allow, describe};
 
 pub(super) const RULES: &[Rule] = &[
     allow(
@@ -17,8 +17,6 @@ pub(super) const RULES: &[Rule] = &[
          timer_delete timerfd_create timerfd_settime timerfd_gettime",
     ),
     allow("random bytes (os.urandom, secrets)", "getrandom"),
-    allow(
-        "kernel's name and release, memory in all (os.uname, os.sysconf)",
-        "uname sysinfo",
-    ),
+    allow("kernel's name and release (os.uname)", "uname"),
+    describe("memory in all (os.sysconf): limits.memory", "sysinfo"),
 ];
