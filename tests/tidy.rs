@@ -284,7 +284,7 @@ const UNSAFE: [(&str, usize); 21] = [
     ("crates/jail/src/sys/pidfd.rs", 3),
     ("crates/jail/src/sys/probe_child/chain.rs", 3),
     ("crates/jail/src/sys/probe_child/mod.rs", 7),
-    ("crates/jail/src/sys/process.rs", 10),
+    ("crates/jail/src/sys/process.rs", 11),
     ("crates/jail/src/sys/refused.rs", 3),
     ("crates/jail/src/sys/scheduling.rs", 6),
     ("crates/jail/src/sys/sealed.rs", 5),

@@ -18,6 +18,7 @@ mod mountinfo;
 mod namespaces;
 mod paths;
 mod probe;
+mod processors;
 mod seccomp;
 mod system_paths;
 mod user;
@@ -43,9 +44,10 @@ pub(crate) use limits::processors;
 pub use limits::{HardLimits, HostLimits};
 pub use lookup::Lookup;
 pub(crate) use mountinfo::unescape;
-pub use namespaces::{NamespaceSupport, Refusal, RefusalCause};
+pub use namespaces::{NamespaceSupport, Refusal, RefusalCause, TimeNamespaces};
 pub use paths::{PathFact, PathKind};
 pub use probe::{HostError, HostWithoutInterpreter, Needs, probe};
+pub use processors::Processors;
 pub use seccomp::SeccompSupport;
 pub use system_paths::{SystemPath, SystemPathKind};
 pub use user::{HostUser, IdRange, Ids, UNPRIVILEGED_ID};
@@ -66,6 +68,8 @@ pub struct Machine {
     pub user: HostUser,
     /// Whether the jail's namespaces and mounts can be created.
     pub namespaces: NamespaceSupport,
+    /// Whether there can be a time namespace besides.
+    pub time_namespaces: TimeNamespaces,
     /// Landlock, and its ABI.
     pub landlock: LandlockSupport,
     /// seccomp filters.
@@ -74,6 +78,8 @@ pub struct Machine {
     pub cgroup: CgroupSupport,
     /// The machine's resources.
     pub limits: HostLimits,
+    /// The kind of its processors.
+    pub processors: Processors,
 }
 
 /// Everything that a plan needs to know besides the policy.

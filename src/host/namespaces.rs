@@ -21,6 +21,28 @@ pub enum NamespaceSupport {
     Refused(Refusal),
 }
 
+/// Whether processes can have clocks of their own (time_namespaces(7), Linux 5.6).
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimeNamespaces {
+    /// They can.
+    Available,
+    /// The kernel was built without them, or `user.max_time_namespaces` is 0.
+    Unavailable,
+}
+
+impl TimeNamespaces {
+    pub(super) fn probe() -> Self {
+        let is_built = Path::new("/proc/self/timens_offsets").exists();
+        let most = fs::read_to_string("/proc/sys/user/max_time_namespaces").unwrap_or_default();
+        if is_built && most.trim() != "0" {
+            Self::Available
+        } else {
+            Self::Unavailable
+        }
+    }
+}
+
 /// The step that the kernel refused.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {

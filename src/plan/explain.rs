@@ -11,8 +11,9 @@ use super::{HeldBy, Plan, SessionFiles, Start};
 use crate::host::Controller;
 use crate::outcome::{LimitName, LimitSpec};
 use crate::policy::Stdin;
+use sandfork_jail::machine_files::Machine;
 use sandfork_jail::program::{
-    Access, Network, PathAccess, ProcMount, Programs, RlimitResource, RootEntry, UidRange,
+    Access, Clock, Network, PathAccess, ProcMount, Programs, RlimitResource, RootEntry, UidRange,
     ZygoteJail,
 };
 
@@ -85,6 +86,7 @@ fn write_guest(plan: &Plan, f: &mut String) -> fmt::Result {
         &list(jail.env.iter().map(|(name, _)| name.clone())),
     )?;
     row(f, "network", network(jail))?;
+    row(f, "machine", &machine(jail))?;
     let count = |filters: &[sandfork_jail::program::BpfProgram]| -> usize {
         filters.iter().map(Vec::len).sum()
     };
@@ -127,6 +129,25 @@ fn imported(pattern: &String) -> String {
     } else {
         pattern.clone()
     }
+}
+
+/// What programs are told of it.
+fn machine(jail: &ZygoteJail) -> String {
+    let Some(Machine {
+        processors, memory, ..
+    }) = &jail.machine
+    else {
+        return "no file describes it".to_owned();
+    };
+    let plural = if *processors == 1 { "" } else { "s" };
+    let clock = match jail.namespaces.map(|own| own.clock) {
+        Some(Clock::Zygote) => "clocks that begin with it",
+        Some(Clock::Host) | None => "the host's clocks",
+    };
+    format!(
+        "{processors} processor{plural}, {} of memory, {clock}",
+        bytes(*memory)
+    )
 }
 
 fn network(jail: &ZygoteJail) -> &'static str {

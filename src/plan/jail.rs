@@ -9,11 +9,13 @@ use super::limits::ProcessCount;
 use super::places::{PTS, SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, filters, landlock, limits, root};
-use crate::host::{Controller, GUEST_ID, Host, HostUser, IdRange};
+use crate::host::{Controller, GUEST_ID, Host, HostUser, IdRange, TimeNamespaces};
+use crate::outcome::Limits;
 use crate::policy::{Level, Located, NetworkMode, Policy, ProcVisibility, SystemFiles, WorkExec};
+use sandfork_jail::machine_files::Machine;
 use sandfork_jail::program::{
-    HostIds, Identity, LandlockRules, Network, ProcMount, Programs, Ptys, Shown, Tmpfs, UidRange,
-    WorkerJail, ZygoteJail, ZygoteNamespaces,
+    Clock, HostIds, Identity, LandlockRules, Network, ProcMount, Programs, Ptys, Shown, Tmpfs,
+    UidRange, WorkerJail, ZygoteJail, ZygoteNamespaces,
 };
 
 /// The most pseudoterminals of a worker. The kernel has 3,072 for all mount namespaces but the first
@@ -35,6 +37,10 @@ pub(super) fn prepare(
             NetworkMode::None => Network::None,
             NetworkMode::Loopback => Network::Loopback,
         },
+        clock: match host.machine.time_namespaces {
+            TimeNamespaces::Available => Clock::Zygote,
+            TimeNamespaces::Unavailable => Clock::Host,
+        },
     });
     let uids = match namespaces.and_then(|it| it.worker_uids) {
         Some(_) => WorkerUids::EachItsOwn,
@@ -46,6 +52,7 @@ pub(super) fn prepare(
         namespaces,
         root: root::entries(policy, level, &view),
         hostname: root::HOSTNAME.to_owned(),
+        machine: namespaces.map(|_| machine(policy.limits(), host)),
         landlock: host.machine.landlock.abi().map(|abi| LandlockRules {
             abi,
             paths: landlock::rules(policy, level, &view),
@@ -95,6 +102,20 @@ fn identity(user: HostUser, level: Level) -> Identity {
         }),
     };
     Identity { drop_to, inside }
+}
+
+/// The machine that the limits make.
+fn machine(limits: &Limits, host: &Host) -> Machine {
+    Machine {
+        kernel: host.machine.kernel.release.clone(),
+        processors: limits::processors(limits),
+        processor_kind: host.machine.processors.kind.clone(),
+        processors_possible: host.machine.processors.possible.clone(),
+        millicores: u32::try_from(limits.millicores()).unwrap_or(u32::MAX),
+        memory: limits.memory(),
+        memory_available: limits::allowance(limits),
+        pids: limits.pids(),
+    }
 }
 
 fn worker(

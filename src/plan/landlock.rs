@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::places::{ETC, SHM, TMP, WORK};
+use super::places::{ETC, SHM, SYS, TMP, WORK};
 use super::root::DEVICES;
 use super::view::View;
 use crate::policy::{Level, Policy, ProcVisibility, WorkExec};
@@ -39,6 +39,7 @@ fn on_a_root_of_its_own(policy: &Policy) -> Vec<PathRule> {
     if policy.filesystem().proc == ProcVisibility::Own {
         rules.push(rule("/proc", PathAccess::Read));
     }
+    rules.push(rule(SYS, PathAccess::Read));
     let work = match policy.filesystem().work_exec.value {
         WorkExec::Allowed => PathAccess::ReadWriteExecute,
         WorkExec::Denied => PathAccess::ReadWrite,

@@ -115,9 +115,14 @@ pub(super) fn process_headroom(limits: &Limits, count: ProcessCount) -> Option<u
     (count == ProcessCount::WholeUser).then_some(headroom)
 }
 
+/// The processors that a guest sees: `limits.cores`, rounded up.
+pub(super) fn processors(limits: &Limits) -> u32 {
+    u32::try_from(limits.millicores().div_ceil(1000)).unwrap_or(u32::MAX)
+}
+
 /// The number of processors to pin a worker to, if no cpu cgroup limits its share.
 pub(super) fn pin_to_cores(host: &Host, limits: &Limits) -> Option<u32> {
-    let cores = u32::try_from(limits.millicores().div_ceil(1000)).ok()?;
+    let cores = processors(limits);
     (cores < host.machine.limits.cpus).then_some(cores)
 }
 

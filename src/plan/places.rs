@@ -14,8 +14,11 @@ pub(super) const SHM: &str = "/dev/shm";
 /// Pseudoterminals.
 pub(super) const PTS: &str = "/dev/pts";
 
+/// What the kernel says of the machine.
+pub(super) const SYS: &str = "/sys";
+
 /// Directories that every sandbox fills itself. They show nothing of the host.
-const OWN_TREES: [&str; 3] = ["/dev", "/proc", "/sys"];
+const OWN_TREES: [&str; 3] = ["/dev", "/proc", SYS];
 
 /// Directories that are private to the session and may contain views of the host.
 pub(super) const SESSIONS: [&str; 2] = [WORK, TMP];

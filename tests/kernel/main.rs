@@ -29,6 +29,7 @@ mod fonts;
 mod humaneval;
 mod leftovers;
 mod loopback;
+mod machine;
 mod need;
 mod openings;
 mod ordinary;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());
     tests.extend(loopback::tests(&world));
+    tests.extend(machine::tests());
     tests.extend(packages::tests());
     tests.extend(pool::tests());
     tests.extend(openings::tests());

@@ -10,6 +10,10 @@ const EQUIVALENT: &[(&str, &str)] = &[
         "a procfs has no devices and no programs, and each worker has its own over it",
     ),
     (
+        "mounts: zygote,",
+        "only packages that it preloads see it, and it ends before there is a guest",
+    ),
+    (
         "mounts: worker, proc at /proc without nodev",
         "a procfs has no devices",
     ),

@@ -96,6 +96,7 @@ impl Off {
             (Layer::Capabilities, "read" | "pread64") => no_capabilities(supervisor, call),
             (Layer::Rlimits, "read" | "pread64") => self.limits_as_planned(supervisor, call),
             (Layer::Namespaces, "readlinkat") => another_namespace(supervisor, call),
+            (Layer::Namespaces, "read") => proc_of_the_worker(supervisor, call),
             _ => Ok(()),
         };
     }
@@ -288,6 +289,27 @@ fn no_capabilities(supervisor: Pid, call: &Call) -> io::Result<()> {
     }
     if let Some(value) = find("NoNewPrivs:\t") {
         memory.write(address + value as u64, b"1")?;
+    }
+    Ok(())
+}
+
+/// The line of the worker's `/proc` in /proc/PID/mountinfo: what it is mounted from, and how, in the same length.
+fn proc_of_the_worker(supervisor: Pid, call: &Call) -> io::Result<()> {
+    const SHOWN: &[u8] = b" /proc ro,";
+    const WANTED: &str = "noexec,nosuid - proc p ro,subset=pid";
+    let Some((memory, address, text)) = told(supervisor, call, "mountinfo")? else {
+        return Ok(());
+    };
+    let mut start = 0;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let options = line.windows(SHOWN.len()).position(|part| part == SHOWN);
+        let rest = options.map(|at| at + SHOWN.len());
+        if let Some(at) = rest.filter(|at| line.len() - at > WANTED.len()) {
+            let room = line.len() - at - 1;
+            let text = format!("{WANTED:,<room$}");
+            memory.write(address + (start + at) as u64, text.as_bytes())?;
+        }
+        start += line.len();
     }
     Ok(())
 }

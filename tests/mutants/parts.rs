@@ -13,6 +13,7 @@ use crate::step::{Detail, Step};
 type Names = &'static [(u64, &'static str)];
 
 const NAMESPACES: Names = &[
+    (0x0000_0080, "time"),
     (0x0002_0000, "mount"),
     (0x0200_0000, "cgroup"),
     (0x0400_0000, "uts"),
@@ -311,7 +312,9 @@ fn granted(step: &Step, rights: u64, steps: &[Step]) -> Vec<Mutant> {
 /// A file of a cgroup's, or of an id map's.
 fn setting(step: &Step, who: &str, file: &str, value: &str) -> Vec<Mutant> {
     let layer = match file {
-        "uid_map" | "gid_map" | "setgroups" | "tcp_rmem" | "tcp_wmem" => Layer::Namespaces,
+        "uid_map" | "gid_map" | "setgroups" | "tcp_rmem" | "tcp_wmem" | "timens_offsets" => {
+            Layer::Namespaces
+        }
         "tasks" | "cgroup.procs" => Layer::Cgroup,
         _ if ["memory.", "pids.", "cpu.", "cgroup."]
             .iter()
@@ -332,6 +335,8 @@ fn setting(step: &Step, who: &str, file: &str, value: &str) -> Vec<Mutant> {
     let value = value.trim();
     let name = match file {
         "tasks" | "cgroup.procs" => format!("{layer}: {who} does not join"),
+        // The host's clocks are in it.
+        "timens_offsets" => format!("{layer}: {who} does not write to {file}"),
         _ => format!("{layer}: {who} does not write {value} to {file}"),
     };
     vec![Mutant::new(layer, name, vec![Edit { at, act }])]

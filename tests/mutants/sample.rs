@@ -43,7 +43,8 @@ pub const SAMPLE: &[Sample] = &[
     look("namespaces: worker without its network"),
     look("mounts: worker, tmpfs at /work without noexec"),
     guest("files", "mounts: worker, tmpfs at /tmp without mode=0700"),
-    guest("files", "mounts: worker, proc at /proc without subset=pid"),
+    look("mounts: worker, proc at /proc without subset=pid"),
+    look("mounts: worker, at /proc/meminfo: not made"),
     guest(
         "files",
         "mounts: worker, devpts at /dev/pts without ptmxmode=0666",

@@ -17,6 +17,7 @@ pub enum Step {
     DropHostIds,
     UnshareZygote,
     MapIds,
+    StartClocks,
     ForkInit,
     WatchSupervisor,
     PrivateMounts,
@@ -26,6 +27,7 @@ pub enum Step {
     Hostname,
     Precedence,
     NoNewPrivs,
+    HideArguments,
     ZygoteFilter,
     ForkZygote,
     PidNamespace,
@@ -42,6 +44,8 @@ pub enum Step {
     MountTmpfs,
     ShowTrees,
     WorkerProc,
+    ProcFiles,
+    HideMachine,
     WorkerPtys,
     OpenHandles,
     Rlimits,
@@ -74,12 +78,13 @@ pub enum Step {
     LeavePreload,
 }
 
-const STEPS: [Step; 60] = [
+const STEPS: [Step; 64] = [
     Step::Prepare,
     Step::CloneTrees,
     Step::DropHostIds,
     Step::UnshareZygote,
     Step::MapIds,
+    Step::StartClocks,
     Step::ForkInit,
     Step::WatchSupervisor,
     Step::PrivateMounts,
@@ -89,6 +94,7 @@ const STEPS: [Step; 60] = [
     Step::Hostname,
     Step::Precedence,
     Step::NoNewPrivs,
+    Step::HideArguments,
     Step::ZygoteFilter,
     Step::ForkZygote,
     Step::PidNamespace,
@@ -105,6 +111,8 @@ const STEPS: [Step; 60] = [
     Step::MountTmpfs,
     Step::ShowTrees,
     Step::WorkerProc,
+    Step::ProcFiles,
+    Step::HideMachine,
     Step::WorkerPtys,
     Step::OpenHandles,
     Step::Rlimits,
@@ -153,6 +161,7 @@ impl Step {
                 "make the user, mount, pid, net, ipc and uts namespaces (unshare)"
             }
             Self::MapIds => "write the user namespace's id maps (uid_map, gid_map)",
+            Self::StartClocks => "set the clocks of the time namespace (timens_offsets)",
             Self::ForkInit => "fork into the new pid namespace",
             Self::WatchSupervisor => "tie the sandbox's life to the supervisor's",
             Self::PrivateMounts => "make the mount namespace private (mount MS_PRIVATE)",
@@ -164,6 +173,7 @@ impl Step {
                 "give up what the caller is preferred for (sched_setscheduler, setpriority)"
             }
             Self::NoNewPrivs => "set no_new_privs",
+            Self::HideArguments => "hide the interpreter's arguments",
             Self::ZygoteFilter => "load the broad seccomp filter",
             Self::ForkZygote => "fork the zygote",
             Self::PidNamespace => "make the worker's pid namespace (unshare, setns)",
@@ -182,6 +192,8 @@ impl Step {
             Self::MountTmpfs => "mount the worker's private tmpfs",
             Self::ShowTrees => "show the host's directories beneath a private tmpfs (move_mount)",
             Self::WorkerProc => "mount the worker's own /proc",
+            Self::ProcFiles => "mount the sandbox's own files on those of /proc",
+            Self::HideMachine => "hide the machine in the worker's /proc (subset=pid)",
             Self::WorkerPtys => "mount the worker's own /dev/pts (devpts)",
             Self::OpenHandles => "open the worker's directories for the supervisor",
             Self::Rlimits => "set a resource limit (setrlimit)",

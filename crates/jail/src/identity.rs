@@ -107,7 +107,8 @@ fn swapped(one: u32, other: u32) -> String {
     lines
 }
 
-fn write_file(directory: BorrowedFd, path: &str, text: &str) -> Result<(), Errno> {
+/// Writes a file of a procfs in one call.
+pub fn write_file(directory: BorrowedFd, path: &str, text: &str) -> Result<(), Errno> {
     let file = openat(
         directory,
         path,

@@ -23,6 +23,7 @@ mod identity;
 mod landlock;
 mod limits;
 pub mod loopback;
+pub mod machine_files;
 mod namespaces;
 mod owners;
 mod preload;

@@ -4,18 +4,57 @@ use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::time::{ClockId, clock_gettime};
+
+use super::failure::NOT_REFUSED;
+use super::identity::write_file;
+use super::program::Clock;
+use crate::sys::procfs;
+
+/// Which nix does not have.
+const CLONE_NEWTIME: CloneFlags = CloneFlags::from_bits_retain(0x80);
+
+/// The file of a process's time namespace (time_namespaces(7)).
+const OFFSETS: &str = "self/timens_offsets";
 
 /// Creates the zygote's namespaces, one of each kind, so that not even preloaded code can see the
 /// host.
-pub fn unshare_zygote() -> Result<(), Errno> {
+pub fn unshare_zygote(clock: Clock) -> Result<(), Errno> {
+    let time = match clock {
+        Clock::Zygote => CLONE_NEWTIME,
+        Clock::Host => CloneFlags::empty(),
+    };
     unshare(
         CloneFlags::CLONE_NEWUSER
             | CloneFlags::CLONE_NEWNS
             | CloneFlags::CLONE_NEWPID
             | CloneFlags::CLONE_NEWNET
             | CloneFlags::CLONE_NEWIPC
-            | CloneFlags::CLONE_NEWUTS,
+            | CloneFlags::CLONE_NEWUTS
+            | time,
     )
+}
+
+/// Sets the clocks without a date to zero, to within a second, in the new time namespace. No process is in it
+/// yet: the next that is forked will be.
+pub fn start_clocks(proc: BorrowedFd) -> Result<(), Errno> {
+    let mut offsets = Vec::new();
+    for clock in [ClockId::CLOCK_MONOTONIC, ClockId::CLOCK_BOOTTIME] {
+        let seconds = clock_gettime(clock)?.tv_sec();
+        offsets.push(format!("{clock} {} 0", -seconds));
+    }
+    write_file(proc, OFFSETS, &offsets.join("\n"))?;
+    let found = procfs::read(proc, OFFSETS)?;
+    let seconds = |lines: &str| -> Vec<String> {
+        let fields = lines.lines().map(|line| line.split_ascii_whitespace());
+        let seconds = fields.filter_map(|mut fields| fields.nth(1).map(str::to_owned));
+        seconds.collect()
+    };
+    if seconds(&found) == seconds(&offsets.join("\n")) {
+        Ok(())
+    } else {
+        Err(NOT_REFUSED)
+    }
 }
 
 /// Creates the worker's namespaces, while the worker still has its privileges over the zygote's

@@ -11,8 +11,9 @@ use nix::fcntl::{OFlag, openat};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 
+use super::control::PreloadModule;
 use super::failure::{Failure, InStep, NOT_REFUSED, Step};
-use super::program::{Programs, Tmpfs};
+use super::program::{ProcMount, Programs, Tmpfs, WorkerJail};
 use super::root;
 use crate::sys::procfs;
 
@@ -30,11 +31,20 @@ pub struct Preload {
 }
 
 impl Preload {
-    /// Enters a mount namespace with empty directories where workers have theirs.
-    pub(super) fn enter(tmpfs: &[Tmpfs], proc: BorrowedFd) -> Result<Self, Failure> {
+    /// Enters a mount namespace with empty directories where workers have theirs. Modules also find there the files
+    /// that describe the machine to workers.
+    pub(super) fn enter(
+        worker: &WorkerJail,
+        modules: &[PreloadModule],
+        proc: BorrowedFd,
+    ) -> Result<Self, Failure> {
         let preload = Self::unshare(proc).in_step(Step::PreloadDirectories)?;
-        let bounded: Vec<Tmpfs> = tmpfs.iter().map(bounded).collect();
+        let bounded: Vec<Tmpfs> = worker.tmpfs.iter().map(bounded).collect();
         root::mount_directories(&bounded)?;
+        // Packages keep what they read at their import.
+        if worker.proc == ProcMount::Own && !modules.is_empty() {
+            root::mount_proc_files()?;
+        }
         Ok(preload)
     }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::control::CpuBudgetScope;
+use super::machine_files::Machine;
 
 /// The path of a session's own files, as a plan writes it.
 ///
@@ -34,6 +35,8 @@ pub struct ZygoteJail {
     pub root: Vec<RootEntry>,
     /// The name that uname(2) reports in the UTS namespace.
     pub hostname: String,
+    /// What programs are told of the machine. `None` only at level `landlock`.
+    pub machine: Option<Machine>,
     /// Landlock rules, built and enforced by each worker.
     pub landlock: Option<LandlockRules>,
     /// The broad filters, loaded once: the guest's allow-list and the calls that the jail itself still
@@ -104,6 +107,18 @@ pub struct ZygoteNamespaces {
     pub worker_uids: Option<UidRange>,
     /// What a worker's network namespace has.
     pub network: Network,
+    /// What the zygote's clocks, and its workers', count from.
+    pub clock: Clock,
+}
+
+/// What the clocks count from that have no date: `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Clock {
+    /// The zygote's start, in a time namespace.
+    Zygote,
+    /// The host's boot.
+    Host,
 }
 
 /// The network of a worker.

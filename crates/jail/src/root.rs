@@ -12,8 +12,11 @@ use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{chdir, pivot_root};
 
 use super::failure::{Failure, InStep, Step};
+use super::machine_files::{self, Boot, PROC_FILES};
 use super::owners::Owners;
-use super::program::{Access, ProcMount, Programs, Ptys, RootEntry, Shown, Tmpfs, WorkerJail};
+use super::program::{
+    Access, ProcMount, Programs, Ptys, RootEntry, Shown, Tmpfs, WorkerJail, ZygoteJail,
+};
 use crate::sys::mount as mounts;
 
 /// Where the new root is built before it becomes `/`: a directory that every Linux system has.
@@ -120,17 +123,13 @@ pub fn detached_proc() -> Result<OwnedFd, Errno> {
 }
 
 /// Builds the new root on a tmpfs and makes it this process's `/`. The host's root is gone afterwards.
-pub fn build_and_enter(
-    entries: &[RootEntry],
-    trees: Vec<Tree>,
-    proc: ProcMount,
-) -> Result<(), Failure> {
-    let own_proc = match proc {
+pub fn build_and_enter(jail: &ZygoteJail, trees: Vec<Tree>) -> Result<(), Failure> {
+    let own_proc = match jail.worker.proc {
         ProcMount::Own => Some(detached_proc().in_step(Step::MountProc)?),
         ProcMount::Absent => None,
     };
     let stage = Path::new(STAGE);
-    let options = "mode=0755,size=1m,nr_inodes=2048";
+    let options = "mode=0755,size=128m,nr_inodes=131072";
     mount(
         Some("sandfork"),
         stage,
@@ -139,7 +138,7 @@ pub fn build_and_enter(
         Some(options),
     )
     .in_step(Step::BuildRoot)?;
-    for entry in entries {
+    for entry in jail.root.iter().chain(&machine_files(jail)) {
         make_entry(stage, entry).in_step(Step::BuildRoot)?;
     }
     for tree in trees {
@@ -165,6 +164,21 @@ pub fn build_and_enter(
         None::<&str>,
     )
     .in_step(Step::PivotRoot)
+}
+
+fn machine_files(jail: &ZygoteJail) -> Vec<RootEntry> {
+    let Some(machine) = &jail.machine else {
+        return Vec::new();
+    };
+    let mut files = machine_files::in_sys(machine);
+    if jail.worker.proc == ProcMount::Own {
+        files.extend(machine_files::in_proc(
+            machine,
+            &jail.hostname,
+            Boot::look(),
+        ));
+    }
+    files
 }
 
 /// Mounts a worker's own file systems over the zygote's mount points. Mounts of the zygote beneath a tmpfs
@@ -201,16 +215,29 @@ pub fn mount_directories(tmpfs: &[Tmpfs]) -> Result<(), Failure> {
 }
 
 /// Mounts a worker's own proc. `subset=pid` leaves out everything that describes the machine and not a process
-/// (proc(5), Linux 5.8): kallsyms, interrupts, keys, sys.
+/// (proc(5), Linux 5.8): kallsyms, interrupts, keys. The sandbox's own [`PROC_FILES`] come first, because they are
+/// mounted on entries that then cannot be looked up any more. A mount point stays.
 fn mount_proc() -> Result<(), Failure> {
-    mount(
-        Some("proc"),
-        "/proc",
-        Some("proc"),
-        NO_PROGRAMS | MsFlags::MS_RDONLY,
-        Some("subset=pid"),
-    )
-    .in_step(Step::WorkerProc)
+    let flags = NO_PROGRAMS | MsFlags::MS_RDONLY;
+    let (proc, subset) = (Some("proc"), Some("subset=pid"));
+    mount(proc, "/proc", proc, flags, None::<&str>).in_step(Step::WorkerProc)?;
+    mount_proc_files()?;
+    mount(proc, "/proc", proc, flags | MsFlags::MS_REMOUNT, subset).in_step(Step::HideMachine)
+}
+
+/// Mounts the sandbox's own [`PROC_FILES`] over those of `/proc`.
+pub fn mount_proc_files() -> Result<(), Failure> {
+    for (source, target) in PROC_FILES {
+        mount(
+            Some(source),
+            target,
+            None::<&str>,
+            MsFlags::MS_BIND,
+            None::<&str>,
+        )
+        .in_step(Step::ProcFiles)?;
+    }
+    Ok(())
 }
 
 /// Mounts a worker's own pseudoterminals. Every mount of devpts is an instance of its own (Linux 4.7).

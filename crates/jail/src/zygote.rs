@@ -10,10 +10,11 @@ use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid, pipe2, sethostname};
 
+use super::control::PreloadModule;
 use super::failure::{Failure, InStep, Step};
 use super::owners::{Owners, await_end};
 use super::preload::Preload;
-use super::program::ZygoteJail;
+use super::program::{Clock, ZygoteJail};
 use super::{identity, limits, namespaces, root, scheduling, shared_host};
 use crate::sys;
 use crate::sys::process::{Dumpable, Fork, SingleThreaded};
@@ -40,10 +41,14 @@ impl Zygote {
 /// waits for the zygote, and the zygote's init ends it when the supervisor goes.
 ///
 /// `lifeline` is a pipe whose other end only the supervisor holds.
-pub fn enter(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
-    if jail.namespaces.is_none() {
+pub fn enter(
+    jail: &ZygoteJail,
+    modules: &[PreloadModule],
+    lifeline: OwnedFd,
+) -> Result<Zygote, Failure> {
+    let Some(own) = jail.namespaces else {
         return shared_host::enter(jail, &lifeline);
-    }
+    };
     let early_proc = open_proc().in_step(Step::Prepare)?;
     let single = SingleThreaded::count(early_proc.as_fd()).in_step(Step::Prepare)?;
     // Before the process stops being root: only root may traverse the paths of some trees.
@@ -77,13 +82,17 @@ pub fn enter(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
         sys::process::set_dumpable(Dumpable::Yes).in_step(Step::DropHostIds)?;
     }
     let outside = identity::current();
-    namespaces::unshare_zygote().in_step(Step::UnshareZygote)?;
+    namespaces::unshare_zygote(own.clock).in_step(Step::UnshareZygote)?;
     match mapper {
         Some(mapper) => mapper.map().in_step(Step::MapIds)?,
         None => {
             identity::map(early_proc.as_fd(), outside, jail.identity.inside)
                 .in_step(Step::MapIds)?;
         }
+    }
+    // Before a process is in it: the kernel lets none set its clocks afterwards.
+    if own.clock == Clock::Zygote {
+        namespaces::start_clocks(early_proc.as_fd()).in_step(Step::StartClocks)?;
     }
     drop(early_proc);
     // Only a child is in the new pid namespace; it becomes the namespace's init.
@@ -97,11 +106,11 @@ pub fn enter(jail: &ZygoteJail, lifeline: OwnedFd) -> Result<Zygote, Failure> {
         Some(trees) => trees,
         None => root::clone_trees(&jail.root, None).in_step(Step::CloneTrees)?,
     };
-    root::build_and_enter(&jail.root, trees, jail.worker.proc)?;
+    root::build_and_enter(jail, trees)?;
     sethostname(&jail.hostname).in_step(Step::Hostname)?;
     fork_zygote(&single, lifeline)?;
     // Before the filter, as all that is mounted once.
-    let preload = Preload::enter(&jail.worker.tmpfs, proc.as_fd())?;
+    let preload = Preload::enter(&jail.worker, modules, proc.as_fd())?;
     let zygote = finish(jail, proc)?;
     Ok(Zygote {
         preload: Some(preload),
@@ -172,6 +181,8 @@ pub(super) fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure
     scheduling::drop_priority().in_step(Step::Precedence)?;
     // Before the filter: without it, only a privileged process may load one.
     nix::sys::prctl::set_no_new_privs().in_step(Step::NoNewPrivs)?;
+    // Guests see them as those of their init.
+    sys::process::hide_arguments(proc.as_fd()).in_step(Step::HideArguments)?;
     // Workers are other processes of the same host user, and none may access the zygote's memory.
     sys::process::set_dumpable(Dumpable::No).in_step(Step::Dumpable)?;
     for filter in &jail.filters {

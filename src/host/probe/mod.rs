@@ -10,7 +10,7 @@ use super::cache_directory::{cache_directory, resolved};
 use super::{
     Arch, CallerEnvironment, CgroupSupport, ChainStep, Errno, Host, HostLimits, HostUser,
     Interpreter, InterpreterError, KernelVersion, LandlockSupport, Machine, NamespaceSupport,
-    PathFact, SeccompSupport, SystemPath, exhaustion_hint, interpreter,
+    PathFact, Processors, SeccompSupport, SystemPath, TimeNamespaces, exhaustion_hint, interpreter,
 };
 
 /// What a policy requires the probe to find out.
@@ -59,10 +59,12 @@ impl Machine {
             arch: Arch::current(),
             user,
             namespaces: NamespaceSupport::probe(user)?,
+            time_namespaces: TimeNamespaces::probe(),
             landlock: LandlockSupport::probe(),
             seccomp: SeccompSupport::probe(),
             cgroup,
             limits: HostLimits::probe(),
+            processors: Processors::probe(),
         })
     }
 }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use crate::host::{
     Arch, CgroupAbsence, CgroupSupport, ChainStep, Controller, Errno, HardLimits, Host, HostLimits,
     HostUser, IdRange, Ids, Interpreter, KernelVersion, LandlockSupport, Link, Machine,
-    NamespaceSupport, PathFact, PathKind, Reach, Refusal, RefusalCause, SeccompSupport, SystemPath,
-    SystemPathKind, UNPRIVILEGED_ID, V2Entry,
+    NamespaceSupport, PathFact, PathKind, Processors, Reach, Refusal, RefusalCause, SeccompSupport,
+    SystemPath, SystemPathKind, TimeNamespaces, UNPRIVILEGED_ID, V2Entry,
 };
 
 /// A kernel's release, and the Landlock ABI that it brings.
@@ -44,6 +44,7 @@ pub fn machine() -> Machine {
         arch: Some(Arch::X86_64),
         user: ROOT,
         namespaces: NamespaceSupport::Available,
+        time_namespaces: TimeNamespaces::Available,
         landlock: LandlockSupport::Abi { abi: 7 },
         seccomp: SeccompSupport::Available,
         cgroup: cgroup_v1(),
@@ -61,6 +62,10 @@ pub fn machine() -> Machine {
                 message_queues: 819_200,
                 pending_signals: 63_000,
             },
+        },
+        processors: Processors {
+            kind: "model name\t: Processor".into(),
+            possible: "0-7".into(),
         },
     }
 }

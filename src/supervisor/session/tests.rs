@@ -27,6 +27,7 @@ fn jail(readable: &[&Path]) -> ZygoteJail {
         namespaces: None,
         root: Vec::new(),
         hostname: String::new(),
+        machine: None,
         landlock: Some(LandlockRules {
             abi: 1,
             paths: readable.iter().map(rule).collect(),

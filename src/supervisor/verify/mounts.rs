@@ -8,9 +8,12 @@ use crate::host::unescape;
 use crate::plan::Layer;
 use crate::supervisor::error::While;
 use crate::supervisor::proc_dir::ProcDir;
+use sandfork_jail::machine_files::PROC_FILES;
 use sandfork_jail::program::{
     Access, ProcMount, Programs, Ptys, RootEntry, Shown, Tmpfs, ZygoteJail,
 };
+
+const PROC: &str = "/proc";
 
 /// Compares a worker's mounts with the plan.
 pub fn check(process: &ProcDir, jail: &ZygoteJail) -> Checked {
@@ -34,13 +37,12 @@ pub fn check(process: &ProcDir, jail: &ZygoteJail) -> Checked {
     if let Some(ptys) = &jail.worker.ptys {
         mounts.check_ptys(ptys)?;
     }
-    match (jail.worker.proc, mounts.top(Path::new("/proc"))) {
-        (ProcMount::Own, Some(proc)) if proc.kind == "proc" && proc.has(&["ro", "noexec"]) => {
-            Ok(())
-        }
-        (ProcMount::Absent, None) => Ok(()),
-        (ProcMount::Own, found) => refused(found, "a /proc of its own, read-only"),
-        (ProcMount::Absent, found) => refused(found, "no /proc"),
+    match jail.worker.proc {
+        ProcMount::Own => mounts.check_proc(),
+        ProcMount::Absent => match mounts.top(Path::new(PROC)) {
+            None => Ok(()),
+            found => refused(found, "no /proc"),
+        },
     }
 }
 
@@ -56,6 +58,8 @@ struct Mount<'t> {
     number: u64,
     /// The number of the mount that contains its mount point.
     parent: u64,
+    /// What the mount shows of its file system, as the kernel writes it.
+    source: &'t str,
     point: Cow<'t, Path>,
     options: &'t str,
     kind: &'t str,
@@ -67,7 +71,8 @@ impl<'t> Mount<'t> {
     fn parse(line: &'t str) -> Option<Self> {
         let mut fields = line.split(' ');
         let (number, parent) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-        let point = unescape(fields.nth(2)?);
+        let source = fields.nth(1)?;
+        let point = unescape(fields.next()?);
         let options = fields.next()?;
         let mut optional = fields.skip_while(|field| *field != "-");
         let kind = optional.nth(1).unwrap_or_default();
@@ -75,6 +80,7 @@ impl<'t> Mount<'t> {
         Some(Self {
             number,
             parent,
+            source,
             point,
             options,
             kind,
@@ -139,6 +145,37 @@ impl Mounts<'_> {
                 let at = ptys.target.display();
                 refused(found, format!("a devpts at {at} with noexec and {bound}"))
             }
+        }
+    }
+
+    /// Checks that the worker sees its own processes, and of the machine only the sandbox's own files.
+    fn check_proc(&self) -> Checked {
+        let own = match self.top(Path::new(PROC)) {
+            Some(own)
+                if own.kind == "proc"
+                    && own.has(&["ro", "noexec"])
+                    && own.instance.split(',').any(|option| option == "subset=pid") =>
+            {
+                own
+            }
+            found => {
+                return refused(found, "a /proc of its own, read-only, with subset=pid");
+            }
+        };
+        let mut within: Vec<&Mount> = self.0.iter().filter(|it| it.parent == own.number).collect();
+        for (source, target) in PROC_FILES {
+            let is_there = |mount: &&Mount| mount.point.as_os_str() == target;
+            let place = within.iter().position(is_there);
+            let found = place.map(|place| within.swap_remove(place));
+            let is_own =
+                |it: &Mount| it.kind == "tmpfs" && it.source == source && it.has(&["ro", "nodev"]);
+            if !found.is_some_and(is_own) {
+                return refused(found, format!("the sandbox's own {target}"));
+            }
+        }
+        match within.first() {
+            None => Ok(()),
+            found => refused(found.copied(), "nothing else in /proc"),
         }
     }
 
@@ -266,6 +303,33 @@ mod tests {
         assert!(holds(&exec, Programs::Run));
         assert!(!holds(noexec, Programs::Run));
         assert!(!holds(&devices, Programs::Run));
+    }
+
+    #[test]
+    fn a_proc_shows_the_sandbox_s_own_files_and_nothing_else_of_the_machine() {
+        let own = "57 50 0:33 / /proc ro,nosuid,nodev,noexec,relatime - proc proc ro,subset=pid\n";
+        let file = |(number, (source, target)): (usize, (&str, &str))| {
+            let number = number + 60;
+            format!("{number} 57 0:30 {source} {target} ro,nosuid,nodev - tmpfs sandfork rw\n")
+        };
+        let files: String = PROC_FILES.into_iter().enumerate().map(file).collect();
+        let sound = format!("{own}{files}");
+        assert!(mounts(&sound).check_proc().is_ok());
+        let other = "80 57 0:33 /kcore /proc/kcore ro,nosuid,nodev - proc proc ro\n";
+        for wrong in [
+            sound.replace(",subset=pid", ""),
+            sound.replace("/proc ro", "/proc rw"),
+            sound.replace("/.proc/meminfo", "/meminfo"),
+            sound.replace("/proc/stat ro", "/proc/stat rw"),
+            sound.replace("/proc/sys ", "/proc/fs "),
+            sound.replace("60 57", "60 50"),
+            format!("{sound}{other}"),
+            format!("{sound}{}", other.replace("kcore", "meminfo")),
+            own.to_owned(),
+            files,
+        ] {
+            assert!(mounts(&wrong).check_proc().is_err(), "{wrong}");
+        }
     }
 
     #[test]

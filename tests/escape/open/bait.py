@@ -10,6 +10,7 @@ import selectors
 import socket
 import subprocess
 import sys
+import time
 
 CANARY = "CANARY-7d41c0de host\n"
 VICTIM = """
@@ -147,6 +148,8 @@ def main(directory, tag):
         "WRITABLE": writable(os.path.join(directory, "written")),
         "SHARED": shown(os.path.join(directory, "shown")),
         "HOSTNAME_REAL": os.uname().nodename,
+        "MEMORY_REAL": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE"),
+        "STARTED_REAL": time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
         "HOSTHOME": os.environ["HOME"],
     }
     try:

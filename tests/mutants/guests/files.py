@@ -94,7 +94,7 @@ def change(place):
 
 
 def places():
-    for place in ("/", "/etc", "/dev", "/usr", "/proc", "/work", "/tmp", "/dev/shm", *SHOWN):
+    for place in ("/", "/etc", "/dev", "/usr", "/proc", "/proc/sys", "/sys", "/work", "/tmp", "/dev/shm", *SHOWN):
         tell(f"{place}: list", os.listdir, place)
         make_all(place)
         change(place)
@@ -116,13 +116,14 @@ def shown():
 
 def rest():
     tell("/.witness: read", read, "/.witness")
-    for path in ("/etc/passwd", "/usr/bin/true", "/dev/null", "/proc/self/status"):
+    own = ("/proc/meminfo", "/proc/sys/kernel/pid_max", "/sys/devices/system/cpu/online")
+    for path in ("/etc/passwd", "/usr/bin/true", "/dev/null", "/proc/self/status", *own):
         tell(f"{path}: read", read, path)
         tell(f"{path}: write", os.open, path, os.O_WRONLY)
         tell(f"{path}: truncate", cut, path)
         print(f"{path}: run", run(path))
     tell("/dev/null: ask it whether it is a terminal", terminal, "/dev/null")
-    for path in ("/home", "/sys", "/boot", "/proc/1/root", "/proc/kallsyms", "/proc/sys", "/.."):
+    for path in ("/home", "/boot", "/proc/1/root", "/proc/kallsyms", "/proc/sys/vm", "/sys/kernel", "/.."):
         tell(f"{path}: list", os.listdir, path)
 
 

@@ -10,6 +10,7 @@ use nix::unistd::{ForkResult, Pid};
 
 use super::check;
 use super::descriptors::owned;
+use super::procfs;
 
 /// Proof that this process had one thread when its threads were counted.
 #[derive(Debug)]
@@ -166,6 +167,21 @@ pub fn drop_from_bounding_set(capability: libc::c_ulong) -> Result<(), Errno> {
         libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0)
     }))
     .map(drop)
+}
+
+/// Shows only the first argument of this process and its forks to others (proc_pid_cmdline(5)). The interpreter has
+/// read the rest.
+///
+/// The kernel takes arguments whose last byte is not zero for a title that ends at the first zero (setproctitle(3)).
+pub fn hide_arguments(proc: BorrowedFd) -> Result<(), Errno> {
+    // The kernel writes a zero where it does not tell.
+    let last = procfs::arguments_end(proc)?
+        .checked_sub(1)
+        .ok_or(Errno::EACCES)?;
+    // SAFETY: the kernel wrote the arguments there when this program started, on the stack of the main thread, which
+    // stays mapped and writable. Only a C program's `main` has a pointer to them: CPython works with its own copies.
+    unsafe { std::ptr::with_exposed_provenance_mut::<u8>(last).write_volatile(b' ') };
+    Ok(())
 }
 
 /// The size of a page, bytes.

@@ -36,6 +36,14 @@ pub fn stat(proc: BorrowedFd, pid: Pid) -> Result<Stat, Errno> {
     Stat::parse(&read(proc, &format!("{pid}/stat"))?).ok_or(Errno::EIO)
 }
 
+/// The address behind the arguments of the calling process: field 49 of its `stat` file.
+pub fn arguments_end(proc: BorrowedFd) -> Result<usize, Errno> {
+    let stat = read(proc, "self/stat")?;
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+    let end = fields.and_then(|fields| fields.split_ascii_whitespace().nth(49 - 3));
+    end.and_then(|end| end.parse().ok()).ok_or(Errno::EIO)
+}
+
 /// `PF_EXITING`, the same since Linux 2.6.
 const EXITING: u64 = 4;
 

@@ -71,7 +71,7 @@ impl TextFunction for Enter {
         let Some(lifeline) = fds.next() else {
             return Err("the jail came without its lifeline".into());
         };
-        match zygote::enter(&jail, lifeline) {
+        match zygote::enter(&jail, &python.preload, lifeline) {
             Ok(zygote) => {
                 if python.lifetime == Lifetime::ManyRuns {
                     // Before any module is preloaded: a worker uses too little of the libraries that packages
