@@ -27,6 +27,7 @@ trials! {
     bytes_pass_unchanged_through_pipes,
     a_terminal_sees_no_escape_sequence,
     a_terminal_sees_no_escape_sequence_of_a_name,
+    the_umask_of_the_caller_is_only_that_of_the_guest,
 }
 
 /// Long enough to be told apart from a run that ends when it should.
@@ -291,5 +292,21 @@ fn a_terminal_sees_no_escape_sequence_of_a_name() -> Result<(), Failed> {
         );
         assert!(shown.contains(r"\x9b"), "{arguments:?}: {shown:?}");
     }
+    Ok(())
+}
+
+/// A worker of root has another uid than the directories of its root.
+fn the_umask_of_the_caller_is_only_that_of_the_guest() -> Result<(), Failed> {
+    let code = "import os; print(open('/etc/hostname').read(), oct(os.umask(0)), oct(os.stat('/etc').st_mode))";
+    let run = sandfork(&["run", "-c", code]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 077 && exec \"$0\" \"$@\""]);
+    let output = shell.arg(run.get_program()).args(run.get_args()).output()?;
+    let streams =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert_eq!(
+        streams,
+        ["sandfork\n 0o77 0o40755\n".to_owned(), String::new()]
+    );
     Ok(())
 }

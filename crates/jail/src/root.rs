@@ -1,14 +1,15 @@
 //! The sandbox's root: a tmpfs with read-only views of the host at their own paths.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::{Mode, fstat, umask};
 use nix::unistd::{chdir, pivot_root};
 
 use super::failure::{Failure, InStep, Step};
@@ -47,7 +48,7 @@ enum TreeKind {
 ///
 /// With `owners`, what a guest writes to a writable tree belongs to the tree's owner, and what the owner
 /// has there is the guest's. A file system without id-mapped mounts shows its own owners.
-pub fn clone_trees(entries: &[RootEntry], owners: Option<&Owners>) -> Result<Vec<Tree>, Errno> {
+pub fn clone_trees(entries: &[RootEntry], owners: Option<&Owners>) -> io::Result<Vec<Tree>> {
     let mut trees = Vec::new();
     for entry in entries {
         let (source, target, access) = match entry {
@@ -75,7 +76,7 @@ pub fn clone_trees(entries: &[RootEntry], owners: Option<&Owners>) -> Result<Vec
             // overlayfs has no such mounts, and Linux before 5.12 has none at all.
             match mounts::map_owners(&tree.mount, map) {
                 Err(Errno::EINVAL | Errno::EPERM | Errno::EOPNOTSUPP) | Ok(()) => {}
-                Err(errno) => return Err(errno),
+                Err(errno) => return Err(errno.into()),
             }
         }
         trees.push(tree);
@@ -83,11 +84,10 @@ pub fn clone_trees(entries: &[RootEntry], owners: Option<&Owners>) -> Result<Vec
     Ok(trees)
 }
 
-fn clone_one(source: &Path, target: &Path, attributes: u64) -> Result<Tree, Errno> {
+fn clone_one(source: &Path, target: &Path, attributes: u64) -> io::Result<Tree> {
     let tree = mounts::clone_tree(source)?;
     mounts::set_attributes(&tree, attributes | mounts::MOUNT_ATTR_NOSUID)?;
-    let metadata = fs::metadata(source)
-        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    let metadata = fs::metadata(source)?;
     let kind = if metadata.is_dir() {
         TreeKind::Directory
     } else {
@@ -138,14 +138,11 @@ pub fn build_and_enter(jail: &ZygoteJail, trees: Vec<Tree>) -> Result<(), Failur
         Some(options),
     )
     .in_step(Step::BuildRoot)?;
-    for entry in jail.root.iter().chain(&machine_files(jail)) {
-        make_entry(stage, entry).in_step(Step::BuildRoot)?;
-    }
-    for tree in trees {
-        let target = beneath(stage, &tree.target);
-        make_mount_point(&target, tree.kind).in_step(Step::BuildRoot)?;
-        mounts::attach(&tree.mount, &target).in_step(Step::BuildRoot)?;
-    }
+    // Workers have other uids than the entries, and may read them even if the caller's umask hides its files.
+    let callers = umask(Mode::from_bits_truncate(0o022));
+    let filled = fill(stage, jail, trees);
+    umask(callers);
+    filled.in_step(Step::BuildRoot)?;
     if let Some(proc) = own_proc {
         mounts::attach(&proc, &beneath(stage, Path::new("/proc"))).in_step(Step::MountProc)?;
     }
@@ -164,6 +161,18 @@ pub fn build_and_enter(jail: &ZygoteJail, trees: Vec<Tree>) -> Result<(), Failur
         None::<&str>,
     )
     .in_step(Step::PivotRoot)
+}
+
+fn fill(stage: &Path, jail: &ZygoteJail, trees: Vec<Tree>) -> io::Result<()> {
+    for entry in jail.root.iter().chain(&machine_files(jail)) {
+        make_entry(stage, entry)?;
+    }
+    for tree in trees {
+        let target = beneath(stage, &tree.target);
+        make_mount_point(&target, tree.kind)?;
+        mounts::attach(&tree.mount, &target)?;
+    }
+    Ok(())
 }
 
 fn machine_files(jail: &ZygoteJail) -> Vec<RootEntry> {
@@ -273,7 +282,7 @@ fn hold(shows: &[Shown]) -> Result<Vec<Held<'_>>, Errno> {
     Ok(held)
 }
 
-fn show(held: &Held) -> Result<(), Errno> {
+fn show(held: &Held) -> io::Result<()> {
     match held {
         Held::Tree(mounted, target) => {
             let kind = match fstat(mounted)?.st_mode & libc::S_IFMT {
@@ -281,44 +290,50 @@ fn show(held: &Held) -> Result<(), Errno> {
                 _ => TreeKind::File,
             };
             make_mount_point(target, kind)?;
-            mounts::attach(mounted, target)
+            Ok(mounts::attach(mounted, target)?)
         }
-        Held::Symlink(target, points_at) => parent_of(target)
-            .and_then(|()| symlink(points_at, target))
-            .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))),
+        Held::Symlink(target, points_at) => in_its_directory(target, || symlink(points_at, target)),
     }
 }
 
-fn make_entry(stage: &Path, entry: &RootEntry) -> Result<(), Errno> {
+fn make_entry(stage: &Path, entry: &RootEntry) -> io::Result<()> {
     let path = beneath(stage, &entry.target());
-    let made = match entry {
+    match entry {
         RootEntry::Directory { .. } | RootEntry::WorkerMountPoint { .. } => {
             fs::create_dir_all(&path)
         }
-        RootEntry::File { contents, .. } => parent_of(&path)
-            .and_then(|()| fs::write(&path, contents))
-            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o444))),
+        RootEntry::File { contents, .. } => make_file(&path, 0o444, contents),
         RootEntry::Symlink { points_at, .. } => {
-            parent_of(&path).and_then(|()| symlink(points_at, &path))
+            in_its_directory(&path, || symlink(points_at, &path))
         }
         RootEntry::Bind { .. } | RootEntry::Device { .. } => Ok(()),
-    };
-    made.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    }
 }
 
 /// Creates a mount point for a tree. One beneath an earlier, read-only tree exists there already.
-fn make_mount_point(path: &Path, kind: TreeKind) -> Result<(), Errno> {
-    let made = match (path.try_exists(), kind) {
-        (Ok(true), _) => return Ok(()),
-        (Ok(false), TreeKind::Directory) => fs::create_dir_all(path),
-        (Ok(false), TreeKind::File) => parent_of(path).and_then(|()| fs::write(path, "")),
-        (Err(error), _) => Err(error),
-    };
-    made.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+fn make_mount_point(path: &Path, kind: TreeKind) -> io::Result<()> {
+    match kind {
+        _ if path.try_exists()? => Ok(()),
+        TreeKind::Directory => fs::create_dir_all(path),
+        TreeKind::File => make_file(path, 0o644, ""),
+    }
 }
 
-fn parent_of(path: &Path) -> std::io::Result<()> {
-    path.parent().map_or(Ok(()), fs::create_dir_all)
+fn make_file(path: &Path, mode: u32, contents: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    in_its_directory(path, || options.open(path))?.write_all(contents.as_bytes())
+}
+
+/// Makes an entry, and before that the directories of its path if they are missing. Most are there already.
+fn in_its_directory<T>(path: &Path, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match make() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            make()
+        }
+        result => result,
+    }
 }
 
 fn beneath(stage: &Path, target: &Path) -> PathBuf {
