@@ -8,7 +8,7 @@ use super::effective::{
     EnvPolicy, FilesystemPolicy, Freshness, ImportPolicy, Policy, ProcVisibility, PythonPolicy,
     SessionPolicy, SyscallPolicy, WorkExec,
 };
-use super::error::{PolicyError, PolicyProblem, Refused};
+use super::error::{PolicyError, Refused};
 use super::layer::{Author, Layer};
 use super::module_name::ImportPattern;
 use super::origin::{Located, Origin};
@@ -174,13 +174,9 @@ fn resolve_interpreter(values: &mut Values, layers: &[Layer]) -> Result<(), Poli
     });
     let (interpreter, directory) = given(said);
     let text = &interpreter.value;
-    let refused = |message| {
-        let problem = PolicyProblem::WrongValue { message };
-        Err(PolicyError::new(
-            interpreter.origin.clone(),
-            INTERPRETER,
-            problem,
-        ))
+    let refused = |problem: String| {
+        let origin = interpreter.origin.clone();
+        Err(PolicyError::new(origin, INTERPRETER, problem))
     };
     if text.trim().is_empty() {
         return refused(
@@ -209,10 +205,10 @@ fn resolve_env(values: &mut Values, layers: &[Layer], errors: &mut Vec<PolicyErr
         pass.retain(|name| removed.iter().all(|item| item.value != name.value));
         for name in layer.values.list::<String>(PASS).unwrap_or_default() {
             if let Some(value) = own.get(&name.value) {
-                let problem = PolicyProblem::EnvSetAndPassed {
-                    name: name.value.clone(),
-                    set_origin: value.origin.clone(),
-                };
+                let problem = format!(
+                    "\"{}\" is taken from the caller here and set at {}: remove one of the two",
+                    name.value, value.origin
+                );
                 errors.push(PolicyError::new(name.origin.clone(), PASS, problem));
             }
             set.remove(&name.value);
@@ -241,10 +237,10 @@ fn resolve_imports(values: &mut Values) -> Result<(), PolicyError> {
     let everything = |item: &&Located<ImportPattern>| item.value == ImportPattern::Everything;
     let other = allow.iter().find(|item| !everything(item));
     if let (Some(star), Some(other)) = (allow.iter().find(everything), other) {
-        let problem = PolicyProblem::EverythingAndMore {
-            other: other.value.to_string(),
-            other_origin: other.origin.clone(),
-        };
+        let problem = format!(
+            "\"*\" allows every module and {} allows \"{}\": remove one of the two",
+            other.origin, other.value
+        );
         return Err(PolicyError::new(star.origin.clone(), IMPORTS, problem));
     }
     Ok(())
@@ -263,11 +259,12 @@ fn refuse_read_inside_write(
             .iter()
             .find(|write| read.value.starts_with(&write.value));
         if let Some(holder) = holder {
-            let problem = PolicyProblem::ReadInsideWrite {
-                read: read.value.clone(),
-                write: holder.value.clone(),
-                write_origin: holder.origin.clone(),
-            };
+            let problem = format!(
+                "\"{}\" is to be read-only, but {} makes \"{}\" writable: remove one of the two",
+                read.value.display(),
+                holder.origin,
+                holder.value.display()
+            );
             errors.push(PolicyError::new(read.origin.clone(), key, problem));
         }
     }
@@ -277,10 +274,11 @@ fn check_syscalls(syscalls: &SyscallPolicy, errors: &mut Vec<PolicyError>) {
     for allowed in &syscalls.allow {
         let mut deny = syscalls.deny.iter();
         if let Some(denied) = deny.find(|denied| denied.value == allowed.value) {
-            let problem = PolicyProblem::AllowedAndDenied {
-                syscall: allowed.value.clone(),
-                deny_origin: denied.origin.clone(),
-            };
+            let problem = format!(
+                "\"{}\" is allowed here and denied at {}: remove one, or extend a policy that does not \
+                 deny it",
+                allowed.value, denied.origin
+            );
             errors.push(PolicyError::new(allowed.origin.clone(), ALLOW, problem));
         }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::builtin::{self, BuiltIn, STANDARD};
-use super::error::{PolicyError, PolicyProblem};
+use super::error::PolicyError;
 use super::layer::{Layer, Source};
 use super::origin::Origin;
 use super::paths::normalize;
@@ -59,7 +59,7 @@ struct Mention {
 }
 
 impl Mention {
-    fn error(&self, problem: PolicyProblem) -> PolicyError {
+    fn error(&self, problem: String) -> PolicyError {
         match self.key {
             Some(key) => PolicyError::new(self.origin.clone(), key, problem),
             None => PolicyError::of_file(self.origin.clone(), problem),
@@ -120,12 +120,13 @@ fn check_chain(
     if let Some(start) = earlier {
         let circle = seen.iter().skip(start).chain([reference]);
         let chain = circle.map(Reference::display).collect::<Vec<_>>();
-        return Err(mention.error(PolicyProblem::ExtendsCycle {
-            chain: chain.join(" -> "),
-        }));
+        let chain = chain.join(" -> ");
+        return Err(mention.error(format!("{chain} is a circle: remove one `extends`")));
     }
     if seen.len() == LONGEST {
-        return Err(mention.error(PolicyProblem::ExtendsTooDeep { limit: LONGEST }));
+        return Err(mention.error(format!(
+            "more than {LONGEST} policies extend each other: join some of them into one file"
+        )));
     }
     Ok(())
 }
@@ -141,7 +142,7 @@ fn read(
         Reference::File(path) => {
             let text = source
                 .read(path)
-                .map_err(|cause| vec![mention.error(unreadable(path, cause, &mention.text))])?;
+                .map_err(|cause| vec![mention.error(unreadable(path, &cause, &mention.text))])?;
             let file = Source::file(path.display().to_string(), &text);
             Layer::parse(&file, &text, directory(path, current_dir))
         }
@@ -158,21 +159,18 @@ fn directory(path: &Path, current_dir: Option<&Path>) -> Option<PathBuf> {
 }
 
 /// A bare word that is not a file was probably meant as the name of a built-in policy.
-fn unreadable(path: &Path, cause: std::io::Error, text: &str) -> PolicyProblem {
+fn unreadable(path: &Path, cause: &std::io::Error, text: &str) -> String {
     let is_word = !text.contains(['/', '.']);
     if !is_word || cause.kind() != std::io::ErrorKind::NotFound {
-        let path = path.to_owned();
-        return PolicyProblem::Unreadable { path, cause };
+        let path = path.display();
+        return format!("{path} cannot be read: {cause}; check the path and its permissions");
     }
     let names = builtin::builtin_names().collect::<Vec<_>>().join(", ");
     let hint = match closest(text, builtin::builtin_names()) {
         Some(near) => format!("did you mean `{near}`? The built-in policies are {names}"),
         None => format!("write the path of a file or one of {names}"),
     };
-    PolicyProblem::UnknownPolicy {
-        name: text.to_owned(),
-        hint,
-    }
+    format!("no built-in policy and no file is called \"{text}\": {hint}")
 }
 
 /// The base of a layer. A file that extends nothing builds on `standard`, so a key that no file

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use toml::Value;
 use toml::de::DeTable;
 
-use super::error::{PolicyError, PolicyProblem};
+use super::error::PolicyError;
 use super::keys::{Key, Kind, find};
 use super::layer::{Layer, Source};
 use crate::outcome::Unit;
@@ -35,9 +35,10 @@ impl FromStr for Override {
             }),
             None => Err(PolicyError::of_file(
                 Source::argument().whole(),
-                PolicyProblem::OverrideSyntax {
-                    text: argument.to_owned(),
-                },
+                format!(
+                    "\"{argument}\" is not an override: write KEY=VALUE with a key of the policy file, \
+                     such as limits.wall=2s"
+                ),
             )),
         }
     }
@@ -79,7 +80,7 @@ impl Override {
     pub(super) fn layer(&self, directory: Option<&Path>) -> Result<Layer, Vec<PolicyError>> {
         let source = Source::argument();
         if self.path == ["extends"] {
-            let problem = PolicyProblem::ExtendsInOverride;
+            let problem = "only a policy file can extend another: choose the policy with --policy";
             return Err(vec![PolicyError::of_file(source.whole(), problem)]);
         }
         let value = self.value();

@@ -6,7 +6,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue};
 
-use super::error::{PolicyError, PolicyProblem};
+use super::error::PolicyError;
 use super::keys::{
     Grammar, Key, Kind, NEVER, SECTIONS, VALUE, VARIABLE, find, is_section, keys_of,
 };
@@ -51,9 +51,10 @@ fn syntax(errors: &[toml::de::Error], source: &Source) -> Vec<PolicyError> {
     let first_of_its_line = errors.iter().filter_map(|error| {
         let start = error.span().map_or(0, |span| span.start);
         let origin = source.origin(start);
-        let message = error.message().to_owned();
+        let message = error.message();
         let is_first = lines.insert(origin.line);
-        is_first.then(|| PolicyError::of_file(origin, PolicyProblem::Syntax { message }))
+        let problem = format!("this is not valid TOML ({message}): mend the syntax here");
+        is_first.then(|| PolicyError::of_file(origin, problem))
     });
     first_of_its_line.collect()
 }
@@ -138,39 +139,27 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn refuse(&mut self, start: usize, path: String, problem: PolicyProblem) {
-        let origin = self.source.origin(start);
-        self.errors.push(PolicyError::new(origin, path, problem));
-    }
-
     /// The value, or `None` after it is refused.
     fn accept<T>(&mut self, start: usize, path: String, read: Result<T, String>) -> Option<T> {
         match read {
             Ok(value) => Some(value),
-            Err(message) => {
-                self.refuse(start, path, PolicyProblem::WrongValue { message });
+            Err(problem) => {
+                let origin = self.source.origin(start);
+                self.errors.push(PolicyError::new(origin, path, problem));
                 None
             }
         }
     }
 
     fn entry(&mut self, entry: &Entry) -> Option<(&'static str, Value)> {
-        match entry.key() {
-            Some(key) => Some((key.name, self.value(&key, entry)?)),
+        let problem = match entry.key() {
+            Some(key) => return Some((key.name, self.value(&key, entry)?)),
             None if entry.is_section() => {
-                let message = wrong_type(entry.value, "a section of keys, such as [limits]");
-                self.accept(entry.start, entry.path(), Err(message))
+                wrong_type(entry.value, "a section of keys, such as [limits]")
             }
-            None => {
-                let hint = hint(entry.section, entry.name);
-                self.refuse(
-                    entry.start,
-                    entry.path(),
-                    PolicyProblem::UnknownKey { hint },
-                );
-                None
-            }
-        }
+            None => format!("unknown key: {}", hint(entry.section, entry.name)),
+        };
+        self.accept(entry.start, entry.path(), Err(problem))
     }
 
     fn value(&mut self, key: &Key, entry: &Entry) -> Option<Value> {
@@ -228,9 +217,9 @@ impl Reader<'_> {
                     self.accept(value.span().start, path, Err::<(), _>(refused));
                 }
                 _ => {
-                    let hint = "a list is changed by `remove` and `add`".to_owned();
+                    let unknown = "unknown key: a list is changed by `remove` and `add`";
                     let start = name.span().start;
-                    self.refuse(start, path, PolicyProblem::UnknownKey { hint });
+                    self.accept(start, path, Err::<(), _>(unknown.to_owned()));
                 }
             }
         }

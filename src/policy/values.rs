@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::error::{PolicyError, PolicyProblem};
+use super::error::PolicyError;
 use super::keys::{NEVER, SECTIONS, keys_of};
 use super::origin::{Located, Origin};
 use super::suggest::closest;
@@ -44,13 +44,14 @@ impl ListChange {
             self.add.retain(|own| meaning(key, &own.value) != removed);
             if self.add.len() == before {
                 let inherited = self.add.iter().map(|own| own.value.as_str());
-                let problem = PolicyProblem::NothingToRemove {
-                    item: item.value.clone(),
-                    hint: match closest(&item.value, inherited) {
-                        Some(near) => format!("did you mean \"{near}\"?"),
-                        None => "remove it from `remove`".to_owned(),
-                    },
+                let hint = match closest(&item.value, inherited) {
+                    Some(near) => format!("did you mean \"{near}\"?"),
+                    None => "remove it from `remove`".to_owned(),
                 };
+                let problem = format!(
+                    "no policy that this one builds on has \"{}\" in this list: {hint}",
+                    item.value
+                );
                 errors.push(PolicyError::new(item.origin.clone(), key, problem));
             }
         }
@@ -137,11 +138,8 @@ fn out_of_range(
     if range.contains(&amount) {
         return None;
     }
-    let problem = PolicyProblem::OutOfRange {
-        value: unit.text(amount),
-        least: unit.text(*range.start()),
-        most: unit.text(*range.end()) + or,
-    };
+    let [value, least, most] = [amount, *range.start(), *range.end()].map(|it| unit.text(it));
+    let problem = format!("{value} is out of range: write {least} to {most}{or}");
     Some(PolicyError::new(origin.clone(), key, problem))
 }
 
@@ -152,10 +150,8 @@ fn refuse_duplicates(key: &str, items: &[Located<String>], errors: &mut Vec<Poli
         let meaning = meaning(key, &item.value);
         match seen.get(meaning) {
             Some(first) => {
-                let problem = PolicyProblem::Duplicate {
-                    item: meaning.to_owned(),
-                    first: (*first).clone(),
-                };
+                let problem =
+                    format!("\"{meaning}\" is already in this list at {first}: remove it here");
                 errors.push(PolicyError::new(item.origin.clone(), key, problem));
             }
             None => drop(seen.insert(meaning, &item.origin)),

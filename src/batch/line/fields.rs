@@ -106,10 +106,7 @@ impl Fields {
             match name.spec().unit.parse(&text) {
                 Ok(0) => return Err(Error::Zero(name)),
                 Ok(amount) => limits.set(name, amount),
-                Err(why) => {
-                    let why = why.to_string();
-                    return Err(Error::Quantity { name, why });
-                }
+                Err(why) => return Err(Error::Quantity { name, why }),
             }
         }
         Ok(limits)

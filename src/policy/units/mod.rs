@@ -5,7 +5,6 @@
 
 use serde::Serializer;
 use serde_json::{Value as Json, json};
-use thiserror::Error;
 use toml::de::DeValue;
 
 use super::read::wrong_type;
@@ -53,115 +52,58 @@ const DURATION: Quantity = Quantity {
     units: DURATIONS,
 };
 
-/// Why a text is not an amount.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-pub(crate) enum UnitError {
-    #[error(
-        "\"{text}\" is not a {noun}: write a whole or decimal number and a unit, such as \"{example}\""
-    )]
-    NotANumber {
-        text: String,
-        noun: &'static str,
-        example: &'static str,
-    },
-    #[error("\"{text}\" has no unit: write {units}, such as \"{example}\"")]
-    NoUnit {
-        text: String,
-        units: String,
-        example: &'static str,
-    },
-    #[error("\"{text}\" has an unknown unit `{unit}`: {hint}")]
-    UnknownUnit {
-        text: String,
-        unit: String,
-        hint: String,
-    },
-    #[error("\"{text}\" is not a whole number of {base}: use a smaller unit or fewer decimals")]
-    NotWhole { text: String, base: &'static str },
-    #[error("\"{text}\" is more than the kernel can count: write a smaller {noun}")]
-    TooLarge { text: String, noun: &'static str },
-    #[error("{0} is not a count: write a whole number above 0, such as 64")]
-    NotACount(String),
-    #[error("{0} is not a number of processors: write a number above 0, such as 0.5 or 2")]
-    NotCores(String),
-}
-
 impl Quantity {
-    fn parse(&self, text: &str) -> Result<u64, UnitError> {
-        let not_a_number = || UnitError::NotANumber {
-            text: text.to_owned(),
-            noun: self.noun,
-            example: self.example,
-        };
+    fn parse(&self, text: &str) -> Result<u64, String> {
         let digits_end = text
             .find(|c: char| !c.is_ascii_digit() && c != '.')
             .unwrap_or(text.len());
         let (number, unit) = text.split_at(digits_end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
         if [whole, fraction].iter().any(|part| part.is_empty()) || fraction.contains('.') {
-            return Err(not_a_number());
+            let (noun, example) = (self.noun, self.example);
+            return Err(format!(
+                "\"{text}\" is not a {noun}: write a whole or decimal number and a unit, such as \
+                 \"{example}\""
+            ));
         }
         let factor = self.factor(text, unit.strip_prefix(' ').unwrap_or(unit))?;
         self.scale(text, whole, fraction.trim_end_matches('0'), factor)
     }
 
-    fn factor(&self, text: &str, unit: &str) -> Result<u64, UnitError> {
+    fn factor(&self, text: &str, unit: &str) -> Result<u64, String> {
+        let (units, example) = (self.unit_names(), self.example);
         if unit.is_empty() {
-            return Err(UnitError::NoUnit {
-                text: text.to_owned(),
-                units: self.unit_names(),
-                example: self.example,
-            });
+            return Err(format!(
+                "\"{text}\" has no unit: write {units}, such as \"{example}\""
+            ));
         }
-        let found = self.units.iter().find(|(name, _)| *name == unit);
-        found
-            .map(|(_, factor)| *factor)
-            .ok_or_else(|| UnitError::UnknownUnit {
-                text: text.to_owned(),
-                unit: unit.to_owned(),
-                hint: match closest(unit, self.units.iter().map(|(name, _)| *name)) {
-                    Some(name) => format!("did you mean `{name}`? Write {}", self.unit_names()),
-                    None => format!("write {}", self.unit_names()),
-                },
-            })
+        if let Some((_, factor)) = self.units.iter().find(|(name, _)| *name == unit) {
+            return Ok(*factor);
+        }
+        let hint = match closest(unit, self.units.iter().map(|(name, _)| *name)) {
+            Some(name) => format!("did you mean `{name}`? Write {units}"),
+            None => format!("write {units}"),
+        };
+        Err(format!("\"{text}\" has an unknown unit `{unit}`: {hint}"))
     }
 
     /// `whole.fraction * factor`, exactly. `fraction` has no trailing zeros.
-    fn scale(
-        &self,
-        text: &str,
-        whole: &str,
-        fraction: &str,
-        factor: u64,
-    ) -> Result<u64, UnitError> {
-        let too_large = || UnitError::TooLarge {
-            text: text.to_owned(),
-            noun: self.noun,
+    fn scale(&self, text: &str, whole: &str, fraction: &str, factor: u64) -> Result<u64, String> {
+        let too_large = || {
+            let noun = self.noun;
+            format!("\"{text}\" is more than the kernel can count: write a smaller {noun}")
         };
-        let not_whole = || UnitError::NotWhole {
-            text: text.to_owned(),
-            base: self.base,
-        };
-        let units: u64 = whole.parse().map_err(|_| too_large())?;
-        let mut value = units.checked_mul(factor).ok_or_else(too_large)?;
-        if !fraction.is_empty() {
-            // No unit has more than 40 factors of two, so a longer fraction is never whole.
-            let digits = u32::try_from(fraction.len()).map_err(|_| not_whole())?;
-            let divisor = 10_u128.checked_pow(digits).ok_or_else(not_whole)?;
-            let parts = fraction.parse::<u128>().map_err(|_| not_whole())?;
-            let product = parts
-                .checked_mul(u128::from(factor))
-                .ok_or_else(not_whole)?;
-            if !product.is_multiple_of(divisor) {
-                return Err(not_whole());
-            }
-            let part = u64::try_from(product / divisor).map_err(|_| too_large())?;
-            value = value.checked_add(part).ok_or_else(too_large)?;
-        }
-        if value > LARGEST {
-            return Err(too_large());
-        }
-        Ok(value)
+        let whole = whole.parse().ok();
+        let whole = whole.and_then(|whole: u64| whole.checked_mul(factor));
+        let whole = whole.ok_or_else(too_large)?;
+        let part = part_of(fraction, factor).ok_or_else(|| {
+            let base = self.base;
+            format!(
+                "\"{text}\" is not a whole number of {base}: use a smaller unit or fewer decimals"
+            )
+        })?;
+        let value = whole.checked_add(part).filter(|value| *value <= LARGEST);
+        value.ok_or_else(too_large)
     }
 
     /// The value in the largest unit that represents it exactly.
@@ -193,15 +135,28 @@ impl Quantity {
     }
 }
 
+/// `0.fraction * factor`, if it is whole.
+fn part_of(fraction: &str, factor: u64) -> Option<u64> {
+    if fraction.is_empty() {
+        return Some(0);
+    }
+    // No unit has more than 40 factors of two, so a longer fraction is never whole.
+    let divisor = 10_u128.checked_pow(fraction.len().try_into().ok()?)?;
+    let parts: u128 = fraction.parse().ok()?;
+    let product = parts.checked_mul(factor.into())?;
+    let part = u64::try_from(product / divisor).ok()?;
+    product.is_multiple_of(divisor).then_some(part)
+}
+
 impl Unit {
-    /// The amount that a text names.
-    pub(crate) fn parse(self, text: &str) -> Result<u64, UnitError> {
+    /// The amount that a text names, or why it names none.
+    pub(crate) fn parse(self, text: &str) -> Result<u64, String> {
         match self {
             Self::Duration => DURATION.parse(text),
             Self::Size => SIZE.parse(text),
-            Self::Count => text
-                .parse()
-                .map_err(|_| UnitError::NotACount(text.to_owned())),
+            Self::Count => text.parse().map_err(|_| {
+                format!("{text} is not a count: write a whole number above 0, such as 64")
+            }),
             Self::Cores => millicores(text),
         }
     }
@@ -227,7 +182,7 @@ impl Unit {
             (Self::Cores, DeValue::Float(number)) => number.to_string(),
             _ => return Err(wrong_type(value, self.expected())),
         };
-        self.parse(&text).map_err(|why| why.to_string())
+        self.parse(&text)
     }
 
     /// Writes the amount as a value of a policy file.
@@ -261,17 +216,18 @@ impl Unit {
 }
 
 /// Thousandths of a processor. The kernel's quota is not finer (Documentation/scheduler/sched-bwc.rst).
-fn millicores(text: &str) -> Result<u64, UnitError> {
-    let cores: f64 = text
-        .parse()
-        .map_err(|_| UnitError::NotCores(text.to_owned()))?;
+fn millicores(text: &str) -> Result<u64, String> {
+    let not_cores = |given: &str| {
+        format!("{given} is not a number of processors: write a number above 0, such as 0.5 or 2")
+    };
+    let cores: f64 = text.parse().map_err(|_| not_cores(text))?;
     let millicores = (cores * 1000.0).round();
     if (0.0..=f64::from(u32::MAX)).contains(&millicores) {
         // The value is in range and whole: the check above also refuses NaN.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         return Ok(millicores as u64);
     }
-    Err(UnitError::NotCores(cores.to_string()))
+    Err(not_cores(&cores.to_string()))
 }
 
 fn cores(millicores: u64) -> f64 {

@@ -1,20 +1,18 @@
-use std::fmt;
-
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
 use super::*;
 
-fn size(text: &str) -> Result<u64, UnitError> {
+fn size(text: &str) -> Result<u64, String> {
     Unit::Size.parse(text)
 }
 
-fn milliseconds(text: &str) -> Result<u64, UnitError> {
+fn milliseconds(text: &str) -> Result<u64, String> {
     Unit::Duration.parse(text)
 }
 
-fn error<T: fmt::Debug>(result: Result<T, UnitError>) -> String {
-    result.expect_err("refused").to_string()
+fn error(result: Result<u64, String>) -> String {
+    result.expect_err("refused")
 }
 
 #[test]
@@ -44,19 +42,13 @@ fn what_is_not_a_number_and_a_unit_is_refused() {
         "", " ", "MiB", ".5MiB", "5.MiB", "1.2.3MiB", "-1MiB", "+1MiB", " 1MiB", "٣MiB",
     ] {
         let refused = size(text).expect_err(text);
-        assert!(
-            matches!(refused, UnitError::NotANumber { .. }),
-            "{text:?}: {refused:?}"
-        );
+        assert!(refused.contains("is not a size: "), "{refused}");
     }
     for text in [
         "1mib", "1M", "1  MiB", "1MiB ", "1e3MiB", "1_000B", "1MiB2KiB", "1s",
     ] {
         let refused = size(text).expect_err(text);
-        assert!(
-            matches!(refused, UnitError::UnknownUnit { .. }),
-            "{text:?}: {refused:?}"
-        );
+        assert!(refused.contains("has an unknown unit"), "{refused}");
     }
 }
 
@@ -78,11 +70,8 @@ fn errors_say_what_to_write() {
 #[test]
 fn the_largest_value_is_what_a_signed_number_holds() {
     assert_eq!(size(&format!("{LARGEST}B")), Ok(LARGEST));
-    let above = size(&format!("{}B", LARGEST + 1));
-    assert!(
-        matches!(above, Err(UnitError::TooLarge { .. })),
-        "{above:?}"
-    );
+    let above = error(size(&format!("{}B", LARGEST + 1)));
+    assert!(above.contains("more than the kernel can count"), "{above}");
 }
 
 #[test]
@@ -136,7 +125,7 @@ proptest! {
         let read = size(&format!("{whole}.{fraction}{name}"));
         match exact(whole, &fraction, factor) {
             Some(bytes) => prop_assert_eq!(read, Ok(bytes)),
-            None => prop_assert!(matches!(read, Err(UnitError::NotWhole { .. })), "{:?}", read),
+            None => prop_assert!(error(read).contains("is not a whole number of bytes")),
         }
     }
 
