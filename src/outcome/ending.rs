@@ -1,68 +1,40 @@
 //! How a run ended. The supervisor decides this, never the guest.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use super::LimitName;
+use super::word_enum::word_enum;
 
-/// How a run ended, in one word: `status` of the JSON object.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Status {
-    /// The code ran to its end.
-    Ok,
-    /// The code raised an uncaught exception.
-    Exception,
-    /// The code called `sys.exit` or `os._exit`, or a program exited.
-    Exit,
-    /// The run reached `limits.wall`.
-    Timeout,
-    /// The run reached `limits.cpu`.
-    CpuLimit,
-    /// The run reached `limits.memory`.
-    MemoryLimit,
-    /// The run reached `limits.pids`.
-    PidsLimit,
-    /// The run reached `limits.output`.
-    OutputLimit,
-    /// The run reached `limits.file_size`, `limits.open_files`, or a quota on `/work` or `/tmp`.
-    FileLimit,
-    /// seccomp killed it for a system call that the policy punishes with death.
-    Denied,
-    /// Another signal ended it, for example a segmentation fault.
-    Signal,
-    /// The guest tampered with its link to the supervisor.
-    ProtocolViolation,
-    /// The caller ended it.
-    Interrupted,
-}
-
-impl Status {
-    /// The word that the JSON has.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Exception => "exception",
-            Self::Exit => "exit",
-            Self::Timeout => "timeout",
-            Self::CpuLimit => "cpu-limit",
-            Self::MemoryLimit => "memory-limit",
-            Self::PidsLimit => "pids-limit",
-            Self::OutputLimit => "output-limit",
-            Self::FileLimit => "file-limit",
-            Self::Denied => "denied",
-            Self::Signal => "signal",
-            Self::ProtocolViolation => "protocol-violation",
-            Self::Interrupted => "interrupted",
-        }
-    }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.as_str())
+word_enum! {
+    /// How a run ended, in one word: `status` of the JSON object.
+    #[non_exhaustive]
+    pub enum Status {
+        /// The code ran to its end.
+        Ok = "ok",
+        /// The code raised an uncaught exception.
+        Exception = "exception",
+        /// The code called `sys.exit` or `os._exit`, or a program exited.
+        Exit = "exit",
+        /// The run reached `limits.wall`.
+        Timeout = "timeout",
+        /// The run reached `limits.cpu`.
+        CpuLimit = "cpu-limit",
+        /// The run reached `limits.memory`.
+        MemoryLimit = "memory-limit",
+        /// The run reached `limits.pids`.
+        PidsLimit = "pids-limit",
+        /// The run reached `limits.output`.
+        OutputLimit = "output-limit",
+        /// The run reached `limits.file_size`, `limits.open_files`, or a quota on `/work` or `/tmp`.
+        FileLimit = "file-limit",
+        /// seccomp killed it for a system call that the policy punishes with death.
+        Denied = "denied",
+        /// Another signal ended it, for example a segmentation fault.
+        Signal = "signal",
+        /// The guest tampered with its link to the supervisor.
+        ProtocolViolation = "protocol-violation",
+        /// The caller ended it.
+        Interrupted = "interrupted",
     }
 }
 

@@ -16,6 +16,7 @@ mod limits;
 mod parts;
 mod phases;
 mod verdict;
+mod word_enum;
 
 pub use ending::{Ending, LimitHit, Mechanism, Status};
 pub use layer::Layer;
@@ -24,6 +25,8 @@ pub use limits::{CpuRule, LimitName, LimitSpec, Limits, Scope, Unit};
 pub use parts::{Denial, Enforced, ExceptionInfo, PolicyIdentity, Reporter, Usage};
 pub use phases::{JailSteps, Phases, microseconds};
 pub use verdict::Verdict;
+pub use word_enum::UnknownWord;
+pub(crate) use word_enum::word_enum;
 
 /// The end of one cell or one run.
 ///

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use super::layer_state::LayerState;
 use super::preload::{PreloadPlan, loaded};
 use super::words::{amount, bytes, list, seconds};
 use super::{HeldBy, Plan, SessionFiles, Start};
@@ -31,16 +30,8 @@ fn write_plan(plan: &Plan, f: &mut String) -> fmt::Result {
     writeln!(f, "level {}", plan.level)?;
     writeln!(f, "\nlayers")?;
     for layer in &plan.layers {
-        let state = match layer.state {
-            LayerState::Enforced => "enforced",
-            LayerState::Degraded => "degraded",
-            LayerState::Absent => "absent",
-        };
-        row(
-            f,
-            layer.layer.name(),
-            &format!("{state:<10}{}", layer.detail),
-        )?;
+        let what = format!("{:<10}{}", layer.state, layer.detail);
+        row(f, layer.layer.as_str(), &what)?;
     }
     write_guest(plan, f)?;
     write_files(plan, f)?;

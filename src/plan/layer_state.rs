@@ -1,15 +1,15 @@
 //! How far each layer holds on a host.
 
-use serde::Serialize;
+use crate::outcome::word_enum;
 
-/// How far a layer holds.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LayerState {
-    /// The layer holds completely.
-    Enforced,
-    /// The layer holds in part; the detail names the missing part and what replaces it.
-    Degraded,
-    /// The layer does not hold.
-    Absent,
+word_enum! {
+    /// How far a layer holds.
+    pub enum LayerState {
+        /// The layer holds completely.
+        Enforced = "enforced",
+        /// The layer holds in part; the detail names the missing part and what replaces it.
+        Degraded = "degraded",
+        /// The layer does not hold.
+        Absent = "absent",
+    }
 }

@@ -120,7 +120,7 @@ keys! {
     "syscalls.deny": Kind::List(ANY);
 
     /// The lowest level of protection at which a run may start.
-    "assurance.require": Kind::Word(LEVELS);
+    "assurance.require": Kind::Word(Level::WORDS);
 }
 
 /// A key of a policy file.
@@ -155,12 +155,6 @@ pub(super) enum Kind {
 
 /// The word for no limit.
 pub(super) const NEVER: &str = "never";
-
-const LEVELS: &[&str] = &[
-    Level::Landlock.as_str(),
-    Level::Standard.as_str(),
-    Level::Full.as_str(),
-];
 
 /// What a text must be.
 #[derive(Clone, Copy, Debug)]

@@ -81,7 +81,7 @@ impl Off {
         }
         let mut python = Command::new("python3");
         let worker = worker.to_string();
-        python.args(["-c", TAKE_AWAY, self.layer.name(), &worker]);
+        python.args(["-c", TAKE_AWAY, self.layer.as_str(), &worker]);
         match python.output() {
             Ok(output) if output.status.success() => Ok(()),
             Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Number, Value as Json};
 
-use crate::outcome::{Outcome, Status, Verdict};
+use crate::outcome::{Outcome, Status, Verdict, word_enum};
 
 /// What a task expects.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,27 +21,17 @@ pub struct Expect {
     pub tolerance: Option<f64>,
 }
 
-/// Which whitespace counts.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Whitespace {
-    /// None at the end of a line or of the output.
-    #[default]
-    Trailing,
-    /// Only that there is some between two words.
-    Any,
-    /// Every character.
-    Exact,
-}
-
-impl Whitespace {
-    /// The rule of a word, if there is one.
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "trailing" => Some(Self::Trailing),
-            "any" => Some(Self::Any),
-            "exact" => Some(Self::Exact),
-            _ => None,
-        }
+word_enum! {
+    /// Which whitespace counts.
+    #[derive(Default)]
+    pub enum Whitespace {
+        /// None at the end of a line or of the output.
+        #[default]
+        Trailing = "trailing",
+        /// Only that there is some between two words.
+        Any = "any",
+        /// Every character.
+        Exact = "exact",
     }
 }
 

@@ -21,7 +21,7 @@ fn outcome(ending: Ending, stdout: &str, value: &str) -> Outcome {
 fn stdout(expected: &str, found: &str, rule: &str, tolerance: Option<f64>) -> Verdict {
     let expect = Expect {
         stdout: Some(expected.to_owned()),
-        whitespace: Whitespace::parse(rule).unwrap(),
+        whitespace: rule.parse().unwrap(),
         tolerance,
         ..Expect::default()
     };

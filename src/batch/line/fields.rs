@@ -135,7 +135,7 @@ fn expect(value: Value) -> Result<Expect, Error> {
                 expect.tolerance = Some(tolerance);
             }
             ("whitespace", value) => {
-                let rule = value.as_str().and_then(Whitespace::parse);
+                let rule = value.as_str().and_then(|word| word.parse().ok());
                 let wanted = "\"trailing\", \"any\" or \"exact\"";
                 expect.whitespace = rule.ok_or_else(|| of_type("expect.whitespace", wanted))?;
             }

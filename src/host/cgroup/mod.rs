@@ -4,7 +4,6 @@ mod room;
 mod v2;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,19 +16,21 @@ pub(super) use self::room::room;
 
 use super::Errno;
 use super::mountinfo::{self, Mount};
+use crate::outcome::word_enum;
 
-/// The controllers that Sandfork uses.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Controller {
-    /// Memory of all processes together.
-    Memory,
-    /// Number of tasks.
-    Pids,
-    /// Share of processors.
-    Cpu,
-    /// Processor time used; on version 2 part of every cgroup.
-    Cpuacct,
+word_enum! {
+    /// The controllers that Sandfork uses, by the kernel's names.
+    #[derive(Deserialize)]
+    pub enum Controller {
+        /// Memory of all processes together.
+        Memory = "memory",
+        /// Number of tasks.
+        Pids = "pids",
+        /// Share of processors.
+        Cpu = "cpu",
+        /// Processor time used; on version 2 part of every cgroup.
+        Cpuacct = "cpuacct",
+    }
 }
 
 impl Controller {
@@ -38,20 +39,7 @@ impl Controller {
 
     /// The kernel's name of the controller.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Pids => "pids",
-            Self::Cpu => "cpu",
-            Self::Cpuacct => "cpuacct",
-        }
-    }
-
-    const ALL: [Self; 4] = [Self::Memory, Self::Pids, Self::Cpu, Self::Cpuacct];
-}
-
-impl fmt::Display for Controller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.as_str()
     }
 }
 

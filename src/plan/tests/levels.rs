@@ -35,7 +35,7 @@ fn in_a_line(machine: Machine) -> String {
         plan.layers
             .iter()
             .filter(|layer| layer.state == LayerState::Degraded)
-            .map(|layer| layer.layer.name())
+            .map(|layer| layer.layer.as_str())
             .collect::<Vec<_>>()
             .join(" "),
     )
