@@ -28,6 +28,11 @@ mod show;
     reason = "a typed value is opaque: the methods of `Value` read it"
 )]
 mod typed;
+#[allow(
+    unnameable_types,
+    reason = "a typed value is opaque: the methods of `Value` read it"
+)]
+mod types;
 mod write;
 
 pub use access::NdarrayView;
@@ -41,8 +46,9 @@ pub use number::BigInt;
 pub use plain::plain;
 pub use typed::{
     Dict, Held, Image, ImageMode, Items, Ndarray, Opaque, Packed, PackedFormat, Record,
-    TableColumn, TableIndex, TypedValue, Uuid,
+    TableColumn, TableIndex, Uuid,
 };
+pub use types::TypedValue;
 
 /// A value, as the side that owns it describes it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,8 +99,12 @@ impl Value {
 }
 
 impl From<TypedValue> for Value {
+    /// A number has one form: [`Value::Int`] if it fits.
     fn from(value: TypedValue) -> Self {
-        Self::Typed(Box::new(value))
+        match value {
+            TypedValue::Int(number) => number.into(),
+            other => Self::Typed(Box::new(other)),
+        }
     }
 }
 
@@ -135,11 +145,10 @@ impl From<u64> for Value {
 }
 
 impl From<BigInt> for Value {
-    /// A [`Value::Int`] if the number fits, so that each number has one form.
     fn from(value: BigInt) -> Self {
         match value.to_i64() {
             Some(value) => Self::Int(value),
-            None => TypedValue::Int(value).into(),
+            None => Self::Typed(Box::new(TypedValue::Int(value))),
         }
     }
 }

@@ -8,7 +8,8 @@ use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor,
 };
 
-use super::{BigInt, TypedValue, Value};
+use super::Value;
+use super::types::Kind;
 
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -67,7 +68,7 @@ impl<'de> Visitor<'de> for AnyValue {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         match members.next_key::<FirstKey>()? {
-            Some(FirstKey) => typed(members),
+            Some(FirstKey) => members.next_value::<Kind>()?.read(Rest(members)),
             None => Err(A::Error::missing_field("type")),
         }
     }
@@ -99,87 +100,11 @@ impl<'de> Deserialize<'de> for FirstKey {
     }
 }
 
-/// The types of [`TypedValue`], and `float`, which is a notation only.
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Kind {
-    Int,
-    Float,
-    Text,
-    Bytes,
-    Bytearray,
-    Json,
-    Tuple,
-    Set,
-    Frozenset,
-    Dict,
-    Packed,
-    Complex,
-    Decimal,
-    Fraction,
-    Date,
-    Time,
-    Datetime,
-    Timedelta,
-    Timezone,
-    Path,
-    Uuid,
-    Dataclass,
-    Namedtuple,
-    Enum,
-    Range,
-    Ndarray,
-    Numpy,
-    Dataframe,
-    Series,
-    Image,
-    Opaque,
-}
-
-/// Reads an object whose `type` comes next.
-fn typed<'de, A: MapAccess<'de>>(mut members: A) -> Result<Value, A::Error> {
-    let kind = members.next_value::<Kind>()?;
-    let rest = Rest(members);
-    Ok(Value::from(match kind {
-        Kind::Int => return rest.read::<BigInt>().map(Value::from),
-        Kind::Float => return rest.read::<SpecialFloat>().map(Value::from),
-        Kind::Text => TypedValue::Text(rest.read()?),
-        Kind::Bytes => TypedValue::Bytes(rest.read()?),
-        Kind::Bytearray => TypedValue::Bytearray(rest.read()?),
-        Kind::Json => TypedValue::Json(rest.read()?),
-        Kind::Tuple => TypedValue::Tuple(rest.read()?),
-        Kind::Set => TypedValue::Set(rest.read()?),
-        Kind::Frozenset => TypedValue::Frozenset(rest.read()?),
-        Kind::Dict => TypedValue::Dict(rest.read()?),
-        Kind::Packed => TypedValue::Packed(rest.read()?),
-        Kind::Complex => TypedValue::Complex(rest.read()?),
-        Kind::Decimal => TypedValue::Decimal(rest.read()?),
-        Kind::Fraction => TypedValue::Fraction(rest.read()?),
-        Kind::Date => TypedValue::Date(rest.read()?),
-        Kind::Time => TypedValue::Time(rest.read()?),
-        Kind::Datetime => TypedValue::Datetime(rest.read()?),
-        Kind::Timedelta => TypedValue::Timedelta(rest.read()?),
-        Kind::Timezone => TypedValue::Timezone(rest.read()?),
-        Kind::Path => TypedValue::Path(rest.read()?),
-        Kind::Uuid => TypedValue::Uuid(rest.read()?),
-        Kind::Dataclass => TypedValue::Dataclass(rest.read()?),
-        Kind::Namedtuple => TypedValue::Namedtuple(rest.read()?),
-        Kind::Enum => TypedValue::Enum(rest.read()?),
-        Kind::Range => TypedValue::Range(rest.read()?),
-        Kind::Ndarray => TypedValue::Ndarray(rest.read()?),
-        Kind::Numpy => TypedValue::Numpy(rest.read()?),
-        Kind::Dataframe => TypedValue::Dataframe(rest.read()?),
-        Kind::Series => TypedValue::Series(rest.read()?),
-        Kind::Image => TypedValue::Image(rest.read()?),
-        Kind::Opaque => TypedValue::Opaque(rest.read()?),
-    }))
-}
-
 /// The members after `type`.
-struct Rest<A>(A);
+pub(super) struct Rest<A>(A);
 
 impl<'de, A: MapAccess<'de>> Rest<A> {
-    fn read<T: Deserialize<'de>>(self) -> Result<T, A::Error> {
+    pub(super) fn read<T: Deserialize<'de>>(self) -> Result<T, A::Error> {
         T::deserialize(MapAccessDeserializer::new(self))
     }
 }
@@ -233,7 +158,7 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for LaterKey<K> {
 
 /// A `float` that has no JSON number.
 #[derive(serde::Deserialize)]
-struct SpecialFloat {
+pub(super) struct SpecialFloat {
     text: SpecialText,
 }
 

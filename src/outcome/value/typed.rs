@@ -1,78 +1,8 @@
-//! Values that JSON has no notation for: the objects with a `type`.
+//! The members of the objects with a `type`.
 
 use serde::{Deserialize, Serialize};
 
-use super::{BigInt, Dtype, Value};
-
-/// A value with a `type`, which is the variant's name in kebab-case.
-///
-/// Text that represents a value (`decimal`, `datetime`) is unchanged from the sender. The user of the
-/// value must parse it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "type", rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum TypedValue {
-    /// `int` outside the 64 bits of [`Value::Int`].
-    Int(BigInt),
-    /// `str` that is long or has a lone surrogate: UTF-8 in a buffer, surrogates as three bytes each.
-    Text(Held),
-    /// `bytes`, in a buffer.
-    Bytes(Held),
-    /// `bytearray`, in a buffer.
-    Bytearray(Held),
-    /// A part of the tree that exceeds the limits of a header: JSON text in a buffer, in this notation.
-    Json(Held),
-    /// `tuple`.
-    Tuple(Items),
-    /// `set`.
-    Set(Items),
-    /// `frozenset`.
-    Frozenset(Items),
-    /// `dict`, in the order in which its keys were inserted.
-    Dict(Dict),
-    /// A long `list` of numbers of one type, in a buffer.
-    Packed(Packed),
-    /// `complex`.
-    Complex(Complex),
-    /// `decimal.Decimal`.
-    Decimal(Text),
-    /// `fractions.Fraction`, as `1/3`.
-    Fraction(Text),
-    /// `datetime.date`, as ISO 8601 writes it.
-    Date(Text),
-    /// `datetime.time`.
-    Time(Time),
-    /// `datetime.datetime`.
-    Datetime(Datetime),
-    /// `datetime.timedelta`.
-    Timedelta(Timedelta),
-    /// `datetime.timezone`.
-    Timezone(Timezone),
-    /// A path of `pathlib`.
-    Path(Path),
-    /// `uuid.UUID`.
-    Uuid(Uuid),
-    /// An instance of a dataclass.
-    Dataclass(Record),
-    /// A named tuple.
-    Namedtuple(Record),
-    /// A member of an enumeration.
-    Enum(EnumMember),
-    /// `range`.
-    Range(Range),
-    /// `numpy.ndarray`.
-    Ndarray(Ndarray),
-    /// A scalar of numpy.
-    Numpy(NumpyScalar),
-    /// `pandas.DataFrame`.
-    Dataframe(DataFrame),
-    /// `pandas.Series`.
-    Series(Series),
-    /// A Pillow image.
-    Image(Image),
-    /// A value that cannot cross.
-    Opaque(Opaque),
-}
+use super::{Dtype, TypedValue, Value};
 
 /// Bytes in one of the message's buffers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
