@@ -50,7 +50,7 @@ pub use probe::{HostError, HostWithoutInterpreter, Needs, probe};
 pub use processors::Processors;
 pub use seccomp::SeccompSupport;
 pub use system_paths::{SystemPath, SystemPathKind};
-pub use user::{HostUser, IdRange, Ids, UNPRIVILEGED_ID};
+pub use user::{HostUser, UNPRIVILEGED_ID};
 
 pub use sandfork_jail::sys::probe_child::ChainStep;
 

@@ -4,6 +4,7 @@
 use std::fs;
 
 use nix::unistd::{getegid, geteuid};
+use sandfork_jail::program::{HostIds, UidRange};
 use serde::{Deserialize, Serialize};
 
 /// The host uid and gid that the guest has when the launching user is root.
@@ -15,7 +16,7 @@ pub const UNPRIVILEGED_ID: u32 = 2_147_000_000;
 
 /// The host uids for root's workers, one for each worker: those above [`UNPRIVILEGED_ID`], up to the
 /// last that is positive as a signed number.
-const WORKER_UIDS: IdRange = IdRange {
+const WORKER_UIDS: UidRange = UidRange {
     first: UNPRIVILEGED_ID + 1,
     count: i32::MAX.cast_unsigned() - UNPRIVILEGED_ID,
 };
@@ -34,27 +35,9 @@ pub struct HostUser {
     /// The ids that the jail takes first, so that the guest is never root: [`UNPRIVILEGED_ID`], or the
     /// last existing id in a user namespace without it. `None` for an ordinary user, including one
     /// that is root only in a user namespace of its own.
-    pub drop_to: Option<Ids>,
+    pub drop_to: Option<HostIds>,
     /// Uids for root's workers, if this process may map them.
-    pub worker_uids: Option<IdRange>,
-}
-
-/// Consecutive ids.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-pub struct IdRange {
-    /// The first id.
-    pub first: u32,
-    /// The number of ids.
-    pub count: u32,
-}
-
-/// A uid and a gid.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-pub struct Ids {
-    /// User id.
-    pub uid: u32,
-    /// Group id.
-    pub gid: u32,
+    pub worker_uids: Option<UidRange>,
 }
 
 impl HostUser {
@@ -73,7 +56,7 @@ impl HostUser {
     fn of(uid: u32, gid: u32, uid_map: &str, gid_map: &str, capabilities: u64) -> Self {
         let unprivileged = || {
             let (uid, gid) = (unprivileged_id(uid_map)?, unprivileged_id(gid_map)?);
-            Some(Ids { uid, gid })
+            Some(HostIds { uid, gid })
         };
         Self {
             uid,
@@ -111,7 +94,7 @@ fn ranges(map: &str) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-fn has_range(map: &str, IdRange { first, count }: IdRange) -> bool {
+fn has_range(map: &str, UidRange { first, count }: UidRange) -> bool {
     ranges(map).any(|(lowest, highest)| lowest <= first && first + (count - 1) <= highest)
 }
 

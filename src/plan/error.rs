@@ -13,7 +13,7 @@ use crate::policy::{Level, Origin};
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PlanError {
     /// The level that the policy requires is not available here.
-    #[error("{origin} requires level `{required}`, which this host cannot give: {}{}", Sentences(.obstacles), Instead(.available))]
+    #[error("{origin} requires level `{required}`, which this host cannot give: {}{}", sentences(.obstacles), instead(*.available))]
     LevelUnavailable {
         /// The required level.
         required: Level,
@@ -154,30 +154,16 @@ impl fmt::Display for Place {
     }
 }
 
-struct Instead<'a>(&'a Option<Level>);
-
-impl fmt::Display for Instead<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(level) => write!(
-                f,
-                "; or accept the weaker level `{level}` (`--set assurance.require={level}`)"
-            ),
-            None => Ok(()),
-        }
-    }
+fn sentences(obstacles: &[Obstacle]) -> String {
+    let sentences: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
+    sentences.join("; ")
 }
 
-struct Sentences<'a>(&'a [Obstacle]);
-
-impl fmt::Display for Sentences<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, obstacle) in self.0.iter().enumerate() {
-            let separator = if number == 0 { "" } else { "; " };
-            write!(f, "{separator}{obstacle}")?;
-        }
-        Ok(())
-    }
+fn instead(available: Option<Level>) -> String {
+    let accept = |level| {
+        format!("; or accept the weaker level `{level}` (`--set assurance.require={level}`)")
+    };
+    available.map(accept).unwrap_or_default()
 }
 
 impl Cause for PlanError {

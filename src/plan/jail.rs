@@ -9,7 +9,7 @@ use super::limits::ProcessCount;
 use super::places::{PTS, SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, filters, landlock, limits, root};
-use crate::host::{Controller, GUEST_ID, Host, HostUser, IdRange, TimeNamespaces};
+use crate::host::{Controller, GUEST_ID, Host, HostUser, TimeNamespaces};
 use crate::outcome::Limits;
 use crate::policy::{Level, Located, NetworkMode, Policy, ProcVisibility, SystemFiles, WorkExec};
 use sandfork_jail::machine_files::Machine;
@@ -81,16 +81,12 @@ fn check_work_exec(policy: &Policy, level: Level) -> Result<(), PlanError> {
 /// Uids for the workers. Files that a guest writes to the host belong to its uid, and the next guest
 /// must own them too. If a policy shows such a place, all workers have one uid.
 fn worker_uids(policy: &Policy, user: HostUser) -> Option<UidRange> {
-    let IdRange { first, count } = user.worker_uids?;
     let leaves_nothing = policy.filesystem().write.is_empty();
-    leaves_nothing.then_some(UidRange { first, count })
+    user.worker_uids.filter(|_| leaves_nothing)
 }
 
 fn identity(user: HostUser, level: Level) -> Identity {
-    let drop_to = user.drop_to.map(|ids| HostIds {
-        uid: ids.uid,
-        gid: ids.gid,
-    });
+    let drop_to = user.drop_to;
     let inside = match level {
         Level::Full | Level::Standard => HostIds {
             uid: GUEST_ID,

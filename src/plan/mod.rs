@@ -32,7 +32,8 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-pub use crate::outcome::Layer;
+pub use crate::outcome::{Layer, PolicyIdentity};
+pub use crate::policy::Start;
 pub use assess::assess;
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
 pub use doctor::{CacheDiagnosis, PreloadDiagnosis, diagnose};
@@ -51,7 +52,7 @@ pub(crate) use words::bytes;
 
 use crate::host::{Controller, Host, Needs};
 use crate::outcome::{CpuRule, LimitName, Limits, Scope, Unit};
-use crate::policy::{self, Freshness, Level, Policy, Stdin};
+use crate::policy::{self, Level, Policy, Stdin};
 use sandfork_jail::program::ZygoteJail;
 
 /// The sandbox of one policy on one host.
@@ -75,15 +76,6 @@ pub struct Plan {
     pub jail: ZygoteJail,
 }
 
-/// The identity of a policy, as an outcome reports it.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct PolicyIdentity {
-    /// The policy's name.
-    pub name: String,
-    /// Hash of the effective policy.
-    pub sha256: String,
-}
-
 /// The interpreter and what it loads before any guest code.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct InterpreterPlan {
@@ -103,16 +95,6 @@ pub struct InterpreterPlan {
     pub imports: Vec<String>,
     /// Where a session's interpreter comes from.
     pub start: Start,
-}
-
-/// Where a session's interpreter comes from.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Start {
-    /// The interpreter is forked from a warm zygote.
-    Forked,
-    /// Each session has a zygote of its own.
-    Cold,
 }
 
 /// The limits that the supervisor enforces on a worker from outside.
@@ -230,10 +212,7 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
             .iter()
             .map(ToString::to_string)
             .collect(),
-        start: match python.freshness {
-            Freshness::Forked => Start::Forked,
-            Freshness::Cold => Start::Cold,
-        },
+        start: python.start,
     }
 }
 

@@ -5,8 +5,8 @@ use std::mem;
 use std::path::PathBuf;
 
 use super::effective::{
-    EnvPolicy, FilesystemPolicy, Freshness, ImportPolicy, Policy, ProcVisibility, PythonPolicy,
-    SessionPolicy, SyscallPolicy, WorkExec,
+    EnvPolicy, FilesystemPolicy, ImportPolicy, Policy, ProcVisibility, PythonPolicy, SessionPolicy,
+    Start, SyscallPolicy, WorkExec,
 };
 use super::error::{PolicyError, Refused};
 use super::layer::{Author, Layer};
@@ -108,10 +108,10 @@ fn typed(name: &str, values: Values, limits: Limits, cpu_rule: CpuRule) -> Polic
                 .text::<PathBuf>(PROJECT)
                 .filter(|project| project.value.is_absolute()),
             script: None,
-            freshness: if given(values.flag("python.fresh")) {
-                Freshness::Cold
+            start: if given(values.flag("python.fresh")) {
+                Start::Cold
             } else {
-                Freshness::Forked
+                Start::Forked
             },
         },
         imports: ImportPolicy {

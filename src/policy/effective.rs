@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::keyword::{NetworkMode, Stdin, SystemFiles};
 use super::module_name::{ImportPattern, Preload};
 use super::origin::{Located, Origin};
@@ -50,12 +52,13 @@ pub struct PythonPolicy {
     /// in the digest: it belongs to the run.
     pub script: Option<PathBuf>,
     /// Whether sessions share a zygote.
-    pub freshness: Freshness,
+    pub start: Start,
 }
 
 /// Where a session's interpreter comes from.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Freshness {
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
     /// Forked from a warm zygote: sessions share its hash seed and address layout.
     Forked,
     /// A cold interpreter for each session.

@@ -36,8 +36,8 @@ pub use builtin::builtin_names;
 pub use complete::overrides_beginning_with;
 pub use diff::{Difference, Effect};
 pub use effective::{
-    EnvPolicy, FilesystemPolicy, Freshness, ImportPolicy, Policy, ProcVisibility, PythonPolicy,
-    SessionPolicy, SyscallPolicy, WorkExec,
+    EnvPolicy, FilesystemPolicy, ImportPolicy, Policy, ProcVisibility, PythonPolicy, SessionPolicy,
+    Start, SyscallPolicy, WorkExec,
 };
 pub use error::PolicyError;
 pub use keyword::{NetworkMode, Stdin, SystemFiles};

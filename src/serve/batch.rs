@@ -16,8 +16,8 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::batch::{
-    Batch, CallOff, Done, Expect, FailureStreak, LOST_IN_A_ROW, Mapped, Order, Task, TaskId,
-    TaskLine, TaskProgram, WINDOW,
+    Batch, CallOff, Done, Expect, FailureStreak, LOST_IN_A_ROW, Mapped, Task, TaskId, TaskLine,
+    TaskProgram, WINDOW,
 };
 use crate::capacity::Capacity;
 use crate::error::{Cause, Error, ErrorKind};
@@ -25,8 +25,8 @@ use crate::host::{processors, relief_of};
 use crate::policy::Policy;
 use crate::protocol::VERSION;
 use crate::protocol::caller::{
-    ClientEvent, ClientRequest, ErrorCode, Mapping, OpenBatch, TaskHeader, TaskLoss, TaskOrder,
-    TaskOutcome, WireOutcome,
+    ClientEvent, ClientRequest, ErrorCode, Mapping, OpenBatch, TaskHeader, TaskLoss, TaskOutcome,
+    WireOutcome,
 };
 use crate::sandbox::Sandbox;
 use crate::supervisor::{Caller, CallerEvent, FrameCaller, Request, await_caller, wait};
@@ -62,10 +62,6 @@ pub fn serve(
 ) {
     let jobs = jobs(open, &sandbox);
     let window = jobs.get() * WINDOW;
-    let order = match open.order {
-        TaskOrder::Finished => Order::AsFinished,
-        TaskOrder::Given => Order::AsGiven,
-    };
     let begun = ClientEvent::Mapping(Mapping {
         version: VERSION,
         jobs: jobs.get(),
@@ -75,7 +71,7 @@ pub fn serve(
         limits: sandbox.limits_by_key(),
     });
     let (tasks, queue) = sync_channel(window);
-    let batch = Batch::new(sandbox).jobs(jobs).order(order);
+    let batch = Batch::new(sandbox).jobs(jobs).order(open.order);
     let mapped = match batch.try_map(queue) {
         Ok(mapped) => mapped,
         Err(error) => {

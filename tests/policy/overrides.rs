@@ -46,8 +46,8 @@ fn other_values_are_toml() {
         250
     );
     assert_eq!(set(&["limits.pids=7"]).unwrap().limits().pids(), 7);
-    let cold = set(&["python.fresh=true"]).unwrap().python().freshness;
-    assert_eq!(cold, sandfork::internals::policy::Freshness::Cold);
+    let cold = set(&["python.fresh=true"]).unwrap().python().start;
+    assert_eq!(cold, sandfork::internals::policy::Start::Cold);
 }
 
 #[test]

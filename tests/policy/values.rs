@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandfork::internals::policy::{
-    Freshness, ImportPattern, PolicySettings as _, Presence, ProcVisibility, Stdin, SystemFiles,
+    ImportPattern, PolicySettings as _, Presence, ProcVisibility, Start, Stdin, SystemFiles,
     WorkExec,
 };
 use sandfork::{Level, Policy};
@@ -85,7 +85,7 @@ fn every_key_reaches_the_effective_policy() {
         project.and_then(|path| path.to_str()),
         Some("/home/user/app")
     );
-    assert_eq!(python.freshness, Freshness::Cold);
+    assert_eq!(python.start, Start::Cold);
     assert_eq!(texts(&policy.imports().allow), ["math", "numpy.*"]);
     let filesystem = policy.filesystem();
     assert_eq!(filesystem.system, SystemFiles::Libraries);

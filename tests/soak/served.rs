@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sandfork::internals::protocol::VERSION;
 use sandfork::internals::protocol::caller::{
-    ClientRequest, FileOperation, OpenBatch, PolicyChoice, TaskHeader, TaskOrder,
+    ClientRequest, FileOperation, OpenBatch, Order, PolicyChoice, TaskHeader,
 };
 use sandfork::internals::protocol::message::AfterCell;
 
@@ -259,7 +259,7 @@ fn map(policy: &str) -> ClientRequest {
         set: LIMITS.iter().map(|set| (*set).to_owned()).collect(),
         environ: std::collections::BTreeMap::new(),
         jobs: None,
-        order: TaskOrder::Finished,
+        order: Order::AsFinished,
     }))
 }
 

@@ -15,16 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// The order of the results.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Order {
-    /// Each result as soon as it is ready.
-    #[default]
-    AsFinished,
-    /// In the order of the tasks. A slow task holds up those behind it, once there are four
-    /// times as many of them as jobs.
-    AsGiven,
-}
+pub use crate::protocol::caller::Order;
 
 /// How many tasks per job may be started whose results wait to be taken: the documentation of
 /// [`Order`] and [`Batch::map`](super::Batch::map) has the number.

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use sandfork_jail::program::{HostIds, UidRange};
+
 use crate::host::{
     Arch, CgroupAbsence, CgroupSupport, ChainStep, Controller, Errno, HardLimits, Host, HostLimits,
-    HostUser, IdRange, Ids, Interpreter, KernelVersion, LandlockSupport, Link, Machine,
+    HostUser, Interpreter, KernelVersion, LandlockSupport, Link, Machine,
     NamespaceSupport, PathFact, PathKind, Processors, Reach, Refusal, RefusalCause, SeccompSupport,
     SystemPath, SystemPathKind, TimeNamespaces, UNPRIVILEGED_ID, V2Entry,
 };
@@ -21,11 +23,11 @@ pub const KERNELS: [(&str, u32); 4] = [
 pub const ROOT: HostUser = HostUser {
     uid: 0,
     gid: 0,
-    drop_to: Some(Ids {
+    drop_to: Some(HostIds {
         uid: UNPRIVILEGED_ID,
         gid: UNPRIVILEGED_ID,
     }),
-    worker_uids: Some(IdRange {
+    worker_uids: Some(UidRange {
         first: UNPRIVILEGED_ID + 1,
         count: 1000,
     }),

@@ -29,18 +29,20 @@ pub struct OpenBatch {
     pub jobs: Option<NonZeroU16>,
     /// The order of the results.
     #[serde(default)]
-    pub order: TaskOrder,
+    pub order: Order,
 }
 
 /// The order of the results.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TaskOrder {
-    /// Each result is sent as soon as it is ready.
+pub enum Order {
+    /// Each result as soon as it is ready.
     #[default]
-    Finished,
-    /// Results have the order in which the tasks were sent.
-    Given,
+    #[serde(rename = "finished")]
+    AsFinished,
+    /// In the order of the tasks. A slow task holds up those behind it, once there are four
+    /// times as many of them as jobs.
+    #[serde(rename = "given")]
+    AsGiven,
 }
 
 /// The properties of a task besides its line.

@@ -18,7 +18,7 @@ mod parse;
 mod wire_outcome;
 
 pub use answer::{CellOutcome, ClientEvent, ErrorCode, FileEntry, Opened, Python, SessionState};
-pub use batch::{Mapping, OpenBatch, TaskHeader, TaskLoss, TaskOrder, TaskOutcome};
+pub use batch::{Mapping, OpenBatch, Order, TaskHeader, TaskLoss, TaskOutcome};
 pub use wire_outcome::WireOutcome;
 
 /// A message from a caller.
