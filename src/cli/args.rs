@@ -42,8 +42,8 @@ impl Arguments {
             let for_guest = std::env::args_os()
                 .nth(1)
                 .is_some_and(|name| name == "run" || name == "exec" || name == "learn");
-            let untold = error.get(ContextKind::Suggested).is_none();
-            if for_guest && untold && error.kind() == ErrorKind::UnknownArgument {
+            let has_no_tip = error.get(ContextKind::Suggested).is_none();
+            if for_guest && has_no_tip && error.kind() == ErrorKind::UnknownArgument {
                 let tip = StyledStr::from("what is meant for the guest stands behind `--`");
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
             }
@@ -119,20 +119,19 @@ pub struct PolicyChoice {
     pub overrides: Vec<String>,
 }
 
-/// What a command prints.
+/// The options of a command that runs one guest.
 #[derive(Args, Debug)]
-pub struct OutputChoice {
+pub struct GuestOptions {
+    #[command(flatten)]
+    pub policy: PolicyChoice,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-}
-
-/// What a command says of refusals.
-#[derive(Args, Debug)]
-pub struct ExplainChoice {
     /// Show all that the guest is known to have been refused, and the settings that allow it
     #[arg(long)]
     pub explain: bool,
+    #[command(flatten)]
+    pub transfer: TransferChoice,
 }
 
 /// What is copied for a guest.
@@ -154,13 +153,7 @@ pub struct TransferChoice {
 #[command(override_usage = "sandfork run [OPTIONS] <FILE|DIR|-|-c CODE|-m MODULE> [ARG...]")]
 pub struct RunArguments {
     #[command(flatten)]
-    pub policy: PolicyChoice,
-    #[command(flatten)]
-    pub output: OutputChoice,
-    #[command(flatten)]
-    pub explain: ExplainChoice,
-    #[command(flatten)]
-    pub transfer: TransferChoice,
+    pub options: GuestOptions,
     /// Give the script a terminal of its own, connected to this one
     #[arg(long, short, conflicts_with = "json")]
     pub terminal: bool,
@@ -225,13 +218,7 @@ pub struct LearnArguments {
 #[command(override_usage = "sandfork exec [OPTIONS] -- PROGRAM [ARG...]")]
 pub struct ExecArguments {
     #[command(flatten)]
-    pub policy: PolicyChoice,
-    #[command(flatten)]
-    pub output: OutputChoice,
-    #[command(flatten)]
-    pub explain: ExplainChoice,
-    #[command(flatten)]
-    pub transfer: TransferChoice,
+    pub options: GuestOptions,
     /// Give the program a terminal of its own, connected to this one
     #[arg(long, short, conflicts_with = "json")]
     pub terminal: bool,
@@ -297,15 +284,17 @@ const MOST_JOBS: i64 = MAX_WORKERS as i64;
 pub struct PlanArguments {
     #[command(flatten)]
     pub policy: PolicyChoice,
-    #[command(flatten)]
-    pub output: OutputChoice,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sandfork doctor`.
 #[derive(Args, Debug)]
 pub struct DoctorArguments {
-    #[command(flatten)]
-    pub output: OutputChoice,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sandfork policy`.

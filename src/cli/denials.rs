@@ -19,12 +19,12 @@ pub enum Shown {
     All,
 }
 
-/// One line for each denial that is shown. `told` says whether another message has named a denial already.
-pub fn lines(outcome: &Outcome, shown: Shown, told: &dyn Fn(&Denial) -> bool) -> Vec<String> {
+/// One line for each denial that is shown. `is_reported` says whether another message has named a denial already.
+pub fn lines(outcome: &Outcome, shown: Shown, is_reported: &dyn Fn(&Denial) -> bool) -> Vec<String> {
     let all: Vec<&Denial> = outcome
         .denied()
         .iter()
-        .filter(|denial| !told(denial))
+        .filter(|denial| !is_reported(denial))
         .collect();
     let most = match shown {
         Shown::All => all.len(),

@@ -21,7 +21,7 @@ pub fn plan(arguments: &PlanArguments) -> Result<u8, Failure> {
     let policy = chosen(&arguments.policy)?;
     let mut plan = plan_here(&policy)?;
     plan.interpreter.preload = try_preloads(&policy)?;
-    if arguments.output.json {
+    if arguments.json {
         print_json(&plan)
     } else {
         print(explain(&plan))
@@ -87,7 +87,7 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<u8, Failure> {
     if diagnosis.is_usable() {
         diagnosis.preloads = diagnose_preloads(diagnosis.level);
     }
-    if arguments.output.json {
+    if arguments.json {
         print_json(&diagnosis)?;
     } else {
         print(diagnosis.to_string())?;

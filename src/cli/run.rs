@@ -9,7 +9,7 @@ use crate::outcome::{Denial, Ending, ExceptionInfo, Reporter};
 use crate::policy::{Policy, Stdin};
 use crate::{Cancel, Lifetime, Request, Sandbox};
 
-use super::args::{ExecArguments, ExplainChoice, OutputChoice, RunArguments, TransferChoice};
+use super::args::{ExecArguments, GuestOptions, RunArguments};
 use super::denials::{self, Shown};
 use super::failure::{Failure, say};
 use super::hint::Surroundings;
@@ -29,16 +29,16 @@ const PASS_STDIN: &str = "stdio.stdin=pass";
 /// Runs a script, a module or code.
 pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
     let target = Target::load(&arguments.target)?;
-    let mut choice = arguments.policy;
-    if arguments.terminal || arguments.transfer.passes_stdin {
-        choice.overrides.push(PASS_STDIN.to_owned());
+    let mut options = arguments.options;
+    if arguments.terminal || options.transfer.passes_stdin {
+        options.policy.overrides.push(PASS_STDIN.to_owned());
     }
     let tty = arguments.terminal.then(Tty::prepare).transpose()?;
     if let Some(project) = &target.project {
         let set = format!("python.project={}", project.display());
-        choice.overrides.push(set);
+        options.policy.overrides.push(set);
     }
-    let policy = chosen(&choice)?;
+    let policy = chosen(&options.policy)?;
     let project = policy.python().project.as_ref();
     let writable = policy.filesystem().write.iter();
     let around = Surroundings {
@@ -57,44 +57,27 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
         None => policy,
     };
     let hint = |error: &ExceptionInfo| around.hint(error);
-    launch(
-        target.request,
-        &policy,
-        &arguments.transfer,
-        &told(&arguments.output, &arguments.explain),
-        tty,
-        "the script",
-        &hint,
-    )
+    launch(target.request, &policy, &options, tty, "the script", &hint)
 }
 
 /// Runs a program.
 pub fn exec(arguments: ExecArguments) -> Result<u8, Failure> {
     let program = arguments.argv.first().cloned().unwrap_or_default();
     let request = Request::program(arguments.argv);
-    let mut choice = arguments.policy;
-    if arguments.terminal || arguments.transfer.passes_stdin {
-        choice.overrides.push(PASS_STDIN.to_owned());
+    let mut options = arguments.options;
+    if arguments.terminal || options.transfer.passes_stdin {
+        options.policy.overrides.push(PASS_STDIN.to_owned());
     }
     let tty = arguments.terminal.then(Tty::prepare).transpose()?;
-    let policy = chosen(&choice)?;
-    launch(
-        request,
-        &policy,
-        &arguments.transfer,
-        &told(&arguments.output, &arguments.explain),
-        tty,
-        &program,
-        &|_| None,
-    )
+    let policy = chosen(&options.policy)?;
+    launch(request, &policy, &options, tty, &program, &|_| None)
 }
 
 /// Runs the guest, which messages call `guest`. `hint` is what a person may do about an exception.
 fn launch(
     request: Request,
     policy: &Policy,
-    transfer: &TransferChoice,
-    told: &Told,
+    options: &GuestOptions,
     tty: Option<Tty>,
     guest: &str,
     hint: &dyn Fn(&ExceptionInfo) -> Option<String>,
@@ -102,9 +85,14 @@ fn launch(
     let cancel = Cancel::new().map_err(Failure::Setup)?;
     let to_end = cancel.clone();
     let interrupts = Interrupts::take(move || to_end.cancel()).map_err(Failure::Setup)?;
-    let outputs = Arc::new(Outputs::new(transfer, policy)?);
-    let request = with_inputs(request, &transfer.inputs, policy)?;
-    let mut request = told.of(request).cancel(&cancel);
+    let outputs = Arc::new(Outputs::new(&options.transfer, policy)?);
+    let request = with_inputs(request, &options.transfer.inputs, policy)?;
+    let mut request = request.cancel(&cancel);
+    let denials = reported_denials(options);
+    // JSON may be for others than who started the command: `--explain` asks for what the host has.
+    if denials.is_some_and(|shown| shown == Shown::All || !options.json) {
+        request = request.ask_host();
+    }
     if !outputs.is_empty() {
         let outputs = Arc::clone(&outputs);
         request = request.collect(move |work, outcome| outputs.collect(work, outcome));
@@ -117,7 +105,7 @@ fn launch(
         .lifetime(Lifetime::OneRun)
         .build()?;
     interrupts.end_what_runs();
-    if told.json {
+    if options.json {
         let outcome = sandbox.run(request)?;
         print_json(&outcome)?;
         return outputs.exit_code(&outcome);
@@ -156,13 +144,13 @@ fn launch(
         let set = denial.set.as_ref();
         denial.operation == "limit" || set.is_some_and(|set| said.contains(set))
     };
-    let is_told = |denial: &Denial| {
+    let is_reported = |denial: &Denial| {
         sentence.as_ref().is_some_and(|said| names(said, denial))
             || hint.is_some() && denial.reported_by == Reporter::Guest
     };
     let mut refused = Vec::new();
-    if let Some(shown) = told.denials {
-        refused = denials::lines(&outcome, shown, &is_told);
+    if let Some(shown) = denials {
+        refused = denials::lines(&outcome, shown, &is_reported);
     }
     for said in sentence.iter().chain(&hint).chain(&refused) {
         say(said);
@@ -170,30 +158,11 @@ fn launch(
     outputs.exit_code(&outcome)
 }
 
-/// What the command says of an outcome.
-struct Told {
-    json: bool,
-    denials: Option<Shown>,
-}
-
-fn told(output: &OutputChoice, explain: &ExplainChoice) -> Told {
+/// The refusals that the command reports.
+fn reported_denials(options: &GuestOptions) -> Option<Shown> {
     // A person at a terminal can do something about it. The readers of a file want the guest's output.
     let first = io::stderr().is_terminal().then_some(Shown::First);
-    Told {
-        json: output.json,
-        denials: explain.explain.then_some(Shown::All).or(first),
-    }
-}
-
-impl Told {
-    /// The request, so that its outcome has what will be said.
-    fn of(&self, request: Request) -> Request {
-        match self.denials {
-            // JSON may be for others than who started the command: `--explain` asks for what the host has.
-            Some(shown) if shown == Shown::All || !self.json => request.ask_host(),
-            _ => request,
-        }
-    }
+    options.explain.then_some(Shown::All).or(first)
 }
 
 /// Copies the command's stdin through a pipe. A descriptor of the caller would give the guest the

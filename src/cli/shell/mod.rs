@@ -174,8 +174,8 @@ impl Shell {
         if let Some(text) = outcome.value().and_then(Value::as_str) {
             print(format!("{text}\n"))?;
         }
-        let is_told = outcome.ending() == &Ending::Interrupted && outcome.error().is_some();
-        if let Some(sentence) = sentence(outcome, &self.policy, "").filter(|_| !is_told) {
+        let is_shown = outcome.ending() == &Ending::Interrupted && outcome.error().is_some();
+        if let Some(sentence) = sentence(outcome, &self.policy, "").filter(|_| !is_shown) {
             say(&sentence);
         }
         self.is_lost = report.session() == SessionState::Ended;
