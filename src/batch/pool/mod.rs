@@ -136,22 +136,11 @@ impl Waiters {
     fn wait_while<'a, S>(
         &self,
         guard: MutexGuard<'a, S>,
+        most: Duration,
         condition: impl FnMut(&mut S) -> bool,
     ) -> MutexGuard<'a, S> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let waited = self.changed.wait_while(guard, condition);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        waited.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait_timeout_while<'a, S>(
-        &self,
-        guard: MutexGuard<'a, S>,
-        time: Duration,
-        condition: impl FnMut(&mut S) -> bool,
-    ) -> MutexGuard<'a, S> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let waited = self.changed.wait_timeout_while(guard, time, condition);
+        let waited = self.changed.wait_timeout_while(guard, most, condition);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
@@ -234,7 +223,7 @@ impl<I: Iterator, F, R> Shared<I, F, R> {
     /// Waits for the next item to work on. Returns it with its number and the function.
     fn begin(&self) -> Option<(u64, I::Item, Arc<F>)> {
         let idle = |state: &mut State<I, F, R>| !state.is_over() && !state.may_read();
-        let mut state = self.work.wait_while(self.lock(), idle);
+        let mut state = self.work.wait_while(self.lock(), Duration::MAX, idle);
         if state.is_over() {
             return None;
         }
@@ -293,7 +282,7 @@ where
             let none_will_come = state.is_over() && state.taken == state.begun;
             !(none_will_come || state.done.contains_key(&state.taken))
         };
-        let mut state = self.ready.wait_while(self.lock(), not_yet);
+        let mut state = self.ready.wait_while(self.lock(), Duration::MAX, not_yet);
         let turn = state.taken;
         if let Some(result) = state.done.remove(&turn) {
             state.taken += 1;
@@ -324,14 +313,14 @@ where
 
     fn rest(&self) {
         let running = |state: &mut State<I, F, R>| state.finished < state.begun;
-        drop(self.ready.wait_while(self.lock(), running));
+        drop(self.ready.wait_while(self.lock(), Duration::MAX, running));
     }
 }
 
 impl<I: Iterator + Send, F: Send + Sync, R: Send> Stopping for Shared<I, F, R> {
     fn pause(&self, time: Duration) -> Paused {
         let going = |state: &mut State<I, F, R>| state.function.is_some();
-        let state = self.stop.wait_timeout_while(self.lock(), time, going);
+        let state = self.stop.wait_while(self.lock(), time, going);
         if state.function.is_none() {
             Paused::Stopped
         } else {
