@@ -32,13 +32,13 @@ pub enum Request {
         /// `sys.argv[1:]`.
         argv: Vec<String>,
         /// Which value the cell returns.
-        #[serde(default, skip_serializing_if = "ResultMode::is_default")]
+        #[serde(default, skip_serializing_if = "is_default")]
         last: ResultMode,
         /// What the worker does after the cell. A worker for a single run ignores it and ends.
-        #[serde(default, skip_serializing_if = "AfterCell::is_default")]
+        #[serde(default, skip_serializing_if = "is_default")]
         then: AfterCell,
         /// What the source is.
-        #[serde(default, skip_serializing_if = "SourceKind::is_default")]
+        #[serde(default, skip_serializing_if = "is_default")]
         source: SourceKind,
         /// The only program of a worker may have a terminal of its own, as a program of [`Exec`](Self::Exec).
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,6 +96,10 @@ pub enum WorkerMode {
     Session,
 }
 
+fn is_default<T: Default + PartialEq>(field: &T) -> bool {
+    *field == T::default()
+}
+
 /// Which value a cell returns.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -110,14 +114,6 @@ pub enum ResultMode {
     Text,
 }
 
-impl ResultMode {
-    // serde passes a field by reference, even a small one.
-    #[allow(clippy::trivially_copy_pass_by_ref)]
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// What the source of a cell is, which decides its encoding.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -127,14 +123,6 @@ pub enum SourceKind {
     File,
     /// Text: UTF-8, and a coding line in it means nothing.
     Text,
-}
-
-impl SourceKind {
-    // serde passes a field by reference, even a small one.
-    #[allow(clippy::trivially_copy_pass_by_ref)]
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Whether one of the first two lines of a source may name an encoding (PEP 263). The guest's Python reads it.
@@ -153,13 +141,6 @@ pub enum AfterCell {
     /// The worker waits for its threads, runs the registered exit functions, and exits, as an
     /// interpreter does after a script.
     End,
-}
-
-impl AfterCell {
-    #[allow(clippy::trivially_copy_pass_by_ref)]
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// A function of the caller that the guest may call.
