@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::host::{
     self, CallerEnvironment, Machine, Needs, probe_interpreter, resolve_interpreter,
 };
-use crate::plan::{self, CacheDiagnosis, PreloadDiagnosis, PreloadPlan, diagnose, explain};
+use crate::plan::{self, CacheFound, PreloadDiagnosis, PreloadPlan, Usability, diagnose, explain};
 use crate::policy;
 use crate::supervisor::kept_in;
 use crate::{Error, Level, Policy, Sandbox};
@@ -76,14 +76,9 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let interpreter = resolve_interpreter(&policy.python().interpreter.value, &environment)
         .and_then(|path| probe_interpreter(&path, &environment));
     let mut diagnosis = diagnose(&machine, interpreter.as_ref());
-    diagnosis.cache = Some(match kept_in() {
-        Ok(directory) => CacheDiagnosis::Usable {
-            directory: directory.display().to_string(),
-        },
-        Err(error) => CacheDiagnosis::Unusable {
-            error: error.to_string(),
-        },
-    });
+    diagnosis.cache = Some(Usability::of(kept_in().map(|directory| CacheFound {
+        directory: directory.display().to_string(),
+    })));
     if diagnosis.is_usable() {
         diagnosis.preloads = diagnose_preloads(diagnosis.level);
     }

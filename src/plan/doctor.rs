@@ -23,29 +23,54 @@ pub struct Diagnosis {
     /// Every layer.
     pub layers: Vec<Assessment>,
     /// The interpreter.
-    pub interpreter: InterpreterDiagnosis,
-    /// Where starts are kept for later ones, where it was tried.
+    pub interpreter: Usability<InterpreterFound>,
+    /// The directory in which a start finds what earlier ones left, where it was tried.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache: Option<CacheDiagnosis>,
+    pub cache: Option<Usability<CacheFound>>,
     /// What the built-in policies preload, where it was tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preloads: Vec<PreloadDiagnosis>,
 }
 
-/// Whether a start finds what earlier ones left.
+/// Whether something can be used.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
-pub enum CacheDiagnosis {
-    /// It does.
-    Usable {
-        /// The directory.
-        directory: String,
-    },
-    /// It does not, and takes longer.
+pub enum Usability<T> {
+    /// It can.
+    Usable(T),
+    /// It cannot.
     Unusable {
         /// The reason and the remedy.
         error: String,
     },
+}
+
+impl<T> Usability<T> {
+    /// Whether a search found it.
+    pub fn of<E: fmt::Display>(found: Result<T, E>) -> Self {
+        match found {
+            Ok(found) => Self::Usable(found),
+            Err(error) => Self::Unusable {
+                error: error.to_string(),
+            },
+        }
+    }
+}
+
+/// Where starts are kept for later ones.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct CacheFound {
+    /// The directory.
+    pub directory: String,
+}
+
+/// A suitable interpreter.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct InterpreterFound {
+    /// The path to execute.
+    pub executable: String,
+    /// Its version.
+    pub version: String,
 }
 
 /// What became of the preloads of a policy.
@@ -60,24 +85,6 @@ pub struct PreloadDiagnosis {
     pub error: Option<String>,
 }
 
-/// Whether the interpreter is suitable.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-#[serde(tag = "state", rename_all = "kebab-case")]
-pub enum InterpreterDiagnosis {
-    /// It is suitable.
-    Usable {
-        /// The path to execute.
-        executable: String,
-        /// Its version.
-        version: String,
-    },
-    /// It is unsuitable.
-    Unusable {
-        /// The reason and the remedy.
-        error: String,
-    },
-}
-
 /// Assesses a machine, and the result of probing an interpreter.
 pub fn diagnose(
     machine: &Machine,
@@ -88,18 +95,13 @@ pub fn diagnose(
         uid: machine.user.uid,
         level: best_level(machine),
         layers: assess(machine),
-        interpreter: match interpreter {
-            Ok(found) => {
-                let (major, minor, patch) = found.version;
-                InterpreterDiagnosis::Usable {
-                    executable: found.executable.display().to_string(),
-                    version: format!("{major}.{minor}.{patch}"),
-                }
+        interpreter: Usability::of(interpreter.map(|found| {
+            let (major, minor, patch) = found.version;
+            InterpreterFound {
+                executable: found.executable.display().to_string(),
+                version: format!("{major}.{minor}.{patch}"),
             }
-            Err(error) => InterpreterDiagnosis::Unusable {
-                error: error.to_string(),
-            },
-        },
+        })),
         cache: None,
         preloads: Vec::new(),
     }
@@ -108,7 +110,7 @@ pub fn diagnose(
 impl Diagnosis {
     /// Whether this interpreter allows sandboxes of some level.
     pub fn is_usable(&self) -> bool {
-        self.level.is_some() && matches!(self.interpreter, InterpreterDiagnosis::Usable { .. })
+        self.level.is_some() && matches!(self.interpreter, Usability::Usable(_))
     }
 }
 
@@ -123,50 +125,50 @@ impl LayerState {
     }
 }
 
+/// A line of the report: whether something is available, and what of it.
+fn row(
+    f: &mut fmt::Formatter<'_>,
+    name: impl fmt::Display,
+    answer: &str,
+    what: impl fmt::Display,
+) -> fmt::Result {
+    writeln!(f, "  {name:<14}{answer:<10}{what}")
+}
+
+impl<T> Usability<T> {
+    fn row(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        name: &str,
+        describe: fn(&T) -> String,
+    ) -> fmt::Result {
+        match self {
+            Self::Usable(found) => row(f, name, "yes", describe(found)),
+            Self::Unusable { error } => row(f, name, "no", error),
+        }
+    }
+}
+
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Linux {}, uid {}", self.kernel, self.uid)?;
         for layer in &self.layers {
-            writeln!(
-                f,
-                "  {:<14}{:<10}{}",
-                layer.layer,
-                layer.state.answer(),
-                layer.why
-            )?;
+            row(f, layer.layer, layer.state.answer(), &layer.why)?;
             if let Some(remedy) = &layer.remedy {
                 writeln!(f, "  {:<24}remedy: {remedy}", "")?;
             }
         }
-        match &self.interpreter {
-            InterpreterDiagnosis::Usable {
-                executable,
-                version,
-            } => {
-                writeln!(
-                    f,
-                    "  {:<14}{:<10}{executable}, CPython {version}",
-                    "interpreter", "yes"
-                )?;
-            }
-            InterpreterDiagnosis::Unusable { error } => {
-                writeln!(f, "  {:<14}{:<10}{error}", "interpreter", "no")?;
-            }
-        }
-        match &self.cache {
-            Some(CacheDiagnosis::Usable { directory }) => {
-                writeln!(f, "  {:<14}{:<10}{directory}", "cache", "yes")?;
-            }
-            Some(CacheDiagnosis::Unusable { error }) => {
-                writeln!(f, "  {:<14}{:<10}{error}", "cache", "no")?;
-            }
-            None => {}
+        self.interpreter.row(f, "interpreter", |found| {
+            format!("{}, CPython {}", found.executable, found.version)
+        })?;
+        if let Some(cache) = &self.cache {
+            cache.row(f, "cache", |found| found.directory.clone())?;
         }
         for tried in &self.preloads {
             let answer = if tried.error.is_none() { "yes" } else { "no" };
             let loaded = || format!("preloads {}", loaded(&tried.modules));
             let what = tried.error.clone().unwrap_or_else(loaded);
-            writeln!(f, "  {:<14}{answer:<10}{what}", tried.policy)?;
+            row(f, &tried.policy, answer, what)?;
             for note in tried.modules.iter().filter_map(PreloadPlan::note) {
                 writeln!(f, "  {:<24}{note}", "")?;
             }

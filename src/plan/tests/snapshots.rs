@@ -9,7 +9,7 @@ use crate::host::{
     CgroupAbsence, CgroupSupport, ChainStep, Controller, Host, InterpreterError, LandlockSupport,
     Machine, NamespaceSupport, RefusalCause,
 };
-use crate::plan::{CacheDiagnosis, Plan, diagnose, explain};
+use crate::plan::{CacheFound, Plan, Usability, diagnose, explain};
 
 /// A plan as JSON, with each filter's program as its number of instructions.
 fn as_data(plan: &Plan) -> serde_json::Value {
@@ -129,9 +129,9 @@ fn diagnosed() {
         ..machine()
     };
     let mut with_cache = diagnose(&container, Ok(&fine.interpreter));
-    with_cache.cache = Some(CacheDiagnosis::Usable {
+    with_cache.cache = Some(Usability::Usable(CacheFound {
         directory: "/root/.cache/sandfork".into(),
-    });
+    }));
     insta::assert_snapshot!("doctor_container", with_cache);
 
     let old = Machine {
