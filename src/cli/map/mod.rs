@@ -10,7 +10,8 @@ mod source;
 mod tasks;
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -105,7 +106,7 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     };
     let batch = Batch::new(sandbox).jobs(jobs).order(order);
     let mapped = batch.try_map(tasks).map_err(Failure::Setup)?;
-    interruption.may_call_off(mapped.call_off());
+    _ = interruption.call_off.set(mapped.call_off());
     interrupts.end_what_runs();
     let ended = Collector {
         results,
@@ -116,7 +117,7 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let (counts, summary) = progress.end();
     say(&summary);
     ended?;
-    if interruption.has_come() {
+    if interruption.has_come.load(Ordering::SeqCst) {
         let resumable = arguments.output.is_some();
         return Err(MapError::Interrupted { resumable }.into());
     }
@@ -217,46 +218,26 @@ impl Collector<'_> {
 
 /// How a signal ends a batch.
 #[derive(Default)]
-struct Interruption(Mutex<Interrupted>);
-
-#[derive(Default)]
-struct Interrupted {
-    has_come: bool,
-    call_off: Option<CallOff<InputError>>,
+struct Interruption {
+    has_come: AtomicBool,
+    call_off: OnceLock<CallOff<InputError>>,
 }
 
 impl Interruption {
-    /// From now on there is a batch to cancel.
-    fn may_call_off(&self, call_off: CallOff<InputError>) {
-        self.lock().call_off = Some(call_off);
-    }
-
     /// Stops starting tasks, and cancels those that do not end soon.
-    fn begin(&self) {
-        let call_off = {
-            let mut state = self.lock();
-            state.has_come = true;
-            state.call_off.take()
+    fn begin(self: &Arc<Self>) {
+        self.has_come.store(true, Ordering::SeqCst);
+        let Some(call_off) = self.call_off.get() else {
+            return;
         };
-        if let Some(call_off) = call_off {
-            call_off.begin_no_more();
-            let call_off = Arc::new(call_off);
-            let later = Arc::clone(&call_off);
-            let waiting = thread::Builder::new().spawn(move || {
-                thread::sleep(GRACE);
-                later.now();
-            });
-            if waiting.is_err() {
-                call_off.now();
-            }
+        call_off.begin_no_more();
+        let later = Arc::clone(self);
+        let waiting = thread::Builder::new().spawn(move || {
+            thread::sleep(GRACE);
+            later.call_off.get().map(CallOff::now)
+        });
+        if waiting.is_err() {
+            call_off.now();
         }
-    }
-
-    fn has_come(&self) -> bool {
-        self.lock().has_come
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Interrupted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
