@@ -20,7 +20,11 @@ pub enum Shown {
 }
 
 /// One line for each denial that is shown. `is_reported` says whether another message has named a denial already.
-pub fn lines(outcome: &Outcome, shown: Shown, is_reported: &dyn Fn(&Denial) -> bool) -> Vec<String> {
+pub fn lines(
+    outcome: &Outcome,
+    shown: Shown,
+    is_reported: &dyn Fn(&Denial) -> bool,
+) -> Vec<String> {
     let all: Vec<&Denial> = outcome
         .denied()
         .iter()

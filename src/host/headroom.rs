@@ -97,11 +97,11 @@ fn tasks_running(loadavg: &str) -> Option<u64> {
     of_all.parse().ok()
 }
 
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name))
 }
 
-fn kibibytes(text: &str) -> Option<u64> {
+pub(super) fn kibibytes(text: &str) -> Option<u64> {
     let count: u64 = text.trim().strip_suffix("kB")?.trim().parse().ok()?;
     count.checked_mul(1024)
 }

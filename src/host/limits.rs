@@ -7,6 +7,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::memory_limit;
+use super::headroom::{field, kibibytes};
 
 /// The ceilings of this machine and of this process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
@@ -85,11 +86,7 @@ fn hard(resource: Resource) -> u64 {
 }
 
 fn total_memory(meminfo: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kibibytes.checked_mul(1024)
+    field(meminfo, "MemTotal:").and_then(kibibytes)
 }
 
 #[cfg(test)]

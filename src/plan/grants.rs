@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::Plan;
 use super::places::{SHM, TMP, WORK, clash};
-use super::view::normal;
 use crate::outcome::{Layer, LimitName, Limits};
-use crate::policy::{ImportPattern, Level, Override, Policy, SystemFiles};
+use crate::policy::{ImportPattern, Level, Override, Policy, SystemFiles, normalize};
 use sandfork_jail::program::{Access, Network, PathAccess, PathRule, ProcMount, RootEntry};
 
 /// The longest path that a guest may name: `PATH_MAX`.
@@ -136,7 +135,7 @@ impl Grants {
         if !path.is_absolute() || path.as_os_str().len() > MAX_PATH || own.is_some_and(is_own) {
             return PathVerdict::Granted;
         }
-        let path = normal(path);
+        let path = normalize(path);
         let found = self.through_links(&path);
         match (self.shows(&found), want) {
             (false, _) => PathVerdict::Hidden(self.hidden(&path, want)),
@@ -215,7 +214,7 @@ impl Grants {
             RootEntry::Symlink { target, points_at } => {
                 let rest = path.strip_prefix(target).ok()?;
                 let parent = target.parent().unwrap_or(Path::new("/"));
-                Some(normal(&parent.join(points_at).join(rest)))
+                Some(normalize(&parent.join(points_at).join(rest)))
             }
             _ => None,
         });

@@ -1,13 +1,13 @@
 //! What the guest sees of the host: the trees, and the access to each. Each tree is shown at its
 //! host path.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::error::{Place, PlanError};
 use super::places::clash;
 use super::wanted;
 use crate::host::{Host, Reach};
-use crate::policy::{Level, Policy};
+use crate::policy::{Level, Policy, normalize};
 use sandfork_jail::program::{Access, PathAccess, Shown};
 
 /// A directory or file of the host.
@@ -95,7 +95,7 @@ impl View {
         let found = self.links.iter().find_map(|link| {
             let rest = path.strip_prefix(&link.path).ok()?;
             let parent = link.path.parent().unwrap_or(Path::new("/"));
-            Some(normal(&parent.join(&link.points_at).join(rest)))
+            Some(normalize(&parent.join(&link.points_at).join(rest)))
         });
         found.unwrap_or_else(|| path.to_owned())
     }
@@ -246,19 +246,4 @@ fn check_reach(host: &Host, level: Level) -> Result<(), PlanError> {
         });
     }
     Ok(())
-}
-
-/// The path without `.` and `..`, computed as text.
-pub(super) fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => {
-                normal.pop();
-            }
-            Component::CurDir => {}
-            other => normal.push(other),
-        }
-    }
-    normal
 }

@@ -48,6 +48,7 @@ pub use crate::outcome::{Level, LimitName, Limits};
 pub use module_name::{ImportPattern, Preload, Presence};
 pub use origin::{Located, Origin};
 pub use overrides::Override;
+pub(crate) use paths::normalize;
 pub use schema::schema;
 pub use source::{BuiltInsOnly, PolicySource};
 pub(crate) use suggest::closest;

@@ -12,6 +12,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 use serde::{Deserialize, Serialize};
 
+use self::room::own_and_above;
 pub(super) use self::room::room;
 
 use super::Errno;
@@ -163,22 +164,16 @@ fn read(file: &str) -> Result<String, CgroupAbsence> {
 
 /// The part of the machine's memory that the cgroups of this process leave to it, bytes.
 pub(super) fn memory_limit() -> Option<u64> {
-    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-    let mounts = mountinfo::parse(&read(Path::new("/proc/self/mountinfo")));
-    let own = OwnCgroups::parse(&read(Path::new("/proc/self/cgroup")));
-    if let Some(dir) = v1_directory(&mounts, &own, Controller::Memory) {
-        let stat = read(&dir.join("memory.stat"));
-        return stat
-            .lines()
-            .find_map(|line| line.strip_prefix("hierarchical_memory_limit "))?
-            .parse()
-            .ok();
+    let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+    let cgroups = own_and_above(Controller::Memory)?;
+    // Only on version 1. It includes the cgroups that this process does not see.
+    let stat = read(cgroups.first()?.join("memory.stat"));
+    let mut lines = stat.lines();
+    if let Some(limit) = lines.find_map(|line| line.strip_prefix("hierarchical_memory_limit ")) {
+        return limit.parse().ok();
     }
-    let (top, dir) = v2::own_directory(&mounts, &own)?;
-    let limits = dir.ancestors().take_while(|dir| dir.starts_with(&top));
-    limits
-        .filter_map(|dir| read(&dir.join("memory.max")).trim().parse().ok())
-        .min()
+    let limits = cgroups.iter().map(|dir| read(dir.join("memory.max")));
+    limits.filter_map(|max| max.trim().parse().ok()).min()
 }
 
 /// `/proc/self/cgroup`: the path of this process in each hierarchy.

@@ -9,6 +9,13 @@ use crate::host::mountinfo;
 /// What every cgroup from this process's own up to the top leaves of memory, bytes, or of tasks.
 /// `None` if no cgroup limits it.
 pub fn room(controller: Controller) -> Option<u64> {
+    let cgroups = own_and_above(controller)?;
+    let rooms = cgroups.iter().map(|dir| room_in(dir, controller));
+    rooms.flatten().min()
+}
+
+/// The directories of this process's own cgroup and those above it, up to the top.
+pub(super) fn own_and_above(controller: Controller) -> Option<Vec<PathBuf>> {
     let mounts = mountinfo::parse(&read(Path::new("/proc/self/mountinfo")));
     let own = OwnCgroups::parse(&read(Path::new("/proc/self/cgroup")));
     let (top, dir) = match v1_directory(&mounts, &own, controller) {
@@ -16,7 +23,7 @@ pub fn room(controller: Controller) -> Option<u64> {
         None => v2::own_directory(&mounts, &own)?,
     };
     let upwards = dir.ancestors().take_while(|dir| dir.starts_with(&top));
-    upwards.filter_map(|dir| room_in(dir, controller)).min()
+    Some(upwards.map(Path::to_owned).collect())
 }
 
 fn mount_point(mounts: &[mountinfo::Mount], controller: Controller) -> Option<PathBuf> {

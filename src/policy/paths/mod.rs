@@ -81,7 +81,7 @@ fn check_place(path: &Path) -> Result<(), PathError> {
 
 /// Removes `.`, doubled slashes and `name/..`, without reading the file system. A leading `..` of
 /// an absolute path stays at the root, as in the kernel.
-pub(super) fn normalize(path: &Path) -> PathBuf {
+pub(crate) fn normalize(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {
