@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 
@@ -12,17 +12,17 @@ class Usage:
     """The resources that a cell used, as measured by the kernel and the supervisor. A field is `None` if this
     host cannot measure it. In a session, memory and processes are counted for the whole session."""
 
-    wall_ms: float
+    wall_ms: float = 0.0
     """Wall-clock time in milliseconds."""
-    cpu_ms: float
+    cpu_ms: float = 0.0
     """Processor time of all processes, in milliseconds."""
-    peak_memory_bytes: int | None
+    peak_memory_bytes: int | None = None
     """Peak memory of all processes together, in bytes."""
-    peak_pids: int | None
+    peak_pids: int | None = None
     """Peak number of processes and threads."""
-    written_bytes: int | None
+    written_bytes: int | None = None
     """Size of the session's files in bytes."""
-    output_bytes: int
+    output_bytes: int = 0
     """Bytes read from stdout and stderr."""
     phases: Mapping[str, Any] | None = None
     """The phases of a task of `map` in whole microseconds, as in `usage.phases` of the command's `--json`;
@@ -55,14 +55,14 @@ class Denial:
     """One refused operation, as far as it could be observed, and what would allow it. Equal refusals are one, with
     a count."""
 
-    operation: str
+    operation: str = ""
     """What was tried: `fork`, `memory` and `limit`, or what an exception of the guest tells of: `import`, `access` to a
     path, `run` a program, `socket`, or `system call` if it names no file."""
-    target: str | None
+    target: str | None = None
     """The path, module or amount of a limit, or `None`."""
-    errno: int | None
+    errno: int | None = None
     """The errno that the guest received, or `None`."""
-    reported_by: str
+    reported_by: str = "guest"
     """`kernel`, `supervisor` or `guest`. A report of the guest proves nothing: before you grant what it names, make
     sure that the code needs it."""
     layer: str | None = None
@@ -129,16 +129,12 @@ class SessionInfo:
     the files that there were at the end of the last one."""
 
 
+def _known(kind: Any, told: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: told[field.name] for field in fields(kind) if field.name in told}
+
+
 def usage(told: Mapping[str, Any]) -> Usage:
-    return Usage(
-        wall_ms=float(told.get("wall_ms") or 0.0),
-        cpu_ms=float(told.get("cpu_ms") or 0.0),
-        peak_memory_bytes=told.get("peak_memory_bytes"),
-        peak_pids=told.get("peak_pids"),
-        written_bytes=told.get("written_bytes"),
-        output_bytes=int(told.get("output_bytes") or 0),
-        phases=told.get("phases"),
-    )
+    return Usage(**_known(Usage, told))
 
 
 def total(before: Usage, cell: Usage) -> Usage:
@@ -166,22 +162,7 @@ def enforced(told: Mapping[str, Any]) -> Enforced:
 
 
 def denials(told: Any) -> tuple[Denial, ...]:
-    return tuple(
-        Denial(
-            operation=str(d.get("operation", "")),
-            target=d.get("target"),
-            errno=d.get("errno"),
-            reported_by=str(d.get("reported_by", "guest")),
-            layer=d.get("layer"),
-            file=d.get("file"),
-            line=d.get("line"),
-            key=d.get("key"),
-            set=d.get("set"),
-            on_host=d.get("on_host"),
-            count=int(d.get("count", 1)),
-        )
-        for d in told
-    )
+    return tuple(Denial(**_known(Denial, denial)) for denial in told)
 
 
 def identity(told: Mapping[str, Any]) -> PolicyIdentity:
