@@ -44,7 +44,7 @@ struct Asked {
 #[derive(Debug, Default)]
 struct Queue {
     asks: VecDeque<(ClientRequest, Payload)>,
-    hung_up: bool,
+    is_disconnected: bool,
 }
 
 /// The session's end of the queue.
@@ -58,8 +58,8 @@ impl Asker {
     }
 
     /// Disconnects: no further requests follow.
-    pub fn hang_up(&self) {
-        self.change(|queue| queue.hung_up = true);
+    pub fn disconnect(&self) {
+        self.change(|queue| queue.is_disconnected = true);
     }
 
     fn change(&self, change: impl FnOnce(&mut Queue)) {
@@ -92,7 +92,7 @@ impl Caller for ThreadCaller {
     fn recv(&mut self) -> CallerEvent {
         let queue = self.asked.queue.lock();
         let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
-        if queue.hung_up {
+        if queue.is_disconnected {
             return CallerEvent::Gone;
         }
         if let Some((ask, payload)) = queue.asks.pop_front() {

@@ -175,7 +175,7 @@ impl ReceivedBuffers {
 pub struct DisplayOutput {
     data: BTreeMap<String, Value>,
     main: bool,
-    carried: ReceivedBuffers,
+    received: ReceivedBuffers,
 }
 
 impl DisplayOutput {
@@ -183,7 +183,7 @@ impl DisplayOutput {
         Self {
             data: display.data,
             main: display.main,
-            carried: ReceivedBuffers::new(display.blob, payload),
+            received: ReceivedBuffers::new(display.blob, payload),
         }
     }
 
@@ -199,7 +199,7 @@ impl DisplayOutput {
 
     /// The buffers that its representations refer to.
     pub fn buffers(&self) -> Buffers<'_> {
-        self.carried.buffers()
+        self.received.buffers()
     }
 }
 
@@ -209,7 +209,7 @@ pub struct CellReport {
     outcome: Outcome,
     shown: Vec<DisplayOutput>,
     state: SessionState,
-    carried: ReceivedBuffers,
+    received: ReceivedBuffers,
 }
 
 impl CellReport {
@@ -230,7 +230,7 @@ impl CellReport {
             outcome: outcome.with_output(stdout, stderr).with_value(value),
             shown,
             state: session,
-            carried: ReceivedBuffers::new(blob, payload),
+            received: ReceivedBuffers::new(blob, payload),
         }
     }
 
@@ -251,7 +251,7 @@ impl CellReport {
 
     /// The buffers that the value refers to.
     pub fn buffers(&self) -> Buffers<'_> {
-        self.carried.buffers()
+        self.received.buffers()
     }
 }
 
@@ -268,15 +268,15 @@ mod tests {
                 .iter()
                 .map(|part| attachments.bytes(part.clone()))
                 .collect();
-            let parcel = OutgoingValue {
+            let outgoing = OutgoingValue {
                 value: value.into(),
                 attachments,
             };
-            let (value, blob, payload) = parcel.pack().expect("it is packed");
+            let (value, blob, payload) = outgoing.pack().expect("it is packed");
             assert_eq!(payload.passed.is_some(), large > 100_000);
-            let carried = ReceivedBuffers::new(blob, payload);
+            let received = ReceivedBuffers::new(blob, payload);
             let found = value.as_list().expect("a list").iter();
-            let found: Vec<_> = found.map(|part| part.bytes(&carried.buffers())).collect();
+            let found: Vec<_> = found.map(|part| part.bytes(&received.buffers())).collect();
             assert_eq!(found, parts.each_ref().map(|part| Some(part.as_slice())));
         }
     }

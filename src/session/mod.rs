@@ -87,7 +87,7 @@ impl Sandbox {
             }),
             Err(error) => {
                 // The thread waits for a request to restart, and no caller is left to send one.
-                hang_up(&asker, thread);
+                disconnect(&asker, thread);
                 Err(error)
             }
         }
@@ -95,8 +95,8 @@ impl Sandbox {
 }
 
 /// Ends a session's thread, and waits until it has.
-fn hang_up(asker: &Asker, thread: JoinHandle<()>) {
-    asker.hang_up();
+fn disconnect(asker: &Asker, thread: JoinHandle<()>) {
+    asker.disconnect();
     // One that panicked has said so.
     _ = thread.join();
 }
@@ -271,7 +271,7 @@ fn next(answers: &Answers) -> Result<(ClientEvent, Payload), Error> {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            hang_up(&self.asker, thread);
+            disconnect(&self.asker, thread);
         }
     }
 }

@@ -15,13 +15,13 @@ pub struct ToolArguments {
     pub args: Vec<Value>,
     /// Keyword arguments.
     pub kwargs: BTreeMap<String, Value>,
-    carried: ReceivedBuffers,
+    received: ReceivedBuffers,
 }
 
 impl ToolArguments {
     /// The buffers that the arguments refer to.
     pub fn buffers(&self) -> Buffers<'_> {
-        self.carried.buffers()
+        self.received.buffers()
     }
 }
 
@@ -66,15 +66,15 @@ pub fn answer(
         Some(tool) => (tool.function)(ToolArguments {
             args: call.args,
             kwargs: call.kwargs,
-            carried: ReceivedBuffers::new(call.blob, payload),
+            received: ReceivedBuffers::new(call.blob, payload),
         }),
         None => Err(NamedError::new(
             "NameError",
             format!("the host has no tool `{}`", call.tool),
         )),
     };
-    let packed = returned.and_then(|parcel| {
-        let packed = parcel.pack();
+    let packed = returned.and_then(|outgoing| {
+        let packed = outgoing.pack();
         packed.map_err(|error| NamedError::new("ValueError", error.to_string()))
     });
     match packed {

@@ -9,7 +9,7 @@ from importlib import import_module
 from unittest import mock
 
 import harness  # noqa: F401, with it the guest's sources are found
-from importers import mend_importers
+from importers import retry_failed_importers
 
 
 class Importers(unittest.TestCase):
@@ -33,7 +33,7 @@ class Importers(unittest.TestCase):
 
     def test_one_that_could_not_be_listed(self):
         self.look_in_vain("listdir", PermissionError(errno.EPERM, "no"))
-        mend_importers()
+        retry_failed_importers()
         self.assertTrue(import_module("seldom_found").found)
 
     def test_one_that_was_not_seen_to_be_one(self):
@@ -41,15 +41,15 @@ class Importers(unittest.TestCase):
         self.assertIsNone(sys.path_importer_cache[self.place])
         with mock.patch.object(os, "stat", side_effect=OSError(errno.ENOMEM, "no memory")):
             with self.assertRaises(OSError):
-                mend_importers()
-        mend_importers()
+                retry_failed_importers()
+        retry_failed_importers()
         self.assertTrue(import_module("seldom_found").found)
 
     def test_what_is_no_directory_stays_none(self):
         absent = os.path.join(self.place, "absent")
         self.addCleanup(sys.path_importer_cache.pop, absent)
         sys.path_importer_cache[absent] = None
-        mend_importers()
+        retry_failed_importers()
         self.assertIsNone(sys.path_importer_cache[absent])
 
 

@@ -6,7 +6,7 @@ import stat
 import sys
 
 
-def mend_importers():
+def retry_failed_importers():
     """Makes importers retry directories that they could not read. An importer that lacks memory or
     descriptors treats a package as absent, and each worker inherits its cache."""
     for path, finder in list(sys.path_importer_cache.items()):

@@ -20,11 +20,11 @@ def describe_error(error):
         note = not_executable(message)
         number = None if note else errno.ENOMEM
     # An exception whose `__str__` was interrupted is not converted again.
-    told = last_line(error, message) if message is INTERRUPTED else format_traceback(error)
+    text = last_line(error, message) if message is INTERRUPTED else format_traceback(error)
     described = {
         "name": class_name(error),
         "message": cut(message + note, MAX_TEXT),
-        "traceback": cut(add_note(told, note), MAX_TEXT),
+        "traceback": cut(add_note(text, note), MAX_TEXT),
     }
     if number is not None:
         described["errno"] = number
@@ -110,9 +110,9 @@ def format_traceback(error):
         import traceback
 
         show_lines(*[name for name in SOURCES if name not in linecache.cache])
-        told = traceback.TracebackException(type(error), error, error.__traceback__)
-        keep_guest_frames(traceback, told, set())
-        return "".join(told.format())
+        trace = traceback.TracebackException(type(error), error, error.__traceback__)
+        keep_guest_frames(traceback, trace, set())
+        return "".join(trace.format())
     except BaseException:
         return last_line(error, safe_str(error))
 
@@ -121,14 +121,14 @@ def last_line(error, message):
     return "%s: %s\n" % (class_name(error), message)
 
 
-def keep_guest_frames(traceback, told, seen):
-    if told is None or id(told) in seen:
+def keep_guest_frames(traceback, trace, seen):
+    if trace is None or id(trace) in seen:
         return
-    seen.add(id(told))
-    frames = [frame for frame in told.stack if not frame.filename.startswith("<sandfork ")]
-    told.stack = traceback.StackSummary.from_list(frames[runner_frames(frames) :])
+    seen.add(id(trace))
+    frames = [frame for frame in trace.stack if not frame.filename.startswith("<sandfork ")]
+    trace.stack = traceback.StackSummary.from_list(frames[runner_frames(frames) :])
     # `exceptions` are the members of a group (PEP 654).
-    for other in (told.__cause__, told.__context__, *(getattr(told, "exceptions", None) or ())):
+    for other in (trace.__cause__, trace.__context__, *(getattr(trace, "exceptions", None) or ())):
         keep_guest_frames(traceback, other, seen)
 
 

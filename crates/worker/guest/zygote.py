@@ -6,7 +6,7 @@ import sys
 import time
 
 from . import fonts, process, wire, worker
-from .importers import mend_importers
+from .importers import retry_failed_importers
 from .network import mend_servers
 from .patches import Patches
 from .program import check_project
@@ -91,7 +91,7 @@ def prepare(native, setup, limits_objects):
     preloaded = preload_all(native, setup["preload"])
     if lasts(setup):
         worker.warm_up(native)
-    mend_importers()
+    retry_failed_importers()
     if lasts(setup):
         gc.collect()
         # These objects live as long as any worker. Without the freeze, the collector would write to

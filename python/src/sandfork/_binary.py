@@ -26,11 +26,11 @@ def find() -> str:
     The installed program is used only if no user other than root and this one can have put it there.
     Raises `BinaryNotFound`.
     """
-    told = os.environ.get(VARIABLE)
-    if told:
-        if _is_program(told):
-            return os.path.abspath(told)
-        raise BinaryNotFound(f"{VARIABLE} is {told!r}, which is no file that can be executed")
+    named = os.environ.get(VARIABLE)
+    if named:
+        if _is_program(named):
+            return os.path.abspath(named)
+        raise BinaryNotFound(f"{VARIABLE} is {named!r}, which is no file that can be executed")
     refused = ""
     for candidate in _installed():
         if _is_program(candidate):

@@ -128,12 +128,12 @@ class Execution:
         """The reason why the cell did not complete; `None` if and only if `ok`."""
         if self.ok:
             return None
-        told = self._outcome.get("error") or {}
-        trace = str(told.get("traceback", ""))
+        reported = self._outcome.get("error") or {}
+        trace = str(reported.get("traceback", ""))
         if self.status == "exit":
             return ExecutionError("SystemExit", str(self.exit_code), trace)
-        if self.status in ("exception", "protocol-violation") and told:
-            return ExecutionError(str(told.get("name", "")), str(told.get("message", "")), trace)
+        if self.status in ("exception", "protocol-violation") and reported:
+            return ExecutionError(str(reported.get("name", "")), str(reported.get("message", "")), trace)
         own = {"limits.wall": self._wall, "limits.cpu": self._header.get("cpu_limit")}
         limits = {**self._info.limits, **{key: amount for key, amount in own.items() if amount is not None}}
         said = _endings.sentence(self._outcome, limits)
@@ -200,14 +200,14 @@ class Execution:
         if compact:
             return _text.compact(self)
         # `to_json` handles what a guest can do to its values.
-        told: dict[str, Any] = json.loads(self.to_json())
-        return told
+        document: dict[str, Any] = json.loads(self.to_json())
+        return document
 
     def to_json(self) -> str:
         """The values, output, exception and outcome of the cell as JSON text."""
         error = self.error
         results = [{name: result[name] for name in result.formats()} for result in self.results]
-        told = {
+        document = {
             "results": results,
             "logs": self.logs._asdict(),
             "error": None if error is None else error._asdict(),
@@ -223,11 +223,11 @@ class Execution:
             "session": self.session,
         }
         try:
-            return json.dumps(told, default=repr)
+            return json.dumps(document, default=repr)
         except (RecursionError, ValueError):
             # The guest's JSON is nested too deeply to be written again, so its text is used.
-            told["results"] = [{name: result._plain(name) for name in result} for result in self.results]
-            return json.dumps(told, default=repr)
+            document["results"] = [{name: result._plain(name) for name in result} for result in self.results]
+            return json.dumps(document, default=repr)
 
     def __getstate__(self) -> dict[str, Any]:
         # The value is decoded first, which releases its buffers: mapped files of this process.

@@ -95,12 +95,12 @@ class Files(BaseFiles):
 
     def list(self, path: Path = ".") -> list[FileEntry]:
         """The entries of a directory, in no particular order."""
-        request = self._requested("list", path, lambda told: [_entry(one) for one in told["entries"]])
+        request = self._requested("list", path, lambda answer: [_entry(one) for one in answer["entries"]])
         return self._driver.complete(request)
 
     def stat(self, path: Path) -> FileEntry:
         """The entry of a path. A symbolic link is not followed."""
-        request = self._requested("stat", path, lambda told: _entry(told["entry"]))
+        request = self._requested("stat", path, lambda answer: _entry(answer["entry"]))
         return self._driver.complete(request)
 
     def exists(self, path: Path) -> bool:
@@ -216,5 +216,5 @@ def _name(path: Path) -> str:
     return name
 
 
-def _entry(told: Any) -> FileEntry:
-    return FileEntry(str(told["name"]), str(told["type"]), int(told["size"]), float(told["modified"]))
+def _entry(answer: Any) -> FileEntry:
+    return FileEntry(str(answer["name"]), str(answer["type"]), int(answer["size"]), float(answer["modified"]))

@@ -61,10 +61,10 @@ class Link:
             self._receive(flags)
         if not self._arrived:
             return False
-        data, ancillary, told, _ = self._arrived[0]
+        data, ancillary, message_flags, _ = self._arrived[0]
         self._half_read = True
         descriptors = _passed(ancillary)
-        if told & _TRUNCATED or len(descriptors) > 1:
+        if message_flags & _TRUNCATED or len(descriptors) > 1:
             raise ProtocolError("the supervisor passed more files with a message than one")
         self.decoder.feed(data, descriptors)
         self._arrived.clear()

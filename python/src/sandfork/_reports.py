@@ -129,12 +129,12 @@ class SessionInfo:
     the files that there were at the end of the last one."""
 
 
-def _known(kind: Any, told: Mapping[str, Any]) -> dict[str, Any]:
-    return {field.name: told[field.name] for field in fields(kind) if field.name in told}
+def _known(kind: Any, report: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: report[field.name] for field in fields(kind) if field.name in report}
 
 
-def usage(told: Mapping[str, Any]) -> Usage:
-    return Usage(**_known(Usage, told))
+def usage(report: Mapping[str, Any]) -> Usage:
+    return Usage(**_known(Usage, report))
 
 
 def total(before: Usage, cell: Usage) -> Usage:
@@ -153,27 +153,27 @@ def total(before: Usage, cell: Usage) -> Usage:
     )
 
 
-def limit(told: Mapping[str, Any] | None) -> Limit | None:
-    return None if told is None else Limit(str(told.get("name", "")), str(told.get("by", "")))
+def limit(report: Mapping[str, Any] | None) -> Limit | None:
+    return None if report is None else Limit(str(report.get("name", "")), str(report.get("by", "")))
 
 
-def enforced(told: Mapping[str, Any]) -> Enforced:
-    return Enforced(str(told.get("level", "")), tuple(map(str, told.get("layers", ()))))
+def enforced(report: Mapping[str, Any]) -> Enforced:
+    return Enforced(str(report.get("level", "")), tuple(map(str, report.get("layers", ()))))
 
 
-def denials(told: Any) -> tuple[Denial, ...]:
-    return tuple(Denial(**_known(Denial, denial)) for denial in told)
+def denials(report: Any) -> tuple[Denial, ...]:
+    return tuple(Denial(**_known(Denial, denial)) for denial in report)
 
 
-def identity(told: Mapping[str, Any]) -> PolicyIdentity:
-    return PolicyIdentity(str(told.get("name", "")), str(told.get("sha256", "")))
+def identity(report: Mapping[str, Any]) -> PolicyIdentity:
+    return PolicyIdentity(str(report.get("name", "")), str(report.get("sha256", "")))
 
 
-def session_info(told: Mapping[str, Any]) -> SessionInfo:
-    python = told.get("python", {})
+def session_info(report: Mapping[str, Any]) -> SessionInfo:
+    python = report.get("python", {})
     return SessionInfo(
-        enforced=enforced(told.get("enforced", {})),
-        policy=identity(told.get("policy", {})),
+        enforced=enforced(report.get("enforced", {})),
+        policy=identity(report.get("policy", {})),
         python=PythonInfo(*(str(python.get(k, "")) for k in ("executable", "version", "environment"))),
-        limits=dict(told.get("limits", {})),
+        limits=dict(report.get("limits", {})),
     )

@@ -199,18 +199,18 @@ class TaskResult:
     def to_dict(self, *, compact: bool = False) -> dict[str, Any]:
         """The result as data that JSON can represent, as far as JSON represents the `id`. With `compact`, it
         has the keys of `sandfork map --compact`."""
-        told: dict[str, Any] = {"id": self.id}
+        document: dict[str, Any] = {"id": self.id}
         if self.attempts > 1:
-            told["attempts"] = self.attempts
+            document["attempts"] = self.attempts
         if self.execution is None:
             error = {"name": type(self.failure).__name__, "message": str(self.failure)}
-            return {**told, "status": INFRASTRUCTURE, "error": error}
-        told.update(self.execution.to_dict(compact=compact))
+            return {**document, "status": INFRASTRUCTURE, "error": error}
+        document.update(self.execution.to_dict(compact=compact))
         if self.verdict is not None:
-            told["verdict"] = self.verdict
+            document["verdict"] = self.verdict
         if self.mismatch is not None:
-            told["mismatch"] = self.mismatch
-        return told
+            document["mismatch"] = self.mismatch
+        return document
 
     def __repr__(self) -> str:
         what = self.failure if self.execution is None else self.execution

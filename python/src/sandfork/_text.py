@@ -71,21 +71,21 @@ def _end(execution: Execution) -> str:
 
 def compact(execution: Execution) -> dict[str, Any]:
     """The data of `Execution.to_dict(compact=True)`."""
-    told: dict[str, Any] = {"status": execution.status, "exit_code": execution.exit_code}
+    document: dict[str, Any] = {"status": execution.status, "exit_code": execution.exit_code}
     if execution.limit is not None:
-        told["limit"] = execution.limit.name
+        document["limit"] = execution.limit.name
     stdout, stderr = ("".join(pieces) for pieces in execution.logs)
-    told["stdout"] = stdout
+    document["stdout"] = stdout
     if stderr:
-        told["stderr"] = stderr
+        document["stderr"] = stderr
     value = execution.value
     if value is not None:
-        told["value"] = execution.text if execution.has_long_int else plain(value)
+        document["value"] = execution.text if execution.has_long_int else plain(value)
     error = execution.error
     if error is not None:
-        told["error"] = {"name": error.name, "message": error.value}
-    told["wall_ms"] = execution.usage.wall_ms
-    return told
+        document["error"] = {"name": error.name, "message": error.value}
+    document["wall_ms"] = execution.usage.wall_ms
+    return document
 
 
 def plain(value: Any) -> Any:

@@ -44,39 +44,39 @@ def failure(code: str, filename: str, execution: Execution, lost: str, wall: flo
             f"The code called exit ({execution.exit_code}), which ends the step without an answer; {left}. "
             "Give the answer with final_answer(...)."
         )
-    told = execution.error or ExecutionError("", f"it ended with status {execution.status}", "")
+    error = execution.error or ExecutionError("", f"it ended with status {execution.status}", "")
     if execution.status in ("timeout", "cpu-limit"):
         # The words of the local executor.
         of = f" of {wall:g} seconds" if execution.status == "timeout" else ""
-        return CodeTimeout(f"Code execution exceeded the maximum execution time{of}: {told.value}; {left}.")
+        return CodeTimeout(f"Code execution exceeded the maximum execution time{of}: {error.value}; {left}.")
     if execution.status != "exception":
-        return CodeError(f"Code execution was stopped: {told.value}; {left}.")
-    raised = _syntax_error(filename, told) or _exception(code, filename, told) + _refused(execution)
+        return CodeError(f"Code execution was stopped: {error.value}; {left}.")
+    raised = _syntax_error(filename, error) or _exception(code, filename, error) + _refused(execution)
     return CodeError(f"{raised}\nThe session ended with it: {lost}." if lost else raised)
 
 
-def _syntax_error(filename: str, told: ExecutionError) -> str | None:
+def _syntax_error(filename: str, error: ExecutionError) -> str | None:
     """The message of the local executor. `None` for other errors and for a syntax error in nested code."""
-    place = re.search(rf'^  File "{re.escape(filename)}", line (\d+)\n', told.traceback, re.MULTILINE)
-    if told.name not in _SYNTAX_ERRORS or place is None:
+    place = re.search(rf'^  File "{re.escape(filename)}", line (\d+)\n', error.traceback, re.MULTILINE)
+    if error.name not in _SYNTAX_ERRORS or place is None:
         return None
-    quoted = told.traceback[place.end() :].rstrip().rpartition("\n")[0]
-    said = f"Code parsing failed on line {place[1]} due to: {told.name}: {told.value}"
+    quoted = error.traceback[place.end() :].rstrip().rpartition("\n")[0]
+    said = f"Code parsing failed on line {place[1]} due to: {error.name}: {error.value}"
     return f"{said}\n{quoted}" if quoted else said
 
 
-def _exception(code: str, filename: str, told: ExecutionError) -> str:
+def _exception(code: str, filename: str, error: ExecutionError) -> str:
     """The message of the local executor, with the traceback if the error is in a deeper frame."""
-    cause = f"{told.name}: {told.value}" if told.value else told.name
+    cause = f"{error.name}: {error.value}" if error.value else error.name
     module_frame = rf'^  File "{re.escape(filename)}", line (\d+), in <module>$'
-    lines = re.findall(module_frame, told.traceback, re.MULTILINE)
+    lines = re.findall(module_frame, error.traceback, re.MULTILINE)
     if not lines:
         return f"Code execution failed due to: {cause}"
     # The last match belongs to the exception itself, the earlier ones to its causes.
     said = f"Code execution failed at line '{failing_source(code, int(lines[-1]))}' due to: {cause}"
-    if told.traceback.count('\n  File "') < 2:
+    if error.traceback.count('\n  File "') < 2:
         return said
-    return f"{said}\n{_shortened(told.traceback.rstrip())}"
+    return f"{said}\n{_shortened(error.traceback.rstrip())}"
 
 
 def _refused(execution: Execution) -> str:

@@ -64,8 +64,8 @@ class Imports:
         # Not in the time of the agent's code, which may be short.
         looked_up = sandbox.run(code, timeout=MAX_EXECUTION_TIME_SECONDS)
         if looked_up.status != "ok":
-            told = looked_up.error
-            raise InterpreterError(f"the imports could not be looked up: {told and told.value}")
+            error = looked_up.error
+            raise InterpreterError(f"the imports could not be looked up: {error and error.value}")
         checked = [_missing(name, *found) for name, found in zip(names, looked_up.value)]
         missing = [name for name in checked if name is not None]
         if missing:

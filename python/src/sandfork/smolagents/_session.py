@@ -162,8 +162,8 @@ class AgentSession:
     def _furnish(self, sandbox: Sandbox) -> None:
         prepared = sandbox.run(_FURNISH, timeout=MAX_EXECUTION_TIME_SECONDS)
         if prepared.status != "ok":
-            told = prepared.error
-            raise InterpreterError(f"the session could not be prepared: {told and told.value}")
+            error = prepared.error
+            raise InterpreterError(f"the session could not be prepared: {error and error.value}")
         self._withdraw(sandbox)
         # In the order of `CodeAgent.run`: a tool takes precedence over a variable of the same name.
         sandbox.set_variables(self._variables)

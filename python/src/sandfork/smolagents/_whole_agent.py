@@ -88,8 +88,8 @@ def _answer(said: ChatMessage) -> dict[str, Any]:
     }
 
 
-def _message(told: Any) -> ChatMessage:
-    message = _checked(told, dict)
+def _message(received: Any) -> ChatMessage:
+    message = _checked(received, dict)
     content = message.get("content")
     if isinstance(content, list):
         content = [_part(part) for part in content]
@@ -98,9 +98,9 @@ def _message(told: Any) -> ChatMessage:
     return ChatMessage(role=MessageRole(message.get("role")), content=content)
 
 
-def _part(told: Any) -> dict[str, Any]:
+def _part(received: Any) -> dict[str, Any]:
     """A text part, or an image part with pixels. An address or a path is refused: the host would fetch it."""
-    part = _checked(told, dict)
+    part = _checked(received, dict)
     if part.get("type") == "text":
         return {"type": "text", "text": _checked(part.get("text"), str)}
     if part.get("type") == "image" and isinstance(part.get("image"), PIL.Image.Image):
@@ -108,9 +108,9 @@ def _part(told: Any) -> dict[str, Any]:
     raise ValueError(f"a message holds a {part.get('type')!r}: only text and images can be sent")
 
 
-def _tool(told: Any) -> Any:
+def _tool(received: Any) -> Any:
     """The attributes of a tool that a model reads to describe it."""
-    tool = _checked(told, dict)
+    tool = _checked(received, dict)
     return SimpleNamespace(
         name=_checked(tool.get("name"), str),
         description=_checked(tool.get("description"), str),
@@ -119,20 +119,20 @@ def _tool(told: Any) -> Any:
     )
 
 
-def _plain(told: Any) -> Any:
+def _plain(received: Any) -> Any:
     """A value in JSON types, for a request."""
-    if told is None or isinstance(told, (bool, int, float, str)):
-        return told
-    if isinstance(told, (list, tuple)):
-        return [_plain(item) for item in told]
-    return {_checked(key, str): _plain(value) for key, value in _checked(told, dict).items()}
+    if received is None or isinstance(received, (bool, int, float, str)):
+        return received
+    if isinstance(received, (list, tuple)):
+        return [_plain(item) for item in received]
+    return {_checked(key, str): _plain(value) for key, value in _checked(received, dict).items()}
 
 
-def _list(told: Any) -> list[Any]:
-    return list(told if isinstance(told, tuple) else _checked(told, list))
+def _list(received: Any) -> list[Any]:
+    return list(received if isinstance(received, tuple) else _checked(received, list))
 
 
-def _checked(told: Any, kind: type[T]) -> T:
-    if not isinstance(told, kind):
-        raise TypeError(f"a {kind.__name__} was expected, not {type(told).__name__}")
-    return told
+def _checked(received: Any, kind: type[T]) -> T:
+    if not isinstance(received, kind):
+        raise TypeError(f"a {kind.__name__} was expected, not {type(received).__name__}")
+    return received
