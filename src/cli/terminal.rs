@@ -18,28 +18,26 @@ pub struct Neutralizer {
 impl Neutralizer {
     /// Appends the harmless form of `input` to `out`.
     pub fn filter(&mut self, input: &[u8], out: &mut Vec<u8>) {
-        let joined;
-        let mut rest = if self.pending.is_empty() {
-            input
-        } else {
-            self.pending.extend_from_slice(input);
-            joined = std::mem::take(&mut self.pending);
-            joined.as_slice()
-        };
-        while !rest.is_empty() {
-            match next(rest) {
-                Piece::Text(text) => {
+        let mut bytes = std::mem::take(&mut self.pending);
+        bytes.extend_from_slice(input);
+        let mut chunks = bytes.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            let (text, invalid) = (chunk.valid(), chunk.invalid());
+            let is_last = chunks.peek().is_none();
+            match text.strip_suffix('\r') {
+                Some(text) if invalid.is_empty() => {
                     show(text, out);
-                    rest = &rest[text.len()..];
+                    self.pending.push(b'\r');
                 }
-                Piece::Invalid(length) => {
-                    push(char::REPLACEMENT_CHARACTER, out);
-                    rest = &rest[length..];
+                _ => show(text, out),
+            }
+            match std::str::from_utf8(invalid) {
+                Ok(_) => {}
+                Err(error) if is_last && error.error_len().is_none() => {
+                    self.pending.extend_from_slice(invalid);
                 }
-                Piece::Incomplete => {
-                    self.pending = rest.to_vec();
-                    return;
-                }
+                // 0x80 to 0x9f alone are control characters to a terminal that is not in UTF-8 mode.
+                Err(_) => push(char::REPLACEMENT_CHARACTER, out),
             }
         }
     }
@@ -79,36 +77,6 @@ pub fn harmless_json(json: &str) -> String {
         }
     }
     out
-}
-
-enum Piece<'a> {
-    /// Whole characters.
-    Text(&'a str),
-    /// This many bytes are not UTF-8. Of these, 0x80 to 0x9f alone are control characters to a
-    /// terminal that is not in UTF-8 mode.
-    Invalid(usize),
-    /// The following bytes decide.
-    Incomplete,
-}
-
-/// The longest piece of one kind at the start of `bytes`, which are not empty.
-fn next(bytes: &[u8]) -> Piece<'_> {
-    let (text, invalid) = match std::str::from_utf8(bytes) {
-        Ok(text) => (text, None),
-        Err(error) => {
-            let valid = &bytes[..error.valid_up_to()];
-            (
-                std::str::from_utf8(valid).unwrap_or_default(),
-                Some(error.error_len()),
-            )
-        }
-    };
-    match (text, invalid) {
-        ("", Some(Some(length))) => Piece::Invalid(length),
-        ("\r", None) | ("", _) => Piece::Incomplete,
-        (text, None) => Piece::Text(text.strip_suffix('\r').unwrap_or(text)),
-        (text, Some(_)) => Piece::Text(text),
-    }
 }
 
 fn show(text: &str, out: &mut Vec<u8>) {
