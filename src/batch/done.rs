@@ -76,36 +76,31 @@ impl Done {
 impl Serialize for Done {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Json<'a, R> {
+        struct Json<'a> {
             id: &'a TaskId,
             #[serde(skip_serializing_if = "Option::is_none")]
             attempts: Option<u32>,
             #[serde(flatten)]
-            result: R,
+            result: Ended<'a>,
             #[serde(flatten)]
             verdict: Option<&'a Verdict>,
         }
-        let (id, attempts) = (&self.id, (self.attempts > 1).then_some(self.attempts));
-        let verdict = self.verdict();
-        match &self.result {
-            Ok(result) => Json {
-                id,
-                attempts,
-                result,
-                verdict,
-            }
-            .serialize(serializer),
-            Err(error) => {
-                let result = infrastructure(error);
-                Json {
-                    id,
-                    attempts,
-                    result,
-                    verdict,
-                }
-                .serialize(serializer)
-            }
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Ended<'a> {
+            Outcome(&'a Outcome),
+            Infrastructure(Value),
         }
+        Json {
+            id: &self.id,
+            attempts: (self.attempts > 1).then_some(self.attempts),
+            result: match &self.result {
+                Ok(outcome) => Ended::Outcome(outcome),
+                Err(error) => Ended::Infrastructure(infrastructure(error)),
+            },
+            verdict: self.verdict(),
+        }
+        .serialize(serializer)
     }
 }
 

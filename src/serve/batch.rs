@@ -17,7 +17,7 @@ use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::batch::{
     Batch, CallOff, Done, Expect, FailureStreak, LOST_IN_A_ROW, Mapped, Task, TaskId, TaskLine,
-    TaskProgram, WINDOW,
+    WINDOW,
 };
 use crate::capacity::Capacity;
 use crate::error::{Cause, Error, ErrorKind};
@@ -126,7 +126,7 @@ fn listen(
         let received = match await_caller(caller) {
             Ok(CallerEvent::Nothing) => continue,
             Ok(CallerEvent::Request(ClientRequest::Task(header), payload)) => {
-                task(header, &payload.bytes, policy)
+                task(&header, &payload.bytes, policy)
             }
             Ok(CallerEvent::Request(ClientRequest::End, _)) => {
                 tasks = None;
@@ -154,11 +154,11 @@ fn listen(
     call_off.now();
 }
 
-fn task(header: TaskHeader, line: &[u8], policy: &Policy) -> Result<Task, Wrong> {
+fn task(header: &TaskHeader, line: &[u8], policy: &Policy) -> Result<Task, Wrong> {
     let task = |(request, expect)| {
         Task::new(TaskId::Number(header.id.cast_signed()), request).expect(expect)
     };
-    read(line, policy, header.filename)
+    read(line, policy, header.filename.as_deref())
         .map(task)
         .map_err(|message| Wrong {
             id: Some(header.id),
@@ -170,28 +170,15 @@ fn task(header: TaskHeader, line: &[u8], policy: &Policy) -> Result<Task, Wrong>
 fn read(
     line: &[u8],
     policy: &Policy,
-    filename: Option<String>,
+    filename: Option<&str>,
 ) -> Result<(Request, Option<Expect>), String> {
-    let mut line = TaskLine::parse(line).map_err(|error| error.to_string())?;
+    let line = TaskLine::parse(line).map_err(|error| error.to_string())?;
     line.check(policy).map_err(|error| error.to_string())?;
     if line.policy.is_some() {
         return Err("the tasks of a batch are under one policy: begin another batch".to_owned());
     }
-    let program = match &mut line.program {
-        TaskProgram::Code { source, args } => {
-            let request = Request::text(std::mem::take(source)).args(args.drain(..));
-            match filename {
-                Some(name) => request.own_file(&name),
-                None => request,
-            }
-        }
-        TaskProgram::File { .. } => {
-            return Err("the caller reads `file`, and sends `code`".to_owned());
-        }
-        TaskProgram::Program(argv) => Request::program(std::mem::take(argv)),
-    };
-    let expect = line.expect.take();
-    Ok((line.request(program), expect))
+    let script = |_| Err("the caller reads `file`, and sends `code`".to_owned());
+    line.request(filename, script)
 }
 
 /// Writes every result, and then an end message.

@@ -1,5 +1,7 @@
 //! Lines of `sandfork map`: a task means the same in any layout of its JSON.
 
+use std::convert::Infallible;
+
 use sandfork::batch::TaskId;
 use sandfork::internals::batch::{RecordLine, TaskLine};
 use sandfork::{Policy, Request};
@@ -19,7 +21,7 @@ fn run(line: &[u8]) -> bool {
         Ok(task) => {
             assert_means_the_same(&task, line);
             let _ = task.check(&Policy::default());
-            let _ = task.request(Request::python(""));
+            let _ = task.request(None, |_| Ok::<_, Infallible>(Request::python("")));
             true
         }
         Err(error) => {

@@ -104,9 +104,24 @@ impl TaskLine {
         Ok(())
     }
 
-    /// Converts it to a request. `program` is the code to run, because reading a script is up to
-    /// the caller.
-    pub fn request(self, program: Request) -> Request {
+    /// The request, and what its outcome is expected to be. `name` is that of the code's own file, if it had one.
+    /// `script` reads a file, which is up to the caller.
+    pub fn request<E>(
+        self,
+        name: Option<&str>,
+        script: impl FnOnce(PathBuf) -> Result<Request, E>,
+    ) -> Result<(Request, Option<Expect>), E> {
+        let program = match self.program {
+            TaskProgram::Code { source, args } => {
+                let request = Request::text(source).args(args);
+                match name {
+                    Some(name) => request.own_file(name),
+                    None => request,
+                }
+            }
+            TaskProgram::File { path, args } => script(path)?.args(args),
+            TaskProgram::Program(argv) => Request::program(argv),
+        };
         let files = self.files.into_iter();
         let mut request = files.fold(program, |request, (path, contents)| {
             request.file(path, contents)
@@ -114,7 +129,7 @@ impl TaskLine {
         if let Some(stdin) = self.stdin {
             request = request.stdin_bytes(stdin);
         }
-        request.overrides(self.limits)
+        Ok((request.overrides(self.limits), self.expect))
     }
 }
 

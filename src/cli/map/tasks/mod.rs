@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
+use crate::Policy;
 use crate::batch::{Task, TaskId, TaskLine, TaskLineError, TaskProgram};
 use crate::policy::PolicyError;
-use crate::{Policy, Request};
 use thiserror::Error;
 
 use super::ids::{Ids, Met};
@@ -233,18 +233,9 @@ impl Policies {
         }
         let own = line.policy.take().map(|name| self.get(&name)).transpose()?;
         line.check(own.as_ref().unwrap_or(&self.default))?;
-        let program = match &mut line.program {
-            TaskProgram::Code { source, args } => {
-                Request::text(std::mem::take(source)).args(args.drain(..))
-            }
-            TaskProgram::File { path, args } => {
-                let script = Script::load(Origin::Task(path.clone())).map_err(no_script)?;
-                script.request_with_file().args(args.drain(..))
-            }
-            TaskProgram::Program(argv) => Request::program(std::mem::take(argv)),
-        };
-        let expect = line.expect.take();
-        let task = Task::new(id, line.request(program)).expect(expect);
+        let script = |path| Script::load(Origin::Task(path)).map(Script::request_with_file);
+        let (request, expect) = line.request(None, |path| script(path).map_err(no_script))?;
+        let task = Task::new(id, request).expect(expect);
         Ok(match own {
             Some(policy) => task.policy(policy),
             None => task,
