@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use super::layer_state::LayerState;
 use super::remedy;
 use crate::host::{
-    CgroupSupport, Controller, LandlockSupport, Machine, NamespaceSupport, SeccompSupport,
+    CgroupSupport, Controller, LandlockSupport, Machine, NamespaceSupport, Refusal, SeccompSupport,
 };
 use crate::outcome::Layer;
 
@@ -53,114 +53,93 @@ impl Serialize for Remedy {
     }
 }
 
-impl Assessment {
-    fn enforced(layer: Layer, why: impl Into<String>) -> Self {
-        Self {
-            layer,
-            state: LayerState::Enforced,
-            why: why.into(),
-            remedy: None,
-        }
-    }
+/// What is found of a layer: state, reason and remedy.
+type Finding = (LayerState, String, Option<Remedy>);
 
-    fn degraded(layer: Layer, why: String, remedy: String) -> Self {
-        Self {
-            layer,
-            state: LayerState::Degraded,
-            why,
-            remedy: Some(Remedy::Do(remedy)),
-        }
-    }
+fn enforced(why: impl Into<String>) -> Finding {
+    (LayerState::Enforced, why.into(), None)
+}
 
-    fn absent(layer: Layer, why: String, remedy: String) -> Self {
-        Self {
-            layer,
-            state: LayerState::Absent,
-            why,
-            remedy: Some(Remedy::Do(remedy)),
-        }
-    }
+fn degraded(why: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    let remedy = Remedy::Do(remedy.into());
+    (LayerState::Degraded, why.into(), Some(remedy))
+}
+
+fn absent(why: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    let remedy = Remedy::Do(remedy.into());
+    (LayerState::Absent, why.into(), Some(remedy))
 }
 
 /// Every layer, in the order of [`Layer::ALL`].
 pub fn assess(machine: &Machine) -> Vec<Assessment> {
-    Layer::ALL
-        .into_iter()
-        .map(|layer| assess_layer(machine, layer))
-        .collect()
+    let assessed = |layer| {
+        let (state, why, remedy) = find(machine, layer);
+        Assessment {
+            layer,
+            state,
+            why,
+            remedy,
+        }
+    };
+    Layer::ALL.map(assessed).into()
 }
 
-fn assess_layer(machine: &Machine, layer: Layer) -> Assessment {
+fn find(machine: &Machine, layer: Layer) -> Finding {
     match layer {
         Layer::Namespaces => namespaces(machine),
         Layer::Mounts => mounts(machine),
         Layer::Landlock => landlock(machine),
         Layer::Seccomp => seccomp(machine),
-        Layer::Capabilities => {
-            Assessment::enforced(layer, "every set is emptied, and the bounding set")
-        }
+        Layer::Capabilities => enforced("every set is emptied, and the bounding set"),
         Layer::Rlimits => rlimits(machine),
         Layer::Cgroup => cgroup(machine),
     }
 }
 
-fn namespaces(machine: &Machine) -> Assessment {
-    let layer = Layer::Namespaces;
+fn refused(machine: &Machine, refusal: &Refusal) -> Finding {
+    absent(
+        format!("could not {}: {}", refusal.step, refusal.errno),
+        remedy::namespaces(machine.user, refusal),
+    )
+}
+
+fn namespaces(machine: &Machine) -> Finding {
     match &machine.namespaces {
         NamespaceSupport::Refused(refusal) if !refusal.step.is_of_mounts() => {
-            let why = format!("could not {}: {}", refusal.step, refusal.errno);
-            Assessment::absent(layer, why, remedy::namespaces(machine.user, refusal))
+            refused(machine, refusal)
         }
-        _ => Assessment::enforced(layer, "all of them can be made and entered"),
+        _ => enforced("all of them can be made and entered"),
     }
 }
 
-fn mounts(machine: &Machine) -> Assessment {
-    let layer = Layer::Mounts;
+fn mounts(machine: &Machine) -> Finding {
     match &machine.namespaces {
-        NamespaceSupport::Available => {
-            Assessment::enforced(layer, "a root of its own can be built and entered")
-        }
+        NamespaceSupport::Available => enforced("a root of its own can be built and entered"),
         NamespaceSupport::Refused(refusal) if refusal.step.is_of_mounts() => {
-            let why = format!("could not {}: {}", refusal.step, refusal.errno);
-            Assessment::absent(layer, why, remedy::namespaces(machine.user, refusal))
+            refused(machine, refusal)
         }
         NamespaceSupport::Refused(_) => {
             let why = "without namespaces nothing can be mounted".to_owned();
-            Assessment {
-                layer,
-                state: LayerState::Absent,
-                why,
-                remedy: Some(Remedy::AsForNamespaces),
-            }
+            (LayerState::Absent, why, Some(Remedy::AsForNamespaces))
         }
     }
 }
 
-fn landlock(machine: &Machine) -> Assessment {
-    let layer = Layer::Landlock;
+fn landlock(machine: &Machine) -> Finding {
     match machine.landlock {
-        LandlockSupport::Abi { abi } if abi >= LANDLOCK_SCOPES => {
-            Assessment::enforced(layer, format!("ABI {abi}"))
-        }
+        LandlockSupport::Abi { abi } if abi >= LANDLOCK_SCOPES => enforced(format!("ABI {abi}")),
         LandlockSupport::Abi { abi } => {
-            let why = format!(
-                "ABI {abi} of {LANDLOCK_SCOPES}: {}",
-                missing_in_landlock(abi)
-            );
-            Assessment::degraded(layer, why, "run Linux 6.12 or later".to_owned())
+            let missing = missing_in_landlock(abi);
+            let why = format!("ABI {abi} of {LANDLOCK_SCOPES}: {missing}");
+            degraded(why, "run Linux 6.12 or later")
         }
-        LandlockSupport::NotEnabled => {
-            let why = "Landlock is in this kernel but not among the modules chosen at boot";
-            Assessment::absent(
-                layer,
-                why.to_owned(),
-                remedy::LANDLOCK_NOT_ENABLED.to_owned(),
-            )
-        }
+        LandlockSupport::NotEnabled => absent(
+            "Landlock is in this kernel but not among the modules chosen at boot",
+            remedy::LANDLOCK_NOT_ENABLED,
+        ),
         LandlockSupport::NotBuilt => {
             let why = format!("kernel {} answers no Landlock call", machine.kernel);
-            Assessment::absent(layer, why, remedy::LANDLOCK_NOT_BUILT.to_owned())
+            absent(why, remedy::LANDLOCK_NOT_BUILT)
         }
     }
 }
@@ -179,58 +158,46 @@ fn missing_in_landlock(abi: u32) -> &'static str {
     }
 }
 
-fn seccomp(machine: &Machine) -> Assessment {
-    let layer = Layer::Seccomp;
+fn seccomp(machine: &Machine) -> Finding {
     match (machine.seccomp, machine.arch) {
-        (SeccompSupport::Available, Some(_)) => {
-            Assessment::enforced(layer, "filters can be loaded and may kill")
-        }
-        (SeccompSupport::Available, None) => Assessment::absent(
-            layer,
-            "Sandfork has no system call table for this processor".to_owned(),
-            "run on x86_64 or aarch64".to_owned(),
+        (SeccompSupport::Available, Some(_)) => enforced("filters can be loaded and may kill"),
+        (SeccompSupport::Available, None) => absent(
+            "Sandfork has no system call table for this processor",
+            "run on x86_64 or aarch64",
         ),
-        (SeccompSupport::Missing, _) => Assessment::absent(
-            layer,
+        (SeccompSupport::Missing, _) => absent(
             format!("kernel {} has no seccomp filters", machine.kernel),
-            "run a kernel built with CONFIG_SECCOMP_FILTER=y".to_owned(),
+            "run a kernel built with CONFIG_SECCOMP_FILTER=y",
         ),
     }
 }
 
-fn rlimits(machine: &Machine) -> Assessment {
-    let layer = Layer::Rlimits;
+fn rlimits(machine: &Machine) -> Finding {
     match &machine.namespaces {
-        NamespaceSupport::Available => {
-            Assessment::enforced(layer, "each worker has its own counts")
-        }
-        NamespaceSupport::Refused(_) => Assessment::degraded(
-            layer,
-            "without a user namespace a limit on processes would count all of the user's"
-                .to_owned(),
-            "as for `namespaces` and `mounts`".to_owned(),
+        NamespaceSupport::Available => enforced("each worker has its own counts"),
+        NamespaceSupport::Refused(_) => degraded(
+            "without a user namespace a limit on processes would count all of the user's",
+            "as for `namespaces` and `mounts`",
         ),
     }
 }
 
-fn cgroup(machine: &Machine) -> Assessment {
-    let layer = Layer::Cgroup;
+fn cgroup(machine: &Machine) -> Finding {
     let missing: Vec<&str> = missing_controllers(&machine.cgroup)
         .map(Controller::name)
         .collect();
     match &machine.cgroup {
         CgroupSupport::Nowhere { reason } => {
-            let (why, mend) = remedy::cgroup_absence(machine.user, reason);
-            Assessment::absent(layer, why, mend)
+            let (why, remedy) = remedy::cgroup_absence(machine.user, reason);
+            absent(why, remedy)
         }
-        support if missing.is_empty() => Assessment::enforced(layer, describe_cgroup(support)),
+        support if missing.is_empty() => enforced(describe_cgroup(support)),
         support => {
-            let why = format!(
-                "{}, but not for {}",
-                describe_cgroup(support),
-                missing.join(", ")
-            );
-            Assessment::degraded(layer, why, remedy::controllers(support, &missing.join(" ")))
+            let (described, names) = (describe_cgroup(support), missing.join(", "));
+            degraded(
+                format!("{described}, but not for {names}"),
+                remedy::controllers(support, &missing.join(" ")),
+            )
         }
     }
 }
