@@ -84,39 +84,19 @@ pub fn encode_with<E: From<FrameError>>(
     let start = out.len();
     out.reserve(PREFIX + USUAL_HEADER + payload.len());
     out.extend_from_slice(&[0; PREFIX]);
-    let lengths = write(out).and_then(|()| {
+    let written = write(out).and_then(|()| {
         let header = out.len() - start - PREFIX;
         limits.check(header, payload.len())?;
-        Ok(prefix(header, payload.len())?)
+        // The limits are far below what 32 bits hold.
+        let lengths = [header, payload.len()].map(|length| u32::try_from(length).unwrap_or(0));
+        out[start..start + PREFIX].copy_from_slice(lengths.map(u32::to_le_bytes).as_flattened());
+        out.extend_from_slice(payload);
+        Ok(())
     });
-    match lengths {
-        Ok(lengths) => {
-            out[start..start + PREFIX].copy_from_slice(&lengths);
-            out.extend_from_slice(payload);
-            Ok(())
-        }
-        Err(error) => {
-            out.truncate(start);
-            Err(error)
-        }
+    if written.is_err() {
+        out.truncate(start);
     }
-}
-
-/// The two lengths at the start of a frame.
-fn prefix(header: usize, payload: usize) -> Result<[u8; PREFIX], FrameError> {
-    let limit = u32::MAX as usize;
-    let header_length = u32::try_from(header).map_err(|_| FrameError::HeaderTooLong {
-        length: header,
-        limit,
-    })?;
-    let payload_length = u32::try_from(payload).map_err(|_| FrameError::PayloadTooLong {
-        length: payload,
-        limit,
-    })?;
-    let mut lengths = [0; PREFIX];
-    lengths[..4].copy_from_slice(&header_length.to_le_bytes());
-    lengths[4..].copy_from_slice(&payload_length.to_le_bytes());
-    Ok(lengths)
+    written
 }
 
 /// Why bytes are not frames. After any of these errors the stream has no known frame boundary.
