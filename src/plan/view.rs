@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error::{Place, PlanError};
 use super::places::clash;
 use super::wanted;
-use crate::host::{Host, Reach};
+use crate::host::{Host, Link, Reach};
 use crate::policy::{Level, Policy, normalize};
 use sandfork_jail::program::{Access, PathAccess, Shown};
 
@@ -21,15 +21,6 @@ pub(super) struct Tree {
     pub resolved: Option<PathBuf>,
     /// The origin of the request to show it.
     pub place: Place,
-}
-
-/// A symbolic link that the sandbox creates itself.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Link {
-    /// The path of the link.
-    pub path: PathBuf,
-    /// The target of the link.
-    pub points_at: PathBuf,
 }
 
 /// What the guest sees of the host. Parents come before the trees in them, and no tree occurs

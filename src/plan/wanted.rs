@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::error::{Place, PlanError};
 use super::places::{ETC, Use, clash, named_by};
-use super::view::{Link, Tree};
-use crate::host::{Host, PathFact, PathKind, Reach, SystemPath, SystemPathKind};
+use super::view::Tree;
+use crate::host::{Host, Link, PathFact, PathKind, Reach, SystemPath, SystemPathKind};
 use crate::policy::{Level, Located, Origin, Policy, SystemFiles};
 use sandfork_jail::program::PathAccess;
 
@@ -20,21 +20,12 @@ pub(super) fn trees(policy: &Policy, host: &Host) -> Result<Vec<Tree>, PlanError
     Ok(wanted)
 }
 
-fn of_system(path: &Path, allow: PathAccess) -> Tree {
-    Tree {
-        path: path.to_owned(),
-        allow,
-        resolved: None,
-        place: Place::System,
-    }
-}
-
-fn of_interpreter(path: PathBuf, allow: PathAccess) -> Tree {
+fn tree(path: PathBuf, allow: PathAccess, place: Place) -> Tree {
     Tree {
         path,
         allow,
         resolved: None,
-        place: Place::Interpreter,
+        place,
     }
 }
 
@@ -59,14 +50,15 @@ fn shown(host: &Host, system: SystemFiles) -> impl Iterator<Item = &SystemPath> 
 
 fn system_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
     shown(host, system)
-        .filter_map(|found| match found.kind {
-            // /etc contains links and data: a link's target runs from its own path.
-            SystemPathKind::Directory if found.path.starts_with(ETC) => {
-                Some(of_system(&found.path, PathAccess::Read))
-            }
-            SystemPathKind::Directory => Some(of_system(&found.path, run_or_read(system))),
-            SystemPathKind::File => Some(of_system(&found.path, PathAccess::Read)),
-            SystemPathKind::Symlink { .. } => None,
+        .filter_map(|found| {
+            let allow = match found.kind {
+                // /etc contains links and data: a link's target runs from its own path.
+                SystemPathKind::Directory if found.path.starts_with(ETC) => PathAccess::Read,
+                SystemPathKind::Directory => run_or_read(system),
+                SystemPathKind::File => PathAccess::Read,
+                SystemPathKind::Symlink { .. } => return None,
+            };
+            Some(tree(found.path.clone(), allow, Place::System))
         })
         .collect()
 }
@@ -103,7 +95,7 @@ fn interpreter_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
     }
     paths
         .into_iter()
-        .map(|path| of_interpreter(path, run_or_read(system)))
+        .map(|path| tree(path, run_or_read(system), Place::Interpreter))
         .collect()
 }
 
