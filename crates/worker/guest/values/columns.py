@@ -119,16 +119,22 @@ def _fixed(decoder: Decoder, tree: Tree, dtype: str) -> Column:
     timed = TIMED.fullmatch(dtype)
     kind = FIXED.get(dtype) or bytes_of(timed)
     data, count = arrays.flat(decoder, tree.get("values"), kind)
-    mask = None
-    if tree.get("mask") is not None:
-        mask, masked = arrays.flat(decoder, tree["mask"], "|b1")
-        if masked != count:
-            raise ValueError("the column of a table and its mask do not fit")
+    mask = read_mask(decoder, tree, count)
     if dtype == "date":
         _check_range(decoder, data.cast("i"), FIRST_DAY, LAST_DAY)
     elif timed is not None:
         _check_range(decoder, data.cast("q"), *_range(timed[1], PER_SECOND[timed[2]]))
     return Column(dtype, count, data, mask)
+
+
+def read_mask(decoder: Decoder, tree: Tree, count: int) -> memoryview | None:
+    """Which elements of a column are missing."""
+    if tree.get("mask") is None:
+        return None
+    mask, masked = arrays.flat(decoder, tree["mask"], "|b1")
+    if masked != count:
+        raise ValueError("the column of a table and its mask do not fit")
+    return mask
 
 
 def numbers(decoder: Decoder, data: Any, dtype: str) -> list[Any]:

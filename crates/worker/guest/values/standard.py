@@ -119,7 +119,7 @@ def encoder_of(kind: type) -> Encode | None:
     for name in ("datetime.datetime", "datetime.date", "decimal.Decimal", "fractions.Fraction"):
         module, _, base = name.partition(".")
         known = getattr(sys.modules.get(module), base, None)
-        if type(known) is not None and isinstance(known, type) and issubclass(kind, known):
+        if isinstance(known, type) and issubclass(kind, known):
             return ENCODERS[name]
     return None
 

@@ -222,11 +222,7 @@ def _cells(decoder: Decoder, tree: Any, depth: int) -> Any:
     numbers = data.cast(code)
     if tree.get("categories") is not None:
         return Codes(numbers, None, _cells(decoder, tree["categories"], depth + 1))
-    mask = None
-    if tree.get("mask") is not None:
-        mask, masked = arrays.flat(decoder, tree["mask"], "|b1")
-        if masked != count:
-            raise ValueError("the column of a table and its mask do not fit")
+    mask = columns.read_mask(decoder, tree, count)
     return Cells(numbers, mask, _converter(decoder, dtype, kind))
 
 
