@@ -108,23 +108,22 @@ fn typed(name: &str, values: Values, limits: Limits, cpu_rule: CpuRule) -> Polic
                 .text::<PathBuf>(PROJECT)
                 .filter(|project| project.value.is_absolute()),
             script: None,
-            start: if given(values.flag("python.fresh")) {
-                Start::Cold
-            } else {
-                Start::Forked
-            },
+            start: of_flag(&values, "python.fresh", [Start::Forked, Start::Cold]),
         },
         imports: ImportPolicy {
             allow: without_places(given(values.list(IMPORTS))),
         },
         filesystem: FilesystemPolicy {
             system: given(values.text("filesystem.system")).value,
-            proc: if given(values.flag("filesystem.proc")) {
-                ProcVisibility::Own
-            } else {
-                ProcVisibility::Absent
-            },
-            work_exec: work_exec(&values),
+            proc: of_flag(
+                &values,
+                "filesystem.proc",
+                [ProcVisibility::Absent, ProcVisibility::Own],
+            ),
+            work_exec: Located::new(
+                of_flag(&values, WORK_EXEC, [WorkExec::Denied, WorkExec::Allowed]),
+                given(values.origin(WORK_EXEC)).clone(),
+            ),
             read: given(values.list(READ)),
             write: given(values.list("filesystem.write")),
         },
@@ -151,14 +150,9 @@ fn typed(name: &str, values: Values, limits: Limits, cpu_rule: CpuRule) -> Polic
     }
 }
 
-fn work_exec(values: &Values) -> Located<WorkExec> {
-    let allowed = given(values.flag(WORK_EXEC));
-    let work_exec = if allowed {
-        WorkExec::Allowed
-    } else {
-        WorkExec::Denied
-    };
-    Located::new(work_exec, given(values.origin(WORK_EXEC)).clone())
+/// What a key that is false or true stands for.
+fn of_flag<T>(values: &Values, key: &str, [unset, set]: [T; 2]) -> T {
+    if given(values.flag(key)) { set } else { unset }
 }
 
 fn without_places<T>(items: Vec<Located<T>>) -> Vec<T> {
