@@ -1,9 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
-use super::v2::{Occupants, Tree, choose as choose_v2};
+use super::v2::choose as choose_v2;
 use super::*;
 
-/// A cgroup hierarchy for tests, without files.
+/// A cgroup hierarchy, as files of an ordinary directory.
 #[derive(Default)]
 struct Paper {
     writable: Vec<&'static str>,
@@ -16,30 +16,30 @@ struct Paper {
 const ALL: &[Controller] = &Controller::LIMITING;
 const NO_CPU: &[Controller] = &[Controller::Memory, Controller::Pids];
 
-fn look_up(table: &[(&'static str, &'static [Controller])], dir: &Path) -> BTreeSet<Controller> {
-    let found = table.iter().find(|(path, _)| Path::new(path) == dir);
-    found
-        .map(|(_, controllers)| controllers.iter().copied().collect())
-        .unwrap_or_default()
-}
-
-impl Tree for Paper {
-    fn may_make_cgroups_in(&self, dir: &Path) -> bool {
-        self.writable.iter().any(|path| Path::new(path) == dir)
-    }
-    fn available(&self, dir: &Path) -> BTreeSet<Controller> {
-        look_up(&self.available, dir)
-    }
-    fn enabled(&self, dir: &Path) -> BTreeSet<Controller> {
-        look_up(&self.enabled, dir)
-    }
-    fn occupants(&self, dir: &Path) -> Occupants {
-        if self.alone_in.is_some_and(|path| Path::new(path) == dir) {
-            Occupants::OnlyThisProcess
-        } else if self.empty.is_some_and(|path| Path::new(path) == dir) {
-            Occupants::None
-        } else {
-            Occupants::Others
+impl Paper {
+    fn write(&self, root: &Path) {
+        let write = |path: &str, name: &str, text: &str| {
+            let dir = root.join(path.trim_start_matches('/'));
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join(name), text).unwrap();
+        };
+        for path in &self.writable {
+            let procs = match path {
+                _ if self.alone_in == Some(path) => std::process::id().to_string(),
+                _ if self.empty == Some(path) => String::new(),
+                _ => "1\n".to_owned(),
+            };
+            write(path, "cgroup.procs", &procs);
+        }
+        let tables = [
+            ("cgroup.controllers", &self.available),
+            ("cgroup.subtree_control", &self.enabled),
+        ];
+        for (name, table) in tables {
+            for (path, controllers) in table {
+                let names = controllers.iter().map(ToString::to_string);
+                write(path, name, &names.collect::<Vec<_>>().join(" "));
+            }
         }
     }
 }
@@ -49,7 +49,12 @@ const SCOPE: &str = "/sys/fs/cgroup/user.slice/app.slice/run-1.scope";
 const SLICE: &str = "/sys/fs/cgroup/user.slice/app.slice";
 
 fn choose(own: &str, paper: &Paper) -> CgroupSupport {
-    choose_v2(Path::new(TOP), Path::new(own), paper)
+    let root = tempfile::tempdir().unwrap();
+    paper.write(root.path());
+    let at = |path: &str| root.path().join(path.trim_start_matches('/'));
+    let found = choose_v2(&at(TOP), &at(own));
+    let text = serde_json::to_string(&found).unwrap();
+    serde_json::from_str(&text.replace(root.path().to_str().unwrap(), "")).unwrap()
 }
 
 fn v2(dir: &str, controllers: &[Controller], entry: V2Entry) -> CgroupSupport {

@@ -12,7 +12,7 @@ use crate::host::mountinfo::Mount;
 
 pub(super) fn probe(mounts: &[Mount], own: &OwnCgroups) -> CgroupSupport {
     match own_directory(mounts, own) {
-        Some((top, dir)) => choose(&top, &dir, &FileTree),
+        Some((top, dir)) => choose(&top, &dir),
         None => CgroupSupport::Nowhere {
             reason: CgroupAbsence::NotMounted,
         },
@@ -28,18 +28,10 @@ pub(super) fn own_directory(mounts: &[Mount], own: &OwnCgroups) -> Option<(PathB
         .find_map(|mount| Some((mount.point.clone(), beneath(mount, cgroup)?)))
 }
 
-/// The reads of a version 2 hierarchy, as a trait so that tests can choose without one.
-pub(super) trait Tree {
-    fn may_make_cgroups_in(&self, dir: &Path) -> bool;
-    fn available(&self, dir: &Path) -> BTreeSet<Controller>;
-    fn enabled(&self, dir: &Path) -> BTreeSet<Controller>;
-    fn occupants(&self, dir: &Path) -> Occupants;
-}
-
 /// Which processes are directly in a cgroup. The kernel delegates controllers only from an empty
 /// cgroup.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Occupants {
+enum Occupants {
     None,
     OnlyThisProcess,
     Others,
@@ -51,39 +43,39 @@ pub(super) enum Occupants {
 /// parent, if that is what was delegated and this process was put into a part of it
 /// (`DelegateSubgroup=` of systemd). Any other ancestor works if its children already have the
 /// controllers, because then no other owner's cgroup has to change.
-pub(super) fn choose(top: &Path, own: &Path, tree: &dyn Tree) -> CgroupSupport {
+pub(super) fn choose(top: &Path, own: &Path) -> CgroupSupport {
     let is_leaf = own.file_name().is_some_and(|name| name == SUPERVISOR_LEAF);
     let homes = own.ancestors().take_while(|dir| dir.starts_with(top));
     let homes = homes.skip(usize::from(is_leaf));
-    let writable: Vec<&Path> = homes.filter(|dir| tree.may_make_cgroups_in(dir)).collect();
+    let writable: Vec<&Path> = homes.filter(|dir| may_use(dir)).collect();
     let (Some(nearest), Some(highest)) = (writable.first().copied(), writable.last().copied())
     else {
         let dir = own.to_owned();
         return nowhere(CgroupAbsence::NotWritable { dir });
     };
-    let ready = |dir: &Path| v2(dir, tree.enabled(dir), V2Entry::Ready);
-    if complete(&tree.enabled(nearest)) {
+    let ready = |dir: &Path| v2(dir, enabled(dir), V2Entry::Ready);
+    if complete(&enabled(nearest)) {
         return ready(nearest);
     }
-    let available = tree.available(own);
+    let own_available = available(own);
     let is_ours = nearest == own;
-    let may_move = is_ours && tree.occupants(own) == Occupants::OnlyThisProcess;
-    if may_move && complete(&available) {
-        return v2(own, available, V2Entry::MoveSelf);
+    let may_move = is_ours && occupants(own) == Occupants::OnlyThisProcess;
+    if may_move && complete(&own_available) {
+        return v2(own, own_available, V2Entry::MoveSelf);
     }
-    if let Some(dir) = writable.iter().find(|dir| complete(&tree.enabled(dir))) {
+    if let Some(dir) = writable.iter().find(|dir| complete(&enabled(dir))) {
         return ready(dir);
     }
-    let is_part = own.parent() == Some(highest) && tree.occupants(highest) == Occupants::None;
-    if is_part && complete(&tree.available(highest)) {
-        return v2(highest, tree.available(highest), V2Entry::Ready);
+    let is_part = own.parent() == Some(highest) && occupants(highest) == Occupants::None;
+    if is_part && complete(&available(highest)) {
+        return v2(highest, available(highest), V2Entry::Ready);
     }
-    if may_move && !available.is_empty() {
-        return v2(own, available, V2Entry::MoveSelf);
+    if may_move && !own_available.is_empty() {
+        return v2(own, own_available, V2Entry::MoveSelf);
     }
-    match writable.iter().max_by_key(|dir| tree.enabled(dir).len()) {
-        Some(dir) if !tree.enabled(dir).is_empty() => ready(dir),
-        _ if is_ours && !available.is_empty() => nowhere(CgroupAbsence::Occupied {
+    match writable.iter().max_by_key(|dir| enabled(dir).len()) {
+        Some(dir) if !enabled(dir).is_empty() => ready(dir),
+        _ if is_ours && !own_available.is_empty() => nowhere(CgroupAbsence::Occupied {
             dir: own.to_owned(),
         }),
         _ => nowhere(CgroupAbsence::NoControllers {
@@ -109,43 +101,35 @@ fn complete(controllers: &BTreeSet<Controller>) -> bool {
     wanted.iter().all(|wanted| controllers.contains(wanted))
 }
 
-/// The mounted hierarchy.
-struct FileTree;
-
-impl FileTree {
-    fn controllers(file: &Path) -> BTreeSet<Controller> {
-        let text = fs::read_to_string(file).unwrap_or_default();
-        Controller::LIMITING
-            .into_iter()
-            .filter(|controller| {
-                text.split_whitespace()
-                    .any(|name| name == controller.name())
-            })
-            .collect()
-    }
+fn may_use(dir: &Path) -> bool {
+    // Moving a process into a child also needs write access to the common ancestor's list.
+    may_make_cgroups_in(dir) && may_write(&dir.join("cgroup.procs"))
 }
 
-impl Tree for FileTree {
-    fn may_make_cgroups_in(&self, dir: &Path) -> bool {
-        // Moving a process into a child also needs write access to the common ancestor's list.
-        may_make_cgroups_in(dir) && may_write(&dir.join("cgroup.procs"))
-    }
+/// The controllers that the cgroup may hand down.
+fn available(dir: &Path) -> BTreeSet<Controller> {
+    controllers(&dir.join("cgroup.controllers"))
+}
 
-    fn available(&self, dir: &Path) -> BTreeSet<Controller> {
-        Self::controllers(&dir.join("cgroup.controllers"))
-    }
+/// The controllers that the cgroup hands down.
+fn enabled(dir: &Path) -> BTreeSet<Controller> {
+    controllers(&dir.join("cgroup.subtree_control"))
+}
 
-    fn enabled(&self, dir: &Path) -> BTreeSet<Controller> {
-        Self::controllers(&dir.join("cgroup.subtree_control"))
-    }
+fn controllers(file: &Path) -> BTreeSet<Controller> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let known = text.split_whitespace().filter_map(|name| name.parse().ok());
+    known
+        .filter(|controller| Controller::LIMITING.contains(controller))
+        .collect()
+}
 
-    /// Treats an unreadable cgroup as occupied.
-    fn occupants(&self, dir: &Path) -> Occupants {
-        let own = std::process::id().to_string();
-        match fs::read_to_string(dir.join("cgroup.procs")) {
-            Ok(procs) if procs.is_empty() => Occupants::None,
-            Ok(procs) if procs.lines().all(|line| line == own) => Occupants::OnlyThisProcess,
-            _ => Occupants::Others,
-        }
+/// Treats an unreadable cgroup as occupied.
+fn occupants(dir: &Path) -> Occupants {
+    let own = std::process::id().to_string();
+    match fs::read_to_string(dir.join("cgroup.procs")) {
+        Ok(procs) if procs.is_empty() => Occupants::None,
+        Ok(procs) if procs.lines().all(|line| line == own) => Occupants::OnlyThisProcess,
+        _ => Occupants::Others,
     }
 }
