@@ -18,9 +18,7 @@ use sandfork_jail::sys::sealed::SealedBytes;
 #[derive(Clone, Debug)]
 pub struct Cell {
     source: Vec<u8>,
-    filename: String,
-    wall: Option<Duration>,
-    last: ResultMode,
+    request: caller::Cell,
 }
 
 impl Cell {
@@ -28,16 +26,22 @@ impl Cell {
     pub fn new(source: impl Into<Vec<u8>>) -> Self {
         Self {
             source: source.into(),
-            filename: "<cell>".to_owned(),
-            wall: None,
-            last: ResultMode::Expression,
+            request: caller::Cell {
+                id: 0,
+                filename: "<cell>".to_owned(),
+                argv: Vec::new(),
+                last: ResultMode::Expression,
+                then: AfterCell::Stay,
+                stream: true,
+                wall: None,
+            },
         }
     }
 
     /// The file name in tracebacks.
     #[must_use]
     pub fn filename(mut self, name: impl Into<String>) -> Self {
-        self.filename = name.into();
+        self.request.filename = name.into();
         self
     }
 
@@ -45,28 +49,20 @@ impl Cell {
     /// tools does not count, up to ten times the limit.
     #[must_use]
     pub const fn wall(mut self, wall: Duration) -> Self {
-        self.wall = Some(wall);
+        self.request.wall = Some(wall.as_secs_f64());
         self
     }
 
     /// Which value the cell returns.
     #[must_use]
     pub const fn last(mut self, last: ResultMode) -> Self {
-        self.last = last;
+        self.request.last = last;
         self
     }
 
     pub(super) fn ask(self, id: u64) -> (ClientRequest, Vec<u8>) {
-        let cell = caller::Cell {
-            id,
-            filename: self.filename,
-            argv: Vec::new(),
-            last: self.last,
-            then: AfterCell::Stay,
-            stream: true,
-            wall: self.wall.map(|wall| wall.as_secs_f64()),
-        };
-        (ClientRequest::Cell(cell), self.source)
+        let request = caller::Cell { id, ..self.request };
+        (ClientRequest::Cell(request), self.source)
     }
 }
 
