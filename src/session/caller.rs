@@ -13,29 +13,29 @@ use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::supervisor::{Caller, CallerEvent, Payload, Refusal};
 
 /// An event, or why a request was not carried out.
-type Answer = Result<(ClientEvent, Payload), Error>;
+type Event = Result<(ClientEvent, Payload), Error>;
 
-/// The answers that a session receives.
-pub type Answers = Receiver<Answer>;
+/// The events that a session receives.
+pub type Events = Receiver<Event>;
 
 /// The two ends between a session and its thread, and the receiver of events.
-pub fn link() -> Result<(Asker, ThreadCaller, Answers), SessionError> {
+pub fn link() -> Result<(RequestSender, ThreadCaller, Events), SessionError> {
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let bell = EventFd::from_flags(flags).map_err(|errno| SessionError::Tie(errno.into()))?;
-    let asked = Arc::new(Asked {
+    let requests = Arc::new(RequestQueue {
         bell,
         queue: Mutex::default(),
     });
-    let (answers, answered) = channel();
+    let (sender, events) = channel();
     let caller = ThreadCaller {
-        asked: Arc::clone(&asked),
-        answers,
+        requests: Arc::clone(&requests),
+        events: sender,
     };
-    Ok((Asker(asked), caller, answered))
+    Ok((RequestSender(requests), caller, events))
 }
 
 #[derive(Debug)]
-struct Asked {
+struct RequestQueue {
     /// Written to after a request was put into the queue.
     bell: EventFd,
     queue: Mutex<Queue>,
@@ -43,18 +43,18 @@ struct Asked {
 
 #[derive(Debug, Default)]
 struct Queue {
-    asks: VecDeque<(ClientRequest, Payload)>,
+    requests: VecDeque<(ClientRequest, Payload)>,
     is_disconnected: bool,
 }
 
 /// The session's end of the queue.
 #[derive(Clone, Debug)]
-pub struct Asker(Arc<Asked>);
+pub struct RequestSender(Arc<RequestQueue>);
 
-impl Asker {
+impl RequestSender {
     /// Queues a request. Its events arrive later.
-    pub fn ask(&self, ask: ClientRequest, payload: Payload) {
-        self.change(|queue| queue.asks.push_back((ask, payload)));
+    pub fn send(&self, request: ClientRequest, payload: Payload) {
+        self.change(|queue| queue.requests.push_back((request, payload)));
     }
 
     /// Disconnects: no further requests follow.
@@ -73,13 +73,13 @@ impl Asker {
 /// The thread's end of the queue.
 #[derive(Debug)]
 pub struct ThreadCaller {
-    asked: Arc<Asked>,
-    answers: Sender<Answer>,
+    requests: Arc<RequestQueue>,
+    events: Sender<Event>,
 }
 
 impl Caller for ThreadCaller {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.asked.bell.as_fd())
+        Some(self.requests.bell.as_fd())
     }
 
     /// The channel is unbounded: what one cell may send is bounded.
@@ -90,25 +90,25 @@ impl Caller for ThreadCaller {
     fn flush(&mut self) {}
 
     fn recv(&mut self) -> CallerEvent {
-        let queue = self.asked.queue.lock();
+        let queue = self.requests.queue.lock();
         let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
         if queue.is_disconnected {
             return CallerEvent::Gone;
         }
-        if let Some((ask, payload)) = queue.asks.pop_front() {
-            return CallerEvent::Request(ask, payload);
+        if let Some((request, payload)) = queue.requests.pop_front() {
+            return CallerEvent::Request(request, payload);
         }
         // Done while the queue is locked, so that a request added meanwhile is not missed.
-        _ = self.asked.bell.read();
+        _ = self.requests.bell.read();
         CallerEvent::Nothing
     }
 
-    fn answer(&mut self, answer: ClientEvent, payload: Payload) {
+    fn answer(&mut self, event: ClientEvent, payload: Payload) {
         // Fails if the session was dropped. It then disconnected, which is received next.
-        _ = self.answers.send(Ok((answer, payload)));
+        _ = self.events.send(Ok((event, payload)));
     }
 
     fn refuse(&mut self, _: Option<u64>, refusal: Refusal) {
-        _ = self.answers.send(Err(refusal.into()));
+        _ = self.events.send(Err(refusal.into()));
     }
 }

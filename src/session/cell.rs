@@ -60,7 +60,7 @@ impl Cell {
         self
     }
 
-    pub(super) fn ask(self, id: u64) -> (ClientRequest, Vec<u8>) {
+    pub(super) fn into_request(self, id: u64) -> (ClientRequest, Vec<u8>) {
         let request = caller::Cell { id, ..self.request };
         (ClientRequest::Cell(request), self.source)
     }

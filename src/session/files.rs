@@ -88,16 +88,16 @@ impl Session {
             path: path.to_owned(),
             op,
         };
-        self.asker
-            .ask(ClientRequest::File(request), Payload::default());
+        self.requests
+            .send(ClientRequest::File(request), Payload::default());
         loop {
-            let (answer, payload) = next(&self.answers)?;
+            let (event, payload) = next(&self.events)?;
             if let ClientEvent::File {
                 size,
                 entry,
                 entries,
                 ..
-            } = answer
+            } = event
             {
                 let file = payload.passed.map(File::from);
                 return Ok(Done {

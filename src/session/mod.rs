@@ -37,7 +37,7 @@ use crate::protocol::message::{Tools, Variables};
 use crate::sandbox::{Sandbox, SessionRequest};
 use crate::supervisor::{OutputSink, Payload};
 
-use self::caller::{Answers, Asker, ThreadCaller, link};
+use self::caller::{Events, RequestSender, ThreadCaller, link};
 use self::error::SessionError;
 use self::tools::Tool;
 
@@ -47,8 +47,8 @@ use self::tools::Tool;
 /// from another thread.
 #[derive(Debug)]
 pub struct Session {
-    asker: Asker,
-    answers: Answers,
+    requests: RequestSender,
+    events: Events,
     thread: Option<JoinHandle<()>>,
     tools: BTreeMap<String, Tool>,
     next_id: u64,
@@ -57,13 +57,13 @@ pub struct Session {
 
 /// Interrupts the cell that a session runs, from any thread.
 #[derive(Clone, Debug)]
-pub struct Interrupter(Asker);
+pub struct Interrupter(RequestSender);
 
 impl Interrupter {
     /// Interrupts the cell that runs, if one does: Python raises `KeyboardInterrupt`, and its outcome
     /// is `interrupted`. A cell that does not end within a second takes its worker with it.
     pub fn interrupt(&self) {
-        self.0.ask(ClientRequest::Interrupt, Payload::default());
+        self.0.send(ClientRequest::Interrupt, Payload::default());
     }
 }
 
@@ -74,12 +74,12 @@ impl Sandbox {
     ///
     /// As [`Sandbox::run`]: only when the session could not be provided.
     pub fn session(self: &Arc<Self>) -> Result<Session, Error> {
-        let (asker, caller, answers) = link()?;
+        let (requests, caller, events) = link()?;
         let thread = attend_on_a_thread(Arc::clone(self), caller)?;
-        match await_opened(&answers) {
+        match await_opened(&events) {
             Ok(enforced) => Ok(Session {
-                asker,
-                answers,
+                requests,
+                events,
                 thread: Some(thread),
                 tools: BTreeMap::new(),
                 next_id: 0,
@@ -87,7 +87,7 @@ impl Sandbox {
             }),
             Err(error) => {
                 // The thread waits for a request to restart, and no caller is left to send one.
-                disconnect(&asker, thread);
+                disconnect(&requests, thread);
                 Err(error)
             }
         }
@@ -95,8 +95,8 @@ impl Sandbox {
 }
 
 /// Ends a session's thread, and waits until it has.
-fn disconnect(asker: &Asker, thread: JoinHandle<()>) {
-    asker.disconnect();
+fn disconnect(requests: &RequestSender, thread: JoinHandle<()>) {
+    requests.disconnect();
     // One that panicked has said so.
     _ = thread.join();
 }
@@ -135,8 +135,8 @@ impl Session {
         sink: &mut dyn OutputSink,
     ) -> Result<CellReport, Error> {
         let id = self.id();
-        let (ask, source) = cell.into().ask(id);
-        self.asker.ask(ask, Payload::bytes(source));
+        let (request, source) = cell.into().into_request(id);
+        self.requests.send(request, Payload::bytes(source));
         self.await_outcome(sink)
     }
 
@@ -153,8 +153,8 @@ impl Session {
         let id = self.id();
         let (value, blob, payload) = value.into().pack()?;
         let pairs = vec![(name.into(), value)];
-        let ask = ClientRequest::Set(Variables { id, pairs, blob });
-        self.asker.ask(ask, payload);
+        let request = ClientRequest::Set(Variables { id, pairs, blob });
+        self.requests.send(request, payload);
         self.await_outcome(&mut ())
     }
 
@@ -187,7 +187,7 @@ impl Session {
 
     fn declare(&mut self, tools: Vec<ToolDeclaration>) -> Result<CellReport, Error> {
         let id = self.id();
-        self.asker.ask(
+        self.requests.send(
             ClientRequest::Tools(Tools { id, tools }),
             Payload::default(),
         );
@@ -201,9 +201,9 @@ impl Session {
     /// When no worker could be provided.
     pub fn restart(&mut self) -> Result<(), Error> {
         let id = self.id();
-        self.asker
-            .ask(ClientRequest::Restart { id }, Payload::default());
-        self.enforced = await_opened(&self.answers)?;
+        self.requests
+            .send(ClientRequest::Restart { id }, Payload::default());
+        self.enforced = await_opened(&self.events)?;
         let tools: Vec<_> = self.tools.values().map(Tool::declaration).collect();
         if !tools.is_empty() {
             self.declare(tools)?;
@@ -213,7 +213,7 @@ impl Session {
 
     /// A handle that interrupts the cell that runs.
     pub fn interrupter(&self) -> Interrupter {
-        Interrupter(self.asker.clone())
+        Interrupter(self.requests.clone())
     }
 
     /// What holds the session's worker.
@@ -230,8 +230,8 @@ impl Session {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let mut shown = Vec::new();
         loop {
-            let (answer, payload) = next(&self.answers)?;
-            match answer {
+            let (event, payload) = next(&self.events)?;
+            match event {
                 ClientEvent::Output {
                     stream: "stdout", ..
                 } => {
@@ -245,7 +245,7 @@ impl Session {
                 ClientEvent::Display(display) => shown.push(DisplayOutput::new(display, payload)),
                 ClientEvent::Call(call) => {
                     let (answer, payload) = tools::answer(&mut self.tools, call, payload);
-                    self.asker.ask(ClientRequest::Return(answer), payload);
+                    self.requests.send(ClientRequest::Return(answer), payload);
                 }
                 ClientEvent::Outcome(ended) => {
                     return Ok(CellReport::new(*ended, payload, (stdout, stderr), shown));
@@ -256,22 +256,22 @@ impl Session {
     }
 }
 
-fn await_opened(answers: &Answers) -> Result<Enforced, Error> {
+fn await_opened(events: &Events) -> Result<Enforced, Error> {
     loop {
-        if let ClientEvent::Opened(opened) = next(answers)?.0 {
+        if let ClientEvent::Opened(opened) = next(events)?.0 {
             return Ok(opened.enforced);
         }
     }
 }
 
-fn next(answers: &Answers) -> Result<(ClientEvent, Payload), Error> {
-    answers.recv().map_err(|_| SessionError::Lost)?
+fn next(events: &Events) -> Result<(ClientEvent, Payload), Error> {
+    events.recv().map_err(|_| SessionError::Lost)?
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            disconnect(&self.asker, thread);
+            disconnect(&self.requests, thread);
         }
     }
 }
