@@ -117,21 +117,12 @@ impl OutgoingValue {
 
 /// The bytes of a message's buffers: in memory, or mapped from a passed file.
 #[derive(Debug, Default)]
-pub struct ReceivedBuffers {
-    blob: Option<Blob>,
-    bytes: Bytes,
-}
+pub struct ReceivedBuffers(Option<(Blob, Bytes)>);
 
 #[derive(Debug)]
 enum Bytes {
     Held(Vec<u8>),
     Mapped(SealedBytes),
-}
-
-impl Default for Bytes {
-    fn default() -> Self {
-        Self::Held(Vec::new())
-    }
 }
 
 impl ReceivedBuffers {
@@ -145,22 +136,15 @@ impl ReceivedBuffers {
             None => Some(Bytes::Held(payload.bytes)),
             Some(file) => SealedBytes::map(file, length).ok().map(Bytes::Mapped),
         };
-        match bytes {
-            Some(bytes) => Self {
-                blob: Some(blob),
-                bytes,
-            },
-            None => Self::default(),
-        }
+        Self(bytes.map(|bytes| (blob, bytes)))
     }
 
     /// The buffers that [`Value::bytes`] and similar methods read.
     pub fn buffers(&self) -> Buffers<'_> {
-        let bytes: &[u8] = match &self.bytes {
-            Bytes::Held(bytes) => bytes,
-            Bytes::Mapped(bytes) => bytes,
-        };
-        let buffers = self.blob.as_ref().map(|blob| blob.buffers(bytes));
+        let buffers = self.0.as_ref().map(|(blob, bytes)| match bytes {
+            Bytes::Held(bytes) => blob.buffers(bytes),
+            Bytes::Mapped(bytes) => blob.buffers(bytes),
+        });
         // The link has checked that they are as long as the blob announces.
         buffers.and_then(Result::ok).unwrap_or_default()
     }

@@ -170,17 +170,10 @@ impl Session {
         name: impl Into<String>,
         function: impl FnMut(ToolArguments) -> Result<OutgoingValue, NamedError> + Send + 'static,
     ) -> Result<CellReport, Error> {
-        let declaration = ToolDeclaration {
-            name: name.into(),
-            doc: String::new(),
-            signature: String::new(),
-            ends_cell: false,
-        };
-        let name = declaration.name.clone();
-        let report = self.declare(vec![declaration.clone()])?;
+        let name = name.into();
+        let report = self.declare(vec![tools::declaration(&name)])?;
         if report.outcome().is_ok() {
-            self.tools
-                .insert(name, Tool::new(declaration, Box::new(function)));
+            self.tools.insert(name, Tool(Box::new(function)));
         }
         Ok(report)
     }
@@ -204,7 +197,11 @@ impl Session {
         self.requests
             .send(ClientRequest::Restart { id }, Payload::default());
         self.enforced = await_opened(&self.events)?;
-        let tools: Vec<_> = self.tools.values().map(Tool::declaration).collect();
+        let tools: Vec<_> = self
+            .tools
+            .keys()
+            .map(|name| tools::declaration(name))
+            .collect();
         if !tools.is_empty() {
             self.declare(tools)?;
         }

@@ -29,29 +29,21 @@ impl ToolArguments {
 type ToolFunction = dyn FnMut(ToolArguments) -> Result<OutgoingValue, NamedError> + Send;
 
 /// A tool registered in a session.
-pub struct Tool {
-    declaration: ToolDeclaration,
-    function: Box<ToolFunction>,
-}
+pub struct Tool(pub Box<ToolFunction>);
 
 impl fmt::Debug for Tool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.declaration.fmt(f)
+        f.write_str("Tool")
     }
 }
 
-impl Tool {
-    /// A tool with this declaration and function.
-    pub fn new(declaration: ToolDeclaration, function: Box<ToolFunction>) -> Self {
-        Self {
-            declaration,
-            function,
-        }
-    }
-
-    /// The declaration that the guest receives.
-    pub fn declaration(&self) -> ToolDeclaration {
-        self.declaration.clone()
+/// What the guest receives of a tool.
+pub fn declaration(name: &str) -> ToolDeclaration {
+    ToolDeclaration {
+        name: name.to_owned(),
+        doc: String::new(),
+        signature: String::new(),
+        ends_cell: false,
     }
 }
 
@@ -63,7 +55,7 @@ pub fn answer(
 ) -> (ToolAnswer, Payload) {
     let number = call.call;
     let returned = match tools.get_mut(&call.tool) {
-        Some(tool) => (tool.function)(ToolArguments {
+        Some(tool) => (tool.0)(ToolArguments {
             args: call.args,
             kwargs: call.kwargs,
             received: ReceivedBuffers::new(call.blob, payload),
