@@ -137,7 +137,9 @@ impl<'a> BufferCheck<'a> {
             }
             TypedValue::Enum(member) => self.value(&member.value),
             TypedValue::Range(range) => integers([&range.start, &range.stop, &range.step]),
-            TypedValue::Ndarray(array) => self.array(array),
+            TypedValue::Ndarray(array) => {
+                self.take_exactly("ndarray", array.buffer, array.bytes()?)
+            }
             TypedValue::Numpy(scalar) => self.value(&scalar.value),
             TypedValue::Dataframe(frame) => {
                 self.index(&frame.columns)?;
@@ -149,7 +151,7 @@ impl<'a> BufferCheck<'a> {
                 self.index(&series.index)?;
                 self.column(&series.data)
             }
-            TypedValue::Image(image) => self.image(*image),
+            TypedValue::Image(image) => self.take_exactly("image", image.buffer, image.bytes()),
         }
     }
 
@@ -197,15 +199,6 @@ impl<'a> BufferCheck<'a> {
         } else {
             Err(malformed("packed", "has a part of an element"))
         }
-    }
-
-    fn array(&mut self, array: &Ndarray) -> Result<(), ValueError> {
-        self.take_exactly("ndarray", array.buffer, array.bytes()?)
-    }
-
-    fn image(&mut self, image: Image) -> Result<(), ValueError> {
-        let expected = image.bytes();
-        self.take_exactly("image", image.buffer, expected)
     }
 
     fn take_exactly(
