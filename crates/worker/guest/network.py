@@ -35,7 +35,7 @@ def made_socket(error):
     return frame.f_locals.get("family") in INTERNET and is_refused()
 
 
-def mend_servers(base_events):
+def explain_no_address(base_events):
     """Patches asyncio, which skips the addresses for which there is no socket, and before Python 3.13 returns a
     server that listens on none."""
     # Only here: its import, with that of `collections`, takes as long as all that an interpreter for a

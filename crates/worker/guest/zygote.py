@@ -7,7 +7,7 @@ import time
 
 from . import fonts, process, wire, worker
 from .importers import retry_failed_importers
-from .network import mend_servers
+from .network import explain_no_address
 from .patches import Patches
 from .program import check_project
 from .runner import reserve
@@ -82,7 +82,7 @@ def prepare(native, setup, limits_objects):
         guard_imports(setup["imports"])
     if setup["project"] is not None:
         check_project(setup["project"])
-    changes = {"asyncio.base_events": mend_servers}
+    changes = {"asyncio.base_events": explain_no_address}
     if limits_objects:
         reserve.leave_to(native)
         changes.update(dict.fromkeys(ARRAYS, native.include_arrays))

@@ -7,9 +7,9 @@ use sandfork_jail::program::{HostIds, UidRange};
 
 use crate::host::{
     Arch, CgroupAbsence, CgroupSupport, ChainStep, Controller, Errno, HardLimits, Host, HostLimits,
-    HostUser, Interpreter, KernelVersion, LandlockSupport, Link, Machine,
-    NamespaceSupport, PathFact, PathKind, Processors, Reach, Refusal, RefusalCause, SeccompSupport,
-    SystemPath, SystemPathKind, TimeNamespaces, UNPRIVILEGED_ID, V2Entry,
+    HostUser, Interpreter, KernelVersion, LandlockSupport, Link, Machine, NamespaceSupport,
+    PathFact, PathKind, Processors, Reach, Refusal, RefusalCause, SeccompSupport, SystemPath,
+    SystemPathKind, TimeNamespaces, UNPRIVILEGED_ID, V2Entry,
 };
 
 /// A kernel's release, and the Landlock ABI that it brings.
