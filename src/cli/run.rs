@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
-use crate::outcome::{Denial, Ending, ExceptionInfo, Reporter};
+use crate::outcome::{Denial, Ending, ExceptionInfo, Outcome, Reporter};
 use crate::policy::{Policy, Stdin};
 use crate::{Cancel, Lifetime, Request, Sandbox};
 
@@ -136,10 +136,20 @@ fn launch(
         }
     }
     let sentence = sentence(&outcome, policy, guest);
-    let hint = outcome
-        .error()
-        .and_then(hint)
-        .filter(|_| sentence.is_none());
+    let hint = outcome.error().and_then(hint);
+    explain(&outcome, sentence, hint, denials);
+    outputs.exit_code(&outcome)
+}
+
+/// Prints what the outcome means to a person: the sentence about its end, or else the hint about its exception, and
+/// the refusals that neither names.
+fn explain(
+    outcome: &Outcome,
+    sentence: Option<String>,
+    hint: Option<String>,
+    denials: Option<Shown>,
+) {
+    let hint = hint.filter(|_| sentence.is_none());
     let names = |said: &String, denial: &Denial| {
         let set = denial.set.as_ref();
         denial.operation == "limit" || set.is_some_and(|set| said.contains(set))
@@ -150,12 +160,11 @@ fn launch(
     };
     let mut refused = Vec::new();
     if let Some(shown) = denials {
-        refused = denials::lines(&outcome, shown, &is_reported);
+        refused = denials::lines(outcome, shown, &is_reported);
     }
     for said in sentence.iter().chain(&hint).chain(&refused) {
         say(said);
     }
-    outputs.exit_code(&outcome)
 }
 
 /// The refusals that the command reports.
