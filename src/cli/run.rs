@@ -137,7 +137,7 @@ fn launch(
     }
     let sentence = sentence(&outcome, policy, guest);
     let hint = outcome.error().and_then(hint);
-    explain(&outcome, sentence, hint, denials);
+    explain(&outcome, sentence.as_ref(), hint.as_ref(), denials);
     outputs.exit_code(&outcome)
 }
 
@@ -145,8 +145,8 @@ fn launch(
 /// the refusals that neither names.
 fn explain(
     outcome: &Outcome,
-    sentence: Option<String>,
-    hint: Option<String>,
+    sentence: Option<&String>,
+    hint: Option<&String>,
     denials: Option<Shown>,
 ) {
     let hint = hint.filter(|_| sentence.is_none());
@@ -155,14 +155,14 @@ fn explain(
         denial.operation == "limit" || set.is_some_and(|set| said.contains(set))
     };
     let is_reported = |denial: &Denial| {
-        sentence.as_ref().is_some_and(|said| names(said, denial))
+        sentence.is_some_and(|said| names(said, denial))
             || hint.is_some() && denial.reported_by == Reporter::Guest
     };
     let mut refused = Vec::new();
     if let Some(shown) = denials {
         refused = denials::lines(outcome, shown, &is_reported);
     }
-    for said in sentence.iter().chain(&hint).chain(&refused) {
+    for said in sentence.into_iter().chain(hint).chain(&refused) {
         say(said);
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::AskHost;
 use super::cancel::Cancel;
+use super::request_files::script_place;
 use super::stdin::Stdin;
 use crate::outcome::Outcome;
 use crate::policy::{LimitName, LimitOverrides, Limits};
@@ -125,8 +126,7 @@ impl Request {
         self
     }
 
-    /// Names a script, and puts its file where code finds it by `__file__`: in the work directory, at the path by which
-    /// the caller names it if that leads down from the caller's directory, or else by its last name.
+    /// Names a script, and puts its file where code finds it by `__file__`: in the work directory.
     #[must_use]
     pub(crate) fn own_file(self, path: &str) -> Self {
         let source = match &*self.program {
@@ -138,13 +138,7 @@ impl Request {
             }
             _ => return self.filename(path),
         };
-        let at = |path: &str| GuestPath::parse_file(path).ok();
-        let by_name = || at(path.rsplit('/').next()?);
-        match Some(path)
-            .filter(|it| !it.starts_with('/'))
-            .and_then(at)
-            .or_else(by_name)
-        {
+        match script_place(path) {
             Some(place) => self.filename(place.to_string()).file(place, source),
             None => self.filename(path),
         }
@@ -383,34 +377,14 @@ impl From<String> for Request {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
-    /// The name of a request, and the path of its file.
-    fn placed(request: &Request) -> (String, Option<String>) {
-        let Program::Python { filename, .. } = &*request.program else {
-            panic!("it is Python");
-        };
-        let file = request.files().first().map(|(path, _)| path.to_string());
-        (filename.clone(), file)
-    }
-
-    #[test]
-    fn a_script_has_its_file_where_its_name_leads() {
-        let of = |path: &str| placed(&Request::python("pass").own_file(path));
-        let at = |place: &str| (place.to_owned(), Some(place.to_owned()));
-        assert_eq!(of("a/b.py"), at("a/b.py"));
-        assert_eq!(of("./b.py"), at("b.py"));
-        assert_eq!(of("/srv/tasks/b.py"), at("b.py"));
-        assert_eq!(of("../tasks/b.py"), at("b.py"));
-        // No file can have this name.
-        assert_eq!(of("tasks/.."), ("tasks/..".to_owned(), None));
-    }
-
     #[test]
     fn text_with_a_coding_line_has_no_file() {
-        let text = Request::text("# coding: latin-1\n".to_owned());
-        assert_eq!(placed(&text.own_file("a.py")), ("a.py".to_owned(), None));
+        for (text, files) in [("# coding: latin-1\n", 0), ("pass\n", 1)] {
+            let request = Request::text(text.to_owned()).own_file("a.py");
+            assert_eq!(request.files().len(), files, "{text}");
+        }
     }
 }

@@ -32,3 +32,30 @@ pub fn put(
     let work = WorkDir::new(work.as_fd(), &jail.worker.cwd, worker.ids);
     Ok(work.put(files)?)
 }
+
+/// The path of a script's file in the work directory: that by which the caller names it if it leads down from the
+/// caller's directory, or else its last name. None if no file can have it.
+pub fn script_place(path: &str) -> Option<GuestPath> {
+    let at = |path: &str| GuestPath::parse_file(path).ok();
+    let beneath = (!path.starts_with('/')).then(|| at(path)).flatten();
+    beneath.or_else(|| at(path.rsplit('/').next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_has_its_file_where_its_name_leads() {
+        for (path, place) in [
+            ("a/b.py", Some("a/b.py")),
+            ("./b.py", Some("b.py")),
+            ("/srv/tasks/b.py", Some("b.py")),
+            ("../tasks/b.py", Some("b.py")),
+            ("tasks/..", None),
+        ] {
+            let found = script_place(path).map(|place| place.to_string());
+            assert_eq!(found.as_deref(), place, "{path}");
+        }
+    }
+}
