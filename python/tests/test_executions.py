@@ -447,7 +447,14 @@ def test_a_display_keeps_what_is_sound() -> None:
 
 
 def test_a_denial_says_what_allows_it() -> None:
-    explained = {"layer": "mounts", "file": "a.py", "line": 3, "key": "filesystem.read", "on_host": True, "count": 2}
+    explained = {
+        "layer": "mounts",
+        "file": "a.py",
+        "line": 3,
+        "key": "filesystem.read",
+        "on_host": True,
+        "count": 2,
+    }
     told = {"operation": "access", "target": "/srv/\x1b[2J", "reported_by": "guest", **explained}
     [denial] = ended(denied=[told]).denied
     assert (denial.file, denial.line, denial.on_host, denial.count) == ("a.py", 3, True, 2)

@@ -8,8 +8,55 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::sysinfo::sysinfo;
 use nix::unistd::Pid;
 
-use super::program::{Rlimit, RlimitResource};
+use serde::{Deserialize, Serialize};
+
 use crate::sys;
+
+/// What refuses a process more memory than the limit of all processes together, before that limit ends it.
+/// The amounts are bytes beyond the zygote's own size at the fork.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProcessMemory {
+    /// `RLIMIT_DATA`, which counts what is mapped, also where nothing is touched. Where no cgroup counts
+    /// memory, it is the wall.
+    Mapped(u64),
+    /// The interpreter's allocators, which count what is touched and refuse Python's objects more. A guest can
+    /// evade them, and libraries with allocators of their own do: the cgroup is the wall.
+    Touched(u64),
+}
+
+/// One resource limit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Rlimit {
+    /// The resource to limit.
+    pub resource: RlimitResource,
+    /// Soft and hard value, in the resource's unit.
+    pub value: u64,
+}
+
+/// The resources that a plan limits (getrlimit(2)).
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RlimitResource {
+    /// `RLIMIT_CPU`, seconds.
+    Cpu,
+    /// `RLIMIT_NOFILE`, descriptors.
+    OpenFiles,
+    /// `RLIMIT_FSIZE`, bytes.
+    FileSize,
+    /// `RLIMIT_NPROC`, tasks of the worker's own user namespace.
+    Processes,
+    /// `RLIMIT_CORE`, bytes.
+    Core,
+    /// `RLIMIT_MEMLOCK`, bytes.
+    LockedMemory,
+    /// `RLIMIT_MSGQUEUE`, bytes.
+    MessageQueues,
+    /// `RLIMIT_SIGPENDING`, signals.
+    PendingSignals,
+    /// `RLIMIT_STACK`, bytes.
+    Stack,
+}
 
 /// Raises the soft limit of open files to the hard limit.
 pub fn raise_open_files() -> Result<(), Errno> {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::control::CpuBudgetScope;
+pub use super::limits::{ProcessMemory, Rlimit, RlimitResource};
 use super::machine_files::Machine;
 
 /// The path of a session's own files, as a plan writes it.
@@ -249,19 +250,6 @@ pub enum PathAccess {
     ReadWriteExecute,
 }
 
-/// What refuses a process more memory than the limit of all processes together, before that limit ends it.
-/// The amounts are bytes beyond the zygote's own size at the fork.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ProcessMemory {
-    /// `RLIMIT_DATA`, which counts what is mapped, also where nothing is touched. Where no cgroup counts
-    /// memory, it is the wall.
-    Mapped(u64),
-    /// The interpreter's allocators, which count what is touched and refuse Python's objects more. A guest can
-    /// evade them, and libraries with allocators of their own do: the cgroup is the wall.
-    Touched(u64),
-}
-
 /// What each worker applies to itself between the fork and its first cell.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct WorkerJail {
@@ -377,37 +365,4 @@ pub enum Shown {
         /// The target of the link.
         points_at: PathBuf,
     },
-}
-
-/// One resource limit.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-pub struct Rlimit {
-    /// The resource to limit.
-    pub resource: RlimitResource,
-    /// Soft and hard value, in the resource's unit.
-    pub value: u64,
-}
-
-/// The resources that a plan limits (getrlimit(2)).
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RlimitResource {
-    /// `RLIMIT_CPU`, seconds.
-    Cpu,
-    /// `RLIMIT_NOFILE`, descriptors.
-    OpenFiles,
-    /// `RLIMIT_FSIZE`, bytes.
-    FileSize,
-    /// `RLIMIT_NPROC`, tasks of the worker's own user namespace.
-    Processes,
-    /// `RLIMIT_CORE`, bytes.
-    Core,
-    /// `RLIMIT_MEMLOCK`, bytes.
-    LockedMemory,
-    /// `RLIMIT_MSGQUEUE`, bytes.
-    MessageQueues,
-    /// `RLIMIT_SIGPENDING`, signals.
-    PendingSignals,
-    /// `RLIMIT_STACK`, bytes.
-    Stack,
 }

@@ -52,19 +52,19 @@ class Enforced:
 
 @dataclass(frozen=True)
 class Denial:
-    """One refused operation, as far as it could be observed, and what would allow it. Equal refusals are one, with
-    a count."""
+    """One refused operation, as far as it could be observed, and what would allow it. Equal refusals are one,
+    with a count."""
 
     operation: str = ""
-    """What was tried: `fork`, `memory` and `limit`, or what an exception of the guest tells of: `import`, `access` to a
-    path, `run` a program, `socket`, or `system call` if it names no file."""
+    """What was tried: `fork`, `memory` and `limit`, or what an exception of the guest tells of: `import`,
+    `access` to a path, `run` a program, `socket`, or `system call` if it names no file."""
     target: str | None = None
     """The path, module or amount of a limit, or `None`."""
     errno: int | None = None
     """The errno that the guest received, or `None`."""
     reported_by: str = "guest"
-    """`kernel`, `supervisor` or `guest`. A report of the guest proves nothing: before you grant what it names, make
-    sure that the code needs it."""
+    """`kernel`, `supervisor` or `guest`. A report of the guest proves nothing: before you grant what it
+    names, make sure that the code needs it."""
     layer: str | None = None
     """The layer that refused it, or `None` if no layer did."""
     file: str | None = None
@@ -79,7 +79,8 @@ class Denial:
     count: int = 1
 
     def __str__(self) -> str:
-        """One line: what was refused, and what allows it. Characters of a target that act on a terminal are escaped."""
+        """One line: what was refused, and what allows it. Characters of a target that act on a terminal are
+        escaped."""
         what = self.operation
         if self.target is not None:
             what += " " + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in self.target)

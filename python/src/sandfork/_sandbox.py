@@ -57,7 +57,12 @@ class BaseSandbox:
         self._callbacks = Callbacks(on_stdout, on_stderr, on_result)
         calls = Calls(collect(tools), timeout=tool_timeout, budget=tool_budget, approve=approve)
         allowed = calls.time_allowed(tool_time, counted=count_tool_time)
-        opening = {"kind": "open", "policy": policy_choice(policy), "set": [], "tool_time": allowed}
+        opening: dict[str, Any] = {
+            "kind": "open",
+            "policy": policy_choice(policy),
+            "set": [],
+            "tool_time": allowed,
+        }
         if ask_host:
             opening["ask_host"] = True
         revive, variables = on_death == "restart", checked_variables(variables)
@@ -115,8 +120,8 @@ class Sandbox(BaseSandbox):
     - `on_death`: what the next call does after the guest's process has ended (a limit, a crash). `"raise"`
       raises `SessionEnded`. `"restart"` starts a fresh session with the same tools and variables, and sets
       `Execution.restarted`.
-    - `ask_host`: whether `Execution.denied` says which of the paths that the guest was not shown the host has. If
-      you hand that on, to the author of the code or to a model, you tell them what there is on the host.
+    - `ask_host`: whether `Execution.denied` says which of the paths that the guest was not shown the host
+      has. If you hand that on, to the author of the code or to a model, you tell them what the host has.
 
     The time for which tools and `approve` keep a cell waiting does not count towards its `timeout`, unless
     `count_tool_time` is set. `tool_time` bounds this uncounted time, in seconds for each cell: otherwise a

@@ -80,10 +80,12 @@ def _exception(code: str, filename: str, error: ExecutionError) -> str:
 
 
 def _refused(execution: Execution) -> str:
-    """The first refusal that a policy could allow. The executor never asks the host what it has, so the model does
-    not learn it from this."""
+    """The first refusal that a policy could allow. The executor never asks the host what it has, so the model
+    does not learn it from this."""
     # The message of an import names its list, and no change of the policy helps against a limit.
-    denials = (denial for denial in execution.denied if denial.key and denial.operation not in ("import", "limit"))
+    denials = (
+        denial for denial in execution.denied if denial.key and denial.operation not in ("import", "limit")
+    )
     first = next(denials, None)
     return "" if first is None else f"\nThe sandbox refused: {first}"
 
