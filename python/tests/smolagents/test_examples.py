@@ -14,6 +14,7 @@ REFUSED = (
     "Code execution failed at line 'open('/etc/shadow').read()' due to: FileNotFoundError: "
     "[Errno 2] No such file or directory: '/etc/shadow'"
 )
+HIDDEN = "access /etc/shadow by mounts (`filesystem.read=/etc/shadow` in the policy allows it)"
 NO_NETWORK = (
     'this sandbox has no network: `network.mode = "loopback"` in its policy lets its own processes talk over '
     "TCP and UDP, and none reach further"
@@ -23,6 +24,7 @@ PRINTED = {
         "Best customer: Ada",
         "step 1: [('Ada', 30), ('Bob', 12), ('Ada', 20)]",
         f"step 2: {REFUSED}",
+        f"The sandbox refused: {HIDDEN}",
         "step 3: Last output from code snippet:",
     ],
     "web_api": [
