@@ -11,9 +11,12 @@ use sha2::{Digest, Sha256};
 
 /// The profile of the embedded library. Cargo takes profiles from the workspace alone, and a package from
 /// its registry has none.
-const PROFILE: [&str; 3] = [
+const PROFILE: [&str; 4] = [
     "profile.release.lto=\"thin\"",
     "profile.release.codegen-units=4",
+    // A panic ends the worker in any case. With it, an exception of C++ that no code of the guest catches passes our
+    // frames, and ends the guest with the words that it has outside.
+    "profile.release.panic=\"abort\"",
     "profile.release.strip=\"debuginfo\"",
 ];
 
