@@ -76,8 +76,10 @@ fn first_block(file: impl BufRead) -> io::Result<String> {
     Ok(text)
 }
 
-/// The lines about one processor that say of what kind it is. Its frequency is the nominal one, because the present one depends on what the
-/// host does: on x86 `bogomips` is twice that of its clock.
+/// The lines about one processor that say of what kind it is.
+///
+/// Its frequency is the nominal one, because the present one depends on what the host does: on x86, `bogomips` is twice
+/// the nominal one.
 fn kind(cpuinfo: &str) -> String {
     let fields = || cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let bogomips = fields().find(|(key, _)| key.trim() == "bogomips");

@@ -202,6 +202,25 @@ impl Limits {
         Self(LimitName::ALL.map(amount))
     }
 
+    /// The processors that a guest sees: `limits.cores`, rounded up.
+    pub(crate) fn processors(&self) -> u32 {
+        u32::try_from(self.millicores().div_ceil(1000)).unwrap_or(u32::MAX)
+    }
+
+    /// What one process may have beyond the zygote's size, bytes: the limit, minus a reserve for the kernel's own use
+    /// and the session's files. If it is reached first, the guest gets a `MemoryError`; at the whole limit it would be
+    /// killed.
+    pub(crate) fn memory_allowance(&self) -> u64 {
+        const LEAST_RESERVE: u64 = 8 << 20;
+        let memory = self.memory();
+        memory.saturating_sub((memory / 16).max(LEAST_RESERVE))
+    }
+
+    /// A limit as sentences name it: `512MiB of memory`.
+    pub(crate) fn named(&self, name: LimitName) -> String {
+        format!("{} {}", self.text(name), name.spec().noun)
+    }
+
     /// The processor time for a cell with this wall time.
     ///
     /// A limit that follows the wall time lets every processor of the policy compute for all of it.
@@ -209,10 +228,9 @@ impl Limits {
         match rule {
             CpuRule::OfPolicy => self.cpu(),
             CpuRule::FollowsWall => {
-                let processors = self.millicores().div_ceil(1000);
-                let processors = u32::try_from(processors).unwrap_or(u32::MAX);
                 let longest = Duration::from_millis(MONTH);
-                self.cpu().max(wall.saturating_mul(processors).min(longest))
+                self.cpu()
+                    .max(wall.saturating_mul(self.processors()).min(longest))
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::limits;
 use super::places::{TMP, WORK};
 use crate::host::Host;
 use crate::policy::{Level, Policy, SystemFiles};
@@ -58,7 +57,7 @@ pub(super) fn variables(policy: &Policy, host: &Host, level: Level) -> Vec<(Stri
             .map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
     variables.insert("PATH".to_owned(), search_path(policy, host));
-    let threads = limits::processors(policy.limits()).to_string();
+    let threads = policy.limits().processors().to_string();
     variables.extend(THREAD_COUNTS.map(|name| (name.to_owned(), threads.clone())));
     let env = policy.env();
     let passed = env

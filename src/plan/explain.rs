@@ -122,7 +122,7 @@ fn imported(pattern: &String) -> String {
     }
 }
 
-/// What programs are told of it.
+/// The machine that programs find described.
 fn machine(jail: &ZygoteJail) -> String {
     let Some(Machine {
         processors, memory, ..

@@ -104,12 +104,12 @@ fn identity(user: HostUser, level: Level) -> Identity {
 fn machine(limits: &Limits, host: &Host) -> Machine {
     Machine {
         kernel: host.machine.kernel.release.clone(),
-        processors: limits::processors(limits),
+        processors: limits.processors(),
         processor_kind: host.machine.processors.kind.clone(),
         processors_possible: host.machine.processors.possible.clone(),
         millicores: u32::try_from(limits.millicores()).unwrap_or(u32::MAX),
         memory: limits.memory(),
-        memory_available: limits::allowance(limits),
+        memory_available: limits.memory_allowance(),
         pids: limits.pids(),
     }
 }

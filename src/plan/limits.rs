@@ -80,22 +80,13 @@ pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<
         .collect()
 }
 
-/// What one process may have beyond the zygote's size: the limit, minus a reserve for the kernel's
-/// own use and the session's files. If it is reached first, the guest gets a `MemoryError`; at the
-/// whole limit it would be killed.
-pub(crate) fn allowance(limits: &Limits) -> u64 {
-    const LEAST_RESERVE: u64 = 8 << 20;
-    let memory = limits.memory();
-    memory.saturating_sub((memory / 16).max(LEAST_RESERVE))
-}
-
-/// How the [`allowance`] of a process is counted.
+/// How the memory of a process is counted ([`Limits::memory_allowance`]).
 ///
 /// Libraries map much more than they touch (torch, mimalloc, thread stacks), so that mappings are counted only
 /// where nothing counts what is touched: without a cgroup, or without the `/proc` in which a process measures
 /// itself.
 pub(super) fn process_memory(policy: &Policy, cgroup: Option<&CgroupPlan>) -> ProcessMemory {
-    let allowance = allowance(policy.limits());
+    let allowance = policy.limits().memory_allowance();
     let is_counted = cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory));
     if is_counted && policy.filesystem().proc == ProcVisibility::Own {
         ProcessMemory::Touched(allowance)
@@ -115,14 +106,9 @@ pub(super) fn process_headroom(limits: &Limits, count: ProcessCount) -> Option<u
     (count == ProcessCount::WholeUser).then_some(headroom)
 }
 
-/// The processors that a guest sees: `limits.cores`, rounded up.
-pub(super) fn processors(limits: &Limits) -> u32 {
-    u32::try_from(limits.millicores().div_ceil(1000)).unwrap_or(u32::MAX)
-}
-
 /// The number of processors to pin a worker to, if no cpu cgroup limits its share.
 pub(super) fn pin_to_cores(host: &Host, limits: &Limits) -> Option<u32> {
-    let cores = processors(limits);
+    let cores = limits.processors();
     (cores < host.machine.limits.cpus).then_some(cores)
 }
 

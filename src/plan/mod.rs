@@ -45,7 +45,6 @@ pub(crate) use grants::is_deceptive;
 pub use grants::{Explanation, Grants, PathVerdict, Want, of_limit};
 pub use layer_state::LayerState;
 pub use level::LayerPlan;
-pub(crate) use limits::allowance as memory_available;
 pub use preload::{LeftToGuest, PreloadPlan};
 pub use session_directory::{FileQuota, SessionFiles};
 pub(crate) use words::bytes;

@@ -183,9 +183,8 @@ fn limit(hit: LimitHit, limits: &Limits) -> Denial {
             (None, Reporter::Supervisor)
         }
     };
-    let amount = format!("{} {}", limits.text(hit.name), hit.name.spec().noun);
     Denial {
-        target: Some(amount),
+        target: Some(limits.named(hit.name)),
         ..denial("limit", reported_by, &of_limit(hit.name, limits, layer))
     }
 }
@@ -372,7 +371,7 @@ mod tests {
 
     #[test]
     fn a_process_that_found_no_memory_is_named_unless_the_ending_does() {
-        let told = |ending: Ending, by| {
+        let memory = |ending: Ending, by| {
             Refused {
                 grants: &crate::plan::sample_grants(""),
                 limits: &crate::plan::sample("").supervision.limits,
@@ -388,13 +387,13 @@ mod tests {
             }
             .memory()
         };
-        let killed = told(Ending::Exit(0), Reporter::Kernel).unwrap();
+        let killed = memory(Ending::Exit(0), Reporter::Kernel).unwrap();
         assert_eq!((killed.layer, killed.count), (Some(Layer::Cgroup), 2));
         assert_eq!(killed.key.as_deref(), Some("limits.memory"));
-        let said = told(Ending::Exit(1), Reporter::Guest).unwrap();
+        let said = memory(Ending::Exit(1), Reporter::Guest).unwrap();
         assert_eq!((said.layer, said.count), (Some(Layer::Rlimits), 1));
-        assert_eq!(told(Ending::Exit(0), Reporter::Guest), None);
+        assert_eq!(memory(Ending::Exit(0), Reporter::Guest), None);
         let (name, by) = (LimitName::Memory, Mechanism::Cgroup);
-        assert!(told(Ending::Limit(LimitHit { name, by }), Reporter::Kernel).is_none());
+        assert!(memory(Ending::Limit(LimitHit { name, by }), Reporter::Kernel).is_none());
     }
 }

@@ -6,12 +6,9 @@ use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 
-use crate::plan::memory_available;
 use crate::policy::Limits;
+use sandfork_jail::machine_files::LONGEST_SESSION;
 use sandfork_jail::sys::seccomp::{Asked, Reply, waits};
-
-/// `uptime` of sysinfo(2), seconds: a constant, like that in `/proc/uptime`.
-const UPTIME: u64 = 720 * 3600;
 
 /// Answers a call that describes the machine; `None` if it is another one.
 pub fn reply(listener: BorrowedFd, call: Asked, limits: &Limits) -> Option<Reply> {
@@ -36,16 +33,18 @@ pub fn reply(listener: BorrowedFd, call: Asked, limits: &Limits) -> Option<Reply
 
 /// `struct sysinfo` of linux/sysinfo.h, with a unit of one byte.
 fn sysinfo(limits: &Limits) -> [u64; 14] {
-    let (total, free) = (limits.memory(), memory_available(limits));
+    let (total, free) = (limits.memory(), limits.memory_allowance());
+    // A constant, as in `/proc/uptime`.
+    let uptime = LONGEST_SESSION.as_secs();
     // After load, shared memory, buffers and swap comes the number of processes.
-    [UPTIME, 0, 0, 0, total, free, 0, 0, 0, 0, 1, 0, 0, 1]
+    [uptime, 0, 0, 0, total, free, 0, 0, 0, 0, 1, 0, 0, 1]
 }
 
 /// A mask of so many processors as the limit on them, rounded up.
 fn processors(limits: &Limits) -> Vec<u64> {
-    let count = limits.millicores().div_ceil(1000);
+    let count = limits.processors();
     let word = |index| match count.saturating_sub(64 * index) {
-        bits @ 0..64 => (1 << bits) - 1,
+        bits @ 0..64 => (1_u64 << bits) - 1,
         _ => u64::MAX,
     };
     (0..count.div_ceil(64)).map(word).collect()
@@ -55,8 +54,8 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Writes to the memory of the calling thread. The file belongs to the thread's memory, whoever has the thread's
-/// number later, and the thread still waits once the file is open.
+/// Writes to the memory of the calling thread. The open file belongs to this memory, even if the kernel gives the
+/// thread's number to another thread later. The thread still waits once the file is open.
 fn write(listener: BorrowedFd, call: Asked, address: u64, bytes: &[u8]) -> Result<(), Errno> {
     let path = format!("/proc/{}/mem", call.thread);
     // Refused for a program that the user may run and not read.

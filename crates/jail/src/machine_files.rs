@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::program::RootEntry;
 
-/// What programs are told of the machine: in `/sys`, and in `/proc` where there is one.
+/// The machine that programs find described in `/sys`, and in `/proc` where there is one.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The kernel's release, as uname(2) reports it.
@@ -60,8 +60,8 @@ pub const PROC_FILES: [(&str, &str); 9] = proc_files![
 /// The period to which a cgroup's share of processors refers, microseconds.
 const CPU_PERIOD: u64 = 100_000;
 
-/// The most that a policy allows.
-const LONGEST_SESSION: Duration = Duration::from_secs(720 * 3600);
+/// The longest session that a policy allows. All uptimes that a guest sees are at least this.
+pub const LONGEST_SESSION: Duration = Duration::from_secs(720 * 3600);
 
 const CPU: &str = "devices/system/cpu";
 const NODE: &str = "devices/system/node";

@@ -36,7 +36,7 @@ pub struct ZygoteJail {
     pub root: Vec<RootEntry>,
     /// The name that uname(2) reports in the UTS namespace.
     pub hostname: String,
-    /// What programs are told of the machine. `None` only at level `landlock`.
+    /// The machine that programs find described. `None` only at level `landlock`.
     pub machine: Option<Machine>,
     /// Landlock rules, built and enforced by each worker.
     pub landlock: Option<LandlockRules>,
