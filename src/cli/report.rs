@@ -5,6 +5,9 @@ use crate::policy::Policy;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
+use super::denials::{self, Shown};
+use super::failure::say;
+
 /// One sentence, or `None` if the guest's output explains its end. `guest` is the name of the
 /// script or program.
 pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<String> {
@@ -29,12 +32,34 @@ pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<Strin
     }
 }
 
+/// Prints what the outcome means to a person: the sentence about its end, or else the hint about its exception, and
+/// the refusals that neither names.
+pub fn explain(
+    outcome: &Outcome,
+    sentence: Option<&String>,
+    hint: Option<&String>,
+    denials: Option<Shown>,
+) {
+    let hint = hint.filter(|_| sentence.is_none());
+    let names = |said: &String, denial: &Denial| {
+        let set = denial.set.as_ref();
+        denial.operation == "limit" || set.is_some_and(|set| said.contains(set))
+    };
+    let is_reported = |denial: &Denial| {
+        sentence.is_some_and(|said| names(said, denial))
+            || hint.is_some() && denial.reported_by == Reporter::Guest
+    };
+    let mut refused = Vec::new();
+    if let Some(shown) = denials {
+        refused = denials::lines(outcome, shown, &is_reported);
+    }
+    for said in sentence.into_iter().chain(hint).chain(&refused) {
+        say(said);
+    }
+}
+
 fn limit(name: LimitName, limits: &Limits) -> String {
-    let reached = format!(
-        "the run reached its limit of {} {}",
-        limits.text(name),
-        name.spec().noun
-    );
+    let reached = format!("the run reached its limit of {}", limits.named(name));
     match limits.raised_text(name) {
         Some(raised) => format!("{reached}; `--set {}={raised}` allows more", name.key()),
         None => format!("{reached}; `{}` cannot be higher", name.key()),
@@ -51,9 +76,8 @@ fn no_memory(outcome: &Outcome, limits: &Limits) -> Option<String> {
     let name = LimitName::Memory;
     let raised = limits.raised_text(name)?;
     Some(format!(
-        "{what} of {} {}; `--set {}={raised}` allows more",
-        limits.text(name),
-        name.spec().noun,
+        "{what} of {}; `--set {}={raised}` allows more",
+        limits.named(name),
         name.key()
     ))
 }

@@ -5,18 +5,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
-use crate::outcome::{Denial, Ending, ExceptionInfo, Outcome, Reporter};
+use crate::outcome::{Ending, ExceptionInfo};
 use crate::policy::{Policy, Stdin};
 use crate::{Cancel, Lifetime, Request, Sandbox};
 
 use super::args::{ExecArguments, GuestOptions, RunArguments};
-use super::denials::{self, Shown};
-use super::failure::{Failure, say};
+use super::denials::Shown;
+use super::failure::Failure;
 use super::hint::Surroundings;
 use super::interrupt::Interrupts;
 use super::policy::chosen;
 use super::print_json;
-use super::report::sentence;
+use super::report::{explain, sentence};
 use super::streams::{Guest, Streams};
 use super::target::Target;
 use super::terminal::harmless;
@@ -139,32 +139,6 @@ fn launch(
     let hint = outcome.error().and_then(hint);
     explain(&outcome, sentence.as_ref(), hint.as_ref(), denials);
     outputs.exit_code(&outcome)
-}
-
-/// Prints what the outcome means to a person: the sentence about its end, or else the hint about its exception, and
-/// the refusals that neither names.
-fn explain(
-    outcome: &Outcome,
-    sentence: Option<&String>,
-    hint: Option<&String>,
-    denials: Option<Shown>,
-) {
-    let hint = hint.filter(|_| sentence.is_none());
-    let names = |said: &String, denial: &Denial| {
-        let set = denial.set.as_ref();
-        denial.operation == "limit" || set.is_some_and(|set| said.contains(set))
-    };
-    let is_reported = |denial: &Denial| {
-        sentence.is_some_and(|said| names(said, denial))
-            || hint.is_some() && denial.reported_by == Reporter::Guest
-    };
-    let mut refused = Vec::new();
-    if let Some(shown) = denials {
-        refused = denials::lines(outcome, shown, &is_reported);
-    }
-    for said in sentence.into_iter().chain(hint).chain(&refused) {
-        say(said);
-    }
 }
 
 /// The refusals that the command reports.

@@ -124,7 +124,7 @@ impl FromStr for ImportPattern {
 
 impl ImportPattern {
     /// Whether it allows every module that the other one allows.
-    pub(super) fn covers(&self, other: &Self) -> bool {
+    pub(crate) fn covers(&self, other: &Self) -> bool {
         let is_beneath = |name: &str, package: &str| {
             let rest = name.strip_prefix(package);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

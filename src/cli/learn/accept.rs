@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::policy::Override;
+use crate::policy::{ImportPattern, Override};
 
 /// The kinds, and the keys that each stands for. A key that ends with a dot stands for its section.
 const KINDS: [(&str, &[&str]); 7] = [
@@ -79,8 +79,9 @@ fn fits(key: &str, set: &Override, only: &str) -> bool {
     match key {
         "filesystem.read" | "filesystem.write" => Path::new(value).starts_with(only),
         "imports.allow" => {
-            let rest = value.strip_prefix(only);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            let pattern = |text: &str| text.parse::<ImportPattern>();
+            let (package, value) = (pattern(&format!("{only}.*")), pattern(value));
+            package.is_ok_and(|package| value.is_ok_and(|value| package.covers(&value)))
         }
         "network.mode" => value == only,
         _ => key.rsplit_once('.').is_some_and(|(_, name)| name == only),

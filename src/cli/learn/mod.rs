@@ -18,12 +18,12 @@ use crate::policy_source::FileSystem;
 use crate::{Cancel, Lifetime, Request, Sandbox};
 
 use super::args::LearnArguments;
-use super::denials::{line, what};
+use super::denials::{Shown, line, what};
 use super::failure::{Failure, say};
 use super::interrupt::Interrupts;
 use super::plan::plan_here;
 use super::print;
-use super::report::sentence;
+use super::report::{explain, sentence};
 use super::target::Target;
 use super::terminal::harmless;
 
@@ -275,20 +275,9 @@ impl Learner<'_> {
             // Nothing else is known of the end.
             _ = io::stderr().write_all(harmless(&error.traceback).as_bytes());
         }
-        let limits = self.policy(&self.learnt);
-        if let Some(sentence) = limits
-            .ok()
-            .and_then(|policy| sentence(outcome, &policy, "the script"))
-        {
-            say(&sentence);
-        }
-        for denial in outcome
-            .denied()
-            .iter()
-            .filter(|denial| denial.operation != "limit")
-        {
-            say(&line(denial));
-        }
+        let policy = self.policy(&self.learnt).ok();
+        let sentence = policy.and_then(|policy| sentence(outcome, &policy, "the script"));
+        explain(outcome, sentence.as_ref(), None, Some(Shown::All));
         say("the script does not pass with what was allowed: no policy was written");
         outcome.exit_code()
     }
