@@ -4,11 +4,10 @@ use std::fmt::Write as _;
 use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
-use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid, write};
+use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid};
 
 use super::program::{HostIds, UidRange};
+use crate::sys::procfs;
 
 /// Gives up host root for good. The groups go first, then the gid, then the uid, because giving up the
 /// uid takes away the right to do the first two.
@@ -63,9 +62,9 @@ pub fn map_process(
         None => own,
     };
     let gids = format!("{} {} 1\n", inside.gid, outside.gid);
-    write_file(proc, &format!("{process}/setgroups"), "deny")?;
-    write_file(proc, &format!("{process}/uid_map"), &uids)?;
-    write_file(proc, &format!("{process}/gid_map"), &gids)
+    procfs::write(proc, &format!("{process}/setgroups"), "deny")?;
+    procfs::write(proc, &format!("{process}/uid_map"), &uids)?;
+    procfs::write(proc, &format!("{process}/gid_map"), &gids)
 }
 
 /// Maps `own` and `seen` to each other and every other id to itself, in the user namespace of a process.
@@ -76,8 +75,8 @@ pub fn map_swapped(
     seen: HostIds,
 ) -> Result<(), Errno> {
     let uids = swapped(own.uid, seen.uid);
-    write_file(proc, &format!("{process}/uid_map"), &uids)?;
-    write_file(
+    procfs::write(proc, &format!("{process}/uid_map"), &uids)?;
+    procfs::write(
         proc,
         &format!("{process}/gid_map"),
         &swapped(own.gid, seen.gid),
@@ -105,20 +104,6 @@ fn swapped(one: u32, other: u32) -> String {
         _ = writeln!(lines, "{inside} {outside} {count}");
     }
     lines
-}
-
-/// Writes a file of a procfs in one call.
-pub fn write_file(directory: BorrowedFd, path: &str, text: &str) -> Result<(), Errno> {
-    let file = openat(
-        directory,
-        path,
-        OFlag::O_WRONLY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )?;
-    match write(&file, text.as_bytes())? {
-        n if n == text.len() => Ok(()),
-        _ => Err(Errno::EIO),
-    }
 }
 
 #[cfg(test)]

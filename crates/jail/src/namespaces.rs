@@ -7,7 +7,6 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::time::{ClockId, clock_gettime};
 
 use super::failure::NOT_REFUSED;
-use super::identity::write_file;
 use super::program::Clock;
 use crate::sys::procfs;
 
@@ -43,7 +42,7 @@ pub fn start_clocks(proc: BorrowedFd) -> Result<(), Errno> {
         let seconds = clock_gettime(clock)?.tv_sec();
         offsets.push(format!("{clock} {} 0", -seconds));
     }
-    write_file(proc, OFFSETS, &offsets.join("\n"))?;
+    procfs::write(proc, OFFSETS, &offsets.join("\n"))?;
     let found = procfs::read(proc, OFFSETS)?;
     let seconds = |lines: &str| -> Vec<String> {
         let fields = lines.lines().map(|line| line.split_ascii_whitespace());

@@ -162,6 +162,20 @@ pub fn link(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
     says.into_string().map_err(|_| Errno::EILSEQ)
 }
 
+/// Writes a whole file in one call.
+pub fn write(proc: BorrowedFd, path: &str, text: &str) -> Result<(), Errno> {
+    let file = openat(
+        proc,
+        path,
+        OFlag::O_WRONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
+    match nix::unistd::write(&file, text.as_bytes())? {
+        n if n == text.len() => Ok(()),
+        _ => Err(Errno::EIO),
+    }
+}
+
 /// The text of a file.
 pub fn read(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
     let file = openat(
