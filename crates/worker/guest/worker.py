@@ -57,11 +57,14 @@ def main(native, setup, offered, stdin, changed, has_begun, left):
     request, payload = wire.receive()
     if project is not None:
         link_project(project)
+    if request.get("terminal") is not None:
+        from .terminal import begin_terminal
+
+        # From here on, this is a child that has a terminal of its own.
+        begin_terminal(request["terminal"])
+        runner.worker = os.getpid()
     if request["kind"] == "exec":
         run_program(request)
-    if request.get("terminal") is not None:
-        give_terminal(request)
-        runner.worker = os.getpid()
     # A run is a session of one cell.
     request["then"] = "end"
     runner.run_cell(request, payload)
@@ -142,17 +145,8 @@ def warm_up(native):
     linecache.clearcache()
 
 
-def give_terminal(request):
-    """Returns in a child that has a terminal of its own."""
-    from .terminal import begin_terminal
-
-    begin_terminal(request["terminal"])
-
-
 def run_program(request):
     argv = request["argv"]
-    if request.get("terminal") is not None:
-        give_terminal(request)
     # CPython ignores both signals, but a program expects the defaults.
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
     _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
