@@ -86,9 +86,9 @@ def fill(path):
 
 def attempt():
     os.umask(0)
-    directory = var("WRITABLE")
+    # The other policies' runs have the directory at the same time.
+    path = os.path.join(var("WRITABLE"), "program-" + os.urandom(8).hex())
     for mode in MODES:
-        path = os.path.join(directory, "program")
         for number in range(5):
             shutil.copyfile("/etc/passwd", path)
             if tried(list(set_modes(path, mode))[number], path):
