@@ -228,14 +228,17 @@ impl<'a> Watch<'a> {
         None
     }
 
-    /// Memory with each shared page counted once (`Pss`). It is slow to read, so it only confirms
-    /// an excess.
+    /// Confirms an excess by what is slow to read: memory without the pages of files, each shared page counted
+    /// once. The guest may have the limit beyond what its zygote has, as under `RLIMIT_DATA`.
     fn look_at_memory(&mut self) -> Option<Stop> {
+        // The process above shares the zygote's memory.
+        let inherited = procfs::private(self.proc, &format!("{}/status", self.above)).unwrap_or(0);
+        let allowed = self.limits.memory().saturating_add(inherited);
         let mut memory = 0;
         for pid in self.tree() {
             let started = Instant::now();
-            memory += proportional(pid).unwrap_or(0);
-            if memory > self.limits.memory() {
+            memory += own_share(pid).unwrap_or(0);
+            if memory > allowed {
                 return Some(Stop::watchdog(LimitName::Memory));
             }
             if self.too_many_since(started) {
@@ -336,10 +339,14 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// `Pss` of `/proc/PID/smaps_rollup`, bytes.
-fn proportional(pid: Pid) -> Option<u64> {
+/// `Pss` of `/proc/PID/smaps_rollup` without `Pss_File`, bytes: a program's pages of files are the host's page cache.
+fn own_share(pid: Pid) -> Option<u64> {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
+    let kib = |name| {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    // Before Linux 5.3 the parts were not listed.
+    let files = kib("Pss_File:").unwrap_or(0);
+    Some(kib("Pss:")?.saturating_sub(files) * 1024)
 }
