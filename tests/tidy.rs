@@ -68,6 +68,7 @@ fn sources() -> Vec<Text> {
     texts.extend(self::texts("crates/worker/guest", &["py"]));
     texts.extend(
         [
+            "crates/egress/src",
             "crates/jail/src",
             "crates/worker/src",
             "xtask/src",
@@ -275,7 +276,7 @@ fn unsafe_code_is_in_sys() {
 /// Unsafe blocks and implementations in each file: one more is a decision, made here. That each has its
 /// SAFETY comment is clippy's to see (`undocumented_unsafe_blocks`).
 const UNSAFE: [(&str, usize); 21] = [
-    ("crates/jail/src/sys/descriptors.rs", 7),
+    ("crates/jail/src/sys/descriptors.rs", 8),
     ("crates/jail/src/sys/hold.rs", 2),
     ("crates/jail/src/sys/landlock.rs", 1),
     ("crates/jail/src/sys/memory.rs", 3),
@@ -284,7 +285,7 @@ const UNSAFE: [(&str, usize); 21] = [
     ("crates/jail/src/sys/pidfd.rs", 3),
     ("crates/jail/src/sys/probe_child/chain.rs", 3),
     ("crates/jail/src/sys/probe_child/mod.rs", 7),
-    ("crates/jail/src/sys/process.rs", 11),
+    ("crates/jail/src/sys/process.rs", 10),
     ("crates/jail/src/sys/refused.rs", 3),
     ("crates/jail/src/sys/scheduling.rs", 6),
     ("crates/jail/src/sys/sealed.rs", 5),

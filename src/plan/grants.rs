@@ -233,6 +233,7 @@ impl Grants {
             }
             RootEntry::Directory { .. }
             | RootEntry::File { .. }
+            | RootEntry::Certificates { .. }
             | RootEntry::Symlink { .. }
             | RootEntry::Device { .. } => entry.target().starts_with(path),
         })

@@ -171,6 +171,7 @@ fn worker(
             target: PTS.into(),
             most: MOST_PTYS,
         }),
+        sockets: Vec::new(),
         rlimits: limits::rlimits(host, limits, count),
         memory: limits::process_memory(policy, cgroup),
         process_headroom: limits::process_headroom(limits, count),

@@ -41,6 +41,7 @@ pub enum Step {
     MakeNetwork,
     BoundBuffers,
     RaiseLoopback,
+    NetworkSockets,
     MountTmpfs,
     ShowTrees,
     WorkerProc,
@@ -78,7 +79,7 @@ pub enum Step {
     LeavePreload,
 }
 
-const STEPS: [Step; 64] = [
+const STEPS: [Step; 65] = [
     Step::Prepare,
     Step::CloneTrees,
     Step::DropHostIds,
@@ -108,6 +109,7 @@ const STEPS: [Step; 64] = [
     Step::MakeNetwork,
     Step::BoundBuffers,
     Step::RaiseLoopback,
+    Step::NetworkSockets,
     Step::MountTmpfs,
     Step::ShowTrees,
     Step::WorkerProc,
@@ -185,10 +187,9 @@ impl Step {
             Self::LendNetwork => "make an empty network namespace for the worker (unshare)",
             Self::EnterNetwork => "enter the worker's network namespace (setns)",
             Self::MakeNetwork => "make the worker's own network namespace (unshare)",
-            Self::BoundBuffers => {
-                "bound the buffers of the worker's sockets (net.ipv4.tcp_rmem, tcp_wmem)"
-            }
+            Self::BoundBuffers => "bound the worker's TCP buffers (net.ipv4.tcp_rmem, tcp_wmem)",
             Self::RaiseLoopback => "bring up the worker's loopback interface (RTM_NEWLINK)",
+            Self::NetworkSockets => "make the worker's sockets to hosts (socket, bind, listen)",
             Self::MountTmpfs => "mount the worker's private tmpfs",
             Self::ShowTrees => "show the host's directories beneath a private tmpfs (move_mount)",
             Self::WorkerProc => "mount the worker's own /proc",

@@ -14,12 +14,12 @@
 /// select(2) knows and that every host's hard limit allows.
 pub const DATA: std::os::fd::RawFd = 1023;
 
-mod capabilities;
+pub mod capabilities;
 mod cgroup;
 pub mod control;
 pub mod failure;
 pub mod filter;
-mod identity;
+pub mod identity;
 mod landlock;
 mod limits;
 pub mod loopback;

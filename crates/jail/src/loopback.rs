@@ -4,17 +4,39 @@
 //! a minute, and every packet and error is counted. So this namespace is never lent to another worker, unlike
 //! the empty ones. It ends with the worker's last process and socket.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::net::SocketAddrV4;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+    AddressFamily, Backlog, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, bind, listen,
+    recv, send, socket,
 };
 use nix::sys::stat::Mode;
+use serde::{Deserialize, Serialize};
 
 use super::failure::{Failure, InStep, Step};
 use super::namespaces;
+
+/// A socket for another process to serve.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct NetworkSocket {
+    /// How it is reached.
+    pub transport: Transport,
+    /// What it is bound to.
+    pub address: SocketAddrV4,
+}
+
+/// The protocol of a socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// It listens.
+    Tcp,
+    /// It receives datagrams.
+    Udp,
+}
 
 /// The most that a TCP socket's buffers grow to, each way.
 pub const LARGEST_BUFFER: u64 = 256 * 1024;
@@ -25,16 +47,36 @@ const BUFFERS: [(&str, &str); 2] = [
     ("sys/net/ipv4/tcp_wmem", "4096 16384 262144"),
 ];
 
-/// Enters a new network namespace that has nothing but a loopback interface with its usual addresses.
+/// How many connections may wait until they are accepted.
+const BACKLOG: i32 = 128;
+
+/// Enters a new network namespace that has nothing but a loopback interface with its usual addresses. Makes these
+/// sockets there, and returns them in their order.
 ///
 /// `proc` is the root of a procfs that shows the calling process.
-pub fn make(proc: BorrowedFd) -> Result<(), Failure> {
+pub fn make(proc: BorrowedFd, sockets: &[NetworkSocket]) -> Result<Vec<OwnedFd>, Failure> {
     namespaces::unshare_network().in_step(Step::MakeNetwork)?;
     // No cgroup is charged for what waits in connections that were not accepted yet.
     for (file, value) in BUFFERS {
         write(proc, file, value).in_step(Step::BoundBuffers)?;
     }
-    bring_up().in_step(Step::RaiseLoopback)
+    bring_up().in_step(Step::RaiseLoopback)?;
+    let made: Result<Vec<OwnedFd>, Errno> = sockets.iter().copied().map(open).collect();
+    made.in_step(Step::NetworkSockets)
+}
+
+/// The process still has the right to use the ports of the system's services.
+fn open(one: NetworkSocket) -> Result<OwnedFd, Errno> {
+    let kind = match one.transport {
+        Transport::Tcp => SockType::Stream,
+        Transport::Udp => SockType::Datagram,
+    };
+    let made = socket(AddressFamily::Inet, kind, SockFlag::SOCK_CLOEXEC, None)?;
+    bind(made.as_raw_fd(), &SockaddrIn::from(one.address))?;
+    if one.transport == Transport::Tcp {
+        listen(&made, Backlog::new(BACKLOG)?)?;
+    }
+    Ok(made)
 }
 
 fn write(proc: BorrowedFd, file: &str, value: &str) -> Result<(), Errno> {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::control::CpuBudgetScope;
 pub use super::limits::{ProcessMemory, Rlimit, RlimitResource};
+use super::loopback::NetworkSocket;
 use super::machine_files::Machine;
 
 /// The path of a session's own files, as a plan writes it.
@@ -128,8 +129,8 @@ pub enum Clock {
 pub enum Network {
     /// None: only unix sockets can be made, in an empty namespace that the zygote lends.
     None,
-    /// TCP and UDP over the loopback interface. The worker makes the namespace, and no other worker ever has
-    /// it: ports, connections that linger and counters stay in a namespace until it ends.
+    /// TCP and UDP over the loopback interface, also to the sockets of [`WorkerJail::sockets`]. The worker makes
+    /// the namespace, and no other worker ever has it: ports, connections that linger and counters stay in it.
     Loopback,
 }
 
@@ -160,6 +161,15 @@ pub enum RootEntry {
         target: PathBuf,
         /// The contents of the file.
         contents: String,
+    },
+    /// Certificates that programs trust, mode 0444: those of a file of the host, then others.
+    Certificates {
+        /// The path in the new root.
+        target: PathBuf,
+        /// The host's file (PEM), if it has one.
+        of_host: Option<PathBuf>,
+        /// The others (PEM).
+        others: String,
     },
     /// A symbolic link.
     Symlink {
@@ -195,6 +205,7 @@ impl RootEntry {
         match self {
             Self::Directory { target }
             | Self::File { target, .. }
+            | Self::Certificates { target, .. }
             | Self::Symlink { target, .. }
             | Self::Bind { target, .. }
             | Self::WorkerMountPoint { target } => Cow::Borrowed(target),
@@ -259,6 +270,10 @@ pub struct WorkerJail {
     pub proc: ProcMount,
     /// Its own pseudoterminals. `None` without namespaces.
     pub ptys: Option<Ptys>,
+    /// Sockets that are made in a network namespace with a loopback interface, for another process to serve. The
+    /// worker keeps none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<NetworkSocket>,
     /// Resource limits, soft and hard alike (getrlimit(2)).
     pub rlimits: Vec<Rlimit>,
     /// What holds the memory of one process.

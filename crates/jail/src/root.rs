@@ -27,8 +27,14 @@ const NO_PRIVILEGE: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 /// No file of the mount is a program either.
 const NO_PROGRAMS: MsFlags = NO_PRIVILEGE.union(MsFlags::MS_NOEXEC);
 
+/// What the root shows of the host, opened while the process may still open it.
+pub struct FromHost {
+    trees: Vec<Tree>,
+    certificates: Vec<u8>,
+}
+
 /// A host tree, held by descriptor, for one place of the new root.
-pub struct Tree {
+struct Tree {
     mount: OwnedFd,
     target: PathBuf,
     kind: TreeKind,
@@ -40,7 +46,8 @@ enum TreeKind {
     File,
 }
 
-/// Opens every host tree that the root shows, with its mount attributes already set.
+/// Opens every host tree that the root shows, with its mount attributes already set, and reads the host's
+/// certificates.
 ///
 /// A root launcher does this before it gives up its uid, because only root may traverse, for example, a
 /// home directory that holds the interpreter. An ordinary user does it after entering the user namespace,
@@ -48,8 +55,9 @@ enum TreeKind {
 ///
 /// With `owners`, what a guest writes to a writable tree belongs to the tree's owner, and what the owner
 /// has there is the guest's. A file system without id-mapped mounts shows its own owners.
-pub fn clone_trees(entries: &[RootEntry], owners: Option<&Owners>) -> io::Result<Vec<Tree>> {
+pub fn open_host(entries: &[RootEntry], owners: Option<&Owners>) -> io::Result<FromHost> {
     let mut trees = Vec::new();
+    let mut certificates = Vec::new();
     for entry in entries {
         let (source, target, access) = match entry {
             RootEntry::Bind {
@@ -62,6 +70,13 @@ pub fn clone_trees(entries: &[RootEntry], owners: Option<&Owners>) -> io::Result
                 // A guest can still write to a device that is mounted read-only. It can no longer set the
                 // times of the host's inode, which every tenant sees.
                 trees.push(clone_one(&device, &device, mounts::MOUNT_ATTR_RDONLY)?);
+                continue;
+            }
+            RootEntry::Certificates {
+                of_host: Some(path),
+                ..
+            } => {
+                certificates = fs::read(path)?;
                 continue;
             }
             _ => continue,
@@ -81,7 +96,10 @@ pub fn clone_trees(entries: &[RootEntry], owners: Option<&Owners>) -> io::Result
         }
         trees.push(tree);
     }
-    Ok(trees)
+    Ok(FromHost {
+        trees,
+        certificates,
+    })
 }
 
 fn clone_one(source: &Path, target: &Path, attributes: u64) -> io::Result<Tree> {
@@ -123,7 +141,7 @@ pub fn detached_proc() -> Result<OwnedFd, Errno> {
 }
 
 /// Builds the new root on a tmpfs and makes it this process's `/`. The host's root is gone afterwards.
-pub fn build_and_enter(jail: &ZygoteJail, trees: Vec<Tree>) -> Result<(), Failure> {
+pub fn build_and_enter(jail: &ZygoteJail, host: FromHost) -> Result<(), Failure> {
     let own_proc = match jail.worker.proc {
         ProcMount::Own => Some(detached_proc().in_step(Step::MountProc)?),
         ProcMount::Absent => None,
@@ -140,7 +158,7 @@ pub fn build_and_enter(jail: &ZygoteJail, trees: Vec<Tree>) -> Result<(), Failur
     .in_step(Step::BuildRoot)?;
     // Workers have other uids than the entries, and may read them even if the caller's umask hides its files.
     let callers = umask(Mode::from_bits_truncate(0o022));
-    let filled = fill(stage, jail, trees);
+    let filled = fill(stage, jail, host);
     umask(callers);
     filled.in_step(Step::BuildRoot)?;
     if let Some(proc) = own_proc {
@@ -163,11 +181,11 @@ pub fn build_and_enter(jail: &ZygoteJail, trees: Vec<Tree>) -> Result<(), Failur
     .in_step(Step::PivotRoot)
 }
 
-fn fill(stage: &Path, jail: &ZygoteJail, trees: Vec<Tree>) -> io::Result<()> {
+fn fill(stage: &Path, jail: &ZygoteJail, host: FromHost) -> io::Result<()> {
     for entry in jail.root.iter().chain(&machine_files(jail)) {
-        make_entry(stage, entry)?;
+        make_entry(stage, entry, &host.certificates)?;
     }
-    for tree in trees {
+    for tree in host.trees {
         let target = beneath(stage, &tree.target);
         make_mount_point(&target, tree.kind)?;
         mounts::attach(&tree.mount, &target)?;
@@ -296,13 +314,17 @@ fn show(held: &Held) -> io::Result<()> {
     }
 }
 
-fn make_entry(stage: &Path, entry: &RootEntry) -> io::Result<()> {
+fn make_entry(stage: &Path, entry: &RootEntry, certificates: &[u8]) -> io::Result<()> {
     let path = beneath(stage, &entry.target());
     match entry {
         RootEntry::Directory { .. } | RootEntry::WorkerMountPoint { .. } => {
             fs::create_dir_all(&path)
         }
-        RootEntry::File { contents, .. } => make_file(&path, 0o444, contents),
+        RootEntry::File { contents, .. } => make_file(&path, 0o444, contents.as_bytes()),
+        RootEntry::Certificates { others, .. } => {
+            let all = [certificates, b"\n", others.as_bytes()].concat();
+            make_file(&path, 0o444, &all)
+        }
         RootEntry::Symlink { points_at, .. } => {
             in_its_directory(&path, || symlink(points_at, &path))
         }
@@ -315,14 +337,14 @@ fn make_mount_point(path: &Path, kind: TreeKind) -> io::Result<()> {
     match kind {
         _ if path.try_exists()? => Ok(()),
         TreeKind::Directory => fs::create_dir_all(path),
-        TreeKind::File => make_file(path, 0o644, ""),
+        TreeKind::File => make_file(path, 0o644, b""),
     }
 }
 
-fn make_file(path: &Path, mode: u32, contents: &str) -> io::Result<()> {
+fn make_file(path: &Path, mode: u32, contents: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(mode);
-    in_its_directory(path, || options.open(path))?.write_all(contents.as_bytes())
+    in_its_directory(path, || options.open(path))?.write_all(contents)
 }
 
 /// Makes an entry, and before that the directories of its path if they are missing. Most are there already.

@@ -120,18 +120,18 @@ fn close_in(
         // Before the mounts, which belong to the uid that makes them.
         identity::become_worker(uid).in_step(Step::WorkerUid)?;
     }
-    if let Some(own) = &jail.namespaces {
+    if jail.namespaces.is_some() {
         // After the worker joined its cgroup, which becomes the root of the cgroup namespace.
         namespaces::unshare_worker().in_step(Step::UnshareWorker)?;
-        // Before the guest's user namespace, which has no privilege over the network namespace.
-        enter_network(own.network, tools)?;
     }
+    // Before the guest's user namespace, which has no privilege over the network namespace.
+    let sockets = enter_network(jail, tools)?;
     stopwatch.end_of(Part::Namespaces);
     // Before Landlock, which forbids every mount. Before the guest's user namespace, which has no privilege
     // over this pid namespace and could not mount its /proc.
     root::mount_private(plan)?;
     // Before guest code could replace the directories that the paths name.
-    let mut handles = open_directories(jail).in_step(Step::OpenHandles)?;
+    let mut handles = open_directories(jail, sockets).in_step(Step::OpenHandles)?;
     stopwatch.end_of(Part::Mounts);
     set_limits(plan, birth)?;
     stopwatch.end_of(Part::Limits);
@@ -198,14 +198,16 @@ fn set_limits(plan: &WorkerJail, birth: ForkParams) -> Result<(), Failure> {
     }
 }
 
-fn enter_network(network: Network, tools: &Tools) -> Result<(), Failure> {
-    match network {
-        Network::None => {
+/// Returns the sockets that the plan has in the worker's own network.
+fn enter_network(jail: &ZygoteJail, tools: &Tools) -> Result<Vec<OwnedFd>, Failure> {
+    match jail.namespaces.map(|own| own.network) {
+        None => Ok(Vec::new()),
+        Some(Network::None) => {
             let lent = tools.network.as_ref().ok_or(Errno::EBADF);
             let entered = lent.and_then(|lent| namespaces::enter_network(lent.as_fd()));
-            entered.in_step(Step::EnterNetwork)
+            entered.in_step(Step::EnterNetwork).map(|()| Vec::new())
         }
-        Network::Loopback => loopback::make(tools.proc.as_fd()),
+        Some(Network::Loopback) => loopback::make(tools.proc.as_fd(), &jail.worker.sockets),
     }
 }
 
@@ -223,7 +225,7 @@ fn load(filters: &[BpfProgram]) -> Result<Option<OwnedFd>, Errno> {
     Ok(listener)
 }
 
-/// Sends the supervisor the directories and the filter's listener, in one message, because each message
+/// Sends the supervisor the directories, the sockets and the filter's listener, in one message, because each message
 /// wakes it. Like all tools, they are closed here, before the last report, after which the supervisor checks
 /// the open descriptors.
 fn hand_over(handles: Vec<OwnedFd>) -> Result<(), Errno> {
@@ -234,13 +236,12 @@ fn hand_over(handles: Vec<OwnedFd>) -> Result<(), Errno> {
 }
 
 /// Opens each directory that the guest can write to, while they are certain to be the empty directories just
-/// mounted. The supervisor measures them, and later reads them, through these handles.
-fn open_directories(jail: &ZygoteJail) -> Result<Vec<OwnedFd>, Errno> {
+/// mounted. The supervisor measures them, and later reads them, through these handles. Behind them it gets the sockets.
+fn open_directories(jail: &ZygoteJail, sockets: Vec<OwnedFd>) -> Result<Vec<OwnedFd>, Errno> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let directories = jail.worker.writable_directories();
-    directories
-        .map(|path| open(path, flags, Mode::empty()))
-        .collect()
+    let opened = directories.map(|path| open(path, flags, Mode::empty()));
+    opened.chain(sockets.into_iter().map(Ok)).collect()
 }
 
 fn report(result: Result<Timing, Failure>, handles: &[BorrowedFd]) -> Result<(), Errno> {

@@ -59,7 +59,7 @@ pub fn enter(
                 proc: early_proc.as_fd(),
                 guest,
             };
-            Some(root::clone_trees(&jail.root, Some(&owners)).in_step(Step::CloneTrees)?)
+            Some(root::open_host(&jail.root, Some(&owners)).in_step(Step::CloneTrees)?)
         }
         None => None,
     };
@@ -102,11 +102,11 @@ pub fn enter(
     root::make_private().in_step(Step::PrivateMounts)?;
     // While the host's /proc is still visible: the kernel grants no new procfs without one.
     let proc = root::detached_proc().in_step(Step::MountProc)?;
-    let trees = match opened_as_root {
-        Some(trees) => trees,
-        None => root::clone_trees(&jail.root, None).in_step(Step::CloneTrees)?,
+    let host = match opened_as_root {
+        Some(opened) => opened,
+        None => root::open_host(&jail.root, None).in_step(Step::CloneTrees)?,
     };
-    root::build_and_enter(jail, trees)?;
+    root::build_and_enter(jail, host)?;
     sethostname(&jail.hostname).in_step(Step::Hostname)?;
     fork_zygote(&single, lifeline)?;
     // Before the filter, as all that is mounted once.

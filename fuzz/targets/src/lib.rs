@@ -7,6 +7,7 @@
 mod asks;
 mod blobs;
 mod frames;
+mod network;
 mod policies;
 mod replies;
 mod seccomp;
@@ -31,6 +32,7 @@ pub struct Target {
 /// All targets.
 pub const TARGETS: &[Target] = &[
     frames::TARGET,
+    network::TARGET,
     replies::TARGET,
     asks::TARGET,
     values::TARGET,

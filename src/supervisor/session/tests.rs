@@ -38,6 +38,7 @@ fn jail(readable: &[&Path]) -> ZygoteJail {
             tmpfs: Vec::new(),
             proc: ProcMount::Absent,
             ptys: None,
+            sockets: Vec::new(),
             rlimits: Vec::new(),
             memory: ProcessMemory::Mapped(0),
             process_headroom: None,

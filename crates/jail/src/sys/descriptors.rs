@@ -7,8 +7,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
-/// The most descriptors that one message carries: a spawn request with its cgroup files.
-pub const MAX_PASSED: usize = 16;
+use super::check;
+
+/// The most descriptors that one message carries: a worker's directories with the sockets of its network.
+pub const MAX_PASSED: usize = 64;
 
 /// Takes ownership of a descriptor that a system call just returned.
 pub(crate) fn owned(fd: libc::c_long) -> OwnedFd {
@@ -137,6 +139,27 @@ fn passed(message: &libc::msghdr) -> Vec<OwnedFd> {
         }
     }
     fds
+}
+
+/// Closes every descriptor from `first` on but `kept`.
+///
+/// The caller must use no owner of a closed number again.
+pub(crate) fn close_from(first: RawFd, kept: RawFd) -> Result<(), Errno> {
+    for (first, last) in [(first, kept - 1), (kept + 1, RawFd::MAX)] {
+        if first <= last {
+            // SAFETY: integers only; the caller keeps to the above.
+            check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;
+        }
+    }
+    Ok(())
+}
+
+/// Closes what a program inherited beside its standard streams and `kept`: descriptors of the process that started
+/// it, which are none of its own.
+///
+/// The caller must own no other descriptor yet.
+pub fn close_inherited(kept: BorrowedFd) -> Result<(), Errno> {
+    close_from(libc::STDERR_FILENO + 1, kept.as_raw_fd())
 }
 
 /// Moves the socket that this process inherited as its standard stream `number` to a new number, and puts

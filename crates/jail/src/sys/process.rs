@@ -9,7 +9,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{ForkResult, Pid};
 
 use super::check;
-use super::descriptors::owned;
+use super::descriptors::{close_from, owned};
 use super::procfs;
 
 /// Proof that this process had one thread when its threads were counted.
@@ -125,10 +125,7 @@ impl Held {
             let placed = unsafe { libc::dup3(copy, number, flags) };
             check(libc::c_long::from(placed))?;
         }
-        for (first, last) in [(count, self.apart - 1), (self.apart + 1, RawFd::MAX)] {
-            // SAFETY: integers only; as above, no owner of a number in the range is used again.
-            check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })?;
-        }
+        close_from(count, self.apart)?;
         Ok((0..count)
             .map(|number| owned(libc::c_long::from(number)))
             .collect())

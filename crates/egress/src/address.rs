@@ -1,0 +1,261 @@
+//! Which addresses a connection may go to.
+//!
+//! A name of the policy may lead anywhere: its owner decides what it resolves to, and may change that at any time.
+//! So every address is judged by what it is, in every notation by which one address stands for another.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+/// What lies behind an address.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AddressClass {
+    /// The public Internet.
+    Public,
+    /// A private network (RFC 1918, RFC 4193), or that of a provider behind its translation (RFC 6598).
+    Private,
+    /// This machine itself.
+    Own,
+    /// The services by which a cloud tells a machine its credentials.
+    Metadata,
+    /// The link that the machine is on.
+    LinkLocal,
+    /// No single host: unspecified, multicast, broadcast, documentation, reserved, and tunnels whose far end the
+    /// address itself chooses (6to4, Teredo).
+    Unusable,
+}
+
+/// The addresses of clouds' metadata services that lie outside the link-local ranges or within private ones.
+const METADATA: [IpAddr; 7] = [
+    // Amazon, Google, Azure, Oracle, DigitalOcean and others.
+    IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
+    // Credentials of containers at Amazon.
+    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
+    // Alibaba.
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    // The host of an Azure machine.
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    // Oracle, and others that follow OpenStack.
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    // Amazon.
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    // Google.
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+];
+
+/// The addresses that a rule opens beyond the public ones.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reach {
+    /// None.
+    #[default]
+    Public,
+    /// Those of private networks and of this machine.
+    Private,
+}
+
+impl AddressClass {
+    /// What lies behind the address, as far as the address alone shows.
+    pub fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            metadata if METADATA.contains(&metadata) => Self::Metadata,
+            IpAddr::V4(address) => of_ipv4(address),
+            IpAddr::V6(address) => of_ipv6(address),
+        }
+    }
+
+    /// Whether a connection to such an address is allowed. `named`: the policy names the address itself, not a name
+    /// that resolves to it.
+    pub fn is_allowed(self, reach: Reach, named: bool) -> bool {
+        match self {
+            Self::Public => true,
+            Self::Private | Self::Own => reach == Reach::Private,
+            // The owner of a name must not be able to choose these.
+            Self::Metadata | Self::LinkLocal => reach == Reach::Private && named,
+            Self::Unusable => false,
+        }
+    }
+
+    /// The class in words, as part of a sentence.
+    pub fn as_words(self) -> &'static str {
+        match self {
+            Self::Public => "a public address",
+            Self::Private => "an address of a private network",
+            Self::Own => "an address of this machine",
+            Self::Metadata => "the address of a cloud's metadata service",
+            Self::LinkLocal => "a link-local address",
+            Self::Unusable => "not the address of one host",
+        }
+    }
+}
+
+/// Whether an address begins with a prefix of the registries of IANA for special addresses.
+fn is_in_ipv4(address: Ipv4Addr, prefix: [u8; 4], length: u32) -> bool {
+    let mask = u32::MAX << (32 - length);
+    address.to_bits() & mask == u32::from_be_bytes(prefix) & mask
+}
+
+fn of_ipv4(address: Ipv4Addr) -> AddressClass {
+    let is_in = |prefix, length| is_in_ipv4(address, prefix, length);
+    if is_in([127, 0, 0, 0], 8) {
+        AddressClass::Own
+    } else if is_in([169, 254, 0, 0], 16) {
+        AddressClass::LinkLocal
+    } else if is_in([10, 0, 0, 0], 8)
+        || is_in([172, 16, 0, 0], 12)
+        || is_in([192, 168, 0, 0], 16)
+        || is_in([100, 64, 0, 0], 10)
+    {
+        AddressClass::Private
+    } else if is_in([0, 0, 0, 0], 8)
+        || is_in([192, 0, 0, 0], 24)
+        || is_in([192, 0, 2, 0], 24)
+        || is_in([192, 88, 99, 0], 24)
+        || is_in([198, 18, 0, 0], 15)
+        || is_in([198, 51, 100, 0], 24)
+        || is_in([203, 0, 113, 0], 24)
+        || is_in([224, 0, 0, 0], 3)
+    {
+        AddressClass::Unusable
+    } else {
+        AddressClass::Public
+    }
+}
+
+fn is_in_ipv6(address: Ipv6Addr, prefix: [u16; 8], length: u32) -> bool {
+    let mask = u128::MAX << (128 - length);
+    address.to_bits() & mask == Ipv6Addr::from(prefix).to_bits() & mask
+}
+
+/// The last four bytes, for the notations that have an IPv4 address there.
+fn embedded(address: Ipv6Addr) -> AddressClass {
+    let [.., a, b, c, d] = address.octets();
+    AddressClass::of(Ipv4Addr::new(a, b, c, d).into())
+}
+
+fn of_ipv6(address: Ipv6Addr) -> AddressClass {
+    let is_in = |prefix, length| is_in_ipv6(address, prefix, length);
+    if address == Ipv6Addr::LOCALHOST {
+        AddressClass::Own
+    } else if is_in([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10) {
+        AddressClass::LinkLocal
+    } else if is_in([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7)
+        // Site-local, before RFC 3879.
+        || is_in([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10)
+        // A translation to IPv4 within one network (RFC 8215).
+        || is_in([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48)
+    {
+        AddressClass::Private
+    } else if is_in([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96) {
+        // The well-known translation to IPv4 (RFC 6052).
+        embedded(address)
+    } else if !is_in([0x2000, 0, 0, 0, 0, 0, 0, 0], 3)
+        // Teredo and what else belongs to the protocol itself.
+        || is_in([0x2001, 0, 0, 0, 0, 0, 0, 0], 23)
+        || is_in([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32)
+        // 6to4.
+        || is_in([0x2002, 0, 0, 0, 0, 0, 0, 0], 16)
+        || is_in([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20)
+    {
+        AddressClass::Unusable
+    } else {
+        AddressClass::Public
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(text: &str) -> AddressClass {
+        AddressClass::of(text.parse().expect("an address"))
+    }
+
+    #[test]
+    fn each_address_is_judged_by_what_it_stands_for() {
+        let table = [
+            (
+                AddressClass::Public,
+                "1.1.1.1 8.8.8.8 172.15.0.1 172.32.0.1 100.63.0.1 100.128.0.1 223.255.255.255",
+            ),
+            (
+                AddressClass::Public,
+                "2606:4700::1111 2a00:1450::1 64:ff9b::808:808 ::ffff:8.8.8.8",
+            ),
+            (
+                AddressClass::Private,
+                "10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 100.64.0.1 100.127.255.255",
+            ),
+            (
+                AddressClass::Private,
+                "fc00::1 fd12::1 fec0::1 ::ffff:10.0.0.1 64:ff9b::a00:1 64:ff9b:1::808:808",
+            ),
+            (
+                AddressClass::Own,
+                "127.0.0.1 127.255.255.255 ::1 ::ffff:127.0.0.1 64:ff9b::7f00:1",
+            ),
+            (
+                AddressClass::LinkLocal,
+                "169.254.1.1 fe80::1 febf::1 ::ffff:169.254.1.1 64:ff9b::a9fe:101",
+            ),
+            (
+                AddressClass::Metadata,
+                "169.254.169.254 169.254.170.2 100.100.100.200 168.63.129.16 192.0.0.192",
+            ),
+            (
+                AddressClass::Metadata,
+                "fd00:ec2::254 fd20:ce::254 ::ffff:169.254.169.254 64:ff9b::a9fe:a9fe",
+            ),
+            (
+                AddressClass::Unusable,
+                "0.0.0.0 0.1.2.3 224.0.0.1 239.1.1.1 240.0.0.1 255.255.255.255 192.0.0.1",
+            ),
+            (
+                AddressClass::Unusable,
+                "192.0.2.1 198.51.100.1 203.0.113.1 198.18.0.1 198.19.255.255 192.88.99.1",
+            ),
+            (
+                AddressClass::Unusable,
+                ":: ff02::1 2002:7f00:1:: 2002:808:808:: 2001::1 2001:db8::1 3fff::1",
+            ),
+            // IPv4 in IPv6 as it was once written.
+            (
+                AddressClass::Unusable,
+                "::127.0.0.1 ::8.8.8.8 100::1 5f00::1",
+            ),
+        ];
+        for (expected, addresses) in table {
+            for address in addresses.split(' ') {
+                assert_eq!(class(address), expected, "{address}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_policy_itself_can_name_a_metadata_service() {
+        use AddressClass as C;
+        let allowed = |reach, named| {
+            let classes = [
+                C::Public,
+                C::Private,
+                C::Own,
+                C::LinkLocal,
+                C::Metadata,
+                C::Unusable,
+            ];
+            classes.map(|class| class.is_allowed(reach, named))
+        };
+        let public = [true, false, false, false, false, false];
+        assert_eq!(allowed(Reach::Public, false), public);
+        assert_eq!(allowed(Reach::Public, true), public);
+        assert_eq!(
+            allowed(Reach::Private, false),
+            [true, true, true, false, false, false]
+        );
+        assert_eq!(
+            allowed(Reach::Private, true),
+            [true, true, true, true, true, false]
+        );
+    }
+}

@@ -1,0 +1,303 @@
+//! The messages of the DNS (RFC 1035): those of guests, and those of the host's resolver.
+//!
+//! Both ends are hostile. A message is read once, from its start to its end, and is never larger than a datagram.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::host::Host;
+
+/// The largest message over UDP that needs no extension.
+pub const MOST_BYTES: usize = 512;
+
+/// How long a guest may remember an answer, seconds. The address belongs to the name as long as the guest lives.
+const TIME_TO_LIVE: u32 = 60;
+
+const HEADER: usize = 12;
+/// A pointer to the name that follows the header.
+const NAME_OF_QUESTION: [u8; 2] = [0xc0, 12];
+const CLASS_INTERNET: u16 = 1;
+/// The most compression pointers in a row.
+const MOST_POINTERS: usize = 16;
+/// The most aliases from a name to its addresses.
+const MOST_ALIASES: usize = 16;
+
+// Flags of the third and fourth byte.
+const RESPONSE: u16 = 1 << 15;
+const OPCODE: u16 = 0xf << 11;
+const TRUNCATED: u16 = 1 << 9;
+const RECURSION_DESIRED: u16 = 1 << 8;
+const RECURSION_AVAILABLE: u16 = 1 << 7;
+const CODE: u16 = 0xf;
+
+/// The kind of a record.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RecordKind {
+    /// An IPv4 address.
+    A,
+    /// An IPv6 address.
+    Aaaa,
+}
+
+impl RecordKind {
+    const fn number(self) -> u16 {
+        match self {
+            Self::A => 1,
+            Self::Aaaa => 28,
+        }
+    }
+}
+
+const ALIAS: u16 = 5;
+
+/// A guest's question.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Query<'a> {
+    /// The name, or `None` if it is not one of a host.
+    pub name: Option<String>,
+    /// Whether it asks for an IPv4 address.
+    pub asks_address: bool,
+    id: u16,
+    flags: u16,
+    /// The question as it was sent.
+    question: &'a [u8],
+}
+
+/// The answer to a guest.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reply {
+    /// The name has this address.
+    Address(Ipv4Addr),
+    /// The name exists, and has no record of the kind.
+    Nothing,
+    /// The name does not exist.
+    NoName,
+    /// The resolver cannot answer.
+    Failure,
+}
+
+impl<'a> Query<'a> {
+    /// Reads a query with one question. `None` for everything else, which gets no answer.
+    pub fn read(message: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader { message, place: 0 };
+        let (id, flags) = (reader.u16()?, reader.u16()?);
+        let questions = reader.u16()?;
+        if flags & (RESPONSE | OPCODE) != 0 || questions != 1 {
+            return None;
+        }
+        reader.skip(HEADER - 6)?;
+        let name = reader.name(Pointers::Refused)?;
+        let (kind, class) = (reader.u16()?, reader.u16()?);
+        let is_internet = class == CLASS_INTERNET;
+        let host = name.parse::<Host>().ok().filter(|_| is_internet);
+        Some(Self {
+            name: match host {
+                Some(Host::Name(name)) => Some(name),
+                _ => None,
+            },
+            asks_address: kind == RecordKind::A.number(),
+            id,
+            flags,
+            question: &message[HEADER..reader.place],
+        })
+    }
+
+    /// The message with the reply.
+    pub fn answer(&self, reply: Reply) -> Vec<u8> {
+        let (code, address) = match reply {
+            Reply::Address(address) => (0, Some(address)),
+            Reply::Nothing => (0, None),
+            Reply::NoName => (3, None),
+            Reply::Failure => (2, None),
+        };
+        let flags = RESPONSE | RECURSION_AVAILABLE | (self.flags & RECURSION_DESIRED) | code;
+        let mut message = Vec::with_capacity(HEADER + self.question.len() + 16);
+        for number in [self.id, flags, 1, u16::from(address.is_some()), 0, 0] {
+            message.extend(number.to_be_bytes());
+        }
+        message.extend(self.question);
+        if let Some(address) = address {
+            message.extend(NAME_OF_QUESTION);
+            message.extend(RecordKind::A.number().to_be_bytes());
+            message.extend(CLASS_INTERNET.to_be_bytes());
+            message.extend(TIME_TO_LIVE.to_be_bytes());
+            message.extend(4_u16.to_be_bytes());
+            message.extend(address.octets());
+        }
+        message
+    }
+}
+
+/// A question to the host's resolver. `None` if the name has no form in a message.
+pub fn question(id: u16, name: &str, kind: RecordKind) -> Option<Vec<u8>> {
+    let mut message = Vec::with_capacity(HEADER + name.len() + 6);
+    for number in [id, RECURSION_DESIRED, 1, 0, 0, 0] {
+        message.extend(number.to_be_bytes());
+    }
+    for label in name.split('.') {
+        let length = u8::try_from(label.len())
+            .ok()
+            .filter(|it| (1..64).contains(it))?;
+        message.push(length);
+        message.extend(label.as_bytes());
+    }
+    message.push(0);
+    message.extend(kind.number().to_be_bytes());
+    message.extend(CLASS_INTERNET.to_be_bytes());
+    Some(message)
+}
+
+/// What the host's resolver answered.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Answer {
+    /// The name has these addresses; none if it has no record of the kind.
+    Addresses(Vec<IpAddr>),
+    /// The name does not exist.
+    NoName,
+    /// The answer did not fit: ask over TCP.
+    Truncated,
+    /// The resolver could not find out.
+    Failure,
+}
+
+/// Reads the answer to a question that [`question`] made. `None` if it is the answer to another.
+pub fn answer(asked: &[u8], message: &[u8]) -> Option<Answer> {
+    let mut reader = Reader { message, place: 0 };
+    let (id, flags) = (reader.u16()?, reader.u16()?);
+    let (questions, answers) = (reader.u16()?, reader.u16()?);
+    reader.skip(4)?;
+    let is_ours = asked.get(..2) == Some(&id.to_be_bytes()) && flags & RESPONSE != 0;
+    if !is_ours || questions != 1 {
+        return None;
+    }
+    let name = reader.name(Pointers::Followed)?.to_ascii_lowercase();
+    let mut own = Reader {
+        message: asked,
+        place: HEADER,
+    };
+    let asked_name = own.name(Pointers::Refused)?.to_ascii_lowercase();
+    let kind = own.u16()?;
+    if name != asked_name || reader.u16()? != kind || reader.u16()? != CLASS_INTERNET {
+        return None;
+    }
+    Some(match flags & CODE {
+        _ if flags & TRUNCATED != 0 => Answer::Truncated,
+        0 => match addresses(&mut reader, answers, name, kind) {
+            Some(addresses) => Answer::Addresses(addresses),
+            None => Answer::Failure,
+        },
+        3 => Answer::NoName,
+        _ => Answer::Failure,
+    })
+}
+
+/// The addresses of a name or of what it is an alias of. Aliases come before what they lead to.
+fn addresses(
+    reader: &mut Reader,
+    answers: u16,
+    mut name: String,
+    wanted: u16,
+) -> Option<Vec<IpAddr>> {
+    let mut found = Vec::new();
+    let mut aliases = 0;
+    for _ in 0..answers {
+        let owner = reader.name(Pointers::Followed)?.to_ascii_lowercase();
+        let (kind, class) = (reader.u16()?, reader.u16()?);
+        reader.skip(4)?;
+        let length = usize::from(reader.u16()?);
+        let data = reader.place..reader.place.checked_add(length)?;
+        let bytes = reader.message.get(data.clone())?;
+        if owner == name && class == CLASS_INTERNET {
+            if kind == ALIAS {
+                let mut target = Reader {
+                    message: reader.message,
+                    place: data.start,
+                };
+                name = target.name(Pointers::Followed)?.to_ascii_lowercase();
+                aliases += 1;
+                if aliases > MOST_ALIASES {
+                    return None;
+                }
+            } else if kind == wanted {
+                found.push(match *bytes {
+                    [a, b, c, d] => Ipv4Addr::new(a, b, c, d).into(),
+                    _ => Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).into(),
+                });
+            }
+        }
+        reader.place = data.end;
+    }
+    Some(found)
+}
+
+/// Whether a name may continue elsewhere in the message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Pointers {
+    Followed,
+    Refused,
+}
+
+/// Reads a message from a place on.
+struct Reader<'a> {
+    message: &'a [u8],
+    place: usize,
+}
+
+impl Reader<'_> {
+    fn skip(&mut self, bytes: usize) -> Option<()> {
+        self.place = self.place.checked_add(bytes)?;
+        (self.place <= self.message.len()).then_some(())
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        let byte = *self.message.get(self.place)?;
+        self.place += 1;
+        Some(byte)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_be_bytes([self.u8()?, self.u8()?]))
+    }
+
+    /// The name at this place, its labels joined by dots. A label with a dot or a byte that is not ASCII makes it no
+    /// name of a host, and is shown as one that none has.
+    fn name(&mut self, pointers: Pointers) -> Option<String> {
+        let mut name = String::new();
+        let mut end = None;
+        let mut followed = 0;
+        loop {
+            let length = self.u8()?;
+            match length {
+                0 => break,
+                1..=63 => {
+                    let start = self.place;
+                    self.skip(usize::from(length))?;
+                    if name.len() + usize::from(length) > 255 {
+                        return None;
+                    }
+                    if !name.is_empty() {
+                        name.push('.');
+                    }
+                    let plain = |byte: &u8| match byte {
+                        b'!'..=b'-' | b'/'..=b'~' => char::from(*byte),
+                        _ => '?',
+                    };
+                    name.extend(self.message[start..self.place].iter().map(plain));
+                }
+                0xc0.. if pointers == Pointers::Followed && followed < MOST_POINTERS => {
+                    let target = usize::from(length & 0x3f) << 8 | usize::from(self.u8()?);
+                    end.get_or_insert(self.place);
+                    self.place = target;
+                    followed += 1;
+                }
+                _ => return None,
+            }
+        }
+        if let Some(end) = end {
+            self.place = end;
+        }
+        Some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests;

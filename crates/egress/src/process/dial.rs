@@ -1,0 +1,229 @@
+//! Connects to a host: resolves its name once, judges each address, and dials one of those that were judged.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::metered::Metered;
+use super::network::Network;
+use super::resolve::resolve;
+use super::{PATIENCE, Shared};
+use crate::address::{AddressClass, Reach};
+use crate::control::Proxy;
+use crate::host::Host;
+use crate::refusal::{Failure, Refusal, Verdict};
+use crate::rules::Access;
+
+/// How long an address is the only one that is tried (RFC 8305).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// The most addresses of a host that are tried.
+const MOST_ADDRESSES: usize = 8;
+
+/// The most bytes of a proxy's answer.
+const MOST_OF_ANSWER: usize = 16 * 1024;
+
+/// What a connection carries, for a proxy that tells the two apart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Carries {
+    /// Requests of HTTP in the clear.
+    Http,
+    /// Anything else.
+    Other,
+}
+
+/// A connection to a host, or to the proxy that the request goes to.
+#[derive(Debug)]
+pub struct Dialled {
+    /// The stream.
+    pub stream: Metered,
+    /// The proxy that takes requests for the host.
+    pub requests_to: Option<Proxy>,
+}
+
+/// Connects to a host that the rules allow. What does not come about is noted.
+pub async fn dial(
+    network: &Arc<Network>,
+    host: &Host,
+    port: u16,
+    access: &Access<'_>,
+    carries: Carries,
+) -> Result<Dialled, Verdict> {
+    let dialled = timeout(PATIENCE, connect(network, host, port, access, carries)).await;
+    let result = match dialled {
+        Ok(result) => result,
+        Err(_) => Err(Verdict::Failed(Failure::Unreachable)),
+    };
+    if let Err(verdict) = result {
+        network.note(host, port, None, verdict);
+    }
+    result
+}
+
+async fn connect(
+    network: &Arc<Network>,
+    host: &Host,
+    port: u16,
+    access: &Access<'_>,
+    carries: Carries,
+) -> Result<Dialled, Verdict> {
+    if network.bytes.left() == 0 {
+        return Err(Verdict::Refused(Refusal::Bytes));
+    }
+    network.dials.turn().await;
+    let shared = &network.shared;
+    let proxy = shared
+        .proxy
+        .as_ref()
+        .filter(|_| access.reach() == Reach::Public);
+    let (stream, address, requests_to) = match (proxy, carries) {
+        (Some(proxy), Carries::Http) => (to_proxy(shared, proxy).await?, None, Some(proxy.clone())),
+        (Some(proxy), Carries::Other) => (through(shared, proxy, host, port).await?, None, None),
+        (None, _) => {
+            let (stream, address) = directly(shared, host, port, access).await?;
+            (stream, Some(address), None)
+        }
+    };
+    _ = stream.set_nodelay(true);
+    let stream = Metered::new(stream, network, host, port, address);
+    Ok(Dialled {
+        stream,
+        requests_to,
+    })
+}
+
+async fn directly(
+    shared: &Shared,
+    host: &Host,
+    port: u16,
+    access: &Access<'_>,
+) -> Result<(TcpStream, IpAddr), Verdict> {
+    let addresses = addresses_of(shared, host).await?;
+    let mut allowed = Vec::new();
+    let mut refused = None;
+    for address in addresses {
+        let class = class_of(address).await;
+        if class.is_allowed(access.reach(), access.is_named_address()) {
+            allowed.push(SocketAddr::new(address, port));
+        } else {
+            refused = Some(Refusal::from(class));
+        }
+    }
+    allowed.truncate(MOST_ADDRESSES);
+    match (first_of(allowed).await, refused) {
+        (Some(stream), _) => {
+            let address = stream.peer_addr().map_err(|_| unreachable())?;
+            Ok((stream, address.ip()))
+        }
+        (None, Some(refusal)) => Err(Verdict::Refused(refusal)),
+        (None, None) => Err(unreachable()),
+    }
+}
+
+const fn unreachable() -> Verdict {
+    Verdict::Failed(Failure::Unreachable)
+}
+
+async fn addresses_of(shared: &Shared, host: &Host) -> Result<Vec<IpAddr>, Verdict> {
+    match host {
+        Host::Address(address) => Ok(vec![*address]),
+        Host::Name(name) => {
+            let resolution = shared.resolution();
+            let resolved = resolve(&resolution, name).await;
+            resolved.map_err(Verdict::Failed)
+        }
+    }
+}
+
+/// What lies behind an address. That of an interface of this machine looks like any other, but the kernel would reach
+/// it from the same address.
+async fn class_of(address: IpAddr) -> AddressClass {
+    let class = AddressClass::of(address);
+    if matches!(
+        class,
+        AddressClass::Public | AddressClass::Private | AddressClass::Unusable
+    ) {
+        let any: IpAddr = match address {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        // Nothing is sent: this looks a route up.
+        if let Ok(socket) = UdpSocket::bind((any, 0)).await
+            && socket.connect((address, 9)).await.is_ok()
+            && socket.local_addr().is_ok_and(|own| own.ip() == address)
+        {
+            return AddressClass::Own;
+        }
+    }
+    class
+}
+
+/// The first of the addresses that answers. Each has a head start over the next.
+async fn first_of(addresses: Vec<SocketAddr>) -> Option<TcpStream> {
+    let mut attempts = JoinSet::new();
+    let mut waiting = addresses.into_iter();
+    loop {
+        let next = waiting.next();
+        let is_last = next.is_none();
+        if let Some(address) = next {
+            attempts.spawn(TcpStream::connect(address));
+        }
+        let joined = tokio::select! {
+            joined = attempts.join_next() => joined,
+            () = sleep(HEAD_START), if !is_last => continue,
+        };
+        match joined {
+            Some(Ok(Ok(stream))) => return Some(stream),
+            None if is_last => return None,
+            _ => {}
+        }
+    }
+}
+
+/// A connection to the proxy. The policy names it, so its address may be private.
+async fn to_proxy(shared: &Shared, proxy: &Proxy) -> Result<TcpStream, Verdict> {
+    let addresses = addresses_of(shared, &proxy.host).await?.into_iter();
+    let addresses = addresses.map(|address| SocketAddr::new(address, proxy.port));
+    let stream = first_of(addresses.take(MOST_ADDRESSES).collect()).await;
+    stream.ok_or(Verdict::Failed(Failure::Proxy))
+}
+
+/// A connection that the proxy makes (RFC 9110, 9.3.6). It resolves the name too.
+async fn through(
+    shared: &Shared,
+    proxy: &Proxy,
+    host: &Host,
+    port: u16,
+) -> Result<TcpStream, Verdict> {
+    let mut stream = to_proxy(shared, proxy).await?;
+    let host = match host {
+        Host::Address(IpAddr::V6(address)) => format!("[{address}]"),
+        other => other.to_string(),
+    };
+    let authorization = proxy.authorization.as_ref();
+    let authorization = authorization.map(|value| format!("Proxy-Authorization: {value}\r\n"));
+    let authorization = authorization.unwrap_or_default();
+    let request =
+        format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n{authorization}\r\n");
+    let failed = |_| Verdict::Failed(Failure::Proxy);
+    stream.write_all(request.as_bytes()).await.map_err(failed)?;
+    // One byte at a time: what follows the answer is the host's.
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        if answer.len() >= MOST_OF_ANSWER {
+            return Err(Verdict::Failed(Failure::Proxy));
+        }
+        answer.push(stream.read_u8().await.map_err(failed)?);
+    }
+    let is_success = answer.starts_with(b"HTTP/1.") && answer.get(8..10) == Some(b" 2");
+    if is_success {
+        Ok(stream)
+    } else {
+        Err(Verdict::Failed(Failure::Proxy))
+    }
+}

@@ -1,0 +1,366 @@
+//! HTTP/1 on a guest's connection: judges each request, and sends those that are allowed on.
+//!
+//! A request is read, judged and written anew. What could be read in two ways does not get through: there is one
+//! `Host`, the length of a body is what was counted, and headers of the connection end here.
+
+mod headers;
+mod upstream;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::http::uri::PathAndQuery;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
+
+use self::upstream::{Outgoing, Upstreams};
+use super::connection::{note_end_of_bytes, serve_with};
+use super::dial::{Carries, Dialled, dial};
+use super::head::Guest;
+use super::network::Network;
+use crate::address::Reach;
+use crate::host::{Authority, Host};
+use crate::refusal::{Failure, Refusal, Verdict};
+use crate::rules::{Access, Credential};
+
+/// How long the head of a request may take, and a connection may wait for its next one.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The most bytes of a request's head.
+const MOST_OF_HEAD: usize = 64 * 1024;
+
+/// The most headers of a request.
+const MOST_HEADERS: usize = 200;
+
+/// The most characters of a request that its refusal quotes.
+const MOST_OF_WHAT: usize = 200;
+
+type Body = Either<Full<Bytes>, Incoming>;
+
+/// A host and a port.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Place {
+    pub host: Host,
+    pub port: u16,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Address(address) if address.is_ipv6() => write!(f, "[{address}]:{}", self.port),
+            host => write!(f, "{host}:{}", self.port),
+        }
+    }
+}
+
+impl Place {
+    /// The host as requests name it: without the port that goes without saying.
+    fn authority(&self, scheme: Scheme) -> String {
+        let whole = self.to_string();
+        let usual = format!(":{}", scheme.usual_port());
+        whole.strip_suffix(&usual).unwrap_or(&whole).to_owned()
+    }
+}
+
+/// How requests reach the host.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Scheme {
+    /// In the clear.
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+impl Scheme {
+    const fn usual_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+/// What a request or a connection is refused with: the status line's end, and a sentence.
+pub fn explain(verdict: Verdict, what: &str) -> (StatusCode, String) {
+    let status = match verdict {
+        Verdict::Refused(Refusal::Name) => StatusCode::MISDIRECTED_REQUEST,
+        Verdict::Refused(Refusal::Malformed) => StatusCode::BAD_REQUEST,
+        Verdict::Refused(_) => StatusCode::FORBIDDEN,
+        Verdict::Failed(Failure::Slow) => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    let (ends, why) = (
+        match verdict {
+            Verdict::Refused(_) => "is refused by the sandbox",
+            _ => "does not take place",
+        },
+        verdict.as_words().unwrap_or_default(),
+    );
+    (status, format!("{what} {ends}: {why}.\n"))
+}
+
+/// Serves the requests of a connection. `place` is the host that they are for, or `None` on the proxy, where each names its
+/// own.
+pub async fn serve<I>(
+    network: &Arc<Network>,
+    io: I,
+    scheme: Scheme,
+    place: Option<Place>,
+    dialled: Option<Dialled>,
+) where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let gate = Arc::new(Gate {
+        network: Arc::clone(network),
+        scheme,
+        upstreams: Upstreams::new(place.as_ref(), dialled),
+        place,
+        after: Mutex::new(None),
+    });
+    let service = service_fn(|request| {
+        let gate = Arc::clone(&gate);
+        async move { Ok::<_, Infallible>(gate.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MOST_OF_HEAD)
+        .max_headers(MOST_HEADERS)
+        .serve_connection(TokioIo::new(io), service)
+        .with_upgrades();
+    // A guest that breaks off, or does not speak HTTP, hears of it from its own library.
+    let served = connection.await;
+    if served.is_err()
+        && let Some(place) = &gate.place
+    {
+        note_end_of_bytes(network, place);
+    }
+    let after = gate
+        .after
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    match after {
+        None => {}
+        Some(After::Tunnel(guest, place, dialled)) => tunnel(network, guest, place, dialled).await,
+        Some(After::Switched(guest, host)) => {
+            if let (Ok(guest), Ok(host)) = tokio::join!(guest, host) {
+                let (mut guest, mut host) = (TokioIo::new(guest), TokioIo::new(host));
+                _ = copy_bidirectional(&mut guest, &mut host).await;
+            }
+        }
+    }
+}
+
+/// Serves what comes after `CONNECT` as if the guest had connected to the host.
+async fn tunnel(network: &Arc<Network>, guest: OnUpgrade, place: Place, dialled: Dialled) {
+    let Ok(upgraded) = guest.await else { return };
+    // The proxy's connections are the only ones on which there is `CONNECT`.
+    if let Ok(parts) = upgraded.downcast::<TokioIo<Guest>>() {
+        let guest = parts.io.into_inner().with_head(&parts.read_buf);
+        Box::pin(serve_with(
+            network,
+            guest,
+            place.host,
+            place.port,
+            Some(dialled),
+        ))
+        .await;
+    }
+}
+
+/// What a connection becomes once its last request is answered.
+enum After {
+    /// A connection to a host, after `CONNECT`.
+    Tunnel(OnUpgrade, Place, Dialled),
+    /// Another protocol with the host that the requests went to: the guest's side, and the host's.
+    Switched(OnUpgrade, OnUpgrade),
+}
+
+/// Judges the requests of one connection.
+struct Gate {
+    network: Arc<Network>,
+    scheme: Scheme,
+    /// The host that all requests are for, unless this is the proxy.
+    place: Option<Place>,
+    upstreams: Upstreams,
+    after: Mutex<Option<After>>,
+}
+
+impl Gate {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        self.network.requests.turn().await;
+        let what = format!("{} {}", request.method(), request.uri());
+        let is_connect = request.method() == Method::CONNECT;
+        let answered = if is_connect {
+            self.connect(request).await
+        } else {
+            self.forward(request).await
+        };
+        answered.unwrap_or_else(|verdict| {
+            let what = what.chars().take(MOST_OF_WHAT).collect::<String>();
+            let (status, text) = explain(verdict, &what);
+            let mut response = Response::new(Either::Left(Full::from(text)));
+            *response.status_mut() = status;
+            let headers = response.headers_mut();
+            let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+            headers.insert(CONTENT_TYPE, kind);
+            if is_connect || verdict == Verdict::Refused(Refusal::Malformed) {
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            response
+        })
+    }
+
+    /// Connects to a host, on the proxy.
+    async fn connect(&self, mut request: Request<Incoming>) -> Result<Response<Body>, Verdict> {
+        let authority = request.uri().authority().map(ToString::to_string);
+        let authority = authority.and_then(|it| it.parse::<Authority>().ok());
+        let Some(Authority {
+            host,
+            port: Some(port),
+        }) = authority.filter(|_| self.place.is_none())
+        else {
+            return Err(self.misplaced(Refusal::Malformed));
+        };
+        let network = &self.network;
+        let access = network
+            .shared
+            .rules
+            .access(&host, port)
+            .map_err(|refusal| {
+                let verdict = Verdict::Refused(refusal);
+                network.note(&host, port, None, verdict);
+                verdict
+            })?;
+        let dialled = dial(network, &host, port, &access, Carries::Other).await?;
+        let guest = hyper::upgrade::on(&mut request);
+        let after = After::Tunnel(guest, Place { host, port }, dialled);
+        self.switch_to(after);
+        Ok(Response::new(Either::Left(Full::default())))
+    }
+
+    /// Sends a request on to its host.
+    async fn forward(&self, mut request: Request<Incoming>) -> Result<Response<Body>, Verdict> {
+        let guest = hyper::upgrade::on(&mut request);
+        let (mut parts, body) = request.into_parts();
+        let place = self
+            .place_of(&parts)
+            .map_err(|refusal| self.misplaced(refusal))?;
+        let asked = format!("{} {}", parts.method, target(&parts));
+        let network = &self.network;
+        let judged = self.judge(&place, &parts);
+        let (access, credential) = judged.map_err(|refusal| {
+            let verdict = Verdict::Refused(refusal);
+            network.note(&place.host, place.port, Some(&asked), verdict);
+            verdict
+        })?;
+        let switch = headers::switch(&parts);
+        let name = HeaderValue::from_str(&place.authority(self.scheme));
+        let name = name.map_err(|_| self.misplaced(Refusal::Malformed))?;
+        let credential = credential.and_then(headers::of_credential);
+        headers::of_request(&mut parts.headers, name, credential, switch);
+        parts.version = Version::HTTP_11;
+        let outgoing = Outgoing {
+            network,
+            access: &access,
+            place: &place,
+            scheme: self.scheme,
+        };
+        let request = Request::from_parts(parts, Either::Right(body));
+        let mut response = self.upstreams.send(&outgoing, request).await?;
+        let status = response.status();
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            let host = hyper::upgrade::on(&mut response);
+            self.switch_to(After::Switched(guest, host));
+        }
+        headers::of_response(response.headers_mut(), status);
+        Ok(response.map(Either::Right))
+    }
+
+    fn switch_to(&self, after: After) {
+        let mut place = self.after.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some(after);
+    }
+
+    /// Notes a request that does not name the host of its connection, or none at all.
+    fn misplaced(&self, refusal: Refusal) -> Verdict {
+        let verdict = Verdict::Refused(refusal);
+        match &self.place {
+            Some(place) => self.network.note(&place.host, place.port, None, verdict),
+            None => self.network.ledger.note("", None, None, verdict),
+        }
+        verdict
+    }
+
+    /// The host that a request is for. All that name one must name the same.
+    fn place_of(&self, parts: &Parts) -> Result<Place, Refusal> {
+        let place = |authority: Authority| Place {
+            host: authority.host,
+            port: authority.port.unwrap_or(self.scheme.usual_port()),
+        };
+        let read = |text: &str| text.parse().map(place).map_err(|_| Refusal::Malformed);
+        let is_plain = parts
+            .uri
+            .scheme_str()
+            .is_none_or(|scheme| match self.scheme {
+                Scheme::Http => scheme == "http",
+                Scheme::Https => scheme == "https",
+            });
+        if !is_plain {
+            return Err(Refusal::Malformed);
+        }
+        let of_target = parts
+            .uri
+            .authority()
+            .map(|authority| read(authority.as_str()));
+        let of_target = of_target.transpose()?;
+        let mut hosts = parts.headers.get_all(HOST).iter();
+        let of_header = match (hosts.next(), hosts.next()) {
+            (Some(host), None) => Some(read(host.to_str().map_err(|_| Refusal::Malformed)?)?),
+            (None, _) if parts.version == Version::HTTP_10 => None,
+            _ => return Err(Refusal::Malformed),
+        };
+        let place = match (&self.place, &of_target) {
+            (Some(place), _) | (None, Some(place)) => place.clone(),
+            (None, None) => return Err(Refusal::Malformed),
+        };
+        let mut named = of_target.iter().chain(&of_header);
+        if named.all(|named| *named == place) {
+            Ok(place)
+        } else {
+            Err(Refusal::Name)
+        }
+    }
+
+    /// Whether the request is allowed, and what it gets.
+    fn judge(
+        &self,
+        place: &Place,
+        parts: &Parts,
+    ) -> Result<(Access<'_>, Option<&Credential>), Refusal> {
+        let access = self.network.shared.rules.access(&place.host, place.port)?;
+        let allowed = access.request(parts.method.as_str(), target(parts))?;
+        let is_seen = self.scheme == Scheme::Http && access.reach() == Reach::Public;
+        match allowed.credential {
+            Some(_) if is_seen => Err(Refusal::ClearCredential),
+            credential => Ok((access, credential)),
+        }
+    }
+}
+
+/// The path of a request with its query.
+fn target(parts: &Parts) -> &str {
+    parts.uri.path_and_query().map_or("/", PathAndQuery::as_str)
+}

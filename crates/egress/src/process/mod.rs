@@ -1,0 +1,151 @@
+//! The process itself: one thread, which serves the workers of one sandbox.
+
+mod authority;
+mod budget;
+mod confine;
+mod connection;
+mod dial;
+mod head;
+mod http;
+mod ledger;
+mod metered;
+mod names_server;
+mod network;
+mod proxy;
+mod relay;
+mod resolve;
+mod socket;
+mod tls;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use sandfork_jail::control::{MAX_MESSAGE, recv_message, send_message};
+use sandfork_jail::sys::descriptors::{close_inherited, relocate_stdio};
+use tokio::task::JoinSet;
+
+use self::network::Network;
+use self::socket::Packets;
+use self::tls::Tls;
+use crate::control::{FromEgress, Proxy, Resolution, Start, ToEgress};
+use crate::rules::Rules;
+
+/// How long either side may take to say what the next step needs: the first bytes, a handshake, the head of a
+/// request, an answer of a resolver and a proxy together.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What all connections of the process share.
+#[derive(Debug)]
+struct Shared {
+    rules: Rules,
+    connections: u32,
+    bytes: u64,
+    proxy: Option<Proxy>,
+    resolution: Mutex<Resolution>,
+    tls: Tls,
+}
+
+impl Shared {
+    fn resolution(&self) -> Resolution {
+        let resolution = self.resolution.lock();
+        resolution.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Serves a supervisor, whose socket is standard input, until it is gone. Returns what went wrong.
+///
+/// # Errors
+/// What failed, as part of a sentence. The supervisor knows it by then.
+pub fn run() -> Result<(), String> {
+    // Otherwise it is the number of a descriptor.
+    _ = nix::sys::prctl::set_name(c"sandfork-egress");
+    let control = relocate_stdio(0).map_err(|errno| format!("take the socket: {errno}"))?;
+    // A program that embeds the supervisor may have left descriptors open for its own children.
+    close_inherited(control.as_fd()).map_err(|errno| format!("close descriptors: {errno}"))?;
+    let prepared = prepare(&control);
+    let (shared, ready) = match prepared {
+        Ok(prepared) => prepared,
+        Err(what) => {
+            let failed = FromEgress::Failed { what: what.clone() };
+            // A supervisor that is gone needs no answer.
+            _ = send_message(control.as_fd(), &failed, &[]);
+            return Err(what);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("start the event loop: {error}"))?;
+    send_message(control.as_fd(), &ready, &[]).map_err(|errno| format!("report: {errno}"))?;
+    let served = runtime.block_on(serve(control, &shared));
+    served.map_err(|error| format!("read from the supervisor: {error}"))
+}
+
+/// Reads what to do, and gives up every right that it does not need. The event loop's own descriptors are made later,
+/// under the filter.
+fn prepare(control: &OwnedFd) -> Result<(Arc<Shared>, FromEgress), String> {
+    let mut buffer = vec![0; MAX_MESSAGE];
+    let received = recv_message(control.as_fd(), &mut buffer);
+    let start = match received.map_err(|errno| format!("read the rules: {errno}"))? {
+        Some((ToEgress::Start(start), _)) => *start,
+        Some(_) => return Err("read the rules: another message came first".to_owned()),
+        None => return Err("read the rules: the supervisor is gone".to_owned()),
+    };
+    let Start {
+        rules,
+        connections,
+        bytes,
+        proxy,
+        resolution,
+        trust,
+        authority,
+        identity,
+        filter,
+        landlock_abi,
+    } = start;
+    // The supervisor's user may read files that the process's own may not.
+    let (tls, authority) = Tls::new(trust.as_deref(), authority)?;
+    confine::confine(identity, landlock_abi, &filter)?;
+    let shared = Shared {
+        rules,
+        connections,
+        bytes,
+        proxy,
+        resolution: Mutex::new(resolution),
+        tls,
+    };
+    Ok((Arc::new(shared), FromEgress::Ready(authority)))
+}
+
+/// Serves each worker that the supervisor names.
+async fn serve(control: OwnedFd, shared: &Arc<Shared>) -> std::io::Result<()> {
+    let control = Packets::new(control)?;
+    let mut buffer = vec![0; MAX_MESSAGE];
+    let mut networks = JoinSet::new();
+    loop {
+        let received = tokio::select! {
+            received = control.receive(&mut buffer) => received,
+            Some(_) = networks.join_next() => continue,
+        };
+        match received {
+            // Descriptors that did not fit are closed, and the supervisor sees that the link is.
+            Err(Errno::EMSGSIZE | Errno::EMFILE | Errno::ENFILE) => {}
+            Err(errno) => return Err(errno.into()),
+            Ok(None) => return Ok(()),
+            Ok(Some((ToEgress::Serve { sockets }, fds))) => {
+                if let Some(network) = Network::new(shared, &sockets, fds) {
+                    networks.spawn(network.serve());
+                }
+            }
+            Ok(Some((ToEgress::Resolve(resolution), _))) => {
+                let mut current = shared.resolution.lock();
+                **current
+                    .as_mut()
+                    .unwrap_or_else(|poisoned| poisoned.get_mut()) = resolution;
+            }
+            Ok(Some((ToEgress::Start(_), _))) => return Err(Errno::EPROTO.into()),
+        }
+    }
+}

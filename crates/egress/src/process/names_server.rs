@@ -1,0 +1,69 @@
+//! The resolver of a guest. It asks no other: a name that the policy does not have never leaves the process.
+
+use std::net::Ipv4Addr;
+use std::sync::{Arc, PoisonError};
+
+use tokio::net::UdpSocket;
+
+use super::budget::Pace;
+use super::network::Network;
+use crate::dns::{MOST_BYTES, Query, Reply};
+use crate::host::Host;
+use crate::refusal::{Refusal, Verdict};
+
+/// Answers each question.
+pub async fn serve(network: Arc<Network>, socket: UdpSocket, pace: Pace) {
+    let mut buffer = [0; MOST_BYTES];
+    loop {
+        pace.turn().await;
+        // An error is that of an earlier answer, whose receiver is gone.
+        let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
+            continue;
+        };
+        if let Some(query) = Query::read(&buffer[..length]) {
+            let reply = reply(&network, &query);
+            // A guest that does not take the answer asks again.
+            _ = socket.try_send_to(&query.answer(reply), from);
+        }
+    }
+}
+
+fn reply(network: &Network, query: &Query) -> Reply {
+    let Some(name) = query.name.as_deref() else {
+        return Reply::NoName;
+    };
+    let refuse = |refusal| {
+        let verdict = Verdict::Refused(refusal);
+        network.ledger.note(name, None, None, verdict);
+    };
+    let is_known = network.shared.rules.knows(&Host::Name(name.to_owned()));
+    if !is_known && (name == "localhost" || name.ends_with(".localhost")) {
+        return if query.asks_address {
+            Reply::Address(Ipv4Addr::LOCALHOST)
+        } else {
+            Reply::Nothing
+        };
+    }
+    match (is_known, query.asks_address) {
+        (true, true) => {
+            let mut names = network.names.lock().unwrap_or_else(PoisonError::into_inner);
+            let address = names.address_of(name);
+            address.map_or_else(
+                || {
+                    refuse(Refusal::Names);
+                    Reply::Failure
+                },
+                Reply::Address,
+            )
+        }
+        // The name has no other record. A client that prefers IPv6 goes on with IPv4.
+        (true, false) => Reply::Nothing,
+        (false, asks_address) => {
+            // Clients ask for both kinds of address.
+            if asks_address {
+                refuse(Refusal::Host);
+            }
+            Reply::NoName
+        }
+    }
+}

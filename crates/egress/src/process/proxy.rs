@@ -1,0 +1,94 @@
+//! The proxy of a guest, for clients that use one: HTTP with `CONNECT`, and SOCKS5 with names, on one port.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::PATIENCE;
+use super::connection::serve_with;
+use super::dial::{Carries, dial};
+use super::head::Guest;
+use super::http::{self, Scheme};
+use super::network::Network;
+use crate::host::Host;
+use crate::refusal::{Refusal, Verdict};
+use crate::socks::{self, Code, Read};
+
+/// Serves a connection to the proxy.
+pub async fn serve(network: &Arc<Network>, stream: TcpStream) {
+    let mut guest = Guest::new(stream);
+    match timeout(PATIENCE, guest.read_ahead()).await {
+        Ok(Ok(1..)) => {}
+        // It ended, or says nothing.
+        _ => return,
+    }
+    match guest.head().first() {
+        Some(&socks::VERSION) => socks(network, guest).await,
+        Some(b'A'..=b'Z') => http::serve(network, guest, Scheme::Http, None, None).await,
+        _ => note_malformed(network),
+    }
+}
+
+fn note_malformed(network: &Network) {
+    let verdict = Verdict::Refused(Refusal::Malformed);
+    network.ledger.note("", None, None, verdict);
+}
+
+async fn socks(network: &Arc<Network>, mut guest: Guest) {
+    let (host, port) = match timeout(PATIENCE, asked(&mut guest)).await {
+        Ok(Ok(Some(asked))) => asked,
+        Ok(Ok(None)) => return note_malformed(network),
+        Ok(Err(_)) | Err(_) => return,
+    };
+    let dialled = match network.shared.rules.access(&host, port) {
+        Ok(access) => dial(network, &host, port, &access, Carries::Other).await,
+        Err(refusal) => {
+            let verdict = Verdict::Refused(refusal);
+            network.note(&host, port, None, verdict);
+            Err(verdict)
+        }
+    };
+    let code = match dialled {
+        Ok(_) => Code::Succeeded,
+        Err(Verdict::Refused(_)) => Code::NotAllowed,
+        Err(_) => Code::HostUnreachable,
+    };
+    let answered = guest.write_all(&socks::answer(code)).await;
+    if let (Ok(dialled), Ok(())) = (dialled, answered) {
+        serve_with(network, guest, host, port, Some(dialled)).await;
+    }
+}
+
+/// Greets the guest. Returns the host and port that it asks for, or `None` after an answer that ends the conversation.
+async fn asked(guest: &mut Guest) -> io::Result<Option<(Host, u16)>> {
+    let Some(()) = message(guest, socks::greeting).await? else {
+        return Ok(None);
+    };
+    guest.write_all(socks::WELCOME).await?;
+    message(guest, socks::request).await
+}
+
+/// Reads a message. `None` if it is none that can be served.
+async fn message<T>(guest: &mut Guest, read: fn(&[u8]) -> Read<T>) -> io::Result<Option<T>> {
+    loop {
+        match read(guest.head()) {
+            Read::Message(message, length) => {
+                guest.skip(length);
+                return Ok(Some(message));
+            }
+            Read::Unsupported(answer) => {
+                guest.write_all(answer).await?;
+                return Ok(None);
+            }
+            Read::Malformed => return Ok(None),
+            Read::Incomplete if guest.head().len() > socks::MOST_BYTES => return Ok(None),
+            Read::Incomplete => {}
+        }
+        if guest.read_ahead().await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Sockets of the supervisor in the event loop: the control socket and the links.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixDatagram as Datagrams;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use sandfork_jail::control::{recv_message, send_message};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
+
+/// A socket that keeps the borders of messages and has an end.
+///
+/// Tokio has no type for `SOCK_SEQPACKET`. Of its datagram sockets only the waiting is used, which is the same for all.
+#[derive(Debug)]
+pub struct Packets(UnixDatagram);
+
+impl Packets {
+    /// Registers the socket.
+    pub fn new(socket: OwnedFd) -> io::Result<Self> {
+        let socket = nonblocking(socket)?;
+        UnixDatagram::from_std(Datagrams::from(socket)).map(Self)
+    }
+
+    /// Receives a message, or `None` at the end.
+    pub async fn receive<M: DeserializeOwned>(
+        &self,
+        buffer: &mut [u8],
+    ) -> Result<Option<(M, Vec<OwnedFd>)>, Errno> {
+        loop {
+            let ready = self.0.readable().await;
+            ready.map_err(|_| Errno::EIO)?;
+            let mut received = Err(Errno::EAGAIN);
+            _ = self.0.try_io(Interest::READABLE, || {
+                received = recv_message(self.0.as_fd(), buffer);
+                // An error shows the loop that there is nothing more.
+                received.as_ref().map(drop).map_err(|errno| (*errno).into())
+            });
+            match received {
+                Err(Errno::EAGAIN) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Sends a message, if there is room for it.
+    pub fn send(&self, message: &impl Serialize) -> Result<(), Errno> {
+        send_message(self.0.as_fd(), message, &[])
+    }
+}
+
+/// Makes reads and writes return instead of block.
+pub fn nonblocking(fd: OwnedFd) -> io::Result<OwnedFd> {
+    fcntl(&fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    Ok(fd)
+}

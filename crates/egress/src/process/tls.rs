@@ -1,0 +1,118 @@
+//! TLS on both sides of this process: as a host to a guest, and as a client to the host.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+
+use super::authority::Authority;
+use super::head::Guest;
+use super::metered::Metered;
+use crate::control;
+use crate::host::Host;
+
+/// The protocol within TLS. Requests of HTTP/2 would have to be judged one by one as well.
+const PROTOCOL: &[u8] = b"http/1.1";
+
+/// The most hosts whose certificates are kept.
+const MOST_KEPT: usize = 256;
+
+/// What connections with TLS share.
+#[derive(Debug)]
+pub struct Tls {
+    as_client: Arc<ClientConfig>,
+    authority: Authority,
+    as_hosts: Mutex<HashMap<Host, Arc<ServerConfig>>>,
+}
+
+impl Tls {
+    /// Reads the certificates that the host trusts.
+    ///
+    /// # Errors
+    /// What failed, as part of a sentence.
+    pub fn new(
+        trust: Option<&Path>,
+        earlier: Option<control::Authority>,
+    ) -> Result<(Self, control::Authority), String> {
+        let mut roots = RootCertStore::empty();
+        if let Some(path) = trust {
+            let certificates = CertificateDer::pem_file_iter(path);
+            let certificates = certificates.map_err(|error| of_file(path, &error))?;
+            // One certificate that cannot be read makes the others no worse.
+            roots.add_parsable_certificates(certificates.filter_map(Result::ok));
+        }
+        let mut as_client = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("set up TLS: {error}"))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        as_client.alpn_protocols = vec![PROTOCOL.to_vec()];
+        let authority = Authority::new(earlier);
+        let (authority, known) =
+            authority.map_err(|error| format!("make the authority's certificate: {error}"))?;
+        let tls = Self {
+            as_client: Arc::new(as_client),
+            authority,
+            as_hosts: Mutex::default(),
+        };
+        Ok((tls, known))
+    }
+
+    /// Accepts the guest's TLS as the host would.
+    pub async fn accept(&self, host: &Host, guest: Guest) -> io::Result<server::TlsStream<Guest>> {
+        let config = self.as_host(host).map_err(io::Error::other)?;
+        TlsAcceptor::from(config).accept(guest).await
+    }
+
+    /// Speaks TLS to the host, whose certificate must be one that the host of the sandbox trusts.
+    pub async fn connect(
+        &self,
+        host: &Host,
+        stream: Metered,
+    ) -> io::Result<client::TlsStream<Metered>> {
+        let name = match host {
+            Host::Name(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
+            Host::Address(address) => ServerName::from(*address),
+        };
+        let connector = TlsConnector::from(Arc::clone(&self.as_client));
+        connector.connect(name, stream).await
+    }
+
+    fn as_host(&self, host: &Host) -> Result<Arc<ServerConfig>, String> {
+        let mut kept = self.as_hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(config) = kept.get(host) {
+            return Ok(Arc::clone(config));
+        }
+        let certificate = self.authority.certify(host);
+        let certificate = certificate.map_err(|error| error.to_string())?;
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], self.authority.key())
+            .map_err(|error| error.to_string())?;
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        let config = Arc::new(config);
+        if kept.len() >= MOST_KEPT {
+            kept.clear();
+        }
+        kept.insert(host.clone(), Arc::clone(&config));
+        Ok(config)
+    }
+}
+
+fn of_file(path: &Path, error: &rustls::pki_types::pem::Error) -> String {
+    format!(
+        "read the trusted certificates of {}: {error}",
+        path.display()
+    )
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}

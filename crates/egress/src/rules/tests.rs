@@ -1,0 +1,181 @@
+use super::*;
+
+fn rule(json: &str) -> Rule {
+    serde_json::from_str(json).unwrap_or_else(|error| panic!("{json}: {error}"))
+}
+
+fn rules(json: &[&str]) -> Rules {
+    Rules::new(json.iter().map(|json| rule(json)).collect()).expect("no contradiction")
+}
+
+fn host(text: &str) -> Host {
+    text.parse().expect("a host")
+}
+
+#[test]
+fn a_rule_is_written_as_it_is_read() {
+    for text in [
+        r#"{"host":"api.github.com"}"#,
+        r#"{"host":"*.pypi.org","ports":[443]}"#,
+        r#"{"host":"a.b","methods":["GET","POST"],"paths":["/x/*"],"credential":{"header":"X-Key","value":"${KEY}"}}"#,
+        r#"{"host":"db.internal","ports":[5432],"private":true,"raw":true}"#,
+        r#"{"host":"169.254.169.254","private":true}"#,
+    ] {
+        assert_eq!(serde_json::to_string(&rule(text)).expect("JSON"), text);
+        let shown = rule(text).to_string();
+        assert_eq!(shown.parse(), Ok(rule(text)), "{shown}");
+    }
+    assert_eq!(rule(r#"{"host":"A.b"}"#).to_string(), "a.b");
+}
+
+#[test]
+fn each_mistake_has_its_sentence() {
+    let refused = |json: &str| match serde_json::from_str::<Rule>(json) {
+        Ok(_) => panic!("{json} is accepted"),
+        Err(error) => error.to_string(),
+    };
+    let table = [
+        (r#"{"host":"*"}"#, "allows nothing less than everything"),
+        (r#"{"host":"*.com"}"#, "top-level domain"),
+        (
+            r#"{"host":"10.0.0.1"}"#,
+            "10.0.0.1 is an address of a private network: write `private = true`",
+        ),
+        (r#"{"host":"127.0.0.1"}"#, "an address of this machine"),
+        (r#"{"host":"169.254.169.254"}"#, "metadata service"),
+        (
+            r#"{"host":"0.0.0.0","private":true}"#,
+            "not the address of one host",
+        ),
+        (r#"{"host":"2130706433"}"#, "does not end in a number"),
+        (r#"{"host":"a.b:443"}"#, "\":\" does not belong to a host"),
+        (r#"{"host":"a.b","ports":[]}"#, "a port is a number"),
+        (r#"{"host":"a.b","ports":[0]}"#, "a port is a number"),
+        (
+            r#"{"host":"a.b","methods":["get"]}"#,
+            "\"get\" is not a method",
+        ),
+        (
+            r#"{"host":"a.b","methods":["CONNECT"]}"#,
+            "\"CONNECT\" is not a method",
+        ),
+        (r#"{"host":"a.b","paths":["x"]}"#, "begin it with `/`"),
+        (
+            r#"{"host":"a.b","raw":true,"methods":["GET"]}"#,
+            "remove `raw` or `methods`",
+        ),
+        (
+            r#"{"host":"a.b","raw":true,"paths":["/"]}"#,
+            "remove `raw` or `paths`",
+        ),
+        (
+            r#"{"host":"a.b","raw":true,"credential":{"header":"A","value":"b"}}"#,
+            "remove `raw` or `credential`",
+        ),
+        (
+            r#"{"host":"a.b","credential":{"header":"Host","value":"b"}}"#,
+            "\"Host\" is not a header",
+        ),
+        (
+            r#"{"host":"a.b","credential":{"header":"A b","value":"b"}}"#,
+            "\"A b\" is not a header",
+        ),
+        (
+            r#"{"host":"a.b","credential":{"header":"Proxy-Authorization","value":"b"}}"#,
+            "is not a header that can be set",
+        ),
+        (
+            r#"{"host":"a.b","credential":{"header":"A","value":"b\r\nc"}}"#,
+            "no control characters",
+        ),
+        (r#"{"host":"a.b","port":1}"#, "unknown field `port`"),
+    ];
+    for (json, expected) in table {
+        let said = refused(json);
+        assert!(said.contains(expected), "{json}: {said}");
+    }
+}
+
+#[test]
+fn no_rule_allows_nothing() {
+    let rules = Rules::default();
+    assert_eq!(
+        rules.access(&host("a.b"), 443).map(drop),
+        Err(Refusal::Host)
+    );
+    assert!(!rules.knows(&host("a.b")));
+}
+
+#[test]
+fn the_closest_host_decides() {
+    let rules = rules(&[
+        r#"{"host":"*.b.c"}"#,
+        r#"{"host":"*.a.b.c","ports":[8080]}"#,
+        r#"{"host":"x.a.b.c","methods":["GET"]}"#,
+        r#"{"host":"x.a.b.c","methods":["PUT"],"paths":["/put/*"]}"#,
+    ]);
+    let access = |name: &str, port| rules.access(&host(name), port);
+    assert!(access("y.b.c", 443).is_ok());
+    assert_eq!(access("b.c", 443).map(drop), Err(Refusal::Host));
+    assert_eq!(access("y.a.b.c", 443).map(drop), Err(Refusal::Port));
+    assert!(access("y.a.b.c", 8080).is_ok());
+    let exact = access("x.a.b.c", 443).expect("it is allowed");
+    assert!(exact.is_about_requests());
+    let request = |method, path| exact.request(method, path).map(drop);
+    assert_eq!(request("GET", "/anything?a=b"), Ok(()));
+    assert_eq!(request("GET", "/a/../b"), Ok(()));
+    assert_eq!(request("PUT", "/put/x"), Ok(()));
+    assert_eq!(request("PUT", "/put/../x"), Err(Refusal::Path));
+    assert_eq!(request("PUT", "/x"), Err(Refusal::Path));
+    assert_eq!(request("POST", "/put/x"), Err(Refusal::Method));
+    assert_eq!(request("CONNECT", "/"), Err(Refusal::Method));
+    assert_eq!(request("get", "/"), Err(Refusal::Method));
+}
+
+#[test]
+fn a_request_gets_the_credential_of_the_rule_that_allows_it() {
+    let rules = rules(&[
+        r#"{"host":"a.b","methods":["GET"],"credential":{"header":"X","value":"read"}}"#,
+        r#"{"host":"a.b","methods":["POST"],"credential":{"header":"X","value":"write"}}"#,
+        r#"{"host":"a.b","methods":["HEAD"]}"#,
+    ]);
+    let access = rules.access(&host("a.b"), 443).expect("it is allowed");
+    let value = |method| {
+        let allowed = access.request(method, "/").expect("it is allowed");
+        allowed
+            .credential
+            .map(|credential| credential.value.as_str())
+    };
+    assert_eq!(value("GET"), Some("read"));
+    assert_eq!(value("POST"), Some("write"));
+    assert_eq!(value("HEAD"), None);
+}
+
+#[test]
+fn two_rules_for_one_place_agree() {
+    let contradiction = |first: &str, second: &str| {
+        let both = Rules::new(vec![rule(first), rule(second)]);
+        both.err()
+            .map(|found| (found.first, found.second, found.key))
+    };
+    let plain = r#"{"host":"a.b"}"#;
+    let raw = r#"{"host":"a.b","ports":[443],"raw":true}"#;
+    let private = r#"{"host":"a.b","private":true}"#;
+    assert_eq!(contradiction(plain, raw), Some((0, 1, "raw")));
+    assert_eq!(contradiction(plain, private), Some((0, 1, "private")));
+    assert_eq!(
+        contradiction(plain, r#"{"host":"a.b","ports":[22],"raw":true}"#),
+        None
+    );
+    assert_eq!(contradiction(plain, r#"{"host":"*.a.b","raw":true}"#), None);
+}
+
+#[test]
+fn a_credential_is_not_shown() {
+    let rule = rule(r#"{"host":"a.b","credential":{"header":"X-Key","value":"hunter2"}}"#);
+    let shown = format!("{rule:?}");
+    assert!(
+        shown.contains("X-Key") && !shown.contains("hunter2"),
+        "{shown}"
+    );
+}

@@ -1,0 +1,162 @@
+//! What leads to other hosts than the policy's: names that change their minds, and addresses in other spellings.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use sandfork_egress::refusal::{Refusal, Verdict};
+
+use crate::scene::{Setup, exchange};
+use crate::servers::{Answers, Resolver, Server};
+
+/// The owner of an allowed name answers with addresses of this machine.
+#[test]
+fn a_name_that_leads_to_this_machine_is_refused() {
+    let server = Server::http();
+    let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
+    let translated: Ipv6Addr = "64:ff9b::7f00:1".parse().expect("an address");
+    let tunnelled: Ipv6Addr = "2002:7f00:1::".parse().expect("an address");
+    let table: [(IpAddr, Refusal); 7] = [
+        (Ipv4Addr::LOCALHOST.into(), Refusal::OwnAddress),
+        (Ipv6Addr::LOCALHOST.into(), Refusal::OwnAddress),
+        (mapped.into(), Refusal::OwnAddress),
+        (translated.into(), Refusal::OwnAddress),
+        (tunnelled.into(), Refusal::UnusableAddress),
+        (Ipv4Addr::UNSPECIFIED.into(), Refusal::UnusableAddress),
+        (
+            Ipv4Addr::new(169, 254, 169, 254).into(),
+            Refusal::MetadataAddress,
+        ),
+    ];
+    for (address, refusal) in table {
+        let resolver = Resolver::new(vec![vec![address]], Answers::OverUdp);
+        let rule = format!(r#"{{"host":"a.example","ports":[{}]}}"#, server.port);
+        let mut setup = Setup::new(&[rule], &[]);
+        setup.servers = vec![resolver.address];
+        let scene = setup.start(&[server.port]);
+        let (head, mut stream) = scene.tunnel(&format!("a.example:{}", server.port));
+        assert!(head.starts_with("HTTP/1.1 403"), "{address}: {head}");
+        let text = exchange(&mut stream, "");
+        assert!(text.contains(refusal.as_words()), "{address}: {text}");
+        scene.await_verdict(Verdict::Refused(refusal));
+    }
+    assert_eq!(server.count(), 0);
+}
+
+/// It answers with a good address when it is judged, and with another one when it is dialled.
+#[test]
+fn the_address_that_was_judged_is_the_one_that_is_dialled() {
+    let server = Server::http();
+    let good: IpAddr = Ipv4Addr::LOCALHOST.into();
+    let bad: IpAddr = Ipv4Addr::new(169, 254, 169, 254).into();
+    let resolver = Resolver::new(vec![vec![good], vec![bad]], Answers::OverUdp);
+    let rule = format!(
+        r#"{{"host":"a.example","ports":[{}],"private":true}}"#,
+        server.port
+    );
+    let mut setup = Setup::new(&[rule], &[]);
+    setup.servers = vec![resolver.address];
+    let scene = setup.start(&[server.port]);
+    let target = format!("a.example:{}", server.port);
+    for expected in ["200", "403", "200", "403"] {
+        let (head, _) = scene.tunnel(&target);
+        assert!(head.starts_with(&format!("HTTP/1.1 {expected}")), "{head}");
+    }
+    // One question for each kind of address and connection.
+    assert_eq!(resolver.questions.lock().expect("no panic").len(), 8);
+    let report = scene.report();
+    let dialled: Vec<_> = report
+        .connections
+        .iter()
+        .filter_map(|it| it.address)
+        .collect();
+    assert_eq!(dialled, [good, good]);
+}
+
+/// Of several addresses, only those that may be dialled are.
+#[test]
+fn a_good_address_beside_a_bad_one_is_dialled() {
+    let server = Server::http();
+    let addresses = vec![
+        Ipv4Addr::new(169, 254, 169, 254).into(),
+        Ipv4Addr::LOCALHOST.into(),
+    ];
+    let resolver = Resolver::new(vec![addresses], Answers::OverUdp);
+    let rule = format!(
+        r#"{{"host":"a.example","ports":[{}],"private":true}}"#,
+        server.port
+    );
+    let mut setup = Setup::new(&[rule], &[]);
+    setup.servers = vec![resolver.address];
+    let scene = setup.start(&[]);
+    let (head, _) = scene.tunnel(&format!("a.example:{}", server.port));
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+}
+
+/// The guest names this machine itself, in every spelling that some library reads as an address.
+#[test]
+fn no_spelling_of_an_address_gets_through() {
+    let server = Server::http();
+    let rules = [
+        r#"{"host":"a.example"}"#.to_owned(),
+        r#"{"host":"*.b.example"}"#.to_owned(),
+    ];
+    let scene = Setup::new(&rules, &["a.example"]).start(&[]);
+    for host in [
+        "127.0.0.1",
+        "2130706433",
+        "0x7f000001",
+        "0x7f.0.0.1",
+        "0177.0.0.1",
+        "017700000001",
+        "127.1",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        "[::127.0.0.1]",
+        "localhost",
+        "a.example@127.0.0.1",
+        "127.0.0.1#.a.example",
+        "169.254.169.254",
+    ] {
+        let (head, _) = scene.tunnel(&format!("{host}:{}", server.port));
+        let is_refused = head.starts_with("HTTP/1.1 403") || head.starts_with("HTTP/1.1 400");
+        assert!(is_refused, "{host}: {head}");
+        let request = format!(
+            "GET http://{host}:{0}/ HTTP/1.1\r\nHost: {host}:{0}\r\nConnection: close\r\n\r\n",
+            server.port
+        );
+        let answer = exchange(&mut scene.connect_proxy(), &request);
+        let is_refused = answer.starts_with("HTTP/1.1 403") || answer.starts_with("HTTP/1.1 400");
+        assert!(is_refused, "{host}: {answer}");
+    }
+    assert_eq!(server.count(), 0);
+}
+
+/// An address of one of this machine's interfaces is not a loopback address, and leads here all the same.
+#[test]
+fn an_address_of_an_interface_is_this_machine() {
+    let Some(own) = address_of_an_interface() else {
+        return eprintln!("this machine has no address but its loopback ones");
+    };
+    let resolver = Resolver::new(vec![vec![own]], Answers::OverUdp);
+    let mut setup = Setup::new(&[r#"{"host":"a.example"}"#.to_owned()], &[]);
+    setup.servers = vec![resolver.address];
+    let scene = setup.start(&[]);
+    let (head, _) = scene.tunnel("a.example:443");
+    assert!(head.starts_with("HTTP/1.1 403"), "{own}: {head}");
+    scene.await_verdict(Verdict::Refused(Refusal::OwnAddress));
+}
+
+fn address_of_an_interface() -> Option<IpAddr> {
+    let table = std::fs::read_to_string("/proc/net/fib_trie").ok()?;
+    let lines: Vec<&str> = table.lines().collect();
+    let locals = lines
+        .windows(2)
+        .filter(|pair| pair[1].contains("/32 host LOCAL"));
+    let addresses = locals.filter_map(|pair| pair[0].rsplit(' ').next()?.parse::<Ipv4Addr>().ok());
+    addresses
+        .filter(|it| !it.is_loopback())
+        .map(IpAddr::V4)
+        .next()
+}

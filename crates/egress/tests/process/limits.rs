@@ -1,0 +1,156 @@
+//! What one worker may use of the process and of the host.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use sandfork_egress::dns::{Answer, RecordKind};
+use sandfork_egress::refusal::{Refusal, Verdict};
+
+use crate::scene::{Scene, Setup, read_all, read_head};
+use crate::servers::Server;
+
+fn setup(port: u16) -> Setup {
+    let rule = format!(r#"{{"host":"db.example","ports":[{port}],"private":true,"raw":true}}"#);
+    Setup::new(&[rule], &["db.example"])
+}
+
+/// A connection that works.
+fn open(scene: &Scene, port: u16) -> Option<TcpStream> {
+    let mut stream = scene.connect("db.example", port);
+    stream.write_all(b"x").ok()?;
+    stream.read_exact(&mut [0]).ok()?;
+    Some(stream)
+}
+
+#[test]
+fn only_so_many_connections_are_open_at_a_time() {
+    let server = Server::echo();
+    let mut setup = setup(server.port);
+    setup.connections = 3;
+    let scene = setup.start(&[server.port]);
+    let mut held: Vec<TcpStream> = (0..3).filter_map(|_| open(&scene, server.port)).collect();
+    assert_eq!(held.len(), 3);
+    assert!(open(&scene, server.port).is_none());
+    scene.await_verdict(Verdict::Refused(Refusal::Connections));
+    held.pop();
+    scene.await_report(|report| {
+        report
+            .connections
+            .iter()
+            .any(|it| !it.open && it.verdict == Verdict::Allowed)
+    });
+    assert!(open(&scene, server.port).is_some());
+}
+
+#[test]
+fn only_so_many_bytes_are_carried() {
+    let server = Server::echo();
+    let mut setup = setup(server.port);
+    setup.bytes = 100_000;
+    let scene = setup.start(&[server.port]);
+    let mut stream = open(&scene, server.port).expect("it is allowed");
+    let sent = stream.try_clone().expect("a copy");
+    let write = std::thread::spawn(move || (&sent).write_all(&vec![0; 10_000_000]));
+    let received = read_all(&mut stream).len();
+    // The guest writes into a connection that is closed.
+    write.join().expect("no panic").expect_err("it is cut off");
+    assert!(received < 100_000, "{received}");
+    let report = scene.await_verdict(Verdict::Refused(Refusal::Bytes));
+    assert!(report.sent + report.received <= 100_000, "{report:?}");
+    assert!(open(&scene, server.port).is_none());
+}
+
+/// More connections than the host has ports for one address within a minute.
+#[test]
+fn connections_of_a_hasty_guest_are_paced() {
+    let server = Server::echo();
+    let mut setup = setup(server.port);
+    setup.connections = 10;
+    let scene = setup.start(&[server.port]);
+    let address = scene.address_of("db.example");
+    let until = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < until {
+        let address = (address, server.port).into();
+        // Waits in the backlog, and gives up there.
+        _ = TcpStream::connect_timeout(&address, Duration::from_millis(50));
+    }
+    // Ten at once, and fifty each second.
+    assert!(server.count() <= 10 + 50 * 3, "{}", server.count());
+}
+
+/// One connection to the proxy, whose requests each need another connection to a host.
+#[test]
+fn connections_for_requests_are_paced() {
+    let server = Server::http();
+    let hosts = ["a.example", "b.example"];
+    let rules = hosts.map(|host| {
+        format!(
+            r#"{{"host":"{host}","ports":[{}],"private":true}}"#,
+            server.port
+        )
+    });
+    let mut setup = Setup::new(&rules, &hosts);
+    setup.connections = 10;
+    let scene = setup.start(&[]);
+    let mut stream = scene.connect_proxy();
+    let until = Instant::now() + Duration::from_secs(2);
+    let mut nth = 0;
+    while Instant::now() < until {
+        let place = format!("{}:{}", hosts[nth % 2], server.port);
+        // The server answers with the head of the request, so the answer has two.
+        let request = format!("GET http://{place}/ HTTP/1.1\r\nHost: {place}\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        assert!(read_head(&mut stream).starts_with("HTTP/1.1 200"));
+        assert!(read_head(&mut stream).starts_with("GET / "));
+        nth += 1;
+    }
+    assert_eq!(server.count(), nth);
+    assert!(nth <= 10 + 50 * 3, "{nth}");
+}
+
+#[test]
+fn names_of_a_guest_are_bounded() {
+    let scene = Setup::new(&[r#"{"host":"*.b.example"}"#.to_owned()], &[]).start(&[]);
+    let answers = (0..1100).map(|nth| scene.ask(&format!("{nth}.b.example"), RecordKind::A));
+    let known = answers
+        .filter(|it| matches!(it, Answer::Addresses(_)))
+        .count();
+    assert_eq!(known, 1024);
+    scene.await_verdict(Verdict::Refused(Refusal::Names));
+}
+
+/// A connection that says nothing, or never ends its first word, keeps no other from being served, and is ended.
+#[test]
+fn a_slow_guest_delays_no_other() {
+    let server = Server::http();
+    let rule = format!(
+        r#"{{"host":"a.example","ports":[{}],"private":true}}"#,
+        server.port
+    );
+    let scene = Setup::new(&[rule], &["a.example"]).start(&[server.port]);
+    let openings: [&[u8]; 4] = [b"", b"GET / HTT", &[22, 3, 1], &[5, 1]];
+    let slow: Vec<TcpStream> = (0..40)
+        .map(|nth| {
+            let mut stream = match nth % 2 {
+                0 => scene.connect("a.example", server.port),
+                _ => scene.connect_proxy(),
+            };
+            stream.write_all(openings[nth / 2 % 4]).expect("it reads");
+            stream
+        })
+        .collect();
+    let mut stream = scene.connect("a.example", server.port);
+    let request = format!("GET / HTTP/1.1\r\nHost: a.example:{}\r\n\r\n", server.port);
+    stream.write_all(request.as_bytes()).expect("it reads");
+    assert!(read_head(&mut stream).starts_with("HTTP/1.1 200"));
+    // A minute is more than each is given, but for the head of a request that has begun.
+    for mut stream in slow {
+        stream
+            .set_read_timeout(Some(Duration::from_secs(90)))
+            .expect("a time");
+        let mut last = [0; 256];
+        while matches!(stream.read(&mut last), Ok(1..)) {}
+    }
+    assert_eq!(server.count(), 1);
+}

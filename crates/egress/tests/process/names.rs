@@ -1,0 +1,98 @@
+//! The resolver of a guest.
+
+use std::net::Ipv4Addr;
+
+use sandfork_egress::dns::{Answer, RecordKind};
+use sandfork_egress::refusal::{Failure, Refusal, Verdict};
+
+use crate::scene::{Setup, exchange};
+use crate::servers::{Answers, Resolver, Server};
+
+#[test]
+fn names_of_the_policy_have_made_up_addresses() {
+    let rules = [
+        r#"{"host":"a.example"}"#.to_owned(),
+        r#"{"host":"*.b.example"}"#.to_owned(),
+    ];
+    let scene = Setup::new(&rules, &[]).start(&[]);
+    let address = |last| Answer::Addresses(vec![Ipv4Addr::new(127, 1, 0, last).into()]);
+    assert_eq!(scene.ask("a.example", RecordKind::A), address(2));
+    assert_eq!(scene.ask("x.b.example", RecordKind::A), address(3));
+    assert_eq!(scene.ask("A.EXAMPLE", RecordKind::A), address(2));
+    let none = Answer::Addresses(vec![]);
+    assert_eq!(scene.ask("a.example", RecordKind::Aaaa), none);
+    let local = Answer::Addresses(vec![Ipv4Addr::LOCALHOST.into()]);
+    assert_eq!(scene.ask("localhost", RecordKind::A), local);
+}
+
+#[test]
+fn a_name_that_the_policy_does_not_have_never_leaves() {
+    let resolver = Resolver::new(vec![vec![]], Answers::OverUdp);
+    let mut setup = Setup::new(&[r#"{"host":"a.example"}"#.to_owned()], &[]);
+    setup.servers = vec![resolver.address];
+    let scene = setup.start(&[]);
+    for name in [
+        "secret-data.evil.example",
+        "b.a.example",
+        "example",
+        "2130706433",
+    ] {
+        assert_eq!(scene.ask(name, RecordKind::A), Answer::NoName, "{name}");
+    }
+    // Not by the proxy either.
+    for target in ["secret-data.evil.example:443", "x.a.example:443"] {
+        let (head, _) = scene.tunnel(target);
+        assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+    }
+    let report = scene.report();
+    let refused = |host: &str, port| {
+        let mut all = report.connections.iter();
+        all.any(|it| {
+            it.host == host && it.port == port && it.verdict == Verdict::Refused(Refusal::Host)
+        })
+    };
+    assert!(refused("secret-data.evil.example", None), "{report:?}");
+    assert!(refused("secret-data.evil.example", Some(443)), "{report:?}");
+    assert_eq!(*resolver.questions.lock().expect("no panic"), [""; 0]);
+}
+
+#[test]
+fn a_name_is_resolved_by_the_hosts_resolver() {
+    let server = Server::http();
+    for answers in [Answers::OverUdp, Answers::OverTcp] {
+        let resolver = Resolver::new(vec![vec![Ipv4Addr::LOCALHOST.into()]], answers);
+        let rule = format!(
+            r#"{{"host":"a.example","ports":[{}],"private":true}}"#,
+            server.port
+        );
+        let mut setup = Setup::new(&[rule], &[]);
+        setup.servers = vec![resolver.address];
+        let scene = setup.start(&[server.port]);
+        let mut stream = scene.connect("a.example", server.port);
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: a.example:{}\r\nConnection: close\r\n\r\n",
+            server.port
+        );
+        let answer = exchange(&mut stream, &request);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answers:?} {answer}");
+        let questions = resolver.questions.lock().expect("no panic").clone();
+        assert!(
+            questions.iter().all(|name| name == "a example"),
+            "{questions:?}"
+        );
+        assert_eq!(questions.len(), 2);
+    }
+}
+
+#[test]
+fn a_name_that_does_not_exist_is_said_to() {
+    let resolver = Resolver::new(vec![vec![]], Answers::OverUdp);
+    let mut setup = Setup::new(&[r#"{"host":"a.example"}"#.to_owned()], &[]);
+    setup.servers = vec![resolver.address];
+    let scene = setup.start(&[]);
+    let (head, mut stream) = scene.tunnel("a.example:443");
+    assert!(head.starts_with("HTTP/1.1 502"), "{head}");
+    let text = exchange(&mut stream, "");
+    assert!(text.contains("the name does not exist"), "{text}");
+    scene.await_verdict(Verdict::Failed(Failure::Unresolved));
+}

@@ -1,0 +1,276 @@
+//! Starts the process as a supervisor does, and speaks to it as a guest does.
+
+use std::io::{Read, Write};
+use std::net::{
+    IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, ToSocketAddrs, UdpSocket,
+};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use sandfork_egress::control::{
+    Ask, Authority, FromEgress, Proxy, Report, Resolution, Service, ServiceSocket, Start, ToEgress,
+};
+use sandfork_egress::dns::{Answer, RecordKind, answer, question};
+use sandfork_egress::refusal::Verdict;
+use sandfork_egress::rules::{Rule, Rules};
+use sandfork_jail::control::{MAX_MESSAGE, recv_message, send_message};
+
+/// Longer than anything takes that should come about.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// Lets every system call through: the real filter is that of the supervisor.
+const NO_FILTER: (u16, u8, u8, u32) = (0x06, 0, 0, 0x7fff_0000);
+
+/// What a test sets up.
+pub struct Setup {
+    pub rules: Vec<String>,
+    pub hosts: Vec<(String, IpAddr)>,
+    pub servers: Vec<SocketAddr>,
+    pub connections: u32,
+    pub bytes: u64,
+    pub proxy: Option<Proxy>,
+    pub trust: Option<PathBuf>,
+    pub authority: Option<Authority>,
+}
+
+impl Setup {
+    /// Rules as JSON, and names that all lead to 127.0.0.1.
+    pub fn new(rules: &[String], names: &[&str]) -> Self {
+        let local = |name: &&str| ((*name).to_owned(), IpAddr::from(Ipv4Addr::LOCALHOST));
+        Self {
+            rules: rules.to_vec(),
+            hosts: names.iter().map(local).collect(),
+            servers: vec![],
+            connections: 64,
+            bytes: 100 << 20,
+            proxy: None,
+            trust: None,
+            authority: None,
+        }
+    }
+
+    /// Starts the process, with listeners for made-up addresses on these ports.
+    pub fn start(self, ports: &[u16]) -> Scene {
+        let (control, theirs) = pair();
+        let child = Command::new(env!("CARGO_BIN_EXE_sandfork-egress"))
+            .stdin(theirs)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let rule = |text: &String| -> Rule { serde_json::from_str(text).expect("a rule") };
+        let rules = Rules::new(self.rules.iter().map(rule).collect()).expect("rules");
+        let start = ToEgress::Start(Box::new(Start {
+            rules,
+            connections: self.connections,
+            bytes: self.bytes,
+            proxy: self.proxy,
+            resolution: Resolution {
+                servers: self.servers,
+                hosts: self.hosts,
+            },
+            trust: self.trust,
+            authority: self.authority,
+            identity: None,
+            filter: vec![NO_FILTER],
+            landlock_abi: 1,
+        }));
+        send_message(control.as_fd(), &start, &[]).expect("it listens");
+        let authority = match receive(control.as_fd()) {
+            Some(FromEgress::Ready(authority)) => authority,
+            other => panic!("{other:?}"),
+        };
+        let mut scene = Scene {
+            child,
+            control: Some(control),
+            link: None,
+            authority,
+            names: UNSET,
+            proxy: UNSET,
+        };
+        scene.add_worker(ports);
+        scene
+    }
+}
+
+const UNSET: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// A process with one worker.
+pub struct Scene {
+    child: Child,
+    control: Option<OwnedFd>,
+    pub link: Option<OwnedFd>,
+    pub authority: Authority,
+    names: SocketAddr,
+    pub proxy: SocketAddr,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.control = None;
+        self.child.wait().expect("it is our child");
+    }
+}
+
+fn pair() -> (OwnedFd, OwnedFd) {
+    let (family, kind) = (AddressFamily::Unix, SockType::SeqPacket);
+    socketpair(family, kind, None, SockFlag::SOCK_CLOEXEC).expect("a pair of sockets")
+}
+
+fn receive<M: serde::de::DeserializeOwned>(socket: BorrowedFd) -> Option<M> {
+    let mut buffer = vec![0; MAX_MESSAGE];
+    let received = recv_message(socket, &mut buffer).expect("a message");
+    received.map(|(message, _)| message)
+}
+
+fn v4(address: SocketAddr) -> SocketAddrV4 {
+    match address {
+        SocketAddr::V4(address) => address,
+        SocketAddr::V6(_) => unreachable!("all are IPv4"),
+    }
+}
+
+impl Scene {
+    fn add_worker(&mut self, ports: &[u16]) {
+        let (link, theirs) = pair();
+        // The host's own loopback network stands for the guest's. Names are those of the exact rules, in order.
+        let any = (Ipv4Addr::new(127, 1, 0, 1), 0);
+        let names = UdpSocket::bind(any).expect("a port");
+        let proxy = TcpListener::bind(any).expect("a port");
+        self.names = names.local_addr().expect("it is bound");
+        self.proxy = proxy.local_addr().expect("it is bound");
+        let listeners: Vec<TcpListener> = (2..)
+            .zip(ports)
+            .map(|(nth, port)| TcpListener::bind((Ipv4Addr::new(127, 1, 0, nth), *port)))
+            .collect::<Result<_, _>>()
+            .expect("the ports are free on these addresses");
+        let mut sockets = vec![
+            (Service::Names, self.names),
+            (Service::Connections, self.proxy),
+        ];
+        let others = listeners
+            .iter()
+            .map(|it| it.local_addr().expect("it is bound"));
+        sockets.extend(others.map(|address| (Service::Connections, address)));
+        let sockets = sockets.into_iter().map(|(serves, address)| ServiceSocket {
+            serves,
+            address: v4(address),
+        });
+        let serve = ToEgress::Serve {
+            sockets: sockets.collect(),
+        };
+        let mut descriptors = vec![theirs.as_fd(), names.as_fd(), proxy.as_fd()];
+        descriptors.extend(listeners.iter().map(AsFd::as_fd));
+        let control = self.control.as_ref().expect("it is open");
+        send_message(control.as_fd(), &serve, &descriptors).expect("it listens");
+        self.link = Some(link);
+    }
+
+    /// What happened since the last report.
+    pub fn report(&self) -> Report {
+        let link = self.link.as_ref().expect("it is open").as_fd();
+        send_message(link, &Ask::Report, &[]).expect("it listens");
+        receive(link).expect("a report")
+    }
+
+    /// Reports until one has what is looked for: an end is seen a little later than it is caused.
+    pub fn await_report(&self, wanted: impl Fn(&Report) -> bool) -> Report {
+        let mut all = Report::default();
+        for _ in 0..600 {
+            let report = self.report();
+            all.connections.retain(|connection| !connection.open);
+            all.connections.extend(report.connections);
+            all.count += report.count;
+            all.sent += report.sent;
+            all.received += report.received;
+            if wanted(&all) {
+                return all;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("not what was wanted: {all:?}");
+    }
+
+    /// Waits for this verdict.
+    pub fn await_verdict(&self, verdict: Verdict) -> Report {
+        self.await_report(|report| report.connections.iter().any(|it| it.verdict == verdict))
+    }
+
+    /// Asks the guest's resolver.
+    pub fn ask(&self, name: &str, kind: RecordKind) -> Answer {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        socket.set_read_timeout(Some(LONG)).expect("a time");
+        let question = question(7, name, kind).expect("a name");
+        socket.send_to(&question, self.names).expect("it is sent");
+        let mut buffer = [0; 512];
+        let length = socket.recv(&mut buffer).expect("an answer");
+        answer(&question, &buffer[..length]).expect("an answer to the question")
+    }
+
+    /// The made-up address of a name.
+    pub fn address_of(&self, name: &str) -> IpAddr {
+        match self.ask(name, RecordKind::A) {
+            Answer::Addresses(addresses) => addresses[0],
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Connects as a guest that knows nothing of proxies.
+    pub fn connect(&self, name: &str, port: u16) -> TcpStream {
+        connect((self.address_of(name), port))
+    }
+
+    /// Connects to the proxy.
+    pub fn connect_proxy(&self) -> TcpStream {
+        connect(self.proxy)
+    }
+
+    /// Asks the proxy for a tunnel. Returns the head of the answer and the stream.
+    pub fn tunnel(&self, target: &str) -> (String, TcpStream) {
+        let mut stream = self.connect_proxy();
+        let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let head = read_head(&mut stream);
+        (head, stream)
+    }
+
+    /// The process's exit, after its supervisor is gone.
+    pub fn end(mut self) -> std::process::ExitStatus {
+        self.control = None;
+        self.child.wait().expect("it is our child")
+    }
+}
+
+pub fn connect(to: impl ToSocketAddrs) -> TcpStream {
+    let stream = TcpStream::connect(to).expect("it listens");
+    stream.set_read_timeout(Some(LONG)).expect("a time");
+    stream
+}
+
+/// The head of a message of HTTP, to the empty line.
+pub fn read_head(stream: &mut impl Read) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => break,
+        }
+    }
+    String::from_utf8(head).expect("text")
+}
+
+/// Everything to the end, which may be a reset.
+pub fn read_all(stream: &mut impl Read) -> Vec<u8> {
+    let mut all = Vec::new();
+    _ = stream.read_to_end(&mut all);
+    all
+}
+
+/// Sends a request and reads the answer to the end of the connection.
+pub fn exchange(stream: &mut (impl Read + Write), request: &str) -> String {
+    stream.write_all(request.as_bytes()).expect("it reads");
+    String::from_utf8_lossy(&read_all(stream)).into_owned()
+}

@@ -1,0 +1,178 @@
+//! Servers of the tests, each in threads of its own. They end with the test program.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use crate::scene::read_head;
+
+/// A server, and how many connections it has had.
+#[derive(Clone)]
+pub struct Server {
+    pub port: u16,
+    pub connections: Arc<AtomicUsize>,
+    /// The heads of the requests that it has had.
+    pub heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// Serves each connection by this.
+    pub fn new(serve: impl Fn(TcpStream, &Server) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let server = Self {
+            port: listener.local_addr().expect("it is bound").port(),
+            connections: Arc::default(),
+            heads: Arc::default(),
+        };
+        let (own, serve) = (server.clone(), Arc::new(serve));
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                own.connections.fetch_add(1, Ordering::SeqCst);
+                let (own, serve) = (own.clone(), Arc::clone(&serve));
+                thread::spawn(move || serve(stream, &own));
+            }
+        });
+        server
+    }
+
+    /// Sends back what it gets.
+    pub fn echo() -> Self {
+        Self::new(|mut stream, _| {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                if stream.write_all(&buffer[..length]).is_err() {
+                    break;
+                }
+            }
+        })
+    }
+
+    /// Answers requests without a body.
+    pub fn http() -> Self {
+        Self::new(|mut stream, own| own.answer_requests(&mut stream))
+    }
+
+    /// Answers each request by its own head, until the client is gone.
+    pub fn answer_requests(&self, stream: &mut (impl Read + Write)) {
+        loop {
+            let head = read_head(stream);
+            if head.is_empty() {
+                return;
+            }
+            let is_last = head.to_lowercase().contains("connection: close");
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{head}",
+                head.len()
+            );
+            self.heads.lock().expect("no panic").push(head);
+            if stream.write_all(answer.as_bytes()).is_err() || is_last {
+                return;
+            }
+        }
+    }
+
+    pub fn count(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    pub fn heads(&self) -> Vec<String> {
+        self.heads.lock().expect("no panic").clone()
+    }
+}
+
+/// A resolver that answers every question for addresses with these, in turns, and counts the questions.
+pub struct Resolver {
+    pub address: SocketAddr,
+    pub questions: Arc<Mutex<Vec<String>>>,
+}
+
+/// How a resolver answers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Answers {
+    OverUdp,
+    /// The answer over UDP is cut off.
+    OverTcp,
+}
+
+impl Resolver {
+    pub fn new(turns: Vec<Vec<IpAddr>>, answers: Answers) -> Self {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address = socket.local_addr().expect("it is bound");
+        let listener = TcpListener::bind(address).expect("the same port");
+        let questions = Arc::new(Mutex::new(Vec::new()));
+        let (asked, of_tcp) = (Arc::clone(&questions), turns.clone());
+        thread::spawn(move || {
+            let mut buffer = [0; 512];
+            let mut turn = 0;
+            while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+                let question = &buffer[..length];
+                asked.lock().expect("no panic").push(shown(question));
+                let mut answer = response(question, &turns[turn % turns.len()]);
+                // Each turn is a question for IPv4: the one for IPv6 comes with it.
+                turn += usize::from(kind_of(question) == 1);
+                if answers == Answers::OverTcp {
+                    answer = question.to_vec();
+                    answer[2] = 0x83;
+                }
+                _ = socket.send_to(&answer, from);
+            }
+        });
+        thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let mut length = [0; 2];
+                stream.read_exact(&mut length).expect("a length");
+                let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
+                stream.read_exact(&mut question).expect("a question");
+                let answer = response(&question, &of_tcp[0]);
+                let length = u16::try_from(answer.len()).expect("short").to_be_bytes();
+                stream
+                    .write_all(&[&length[..], &answer].concat())
+                    .expect("it reads");
+            }
+        });
+        Self { address, questions }
+    }
+}
+
+fn kind_of(question: &[u8]) -> u16 {
+    let [.., high, low, _, _] = question else {
+        panic!("too short");
+    };
+    u16::from_be_bytes([*high, *low])
+}
+
+/// The name of a question, with spaces for the lengths of its labels.
+fn shown(question: &[u8]) -> String {
+    let name = &question[12..question.len() - 5];
+    let plain = |byte: &u8| {
+        char::from(if *byte < 64 && *byte != b'-' {
+            b' '
+        } else {
+            *byte
+        })
+    };
+    name.iter().map(plain).collect::<String>().trim().to_owned()
+}
+
+fn response(question: &[u8], addresses: &[IpAddr]) -> Vec<u8> {
+    let mut answer = question.to_vec();
+    answer[2] = 0x81;
+    for address in addresses {
+        let (kind, data) = match address {
+            IpAddr::V4(address) => (1_u16, address.octets().to_vec()),
+            IpAddr::V6(address) => (28, address.octets().to_vec()),
+        };
+        if kind != kind_of(question) {
+            continue;
+        }
+        answer[7] += 1;
+        answer.extend([0xc0, 12]);
+        answer.extend(kind.to_be_bytes());
+        answer.extend([0, 1, 0, 0, 0, 0]);
+        answer.extend(u16::try_from(data.len()).expect("short").to_be_bytes());
+        answer.extend(data);
+    }
+    answer
+}
