@@ -1,5 +1,6 @@
-//! Builds the native half of the zygote (`sandfork-worker`, a `cdylib`), which the library embeds: one
-//! self-contained file is installed, and nothing is looked up on disk at run time.
+//! Builds what the library embeds, so that one self-contained file is installed and nothing is looked up on disk at
+//! run time: the native half of the zygote (`sandfork-worker`, a `cdylib`), and the egress process (`sandfork-egress`,
+//! a program). Neither's dependencies become those of the library.
 
 use std::env;
 use std::fmt::Write as _;
@@ -9,32 +10,42 @@ use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
-/// The profile of the embedded library. Cargo takes profiles from the workspace alone, and a package from
-/// its registry has none.
-const PROFILE: [&str; 4] = [
+/// The profile of what is embedded. Cargo takes profiles from the workspace alone, and a package from its registry has
+/// none.
+const PROFILE: [&str; 3] = [
     "profile.release.lto=\"thin\"",
     "profile.release.codegen-units=4",
-    // A panic ends the worker in any case. With it, an exception of C++ that no code of the guest catches passes our
-    // frames, and ends the guest with the words that it has outside.
-    "profile.release.panic=\"abort\"",
     "profile.release.strip=\"debuginfo\"",
 ];
 
+/// A panic ends the worker in any case. With this, an exception of C++ that no code of the guest catches passes our
+/// frames, and ends the guest with the words that it has outside.
+const WORKER_PANIC: &str = "profile.release.panic=\"abort\"";
+
+/// A panic ends one guest's connection, and not those of the others.
+const EGRESS_PANIC: &str = "profile.release.panic=\"unwind\"";
+
 fn main() {
     let worker = Path::new(sandfork_worker::SOURCES);
+    let egress = Path::new(sandfork_egress::SOURCES);
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     // In a checkout the jail and the lock file are beside the worker.
     let crates = worker.parent().unwrap_or(worker);
     let inputs = [
         worker.to_owned(),
+        egress.to_owned(),
         crates.join("jail"),
         crates.join("../Cargo.lock"),
     ];
     for input in inputs.iter().filter(|input| input.exists()) {
         println!("cargo::rerun-if-changed={}", input.display());
     }
-    let built = build_worker(worker, &out);
-    println!("cargo::rustc-env=SANDFORK_WORKER={}", built.display());
+    let library = build(worker, &out, "libsandfork_worker.so", WORKER_PANIC);
+    println!("cargo::rustc-env=SANDFORK_WORKER={}", library.display());
+    if env::var_os("CARGO_FEATURE_EGRESS").is_some() {
+        let program = build(egress, &out, "sandfork-egress", EGRESS_PANIC);
+        println!("cargo::rustc-env=SANDFORK_EGRESS={}", program.display());
+    }
     println!(
         "cargo::rustc-env=SANDFORK_GUEST={}",
         worker.join("guest").display()
@@ -73,43 +84,40 @@ fn digest(guest: &Path) -> String {
     text
 }
 
-fn build_worker(sources: &Path, out: &Path) -> PathBuf {
+/// Builds a package and returns the file that it makes.
+fn build(sources: &Path, out: &Path, file: &str, panic: &str) -> PathBuf {
     // Shared by all profiles of this checkout: clippy, tests and the release binary embed the same
-    // library. Its own directory, because the outer cargo holds the lock of the usual one.
-    let target_dir = out.ancestors().nth(4).unwrap_or(out).join("worker");
+    // files. Its own directory, because the outer cargo holds the lock of the usual one.
+    let target_dir = out.ancestors().nth(4).unwrap_or(out).join("embedded");
     let triple = env::var("TARGET").expect("cargo sets it");
     let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets it"));
     cargo
         .current_dir(sources)
         .args(["build", "--release", "--target", &triple])
-        .args(PROFILE.into_iter().flat_map(|option| ["--config", option]))
+        .args(
+            PROFILE
+                .into_iter()
+                .chain([panic])
+                .flat_map(|option| ["--config", option]),
+        )
         .arg("--target-dir")
         .arg(&target_dir)
         // The library takes CPython's symbols from whichever interpreter loads it.
         .env("PYO3_NO_PYTHON", "1")
         .env("PYO3_BUILD_EXTENSION_MODULE", "1");
     // What the outer cargo sets for its own compiler (clippy's driver, coverage flags) is not meant
-    // for a library that runs inside the sandbox.
+    // for what runs in other processes.
     for name in ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS"] {
         cargo.env_remove(name);
     }
     // Guests can read the library: it is the same wherever it was built, and names no path of there.
     cargo.env("CARGO_ENCODED_RUSTFLAGS", remapped(sources).join("\x1f"));
     let status = cargo.status().expect("cargo runs");
-    assert!(
-        status.success(),
-        "building the worker library failed: {status}"
-    );
-    let library = target_dir
-        .join(triple)
-        .join("release")
-        .join("libsandfork_worker.so");
-    assert!(
-        library.is_file(),
-        "{} is missing after its build",
-        library.display()
-    );
-    library
+    assert!(status.success(), "building {file} failed: {status}");
+    let built = target_dir.join(triple).join("release").join(file);
+    let path = built.display();
+    assert!(built.is_file(), "{path} is missing after its build");
+    built
 }
 
 /// Flags by which the places of sources are the same everywhere: the checkout, and cargo's registry.

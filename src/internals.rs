@@ -69,7 +69,10 @@ pub mod protocol {
 }
 
 pub mod supervisor {
+    use crate::sandbox::Sandbox;
     pub use crate::supervisor::*;
+
+    reveal! { SandboxProcesses of Sandbox: fn egress_process() -> Option<u32>; }
 }
 
 pub mod sandbox {

@@ -11,10 +11,16 @@ use serde_json::Value;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Default features that are more than `std`, and are all used.
-const DEFAULTS_THAT_ARE_USED: &[(&str, &str)] = &[(
-    "toml",
-    "policies are parsed, printed, and read through serde",
-)];
+const DEFAULTS_THAT_ARE_USED: &[(&str, &str)] = &[
+    (
+        "sandfork",
+        "the egress process is embedded, and the tests start it",
+    ),
+    (
+        "toml",
+        "policies are parsed, printed, and read through serde",
+    ),
+];
 
 /// `cargo metadata`, which fails where Cargo.lock is missing or is not what Cargo.toml asks for. Of the
 /// systems that are built for: crates for others are never compiled, and may not even be here.

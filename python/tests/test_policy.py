@@ -24,7 +24,19 @@ EVERYTHING = Policy(
     python={"interpreter": pathlib.Path("/usr/bin/python3"), "preload": ["numpy?"], "fresh": True},
     imports={"allow": ["math", "numpy.*"]},
     filesystem={"read": [pathlib.Path("/srv"), "/data"], "work_inodes": 16, "proc": False},
-    network={"mode": "none"},
+    network={
+        "mode": "allow",
+        "allow": [
+            "a.b",
+            {
+                "host": "b.example",
+                "methods": ("GET",),
+                "credential": {"header": "X", "value": "${K}"},
+            },
+        ],
+        "connections": 4,
+        "bytes": "1MiB",
+    },
     env={"set": {"TZ": "UTC", "odd key": "x"}, "pass": ("TOKEN",)},
     stdio={"stdin": "closed"},
     limits={"wall": "2s", "pids": 4, "cores": 0.5},
@@ -50,7 +62,10 @@ work_inodes = 16
 proc = false
 
 [network]
-mode = "none"
+mode = "allow"
+allow = ["a.b", { host = "b.example", methods = ["GET"], credential = { header = "X", value = "${K}" } }]
+connections = 4
+bytes = "1MiB"
 
 [env]
 pass = ["TOKEN"]
@@ -122,6 +137,10 @@ def test_a_policy_is_made_of_its_tables() -> None:
         ({"filesystem": {"read": [3]}}, "give a list of paths"),
         ({"filesystem": {"proc": 1}}, "give True or False"),
         ({"imports": {"allow": [pathlib.Path("x")]}}, "give a list of texts"),
+        ({"network": {"allow": "a.example"}}, "give a list of hosts"),
+        ({"network": {"allow": [{"ports": [443]}]}}, "give a list of hosts"),
+        ({"network": {"allow": [{"host": "a.example", "ports": [{}]}]}}, "give a list of hosts"),
+        ({"network": {"allow": {"remove": [{"host": "a.example"}]}}}, "give a list of hosts"),
         ({"env": {"set": {"A": 1}}}, "give a dict of texts"),
         ({"env": {"set": ["A"]}}, "give a dict of texts"),
         ({"extends": 3}, "extends: 3 is of type int: give a path"),
@@ -176,6 +195,7 @@ _KINDS = {
     "path": "text",
     "texts": "list of",
     "paths": "list of",
+    "hosts": "list of",
     "table": "table of texts",
     "boolean": "boolean",
     "count": "number",

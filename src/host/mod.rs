@@ -97,4 +97,7 @@ pub struct Host {
     pub caller_env: BTreeMap<String, String>,
     /// The directory of the files that later starts take code from, without symbolic links.
     pub cache: Option<PathBuf>,
+    /// The file with the certificates that the host trusts, if the policy needs one and there is one.
+    #[serde(default)]
+    pub certificates: Option<PathBuf>,
 }

@@ -35,6 +35,8 @@ pub enum Scope {
     Worker,
     /// Each process, or a file system. The jail enforces it.
     Jail,
+    /// The network of a worker. The egress process enforces it, and ends connections but no run.
+    Network,
 }
 
 /// The properties of a limit.
@@ -168,6 +170,13 @@ limits! {
 
     /// Files and directories in the session's private `/tmp`.
     TmpInodes, tmp_inodes: Count, "filesystem.tmp_inodes", 16..=4_294_967_295, Jail, FileLimit, "", "files in /tmp";
+
+    /// Connections of a session to other hosts at once.
+    // Each takes descriptors and memory of the egress process, and ports of the host.
+    Connections, connections: Count, "network.connections", 1..=4096, Network, Timeout, "", "connections at once";
+
+    /// What a session sends to other hosts and receives from them, together.
+    NetworkBytes, network_bytes: Size, "network.bytes", 1..=PIB, Network, Timeout, "", "of traffic";
 }
 
 impl LimitName {

@@ -13,6 +13,7 @@ mod ending;
 mod layer;
 mod level;
 mod limits;
+mod network;
 mod parts;
 mod phases;
 mod verdict;
@@ -22,6 +23,7 @@ pub use ending::{Ending, LimitHit, Mechanism, Status};
 pub use layer::Layer;
 pub use level::Level;
 pub use limits::{CpuRule, LimitName, LimitSpec, Limits, Scope, Unit};
+pub use network::{Connection, Traffic};
 pub use parts::{Denial, Enforced, ExceptionInfo, PolicyIdentity, Reporter, Usage};
 pub use phases::{JailSteps, Phases, microseconds};
 pub use verdict::Verdict;
@@ -46,6 +48,7 @@ pub struct Outcome {
     enforced: Enforced,
     denied: Vec<Denial>,
     denied_omitted: u64,
+    network: Vec<Connection>,
     policy: PolicyIdentity,
 }
 
@@ -70,6 +73,7 @@ impl Outcome {
             enforced,
             denied: Vec::new(),
             denied_omitted: 0,
+            network: Vec::new(),
             policy,
         }
     }
@@ -115,6 +119,13 @@ impl Outcome {
     pub fn with_denied(mut self, denied: impl IntoIterator<Item = Denial>, omitted: u64) -> Self {
         self.denied.extend(denied);
         self.denied_omitted += omitted;
+        self
+    }
+
+    /// Adds connections to other hosts.
+    #[must_use]
+    pub(crate) fn with_network(mut self, connections: Vec<Connection>) -> Self {
+        self.network = connections;
         self
     }
 }
@@ -222,6 +233,12 @@ impl Outcome {
         self.denied_omitted
     }
 
+    /// The connections to other hosts, and those that were refused, if the policy has hosts. Of very many, only some:
+    /// [`Usage::connections`] counts all.
+    pub fn network(&self) -> &[Connection] {
+        &self.network
+    }
+
     /// The policy under which it ran.
     pub const fn policy(&self) -> &PolicyIdentity {
         &self.policy
@@ -244,6 +261,8 @@ impl Serialize for Outcome {
             enforced: &'a Enforced,
             denied: &'a [Denial],
             denied_omitted: u64,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            network: &'a [Connection],
             policy: &'a PolicyIdentity,
         }
         Json {
@@ -258,6 +277,7 @@ impl Serialize for Outcome {
             enforced: &self.enforced,
             denied: &self.denied,
             denied_omitted: self.denied_omitted,
+            network: &self.network,
             policy: &self.policy,
         }
         .serialize(serializer)

@@ -56,6 +56,12 @@ pub struct Usage {
     pub written_bytes: Option<u64>,
     /// Bytes read from stdout and stderr, never more than `limits.output`.
     pub output_bytes: u64,
+    /// Connections to other hosts that were begun, and refusals.
+    pub connections: u64,
+    /// Bytes sent to other hosts.
+    pub sent_bytes: u64,
+    /// Bytes received from other hosts.
+    pub received_bytes: u64,
     /// The time of each phase. Present in the JSON of a run, and not of a session's cell.
     pub phases: Phases,
 }
@@ -77,6 +83,12 @@ impl Serialize for Usage {
             peak_pids: Option<u64>,
             written_bytes: Option<u64>,
             output_bytes: u64,
+            #[serde(skip_serializing_if = "is_zero")]
+            connections: u64,
+            #[serde(skip_serializing_if = "is_zero")]
+            sent_bytes: u64,
+            #[serde(skip_serializing_if = "is_zero")]
+            received_bytes: u64,
             #[serde(skip_serializing_if = "Option::is_none")]
             phases: Option<Phases>,
         }
@@ -87,10 +99,19 @@ impl Serialize for Usage {
             peak_pids: self.peak_pids,
             written_bytes: self.written_bytes,
             output_bytes: self.output_bytes,
+            connections: self.connections,
+            sent_bytes: self.sent_bytes,
+            received_bytes: self.received_bytes,
             phases: Some(self.phases).filter(Phases::are_of_a_run),
         }
         .serialize(serializer)
     }
+}
+
+// serde requires this signature.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Milliseconds with microsecond precision: a run may take less than one millisecond.

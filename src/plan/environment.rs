@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::network;
 use super::places::{TMP, WORK};
+use super::view::View;
 use crate::host::Host;
 use crate::policy::{Level, Policy, SystemFiles};
 
@@ -49,7 +51,12 @@ pub fn preload_env(level: Level) -> impl Iterator<Item = (&'static str, &'static
 /// Directories of programs, in the usual order.
 const PROGRAMS: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 
-pub(super) fn variables(policy: &Policy, host: &Host, level: Level) -> Vec<(String, String)> {
+pub(super) fn variables(
+    policy: &Policy,
+    host: &Host,
+    level: Level,
+    view: &View,
+) -> Vec<(String, String)> {
     // Without mounts there is one private directory, which also holds temporary files.
     let temporary = if level == Level::Landlock { WORK } else { TMP };
     let mut variables = BTreeMap::from(
@@ -59,6 +66,7 @@ pub(super) fn variables(policy: &Policy, host: &Host, level: Level) -> Vec<(Stri
     variables.insert("PATH".to_owned(), search_path(policy, host));
     let threads = policy.limits().processors().to_string();
     variables.extend(THREAD_COUNTS.map(|name| (name.to_owned(), threads.clone())));
+    variables.extend(network::variables(policy, view));
     let env = policy.env();
     let passed = env
         .pass

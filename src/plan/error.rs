@@ -104,13 +104,34 @@ pub enum PlanError {
         /// The reason.
         source: SeccompError,
     },
-    /// A loopback interface is asked for, and the only one is the host's.
+    /// A network is asked for, and the only one is the host's.
     #[error(
-        "{origin}: `network.mode` is \"loopback\", and at level `landlock`, the best of this host, the only \
+        "{origin}: `network.mode` is \"{mode}\", and at level `landlock`, the best of this host, the only \
          loopback interface is the host's own: allow user namespaces (`sandfork doctor` tells how), or do \
          without a network (`--set network.mode=none`)"
     )]
     NetworkOfTheHost {
+        /// The mode.
+        mode: &'static str,
+        /// Where the mode was written.
+        origin: Origin,
+    },
+    /// A secret of the policy is not there.
+    #[error(
+        "{origin}: ${{{name}}} is not set in your environment: export {name}, or remove the reference from the policy"
+    )]
+    SecretUnset {
+        /// Where the reference was written.
+        origin: Origin,
+        /// The variable.
+        name: String,
+    },
+    /// More ports than a worker has sockets for.
+    #[error(
+        "{origin}: `network.allow` has more than 36 different ports, or hosts with ports from 1024 on: remove some, or \
+         reach them through a proxy of your own (`network.proxy`)"
+    )]
+    TooManyPorts {
         /// Where the mode was written.
         origin: Origin,
     },
@@ -170,7 +191,7 @@ impl Cause for PlanError {
     fn kind(&self) -> ErrorKind {
         match self {
             // Wrong on every host.
-            Self::Syscall { .. } => ErrorKind::Policy,
+            Self::Syscall { .. } | Self::TooManyPorts { .. } => ErrorKind::Policy,
             _ => ErrorKind::Host,
         }
     }

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
+use super::network::describe;
 use super::preload::{PreloadPlan, loaded};
 use super::words::{amount, bytes, list, seconds};
-use super::{HeldBy, Plan, SessionFiles, Start};
+use super::{EgressPlan, HeldBy, Plan, SessionFiles, Start};
 use crate::host::Controller;
 use crate::outcome::{LimitName, LimitSpec};
 use crate::policy::Stdin;
@@ -76,7 +77,10 @@ fn write_guest(plan: &Plan, f: &mut String) -> fmt::Result {
         "environment",
         &list(jail.env.iter().map(|(name, _)| name.clone())),
     )?;
-    row(f, "network", network(jail))?;
+    row(f, "network", network(plan))?;
+    if let Some(egress) = &plan.egress {
+        write_egress(egress, f)?;
+    }
     row(f, "machine", &machine(jail))?;
     let count = |filters: &[sandfork_jail::program::BpfProgram]| -> usize {
         filters.iter().map(Vec::len).sum()
@@ -141,8 +145,28 @@ fn machine(jail: &ZygoteJail) -> String {
     )
 }
 
-fn network(jail: &ZygoteJail) -> &'static str {
-    match jail.namespaces.map(|own| own.network) {
+fn write_egress(egress: &EgressPlan, f: &mut String) -> fmt::Result {
+    for rule in egress.allow.iter() {
+        row(f, "", &describe(rule))?;
+    }
+    let bounds = format!(
+        "at most {} connections at once, and {} sent and received",
+        egress.connections,
+        bytes(egress.bytes)
+    );
+    row(f, "", &bounds)?;
+    if let Some(proxy) = &egress.proxy {
+        let through = format!("through {}:{}, unless private", proxy.host, proxy.port);
+        row(f, "", &through)?;
+    }
+    Ok(())
+}
+
+fn network(plan: &Plan) -> &'static str {
+    match plan.jail.namespaces.map(|own| own.network) {
+        _ if plan.egress.is_some() => {
+            "allow: its own processes, and these hosts through a process that judges each connection"
+        }
         Some(Network::None) => "none: an empty network namespace for each worker",
         Some(Network::Loopback) => {
             "loopback: tcp and udp among its own processes, in a network namespace for each worker"

@@ -34,9 +34,9 @@ pub(super) fn compile(
         Level::Landlock => Surroundings::SharedHost {
             landlock_abi: machine.landlock.abi().unwrap_or(0),
         },
-        Level::Standard | Level::Full => match policy.network().value {
+        Level::Standard | Level::Full => match policy.network().mode.value {
             NetworkMode::None => Surroundings::Namespaces,
-            NetworkMode::Loopback => Surroundings::Loopback,
+            NetworkMode::Loopback | NetworkMode::Allow => Surroundings::Loopback,
         },
     };
     let lists = policy.syscalls();

@@ -6,6 +6,7 @@ use super::PlanError;
 use super::cgroup::CgroupPlan;
 use super::filters::WorkerUids;
 use super::limits::ProcessCount;
+use super::network::EgressPlan;
 use super::places::{PTS, SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, filters, landlock, limits, root};
@@ -28,14 +29,15 @@ pub(super) fn prepare(
     host: &Host,
     level: Level,
     cgroup: Option<&CgroupPlan>,
+    egress: Option<&EgressPlan>,
 ) -> Result<ZygoteJail, PlanError> {
     check_work_exec(policy, level)?;
     let view = View::new(policy, host, level)?;
     let namespaces = (level > Level::Landlock).then(|| ZygoteNamespaces {
         worker_uids: worker_uids(policy, host.machine.user),
-        network: match policy.network().value {
+        network: match policy.network().mode.value {
             NetworkMode::None => Network::None,
-            NetworkMode::Loopback => Network::Loopback,
+            NetworkMode::Loopback | NetworkMode::Allow => Network::Loopback,
         },
         clock: match host.machine.time_namespaces {
             TimeNamespaces::Available => Clock::Zygote,
@@ -50,7 +52,7 @@ pub(super) fn prepare(
     Ok(ZygoteJail {
         identity: identity(host.machine.user, level),
         namespaces,
-        root: root::entries(policy, level, &view),
+        root: root::entries(policy, host, level, &view),
         hostname: root::HOSTNAME.to_owned(),
         machine: namespaces.map(|_| machine(policy.limits(), host)),
         landlock: host.machine.landlock.abi().map(|abi| LandlockRules {
@@ -58,9 +60,10 @@ pub(super) fn prepare(
             paths: landlock::rules(policy, level, &view),
         }),
         filters: filters.zygote,
-        env: environment::variables(policy, host, level),
+        env: environment::variables(policy, host, level, &view),
         worker: WorkerJail {
             filters: filters.worker,
+            sockets: egress.map_or_else(Vec::new, EgressPlan::sockets_to_make),
             ..worker(policy, host, level, cgroup, &view)
         },
     })

@@ -39,13 +39,16 @@ pub(super) fn choose(policy: &Policy, host: &Host) -> Result<Level, PlanError> {
 
 /// Refuses a network that the level has no namespace for.
 pub(super) fn check_network(policy: &Policy, level: Level) -> Result<(), PlanError> {
-    let network = policy.network();
-    match (network.value, level) {
-        (NetworkMode::Loopback, Level::Landlock) => Err(PlanError::NetworkOfTheHost {
-            origin: network.origin.clone(),
-        }),
-        (NetworkMode::None, _) | (_, Level::Standard | Level::Full) => Ok(()),
-    }
+    let mode = &policy.network().mode;
+    let word = match (mode.value, level) {
+        (NetworkMode::None, _) | (_, Level::Standard | Level::Full) => return Ok(()),
+        (NetworkMode::Loopback, Level::Landlock) => "loopback",
+        (NetworkMode::Allow, Level::Landlock) => "allow",
+    };
+    Err(PlanError::NetworkOfTheHost {
+        mode: word,
+        origin: mode.origin.clone(),
+    })
 }
 
 /// Each layer as planned.

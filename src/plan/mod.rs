@@ -16,6 +16,7 @@ mod landlock;
 mod layer_state;
 mod level;
 mod limits;
+mod network;
 mod obstacle;
 mod places;
 mod preload;
@@ -45,13 +46,15 @@ pub(crate) use grants::is_deceptive;
 pub use grants::{Explanation, Grants, PathVerdict, Want, of_limit};
 pub use layer_state::LayerState;
 pub use level::LayerPlan;
+pub use network::EgressPlan;
+pub(crate) use network::trust;
 pub use preload::{LeftToGuest, PreloadPlan};
 pub use session_directory::{FileQuota, SessionFiles};
 pub(crate) use words::bytes;
 
 use crate::host::{Controller, Host, Needs};
 use crate::outcome::{CpuRule, LimitName, Limits, Scope, Unit};
-use crate::policy::{self, Level, Policy, Stdin};
+use crate::policy::{self, Level, NetworkMode, Policy, Stdin};
 use sandfork_jail::program::ZygoteJail;
 
 /// The sandbox of one policy on one host.
@@ -71,6 +74,9 @@ pub struct Plan {
     pub cgroup: Option<CgroupPlan>,
     /// Where a session's own files are.
     pub session_files: SessionFiles,
+    /// How guests reach the hosts of the policy, if it has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<EgressPlan>,
     /// The steps that the zygote and its workers apply to themselves.
     pub jail: ZygoteJail,
 }
@@ -120,7 +126,7 @@ pub struct Supervision {
 fn supervised<S: Serializer>(limits: &Limits, to: S) -> Result<S::Ok, S::Error> {
     let supervised = LimitName::ALL
         .into_iter()
-        .filter(|name| name.spec().scope != Scope::Jail);
+        .filter(|name| !matches!(name.spec().scope, Scope::Jail | Scope::Network));
     to.collect_map(supervised.map(|name| {
         let (_, short) = name.key().split_once('.').unwrap_or_default();
         let field = match name.spec().unit {
@@ -151,12 +157,19 @@ pub enum HeldBy {
 
 /// The facts about a host that a plan for this policy needs.
 pub fn needs(policy: &Policy) -> Needs {
+    let (variables, files) = network::secrets(policy);
+    let certificates: &[&str] = match policy.network().mode.value {
+        NetworkMode::Allow => &network::HOST_CERTIFICATES,
+        NetworkMode::None | NetworkMode::Loopback => &[],
+    };
     Needs {
+        certificates: certificates.iter().map(PathBuf::from).collect(),
         paths: places::named_by(policy)
             .map(|(_, located)| located.value.clone())
             .chain(policy.python().script.clone())
+            .chain(files)
             .collect(),
-        variables: policy.env().pass.iter().cloned().collect(),
+        variables: policy.env().pass.iter().cloned().chain(variables).collect(),
     }
 }
 
@@ -173,6 +186,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
     level::check_network(policy, level)?;
     let cgroup = CgroupPlan::new(policy, &host.machine.cgroup);
     let layers = level::layers(host, level, cgroup.as_ref());
+    let egress = EgressPlan::new(policy, host)?;
     Ok(Plan {
         policy: PolicyIdentity {
             name: policy.name().to_owned(),
@@ -183,8 +197,9 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
         interpreter: interpreter(policy, host),
         supervision: supervision(policy, cgroup.as_ref()),
         session_files: SessionFiles::of(policy, level),
-        jail: jail::prepare(policy, host, level, cgroup.as_ref())?,
+        jail: jail::prepare(policy, host, level, cgroup.as_ref(), egress.as_ref())?,
         cgroup,
+        egress,
     })
 }
 

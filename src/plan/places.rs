@@ -34,10 +34,9 @@ pub(super) fn clash(path: &Path) -> Option<&'static str> {
         shared.into_iter().find(|own| path == Path::new(own))
     };
     let synthetic = || {
-        super::root::ETC_FILES
-            .iter()
-            .map(|(name, _)| *name)
-            .find(|own| path == Path::new(own))
+        let files = super::root::ETC_FILES.iter().map(|(name, _)| *name);
+        let mut files = files.chain([super::network::NAME_SERVICE]);
+        files.find(|own| path == Path::new(own))
     };
     own_tree.or_else(whole).or_else(synthetic)
 }

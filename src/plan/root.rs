@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use super::jail::has_ptys;
+use super::network;
 use super::places::{ETC, PTS, SHM, TMP, WORK};
 use super::view::View;
-use crate::host::GUEST_ID;
+use crate::host::{GUEST_ID, Host};
 use crate::policy::{Level, Policy, ProcVisibility};
 use sandfork_jail::program::{RootEntry, WITNESS};
 
@@ -13,7 +14,7 @@ use sandfork_jail::program::{RootEntry, WITNESS};
 pub(super) const HOSTNAME: &str = "sandfork";
 
 /// The sandbox's own `/etc`: the files that libc reads, with no host contents.
-pub(super) const ETC_FILES: [(&str, &str); 7] = [
+pub(super) const ETC_FILES: [(&str, &str); 6] = [
     // Without it fontconfig prints an error, and finds no font of the system.
     (
         "/etc/fonts/fonts.conf",
@@ -30,10 +31,6 @@ pub(super) const ETC_FILES: [(&str, &str); 7] = [
     ("/etc/host.conf", "multi on\n"),
     ("/etc/hostname", "sandfork\n"),
     ("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
-    (
-        "/etc/nsswitch.conf",
-        "passwd: files\ngroup: files\nhosts: files\nprotocols: files\nservices: files\n",
-    ),
     (
         "/etc/passwd",
         "root:x:0:0:root:/:/usr/sbin/nologin\n\
@@ -87,7 +84,7 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
 ];
 
 /// The root entries of a plan at `level`; none without mounts.
-pub(super) fn entries(policy: &Policy, level: Level, view: &View) -> Vec<RootEntry> {
+pub(super) fn entries(policy: &Policy, host: &Host, level: Level, view: &View) -> Vec<RootEntry> {
     if level == Level::Landlock {
         return Vec::new();
     }
@@ -95,10 +92,12 @@ pub(super) fn entries(policy: &Policy, level: Level, view: &View) -> Vec<RootEnt
     let mut entries: Vec<RootEntry> = [ETC, "/dev"]
         .map(|dir| RootEntry::Directory { target: dir.into() })
         .into();
-    entries.extend(ETC_FILES.map(|(path, contents)| RootEntry::File {
+    let files = ETC_FILES.into_iter().chain([network::name_service(policy)]);
+    entries.extend(files.map(|(path, contents)| RootEntry::File {
         target: path.into(),
         contents: contents.to_owned(),
     }));
+    entries.extend(network::root_entries(policy, host, view));
     entries.push(RootEntry::File {
         target: WITNESS.into(),
         contents: String::new(),

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::path::PathBuf;
 
+use sandfork_egress::rules::Rules;
+
 use super::effective::{
     EnvPolicy, FilesystemPolicy, ImportPolicy, Policy, ProcVisibility, PythonPolicy, SessionPolicy,
     Start, SyscallPolicy, WorkExec,
@@ -11,9 +13,11 @@ use super::effective::{
 use super::error::{PolicyError, Refused};
 use super::layer::{Author, Layer};
 use super::module_name::ImportPattern;
+use super::network::NetworkPolicy;
 use super::origin::{Located, Origin};
 use super::paths::resolve;
 use super::render;
+use super::secret::Reference;
 use super::values::{ListChange, Value, Values, given};
 use crate::outcome::{CpuRule, LimitName, Limits};
 
@@ -24,6 +28,8 @@ const PROJECT: &str = "python.project";
 const IMPORTS: &str = "imports.allow";
 const WORK_EXEC: &str = "filesystem.work_exec";
 const READ: &str = "filesystem.read";
+const HOSTS: &str = "network.allow";
+const PROXY: &str = "network.proxy";
 const SET: &str = "env.set";
 const PASS: &str = "env.pass";
 const ALLOW: &str = "syscalls.allow";
@@ -56,6 +62,7 @@ pub(super) fn assemble(name: &str, mut layers: Vec<Layer>) -> Result<Policy, Ref
     let project = policy.python.project.as_slice();
     refuse_read_inside_write(PROJECT, project, &filesystem.write, &mut errors);
     check_syscalls(&policy.syscalls, &mut errors);
+    check_network(&policy, &mut errors);
     if errors.is_empty() {
         return Ok(policy);
     }
@@ -127,7 +134,12 @@ fn typed(name: &str, values: Values, limits: Limits, cpu_rule: CpuRule) -> Polic
             read: given(values.list(READ)),
             write: given(values.list("filesystem.write")),
         },
-        network: given(values.text("network.mode")),
+        network: NetworkPolicy {
+            mode: given(values.text("network.mode")),
+            allow: given(values.list(HOSTS)),
+            proxy: values.text(PROXY),
+            resolver: values.text("network.resolver").map(|it| it.value),
+        },
         env: EnvPolicy {
             set: variables
                 .map(|(name, value)| (name.clone(), value.value.clone()))
@@ -274,6 +286,38 @@ fn check_syscalls(syscalls: &SyscallPolicy, errors: &mut Vec<PolicyError>) {
                 allowed.value, denied.origin
             );
             errors.push(PolicyError::new(allowed.origin.clone(), ALLOW, problem));
+        }
+    }
+}
+
+/// Refuses entries that contradict each other, and secrets that the guest would have itself.
+fn check_network(policy: &Policy, errors: &mut Vec<PolicyError>) {
+    let allow = &policy.network.allow;
+    let rules = allow.iter().map(|rule| rule.value.clone()).collect();
+    if let Err(found) = Rules::new(rules) {
+        let problem = format!(
+            "\"{}\" is allowed at {} too, with another `{key}` for the same port: write `{key}` in both or in none",
+            allow[found.second].value.hosts(),
+            allow[found.first].origin,
+            key = found.key,
+        );
+        errors.push(PolicyError::new(
+            allow[found.second].origin.clone(),
+            HOSTS,
+            problem,
+        ));
+    }
+    for template in policy.network.templates() {
+        for reference in template.value.references() {
+            if let Reference::Variable(name) = reference
+                && policy.env.pass.contains(name)
+            {
+                let problem = format!(
+                    "${{{name}}} is a secret that only the egress process should have, and `env.pass` gives it to the \
+                     guest: remove it from one of the two"
+                );
+                errors.push(PolicyError::new(template.origin.clone(), HOSTS, problem));
+            }
         }
     }
 }

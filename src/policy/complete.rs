@@ -13,7 +13,7 @@ pub fn overrides_beginning_with(text: &str) -> Vec<(String, &'static str)> {
             Kind::Flag => &["true", "false"],
             Kind::Word(words) => words,
             Kind::Term => &[NEVER],
-            Kind::Text(_) | Kind::List(_) | Kind::Variables | Kind::Limit(_) => &[],
+            Kind::Text(_) | Kind::List(_) | Kind::Rules | Kind::Variables | Kind::Limit(_) => &[],
         };
         let whole = |word: &&str| (format!("{begun}{word}"), "");
         words.iter().map(whole).collect()

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::keyword::{NetworkMode, Stdin, SystemFiles};
+use super::keyword::{Stdin, SystemFiles};
 use super::module_name::{ImportPattern, Preload};
+use super::network::NetworkPolicy;
 use super::origin::{Located, Origin};
 use super::values::{Values, given};
 use crate::outcome::{CpuRule, Level, LimitName, Limits};
@@ -24,7 +25,7 @@ pub struct Policy {
     pub(super) python: PythonPolicy,
     pub(super) imports: ImportPolicy,
     pub(super) filesystem: FilesystemPolicy,
-    pub(super) network: Located<NetworkMode>,
+    pub(super) network: NetworkPolicy,
     pub(super) env: EnvPolicy,
     pub(super) stdin: Stdin,
     pub(super) limits: Limits,
@@ -176,8 +177,8 @@ impl Policy {
         &self.filesystem
     }
 
-    /// The network that the guest has, and where that was written.
-    pub(crate) fn network(&self) -> &Located<NetworkMode> {
+    /// The network that the guest has.
+    pub(crate) fn network(&self) -> &NetworkPolicy {
         &self.network
     }
 

@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use super::keyword::{NetworkMode, Stdin, SystemFiles};
 use super::module_name::{ImportPattern, Preload};
+use super::network::{Proxy, Resolver};
 use super::paths::{PathError, host_path, resolve_visible};
 use crate::outcome::{Level, LimitName};
 
@@ -98,6 +99,16 @@ keys! {
     /// The network that the guest has.
     "network.mode": Kind::Word(NetworkMode::WORDS);
 
+    /// The hosts that the guest may connect to with mode `"allow"`: a name, an address, `"*.example.org"`, or a table
+    /// with `host` and conditions. Appends.
+    "network.allow": Kind::Rules;
+
+    /// The proxy through which hosts that are not private are reached. Empty for none.
+    "network.proxy": Kind::Text(PROXY);
+
+    /// The address of the resolver that is asked for names. Empty for the host's own resolvers.
+    "network.resolver": Kind::Text(RESOLVER);
+
     /// Variables and their values.
     "env.set": Kind::Variables;
 
@@ -145,6 +156,8 @@ pub(super) enum Kind {
     Text(Grammar),
     /// Texts.
     List(Grammar),
+    /// Entries of `network.allow`: texts, or tables.
+    Rules,
     /// The values of environment variables, by name.
     Variables,
     /// The amount of a limit.
@@ -205,6 +218,18 @@ const IMPORT: Grammar = Grammar {
     read: canonical::<ImportPattern>,
 };
 
+const PROXY: Grammar = Grammar {
+    expected: "a URL in quotes, such as \"http://proxy.example.org:3128\", or \"\" for none",
+    pattern: Some(r"^(http://.+)?$"),
+    read: or_empty::<Proxy>,
+};
+
+const RESOLVER: Grammar = Grammar {
+    expected: "an address in quotes, such as \"10.0.0.53\", or \"\" for the host's own",
+    read: or_empty::<Resolver>,
+    ..ANY
+};
+
 /// POSIX's portable names (Base Definitions, 8.1), lower case included.
 pub(super) const VARIABLE: Grammar = Grammar {
     read: |name, _| {
@@ -235,6 +260,16 @@ fn path_text(path: Result<PathBuf, PathError>) -> Result<String, String> {
     match path {
         Ok(path) => Ok(path.display().to_string()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+fn or_empty<T: FromStr<Err: Display> + Display>(
+    text: &str,
+    base: Option<&Path>,
+) -> Result<String, String> {
+    match text {
+        "" => Ok(String::new()),
+        text => canonical::<T>(text, base),
     }
 }
 

@@ -21,6 +21,9 @@ word_enum! {
         /// TCP and UDP among the guest's own processes, over the loopback interface of a network namespace that no
         /// other worker has.
         Loopback = "loopback",
+        /// The same, and connections to the hosts that the policy names, through a process that compares names and
+        /// addresses with the policy.
+        Allow = "allow",
     }
 }
 

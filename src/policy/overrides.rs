@@ -105,11 +105,15 @@ impl Override {
         match (self.notation(), parsed) {
             (Notation::Text, Some(Value::String(quoted))) => Value::String(quoted),
             (Notation::Text, _) => as_text(),
+            // An entry, as opposed to a change of the list.
+            (Notation::List, Some(Value::Table(entry))) if entry.contains_key("host") => {
+                Value::Array(vec![Value::Table(entry)])
+            }
             (Notation::List, Some(list @ (Value::Array(_) | Value::Table(_)))) => list,
             (Notation::List, Some(Value::String(quoted))) => {
                 Value::Array(vec![Value::String(quoted)])
             }
-            // Every list of a policy holds strings.
+            // Every list of a policy holds strings, or takes them.
             (Notation::List, _) => Value::Array(vec![as_text()]),
             (Notation::Toml, parsed) => parsed.unwrap_or_else(as_text),
         }
@@ -134,7 +138,7 @@ impl Override {
                 Unit::Duration | Unit::Size => Notation::Text,
                 Unit::Count | Unit::Cores => Notation::Toml,
             },
-            Some(Kind::List(_)) => Notation::List,
+            Some(Kind::List(_) | Kind::Rules) => Notation::List,
             Some(Kind::Flag | Kind::Variables) | None => Notation::Toml,
         }
     }

@@ -12,6 +12,7 @@ use super::keys::{
 };
 use super::layer::Source;
 use super::origin::Located;
+use super::rule_table;
 use super::suggest::closest;
 use super::values::{ListChange, Value, Values};
 use crate::outcome::Unit;
@@ -167,13 +168,13 @@ impl Reader<'_> {
             (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
             (Kind::Word(words), DeValue::String(word)) => known(word, words).map(Value::Text),
             (Kind::Text(grammar), value) => self.text(grammar, value).map(Value::Text),
-            (Kind::List(grammar), DeValue::Array(items)) => {
-                let add = self.items(grammar, items, &entry.path());
+            (Kind::List(_) | Kind::Rules, DeValue::Array(items)) => {
+                let add = self.items(key.kind, items, &entry.path());
                 let remove = Vec::new();
                 return Some(Value::List(ListChange { remove, add }));
             }
-            (Kind::List(grammar), DeValue::Table(change)) => {
-                return Some(Value::List(self.change(grammar, change, entry)));
+            (Kind::List(_) | Kind::Rules, DeValue::Table(change)) => {
+                return Some(Value::List(self.change(key.kind, change, entry)));
             }
             (Kind::Variables, DeValue::Table(set)) => {
                 return Some(Value::Variables(self.variables(set, entry)));
@@ -192,10 +193,14 @@ impl Reader<'_> {
         self.accept(entry.start, entry.path(), value)
     }
 
-    fn items(&mut self, grammar: &Grammar, items: &DeArray, path: &str) -> Vec<Located<String>> {
+    /// The items of a list. Those that are taken away from a list of rules are hosts.
+    fn items(&mut self, kind: Kind, items: &DeArray, path: &str) -> Vec<Located<String>> {
         let read = items.iter().filter_map(|item| {
             let start = item.span().start;
-            let text = self.text(grammar, item.get_ref());
+            let text = match kind {
+                Kind::List(grammar) => self.text(&grammar, item.get_ref()),
+                _ => rule_table::read(item.get_ref()),
+            };
             let text = self.accept(start, path.to_owned(), text)?;
             Some(Located::new(text, self.source.origin(start)))
         });
@@ -203,17 +208,17 @@ impl Reader<'_> {
     }
 
     /// `{ remove = ["a"], add = ["b"] }`.
-    fn change(&mut self, grammar: &Grammar, change: &DeTable, entry: &Entry) -> ListChange {
+    fn change(&mut self, kind: Kind, change: &DeTable, entry: &Entry) -> ListChange {
         let mut read = ListChange::default();
         for (name, value) in change {
             let path = format!("{}.{}", entry.path(), name.get_ref());
             match (&**name.get_ref(), value.get_ref()) {
                 ("remove", DeValue::Array(items)) => {
-                    read.remove = self.items(grammar, items, &path);
+                    read.remove = self.items(kind, items, &path);
                 }
-                ("add", DeValue::Array(items)) => read.add = self.items(grammar, items, &path),
+                ("add", DeValue::Array(items)) => read.add = self.items(kind, items, &path),
                 ("remove" | "add", other) => {
-                    let refused = wrong_type(other, &Kind::List(*grammar).expected());
+                    let refused = wrong_type(other, &kind.expected());
                     self.accept(value.span().start, path, Err::<(), _>(refused));
                 }
                 _ => {
@@ -266,6 +271,10 @@ impl Kind {
             Self::Flag => "true or false without quotes".to_owned(),
             Self::Word(words) => format!("one of \"{}\"", words.join("\" \"")),
             Self::Text(grammar) => grammar.expected.to_owned(),
+            Self::Rules => {
+                "a list in brackets, such as [\"api.github.com\", { host = \"*.pypi.org\" }]"
+                    .to_owned()
+            }
             Self::List(_) => "a list in brackets, such as [\"a\", \"b\"]".to_owned(),
             Self::Variables => "a table, such as { NAME = \"value\" }".to_owned(),
             Self::Limit(limit) => limit.spec().unit.expected().to_owned(),

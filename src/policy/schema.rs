@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::keys::{ABOUT, Grammar, Kind, NEVER, SECTIONS, keys_of};
+use super::rule_table;
 use crate::outcome::Unit;
 
 /// The JSON Schema (draft 2020-12) of a policy file, for editors and other tools.
@@ -42,6 +43,17 @@ impl Kind {
                 let change = json!({
                     "type": "object",
                     "properties": { "remove": items, "add": items },
+                    "additionalProperties": false,
+                });
+                json!({ "oneOf": [items, change] })
+            }
+            Self::Rules => {
+                let entry = rule_table::schema();
+                let items = json!({ "type": "array", "items": entry, "uniqueItems": true });
+                let hosts = json!({ "type": "array", "items": { "type": "string" } });
+                let change = json!({
+                    "type": "object",
+                    "properties": { "remove": hosts, "add": items },
                     "additionalProperties": false,
                 });
                 json!({ "oneOf": [items, change] })

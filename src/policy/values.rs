@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use super::error::PolicyError;
 use super::keys::{NEVER, SECTIONS, keys_of};
 use super::origin::{Located, Origin};
+use super::rule_table;
 use super::suggest::closest;
 use crate::outcome::{LimitName, Unit};
 
@@ -40,10 +41,13 @@ impl ListChange {
     fn apply(&mut self, key: &str, later: &Self, errors: &mut Vec<PolicyError>) {
         for item in &later.remove {
             let before = self.add.len();
-            let removed = meaning(key, &item.value);
-            self.add.retain(|own| meaning(key, &own.value) != removed);
+            let removed = subject(key, &item.value);
+            self.add.retain(|own| subject(key, &own.value) != removed);
             if self.add.len() == before {
-                let inherited = self.add.iter().map(|own| own.value.as_str());
+                let inherited = self.add.iter().map(|own| match key {
+                    HOSTS => subject(key, &own.value),
+                    _ => &own.value,
+                });
                 let hint = match closest(&item.value, inherited) {
                     Some(near) => format!("did you mean \"{near}\"?"),
                     None => "remove it from `remove`".to_owned(),
@@ -59,12 +63,23 @@ impl ListChange {
     }
 }
 
+/// The list whose items are tables.
+const HOSTS: &str = "network.allow";
+
 /// What makes two items of a list the same.
 fn meaning<'a>(key: &str, item: &'a str) -> &'a str {
     match key {
         // `numpy` and `numpy?` name one module, with different answers on whether it must exist.
         "python.preload" => item.trim_end_matches('?'),
         _ => item,
+    }
+}
+
+/// What an item is about: all that are about the same are taken away together.
+fn subject<'a>(key: &str, item: &'a str) -> &'a str {
+    match key {
+        HOSTS => rule_table::host_of(item),
+        _ => meaning(key, item),
     }
 }
 
@@ -240,13 +255,25 @@ impl Serialize for Value {
         match self {
             Self::Flag(flag) => to.serialize_bool(*flag),
             Self::Text(text) => to.serialize_str(text),
-            Self::List(list) => to.collect_seq(list.add.iter().map(|item| &item.value)),
+            Self::List(list) => to.collect_seq(list.add.iter().map(|item| Item(&item.value))),
             Self::Variables(set) => {
                 to.collect_map(set.iter().map(|(name, value)| (name, &value.value)))
             }
             Self::Limit(limit, amount) => limit.spec().unit.serialize(*amount, to),
             Self::Term(Some(time)) => Unit::Duration.serialize(*time, to),
             Self::Term(None) => to.serialize_str(NEVER),
+        }
+    }
+}
+
+/// An item of a list. An entry of `network.allow` with conditions is a table again.
+struct Item<'a>(&'a str);
+
+impl Serialize for Item<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match rule_table::table_of(self.0) {
+            Some(table) => table.serialize(to),
+            None => to.serialize_str(self.0),
         }
     }
 }

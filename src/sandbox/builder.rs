@@ -16,9 +16,10 @@ use crate::host::{
     InterpreterError, probe_interpreter, processors, resolve_interpreter,
 };
 use crate::outcome::PolicyIdentity;
-use crate::plan::{Grants, Plan, PreloadPlan, SessionFiles, Start, needs, plan};
+use crate::plan::{Grants, Plan, PreloadPlan, SessionFiles, Start, needs, plan, trust};
 use crate::policy::Policy;
 use crate::supervisor::cgroup::{self, CgroupRoot};
+use crate::supervisor::egress::Egress;
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{Launched, StartCache, Starting, SupervisorError};
 use sandfork_jail::control::Lifetime;
@@ -116,6 +117,12 @@ impl SandboxBuilder {
         cgroup::make_room(&support)?;
         let (launched, mut plan, start) =
             launch(&policy, self.serving.lifetime, support, &environment)?;
+        let egress = plan.egress.as_ref();
+        let egress = egress.map(|plan| Egress::launch(plan, &environment));
+        let egress = egress.transpose()?.map(Arc::new);
+        if let Some(egress) = &egress {
+            trust(&mut plan.jail, &egress.certificate()?);
+        }
         let zygote = FirstZygote::begin(launched, &plan, self.serving, start)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         cgroups.iter().for_each(CgroupRoot::prepare);
@@ -139,6 +146,7 @@ impl SandboxBuilder {
             plan,
             policy,
             grants,
+            egress,
             cgroups: cgroups.map(Arc::new),
             sessions,
             warm,

@@ -29,6 +29,7 @@ use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Grants, Plan, Start};
 use crate::policy::Stdin;
 use crate::supervisor::cgroup::CgroupRoot;
+use crate::supervisor::egress::Egress;
 use crate::supervisor::error::While;
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{
@@ -56,6 +57,7 @@ struct Inner {
     // Dropped first: its workers use the cgroups and directories below.
     pool: Pool,
     warm: ZygoteManager,
+    egress: Option<Arc<Egress>>,
     cgroups: Option<Arc<CgroupRoot>>,
     sessions: Option<Arc<SessionRoot>>,
     plan: Plan,
@@ -183,6 +185,12 @@ impl Sandbox {
         outcome
     }
 
+    /// The number of the egress process, if the policy has one.
+    #[cfg(feature = "internals")]
+    pub(crate) fn egress_process(&self) -> Option<u32> {
+        self.inner.egress.as_ref().map(|egress| egress.pid())
+    }
+
     /// The plan for each worker.
     pub(crate) fn plan(&self) -> &Plan {
         &self.inner.plan
@@ -209,6 +217,7 @@ impl Inner {
             jail: &self.plan.jail,
             cgroups: self.cgroups.as_ref(),
             sessions: self.sessions.as_ref(),
+            egress: self.egress.as_ref(),
             limits: self.plan.supervision.limits,
             policy: &self.policy,
             first_core: self.runs.fetch_add(1, Ordering::Relaxed),

@@ -111,6 +111,56 @@ pub enum SupervisorError {
          the next run starts a new one"
     )]
     RunLost,
+    /// A secret of the policy cannot be used.
+    #[error(
+        "the secret {what} of the policy cannot be used: {cause}; check what the policy's `${{...}}` names"
+    )]
+    Secret {
+        /// The secret: a variable, a file, or a header.
+        what: String,
+        /// The reason.
+        cause: String,
+    },
+    /// The rules do not fit into one message.
+    #[error("`network.allow` is too long: join its entries, as in \"*.example.org\"")]
+    TooManyRules,
+    /// This build has no egress process.
+    #[error(
+        "this build of Sandfork connects guests to no hosts: build it with the feature `egress`, one of its defaults, or \
+         do without (`--set network.mode=none`)"
+    )]
+    NoEgress,
+    /// The egress process does not serve a worker's sockets.
+    #[error(
+        "the process that connects guests to hosts cannot serve another one: it has no descriptors left; raise the hard \
+         limit of open files (`ulimit -Hn`), or lower `network.connections`"
+    )]
+    EgressFull,
+    /// The egress process could not get ready.
+    #[error(
+        "the process that connects guests to hosts could not {what}; run `sandfork doctor` to see what this host allows"
+    )]
+    Egress {
+        /// What failed.
+        what: String,
+    },
+    /// The egress process ended before it was ready, or too often.
+    #[error("the process that connects guests to hosts ended{}", said(.log))]
+    EgressEnded {
+        /// The end of what it wrote to standard error.
+        log: String,
+    },
+    /// The egress process did not get ready in time, or reads nothing.
+    #[error(
+        "the process that connects guests to hosts did not answer for {seconds} s: the host is overloaded"
+    )]
+    EgressSlow {
+        /// How long the supervisor waited, seconds.
+        seconds: u64,
+    },
+    /// The egress process has ended.
+    #[error("the process that connects guests to hosts has ended; the next run starts another")]
+    EgressGone,
     /// A worker did not report in time.
     #[error(
         "a worker had not entered its jail after {seconds} s: the host is overloaded, or out of memory"
@@ -237,8 +287,17 @@ impl Cause for SupervisorError {
             | S::AbovePolicy(_)
             | S::FilesTooLarge { .. }
             | S::FileNotPlaced(_) => ErrorKind::Request,
-            S::Jail { .. } | S::Cgroup { .. } | S::SessionPlace { .. } => ErrorKind::Host,
-            S::System { .. }
+            S::Secret { .. } | S::TooManyRules => ErrorKind::Policy,
+            S::Jail { .. }
+            | S::Cgroup { .. }
+            | S::SessionPlace { .. }
+            | S::Egress { .. }
+            | S::NoEgress => ErrorKind::Host,
+            S::EgressEnded { .. }
+            | S::EgressFull
+            | S::EgressSlow { .. }
+            | S::EgressGone
+            | S::System { .. }
             | S::NoUid
             | S::ZygoteGone
             | S::RunLost

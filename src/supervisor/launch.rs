@@ -13,8 +13,8 @@ use nix::sys::socket::SockType;
 use nix::unistd::Pid;
 
 use super::descriptors::{pipe, recv_report, socket_pair};
+use super::embedded::WORKER;
 use super::error::{SupervisorError, While};
-use super::library;
 use super::verify::OtherNamespaces;
 use sandfork_jail::control::FromZygote;
 use sandfork_jail::sys;
@@ -56,6 +56,16 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Started(Child);
 
 impl Started {
+    /// Takes a process over.
+    pub(super) fn new(child: Child) -> Self {
+        Self(child)
+    }
+
+    #[cfg(feature = "internals")]
+    pub(super) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Whether it still runs.
     pub(super) fn is_alive(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
@@ -93,7 +103,7 @@ impl Starting {
         let (their_lifeline, lifeline) = pipe().when("make the lifeline")?;
         let log =
             File::from(memfd_create(c"sandfork-log", MFdFlags::MFD_CLOEXEC).when("make the log")?);
-        let library = library::sealed().when("make the worker library")?;
+        let library = WORKER.open().when("make the worker library")?;
         let born_in = OtherNamespaces::current()?;
         let stderr = log.try_clone().when("copy the log's descriptor")?;
         let child = Command::new(executable)

@@ -8,6 +8,8 @@ mod denials;
 mod descriptors;
 mod disconnect;
 mod drain;
+pub mod egress;
+mod embedded;
 mod ending;
 mod launch;
 mod link;
@@ -16,7 +18,6 @@ mod machine_calls;
 mod objects;
 
 mod instance_name;
-mod library;
 mod proc_dir;
 mod received_fd;
 mod run;

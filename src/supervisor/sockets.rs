@@ -23,11 +23,13 @@ pub struct Sockets {
     table: File,
     /// The most memory that one may hold, bytes.
     each: u64,
+    /// How many there may be besides the guest's own: those of the egress process.
+    served: u64,
 }
 
 impl Sockets {
-    /// Those of the namespace of a process, before it runs guest code.
-    pub fn of(process: &ProcDir) -> io::Result<Self> {
+    /// Those of the namespace of a process, before it runs guest code. `served` is the most that are not the guest's.
+    pub fn of(process: &ProcDir, served: u64) -> io::Result<Self> {
         let table = process.open("net/sockstat")?;
         // TCP's are bounded in the namespace, and the filter lets the guest set no size.
         let [receive, send] = ["rmem_default", "wmem_default"].map(|name| {
@@ -39,6 +41,7 @@ impl Sockets {
         Ok(Self {
             table,
             each: buffer(receive) + buffer(send),
+            served,
         })
     }
 
@@ -47,7 +50,8 @@ impl Sockets {
         let mut text = [0; 64];
         let length = self.table.read_at(&mut text, 0).unwrap_or(0);
         // If the kernel says nothing, there may be any number.
-        number(&text[..length]).is_none_or(|held| held > (memory / self.each).max(ALWAYS))
+        let most = (memory / self.each).max(ALWAYS) + self.served;
+        number(&text[..length]).is_none_or(|held| held > most)
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Worker {
     pub ids: Option<HostIds>,
     /// The directories that the guest can write to, work directory first.
     pub directories: Vec<OwnedFd>,
+    /// The sockets of its network that the egress process serves.
+    pub sockets: Vec<OwnedFd>,
     /// The listener for calls that its filter forwards; `None` if the host does not support that.
     pub listener: Option<OwnedFd>,
     /// When it was requested.
@@ -87,6 +89,8 @@ pub struct ForWorker {
     pub ids: Option<HostIds>,
     /// The number of directories that it hands over.
     pub directories: usize,
+    /// The number of sockets that it hands over after them.
+    pub sockets: usize,
 }
 
 impl Worker {
@@ -139,6 +143,7 @@ impl Worker {
             beneath,
             ids: its.ids,
             directories: vec![],
+            sockets: vec![],
             listener: None,
             asked,
             born: asked,
@@ -147,10 +152,11 @@ impl Worker {
             gone: OnceLock::new(),
             timing: Timing::default(),
         };
-        (worker.directories, _) = handed_over?;
-        if worker.directories.len() > its.directories {
-            worker.listener = worker.directories.pop();
-        }
+        let (handed_over, _) = handed_over?;
+        let mut handed_over = handed_over.into_iter();
+        worker.directories = handed_over.by_ref().take(its.directories).collect();
+        worker.sockets = handed_over.by_ref().take(its.sockets).collect();
+        worker.listener = handed_over.next();
         (_, worker.timing) = await_report(worker.data.as_fd(), deadline)?;
         worker.jailed = clock::now();
         let born = worker.jailed.checked_sub(worker.timing.total());
@@ -270,7 +276,7 @@ impl OwnEnds {
 }
 
 /// Waits for a report of the worker's set-up. It makes two, before any guest code runs: what it hands over
-/// (its directories, then the filter's listener), and that its jail is complete.
+/// (its directories, its sockets, then the filter's listener), and that its jail is complete.
 fn await_report(
     data: BorrowedFd,
     deadline: Instant,

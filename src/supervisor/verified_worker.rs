@@ -1,8 +1,11 @@
 //! A worker that was checked from outside in its jail, with its resources.
 
+use std::mem;
 use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
 
 use super::cgroup::{CgroupRoot, Counts, WorkerCgroup};
+use super::egress::WorkerNetwork;
 use super::error::{SupervisorError, While};
 use super::objects::Objects;
 use super::run::{Files, RunContext, Watch};
@@ -33,6 +36,8 @@ pub(crate) struct VerifiedWorker {
     _uid: Option<WorkerUid>,
     /// The sockets of the worker's network namespace, if it has a loopback interface.
     sockets: Option<Sockets>,
+    /// Its way to the hosts of the policy, until a loop serves the worker.
+    network: Mutex<Option<WorkerNetwork>>,
     /// The layers that hold, as the kernel reports them.
     pub enforced: Enforced,
 }
@@ -56,7 +61,7 @@ impl VerifiedWorker {
             None => None,
         };
         let number = uid.as_ref().map(WorkerUid::number);
-        let worker = Worker::spawn(
+        let mut worker = Worker::spawn(
             context.zygote,
             stdin,
             cgroup.as_ref(),
@@ -70,6 +75,7 @@ impl VerifiedWorker {
                     ..ids
                 }),
                 directories: context.jail.worker.writable_directories().count(),
+                sockets: context.jail.worker.sockets.len(),
             },
         )?;
         let enforced = verify(
@@ -83,8 +89,14 @@ impl VerifiedWorker {
         let sockets = match context.jail.network() {
             Network::None => None,
             Network::Loopback => {
-                Some(Sockets::of(&worker.proc).when("open the worker's count of sockets")?)
+                let served = context.egress.map_or(0, |egress| egress.most_sockets());
+                let sockets = Sockets::of(&worker.proc, served);
+                Some(sockets.when("open the worker's count of sockets")?)
             }
+        };
+        let network = match context.egress {
+            None => None,
+            Some(egress) => Some(WorkerNetwork::new(egress, mem::take(&mut worker.sockets))?),
         };
         Ok(Self {
             worker,
@@ -92,6 +104,7 @@ impl VerifiedWorker {
             session,
             _uid: uid,
             sockets,
+            network: Mutex::new(network),
             enforced,
         })
     }
@@ -115,6 +128,12 @@ impl VerifiedWorker {
         let proc = context.zygote.proc();
         let watch = Watch::new(&self.worker, proc, cgroup, session, context.limits);
         watch.with_sockets(self.sockets.as_ref())
+    }
+
+    /// Takes its way to the hosts of the policy, which ends when that is dropped.
+    pub fn take_network(&self) -> Option<WorkerNetwork> {
+        let mut network = self.network.lock().unwrap_or_else(PoisonError::into_inner);
+        network.take()
     }
 
     /// Starts to answer the calls that its filter forwards.

@@ -24,6 +24,7 @@ mod check;
 mod compat;
 mod concurrency;
 mod cost;
+mod egress;
 mod environment;
 mod fonts;
 mod humaneval;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
     tests.extend(compat::tests(&world));
     tests.extend(concurrency::tests());
     tests.extend(cost::tests());
+    tests.extend(egress::tests(&world));
     tests.extend(environment::tests());
     tests.extend(fonts::tests());
     tests.extend(ordinary::tests());

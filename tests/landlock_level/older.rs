@@ -76,6 +76,7 @@ fn run_under(
         zygote: &zygote,
         jail: &plan.jail,
         cgroups: None,
+        egress: None,
         sessions: Some(&sessions),
         limits: plan.supervision.limits,
         policy: &PolicyIdentity::default(),

@@ -74,6 +74,11 @@ fn standard_says_every_key() {
 
     [network]
     mode = "none"
+    allow = []
+    proxy = ""
+    resolver = ""
+    connections = 64
+    bytes = "100MiB"
 
     [env]
     pass = []

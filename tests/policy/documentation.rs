@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use sandfork::internals::outcome::limit_spec;
 use sandfork::internals::policy::schema;
 use sandfork::{LimitName, Policy};
+use sandfork_egress::refusal::{Failure, Refusal};
 
 use crate::support::Files;
 
@@ -100,5 +101,21 @@ fn the_python_client_has_the_noun_of_each_limit() {
     for name in LimitName::ALL {
         let entry = format!("    \"{}\": \"{}\",\n", name.key(), limit_spec(name).noun);
         assert!(endings.contains(&entry), "{entry}");
+    }
+}
+
+#[test]
+fn each_reason_of_the_egress_process_is_explained() {
+    let document = include_str!("../../docs/network.md");
+    let refusals = Refusal::ALL.iter().map(|it| it.as_str());
+    let failures = Failure::ALL.iter().map(|it| it.as_str());
+    let rows: BTreeSet<&str> = document
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split(" | ").next())
+        .flat_map(|cell| cell.split(", "))
+        .map(|word| word.trim_matches('`'))
+        .collect();
+    for reason in refusals.chain(failures) {
+        assert!(rows.contains(reason), "{reason}");
     }
 }

@@ -85,7 +85,7 @@ fn words_that_a_key_does_not_take_are_refused() {
     assert_snapshot!(refusal("assurance.require = 'ful'"), @r#"tenant.toml:1: assurance.require: "ful" is not known: did you mean "full"? Write "landlock" or "standard" or "full""#);
     assert_snapshot!(refusal("assurance.require = 'maximal'"), @r#"tenant.toml:1: assurance.require: "maximal" is not known: write "landlock" or "standard" or "full""#);
     assert_snapshot!(refusal("filesystem.system = 'program'"), @r#"tenant.toml:1: filesystem.system: "program" is not known: did you mean "programs"? Write "programs" or "libraries""#);
-    assert_snapshot!(refusal("network.mode = 'host'"), @r#"tenant.toml:1: network.mode: "host" is not known: write "none" or "loopback""#);
+    assert_snapshot!(refusal("network.mode = 'host'"), @r#"tenant.toml:1: network.mode: "host" is not known: write "none" or "loopback" or "allow""#);
     assert_snapshot!(refusal("stdio.stdin = 'open'"), @r#"tenant.toml:1: stdio.stdin: "open" is not known: write "closed" or "pass""#);
 }
 
@@ -156,4 +156,35 @@ fn text_that_is_not_toml_is_refused() {
     assert_snapshot!(refusal("[limits]\nwall = '2s'\nwall = '3s'"), @"tenant.toml:3: this is not valid TOML (duplicate key): mend the syntax here");
     assert_snapshot!(refusal("limits.wall = '2s"), @"tenant.toml:1: this is not valid TOML (invalid literal string, expected `'`): mend the syntax here");
     assert_snapshot!(refusal("\n\n= 5"), @"tenant.toml:3: this is not valid TOML (unquoted keys cannot be empty, expected letters, numbers, `-`, `_`): mend the syntax here");
+}
+
+#[test]
+fn hosts_that_cannot_be_allowed_are_refused() {
+    let allow = |entry: &str| {
+        refusal(&format!(
+            "[network]\nmode = 'allow'\nallow = [\n{entry},\n]"
+        ))
+    };
+    assert_snapshot!(allow("'*'"), @r#"tenant.toml:4: network.allow: a pattern that matches every host allows nothing less than everything: name the hosts, or the domains as in "*.example.org""#);
+    assert_snapshot!(allow("'*.com'"), @r#"tenant.toml:4: network.allow: "*.com" has every name of a top-level domain: name a domain, as in "*.example.org", or write `private = true` for a network of your own"#);
+    assert_snapshot!(allow("'https://a.example'"), @r#"tenant.toml:4: network.allow: ":" does not belong to a host: write the name alone, such as "api.github.com", and ports in `ports`"#);
+    assert_snapshot!(allow("'a.example:443'"), @r#"tenant.toml:4: network.allow: ":" does not belong to a host: write the name alone, such as "api.github.com", and ports in `ports`"#);
+    assert_snapshot!(allow("'10.0.0.1'"), @"tenant.toml:4: network.allow: 10.0.0.1 is an address of a private network: write `private = true` to allow it");
+    assert_snapshot!(allow("{ hots = 'a.example' }"), @"tenant.toml:4: network.allow: `hots` is not a key of an entry: did you mean `host`?");
+    assert_snapshot!(allow("{ ports = [443] }"), @r#"tenant.toml:4: network.allow: an entry needs a host: write { host = "api.github.com" }"#);
+    assert_snapshot!(allow("{ host = 'a.example', ports = 443 }"), @"tenant.toml:4: network.allow: `ports`: integer `443` is the wrong type: write a list of numbers, such as [443]");
+    assert_snapshot!(allow("{ host = 'a.example', ports = [70000] }"), @"tenant.toml:4: network.allow: a port is a number of 1 to 65535: write `ports = [443]`, or leave `ports` out for 80 and 443");
+    assert_snapshot!(allow("{ host = 'a.example', raw = true, methods = ['GET'] }"), @"tenant.toml:4: network.allow: `raw = true` lets any bytes through, so nothing can be required of requests: remove `raw` or `methods`");
+    assert_snapshot!(allow("{ host = 'a.example', credential = 'token' }"), @r#"tenant.toml:4: network.allow: `credential`: string "token" is the wrong type: write a table, such as { header = "Authorization", value = "Bearer ${TOKEN}" }"#);
+    assert_snapshot!(allow("{ host = 'a.example', credential = { header = 'X', value = '${TOKEN' } }"), @"tenant.toml:4: network.allow: a reference has no end: write `${NAME}` for a variable of your environment, or `${file:/path}`");
+    assert_snapshot!(allow("7"), @r#"tenant.toml:4: network.allow: integer `7` is the wrong type: write a name or an address in quotes, such as "api.github.com""#);
+    assert_snapshot!(allow("'a.example',\n{ host = 'a.example', raw = true }"), @r#"tenant.toml:5: network.allow: "a.example" is allowed at tenant.toml:4 too, with another `raw` for the same port: write `raw` in both or in none"#);
+    assert_snapshot!(refusal("network.allow.remove = ['a.example']"), @r#"tenant.toml:1: network.allow: no policy that this one builds on has "a.example" in this list: remove it from `remove`"#);
+}
+
+#[test]
+fn ways_out_that_are_none_are_refused() {
+    assert_snapshot!(refusal("network.proxy = 'socks5://proxy'"), @r#"tenant.toml:1: network.proxy: "socks5://proxy" is not the URL of a proxy: write one such as "http://proxy.example.org:3128""#);
+    assert_snapshot!(refusal("network.proxy = 'http://me:secret@a b'"), @r#"tenant.toml:1: network.proxy: "a b" is not the URL of a proxy: write one such as "http://proxy.example.org:3128""#);
+    assert_snapshot!(refusal("network.resolver = 'dns.example'"), @r#"tenant.toml:1: network.resolver: "dns.example" is not the address of a resolver: write one such as "10.0.0.53" or "[::1]:53""#);
 }

@@ -17,7 +17,7 @@ pub fn tarballs(sources: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     cmd!(
         sh,
         "cargo package --quiet --locked --allow-dirty --no-verify --target-dir {target}
-         --package sandfork-jail --package sandfork-worker --package sandfork"
+         --package sandfork-jail --package sandfork-egress --package sandfork-worker --package sandfork"
     )
     .quiet()
     .run()?;

@@ -48,7 +48,7 @@ from ._execution import Execution, ExecutionError, Logs
 from ._files import FileEntry, Files
 from ._map import Mapped, map
 from ._policy import Policy
-from ._reports import Denial, Enforced, Limit, PolicyIdentity, PythonInfo, SessionInfo, Usage
+from ._reports import Connection, Denial, Enforced, Limit, PolicyIdentity, PythonInfo, SessionInfo, Usage
 from ._result import Result
 from ._sandbox import Sandbox, run
 from ._tasks import Progress, Task, TaskResult
@@ -62,6 +62,7 @@ __all__ = [
     "AsyncMapped",
     "AsyncSandbox",
     "BinaryNotFound",
+    "Connection",
     "Denial",
     "Enforced",
     "Execution",

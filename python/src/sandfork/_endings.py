@@ -19,6 +19,8 @@ _NOUNS = {
     "filesystem.work_inodes": "files in /work",
     "filesystem.tmp_size": "in /tmp",
     "filesystem.tmp_inodes": "files in /tmp",
+    "network.connections": "connections at once",
+    "network.bytes": "of traffic",
 }
 _TIMES = ("limits.wall", "limits.cpu")
 _SIZES = ("memory", "output", "file_size", "work_size", "tmp_size")

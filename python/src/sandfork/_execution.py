@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from . import _endings, _html, _reports, _text, _values
-from ._reports import Denial, Enforced, Limit, PolicyIdentity, SessionInfo, Usage
+from ._reports import Connection, Denial, Enforced, Limit, PolicyIdentity, SessionInfo, Usage
 from ._result import Result
 
 
@@ -171,6 +171,12 @@ class Execution:
         return int(self._outcome.get("denied_omitted", 0))
 
     @property
+    def network(self) -> tuple[Connection, ...]:
+        """Connections to other hosts, and those that were refused. Of very many, only some:
+        `usage.connections` counts all."""
+        return _reports.connections(self._outcome.get("network", ()))
+
+    @property
     def policy(self) -> PolicyIdentity:
         """The policy under which the cell ran."""
         return self._info.policy
@@ -219,6 +225,7 @@ class Execution:
             "enforced": asdict(self.enforced),
             "denied": [asdict(denial) for denial in self.denied],
             "denied_omitted": self.denied_omitted,
+            "network": [asdict(connection) for connection in self.network],
             "policy": asdict(self.policy),
             "session": self.session,
         }

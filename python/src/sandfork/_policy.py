@@ -21,6 +21,37 @@ class ListChange(TypedDict, total=False):
     add: Sequence[_Path]
 
 
+class Credential(TypedDict):
+    """A header that each request to a host gets. Its value has references in place of secrets: `${NAME}` for
+    a variable of the environment, `${file:/path}` for a file."""
+
+    header: str
+    value: str
+
+
+class _HostOf(TypedDict):
+    host: str
+
+
+class Host(_HostOf, total=False):
+    """A host that the guest may connect to, with conditions (`docs/network.md` in the repository)."""
+
+    ports: Sequence[int]
+    methods: Sequence[str]
+    paths: Sequence[str]
+    credential: Credential
+    private: bool
+    raw: bool
+
+
+class HostsChange(TypedDict, total=False):
+    """A change of an inherited list of hosts."""
+
+    remove: Sequence[str]
+    add: Sequence[str | Host]
+
+
+_Hosts = Union[Sequence[Union[str, Host]], HostsChange]
 _Texts = Union[Sequence[str], ListChange]
 _Paths = Union[Sequence[_Path], ListChange]
 # Texts with a unit.
@@ -59,9 +90,14 @@ class FilesystemTable(TypedDict, total=False):
 
 
 class NetworkTable(TypedDict, total=False):
-    """`[network]`: the network mode, `"none"` or `"loopback"`."""
+    """`[network]`: the network mode, `"none"`, `"loopback"` or `"allow"`, and for the latter the hosts."""
 
     mode: str
+    allow: _Hosts
+    proxy: str
+    resolver: str
+    connections: int
+    bytes: _Size
 
 
 # Functional syntax, because the key `pass` is a keyword.
@@ -126,6 +162,7 @@ _KINDS: dict[Any, str] = {
     _Path: "path",
     _Texts: "texts",
     _Paths: "paths",
+    _Hosts: "hosts",
     Mapping[str, str]: "table",
     bool: "boolean",
     int: "count",
@@ -143,6 +180,7 @@ _WANTED = {
     "path": "a path",
     "texts": 'a list of texts, or {"remove": [...], "add": [...]}',
     "paths": 'a list of paths, or {"remove": [...], "add": [...]}',
+    "hosts": 'a list of hosts, each a text or a dict such as {"host": "api.github.com", "methods": ["GET"]}',
     "table": "a dict of texts",
     "boolean": "True or False",
     "count": "a whole number",
@@ -276,6 +314,13 @@ def _is_of_kind(kind: str, value: object) -> bool:
         if isinstance(value, Mapping):
             return value.keys() <= {"remove", "add"} and all(map(_is_list_of_texts, value.values()))
         return _is_list_of_texts(value)
+    if kind == "hosts":
+        if isinstance(value, Mapping):
+            hosts, removed = value.get("add", []), value.get("remove", [])
+            return (
+                value.keys() <= {"remove", "add"} and _is_list_of_hosts(hosts) and _is_list_of_texts(removed)
+            )
+        return _is_list_of_hosts(value)
     if kind == "table":
         return isinstance(value, Mapping) and all(
             _is_of_kind("text", item) for pair in value.items() for item in pair
@@ -289,3 +334,22 @@ def _is_of_kind(kind: str, value: object) -> bool:
 
 def _is_list_of_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_list_of_hosts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) or _is_host(item) for item in value)
+
+
+def _is_host(value: object) -> bool:
+    """Whether it is a table of a host. The supervisor judges its keys and values."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("host"), str):
+        return False
+    simple = (str, bool, int)
+    return all(
+        isinstance(item, simple)
+        or (isinstance(item, list) and all(isinstance(part, simple) for part in item))
+        or (
+            isinstance(item, Mapping) and all(isinstance(part, str) for pair in item.items() for part in pair)
+        )
+        for item in value.values()
+    )

@@ -24,6 +24,12 @@ class Usage:
     """Size of the session's files in bytes."""
     output_bytes: int = 0
     """Bytes read from stdout and stderr."""
+    connections: int = 0
+    """Connections to other hosts that were begun, and refusals."""
+    sent_bytes: int = 0
+    """Bytes sent to other hosts."""
+    received_bytes: int = 0
+    """Bytes received from other hosts."""
     phases: Mapping[str, Any] | None = None
     """The phases of a task of `map` in whole microseconds, as in `usage.phases` of the command's `--json`;
     `None` for cells of sessions."""
@@ -94,6 +100,30 @@ class Denial:
 
 
 @dataclass(frozen=True)
+class Connection:
+    """A connection of the guest to another host, or one that was refused. The guest chose the names."""
+
+    host: str
+    port: int | None
+    """The port, or `None` if the guest asked for the name alone."""
+    address: str | None
+    """The address that was dialled."""
+    request: str | None
+    """The method and path of a request that was refused."""
+    sent: int
+    received: int
+    """Bytes, in this cell."""
+    verdict: str
+    """`allowed`, `refused` by the policy, or `failed` on the way."""
+    reason: str | None
+    """Why it was refused or failed, in one word (`docs/network.md` in the repository)."""
+    open: bool
+    """Whether it was still open at the end of the cell."""
+    count: int = 1
+    """How often it was refused or failed in the same way."""
+
+
+@dataclass(frozen=True)
 class PolicyIdentity:
     """The policy in force."""
 
@@ -151,6 +181,9 @@ def total(before: Usage, cell: Usage) -> Usage:
         peak_pids=peak(before.peak_pids, cell.peak_pids),
         written_bytes=cell.written_bytes,
         output_bytes=before.output_bytes + cell.output_bytes,
+        connections=before.connections + cell.connections,
+        sent_bytes=before.sent_bytes + cell.sent_bytes,
+        received_bytes=before.received_bytes + cell.received_bytes,
     )
 
 
@@ -164,6 +197,10 @@ def enforced(report: Mapping[str, Any]) -> Enforced:
 
 def denials(report: Any) -> tuple[Denial, ...]:
     return tuple(Denial(**_known(Denial, denial)) for denial in report)
+
+
+def connections(report: Any) -> tuple[Connection, ...]:
+    return tuple(Connection(**_known(Connection, connection)) for connection in report)
 
 
 def identity(report: Mapping[str, Any]) -> PolicyIdentity:

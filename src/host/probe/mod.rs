@@ -20,6 +20,8 @@ pub struct Needs {
     pub paths: BTreeSet<PathBuf>,
     /// Variables that the policy takes from the caller.
     pub variables: BTreeSet<String>,
+    /// Where the certificates that the host trusts may be, if the policy needs them.
+    pub certificates: Vec<PathBuf>,
 }
 
 /// Why the host could not be probed.
@@ -78,6 +80,7 @@ pub struct HostWithoutInterpreter {
     paths: BTreeMap<PathBuf, PathFact>,
     caller_env: BTreeMap<String, String>,
     cache: Option<PathBuf>,
+    certificates: Option<PathBuf>,
 }
 
 impl HostWithoutInterpreter {
@@ -96,6 +99,7 @@ impl HostWithoutInterpreter {
                 .collect(),
             caller_env: caller_env(&needs.variables, environment),
             cache: cache_directory().map(|path| resolved(&path)),
+            certificates: certificates(&needs.certificates, environment),
         })
     }
 
@@ -108,8 +112,18 @@ impl HostWithoutInterpreter {
             paths: self.paths,
             caller_env: self.caller_env,
             cache: self.cache,
+            certificates: self.certificates,
         }
     }
+}
+
+/// The caller's own choice, or the first file that is there.
+fn certificates(places: &[PathBuf], environment: &CallerEnvironment) -> Option<PathBuf> {
+    let chosen = environment
+        .text("SSL_CERT_FILE")
+        .filter(|_| !places.is_empty());
+    let chosen = chosen.map(PathBuf::from);
+    chosen.or_else(|| places.iter().find(|path| path.is_file()).cloned())
 }
 
 /// Variables that are not set, or are not text, are not passed.

@@ -153,6 +153,7 @@ fn a_host_is_a_value_that_can_be_written_down_and_read_back() {
     let needs = Needs {
         paths: ["/usr", "/nowhere"].iter().map(PathBuf::from).collect(),
         variables: BTreeSet::from(["PATH".to_owned(), "SANDFORK_NOT_SET".to_owned()]),
+        certificates: Vec::new(),
     };
     let host = probe("python3", &needs).unwrap();
     assert!(matches!(

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use super::assemble::{Fallback, assemble};
 use super::names::{known_syscall, syscall_number};
-use super::{Arch, Errno, Filters, Grant, Preset, Rule, SeccompError, Surroundings, Verdict};
+use super::{
+    Arch, Errno, Filters, Grant, Preset, Rule, SeccompError, Surroundings, Verdict, preset,
+};
+use sandfork_jail::program::BpfProgram;
 
 /// Calls that every cell of the interpreter needs after the worker's filter is loaded: receive code,
 /// run it, report, collect garbage, exit. The list also has the jail's last step, the limit on
@@ -94,6 +97,14 @@ pub fn compile_with(
         zygote: vec![assemble(arch, &by_number(arch, &zygote), Fallback::NoSys)],
         worker: vec![assemble(arch, &by_number(arch, &worker), Fallback::Allow)],
     })
+}
+
+/// The filter of the egress process: an allow-list.
+pub fn egress_filter(arch: Arch) -> BpfProgram {
+    let rules = preset::of_egress();
+    let verdicts = rules.into_iter().map(|(name, rule)| (name, rule.verdict));
+    let verdicts = verdicts.collect();
+    assemble(arch, &by_number(arch, &verdicts), Fallback::NoSys)
 }
 
 const DENIED: Verdict = Verdict::Refuse {

@@ -21,7 +21,7 @@ use sandfork_jail::program::BpfProgram;
 pub use crate::host::Arch;
 #[cfg(any(test, feature = "internals"))]
 pub use compile::compile;
-pub use compile::{check, compile_with};
+pub use compile::{check, compile_with, egress_filter};
 pub use error::SeccompError;
 #[cfg(any(test, feature = "internals"))]
 pub use names::syscalls;

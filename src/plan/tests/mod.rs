@@ -5,6 +5,7 @@ mod errors;
 mod grants;
 mod hosts;
 mod levels;
+mod network;
 mod session;
 mod snapshots;
 mod views;

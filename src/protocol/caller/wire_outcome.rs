@@ -3,7 +3,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::outcome::{Denial, ExceptionInfo, LimitHit, Outcome, Status, Usage};
+use crate::outcome::{Connection, Denial, ExceptionInfo, LimitHit, Outcome, Status, Usage};
 
 /// An outcome without the parts that travel separately or were sent before.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,8 @@ impl Serialize for WireOutcome {
             usage: &'a Usage,
             denied: &'a [Denial],
             denied_omitted: u64,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            network: &'a [Connection],
         }
         let outcome = &self.0;
         Json {
@@ -30,6 +32,7 @@ impl Serialize for WireOutcome {
             usage: outcome.usage(),
             denied: outcome.denied(),
             denied_omitted: outcome.denied_omitted(),
+            network: outcome.network(),
         }
         .serialize(serializer)
     }

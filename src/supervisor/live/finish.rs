@@ -165,6 +165,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 code: answered - cell.started,
                 ..Phases::default()
             },
+            traffic: self.io.traffic(),
             fate,
         }
     }

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use super::files::{Done, do_with_file};
+use crate::outcome::Traffic;
 use crate::protocol::FrameLimits;
 use crate::protocol::caller::FileRequest;
 use crate::supervisor::cgroup::{Counts, WorkerCgroup};
 use crate::supervisor::descriptors::set_nonblocking;
 use crate::supervisor::drain::{Drained, Output, OutputSink, Stream};
+use crate::supervisor::egress::WorkerNetwork;
 use crate::supervisor::ending::Stop;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::files::FileError;
@@ -52,6 +54,8 @@ pub trait WorkerIo {
     fn files(&self) -> Files;
     /// Carries out a caller's request for the worker's files.
     fn do_with_file(&self, request: &FileRequest) -> Result<Done, FileError>;
+    /// What the worker did on the network since this was asked last.
+    fn traffic(&mut self) -> Traffic;
     /// Reads the output that is available now.
     fn drain(&mut self, stream: Stream, sink: &mut dyn OutputSink) -> Drained;
     /// Returns the captured output, standard output first, and how many bytes it is in all. Counts later
@@ -67,6 +71,7 @@ pub struct JailedWorker<'a> {
     /// Whether the last process of the worker has ended.
     is_gone: bool,
     pub(super) objects: Objects<'a>,
+    pub(super) network: Option<WorkerNetwork>,
     pub(super) link: Link<&'a OwnedFd>,
     pub(super) output: Output<'a>,
 }
@@ -88,6 +93,7 @@ impl<'a> JailedWorker<'a> {
             watch: verified.watch(context),
             is_gone: false,
             objects: verified.objects(),
+            network: verified.take_network(),
             link: link.when("prepare the worker's link")?,
             output: Output::new(&worker.stdout, &worker.stderr, context.limits.output()),
         })
@@ -180,6 +186,11 @@ impl WorkerIo for JailedWorker<'_> {
 
     fn do_with_file(&self, request: &FileRequest) -> Result<Done, FileError> {
         do_with_file(self.verified, self.context.jail, request)
+    }
+
+    fn traffic(&mut self) -> Traffic {
+        let network = self.network.as_mut();
+        network.map(WorkerNetwork::report).unwrap_or_default()
     }
 
     fn drain(&mut self, stream: Stream, sink: &mut dyn OutputSink) -> Drained {

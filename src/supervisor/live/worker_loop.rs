@@ -14,6 +14,7 @@ use super::{Purpose, SessionExit};
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::recv_report;
 use crate::supervisor::drain::Stream;
+use crate::supervisor::egress::WorkerNetwork;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::link::{LinkError, Received};
 use crate::supervisor::run::{Deferred, RunContext};
@@ -121,6 +122,9 @@ impl<'a> WorkerLoop<'a> {
             if ready.objects {
                 self.state.io.answer_calls();
             }
+            if ready.network {
+                self.attend_network();
+            }
             if ready.monitor {
                 self.read_monitor(caller)?;
             }
@@ -171,7 +175,7 @@ impl<'a> WorkerLoop<'a> {
             Some(cell) => (&mut self.for_worker, cell.started),
             None => (&mut self.for_caller, state.waiting_since),
         };
-        let [monitor, data, stdout, stderr, caller, objects] = poll.wait(
+        let [monitor, data, stdout, stderr, caller, objects, network] = poll.wait(
             since,
             [
                 Some((io.worker().monitor.as_fd(), PollFlags::POLLIN)),
@@ -180,6 +184,7 @@ impl<'a> WorkerLoop<'a> {
                 pipe(Stream::Stderr),
                 caller.as_fd().map(|fd| (fd, outgoing(caller.unsent()))),
                 io.objects.source().filter(|_| !is_ending),
+                io.network.as_ref().map(|it| (it.link(), PollFlags::POLLIN)),
             ],
             until,
         )?;
@@ -191,7 +196,18 @@ impl<'a> WorkerLoop<'a> {
             stderr: is_readable(stderr),
             caller: is_readable(caller),
             objects: is_readable(objects),
+            network: is_readable(network),
         })
+    }
+
+    /// The egress process has ended, or reports late.
+    fn attend_network(&mut self) {
+        let network = self.state.io.network.as_mut();
+        let attended = network.map(WorkerNetwork::on_readable);
+        if let Some(Err(error)) = attended {
+            self.state.io.network = None;
+            self.state.on_fault(error);
+        }
     }
 
     /// Reads once and passes on the frames that arrived. Returns whether anything did.
@@ -257,4 +273,5 @@ struct Ready {
     stderr: bool,
     caller: bool,
     objects: bool,
+    network: bool,
 }

@@ -24,6 +24,7 @@ pub(super) use self::request::ONLY_REQUEST;
 pub(super) use self::watch::{Measured, Pace, Watch};
 use super::cgroup::CgroupRoot;
 use super::clock;
+use super::egress::Egress;
 use super::error::{SupervisorError, While};
 use super::live::{OneRun, serve_run};
 use super::session::SessionRoot;
@@ -47,6 +48,8 @@ pub struct RunContext<'a> {
     pub cgroups: Option<&'a Arc<CgroupRoot>>,
     /// The parent of the worker's directory, if the plan has no mounts.
     pub sessions: Option<&'a Arc<SessionRoot>>,
+    /// The process through which the worker reaches hosts, if the policy has any.
+    pub egress: Option<&'a Arc<Egress>>,
     /// The limits of the run.
     pub limits: Limits,
     /// The policy's name and digest.

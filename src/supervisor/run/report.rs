@@ -1,13 +1,14 @@
 //! Makes a run's outcome from the evidence.
 
 use std::cell::OnceCell;
+use std::mem;
 use std::time::Duration;
 
 use super::AskHost;
 use super::files::Files;
 use super::watch::Measured;
 use crate::host::Lookup;
-use crate::outcome::{Ending, Outcome, Phases, Usage};
+use crate::outcome::{Ending, Outcome, Phases, Traffic, Usage};
 use crate::protocol::{CellResult, Ended};
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::denials::Refused;
@@ -35,6 +36,8 @@ pub struct Seen {
     pub cpu_limit: Duration,
     /// How long each phase took.
     pub phases: Phases,
+    /// What it did on the network.
+    pub traffic: Traffic,
     /// What happened to the worker.
     pub fate: Fate,
 }
@@ -52,10 +55,11 @@ pub enum Fate {
 pub fn report(
     terms: &LifeTerms,
     kind: Kind,
-    seen: Seen,
+    mut seen: Seen,
     output_bytes: u64,
     stderr: &[u8],
 ) -> Outcome {
+    let connections = mem::take(&mut seen.traffic.connections);
     let usage = usage(&seen, output_bytes);
     let stopped = seen.stop.is_some();
     let evidence = Evidence {
@@ -110,7 +114,8 @@ pub fn report(
     let outcome = Outcome::new(ending, terms.policy.clone(), terms.enforced.clone())
         .with_value(value)
         .with_usage(usage)
-        .with_denied(denials.listed, denials.omitted);
+        .with_denied(denials.listed, denials.omitted)
+        .with_network(connections);
     match error {
         Some(error) => outcome.with_error(error.into_exception()),
         None => outcome,
@@ -132,6 +137,9 @@ fn usage(seen: &Seen, output_bytes: u64) -> Usage {
         peak_pids: counts.peak_pids.or(Some(watched.pids.max(1))),
         written_bytes: seen.files.bytes,
         output_bytes,
+        connections: seen.traffic.count,
+        sent_bytes: seen.traffic.sent,
+        received_bytes: seen.traffic.received,
         phases: seen.phases,
     }
 }

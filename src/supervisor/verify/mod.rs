@@ -4,6 +4,7 @@
 mod loopback;
 mod mounts;
 mod proc_status;
+mod sockets;
 
 use std::ffi::OsString;
 use std::fs;
@@ -113,6 +114,7 @@ pub fn verify(
         namespaces(worker, jail, others)?;
         if jail.network() == Network::Loopback {
             loopback::check(process)?;
+            sockets::check(process, &jail.worker.sockets, &worker.sockets)?;
         }
         layers.push(Layer::Namespaces);
         mounts::check(process, jail)?;

@@ -45,6 +45,15 @@ const OF_LOOPBACK: Counts = Counts {
     faults: 20,
 };
 
+/// What hosts add to that: the worker's sockets, checks of them, a link and a report. The egress process counts with
+/// the zygote.
+const OF_HOSTS: Counts = Counts {
+    supervisor: 24,
+    zygote: 28,
+    worker: 8,
+    faults: 20,
+};
+
 /// Fewer calls mean that the counter has lost a process.
 const LEAST: Counts = Counts {
     supervisor: 40,
@@ -93,8 +102,8 @@ fn runs() {
     }
     mark(Mark::End);
     let world = World::look().expect("the machine can be looked at");
-    for recipe in [standard(), standard().set("network.mode=loopback")] {
-        let sandbox = world.build(recipe);
+    for mode in ["none", "loopback", "allow"] {
+        let sandbox = world.build(standard().set(format!("network.mode={mode}")));
         for _ in 0..3 {
             run(&sandbox, "1");
         }
@@ -121,14 +130,16 @@ fn trace() {
         panic!("nothing was marked");
     };
     assert_eq!(known.counts.supervisor, KNOWN, "the counter does not count");
-    assert_eq!(runs.len(), 2 * RUNS);
+    assert_eq!(runs.len(), 3 * RUNS);
     let (alone, with_network) = runs.split_at(RUNS);
+    let (with_network, with_hosts) = with_network.split_at(RUNS);
     let most = match World::look().expect("it was looked at").host.machine.cgroup {
         CgroupSupport::V2 { .. } => MOST_ON_V2,
         _ => MOST,
     };
     check(alone, most);
     check(with_network, most.plus(OF_LOOPBACK));
+    check(with_hosts, most.plus(OF_LOOPBACK).plus(OF_HOSTS));
 }
 
 fn check(runs: &[Span], most: Counts) {

@@ -3,6 +3,7 @@
 //! It comes from the calls of CPython 3.9 to 3.14, glibc, numpy, pandas, threads, subprocess and
 //! multiprocessing. The rest of the kernel stays unreachable. There is one file for each concept.
 
+mod egress;
 mod files;
 mod jail;
 mod loopback;
@@ -87,6 +88,11 @@ fn by_syscall(tables: &[&'static [Rule]]) -> BTreeMap<&'static str, &'static Rul
         .collect()
 }
 
+/// The calls of the egress process, by system call.
+pub fn of_egress() -> BTreeMap<&'static str, &'static Rule> {
+    by_syscall(&[egress::RULES])
+}
+
 /// Each table separately, for the tests.
 #[cfg(test)]
 pub(super) fn tables() -> Vec<Vec<Rule>> {
@@ -107,7 +113,7 @@ pub(super) fn tables() -> Vec<Vec<Rule>> {
     [
         vec![preset.concat()],
         replacing.map(<[Rule]>::to_vec).to_vec(),
-        vec![jail],
+        vec![jail, egress::RULES.to_vec()],
     ]
     .concat()
 }

@@ -13,6 +13,7 @@ pub(in super::super) const CLONE_NEWNET: u32 = 0x4000_0000;
 
 // mman.h, memfd.h
 pub(in super::super) const MAP_HUGETLB: u32 = 0x0004_0000;
+pub(in super::super) const PROT_EXEC: u32 = 0x4;
 pub(in super::super) const MADV_MERGEABLE: u32 = 12;
 pub(in super::super) const MFD_CLOEXEC: u32 = 0x1;
 pub(in super::super) const MFD_ALLOW_SEALING: u32 = 0x2;
@@ -21,6 +22,10 @@ pub(in super::super) const MFD_NOEXEC_SEAL: u32 = 0x8;
 // fcntl.h
 pub(in super::super) const O_ACCMODE: u32 = 0o3;
 pub(in super::super) const O_TRUNC: u32 = 0o1000;
+pub(in super::super) const F_GETFD: u32 = 1;
+pub(in super::super) const F_SETFD: u32 = 2;
+pub(in super::super) const F_GETFL: u32 = 3;
+pub(in super::super) const F_SETFL: u32 = 4;
 pub(in super::super) const F_GETLK: u32 = 5;
 pub(in super::super) const F_SETLK: u32 = 6;
 pub(in super::super) const F_SETLKW: u32 = 7;
@@ -32,7 +37,9 @@ pub(in super::super) const F_SETSIG: u32 = 10;
 pub(in super::super) const F_SETOWN_EX: u32 = 15;
 pub(in super::super) const F_SETLEASE: u32 = 1024;
 pub(in super::super) const F_NOTIFY: u32 = 1026;
+pub(in super::super) const F_DUPFD_CLOEXEC: u32 = 1030;
 pub(in super::super) const F_SETPIPE_SZ: u32 = 1031;
+pub(in super::super) const F_GETPIPE_SZ: u32 = 1032;
 
 // fadvise.h
 pub(in super::super) const POSIX_FADV_DONTNEED: u32 = 4;

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Arch, Errno, Preset, Surroundings, Verdict, syscall_number, syscalls};
+use super::super::preset::of_egress;
+use super::super::{
+    Arch, Errno, Preset, Surroundings, Verdict, egress_filter, syscall_number, syscalls,
+};
 use super::arguments::{meaning, samples};
 use super::cases::{CASES, Case, Where};
-use super::interpreter::{Answer, Call, answer};
+use super::interpreter::{Answer, Call, answer, assert_loadable};
 use super::{ARCHES, SURROUNDINGS, preset_filters};
 
 /// Above the highest call number of either architecture.
@@ -40,6 +43,32 @@ fn both_filters_together_answer_as_the_guests_table_says() {
             }
         }
     });
+}
+
+#[test]
+fn the_egress_process_makes_the_calls_of_its_table_alone() {
+    for arch in ARCHES {
+        let filter = egress_filter(arch);
+        assert_loadable(&filter);
+        let table = of_egress();
+        for (name, number) in syscalls(arch) {
+            let Some(rule) = table.get(name) else {
+                let call = Call::new(arch, number, [0; 6]);
+                assert_eq!(answer([&filter], &call), Answer::Errno(38), "{name}");
+                continue;
+            };
+            for arguments in samples(&rule.verdict) {
+                let call = Call::new(arch, number, arguments);
+                let expected = meaning(&rule.verdict, &arguments);
+                assert_eq!(answer([&filter], &call), expected, "{name} {arguments:x?}");
+            }
+        }
+        for name in [
+            "execve", "openat", "listen", "clone", "clone3", "kill", "ptrace",
+        ] {
+            assert!(!table.contains_key(name), "{name}");
+        }
+    }
 }
 
 #[test]

@@ -260,6 +260,22 @@ fn constants_are_those_of_libc() {
 }
 
 #[test]
+fn constants_of_the_egress_process_are_those_of_libc() {
+    let pairs = [
+        (uapi::PROT_EXEC, libc::PROT_EXEC),
+        (uapi::F_GETFD, libc::F_GETFD),
+        (uapi::F_SETFD, libc::F_SETFD),
+        (uapi::F_GETFL, libc::F_GETFL),
+        (uapi::F_SETFL, libc::F_SETFL),
+        (uapi::F_DUPFD_CLOEXEC, libc::F_DUPFD_CLOEXEC),
+        (uapi::F_GETPIPE_SZ, libc::F_GETPIPE_SZ),
+    ];
+    for (index, (ours, theirs)) in pairs.into_iter().enumerate() {
+        assert_eq!(ours.cast_signed(), theirs, "pair {index}");
+    }
+}
+
+#[test]
 fn options_of_sockets_are_those_of_libc() {
     let pairs = [
         (uapi::SOL_SOCKET, libc::SOL_SOCKET),

@@ -3,7 +3,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::super::*;
-use crate::outcome::{CpuRule, Level, LimitName};
+use crate::outcome::{CpuRule, Level, LimitName, Traffic};
 use crate::protocol::Frame;
 use crate::protocol::caller::{
     Cell, ClientEvent, ClientRequest, FileRequest, SessionState, ToolTime,
@@ -90,6 +90,10 @@ impl WorkerIo for FakeWorker {
 
     fn do_with_file(&self, _: &FileRequest) -> Result<Done, FileError> {
         Err(FileError::Gone)
+    }
+
+    fn traffic(&mut self) -> Traffic {
+        Traffic::default()
     }
 
     fn drain(&mut self, _: Stream, _: &mut dyn OutputSink) -> Drained {

@@ -1,0 +1,272 @@
+//! How guests reach the hosts of a policy: the process that connects for them, and what they see of it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Serialize, Serializer};
+
+use sandfork_egress::control::ServiceSocket;
+use sandfork_egress::names::{self, PROXY_PORT, SERVICE};
+use sandfork_egress::rules::{Rule, RuleText, Rules};
+use sandfork_jail::loopback::NetworkSocket;
+use sandfork_jail::program::{BpfProgram, HostIds, RootEntry, ZygoteJail};
+
+use super::PlanError;
+use super::seccomp::egress_filter;
+use super::view::View;
+use crate::host::Host;
+use crate::policy::{NetworkMode, Policy, Proxy, Reference, Resolver, Template};
+
+/// The egress process of a sandbox.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct EgressPlan {
+    /// The hosts, with references in place of secrets.
+    pub allow: Rules,
+    /// The most connections of one worker at a time.
+    pub connections: u64,
+    /// The most bytes that one worker sends and receives.
+    pub bytes: u64,
+    /// The proxy for hosts that are not private.
+    #[serde(serialize_with = "without_user")]
+    pub proxy: Option<Proxy>,
+    /// The resolver that is asked in place of the host's own.
+    #[serde(serialize_with = "as_text")]
+    pub resolver: Option<Resolver>,
+    /// The sockets of each worker that it serves.
+    pub sockets: Vec<ServiceSocket>,
+    /// The host's file of certificates that it trusts.
+    pub trust: Option<PathBuf>,
+    /// The ids that it takes, if the supervisor is root.
+    pub identity: Option<HostIds>,
+    /// The system calls that it may make.
+    pub filter: BpfProgram,
+    /// The kernel's Landlock ABI.
+    pub landlock_abi: u32,
+}
+
+// serde requires these signatures.
+#[allow(clippy::ref_option)]
+fn without_user<S: Serializer>(proxy: &Option<Proxy>, to: S) -> Result<S::Ok, S::Error> {
+    let shown = proxy.as_ref().map(|it| format!("{}:{}", it.host, it.port));
+    shown.serialize(to)
+}
+
+#[allow(clippy::ref_option)]
+fn as_text<S: Serializer>(resolver: &Option<Resolver>, to: S) -> Result<S::Ok, S::Error> {
+    resolver.map(|it| it.to_string()).serialize(to)
+}
+
+impl EgressPlan {
+    /// The plan for a policy whose guests reach hosts; `None` for every other.
+    ///
+    /// # Errors
+    /// If a secret is missing, or there are more ports than sockets.
+    pub(super) fn new(policy: &Policy, host: &Host) -> Result<Option<Self>, PlanError> {
+        let network = policy.network();
+        if network.mode.value != NetworkMode::Allow {
+            return Ok(None);
+        }
+        check_secrets(policy, host)?;
+        let rules = network.allow.iter().map(|rule| rule.value.clone());
+        // The policy has refused contradictions.
+        let allow = Rules::new(rules.collect()).unwrap_or_default();
+        let Some(sockets) = names::sockets(&allow) else {
+            return Err(PlanError::TooManyPorts {
+                origin: network.mode.origin.clone(),
+            });
+        };
+        let machine = &host.machine;
+        Ok(Some(Self {
+            allow,
+            connections: policy.limits().connections(),
+            bytes: policy.limits().network_bytes(),
+            proxy: network.proxy.as_ref().map(|proxy| proxy.value.clone()),
+            resolver: network.resolver,
+            sockets,
+            trust: host.certificates.clone(),
+            identity: machine.user.drop_to.map(|ids| HostIds {
+                uid: ids.uid,
+                gid: ids.gid,
+            }),
+            filter: egress_filter(machine.arch.ok_or(PlanError::UnknownArchitecture)?),
+            landlock_abi: machine.landlock.abi().unwrap_or(0),
+        }))
+    }
+}
+
+impl EgressPlan {
+    /// The sockets as the jail makes them.
+    pub(super) fn sockets_to_make(&self) -> Vec<NetworkSocket> {
+        self.sockets.iter().map(|it| it.to_make()).collect()
+    }
+}
+
+/// Variables that are not set now would be missed by the first request.
+fn check_secrets(policy: &Policy, host: &Host) -> Result<(), PlanError> {
+    for template in policy.network().templates() {
+        for reference in template.value.references() {
+            if let Reference::Variable(name) = reference
+                && host.caller_env.get(name).is_none_or(String::is_empty)
+            {
+                return Err(PlanError::SecretUnset {
+                    origin: template.origin.clone(),
+                    name: name.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The variables and files of the policy's secrets.
+pub(super) fn secrets(policy: &Policy) -> (Vec<String>, Vec<PathBuf>) {
+    let templates: Vec<Template> = policy.network().templates().map(|it| it.value).collect();
+    let references = templates.iter().flat_map(Template::references);
+    let (mut variables, mut files) = (Vec::new(), Vec::new());
+    for reference in references {
+        match reference {
+            Reference::Variable(name) => variables.push(name.clone()),
+            Reference::File(path) => files.push(path.clone()),
+        }
+    }
+    (variables, files)
+}
+
+/// Adds a certificate (PEM) to those that the guest's programs trust.
+pub(crate) fn trust(jail: &mut ZygoteJail, certificate: &str) {
+    for entry in &mut jail.root {
+        if let RootEntry::Certificates { others, .. } = entry {
+            others.push_str(certificate);
+        }
+    }
+}
+
+/// Where programs look for the certificates that they trust.
+const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Where they are if the policy shows the host's.
+const OTHER_CERTIFICATES: &str = "/etc/sandfork-certificates.crt";
+
+/// The file with the certificates that guests trust.
+fn certificates(view: &View) -> &'static str {
+    if view.touches(CERTIFICATES) {
+        OTHER_CERTIFICATES
+    } else {
+        CERTIFICATES
+    }
+}
+
+/// Files by which the guest's programs resolve names and trust hosts. The authority of the egress process is
+/// added once that runs.
+pub(super) fn root_entries(policy: &Policy, host: &Host, view: &View) -> Vec<RootEntry> {
+    if policy.network().mode.value != NetworkMode::Allow {
+        return Vec::new();
+    }
+    let resolver = format!("nameserver {SERVICE}\noptions timeout:3 attempts:2\n");
+    let mut entries = vec![RootEntry::Certificates {
+        target: certificates(view).into(),
+        of_host: host.certificates.clone(),
+        others: String::new(),
+    }];
+    if !view.touches(RESOLVER) {
+        entries.push(RootEntry::File {
+            target: RESOLVER.into(),
+            contents: resolver,
+        });
+    }
+    entries
+}
+
+/// The file that says where programs look names up.
+pub(super) const NAME_SERVICE: &str = "/etc/nsswitch.conf";
+
+/// The file with what it says.
+pub(super) fn name_service(policy: &Policy) -> (&'static str, &'static str) {
+    let contents = match policy.network().mode.value {
+        NetworkMode::None | NetworkMode::Loopback => {
+            "passwd: files\ngroup: files\nhosts: files\nprotocols: files\nservices: files\n"
+        }
+        NetworkMode::Allow => {
+            "passwd: files\ngroup: files\nhosts: files dns\nprotocols: files\nservices: files\n"
+        }
+    };
+    (NAME_SERVICE, contents)
+}
+
+/// The file that names the resolver.
+const RESOLVER: &str = "/etc/resolv.conf";
+
+/// Variables by which programs find a file of certificates: those of OpenSSL and all that use it, and of programs that
+/// bring certificates of their own.
+const TRUST_VARIABLES: [&str; 6] = [
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_FILE",
+];
+
+/// Variables by which programs find a proxy. None names one for SOCKS: clients that lack the package for it would
+/// refuse to start.
+const PROXY_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "http_proxy", "https_proxy"];
+
+/// Variables by which they learn what needs no proxy: the guest itself.
+const NO_PROXY_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
+const NO_PROXY: &str = "localhost,127.0.0.1,::1";
+
+/// The variables of a guest that reaches hosts.
+pub(super) fn variables(policy: &Policy, view: &View) -> BTreeMap<String, String> {
+    if policy.network().mode.value != NetworkMode::Allow {
+        return BTreeMap::new();
+    }
+    let proxy = format!("http://{SERVICE}:{PROXY_PORT}");
+    let trust = TRUST_VARIABLES.map(|name| (name, certificates(view).to_owned()));
+    let proxies = PROXY_VARIABLES.map(|name| (name, proxy.clone()));
+    let none = NO_PROXY_VARIABLES.map(|name| (name, NO_PROXY.to_owned()));
+    let all = trust.into_iter().chain(proxies).chain(none);
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Files of the host that programs trust, by the distributions that have them there.
+pub(super) const HOST_CERTIFICATES: [&str; 5] = [
+    // Debian, Ubuntu, Arch, Gentoo
+    "/etc/ssl/certs/ca-certificates.crt",
+    // Fedora, RHEL
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    // SUSE
+    "/etc/ssl/ca-bundle.pem",
+    // Alpine
+    "/etc/ssl/cert.pem",
+];
+
+/// An entry of the policy in words, for `sandfork plan`.
+pub(super) fn describe(rule: &Rule) -> String {
+    let RuleText {
+        host,
+        methods,
+        paths,
+        credential,
+        private,
+        raw,
+        ..
+    } = rule.clone().into();
+    let ports: Vec<String> = rule.ports().map(|port| port.to_string()).collect();
+    let mut text = format!("{host}, port {}", ports.join(" and "));
+    for conditions in [methods, paths].iter().filter(|it| !it.is_empty()) {
+        text += ", only ";
+        text += &conditions.join(" ");
+    }
+    if let Some(credential) = credential {
+        text += ", with a value of its own for ";
+        text += &credential.header;
+    }
+    if private {
+        text += ", also on a private network";
+    }
+    if raw {
+        text += ", any bytes";
+    }
+    text
+}

@@ -1,0 +1,127 @@
+//! The process itself, as its supervisor sees it.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{SockType, setsockopt, sockopt};
+use nix::sys::time::TimeVal;
+use sandfork_egress::control::{Authority, FromEgress, Start, ToEgress};
+use sandfork_jail::control::send_message;
+
+use crate::supervisor::descriptors::{recv_report, socket_pair};
+use crate::supervisor::embedded::EGRESS;
+use crate::supervisor::error::{SupervisorError, While};
+use crate::supervisor::launch::{Started, last_words};
+
+/// How long the process may take to confine itself. It takes some milliseconds.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the process may leave messages unread.
+const READ_TIMEOUT: i64 = 10;
+
+/// A running egress process. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Process {
+    control: OwnedFd,
+    log: File,
+    // Dropped last: the process ends when its socket closes.
+    child: Started,
+}
+
+impl Process {
+    /// Starts a process and tells it all that it will need. It inherits nothing of this one's environment, in which
+    /// there may be secrets of others.
+    pub(super) fn start(start: &Start) -> Result<Self, SupervisorError> {
+        let program = EGRESS.as_ref().ok_or(SupervisorError::NoEgress)?;
+        let program = program.open().when("make the egress program")?;
+        let (control, theirs) = socket_pair(SockType::SeqPacket).when("make the control socket")?;
+        let patience = TimeVal::new(READ_TIMEOUT, 0);
+        setsockopt(&control, sockopt::SendTimeout, &patience).when("bound the wait for it")?;
+        let log = memfd_create(c"sandfork-log", MFdFlags::MFD_CLOEXEC).when("make the log")?;
+        let log = File::from(log);
+        let stderr = log.try_clone().when("copy the log's descriptor")?;
+        let child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
+            .arg0("sandfork-egress")
+            .env_clear()
+            .current_dir("/")
+            .stdin(theirs)
+            .stdout(Stdio::null())
+            .stderr(Stdio::from(stderr))
+            // An interrupt from the terminal is for the supervisor, which ends its guests first.
+            .process_group(0)
+            .spawn()
+            .when("start the egress process")?;
+        let process = Self {
+            control,
+            log,
+            child: Started::new(child),
+        };
+        process.send(&ToEgress::Start(Box::new(start.clone())), &[])?;
+        Ok(process)
+    }
+
+    #[cfg(feature = "internals")]
+    pub(super) fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    pub(super) fn is_alive(&mut self) -> bool {
+        self.child.is_alive()
+    }
+
+    /// Sends a message with descriptors.
+    pub(super) fn send(
+        &self,
+        message: &ToEgress,
+        descriptors: &[BorrowedFd],
+    ) -> Result<(), SupervisorError> {
+        match send_message(self.control.as_fd(), message, descriptors) {
+            Err(Errno::EPIPE | Errno::ECONNRESET) => Err(SupervisorError::EgressGone),
+            Err(Errno::EAGAIN) => Err(SupervisorError::EgressSlow {
+                seconds: READ_TIMEOUT.unsigned_abs(),
+            }),
+            // The rules are the only part that has no bound of its own.
+            Err(Errno::EMSGSIZE) => Err(SupervisorError::TooManyRules),
+            other => other.when("write to the egress process"),
+        }
+    }
+
+    /// Waits until the process serves.
+    pub(super) fn await_ready(&mut self) -> Result<Authority, SupervisorError> {
+        let millis = PollTimeout::try_from(READY_TIMEOUT).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)];
+        loop {
+            match poll(&mut fds, millis) {
+                Err(Errno::EINTR) => {}
+                Ok(0) => {
+                    return Err(SupervisorError::EgressSlow {
+                        seconds: READY_TIMEOUT.as_secs(),
+                    });
+                }
+                other => {
+                    other.when("wait for the egress process")?;
+                    break;
+                }
+            }
+        }
+        match recv_report(self.control.as_fd()) {
+            Ok(Some((FromEgress::Ready(authority), _))) => Ok(authority),
+            Ok(Some((FromEgress::Failed { what }, _))) => Err(SupervisorError::Egress { what }),
+            Ok(None) | Err(Errno::ECONNRESET) => Err(self.ended()),
+            Err(errno) => Err(errno).when("read from the egress process"),
+        }
+    }
+
+    /// The error for a process that has ended, with the end of its log.
+    pub(super) fn ended(&self) -> SupervisorError {
+        SupervisorError::EgressEnded {
+            log: last_words(&self.log),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! One worker's connection with the egress process.
+
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::poll::PollFlags;
+use sandfork_egress::control::{Ask, Connection as Seen, Report};
+use sandfork_egress::refusal::Verdict;
+use sandfork_jail::control::{MAX_MESSAGE, recv_message, send_message};
+
+use super::Egress;
+use super::restarts::Restarts;
+use crate::outcome::{Connection, Traffic};
+use crate::supervisor::clock;
+use crate::supervisor::error::SupervisorError;
+use crate::supervisor::wait::{is_readable, wait};
+
+/// How long a report may take: the process may be busy with the traffic of other workers.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The sockets of a worker, and the link on which the process that serves them reports. The process serves them until
+/// this is dropped.
+#[derive(Debug)]
+pub(crate) struct WorkerNetwork {
+    egress: Arc<Egress>,
+    /// Kept for another process, if this one dies.
+    sockets: Vec<OwnedFd>,
+    link: OwnedFd,
+    /// When the link was lost.
+    restarts: Restarts,
+    /// Reports that came too late for the one who asked.
+    late: Traffic,
+}
+
+impl WorkerNetwork {
+    /// Has a worker's sockets served.
+    pub(crate) fn new(
+        egress: &Arc<Egress>,
+        sockets: Vec<OwnedFd>,
+    ) -> Result<Self, SupervisorError> {
+        Ok(Self {
+            egress: Arc::clone(egress),
+            link: egress.serve(&sockets)?,
+            sockets,
+            restarts: Restarts::default(),
+            late: Traffic::default(),
+        })
+    }
+
+    /// Readable when the process has ended, or a report comes late.
+    pub(crate) fn link(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+
+    /// Keeps a late report. If the process has ended, has the sockets served by another one; connections of the one
+    /// that died have ended with it.
+    pub(crate) fn on_readable(&mut self) -> Result<(), SupervisorError> {
+        if let Some(report) = self.receive() {
+            self.late.add(traffic(report));
+            return Ok(());
+        }
+        self.link = self.egress.serve(&self.sockets)?;
+        // A process without room for the sockets closes the link as well, and lives.
+        if self.restarts.take_one(clock::now()) {
+            Ok(())
+        } else {
+            Err(SupervisorError::EgressFull)
+        }
+    }
+
+    /// What happened since the last report; nothing if the process has died meanwhile.
+    pub(crate) fn report(&mut self) -> Traffic {
+        let mut all = mem::take(&mut self.late);
+        if let Some(report) = self.ask() {
+            all.add(traffic(report));
+        }
+        all
+    }
+
+    fn ask(&self) -> Option<Report> {
+        send_message(self.link.as_fd(), &Ask::Report, &[]).ok()?;
+        let until = clock::now() + REPORT_TIMEOUT;
+        while clock::now() < until {
+            let source = [Some((self.link.as_fd(), PollFlags::POLLIN))];
+            let [ready] = wait(source, Some(until)).ok()?;
+            if is_readable(ready) {
+                return self.receive();
+            }
+        }
+        None
+    }
+
+    fn receive(&self) -> Option<Report> {
+        let link = self.link.as_fd();
+        let mut buffer = vec![0; MAX_MESSAGE];
+        let (report, _) = recv_message(link, &mut buffer).ok()??;
+        Some(report)
+    }
+}
+
+fn traffic(report: Report) -> Traffic {
+    Traffic {
+        connections: report.connections.into_iter().map(connection).collect(),
+        count: report.count,
+        sent: report.sent,
+        received: report.received,
+    }
+}
+
+fn connection(seen: Seen) -> Connection {
+    let (verdict, reason) = match seen.verdict {
+        Verdict::Allowed => ("allowed", None),
+        Verdict::Refused(refusal) => ("refused", Some(refusal.as_str())),
+        Verdict::Failed(failure) => ("failed", Some(failure.as_str())),
+    };
+    Connection {
+        host: seen.host,
+        port: seen.port,
+        address: seen.address,
+        request: seen.request,
+        sent: seen.sent,
+        received: seen.received,
+        verdict,
+        reason,
+        open: seen.open,
+        count: seen.count,
+    }
+}
