@@ -223,7 +223,7 @@ impl Outcome {
     }
 
     /// The refused operations that were observed, at most 64: first what the guest's exception tells of, then
-    /// the limit that was reached, then what the kernel counted.
+    /// the limit that was reached, then what the kernel counted, and the connections that were refused.
     pub fn denied(&self) -> &[Denial] {
         &self.denied
     }

@@ -151,8 +151,8 @@ impl fmt::Display for Enforced {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Denial {
-    /// What was tried: `fork`, `memory` and `limit`, or what an exception of the guest tells of: `import`, `access` to
-    /// a path, `run` a program, `socket`, or `system call` if it names no file.
+    /// What was tried: `fork`, `memory`, `limit` and `connect` to a host, or what an exception of the guest tells of:
+    /// `import`, `access` to a path, `run` a program, `socket`, or `system call` if it names no file.
     pub operation: String,
     /// The target of the operation: a path, a module, the limit that was reached.
     pub target: Option<String>,

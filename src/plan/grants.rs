@@ -9,6 +9,7 @@ use super::Plan;
 use super::places::{SHM, TMP, WORK, clash};
 use crate::outcome::{Layer, LimitName, Limits};
 use crate::policy::{ImportPattern, Level, Override, Policy, SystemFiles, normalize};
+use sandfork_egress::refusal::Refusal;
 use sandfork_jail::program::{Access, Network, PathAccess, PathRule, ProcMount, RootEntry};
 
 /// The longest path that a guest may name: `PATH_MAX`.
@@ -305,6 +306,50 @@ fn is_program(path: &Path) -> bool {
         .iter()
         .any(|system| path.starts_with(system));
     of_system && path.iter().any(|part| part == "bin" || part == "sbin")
+}
+
+/// What would allow a connection that was refused for this reason.
+pub fn of_connection(
+    refusal: Refusal,
+    host: &str,
+    port: Option<u16>,
+    limits: &Limits,
+) -> Explanation {
+    const ALLOW: &str = "network.allow";
+    let refused = Explanation::default();
+    match (refusal, port) {
+        // As many of the usual ports as an entry has without `ports`.
+        (Refusal::Host, None | Some(80 | 443)) => refused.allowed_by(ALLOW, host),
+        (Refusal::Host | Refusal::Port, Some(port)) => {
+            refused.allowed_by(ALLOW, format!("{{ host = \"{host}\", ports = [{port}] }}"))
+        }
+        (Refusal::Connections, _) => of_limit(LimitName::Connections, limits, None),
+        (Refusal::Bytes, _) => of_limit(LimitName::NetworkBytes, limits, None),
+        // An entry would have to be changed, and only its author knows whether.
+        (
+            Refusal::Port
+            | Refusal::Method
+            | Refusal::Path
+            | Refusal::Content
+            | Refusal::PrivateAddress
+            | Refusal::OwnAddress
+            | Refusal::MetadataAddress
+            | Refusal::LinkLocalAddress,
+            _,
+        ) => Explanation {
+            key: Some(ALLOW),
+            ..refused
+        },
+        (
+            Refusal::Name
+            | Refusal::EncryptedName
+            | Refusal::ClearCredential
+            | Refusal::UnusableAddress
+            | Refusal::Names
+            | Refusal::Malformed,
+            _,
+        ) => refused,
+    }
 }
 
 /// What would raise a limit.

@@ -11,6 +11,7 @@ use super::module_name::ImportPattern;
 use super::origin::Located;
 use super::values::{ListChange, Value, given};
 use crate::outcome::{Level, Unit};
+use sandfork_egress::rules::Rule;
 
 /// One difference between two policies.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -183,6 +184,11 @@ impl Differ<'_> {
                 beneath(&policy.filesystem().read) || beneath(&policy.filesystem().write)
             }
             "filesystem.write" => beneath(&policy.filesystem().write),
+            // Of entries for one host, those that describe it most closely decide: one more may allow less.
+            "network.allow" => item.parse().is_ok_and(|item: Rule| {
+                let mut listed = policy.network().allow.iter();
+                listed.any(|rule| rule.value.hosts().meets(item.hosts()))
+            }),
             _ => false,
         }
     }
@@ -288,6 +294,11 @@ mod tests {
                 &["network.mode=loopback"],
                 "network.mode none -> loopback wider",
             ),
+            (&["network.allow=a.b"], "network.allow + a.b wider"),
+            (
+                &["network.proxy=http://a.b"],
+                "network.proxy  -> http://a.b other",
+            ),
             (&["python.path=/srv"], "python.path + /srv wider"),
             (&["python.project=/srv"], "python.project  -> /srv wider"),
             (
@@ -325,6 +336,19 @@ mod tests {
             let forth = standard.differences(&changed)[0].effect;
             assert_eq!(back[0].effect, forth.opposite(), "{sets:?}");
         }
+    }
+
+    #[test]
+    fn an_entry_for_a_host_that_another_has_may_allow_less() {
+        let domain = "network.allow=*.example.org";
+        let wide = with(&[domain]);
+        let (narrower, wider) = (
+            with(&[domain, "network.allow=api.example.org"]),
+            with(&[domain, "network.allow=example.org"]),
+        );
+        let expected = ["network.allow + api.example.org other"];
+        assert_eq!(shown(&wide, &narrower), expected);
+        assert_eq!(shown(&wide, &wider), ["network.allow + example.org wider"]);
     }
 
     #[test]

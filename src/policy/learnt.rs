@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::error::PolicyError;
 use super::keys::{SECTIONS, keys_of};
 use super::overrides::Override;
+use super::rule_table;
 use super::values::{ListChange, Value, Values};
 use crate::outcome::Unit;
 
@@ -95,7 +96,7 @@ fn write_list(name: &str, said: &[(&Value, &str)], file: &mut String) {
         _ = writeln!(file, "{name} = [");
         for (list, why) in lists {
             for item in &list.add {
-                _ = writeln!(file, "  {}, # {}", quoted(&item.value), one_line(why));
+                _ = writeln!(file, "  {}, # {}", entry(&item.value), one_line(why));
             }
         }
         file.push_str("]\n");
@@ -105,7 +106,7 @@ fn write_list(name: &str, said: &[(&Value, &str)], file: &mut String) {
     let texts = |pick: fn(&ListChange) -> &Vec<super::Located<String>>| {
         let items = lists.iter().flat_map(|(list, _)| pick(list));
         items
-            .map(|item| quoted(&item.value))
+            .map(|item| entry(&item.value))
             .collect::<Vec<_>>()
             .join(", ")
     };
@@ -133,6 +134,12 @@ fn scalar(value: &Value) -> String {
         Value::Text(text) => quoted(text),
         Value::List(_) | Value::Variables(_) => String::new(),
     }
+}
+
+/// An entry of a list: a string, or the table of a host with conditions.
+fn entry(item: &str) -> String {
+    let table = rule_table::table_of(item).and_then(|table| toml::Value::try_from(table).ok());
+    table.map_or_else(|| quoted(item), |table| table.to_string())
 }
 
 /// A string of TOML.
@@ -215,6 +222,20 @@ mod tests {
             ("filesystem.work_exec=true", "run /work/a.out"),
         ]);
         insta::assert_snapshot!(written(&grants));
+        assert_same_effect(&grants);
+    }
+
+    #[test]
+    fn a_host_with_conditions_is_a_table() {
+        let grants = grants(&[
+            ("network.allow=a.example", "connect a.example"),
+            (
+                "network.allow={ host = 'b.example', ports = [8443], methods = ['GET'] }",
+                "connect b.example:8443",
+            ),
+        ]);
+        let text = written(&grants);
+        assert!(text.contains("host = \"b.example\""), "{text}");
         assert_same_effect(&grants);
     }
 

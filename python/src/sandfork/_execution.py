@@ -162,7 +162,8 @@ class Execution:
     @property
     def denied(self) -> tuple[Denial, ...]:
         """Refused operations, as far as they could be observed, at most 64: first what the exception tells
-        of, then the limit that was reached, then what the kernel counted."""
+        of, then the limit that was reached, then what the kernel counted and the connections that were
+        refused."""
         return _reports.denials(self._outcome.get("denied", ()))
 
     @property

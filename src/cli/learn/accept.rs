@@ -9,17 +9,20 @@ use thiserror::Error;
 use crate::policy::{ImportPattern, Override};
 
 /// The kinds, and the keys that each stands for. A key that ends with a dot stands for its section.
-const KINDS: [(&str, &[&str]); 7] = [
+const KINDS: [(&str, &[&str]); 8] = [
     ("read", &["filesystem.read"]),
     ("write", &["filesystem.write"]),
     ("import", &["imports.allow"]),
     ("net", &["network.mode"]),
+    ("host", &["network.allow"]),
     ("program", &["filesystem.system", "filesystem.work_exec"]),
     ("proc", &["filesystem.proc"]),
     (
         "limit",
         &[
             "limits.",
+            "network.connections",
+            "network.bytes",
             "filesystem.work_size",
             "filesystem.work_inodes",
             "filesystem.tmp_size",
@@ -72,7 +75,7 @@ impl Accept {
     }
 }
 
-/// Whether a value is what was named: a path beneath it, a module in it, a limit of that name, the value itself.
+/// Whether a value is what was named: a path beneath it, a module in it, a host, a limit of that name, the value itself.
 fn fits(key: &str, set: &Override, only: &str) -> bool {
     let set = set.to_string();
     let value = set.split_once('=').map_or("", |(_, value)| value);
@@ -84,6 +87,11 @@ fn fits(key: &str, set: &Override, only: &str) -> bool {
             package.is_ok_and(|package| value.is_ok_and(|value| package.covers(&value)))
         }
         "network.mode" => value == only,
+        // What is learnt of a host with other ports is a table.
+        "network.allow" => {
+            let table = format!("{{ host = \"{only}\", ");
+            value == only || value.starts_with(&table)
+        }
         _ => key.rsplit_once('.').is_some_and(|(_, name)| name == only),
     }
 }
@@ -108,6 +116,12 @@ mod tests {
             ("write:/srv/x", "filesystem.write=/srv/x"),
             ("import:os", "imports.allow=os.path"),
             ("net:loopback", "network.mode=loopback"),
+            ("host:a.b", "network.allow=a.b"),
+            (
+                "host:a.b",
+                "network.allow={ host = \"a.b\", ports = [8443] }",
+            ),
+            ("limit:bytes", "network.bytes=200MiB"),
             ("limit:wall", "limits.wall=1m"),
             ("limit", "filesystem.work_size=1GiB"),
             ("program", "filesystem.work_exec=true"),
@@ -120,6 +134,8 @@ mod tests {
             ("read:/srv", "filesystem.read=/srvx"),
             ("read:/srv", "filesystem.read=/etc/shadow"),
             ("import:os", "imports.allow=osx"),
+            ("host:a.b", "network.allow=c.a.b"),
+            ("net", "network.allow=a.b"),
             ("net", "syscalls.allow=splice"),
             ("limit:wall", "limits.memory=1GiB"),
             ("limit", "filesystem.work_exec=true"),

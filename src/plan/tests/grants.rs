@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use super::super::{Explanation, Grants, PathVerdict, Want, of_limit};
+use super::super::{Explanation, Grants, PathVerdict, Want, of_connection, of_limit};
 use super::hosts::{host, machine};
 use super::{plan, policy};
 use crate::host::Host;
 use crate::outcome::{Layer, LimitName};
 use crate::policy::Override;
+use sandfork_egress::refusal::Refusal;
 
 const TENANT: &str = "
     [filesystem]
@@ -222,4 +223,57 @@ fn imports_and_limits_have_theirs() {
     let of = |name| of_limit(name, &limits, None).set();
     assert_eq!(of(LimitName::Wall).as_deref(), Some("limits.wall=1m"));
     assert_eq!(of(LimitName::Cores).as_deref(), Some("limits.cores=2"));
+}
+
+#[test]
+fn a_refused_connection_has_the_entry_that_allows_it() {
+    let standard = plan(&policy(""), &host(machine()));
+    let limits = standard.unwrap().supervision.limits;
+    for (refusal, place, port, expected) in [
+        (Refusal::Host, "a.example", None, "network.allow=a.example"),
+        (
+            Refusal::Host,
+            "a.example",
+            Some(443),
+            "network.allow=a.example",
+        ),
+        (
+            Refusal::Port,
+            "a.example",
+            Some(80),
+            "network.allow={ host = \"a.example\", ports = [80] }",
+        ),
+        (
+            Refusal::Host,
+            "1.1.1.1",
+            Some(53),
+            "network.allow={ host = \"1.1.1.1\", ports = [53] }",
+        ),
+        // Not a value that a policy may have.
+        (Refusal::Host, "10.0.0.1", Some(80), "network.allow"),
+        (Refusal::Host, "", None, "network.allow"),
+        (Refusal::Method, "a.example", Some(443), "network.allow"),
+        (
+            Refusal::PrivateAddress,
+            "a.example",
+            Some(443),
+            "network.allow",
+        ),
+        (Refusal::Connections, "", None, "network.connections=128"),
+        (
+            Refusal::Bytes,
+            "a.example",
+            Some(443),
+            "network.bytes=200MiB",
+        ),
+        (Refusal::Malformed, "", None, "-"),
+    ] {
+        let explained = of_connection(refusal, place, port, &limits);
+        let set = explained.set();
+        if let Some(set) = &set {
+            assert!(set.parse::<Override>().unwrap().is_valid(), "{set}");
+        }
+        let said = set.or(explained.key.map(str::to_owned));
+        assert_eq!(said.as_deref().unwrap_or("-"), expected, "{refusal:?}");
+    }
 }

@@ -100,6 +100,7 @@ pub fn report(
         ending: &ending,
         counts: &seen.counts,
         without_memory,
+        connections: &connections,
         claims,
         own: terms.own,
         exists: &|path| match terms.ask_host {

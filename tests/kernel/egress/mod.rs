@@ -298,6 +298,9 @@ fn refusals_say_why(world: &World) {
             ("other.example", Some("host"))
         );
         assert_eq!(refusal.verdict, "refused");
+        let told = outcome.denied().iter().find(|it| it.operation == "connect");
+        let set = told.and_then(|denial| denial.set.as_deref());
+        assert_eq!(set, Some("network.allow=other.example"));
     }
 }
 

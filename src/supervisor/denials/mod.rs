@@ -1,0 +1,224 @@
+//! The denials of an outcome: what the kernel told of, what the supervisor did, and what the guest claims, with
+//! what a policy says of each.
+
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use super::cgroup::Counts;
+use crate::outcome::{
+    Connection, Denial, Ending, Layer, LimitHit, LimitName, Limits, Mechanism, Reporter,
+};
+use crate::plan::{Explanation, Grants, PathVerdict, Want, of_connection, of_limit};
+use crate::protocol::Denied;
+use sandfork_egress::refusal::Refusal;
+
+/// The most denials of one outcome, and the most claims of a guest that are looked at.
+const MOST: usize = 64;
+
+/// The longest text of a target or a file, bytes: `PATH_MAX`.
+const LONGEST: usize = 4096;
+
+/// What is known of a run's refusals.
+pub struct Refused<'a> {
+    /// The run's grants.
+    pub grants: &'a Grants,
+    /// The limits of the run.
+    pub limits: &'a Limits,
+    /// How it ended.
+    pub ending: &'a Ending,
+    /// What the cgroup counted.
+    pub counts: &'a Counts,
+    /// Who tells that a process of the run found no memory.
+    pub without_memory: Option<Reporter>,
+    /// What it did on the network.
+    pub connections: &'a [Connection],
+    /// What the guest says that it was refused.
+    pub claims: Vec<Denied>,
+    /// The guest's own directory on the host, if it has no file system of its own.
+    pub own: Option<&'a Path>,
+    /// Whether the host has a path. `None` if it has no certain answer, or may not be asked.
+    pub exists: &'a dyn Fn(&Path) -> Option<bool>,
+}
+
+/// Denials, the one that most likely ended the run first.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Denials {
+    /// At most [`MOST`], each of them once.
+    pub listed: Vec<Denial>,
+    /// How many refusals are in none of them.
+    pub omitted: u64,
+}
+
+impl Refused<'_> {
+    /// All of them, explained.
+    pub fn explained(&self) -> Denials {
+        let mut all = Denials::default();
+        for (position, claim) in self.claims.iter().enumerate() {
+            if position >= MOST || claim.operation == "more" {
+                all.omitted = all.omitted.saturating_add(claim.count);
+                continue;
+            }
+            if let Some(denial) = self.claim(claim) {
+                all.add(denial);
+            }
+        }
+        if let Ending::Limit(hit) = self.ending {
+            all.add(limit(*hit, self.limits));
+        }
+        if let Some(memory) = self.memory() {
+            all.add(memory);
+        }
+        if let Some(count @ 1..) = self.counts.refused_forks {
+            let explained = of_limit(LimitName::Pids, self.limits, Some(Layer::Cgroup));
+            all.add(Denial {
+                count,
+                ..denial("fork", Reporter::Kernel, &explained)
+            });
+        }
+        for connection in self.connections {
+            if let Some(denial) = self.connection(connection) {
+                all.add(denial);
+            }
+        }
+        all
+    }
+
+    /// The memory that a process of the run did not get. None if the ending names the limit, or the guest ended
+    /// well and only its words tell of it.
+    fn memory(&self) -> Option<Denial> {
+        let (layer, count) = match (self.without_memory?, self.ending) {
+            (_, Ending::Limit(hit)) if hit.name == LimitName::Memory => return None,
+            (Reporter::Guest, Ending::Ok | Ending::Exit(0)) => return None,
+            (Reporter::Guest, _) => (Layer::Rlimits, 1),
+            _ => (Layer::Cgroup, self.counts.oom_kills),
+        };
+        let explained = of_limit(LimitName::Memory, self.limits, Some(layer));
+        Some(Denial {
+            count,
+            ..denial(Denial::MEMORY, self.without_memory?, &explained)
+        })
+    }
+
+    /// A connection that the policy refused.
+    fn connection(&self, connection: &Connection) -> Option<Denial> {
+        if connection.verdict != "refused" {
+            return None;
+        }
+        let (host, port) = (connection.host.as_str(), connection.port);
+        let mut reasons = Refusal::ALL.iter();
+        let refusal = reasons.find(|it| connection.reason == Some(it.as_str()))?;
+        let explained = of_connection(*refusal, host, port, self.limits);
+        let place = match port {
+            Some(port) if host.contains(':') => format!("[{host}]:{port}"),
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
+        Some(Denial {
+            target: Some(place).filter(|place| !place.is_empty()),
+            count: connection.count,
+            ..denial("connect", Reporter::Supervisor, &explained)
+        })
+    }
+
+    /// What a claim amounts to. None if the plan grants what it says was refused, or it is not a claim that the
+    /// guest's side makes.
+    fn claim(&self, claim: &Denied) -> Option<Denial> {
+        let is_short = |text: &Option<String>| text.as_ref().is_none_or(|it| it.len() <= LONGEST);
+        if !is_short(&claim.target) || !is_short(&claim.file) {
+            return None;
+        }
+        let (explained, on_host) = match (claim.operation.as_str(), claim.target.as_deref()) {
+            ("import", Some(module)) => (self.grants.of_import(module)?, None),
+            ("socket", None) => (self.grants.of_socket()?, None),
+            ("system call", None) => (Explanation::default(), None),
+            ("access", Some(target)) => self.path(target, Want::Read, claim)?,
+            ("run", Some(target)) => self.path(target, Want::Run, claim)?,
+            _ => return None,
+        };
+        Some(Denial {
+            target: claim.target.clone(),
+            errno: claim.errno,
+            file: claim.file.clone(),
+            line: claim.line,
+            on_host,
+            count: claim.count.max(1),
+            ..denial(claim.operation.as_str(), Reporter::Guest, &explained)
+        })
+    }
+
+    /// What the plan says of a path, and whether the host has it. An error does not say whether the guest wanted to
+    /// read or to write: one about what can be read tells of a write.
+    fn path(
+        &self,
+        target: &str,
+        want: Want,
+        claim: &Denied,
+    ) -> Option<(Explanation, Option<bool>)> {
+        let path = Path::new(target);
+        let errno = claim.errno.map(Errno::from_raw);
+        let is_refusal = matches!(errno, Some(Errno::EACCES | Errno::EPERM | Errno::EROFS));
+        match (self.grants.of_path(path, want, self.own), want) {
+            (PathVerdict::Hidden(explained), _) => match (self.exists)(path) {
+                Some(false) => None,
+                found => Some((explained, found)),
+            },
+            (PathVerdict::Refused(explained), _) => Some((explained, None)),
+            (PathVerdict::Granted, _) if !is_refusal => None,
+            (PathVerdict::Granted, Want::Read) => {
+                match self.grants.of_path(path, Want::Write, self.own) {
+                    PathVerdict::Refused(explained) => Some((explained, None)),
+                    // The permissions of the file.
+                    _ => Some((Explanation::default(), None)),
+                }
+            }
+            (PathVerdict::Granted, _) => Some((Explanation::default(), None)),
+        }
+    }
+}
+
+impl Denials {
+    fn add(&mut self, denial: Denial) {
+        let same = |other: &&mut Denial| {
+            Denial {
+                count: denial.count,
+                ..(*other).clone()
+            } == denial
+        };
+        if let Some(same) = self.listed.iter_mut().find(same) {
+            same.count = same.count.saturating_add(denial.count);
+        } else if self.listed.len() < MOST {
+            self.listed.push(denial);
+        } else {
+            self.omitted = self.omitted.saturating_add(denial.count);
+        }
+    }
+}
+
+fn denial(operation: impl Into<String>, reported_by: Reporter, explained: &Explanation) -> Denial {
+    Denial {
+        layer: explained.layer,
+        key: explained.key.map(str::to_owned),
+        set: explained.set(),
+        ..Denial::new(operation, reported_by)
+    }
+}
+
+fn limit(hit: LimitHit, limits: &Limits) -> Denial {
+    let (layer, reported_by) = match hit.by {
+        Mechanism::Cgroup => (Some(Layer::Cgroup), Reporter::Kernel),
+        Mechanism::Rlimit => (Some(Layer::Rlimits), Reporter::Kernel),
+        Mechanism::Tmpfs => (Some(Layer::Mounts), Reporter::Kernel),
+        Mechanism::Interpreter => (None, Reporter::Guest),
+        Mechanism::Watchdog | Mechanism::Deadline | Mechanism::Supervisor => {
+            (None, Reporter::Supervisor)
+        }
+    };
+    Denial {
+        target: Some(limits.named(hit.name)),
+        ..denial("limit", reported_by, &of_limit(hit.name, limits, layer))
+    }
+}
+
+#[cfg(test)]
+mod tests;

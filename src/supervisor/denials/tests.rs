@@ -1,0 +1,251 @@
+//! What becomes of claims and counts.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn claim(operation: &str, target: Option<&str>, errno: Errno) -> Denied {
+    Denied {
+        operation: operation.to_owned(),
+        target: target.map(str::to_owned),
+        errno: Some(errno as i32),
+        file: Some("a.py".to_owned()),
+        line: Some(3),
+        count: 1,
+    }
+}
+
+fn ended(
+    toml: &str,
+    claims: Vec<Denied>,
+    ending: &Ending,
+    refused_forks: Option<u64>,
+    exists: &dyn Fn(&Path) -> Option<bool>,
+) -> Denials {
+    let plan = crate::plan::sample(toml);
+    Refused {
+        grants: &crate::plan::sample_grants(toml),
+        limits: &plan.supervision.limits,
+        ending,
+        counts: &Counts {
+            refused_forks,
+            ..Counts::default()
+        },
+        without_memory: None,
+        connections: &[],
+        claims,
+        own: None,
+        exists,
+    }
+    .explained()
+}
+
+fn claimed(toml: &str, claims: Vec<Denied>) -> Denials {
+    ended(toml, claims, &Ending::Exception, None, &|_| None)
+}
+
+fn one(toml: &str, claim: Denied) -> Option<Denial> {
+    let Denials { listed, omitted } = claimed(toml, vec![claim]);
+    assert_eq!(omitted, 0);
+    assert!(listed.len() <= 1, "{listed:?}");
+    listed.into_iter().next()
+}
+
+#[test]
+fn a_claim_has_its_place_its_layer_and_the_setting_that_allows_it() {
+    let denial = one("", claim("access", Some("/srv/x"), Errno::ENOENT)).unwrap();
+    let expected = Denial {
+        target: Some("/srv/x".to_owned()),
+        errno: Some(2),
+        layer: Some(Layer::Mounts),
+        file: Some("a.py".to_owned()),
+        line: Some(3),
+        key: Some("filesystem.read".to_owned()),
+        set: Some("filesystem.read=/srv/x".to_owned()),
+        ..Denial::new("access", Reporter::Guest)
+    };
+    assert_eq!(denial, expected);
+    let set = |toml, claim| one(toml, claim).unwrap().set;
+    assert_eq!(
+        set("", claim("socket", None, Errno::EPERM)).as_deref(),
+        Some("network.mode=loopback")
+    );
+    let listed = "[imports]\nallow = ['math']";
+    assert_eq!(
+        set(listed, claim("import", Some("os"), Errno::EPERM)).as_deref(),
+        Some("imports.allow=os")
+    );
+    assert_eq!(
+        set("", claim("run", Some("/work/made"), Errno::EACCES)).as_deref(),
+        Some("filesystem.work_exec=true")
+    );
+    // Which call it was, the guest's exception does not say.
+    let call = one("", claim("system call", None, Errno::EPERM)).unwrap();
+    assert_eq!((call.layer, call.key, call.set), (None, None, None));
+    // The file's permissions.
+    let own = one("", claim("access", Some("/work/x"), Errno::EACCES)).unwrap();
+    assert_eq!((own.layer, own.key), (None, None));
+    // What can be read was to be written.
+    let system = one("", claim("access", Some("/usr/x"), Errno::EROFS)).unwrap();
+    assert_eq!((system.layer, system.key), (Some(Layer::Mounts), None));
+}
+
+#[test]
+fn what_the_plan_grants_is_no_denial() {
+    for (toml, claim) in [
+        ("", claim("access", Some("/work/missing"), Errno::ENOENT)),
+        ("", claim("run", Some("/usr/bin/missing"), Errno::ENOENT)),
+        ("", claim("import", Some("os"), Errno::EPERM)),
+        (
+            "[network]\nmode = 'loopback'",
+            claim("socket", None, Errno::EPERM),
+        ),
+    ] {
+        assert_eq!(one(toml, claim), None);
+    }
+}
+
+#[test]
+fn only_the_claims_that_the_guests_side_makes_are_shown() {
+    let long = format!("/{}", "x".repeat(LONGEST));
+    for (operation, target) in [
+        ("fork", None),
+        ("limit", Some("1 GiB of memory")),
+        ("ptrace", None),
+        ("\u{1b}[2J", Some("/srv/x")),
+        ("access", None),
+        ("access", Some("relative")),
+        ("access", Some(long.as_str())),
+        ("socket", Some("AF_INET")),
+    ] {
+        let shown = one("", claim(operation, target, Errno::ENOENT));
+        assert_eq!(shown, None, "{operation} {target:?}");
+    }
+    let mut elsewhere = claim("socket", None, Errno::EPERM);
+    elsewhere.file = Some(long);
+    assert_eq!(one("", elsewhere), None);
+}
+
+#[test]
+fn refused_connections_are_denials_with_their_counts() {
+    let seen = |host: &str, port, verdict, reason, count| Connection {
+        host: host.to_owned(),
+        port,
+        verdict,
+        reason,
+        count,
+        ..Connection::default()
+    };
+    let connections = [
+        seen("a.example", None, "refused", Some("host"), 3),
+        seen("::1", Some(81), "refused", Some("own-address"), 1),
+        seen("b.example", Some(443), "allowed", None, 1),
+        seen("c.example", Some(443), "failed", Some("unresolved"), 1),
+    ];
+    let all = Refused {
+        grants: &crate::plan::sample_grants(""),
+        limits: &crate::plan::sample("").supervision.limits,
+        ending: &Ending::Ok,
+        counts: &Counts::default(),
+        without_memory: None,
+        connections: &connections,
+        claims: Vec::new(),
+        own: None,
+        exists: &|_| None,
+    };
+    let all = all.explained().listed;
+    let [name, own] = all.as_slice() else {
+        panic!("{all:?}")
+    };
+    assert_eq!((name.operation.as_str(), name.count), ("connect", 3));
+    assert_eq!(name.reported_by, Reporter::Supervisor);
+    assert_eq!(name.target.as_deref(), Some("a.example"));
+    assert_eq!(name.set.as_deref(), Some("network.allow=a.example"));
+    assert_eq!(own.target.as_deref(), Some("[::1]:81"));
+    assert_eq!(
+        (own.key.as_deref(), &own.set),
+        (Some("network.allow"), &None)
+    );
+}
+
+#[test]
+fn a_flood_of_claims_is_bounded_and_counted() {
+    let of = |number: usize| claim("access", Some(&format!("/srv/{number}")), Errno::ENOENT);
+    let mut claims: Vec<Denied> = (0..MOST + 10).map(of).collect();
+    claims[MOST].count = u64::MAX;
+    let Denials { listed, omitted } = claimed("", claims);
+    assert_eq!((listed.len(), omitted), (MOST, u64::MAX));
+
+    let mut same = of(1);
+    same.count = 5;
+    let mut more = of(2);
+    more.operation = "more".to_owned();
+    more.count = 7;
+    let Denials { listed, omitted } = claimed("", vec![of(1), same, more]);
+    assert_eq!((listed.len(), listed[0].count, omitted), (1, 6, 7));
+}
+
+#[test]
+fn the_host_tells_what_is_hidden_from_what_is_missing() {
+    let exists = |path: &Path| Some(path == Path::new("/srv/there"));
+    let claims = ["/srv/there", "/srv/missing"]
+        .map(|path| claim("access", Some(path), Errno::ENOENT))
+        .to_vec();
+    let all = ended("", claims, &Ending::Exception, None, &exists);
+    let [there] = all.listed.as_slice() else {
+        panic!("{all:?}")
+    };
+    assert_eq!(
+        (there.target.as_deref(), there.on_host),
+        (Some("/srv/there"), Some(true))
+    );
+}
+
+#[test]
+fn the_kernel_and_the_supervisor_report_limits_and_forks() {
+    let hit = |name, by| Ending::Limit(LimitHit { name, by });
+    let wall = hit(LimitName::Wall, Mechanism::Deadline);
+    let all = ended("", Vec::new(), &wall, Some(3), &|_| None).listed;
+    let [wall, fork] = all.as_slice() else {
+        panic!("{all:?}")
+    };
+    assert_eq!(wall.reported_by, Reporter::Supervisor);
+    assert_eq!(wall.key.as_deref(), Some("limits.wall"));
+    assert!(wall.set.is_some());
+    assert_eq!((fork.operation.as_str(), fork.count), ("fork", 3));
+    assert_eq!(fork.reported_by, Reporter::Kernel);
+    assert_eq!(fork.key.as_deref(), Some("limits.pids"));
+    let memory = hit(LimitName::Memory, Mechanism::Cgroup);
+    let all = ended("", Vec::new(), &memory, None, &|_| None).listed;
+    assert_eq!(all[0].layer, Some(Layer::Cgroup));
+    assert_eq!(all[0].reported_by, Reporter::Kernel);
+}
+
+#[test]
+fn a_process_that_found_no_memory_is_named_unless_the_ending_does() {
+    let memory = |ending: Ending, by| {
+        Refused {
+            grants: &crate::plan::sample_grants(""),
+            limits: &crate::plan::sample("").supervision.limits,
+            ending: &ending,
+            counts: &Counts {
+                oom_kills: 2,
+                ..Counts::default()
+            },
+            without_memory: Some(by),
+            connections: &[],
+            claims: Vec::new(),
+            own: None,
+            exists: &|_| None,
+        }
+        .memory()
+    };
+    let killed = memory(Ending::Exit(0), Reporter::Kernel).unwrap();
+    assert_eq!((killed.layer, killed.count), (Some(Layer::Cgroup), 2));
+    assert_eq!(killed.key.as_deref(), Some("limits.memory"));
+    let said = memory(Ending::Exit(1), Reporter::Guest).unwrap();
+    assert_eq!((said.layer, said.count), (Some(Layer::Rlimits), 1));
+    assert_eq!(memory(Ending::Exit(0), Reporter::Guest), None);
+    let (name, by) = (LimitName::Memory, Mechanism::Cgroup);
+    assert!(memory(Ending::Limit(LimitHit { name, by }), Reporter::Kernel).is_none());
+}
