@@ -16,12 +16,13 @@ macro_rules! guests {
 }
 
 /// Programs that succeed or print the reason for a failure.
-const GUESTS: [(&str, &str); 20] = guests![
+const GUESTS: [(&str, &str); 21] = guests![
     "asyncio",
     "concurrent_futures",
     "crypto",
     "ctypes",
     "file_locks",
+    "joblib",
     "language",
     "multiprocessing_fork",
     "multiprocessing_shared",
