@@ -50,7 +50,9 @@ def missing(pid, directory="/"):
         try:
             inside = os.lstat(jail + path)
         except FileNotFoundError:
-            if stat.S_IFMT(os.lstat(path).st_mode) in (stat.S_IFDIR, stat.S_IFREG):
+            # The host's /tmp may have more entries than the jail's has room for.
+            kind = stat.S_IFMT(os.lstat(path).st_mode)
+            if kind in (stat.S_IFDIR, stat.S_IFREG) and directory != "/tmp":
                 yield path
             continue
         if not stat.S_ISDIR(inside.st_mode):
