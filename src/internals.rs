@@ -54,6 +54,7 @@ pub mod policy {
         fn python() -> &PythonPolicy;
         fn imports() -> &ImportPolicy;
         fn filesystem() -> &FilesystemPolicy;
+        fn network() -> &NetworkPolicy;
         fn env() -> &EnvPolicy;
         fn stdin() -> Stdin;
         fn limits() -> &Limits;

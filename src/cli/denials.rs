@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::outcome::{Denial, Layer, Outcome, Reporter};
-use crate::plan::is_deceptive;
+use sandfork_egress::refusal::Refusal;
 
 use super::shell_word::quoted;
+use crate::outcome::{Denial, Layer, Outcome, Reporter};
+use crate::plan::is_deceptive;
 
 /// How many denials a run that did not end well shows on a terminal.
 const FIRST: usize = 3;
@@ -104,6 +105,9 @@ fn by(layer: Layer) -> String {
 }
 
 fn remedy(denial: &Denial) -> String {
+    if let (None, Some(refusal)) = (&denial.set, denial.reason.and_then(Refusal::named)) {
+        return refusal.as_words().to_owned();
+    }
     match (&denial.set, &denial.key) {
         (Some(set), _) => {
             let doubt = match (denial.on_host, set.starts_with("filesystem.")) {
@@ -185,5 +189,11 @@ mod tests {
         let key = Some("filesystem.write".to_owned());
         let unset = Denial { key, ..never };
         assert_eq!(of(unset), "`filesystem.write` of the policy allows it");
+        let private = Denial {
+            reason: Some("private-address"),
+            key: Some("network.allow".to_owned()),
+            ..new("connect")
+        };
+        assert!(of(private).contains("`private = true` in the policy's entry"));
     }
 }

@@ -173,6 +173,9 @@ pub struct Denial {
     /// Whether the host has the path that was not shown. None if the host was not asked or has no certain
     /// answer. A path that the host lacks is no denial.
     pub on_host: Option<bool>,
+    /// Why a connection was refused, in one word that `docs/network.md` explains. None for all other operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
     /// How often it was refused.
     pub count: u64,
     /// The source of this report.
@@ -195,6 +198,7 @@ impl Denial {
             key: None,
             set: None,
             on_host: None,
+            reason: None,
             count: 1,
             reported_by,
         }

@@ -11,9 +11,10 @@ use super::effective::{
     Start, SyscallPolicy, WorkExec,
 };
 use super::error::{PolicyError, Refused};
+use super::keyword::NetworkMode;
 use super::layer::{Author, Layer};
 use super::module_name::ImportPattern;
-use super::network::NetworkPolicy;
+use super::network::{ModeRule, NetworkPolicy};
 use super::origin::{Located, Origin};
 use super::paths::resolve;
 use super::render;
@@ -29,6 +30,7 @@ const IMPORTS: &str = "imports.allow";
 const WORK_EXEC: &str = "filesystem.work_exec";
 const READ: &str = "filesystem.read";
 const HOSTS: &str = "network.allow";
+const MODE: &str = "network.mode";
 const PROXY: &str = "network.proxy";
 const SET: &str = "env.set";
 const PASS: &str = "env.pass";
@@ -54,7 +56,9 @@ pub(super) fn assemble(name: &str, mut layers: Vec<Layer>) -> Result<Policy, Ref
     errors.extend(resolve_imports(&mut values).err());
     let cpu_rule = cpu_rule(&layers);
     let limits = resolve_cpu(&mut values, cpu_rule, &layers);
-    let policy = typed(name, values, limits, cpu_rule);
+    let mode_rule = mode_rule(&layers);
+    resolve_mode(&mut values, mode_rule);
+    let policy = typed(name, values, limits, cpu_rule, mode_rule);
     let filesystem = &policy.filesystem;
     refuse_read_inside_write(READ, &filesystem.read, &filesystem.write, &mut errors);
     // The zygote imports these modules: a guest that could write there would reach the next guest.
@@ -72,15 +76,32 @@ pub(super) fn assemble(name: &str, mut layers: Vec<Layer>) -> Result<Policy, Ref
     })
 }
 
-/// Where the user, and not a built-in policy, has set a limit.
-fn set_by_user(layers: &[Layer], limit: LimitName) -> Option<&Origin> {
+/// Where the user, and not a built-in policy, has set a key.
+fn set_by_user<'a>(layers: &'a [Layer], key: &str) -> Option<&'a Origin> {
     let user = layers.iter().filter(|layer| layer.author == Author::User);
-    user.filter_map(|layer| layer.values.origin(limit.key()))
+    user.filter_map(|layer| layer.values.origin(key))
         .next_back()
 }
 
+fn mode_rule(layers: &[Layer]) -> ModeRule {
+    match set_by_user(layers, MODE) {
+        Some(_) => ModeRule::OfPolicy,
+        None => ModeRule::FollowsHosts,
+    }
+}
+
+/// Hosts that the user names are reached, unless the user sets the mode as well.
+fn resolve_mode(values: &mut Values, rule: ModeRule) {
+    let has_hosts = !given(values.list::<String>(HOSTS)).is_empty();
+    if rule == ModeRule::FollowsHosts && has_hosts {
+        let mode = Value::Text(NetworkMode::Allow.as_str().to_owned());
+        let origin = given(values.origin(HOSTS)).clone();
+        values.set(MODE, Located::new(mode, origin));
+    }
+}
+
 fn cpu_rule(layers: &[Layer]) -> CpuRule {
-    match set_by_user(layers, LimitName::Cpu) {
+    match set_by_user(layers, LimitName::Cpu.key()) {
         Some(_) => CpuRule::OfPolicy,
         None => CpuRule::FollowsWall,
     }
@@ -89,7 +110,7 @@ fn cpu_rule(layers: &[Layer]) -> CpuRule {
 /// The limits. A wall time that the user sets is for computing too, unless the user sets that limit as well.
 fn resolve_cpu(values: &mut Values, rule: CpuRule, layers: &[Layer]) -> Limits {
     let limits = Limits::new(|limit| given(values.limit(limit)));
-    let Some(origin) = set_by_user(layers, LimitName::Wall) else {
+    let Some(origin) = set_by_user(layers, LimitName::Wall.key()) else {
         return limits;
     };
     let limits = limits.with_cpu(limits.cpu_within(limits.wall(), rule));
@@ -101,7 +122,13 @@ fn resolve_cpu(values: &mut Values, rule: CpuRule, layers: &[Layer]) -> Limits {
 }
 
 /// The policy of these values.
-fn typed(name: &str, values: Values, limits: Limits, cpu_rule: CpuRule) -> Policy {
+fn typed(
+    name: &str,
+    values: Values,
+    limits: Limits,
+    cpu_rule: CpuRule,
+    mode_rule: ModeRule,
+) -> Policy {
     let variables = given(values.variables(SET)).iter();
     Policy {
         name: name.to_owned(),
@@ -135,7 +162,8 @@ fn typed(name: &str, values: Values, limits: Limits, cpu_rule: CpuRule) -> Polic
             write: given(values.list("filesystem.write")),
         },
         network: NetworkPolicy {
-            mode: given(values.text("network.mode")),
+            mode: given(values.text(MODE)),
+            mode_rule,
             allow: given(values.list(HOSTS)),
             proxy: values.text(PROXY),
             resolver: values.text("network.resolver").map(|it| it.value),

@@ -294,7 +294,10 @@ mod tests {
                 &["network.mode=loopback"],
                 "network.mode none -> loopback wider",
             ),
-            (&["network.allow=a.b"], "network.allow + a.b wider"),
+            (
+                &["network.mode=none", "network.allow=a.b"],
+                "network.allow + a.b wider",
+            ),
             (
                 &["network.proxy=http://a.b"],
                 "network.proxy  -> http://a.b other",

@@ -96,7 +96,7 @@ keys! {
     /// Host files and directories shown read-write at the same path. Appends.
     "filesystem.write": Kind::List(HOST_PATH);
 
-    /// The network that the guest has.
+    /// The network that the guest has. Not given, it is `"allow"` if `network.allow` has entries.
     "network.mode": Kind::Word(NetworkMode::WORDS);
 
     /// The hosts that the guest may connect to with mode `"allow"`: a name, an address, `"*.example.org"`, or a table

@@ -49,6 +49,7 @@ pub use limits::{AbovePolicy, LimitOverrides};
 
 pub use crate::outcome::{Level, LimitName, Limits};
 pub use module_name::{ImportPattern, Preload, Presence};
+pub(crate) use network::ModeRule;
 pub use network::{NetworkPolicy, Proxy, Resolver};
 pub use origin::{Located, Origin};
 pub use overrides::Override;

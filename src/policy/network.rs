@@ -17,12 +17,23 @@ use super::secret::Template;
 pub struct NetworkPolicy {
     /// What kind of network it is, and where that was written.
     pub mode: Located<NetworkMode>,
+    /// What decides the kind.
+    pub(crate) mode_rule: ModeRule,
     /// The hosts that it leads to with mode `allow`. Secrets are references.
     pub allow: Vec<Located<Rule>>,
     /// The proxy for hosts that are not private.
     pub proxy: Option<Located<Proxy>>,
     /// The resolver that is asked in place of the host's own.
     pub resolver: Option<Resolver>,
+}
+
+/// What decides which kind of network a guest has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ModeRule {
+    /// The user's own `network.mode`.
+    OfPolicy,
+    /// The list of hosts: with entries, it is `allow`.
+    FollowsHosts,
 }
 
 impl NetworkPolicy {

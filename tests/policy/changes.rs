@@ -1,7 +1,7 @@
-//! Lists that a policy changes, and the limit on processor time that follows `limits.wall`.
+//! Lists that a policy changes, and settings that follow others: processor time, the mode of the network.
 
 use insta::assert_snapshot;
-use sandfork::internals::policy::PolicySettings as _;
+use sandfork::internals::policy::{NetworkMode, PolicySettings as _};
 use sandfork::{LimitName, Policy};
 
 use crate::support::{Files, load, refusal, set};
@@ -71,6 +71,27 @@ fn a_change_of_another_form_is_refused() {
     assert_snapshot!(refusal("python.preload = { replace = ['a'] }"), @"tenant.toml:1: python.preload.replace: unknown key: a list is changed by `remove` and `add`");
     assert_snapshot!(refusal("python.preload.remove = 'a'"), @r#"tenant.toml:1: python.preload.remove: string "a" is the wrong type: write a list in brackets, such as ["a", "b"]"#);
     assert_snapshot!(refusal("env.pass.remove = ['1']"), @r#"tenant.toml:1: env.pass.remove: "1" is not the name of a variable: use letters, digits and `_`, and no digit first"#);
+}
+
+fn mode(text: &str) -> NetworkMode {
+    load(text).unwrap().network().mode.value
+}
+
+#[test]
+fn hosts_of_the_user_are_reached_unless_the_user_sets_the_mode() {
+    assert_eq!(mode(""), NetworkMode::None);
+    assert_eq!(mode("network.allow = ['a.example']"), NetworkMode::Allow);
+    for mode_of_user in [NetworkMode::None, NetworkMode::Loopback] {
+        let text = format!("network = {{ mode = '{mode_of_user}', allow = ['a.example'] }}");
+        assert_eq!(mode(&text), mode_of_user);
+    }
+    let files = Files::new([
+        ("base.toml", "network.mode = 'none'"),
+        ("own.toml", "extends = 'base.toml'"),
+    ]);
+    let host = ["network.allow=a.example".parse().unwrap()];
+    let policy = Policy::load("own.toml", &host, &files).unwrap();
+    assert_eq!(policy.network().mode.value, NetworkMode::None);
 }
 
 fn cpu(text: &str) -> String {

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 pub enum AddressClass {
     /// The public Internet.
     Public,
-    /// A private network (RFC 1918, RFC 4193), or that of a provider behind its translation (RFC 6598).
+    /// A private network (RFC 1918, RFC 4193), or that of a provider behind its translation (RFC 6598). So are the
+    /// addresses for benchmarks and documentation (RFC 2544, RFC 5737): no host of the Internet has them, but some
+    /// proxies let them stand for names.
     Private,
     /// This machine itself.
     Own,
@@ -21,8 +23,8 @@ pub enum AddressClass {
     Metadata,
     /// The link that the machine is on.
     LinkLocal,
-    /// No single host: unspecified, multicast, broadcast, documentation, reserved, and tunnels whose far end the
-    /// address itself chooses (6to4, Teredo).
+    /// No single host: unspecified, multicast, broadcast, reserved, and tunnels whose far end the address itself
+    /// chooses (6to4, Teredo).
     Unusable,
 }
 
@@ -106,15 +108,15 @@ fn of_ipv4(address: Ipv4Addr) -> AddressClass {
         || is_in([172, 16, 0, 0], 12)
         || is_in([192, 168, 0, 0], 16)
         || is_in([100, 64, 0, 0], 10)
+        || is_in([192, 0, 2, 0], 24)
+        || is_in([198, 18, 0, 0], 15)
+        || is_in([198, 51, 100, 0], 24)
+        || is_in([203, 0, 113, 0], 24)
     {
         AddressClass::Private
     } else if is_in([0, 0, 0, 0], 8)
         || is_in([192, 0, 0, 0], 24)
-        || is_in([192, 0, 2, 0], 24)
         || is_in([192, 88, 99, 0], 24)
-        || is_in([198, 18, 0, 0], 15)
-        || is_in([198, 51, 100, 0], 24)
-        || is_in([203, 0, 113, 0], 24)
         || is_in([224, 0, 0, 0], 3)
     {
         AddressClass::Unusable
@@ -145,6 +147,8 @@ fn of_ipv6(address: Ipv6Addr) -> AddressClass {
         || is_in([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10)
         // A translation to IPv4 within one network (RFC 8215).
         || is_in([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48)
+        || is_in([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32)
+        || is_in([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20)
     {
         AddressClass::Private
     } else if is_in([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96) {
@@ -153,10 +157,8 @@ fn of_ipv6(address: Ipv6Addr) -> AddressClass {
     } else if !is_in([0x2000, 0, 0, 0, 0, 0, 0, 0], 3)
         // Teredo and what else belongs to the protocol itself.
         || is_in([0x2001, 0, 0, 0, 0, 0, 0, 0], 23)
-        || is_in([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32)
         // 6to4.
         || is_in([0x2002, 0, 0, 0, 0, 0, 0, 0], 16)
-        || is_in([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20)
     {
         AddressClass::Unusable
     } else {
@@ -212,12 +214,12 @@ mod tests {
                 "0.0.0.0 0.1.2.3 224.0.0.1 239.1.1.1 240.0.0.1 255.255.255.255 192.0.0.1",
             ),
             (
-                AddressClass::Unusable,
-                "192.0.2.1 198.51.100.1 203.0.113.1 198.18.0.1 198.19.255.255 192.88.99.1",
+                AddressClass::Private,
+                "192.0.2.1 198.51.100.1 203.0.113.1 198.18.0.1 198.19.255.255 2001:db8::1 3fff::1",
             ),
             (
                 AddressClass::Unusable,
-                ":: ff02::1 2002:7f00:1:: 2002:808:808:: 2001::1 2001:db8::1 3fff::1",
+                "192.88.99.1 :: ff02::1 2002:7f00:1:: 2002:808:808:: 2001::1",
             ),
             // IPv4 in IPv6 as it was once written.
             (

@@ -24,6 +24,11 @@ macro_rules! reasons {
                 }
             }
 
+            /// The one that this word names.
+            pub fn named(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|it| it.as_str() == word)
+            }
+
             /// Why, as the end of a sentence.
             pub const fn as_words(self) -> &'static str {
                 match self {

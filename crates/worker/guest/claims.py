@@ -44,10 +44,14 @@ def claim_error(error):
     """Adds the refusals behind an uncaught exception. The attributes of an exception may be code of the guest: what
     they raise changes nothing."""
     try:
+        own = None
         # Bounded, because the causes of exceptions may form a cycle.
         for _ in range(MAX_CAUSES):
+            runs, found, last = places_of(error.__traceback__)
+            # The traceback of a cause may begin in a library that the guest's code called.
+            own = found or own
             if issubclass(type(error), OSError):
-                claim_os_error(error)
+                claim_os_error(error, runs, clean_place(own or last))
             error = attribute(error, "__cause__") or attribute(error, "__context__")
             if error is None:
                 break
@@ -55,13 +59,19 @@ def claim_error(error):
         pass
 
 
-def claim_os_error(error):
-    from .network import made_socket
+def claim_os_error(error, runs, place):
+    from .network import destination, made_socket
 
     number = attribute(error, "errno")
-    if type(number) is not int or number not in REFUSALS + MISSING:
+    if type(number) is not int:
         return
-    runs, place = place_of(error.__traceback__)
+    host = destination(error)
+    if host is not None:
+        # The errors of a lookup have numbers of their own.
+        claim("connect", host, place, number if number > 0 else None)
+        return
+    if number not in REFUSALS + MISSING:
+        return
     named = [attribute(error, name) for name in ("filename", "filename2")]
     targets = [target for target in map(program if runs else absolute, named) if target is not None]
     for target in targets:
@@ -80,8 +90,8 @@ def attribute(error, name):
         return None
 
 
-def place_of(trace):
-    """Whether a program was to be run, and the innermost line of the guest's own code, or else the innermost line."""
+def places_of(trace):
+    """Whether a program was to be run, the innermost line of the guest's own code or `None`, and the innermost line."""
     runs, own, last = False, None, ("", 0)
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -91,7 +101,7 @@ def place_of(trace):
                 own = last
             runs = code.co_name in RUNS
         trace = trace.tb_next
-    return runs, clean_place(own or last)
+    return runs, own, last
 
 
 def place_of_frame(frame):

@@ -1,14 +1,18 @@
 """Tells guests that have no network so. It gives messages only: the kernel refuses the sockets."""
 
 import errno
+import sys
 
 # SOCK_STREAM, AF_INET and AF_INET6 of Linux. `socket` is not imported: most guests never use it.
 STREAM = 1
 INTERNET = (2, 10)
 HINT = (
-    'this sandbox has no network: `network.mode = "loopback"` in its policy lets its own processes talk over TCP '
-    "and UDP, and none reach further"
+    "this sandbox has no network: `network.allow` in its policy lists the hosts that its code may reach, and "
+    '`network.mode = "loopback"` lets its own processes talk to each other'
 )
+# How far a connection's call may be from the call that was refused, and how long a name is (RFC 1035).
+MAX_FRAMES = 8
+MAX_NAME = 253
 
 
 def is_refused():
@@ -22,17 +26,47 @@ def is_refused():
     return False
 
 
+def calls(error):
+    """The innermost calls of the exception in the module `socket`: names of functions, with their variables."""
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    of_module = [frame for frame in frames[-MAX_FRAMES:] if frame.f_code.co_filename.endswith("socket.py")]
+    if not frames or frames[-1] not in of_module:
+        return []
+    return [(frame.f_code.co_name, frame.f_locals) for frame in reversed(of_module)]
+
+
 def made_socket(error):
     """Whether the exception is that of an internet socket that was refused."""
     if type(error) is not PermissionError or error.errno != errno.EPERM:
         return False
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    frame = trace and trace.tb_frame
-    if frame is None or not frame.f_code.co_filename.endswith("socket.py"):
-        return False
-    return frame.f_locals.get("family") in INTERNET and is_refused()
+    for _, variables in calls(error)[:1]:
+        return variables.get("family") in INTERNET and is_refused()
+    return False
+
+
+def is_of_lookup(error):
+    """Whether the exception is that of a name that was looked up (getaddrinfo(3))."""
+    module = sys.modules.get("_socket")
+    return module is not None and type(error) is module.gaierror
+
+
+def destination(error):
+    """The host of the connection that did not come about for want of a network, with its port, or `None`."""
+    if not (error.errno == errno.ENETUNREACH or is_of_lookup(error) or made_socket(error)):
+        return None
+    for function, variables in calls(error):
+        if function not in ("create_connection", "getaddrinfo"):
+            continue
+        host, port = variables.get("host"), variables.get("port")
+        if type(host) is not str or not 0 < len(host) <= MAX_NAME:
+            return None
+        if type(port) is not int:
+            return host
+        return "%s:%d" % ("[%s]" % host if ":" in host else host, port)
+    return None
 
 
 def explain_no_address(base_events):

@@ -68,13 +68,13 @@ def no_network(error):
     """What there could be in place of an internet socket that was refused."""
     if not issubclass(type(error), OSError):
         return ""
-    from .network import HINT, made_socket
+    from .network import HINT, is_of_lookup, is_refused, made_socket
 
     # Libraries wrap the exception in their own.
     for _ in range(MAX_CAUSES):
         if error is None or HINT in safe_str(error):
             break
-        if made_socket(error):
+        if made_socket(error) or (is_of_lookup(error) and is_refused()):
             return " (%s)" % HINT
         error = attribute(error, "__cause__") or attribute(error, "__context__")
     return ""

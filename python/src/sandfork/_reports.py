@@ -82,6 +82,8 @@ class Denial:
     """The argument of the command's `--set` that allows it, such as `filesystem.read=/srv/data`."""
     on_host: bool | None = None
     """Whether the host has the path that was not shown; `None` unless `ask_host` was set."""
+    reason: str | None = None
+    """Why a connection was refused, in one word that docs/network.md explains; `None` for all other operations."""
     count: int = 1
 
     def __str__(self) -> str:
@@ -92,6 +94,8 @@ class Denial:
             what += " " + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in self.target)
         if self.layer is not None:
             what += f" by {self.layer}"
+        if self.reason is not None:
+            what += f": {self.reason}"
         if self.set is not None:
             return f"{what} (`{self.set}` in the policy allows it)"
         if self.key is not None:

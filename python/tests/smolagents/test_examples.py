@@ -16,8 +16,8 @@ REFUSED = (
 )
 HIDDEN = "access /etc/shadow by mounts (`filesystem.read=/etc/shadow` in the policy allows it)"
 NO_NETWORK = (
-    'this sandbox has no network: `network.mode = "loopback"` in its policy lets its own processes talk over '
-    "TCP and UDP, and none reach further"
+    "this sandbox has no network: `network.allow` in its policy lists the hosts that its code may reach, and "
+    '`network.mode = "loopback"` lets its own processes talk to each other'
 )
 PRINTED = {
     "agent_with_tools": [

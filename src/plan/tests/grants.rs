@@ -197,11 +197,11 @@ fn level_landlock_hides_by_landlock() {
         verdict("/tmp/sandfork-2/x"),
         PathVerdict::Hidden(_)
     ));
-    let socket = landlock.of_socket().unwrap();
-    assert_eq!(
-        (socket.layer, socket.key, socket.set()),
-        (Some(Layer::Seccomp), None, None)
-    );
+    // Its guests have the host's network namespace, and no socket for it.
+    for refused in [landlock.of_socket(), landlock.of_host("a.example:443")] {
+        let refused = refused.unwrap();
+        assert_eq!((refused.layer, refused.key), (Some(Layer::Seccomp), None));
+    }
 }
 
 #[test]
@@ -209,6 +209,47 @@ fn a_socket_has_the_mode_that_allows_it() {
     let set = |toml| Some(grants(toml).of_socket()?.set());
     assert_eq!(set(""), Some(Some("network.mode=loopback".to_owned())));
     assert_eq!(set("[network]\nmode = 'loopback'"), None);
+}
+
+#[test]
+fn a_host_has_the_entry_that_allows_it() {
+    let set =
+        |toml: &str, target: &str| Some(grants(toml).of_host(target)?.set().unwrap_or_default());
+    for (target, expected) in [
+        ("a.example:443", "network.allow=a.example"),
+        ("a.example", "network.allow=a.example"),
+        (
+            "a.example:5432",
+            "network.allow={ host = \"a.example\", ports = [5432] }",
+        ),
+        ("[2606:4700::1]:443", "network.allow=[2606:4700::1]"),
+        ("localhost:80", "network.mode=loopback"),
+        ("127.0.0.1:80", "network.mode=loopback"),
+    ] {
+        assert_eq!(set("", target).as_deref(), Some(expected), "{target}");
+    }
+    // A hostile guest chooses the text.
+    for target in [
+        "a b:1",
+        "a.example:0",
+        "a.example:99999",
+        "",
+        "x\", y",
+        "*:80",
+    ] {
+        assert_eq!(set("", target), None, "{target}");
+    }
+    // The mode that a policy sets stays.
+    for mode in ["none", "loopback"] {
+        let toml = format!("[network]\nmode = '{mode}'");
+        let expected = Some("network.mode=allow".to_owned());
+        assert_eq!(set(&toml, "a.example:443"), expected);
+    }
+    // The egress process tells of these.
+    assert_eq!(
+        set("[network]\nallow = ['b.example']", "a.example:443"),
+        None
+    );
 }
 
 #[test]

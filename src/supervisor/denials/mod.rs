@@ -106,9 +106,8 @@ impl Refused<'_> {
             return None;
         }
         let (host, port) = (connection.host.as_str(), connection.port);
-        let mut reasons = Refusal::ALL.iter();
-        let refusal = reasons.find(|it| connection.reason == Some(it.as_str()))?;
-        let explained = of_connection(*refusal, host, port, self.limits);
+        let refusal = Refusal::named(connection.reason?)?;
+        let explained = of_connection(refusal, host, port, self.limits);
         let place = match port {
             Some(port) if host.contains(':') => format!("[{host}]:{port}"),
             Some(port) => format!("{host}:{port}"),
@@ -116,6 +115,7 @@ impl Refused<'_> {
         };
         Some(Denial {
             target: Some(place).filter(|place| !place.is_empty()),
+            reason: connection.reason,
             count: connection.count,
             ..denial("connect", Reporter::Supervisor, &explained)
         })
@@ -131,6 +131,7 @@ impl Refused<'_> {
         let (explained, on_host) = match (claim.operation.as_str(), claim.target.as_deref()) {
             ("import", Some(module)) => (self.grants.of_import(module)?, None),
             ("socket", None) => (self.grants.of_socket()?, None),
+            ("connect", Some(target)) => (self.grants.of_host(target)?, None),
             ("system call", None) => (Explanation::default(), None),
             ("access", Some(target)) => self.path(target, Want::Read, claim)?,
             ("run", Some(target)) => self.path(target, Want::Run, claim)?,

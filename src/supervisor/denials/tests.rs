@@ -70,6 +70,10 @@ fn a_claim_has_its_place_its_layer_and_the_setting_that_allows_it() {
         set("", claim("socket", None, Errno::EPERM)).as_deref(),
         Some("network.mode=loopback")
     );
+    assert_eq!(
+        set("", claim("connect", Some("a.example:443"), Errno::EPERM)).as_deref(),
+        Some("network.allow=a.example")
+    );
     let listed = "[imports]\nallow = ['math']";
     assert_eq!(
         set(listed, claim("import", Some("os"), Errno::EPERM)).as_deref(),
@@ -117,6 +121,8 @@ fn only_the_claims_that_the_guests_side_makes_are_shown() {
         ("access", Some("relative")),
         ("access", Some(long.as_str())),
         ("socket", Some("AF_INET")),
+        ("connect", None),
+        ("connect", Some("no host")),
     ] {
         let shown = one("", claim(operation, target, Errno::ENOENT));
         assert_eq!(shown, None, "{operation} {target:?}");

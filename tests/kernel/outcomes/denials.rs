@@ -47,6 +47,19 @@ fn a_refusal_is_explained(world: &World) {
         let denial = only(&outcome);
         assert_eq!(denial.operation, "socket", "{}", shown(&outcome));
         assert_eq!((denial.layer, denial.line), (Some(Layer::Seccomp), Some(2)));
+
+        // Libraries wrap the exception of a lookup in their own.
+        let lookup = "import urllib.request\nurllib.request.urlopen('https://a.example')";
+        let address = "import socket\nsocket.create_connection(('1.1.1.1', 443))";
+        for (code, host) in [(lookup, "a.example"), (address, "1.1.1.1")] {
+            let outcome = run(sandbox, code);
+            let denial = only(&outcome);
+            assert_eq!(denial.operation, "connect", "{}", shown(&outcome));
+            assert_eq!(denial.target, Some(format!("{host}:443")));
+            let allowed = sandbox.plan().level > Level::Landlock;
+            let set = allowed.then(|| format!("network.allow={host}"));
+            assert_eq!((denial.line, &denial.set), (Some(2), &set));
+        }
     });
 }
 

@@ -3,14 +3,19 @@
 //! Nothing here asks the host: paths are compared as text with what the plan shows. The answers are for the
 //! caller, never for the guest.
 
+mod network;
+
 use std::path::{Path, PathBuf};
+
+pub use network::of_connection;
 
 use super::Plan;
 use super::places::{SHM, TMP, WORK, clash};
 use crate::outcome::{Layer, LimitName, Limits};
-use crate::policy::{ImportPattern, Level, Override, Policy, SystemFiles, normalize};
-use sandfork_egress::refusal::Refusal;
-use sandfork_jail::program::{Access, Network, PathAccess, PathRule, ProcMount, RootEntry};
+use crate::policy::{
+    ImportPattern, Level, ModeRule, NetworkMode, Override, Policy, SystemFiles, normalize,
+};
+use sandfork_jail::program::{Access, PathAccess, PathRule, ProcMount, RootEntry};
 
 /// The longest path that a guest may name: `PATH_MAX`.
 const MAX_PATH: usize = 4096;
@@ -19,7 +24,8 @@ const MAX_PATH: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct Grants {
     level: Level,
-    network: Network,
+    network: NetworkMode,
+    mode_rule: ModeRule,
     /// Paths that the policy shows read-only.
     read: Vec<PathBuf>,
     system: SystemFiles,
@@ -94,7 +100,8 @@ impl Grants {
         let landlock = plan.jail.landlock.as_ref();
         Self {
             level: plan.level,
-            network: plan.jail.network(),
+            network: policy.network().mode.value,
+            mode_rule: policy.network().mode_rule,
             read: policy
                 .filesystem()
                 .read
@@ -108,17 +115,6 @@ impl Grants {
             rules: landlock
                 .map(|rules| rules.paths.clone())
                 .unwrap_or_default(),
-        }
-    }
-
-    /// What would allow an internet socket, or `None` if the plan allows one.
-    pub fn of_socket(&self) -> Option<Explanation> {
-        let refused = Explanation::by(Layer::Seccomp);
-        match (self.network, self.level) {
-            (Network::Loopback, _) => None,
-            // Its guests are in the host's network namespace.
-            (Network::None, Level::Landlock) => Some(refused),
-            (Network::None, _) => Some(refused.allowed_by("network.mode", "loopback")),
         }
     }
 
@@ -306,50 +302,6 @@ fn is_program(path: &Path) -> bool {
         .iter()
         .any(|system| path.starts_with(system));
     of_system && path.iter().any(|part| part == "bin" || part == "sbin")
-}
-
-/// What would allow a connection that was refused for this reason.
-pub fn of_connection(
-    refusal: Refusal,
-    host: &str,
-    port: Option<u16>,
-    limits: &Limits,
-) -> Explanation {
-    const ALLOW: &str = "network.allow";
-    let refused = Explanation::default();
-    match (refusal, port) {
-        // As many of the usual ports as an entry has without `ports`.
-        (Refusal::Host, None | Some(80 | 443)) => refused.allowed_by(ALLOW, host),
-        (Refusal::Host | Refusal::Port, Some(port)) => {
-            refused.allowed_by(ALLOW, format!("{{ host = \"{host}\", ports = [{port}] }}"))
-        }
-        (Refusal::Connections, _) => of_limit(LimitName::Connections, limits, None),
-        (Refusal::Bytes, _) => of_limit(LimitName::NetworkBytes, limits, None),
-        // An entry would have to be changed, and only its author knows whether.
-        (
-            Refusal::Port
-            | Refusal::Method
-            | Refusal::Path
-            | Refusal::Content
-            | Refusal::PrivateAddress
-            | Refusal::OwnAddress
-            | Refusal::MetadataAddress
-            | Refusal::LinkLocalAddress,
-            _,
-        ) => Explanation {
-            key: Some(ALLOW),
-            ..refused
-        },
-        (
-            Refusal::Name
-            | Refusal::EncryptedName
-            | Refusal::ClearCredential
-            | Refusal::UnusableAddress
-            | Refusal::Names
-            | Refusal::Malformed,
-            _,
-        ) => refused,
-    }
 }
 
 /// What would raise a limit.
