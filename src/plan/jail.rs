@@ -64,6 +64,7 @@ pub(super) fn prepare(
         worker: WorkerJail {
             filters: filters.worker,
             sockets: egress.map_or_else(Vec::new, EgressPlan::sockets_to_make),
+            addresses: egress.map_or_else(Vec::new, EgressPlan::addresses),
             ..worker(policy, host, level, cgroup, &view)
         },
     })
@@ -175,6 +176,7 @@ fn worker(
             most: MOST_PTYS,
         }),
         sockets: Vec::new(),
+        addresses: Vec::new(),
         rlimits: limits::rlimits(host, limits, count),
         memory: limits::process_memory(policy, cgroup),
         process_headroom: limits::process_headroom(limits, count),

@@ -1,5 +1,6 @@
 //! How guests reach the hosts of a policy: the process that connects for them, and what they see of it.
 
+use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -95,6 +96,11 @@ impl EgressPlan {
 }
 
 impl EgressPlan {
+    /// The addresses of other hosts that a worker's loopback interface has.
+    pub(super) fn addresses(&self) -> Vec<Ipv4Addr> {
+        names::addresses(&self.allow).into_iter().collect()
+    }
+
     /// The sockets as the jail makes them.
     pub(super) fn sockets_to_make(&self) -> Vec<NetworkSocket> {
         self.sockets.iter().map(|it| it.to_make()).collect()

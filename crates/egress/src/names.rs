@@ -1,10 +1,11 @@
-//! The made-up addresses by which a guest reaches names.
+//! The addresses by which a guest reaches hosts, all of them its own.
 //!
-//! The resolver of a guest answers with an address of its own loopback network. A listener there learns from the
-//! address which name the guest asked for, whatever the guest sends.
+//! The resolver of a guest answers with a made-up address of its loopback network. A listener there learns from the
+//! address which name the guest asked for, whatever the guest sends. A host that the policy has by its address has
+//! that address there too.
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use crate::control::{Service, ServiceSocket};
 use crate::host::{Host, HostPattern};
@@ -31,9 +32,30 @@ pub fn is_made_up(address: Ipv4Addr) -> bool {
     matches!(address.octets(), [127, 1, _, _])
 }
 
+/// The address of a host that a policy has by its address. None if it is one of the guest's own loopback network, or of
+/// IPv6: such hosts are reached by the proxy alone.
+fn as_it_is(hosts: &HostPattern) -> Option<Ipv4Addr> {
+    match hosts {
+        HostPattern::Exactly(Host::Address(IpAddr::V4(address))) if !address.is_loopback() => {
+            Some(*address)
+        }
+        _ => None,
+    }
+}
+
+/// The addresses of other hosts that the guest's loopback interface has.
+pub fn addresses(rules: &Rules) -> BTreeSet<Ipv4Addr> {
+    rules
+        .iter()
+        .filter_map(|rule| as_it_is(rule.hosts()))
+        .collect()
+}
+
 /// The names that a guest knows addresses of, both ways.
 #[derive(Clone, Debug)]
 pub struct Names {
+    /// The hosts that have their own.
+    addresses: BTreeSet<Ipv4Addr>,
     in_order: Vec<String>,
     places: HashMap<String, usize>,
     most: usize,
@@ -44,6 +66,7 @@ impl Names {
     /// policy, because listeners are made for some of them in advance.
     pub fn of(rules: &Rules) -> Self {
         let mut names = Self {
+            addresses: addresses(rules),
             in_order: Vec::new(),
             places: HashMap::new(),
             most: usize::MAX,
@@ -67,8 +90,11 @@ impl Names {
         Some(address)
     }
 
-    /// The name that has this address.
-    pub fn name_at(&self, address: Ipv4Addr) -> Option<Host> {
+    /// The host that has this address.
+    pub fn host_at(&self, address: Ipv4Addr) -> Option<Host> {
+        if self.addresses.contains(&address) {
+            return Some(Host::Address(address.into()));
+        }
         let [127, 1, high, low] = address.octets() else {
             return None;
         };
@@ -89,30 +115,39 @@ const MOST_SOCKETS: usize = 40;
 
 /// The sockets through which a guest reaches the hosts of these rules. `None` if there are too many.
 ///
-/// A guest may listen on ports from 1024 on, so there the sockets are at the addresses of the names that have such a
+/// A guest may listen on ports from 1024 on, so there the sockets are at the addresses of the hosts that have such a
 /// port, and at every address only if it is not known which names will have it.
 pub fn sockets(rules: &Rules) -> Option<Vec<ServiceSocket>> {
     let mut names = Names::of(rules);
-    let (mut anywhere, mut at_names) = (BTreeSet::new(), BTreeSet::new());
+    let (mut anywhere, mut at_hosts) = (BTreeSet::new(), BTreeSet::new());
     for rule in rules.iter() {
         for port in rule.ports() {
             match rule.hosts() {
-                // No name leads to it.
-                HostPattern::Exactly(Host::Address(_)) => {}
-                HostPattern::Exactly(Host::Name(name)) if port >= FIRST_UNPRIVILEGED => {
-                    at_names.insert(SocketAddrV4::new(names.address_of(name)?, port));
+                HostPattern::Exactly(host) => {
+                    let address = match host {
+                        Host::Name(name) => names.address_of(name)?,
+                        Host::Address(_) => match as_it_is(rule.hosts()) {
+                            Some(address) => address,
+                            None => continue,
+                        },
+                    };
+                    if port < FIRST_UNPRIVILEGED {
+                        anywhere.insert(port);
+                    } else {
+                        at_hosts.insert(SocketAddrV4::new(address, port));
+                    }
                 }
-                _ => drop(anywhere.insert(port)),
+                HostPattern::Beneath(_) => drop(anywhere.insert(port)),
             }
         }
     }
-    at_names.retain(|address| !anywhere.contains(&address.port()));
+    at_hosts.retain(|address| !anywhere.contains(&address.port()));
     if !anywhere.contains(&PROXY_PORT) {
-        at_names.insert(SocketAddrV4::new(SERVICE, PROXY_PORT));
+        at_hosts.insert(SocketAddrV4::new(SERVICE, PROXY_PORT));
     }
     let anywhere = anywhere.into_iter();
     let anywhere = anywhere.map(|port| SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
-    let connections = anywhere.chain(at_names).map(|address| ServiceSocket {
+    let connections = anywhere.chain(at_hosts).map(|address| ServiceSocket {
         serves: Service::Connections,
         address,
     });
@@ -137,7 +172,7 @@ mod tests {
         assert_eq!(names.address_of("x.b.example"), address(4));
         assert_eq!(names.address_of("a.example"), address(2));
         assert_eq!(names.address_of("x.b.example"), address(4));
-        let name = |address: &str| names.name_at(address.parse().expect("an address"));
+        let name = |address: &str| names.host_at(address.parse().expect("an address"));
         assert_eq!(name("127.1.0.2"), Some(Host::Name("a.example".into())));
         assert_eq!(name("127.1.0.4"), Some(Host::Name("x.b.example".into())));
         for other in [
@@ -169,12 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_a_guest_may_use_are_taken_at_names_only() {
+    fn ports_that_a_guest_may_use_are_taken_at_hosts_only() {
         let expected = [
             "127.1.0.1:53",
             "0.0.0.0:80",
             "0.0.0.0:443",
             "0.0.0.0:9000",
+            "10.0.0.1:6379",
             "127.1.0.1:3128",
             "127.1.0.3:5432",
         ];
@@ -183,6 +219,7 @@ mod tests {
             r#"{"host":"b.example","ports":[5432,9000],"raw":true}"#,
             r#"{"host":"*.c.example","ports":[443,9000]}"#,
             r#"{"host":"10.0.0.1","ports":[6379],"private":true}"#,
+            r#"{"host":"127.0.0.1","ports":[8000],"private":true}"#,
         ];
         assert_eq!(
             listening(&rules),

@@ -188,7 +188,8 @@ impl Step {
             Self::EnterNetwork => "enter the worker's network namespace (setns)",
             Self::MakeNetwork => "make the worker's own network namespace (unshare)",
             Self::BoundBuffers => "bound the worker's TCP buffers (net.ipv4.tcp_rmem, tcp_wmem)",
-            Self::RaiseLoopback => "bring up the worker's loopback interface (RTM_NEWLINK)",
+            Self::RaiseLoopback => "bring up the worker's loopback interface (rtnetlink)",
+
             Self::NetworkSockets => "make the worker's sockets to hosts (socket, bind, listen)",
             Self::MountTmpfs => "mount the worker's private tmpfs",
             Self::ShowTrees => "show the host's directories beneath a private tmpfs (move_mount)",

@@ -4,7 +4,7 @@
 //! a minute, and every packet and error is counted. So this namespace is never lent to another worker, unlike
 //! the empty ones. It ends with the worker's last process and socket.
 
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::failure::{Failure, InStep, Step};
 use super::namespaces;
+use super::program::WorkerJail;
 
 /// A socket for another process to serve.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
@@ -50,18 +51,25 @@ const BUFFERS: [(&str, &str); 2] = [
 /// How many connections may wait until they are accepted.
 const BACKLOG: i32 = 128;
 
-/// Enters a new network namespace that has nothing but a loopback interface with its usual addresses. Makes these
-/// sockets there, and returns them in their order.
+/// Enters a new network namespace that has nothing but a loopback interface, with its usual addresses and those of the
+/// plan. Makes the plan's sockets there, and returns them in their order.
 ///
 /// `proc` is the root of a procfs that shows the calling process.
-pub fn make(proc: BorrowedFd, sockets: &[NetworkSocket]) -> Result<Vec<OwnedFd>, Failure> {
+pub fn make(proc: BorrowedFd, plan: &WorkerJail) -> Result<Vec<OwnedFd>, Failure> {
     namespaces::unshare_network().in_step(Step::MakeNetwork)?;
     // No cgroup is charged for what waits in connections that were not accepted yet.
     for (file, value) in BUFFERS {
         write(proc, file, value).in_step(Step::BoundBuffers)?;
     }
-    bring_up().in_step(Step::RaiseLoopback)?;
-    let made: Result<Vec<OwnedFd>, Errno> = sockets.iter().copied().map(open).collect();
+    let kernel = Netlink::open().in_step(Step::RaiseLoopback)?;
+    // It gives the interface its usual addresses when that comes up.
+    kernel.ask(&up()).in_step(Step::RaiseLoopback)?;
+    for address in &plan.addresses {
+        kernel
+            .ask(&new_address(*address))
+            .in_step(Step::RaiseLoopback)?;
+    }
+    let made: Result<Vec<OwnedFd>, Errno> = plan.sockets.iter().copied().map(open).collect();
     made.in_step(Step::NetworkSockets)
 }
 
@@ -85,18 +93,27 @@ fn write(proc: BorrowedFd, file: &str, value: &str) -> Result<(), Errno> {
     nix::unistd::write(&file, value.as_bytes()).map(drop)
 }
 
-/// The kernel gives the interface its addresses when it comes up.
-fn bring_up() -> Result<(), Errno> {
-    let socket = socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkRoute,
-    )?;
-    send(socket.as_raw_fd(), &request(), MsgFlags::empty())?;
-    let mut answer = [0; 256];
-    let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
-    acknowledged(&answer[..length])
+/// The interfaces of a network namespace (rtnetlink(7)).
+struct Netlink(OwnedFd);
+
+impl Netlink {
+    fn open() -> Result<Self, Errno> {
+        let socket = socket(
+            AddressFamily::Netlink,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            SockProtocol::NetlinkRoute,
+        )?;
+        Ok(Self(socket))
+    }
+
+    /// Has the kernel make a change. It answers before send(2) returns.
+    fn ask(&self, request: &[u8]) -> Result<(), Errno> {
+        send(self.0.as_raw_fd(), request, MsgFlags::empty())?;
+        let mut answer = [0; 256];
+        let length = recv(self.0.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
+        acknowledged(&answer[..length])
+    }
 }
 
 // linux/netlink.h, linux/rtnetlink.h, linux/if.h
@@ -104,20 +121,42 @@ const NLMSG_ERROR: u16 = 2;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const RTM_NEWLINK: u16 = 16;
+const RTM_NEWADDR: u16 = 20;
 const IFF_UP: u32 = 1;
+const AF_INET: u8 = 2;
+const RT_SCOPE_HOST: u8 = 254;
+const IFA_LOCAL: u16 = 2;
 
 /// The loopback interface is the first of every namespace (`LOOPBACK_IFINDEX` of net/flow.h).
 const LOOPBACK: i32 = 1;
 
-/// `struct nlmsghdr` and `struct ifinfomsg`: sets the flag `IFF_UP` of the loopback interface.
-fn request() -> [u8; 32] {
+/// `struct nlmsghdr`, of a message of 32 bytes.
+fn request(kind: u16) -> [u8; 32] {
     let mut message = [0; 32];
     message[..4].copy_from_slice(&32_u32.to_ne_bytes());
-    message[4..6].copy_from_slice(&RTM_NEWLINK.to_ne_bytes());
+    message[4..6].copy_from_slice(&kind.to_ne_bytes());
     message[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+    message
+}
+
+/// With `struct ifinfomsg`: sets the flag `IFF_UP` of the loopback interface.
+fn up() -> [u8; 32] {
+    let mut message = request(RTM_NEWLINK);
     message[20..24].copy_from_slice(&LOOPBACK.to_ne_bytes());
     message[24..28].copy_from_slice(&IFF_UP.to_ne_bytes());
     message[28..].copy_from_slice(&IFF_UP.to_ne_bytes());
+    message
+}
+
+/// With `struct ifaddrmsg` and one `struct rtattr`: gives the loopback interface an address, and no route to others.
+fn new_address(address: Ipv4Addr) -> [u8; 32] {
+    let mut message = request(RTM_NEWADDR);
+    let (all_bits, no_flags) = (32, 0);
+    message[16..20].copy_from_slice(&[AF_INET, all_bits, no_flags, RT_SCOPE_HOST]);
+    message[20..24].copy_from_slice(&LOOPBACK.to_ne_bytes());
+    message[24..26].copy_from_slice(&8_u16.to_ne_bytes());
+    message[26..28].copy_from_slice(&IFA_LOCAL.to_ne_bytes());
+    message[28..].copy_from_slice(&address.octets());
     message
 }
 

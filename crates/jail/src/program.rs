@@ -5,6 +5,7 @@
 //! works around it while a process is half jailed.
 
 use std::borrow::Cow;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -274,6 +275,9 @@ pub struct WorkerJail {
     /// worker keeps none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<NetworkSocket>,
+    /// The addresses of other hosts that this interface has too, for those sockets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<Ipv4Addr>,
     /// Resource limits, soft and hard alike (getrlimit(2)).
     pub rlimits: Vec<Rlimit>,
     /// What holds the memory of one process.

@@ -207,7 +207,7 @@ fn enter_network(jail: &ZygoteJail, tools: &Tools) -> Result<Vec<OwnedFd>, Failu
             let entered = lent.and_then(|lent| namespaces::enter_network(lent.as_fd()));
             entered.in_step(Step::EnterNetwork).map(|()| Vec::new())
         }
-        Some(Network::Loopback) => loopback::make(tools.proc.as_fd(), &jail.worker.sockets),
+        Some(Network::Loopback) => loopback::make(tools.proc.as_fd(), &jail.worker),
     }
 }
 

@@ -39,6 +39,7 @@ fn jail(readable: &[&Path]) -> ZygoteJail {
             proc: ProcMount::Absent,
             ptys: None,
             sockets: Vec::new(),
+            addresses: Vec::new(),
             rlimits: Vec::new(),
             memory: ProcessMemory::Mapped(0),
             process_headroom: None,

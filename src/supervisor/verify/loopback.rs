@@ -1,6 +1,8 @@
 //! The loopback interface of a worker, from the tables of its network namespace (proc_pid_net(5)).
 
+use std::collections::BTreeSet;
 use std::io;
+use std::net::Ipv4Addr;
 
 use super::{Checked, differs};
 use crate::plan::Layer;
@@ -13,8 +15,8 @@ const IPV4: &str = "net/fib_trie";
 /// The same of IPv6. A host without the protocol has no such file.
 const IPV6: &str = "net/ipv6_route";
 
-/// Checks that the interface is up, and that no address and no route leads anywhere else.
-pub fn check(process: &ProcDir) -> Checked {
+/// Checks that the interface is up and has these addresses, and that no other address and no route leads anywhere else.
+pub fn check(process: &ProcDir, addresses: &[Ipv4Addr]) -> Checked {
     let ipv4 = process.read(IPV4).when("read the worker's routes")?;
     let ipv6 = match process.read(IPV6) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -22,23 +24,37 @@ pub fn check(process: &ProcDir) -> Checked {
     };
     let ipv6 = ipv6.when("read the worker's routes")?;
     let wanted = "a loopback interface that is up, and no other route";
-    match wrong(&ipv4, &ipv6) {
+    match wrong(&ipv4, &ipv6, addresses) {
         Some(found) => differs(Layer::Namespaces, found, wanted),
         None => Ok(()),
     }
 }
 
 /// The first line that should not be there, or what is missing.
-fn wrong(ipv4: &str, ipv6: &str) -> Option<String> {
-    // `+-- PREFIX`, `|-- ADDRESS` and, beneath, what is there.
-    let places = ipv4.lines().filter_map(|line| line.split_once("-- "));
-    let elsewhere = |place: &&str| !place.starts_with("127.");
-    let mut addresses = places.map(|(_, place)| place);
-    if let Some(other) = addresses.clone().find(elsewhere) {
-        return Some(format!("a route to {other}"));
+fn wrong(ipv4: &str, ipv6: &str, addresses: &[Ipv4Addr]) -> Option<String> {
+    let mut missing: BTreeSet<Ipv4Addr> = addresses.iter().copied().collect();
+    missing.insert(Ipv4Addr::LOCALHOST);
+    let mut place = Ipv4Addr::UNSPECIFIED;
+    // `|-- ADDRESS` and, beneath, each route to it. `+-- PREFIX` only leads to addresses.
+    for line in ipv4.lines().map(str::trim) {
+        if let Some(address) = line.strip_prefix("|-- ") {
+            let Ok(address) = address.parse() else {
+                return Some(format!("the address {address}"));
+            };
+            place = address;
+        } else if line.starts_with('/') {
+            let is_own = line == "/32 host LOCAL";
+            if is_own {
+                missing.remove(&place);
+            }
+            let is_planned = is_own && addresses.contains(&place);
+            if !place.is_loopback() && !is_planned {
+                return Some(format!("a route to {place} ({line})"));
+            }
+        }
     }
-    if !addresses.any(|place| place == "127.0.0.1") {
-        return Some("no loopback address".to_owned());
+    if let Some(address) = missing.first() {
+        return Some(format!("no address {address}"));
     }
     let mut ipv6 = ipv6.lines();
     let other = ipv6.find(|line| line.split_ascii_whitespace().next_back() != Some("lo"))?;
@@ -47,7 +63,7 @@ fn wrong(ipv4: &str, ipv6: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::wrong;
+    use super::*;
 
     const IPV4: &str = "\
 Main:
@@ -66,15 +82,38 @@ Main:
 
     #[test]
     fn only_the_loopback_interface_may_be_there() {
-        assert_eq!(wrong(IPV4, IPV6), None);
-        assert_eq!(wrong(IPV4, ""), None);
-        assert_eq!(wrong("", IPV6).as_deref(), Some("no loopback address"));
+        let of = |ipv4: &str, ipv6: &str| wrong(ipv4, ipv6, &[]);
+        assert_eq!(of(IPV4, IPV6), None);
+        assert_eq!(of(IPV4, ""), None);
+        assert_eq!(of("", IPV6).as_deref(), Some("no address 127.0.0.1"));
         let with_route = format!("{IPV4}     |-- 10.0.0.0\n        /8 link UNICAST\n");
         assert_eq!(
-            wrong(&with_route, IPV6).as_deref(),
-            Some("a route to 10.0.0.0")
+            of(&with_route, IPV6).as_deref(),
+            Some("a route to 10.0.0.0 (/8 link UNICAST)")
         );
         let with_device = IPV6.replacen("lo\n", "eth0\n", 1);
-        assert!(wrong(IPV4, &with_device).is_some_and(|found| found.ends_with("eth0`")));
+        assert!(of(IPV4, &with_device).is_some_and(|found| found.ends_with("eth0`")));
+    }
+
+    #[test]
+    fn the_addresses_of_the_plan_and_no_other_are_there() {
+        let address = Ipv4Addr::new(10, 0, 0, 5);
+        let beside = IPV4.replace(
+            "+-- 127.0.0.0/8 2 0 2\n",
+            "+-- 0.0.0.0/1 2 0 0\n     |-- 10.0.0.5\n        /32 host LOCAL\n",
+        );
+        assert_eq!(wrong(&beside, IPV6, &[address]), None);
+        assert_eq!(
+            wrong(IPV4, IPV6, &[address]).as_deref(),
+            Some("no address 10.0.0.5")
+        );
+        let other = Ipv4Addr::new(10, 0, 0, 6);
+        assert!(wrong(&beside, IPV6, &[other]).is_some());
+        // An address of this name that leads elsewhere.
+        let route = beside.replace(
+            "10.0.0.5\n        /32 host LOCAL",
+            "10.0.0.5\n        /32 link UNICAST",
+        );
+        assert!(wrong(&route, IPV6, &[address]).is_some());
     }
 }

@@ -113,7 +113,7 @@ pub fn verify(
     if jail.namespaces.is_some() {
         namespaces(worker, jail, others)?;
         if jail.network() == Network::Loopback {
-            loopback::check(process)?;
+            loopback::check(process, &jail.worker.addresses)?;
             sockets::check(process, &jail.worker.sockets, &worker.sockets)?;
         }
         layers.push(Layer::Namespaces);

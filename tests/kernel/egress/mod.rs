@@ -4,6 +4,8 @@
 mod servers;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -28,6 +30,7 @@ pub fn tests(world: &World) -> Vec<Test> {
         a_credential_is_the_servers_and_not_the_guests,
         requests_are_judged,
         refusals_say_why,
+        an_address_of_the_policy_is_reached_as_it_is,
         an_empty_list_allows_nothing,
         loopback_works_beside_it,
         limits_of_the_network_hold,
@@ -302,6 +305,45 @@ fn refusals_say_why(world: &World) {
         let set = told.and_then(|denial| denial.set.as_deref());
         assert_eq!(set, Some("network.allow=other.example"));
     }
+}
+
+/// The address is another host's. A proxy stands for that host, so that nothing leaves this machine.
+fn an_address_of_the_policy_is_reached_as_it_is(world: &World) {
+    let proxy = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = proxy.local_addr().expect("its address").port();
+    let sandbox = world.build(
+        standard()
+            .set("network.allow={ host = '1.1.1.1', ports = [443, 5432], raw = true }")
+            .set(format!("network.proxy=http://127.0.0.1:{port}"))
+            .patient(),
+    );
+    let serving = thread::spawn(move || {
+        for stream in proxy.incoming().take(2) {
+            let mut stream = stream.expect("a connection");
+            let mut lines = BufReader::new(stream.try_clone().expect("a copy")).lines();
+            let asked = lines.next().expect("a line").expect("text");
+            lines
+                .find(|line| line.as_ref().is_ok_and(String::is_empty))
+                .expect("an end")
+                .expect("text");
+            write!(stream, "HTTP/1.1 200 OK\r\n\r\n{asked}\n").expect("it reads");
+        }
+    });
+    let code = "import socket\n\
+                for port in 443, 5432:\n\
+                \x20   stream = socket.create_connection(('1.1.1.1', port))\n\
+                \x20   print(stream.makefile().readline(), end='')\n\
+                for address in ('1.1.1.1', 80), ('8.8.8.8', 443):\n\
+                \x20   try: socket.create_connection(address)\n\
+                \x20   except OSError as error: print(error.strerror)";
+    let outcome = run(&sandbox, code);
+    fine(&outcome);
+    assert_eq!(
+        outcome.stdout(),
+        "CONNECT 1.1.1.1:443 HTTP/1.1\nCONNECT 1.1.1.1:5432 HTTP/1.1\n\
+         Connection refused\nNetwork is unreachable\n"
+    );
+    serving.join().expect("it served");
 }
 
 fn an_empty_list_allows_nothing(world: &World) {

@@ -109,10 +109,11 @@ impl Network {
         })
     }
 
-    /// The name behind an address of the guest's loopback network.
-    pub fn name_at(&self, address: Ipv4Addr) -> Option<Host> {
+    /// The host behind an address of the guest's loopback interface. None if it is the guest itself.
+    fn host_at(&self, address: Ipv4Addr) -> Option<Host> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        names.name_at(address)
+        let unknown = is_made_up(address).then_some(Host::Address(IpAddr::V4(address)));
+        names.host_at(address).or(unknown)
     }
 
     /// Notes that a connection, or a request, does not take place.
@@ -171,11 +172,11 @@ async fn accept(network: Arc<Network>, listener: tokio::net::TcpListener) {
             sleep(PAUSE).await;
             continue;
         };
-        if !is_made_up(*local.ip()) {
-            // The guest's own network, where nothing listens on this port.
+        let Some(host) = network.host_at(*local.ip()) else {
+            // Nothing of the guest listens on this port.
             _ = stream.set_zero_linger();
             continue;
-        }
+        };
         // An answer that waits for more bytes would wait for a guest that waits for the answer.
         _ = stream.set_nodelay(true);
         let network = Arc::clone(&network);
@@ -183,8 +184,6 @@ async fn accept(network: Arc<Network>, listener: tokio::net::TcpListener) {
             if *local.ip() == SERVICE {
                 proxy::serve(&network, stream).await;
             } else {
-                let host = network.name_at(*local.ip());
-                let host = host.unwrap_or(Host::Address(IpAddr::V4(*local.ip())));
                 connection::serve(&network, stream, host, local.port()).await;
             }
             drop(permit);
