@@ -83,7 +83,7 @@ class Denial:
     on_host: bool | None = None
     """Whether the host has the path that was not shown; `None` unless `ask_host` was set."""
     reason: str | None = None
-    """Why a connection was refused, in one word that docs/network.md explains; `None` for all other operations."""
+    """Why a connection was refused, in one word that docs/network.md explains, or `None`."""
     count: int = 1
 
     def __str__(self) -> str:
