@@ -12,10 +12,12 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::SockType;
 use nix::unistd::Pid;
 
+use super::clock;
 use super::descriptors::{pipe, recv_report, socket_pair};
 use super::embedded::WORKER;
 use super::error::{SupervisorError, While};
 use super::verify::OtherNamespaces;
+use super::wait::wait_readable;
 use sandfork_jail::control::FromZygote;
 use sandfork_jail::sys;
 
@@ -157,22 +159,12 @@ impl Launched {
         timeout: Duration,
         what: &str,
     ) -> Result<FromZygote, SupervisorError> {
-        let millis = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
-        let mut fds = [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)];
-        loop {
-            match poll(&mut fds, millis) {
-                Err(nix::errno::Errno::EINTR) => {}
-                Ok(0) => {
-                    return Err(SupervisorError::ZygoteSlow {
-                        seconds: timeout.as_secs(),
-                        last: what.to_owned(),
-                    });
-                }
-                other => {
-                    other.when("wait for the zygote")?;
-                    break;
-                }
-            }
+        let answers = wait_readable(self.control.as_fd(), clock::now() + timeout);
+        if !answers.when("wait for the zygote")? {
+            return Err(SupervisorError::ZygoteSlow {
+                seconds: timeout.as_secs(),
+                last: what.to_owned(),
+            });
         }
         match recv_report(self.control.as_fd()) {
             Ok(Some((message, _))) => Ok(message),

@@ -15,6 +15,7 @@ use super::descriptors::{pipe, recv_report, socket_pair};
 use super::error::{SupervisorError, While};
 use super::proc_dir::{ProcDir, number};
 use super::session::SessionDirectory;
+use super::wait::wait_readable;
 use super::zygote::{Zygote, failure};
 use sandfork_jail::control::{Beneath, CpuBudgetScope, FromMonitor, ToZygote};
 use sandfork_jail::failure::{REPORT_LENGTH, decode_report};
@@ -336,18 +337,10 @@ fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorE
 }
 
 fn await_input(fd: BorrowedFd, deadline: Instant) -> Result<(), SupervisorError> {
-    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
-    loop {
-        let left = deadline.saturating_duration_since(clock::now());
-        let millis = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut fds, millis) {
-            Err(Errno::EINTR) => {}
-            Ok(0) => {
-                return Err(SupervisorError::WorkerSlow {
-                    seconds: BIRTH_TIMEOUT.as_secs(),
-                });
-            }
-            other => return other.map(drop).when("wait for a worker"),
-        }
+    if wait_readable(fd, deadline).when("wait for a worker")? {
+        return Ok(());
     }
+    Err(SupervisorError::WorkerSlow {
+        seconds: BIRTH_TIMEOUT.as_secs(),
+    })
 }

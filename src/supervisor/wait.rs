@@ -18,6 +18,17 @@ pub fn wait<const N: usize>(
     wait_by(sources, |fds| poll(fds, patience(until)))
 }
 
+/// Waits until a descriptor can be read, or until `until`, also if signals arrive. Returns whether it can.
+pub fn wait_readable(fd: BorrowedFd, until: Instant) -> Result<bool, Errno> {
+    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+    loop {
+        match poll(&mut fds, patience(Some(until))) {
+            Err(Errno::EINTR) => {}
+            ready => return ready.map(|count| count > 0),
+        }
+    }
+}
+
 /// Like `wait`, without sleeping before `awake`. It yields the processor to other threads
 /// meanwhile.
 pub fn wait_awake<const N: usize>(

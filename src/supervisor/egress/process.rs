@@ -7,17 +7,18 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{SockType, setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 use sandfork_egress::control::{Authority, FromEgress, Start, ToEgress};
 use sandfork_jail::control::send_message;
 
+use crate::supervisor::clock;
 use crate::supervisor::descriptors::{recv_report, socket_pair};
 use crate::supervisor::embedded::EGRESS;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::launch::{Started, last_words};
+use crate::supervisor::wait::wait_readable;
 
 /// How long the process may take to confine itself. It takes some milliseconds.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -94,21 +95,11 @@ impl Process {
 
     /// Waits until the process serves.
     pub(super) fn await_ready(&mut self) -> Result<Authority, SupervisorError> {
-        let millis = PollTimeout::try_from(READY_TIMEOUT).unwrap_or(PollTimeout::MAX);
-        let mut fds = [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)];
-        loop {
-            match poll(&mut fds, millis) {
-                Err(Errno::EINTR) => {}
-                Ok(0) => {
-                    return Err(SupervisorError::EgressSlow {
-                        seconds: READY_TIMEOUT.as_secs(),
-                    });
-                }
-                other => {
-                    other.when("wait for the egress process")?;
-                    break;
-                }
-            }
+        let answers = wait_readable(self.control.as_fd(), clock::now() + READY_TIMEOUT);
+        if !answers.when("wait for the egress process")? {
+            return Err(SupervisorError::EgressSlow {
+                seconds: READY_TIMEOUT.as_secs(),
+            });
         }
         match recv_report(self.control.as_fd()) {
             Ok(Some((FromEgress::Ready(authority), _))) => Ok(authority),

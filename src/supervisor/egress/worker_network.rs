@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::poll::PollFlags;
 use sandfork_egress::control::{Ask, Connection as Seen, Report};
 use sandfork_egress::refusal::Verdict;
 use sandfork_jail::control::{MAX_MESSAGE, recv_message, send_message};
@@ -15,7 +14,7 @@ use super::restarts::Restarts;
 use crate::outcome::{Connection, Traffic};
 use crate::supervisor::clock;
 use crate::supervisor::error::SupervisorError;
-use crate::supervisor::wait::{is_readable, wait};
+use crate::supervisor::wait::wait_readable;
 
 /// How long a report may take: the process may be busy with the traffic of other workers.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -81,15 +80,8 @@ impl WorkerNetwork {
 
     fn ask(&self) -> Option<Report> {
         send_message(self.link.as_fd(), &Ask::Report, &[]).ok()?;
-        let until = clock::now() + REPORT_TIMEOUT;
-        while clock::now() < until {
-            let source = [Some((self.link.as_fd(), PollFlags::POLLIN))];
-            let [ready] = wait(source, Some(until)).ok()?;
-            if is_readable(ready) {
-                return self.receive();
-            }
-        }
-        None
+        let answers = wait_readable(self.link.as_fd(), clock::now() + REPORT_TIMEOUT);
+        answers.ok()?.then(|| self.receive())?
     }
 
     fn receive(&self) -> Option<Report> {
