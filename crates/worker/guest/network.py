@@ -63,9 +63,9 @@ def destination(error):
         host, port = variables.get("host"), variables.get("port")
         if type(host) is not str or not 0 < len(host) <= MAX_NAME:
             return None
-        if type(port) is not int:
-            return host
-        return "%s:%d" % ("[%s]" % host if ":" in host else host, port)
+        if ":" in host:
+            host = "[%s]" % host
+        return "%s:%d" % (host, port) if type(port) is int else host
     return None
 
 

@@ -4,7 +4,7 @@ use super::{Explanation, Grants, of_limit};
 use crate::outcome::{Layer, LimitName, Limits};
 use crate::policy::{Level, ModeRule, NetworkMode};
 use sandfork_egress::address::AddressClass;
-use sandfork_egress::host::Host;
+use sandfork_egress::host::{Authority, Host};
 use sandfork_egress::refusal::Refusal;
 
 // Keys that more than one function names.
@@ -26,7 +26,10 @@ impl Grants {
     /// What would allow a connection to `HOST:PORT`, or to a host alone. `None` if that is no host, or the egress
     /// process tells of the connection itself.
     pub fn of_host(&self, target: &str) -> Option<Explanation> {
-        let target = Destination::parse(target)?;
+        let Authority { host, port } = target.parse().ok()?;
+        if port == Some(0) {
+            return None;
+        }
         let refused = match self.network {
             NetworkMode::None => Explanation::by(Layer::Seccomp),
             NetworkMode::Loopback => Explanation::by(Layer::Namespaces),
@@ -34,49 +37,30 @@ impl Grants {
         };
         match (self.level, self.mode_rule) {
             (Level::Landlock, _) => Some(refused),
-            _ if target.is_own() => self.of_socket(),
+            _ if is_own(&host) => self.of_socket(),
             (_, ModeRule::OfPolicy) => Some(refused.allowed_by(MODE, "allow")),
-            (_, ModeRule::FollowsHosts) => Some(refused.allowed_by(HOSTS, target.entry())),
+            (_, ModeRule::FollowsHosts) => {
+                let host = Authority { host, port: None }.to_string();
+                Some(refused.allowed_by(HOSTS, entry(&host, port)))
+            }
         }
     }
 }
 
-/// Where a guest wanted to connect to.
-struct Destination<'a> {
-    host: &'a str,
-    port: Option<u16>,
+/// Whether it is a host of the guest's own network.
+fn is_own(host: &Host) -> bool {
+    match host {
+        Host::Address(address) => AddressClass::of(*address) == AddressClass::Own,
+        Host::Name(name) => name == "localhost",
+    }
 }
 
-impl<'a> Destination<'a> {
-    fn parse(target: &'a str) -> Option<Self> {
-        let with_port = target.rsplit_once(':').filter(|(host, _)| {
-            // An address of IPv6 has brackets before a port.
-            !host.contains(':') || host.ends_with(']')
-        });
-        let (host, port) = match with_port {
-            Some((host, port)) => (host, Some(port.parse().ok().filter(|port| *port != 0)?)),
-            None => (target, None),
-        };
-        let _: Host = host.parse().ok()?;
-        Some(Self { host, port })
-    }
-
-    /// Whether it is the guest's own network.
-    fn is_own(&self) -> bool {
-        match self.host.parse() {
-            Ok(Host::Address(address)) => AddressClass::of(address) == AddressClass::Own,
-            Ok(Host::Name(name)) => name == "localhost",
-            Err(_) => false,
-        }
-    }
-
-    /// The entry of `network.allow` for it.
-    fn entry(&self) -> String {
-        match self.port {
-            // As many of the usual ports as an entry has without `ports`.
-            None | Some(80 | 443) => self.host.to_owned(),
-            Some(port) => with_port(self.host, port),
-        }
+/// The entry of `network.allow` for a host.
+fn entry(host: &str, port: Option<u16>) -> String {
+    match port {
+        // As many of the usual ports as an entry has without `ports`.
+        None | Some(80 | 443) => host.to_owned(),
+        Some(port) => with_port(host, port),
     }
 }
 
@@ -93,7 +77,7 @@ pub fn of_connection(
 ) -> Explanation {
     let refused = Explanation::default();
     match (refusal, port) {
-        (Refusal::Host, _) => refused.allowed_by(HOSTS, Destination { host, port }.entry()),
+        (Refusal::Host, _) => refused.allowed_by(HOSTS, entry(host, port)),
         (Refusal::Port, Some(port)) => refused.allowed_by(HOSTS, with_port(host, port)),
         (Refusal::Connections, _) => of_limit(LimitName::Connections, limits, None),
         (Refusal::Bytes, _) => of_limit(LimitName::NetworkBytes, limits, None),

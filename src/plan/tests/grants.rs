@@ -223,6 +223,7 @@ fn a_host_has_the_entry_that_allows_it() {
             "network.allow={ host = \"a.example\", ports = [5432] }",
         ),
         ("[2606:4700::1]:443", "network.allow=[2606:4700::1]"),
+        ("[2606:4700::1]", "network.allow=[2606:4700::1]"),
         ("localhost:80", "network.mode=loopback"),
         ("127.0.0.1:80", "network.mode=loopback"),
     ] {

@@ -57,10 +57,8 @@ pub struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.host {
-            Host::Address(address) if address.is_ipv6() => write!(f, "[{address}]:{}", self.port),
-            host => write!(f, "{host}:{}", self.port),
-        }
+        let (host, port) = (self.host.clone(), Some(self.port));
+        Authority { host, port }.fmt(f)
     }
 }
 
@@ -304,7 +302,7 @@ impl Gate {
         verdict
     }
 
-    /// The host that a request is for. All that name one must name the same.
+    /// The host that a request is for. Its target and its `Host` must name the same one.
     fn place_of(&self, parts: &Parts) -> Result<Place, Refusal> {
         let place = |authority: Authority| Place {
             host: authority.host,
