@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sandfork_egress::refusal::{Refusal, Verdict};
 
-use crate::scene::{Setup, exchange};
+use crate::scene::{Setup, exchange, rule};
 use crate::servers::{Answers, Resolver, Server};
 
 /// The owner of an allowed name answers with addresses of this machine.
@@ -48,10 +48,7 @@ fn the_address_that_was_judged_is_the_one_that_is_dialled() {
     let good: IpAddr = Ipv4Addr::LOCALHOST.into();
     let bad: IpAddr = Ipv4Addr::new(169, 254, 169, 254).into();
     let resolver = Resolver::new(vec![vec![good], vec![bad]], Answers::OverUdp);
-    let rule = format!(
-        r#"{{"host":"a.example","ports":[{}],"private":true}}"#,
-        server.port
-    );
+    let rule = rule(server.port, "");
     let mut setup = Setup::new(&[rule], &[]);
     setup.servers = vec![resolver.address];
     let scene = setup.start(&[server.port]);
@@ -80,10 +77,7 @@ fn a_good_address_beside_a_bad_one_is_dialled() {
         Ipv4Addr::LOCALHOST.into(),
     ];
     let resolver = Resolver::new(vec![addresses], Answers::OverUdp);
-    let rule = format!(
-        r#"{{"host":"a.example","ports":[{}],"private":true}}"#,
-        server.port
-    );
+    let rule = rule(server.port, "");
     let mut setup = Setup::new(&[rule], &[]);
     setup.servers = vec![resolver.address];
     let scene = setup.start(&[]);

@@ -5,12 +5,8 @@ use std::net::TcpStream;
 
 use sandfork_egress::refusal::{Refusal, Verdict};
 
-use crate::scene::{Scene, Setup, exchange, read_head};
+use crate::scene::{Scene, Setup, exchange, read_head, rule};
 use crate::servers::Server;
-
-fn rule(port: u16, rest: &str) -> String {
-    format!(r#"{{"host":"a.example","ports":[{port}],"private":true{rest}}}"#)
-}
 
 /// A server, and a sandbox that may make some requests of it.
 fn scene(rest: &str) -> (Server, Scene) {
@@ -192,7 +188,7 @@ fn a_request_that_can_be_read_in_two_ways_is_refused() {
     assert_eq!(server.heads(), [""; 0]);
 }
 
-/// The body of a request is framed anew, whatever the guest says of it.
+/// The process frames the body of a request itself, and does not trust the guest's own framing.
 #[test]
 fn a_body_has_the_length_that_was_counted() {
     let server = Server::new(|mut stream, own| {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sandfork_egress::dns::{Answer, RecordKind};
 use sandfork_egress::refusal::{Refusal, Verdict};
 
-use crate::scene::{Scene, Setup, read_all, read_head};
+use crate::scene::{Scene, Setup, read_all, read_head, rule};
 use crate::servers::Server;
 
 fn setup(port: u16) -> Setup {
@@ -124,10 +124,7 @@ fn names_of_a_guest_are_bounded() {
 #[test]
 fn a_slow_guest_delays_no_other() {
     let server = Server::http();
-    let rule = format!(
-        r#"{{"host":"a.example","ports":[{}],"private":true}}"#,
-        server.port
-    );
+    let rule = rule(server.port, "");
     let scene = Setup::new(&[rule], &["a.example"]).start(&[server.port]);
     let openings: [&[u8]; 4] = [b"", b"GET / HTT", &[22, 3, 1], &[5, 1]];
     let slow: Vec<TcpStream> = (0..40)

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use sandfork_egress::dns::{Answer, RecordKind};
 use sandfork_egress::refusal::{Failure, Refusal, Verdict};
 
-use crate::scene::{Setup, exchange};
+use crate::scene::{Setup, exchange, rule};
 use crate::servers::{Answers, Resolver, Server};
 
 #[test]
@@ -61,10 +61,7 @@ fn a_name_is_resolved_by_the_hosts_resolver() {
     let server = Server::http();
     for answers in [Answers::OverUdp, Answers::OverTcp] {
         let resolver = Resolver::new(vec![vec![Ipv4Addr::LOCALHOST.into()]], answers);
-        let rule = format!(
-            r#"{{"host":"a.example","ports":[{}],"private":true}}"#,
-            server.port
-        );
+        let rule = rule(server.port, "");
         let mut setup = Setup::new(&[rule], &[]);
         setup.servers = vec![resolver.address];
         let scene = setup.start(&[server.port]);

@@ -24,6 +24,11 @@ pub const LONG: Duration = Duration::from_secs(60);
 /// Lets every system call through: the real filter is that of the supervisor.
 const NO_FILTER: (u16, u8, u8, u32) = (0x06, 0, 0, 0x7fff_0000);
 
+/// A rule for a server of the test, as JSON, with further keys after a comma.
+pub fn rule(port: u16, rest: &str) -> String {
+    format!(r#"{{"host":"a.example","ports":[{port}],"private":true{rest}}}"#)
+}
+
 /// What a test sets up.
 pub struct Setup {
     pub rules: Vec<String>,

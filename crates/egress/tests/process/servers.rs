@@ -88,6 +88,17 @@ pub struct Resolver {
     pub questions: Arc<Mutex<Vec<String>>>,
 }
 
+/// Sockets of both protocols. A port that is free of one may be taken of the other, by another test.
+fn on_one_port() -> (UdpSocket, TcpListener, SocketAddr) {
+    let pair = || {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address = socket.local_addr().expect("it is bound");
+        let listener = TcpListener::bind(address).ok()?;
+        Some((socket, listener, address))
+    };
+    (0..100).find_map(|_| pair()).expect("the same port")
+}
+
 /// How a resolver answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answers {
@@ -98,9 +109,7 @@ pub enum Answers {
 
 impl Resolver {
     pub fn new(turns: Vec<Vec<IpAddr>>, answers: Answers) -> Self {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let address = socket.local_addr().expect("it is bound");
-        let listener = TcpListener::bind(address).expect("the same port");
+        let (socket, listener, address) = on_one_port();
         let questions = Arc::new(Mutex::new(Vec::new()));
         let (asked, of_tcp) = (Arc::clone(&questions), turns.clone());
         thread::spawn(move || {

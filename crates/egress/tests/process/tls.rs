@@ -16,7 +16,7 @@ use rustls::{
 };
 use sandfork_egress::refusal::{Failure, Refusal, Verdict};
 
-use crate::scene::{Scene, Setup, exchange, read_all};
+use crate::scene::{Scene, Setup, exchange, read_all, rule};
 use crate::servers::Server;
 
 type Provider = Arc<rustls::crypto::CryptoProvider>;
@@ -99,10 +99,6 @@ fn client(
 
 fn request(port: u16, line: &str, headers: &str) -> String {
     format!("{line} HTTP/1.1\r\nHost: a.example:{port}\r\nConnection: close\r\n{headers}\r\n")
-}
-
-fn rule(port: u16, rest: &str) -> String {
-    format!(r#"{{"host":"a.example","ports":[{port}],"private":true{rest}}}"#)
 }
 
 fn scene(hosts: &Hosts, server: &Server, rest: &str) -> Scene {
