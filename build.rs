@@ -1,6 +1,6 @@
-//! Builds what the library embeds, so that one self-contained file is installed and nothing is looked up on disk at
-//! run time: the native half of the zygote (`sandfork-worker`, a `cdylib`), and the egress process (`sandfork-egress`,
-//! a program). Neither's dependencies become those of the library.
+//! Builds the two files that the library embeds, because the installed program is one file that looks up no part of
+//! itself on disk: the native half of the zygote (`sandfork-worker`, a `cdylib`), and the egress process
+//! (`sandfork-egress`, a program). Neither's dependencies become those of the library.
 
 use std::env;
 use std::fmt::Write as _;

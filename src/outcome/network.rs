@@ -32,7 +32,7 @@ pub struct Connection {
     pub count: u64,
 }
 
-/// All that a guest did on the network in a cell or run.
+/// The connections and bytes of a guest in a cell or run.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Traffic {
     /// The connections; of very many, only some.

@@ -23,9 +23,9 @@ use crate::policy::{NetworkMode, Policy, Proxy, Reference, Resolver, Template};
 pub struct EgressPlan {
     /// The hosts, with references in place of secrets.
     pub allow: Rules,
-    /// The most connections of one worker at a time.
+    /// The maximum number of connections of one worker at a time.
     pub connections: u64,
-    /// The most bytes that one worker sends and receives.
+    /// The maximum number of bytes that one worker sends and receives.
     pub bytes: u64,
     /// The proxy for hosts that are not private.
     #[serde(serialize_with = "without_user")]

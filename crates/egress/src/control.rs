@@ -29,14 +29,14 @@ pub enum ToEgress {
     Resolve(Resolution),
 }
 
-/// All that the process is told before it confines itself.
+/// The configuration that the process receives before it confines itself.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Start {
     /// The policy's rules, with secrets in place of references.
     pub rules: Rules,
-    /// The most connections of one worker at a time.
+    /// The maximum number of connections of one worker at a time.
     pub connections: u32,
-    /// The most bytes that one worker sends and receives.
+    /// The maximum number of bytes that one worker sends and receives.
     pub bytes: u64,
     /// The proxy for all that is not private.
     pub proxy: Option<Proxy>,
@@ -150,7 +150,7 @@ pub enum Ask {
     Report,
 }
 
-/// The most connections that one report describes. It counts the others.
+/// The maximum number of connections that one report describes. It counts the others.
 pub const MOST_REPORTED: usize = 128;
 
 /// Process to supervisor, on a link: what happened since the last report.

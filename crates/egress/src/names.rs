@@ -1,7 +1,7 @@
 //! The addresses by which a guest reaches hosts, all of them its own.
 //!
 //! The resolver of a guest answers with a made-up address of its loopback network. A listener there learns from the
-//! address which name the guest asked for, whatever the guest sends. A host that the policy has by its address has
+//! address which name the guest asked for, and need not trust what the guest sends. A host that the policy has by its address has
 //! that address there too.
 
 use std::collections::{BTreeSet, HashMap};
@@ -17,8 +17,8 @@ pub const SERVICE: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 1);
 /// The port of the proxy.
 pub const PROXY_PORT: u16 = 3128;
 
-/// The most names that one guest may ask for beyond those that the policy names in full. Each takes some hundred
-/// bytes of a process that other guests use too.
+/// The maximum number of names that one guest may ask for beyond those that the policy names in full. Each takes some
+/// hundred bytes of a process that other guests use too.
 const MOST_NAMES: usize = 1024;
 
 /// The address of the `nth` name.

@@ -9,7 +9,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
 use super::check;
 
-/// The most descriptors that one message carries: a worker's directories with the sockets of its network.
+/// The maximum number of descriptors that one message carries: a worker's directories with the sockets of its network.
 pub const MAX_PASSED: usize = 64;
 
 /// Takes ownership of a descriptor that a system call just returned.
